@@ -1,1 +1,9 @@
-//! tenure-policy
+//! Every decision that Tenure takes, as pure functions: no IO, no clock, no randomness. `now` is an argument.
+
+pub mod admission;
+pub mod ceiling;
+pub mod expiry;
+pub mod field;
+pub mod owners;
+pub mod pause;
+pub mod queue;

@@ -1,1 +1,13 @@
-//! tenure-types
+//! What Tenure reads and writes on the wire: the custom resources, the duration grammars, the keys of
+//! labels and annotations, and the records that annotations hold. Nothing here does IO.
+
+#[macro_use]
+pub mod duration;
+pub mod keys;
+pub mod paused;
+pub mod projection;
+mod quantity;
+pub mod runai;
+pub mod tensorstack;
+
+pub use duration::{DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written};

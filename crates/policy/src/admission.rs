@@ -1,0 +1,279 @@
+//! What is refused, and what is warned of, when a Queue is created or changed.
+
+use tenure_types::{ExtendedDuration, runai::v3alpha1, tensorstack::v1beta1};
+
+use crate::{
+    ceiling::{self, QueueTree},
+    field::FieldError,
+    queue::{RunaiQueue, TensorstackQueue},
+};
+
+/// What was found in an object under review. It is admitted if there are no errors.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// Why it must be refused.
+    pub errors: Vec<FieldError>,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<String>,
+}
+
+/// Reviews a queue of the run.ai family against the queues that are known. The tree may hold an older version
+/// of the queue itself; what is under review counts.
+pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &impl QueueTree) -> Findings {
+    let (queue, mut errors) = RunaiQueue::read(spec);
+    let mut warnings = Vec::new();
+    match ancestors(name, &queue, tree) {
+        Ok(ancestors) => warnings = runai_warnings(name, &queue, &ancestors),
+        Err(Broken::Missing(parent)) => warnings
+            .push(format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")),
+        Err(Broken::CycleAbove(parent)) => warnings.push(format!(
+            "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no floor and no ceiling applies here until it is broken"
+        )),
+        Err(Broken::Cycle(chain)) => {
+            let parent = queue.parent.as_deref().unwrap_or_default();
+            errors.push(FieldError::invalid("spec.parentQueue", parent, cycle_detail(name, &chain)));
+        }
+    }
+    Findings { errors, warnings }
+}
+
+/// Reviews a queue of the tensorstack family.
+pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace: &str) -> Findings {
+    let (_, errors) = TensorstackQueue::read(spec);
+    let outside = namespace != system_namespace;
+    let warnings = outside.then(|| {
+        format!("metadata.namespace: queues count only in namespace {system_namespace:?}: this one, in {namespace:?}, has no effect")
+    });
+    Findings {
+        errors,
+        warnings: warnings.into_iter().collect(),
+    }
+}
+
+type Path<'t> = Vec<(&'t str, &'t RunaiQueue)>;
+
+enum Broken<'t> {
+    /// The parent doesn't exist.
+    Missing(&'t str),
+    /// The queue would be its own ancestor; the names on the way back to it.
+    Cycle(Vec<&'t str>),
+    /// A cycle that was stored, of which the queue is no part.
+    CycleAbove(&'t str),
+}
+
+/// The path from the parent to the root.
+fn ancestors<'t>(
+    name: &str,
+    queue: &'t RunaiQueue,
+    tree: &'t impl QueueTree,
+) -> Result<Path<'t>, Broken<'t>> {
+    let Some(parent) = queue.parent.as_deref() else {
+        return Ok(Vec::new());
+    };
+    if parent == name {
+        return Err(Broken::Cycle(Vec::new()));
+    }
+    let mut chain: Vec<&str> = vec![parent];
+    let mut path = vec![tree.queue(parent).ok_or(Broken::Missing(parent))?];
+    while let Some(next) = path.last().and_then(|(_, last)| last.parent.as_deref()) {
+        if next == name {
+            return Err(Broken::Cycle(chain));
+        }
+        if chain.contains(&next) {
+            return Err(Broken::CycleAbove(parent));
+        }
+        let Some(found) = tree.queue(next) else { break };
+        chain.push(next);
+        path.push(found);
+    }
+    Ok(path)
+}
+
+fn cycle_detail(name: &str, chain: &[&str]) -> String {
+    if chain.is_empty() {
+        return "a queue can't be its own parent".into();
+    }
+    format!(
+        "a queue can't be its own ancestor: {name} -> {} -> {name}",
+        chain.join(" -> ")
+    )
+}
+
+fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueue)]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let (Some(own), Some((ancestor, least))) = (queue.ceiling, ceiling::least(ancestors))
+        && own > least
+    {
+        warnings.push(format!(
+            "spec.maxDuration: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies"
+        ));
+    }
+    let path: Vec<_> = std::iter::once((name, queue))
+        .chain(ancestors.iter().copied())
+        .collect();
+    let Some((of, ceiling)) = ceiling::least(&path) else {
+        return warnings;
+    };
+    let preempt = nearest(&path, |queue| queue.preempt_floor).map(|floor| ("preemptMinRuntime", floor));
+    let reclaim = nearest(&path, |queue| queue.reclaim_floor).map(|floor| ("reclaimMinRuntime", floor));
+    for (field, (from, floor)) in preempt.into_iter().chain(reclaim) {
+        // both in the queue itself: that is an error, and said already
+        if floor > ceiling && (from, of) != (name, name) {
+            warnings.push(format!(
+                "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: workloads end before the floor does"
+            ));
+        }
+    }
+    warnings
+}
+
+fn nearest<'t>(
+    path: &[(&'t str, &RunaiQueue)],
+    floor: fn(&RunaiQueue) -> Option<ExtendedDuration>,
+) -> Option<(&'t str, ExtendedDuration)> {
+    path.iter().find_map(|(name, queue)| Some((*name, floor(queue)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn tree(queues: &[(&str, Value)]) -> BTreeMap<String, RunaiQueue> {
+        let read = |spec: &Value| RunaiQueue::read(&serde_json::from_value(spec.clone()).unwrap()).0;
+        queues
+            .iter()
+            .map(|(name, spec)| ((*name).to_owned(), read(spec)))
+            .collect()
+    }
+
+    fn review(name: &str, spec: Value, queues: &[(&str, Value)]) -> (Vec<String>, Vec<String>) {
+        let findings = runai(name, &serde_json::from_value(spec).unwrap(), &tree(queues));
+        (
+            findings.errors.iter().map(ToString::to_string).collect(),
+            findings.warnings,
+        )
+    }
+
+    #[test]
+    fn refuses_a_queue_that_is_its_own_parent() {
+        let (errors, _) = review("a", json!({"parentQueue": "a"}), &[]);
+        assert_eq!(
+            errors,
+            ["spec.parentQueue: Invalid value: \"a\": a queue can't be its own parent"]
+        );
+    }
+
+    #[test]
+    fn refuses_a_cycle_and_names_it() {
+        let queues = [
+            ("a", json!({})),
+            ("b", json!({"parentQueue": "a"})),
+            ("c", json!({"parentQueue": "b"})),
+        ];
+        let (errors, _) = review("a", json!({"parentQueue": "c"}), &queues);
+        let expected =
+            "spec.parentQueue: Invalid value: \"c\": a queue can't be its own ancestor: a -> c -> b -> a";
+        assert_eq!(errors, [expected]);
+    }
+
+    #[test]
+    fn refuses_a_new_queue_that_closes_a_cycle() {
+        let (errors, _) = review(
+            "a",
+            json!({"parentQueue": "b"}),
+            &[("b", json!({"parentQueue": "a"}))],
+        );
+        assert_eq!(errors.len(), 1, "{errors:?}");
+    }
+
+    #[test]
+    fn warns_of_a_stored_cycle_above_and_never_hangs() {
+        let queues = [
+            ("b", json!({"parentQueue": "c"})),
+            ("c", json!({"parentQueue": "b"})),
+        ];
+        let (errors, warnings) = review("a", json!({"parentQueue": "b"}), &queues);
+        assert!(errors.is_empty());
+        assert!(warnings[0].contains("form a cycle"), "{warnings:?}");
+    }
+
+    #[test]
+    fn warns_of_a_parent_that_does_not_exist() {
+        let (errors, warnings) = review("a", json!({"parentQueue": "b"}), &[]);
+        assert!(errors.is_empty());
+        assert!(
+            warnings[0].starts_with("spec.parentQueue: queue \"b\" doesn't exist"),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn warns_of_a_ceiling_above_an_ancestors() {
+        let queues = [
+            ("root", json!({"maxDuration": "1h"})),
+            ("team", json!({"parentQueue": "root"})),
+        ];
+        let (errors, warnings) = review(
+            "leaf",
+            json!({"parentQueue": "team", "maxDuration": "2h"}),
+            &queues,
+        );
+        assert!(errors.is_empty());
+        assert_eq!(
+            warnings,
+            ["spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"]
+        );
+    }
+
+    #[test]
+    fn warns_of_a_floor_above_the_effective_ceiling() {
+        let queues = [("root", json!({"maxDuration": "1h"}))];
+        let (errors, warnings) = review(
+            "leaf",
+            json!({"parentQueue": "root", "reclaimMinRuntime": "2h"}),
+            &queues,
+        );
+        assert!(errors.is_empty());
+        assert!(
+            warnings[0].starts_with("spec.reclaimMinRuntime: 2h0m0s of queue \"leaf\""),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn warns_of_an_inherited_floor_above_the_own_ceiling() {
+        let queues = [("root", json!({"preemptMinRuntime": "2h"}))];
+        let (errors, warnings) = review(
+            "leaf",
+            json!({"parentQueue": "root", "maxDuration": "1h"}),
+            &queues,
+        );
+        assert!(errors.is_empty());
+        assert!(
+            warnings[0].starts_with("spec.preemptMinRuntime: 2h0m0s of queue \"root\""),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn admits_a_good_child_without_a_word() {
+        let queues = [("root", json!({"maxDuration": "2h", "preemptMinRuntime": "5m"}))];
+        let found = review(
+            "leaf",
+            json!({"parentQueue": "root", "maxDuration": "1h"}),
+            &queues,
+        );
+        assert_eq!(found, (vec![], vec![]));
+    }
+
+    #[test]
+    fn warns_of_a_tensorstack_queue_outside_the_system_namespace() {
+        let spec = v1beta1::QueueSpec::default();
+        assert_eq!(tensorstack("t9k-system", &spec, "t9k-system").warnings.len(), 0);
+        assert_eq!(tensorstack("default", &spec, "t9k-system").warnings.len(), 1);
+    }
+}

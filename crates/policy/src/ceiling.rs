@@ -1,0 +1,121 @@
+//! The ceiling that applies in a tree of queues.
+
+use std::collections::HashSet;
+
+use tenure_types::ExtendedDuration;
+
+use crate::queue::RunaiQueue;
+
+/// The queues of the run.ai family, by name.
+pub trait QueueTree {
+    /// None if there is no such queue.
+    fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)>;
+}
+
+impl QueueTree for std::collections::BTreeMap<String, RunaiQueue> {
+    fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)> {
+        self.get_key_value(name)
+            .map(|(name, queue)| (name.as_str(), queue))
+    }
+}
+
+/// The queues on the way to the root go round in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the queue's ancestors form a cycle")]
+pub struct Cycle;
+
+/// A queue and its ancestors, leaf first. A queue that doesn't exist ends the path: its children are at the top.
+pub fn path<'t>(tree: &'t impl QueueTree, leaf: &str) -> Result<Vec<(&'t str, &'t RunaiQueue)>, Cycle> {
+    let mut path = Vec::new();
+    let mut seen = HashSet::new();
+    let mut next = tree.queue(leaf);
+    while let Some((name, queue)) = next {
+        if !seen.insert(name) {
+            return Err(Cycle);
+        }
+        path.push((name, queue));
+        next = queue.parent.as_deref().and_then(|parent| tree.queue(parent));
+    }
+    Ok(path)
+}
+
+/// The least ceiling on a path, and the queue that has it; the one nearest to the leaf if several have it.
+pub fn least<'t>(path: &[(&'t str, &RunaiQueue)]) -> Option<(&'t str, ExtendedDuration)> {
+    let ceilings = path
+        .iter()
+        .filter_map(|(name, queue)| Some((*name, queue.ceiling?)));
+    ceilings.min_by_key(|(_, ceiling)| *ceiling)
+}
+
+/// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A cycle that got stored
+/// has none.
+pub fn effective<'t>(
+    tree: &'t impl QueueTree,
+    leaf: &str,
+) -> Result<Option<(&'t str, ExtendedDuration)>, Cycle> {
+    Ok(least(&path(tree, leaf)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn tree(queues: &[(&str, &str, &str)]) -> BTreeMap<String, RunaiQueue> {
+        let queue = |parent: &str, ceiling: &str| RunaiQueue {
+            parent: Some(parent.to_owned()).filter(|parent| !parent.is_empty()),
+            ceiling: ceiling.parse().ok(),
+            ..RunaiQueue::default()
+        };
+        queues
+            .iter()
+            .map(|(name, parent, ceiling)| ((*name).to_owned(), queue(parent, ceiling)))
+            .collect()
+    }
+
+    fn effective_of(queues: &[(&str, &str, &str)], leaf: &str) -> Result<Option<(String, String)>, Cycle> {
+        let tree = tree(queues);
+        Ok(effective(&tree, leaf)?.map(|(name, ceiling)| (name.into(), ceiling.to_string())))
+    }
+
+    #[test]
+    fn the_least_ceiling_on_the_path_applies() {
+        let queues = [("root", "", "2h"), ("team", "root", "1h"), ("leaf", "team", "3h")];
+        assert_eq!(
+            effective_of(&queues, "leaf"),
+            Ok(Some(("team".into(), "1h0m0s".into())))
+        );
+        assert_eq!(
+            effective_of(&queues, "root"),
+            Ok(Some(("root".into(), "2h0m0s".into())))
+        );
+    }
+
+    #[test]
+    fn a_child_can_shorten() {
+        assert_eq!(
+            effective_of(&[("root", "", "2h"), ("leaf", "root", "1m")], "leaf"),
+            Ok(Some(("leaf".into(), "1m0s".into())))
+        );
+    }
+
+    #[test]
+    fn a_missing_queue_or_parent_is_no_ceiling() {
+        assert_eq!(effective_of(&[], "leaf"), Ok(None));
+        assert_eq!(effective_of(&[("leaf", "gone", "")], "leaf"), Ok(None));
+    }
+
+    #[test]
+    fn a_stored_cycle_is_told_and_never_hangs() {
+        assert_eq!(
+            effective_of(&[("a", "b", "1h"), ("b", "a", "1h")], "a"),
+            Err(Cycle)
+        );
+        assert_eq!(effective_of(&[("a", "a", "1h")], "a"), Err(Cycle));
+        assert_eq!(
+            effective_of(&[("a", "b", "1h"), ("b", "c", ""), ("c", "b", "")], "a"),
+            Err(Cycle)
+        );
+    }
+}

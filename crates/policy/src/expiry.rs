@@ -1,0 +1,174 @@
+//! When a pod has run for longer than its queue allows.
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::projection::Pod;
+
+/// The value of priority class `system-cluster-critical`: pods of this priority or a higher one are exempt,
+/// unless another threshold is configured.
+pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
+
+/// Why a pod is never touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exemption {
+    /// Its priority reaches the threshold.
+    Priority,
+    /// A `DaemonSet`, of any group, controls it: erring on the side of not touching.
+    DaemonSet,
+    /// It mirrors a static pod of a kubelet; deleting the mirror stops nothing.
+    Mirror,
+    /// It is being deleted already.
+    Terminating,
+    /// All its containers have ended.
+    Finished,
+}
+
+/// Why a pod is never touched; none if its queue's ceiling applies.
+pub fn exemption(pod: &Pod, priority_threshold: i32) -> Option<Exemption> {
+    let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
+    if pod.metadata.deletion_timestamp.is_some() {
+        Some(Exemption::Terminating)
+    } else if pod.is_finished() {
+        Some(Exemption::Finished)
+    } else if pod.is_mirror() || controlled_by("Node") {
+        Some(Exemption::Mirror)
+    } else if controlled_by("DaemonSet") {
+        Some(Exemption::DaemonSet)
+    } else if pod.spec.priority.unwrap_or(0) >= priority_threshold {
+        Some(Exemption::Priority)
+    } else {
+        None
+    }
+}
+
+/// The two clocks that a ceiling can run by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// The pod's `creationTimestamp`: the tensorstack family counts pending time.
+    pub created: Timestamp,
+    /// When the workload was started: the run.ai family doesn't. None while it is pending.
+    pub started: Option<Timestamp>,
+}
+
+/// The families of queues, of which a pod may be in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// T9k: `scheduler.tensorstack.dev`.
+    Tensorstack,
+    /// KAI and ours: `scheduling.run.ai`.
+    Runai,
+}
+
+/// The last instant at which a pod may run, and the family whose ceiling says so. The stricter of two counts.
+/// It is exceeded when `now` is later: equality isn't.
+pub fn deadline(
+    clocks: Clocks,
+    tensorstack: Option<SignedDuration>,
+    runai: Option<SignedDuration>,
+) -> Option<(Timestamp, Family)> {
+    // a deadline beyond the end of time is none
+    let after = |start: Option<Timestamp>, ceiling: Option<SignedDuration>| start?.checked_add(ceiling?).ok();
+    let tensorstack = after(Some(clocks.created), tensorstack).map(|at| (at, Family::Tensorstack));
+    let runai = after(clocks.started, runai).map(|at| (at, Family::Runai));
+    tensorstack.into_iter().chain(runai).min_by_key(|(at, _)| *at)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn exemption_of(pod: Value) -> Option<Exemption> {
+        exemption(&serde_json::from_value(pod).unwrap(), SYSTEM_CRITICAL_PRIORITY)
+    }
+
+    fn controlled_by(kind: &str) -> Value {
+        json!({"metadata": {"ownerReferences": [
+            {"apiVersion": "x/v1", "kind": kind, "name": "n", "uid": "u", "controller": true}
+        ]}})
+    }
+
+    #[test]
+    fn exempt_are_daemonsets_mirrors_and_what_has_ended() {
+        assert_eq!(exemption_of(json!({})), None);
+        assert_eq!(exemption_of(controlled_by("ReplicaSet")), None);
+        assert_eq!(
+            exemption_of(controlled_by("DaemonSet")),
+            Some(Exemption::DaemonSet)
+        );
+        assert_eq!(exemption_of(controlled_by("Node")), Some(Exemption::Mirror));
+        let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}});
+        assert_eq!(exemption_of(mirror), Some(Exemption::Mirror));
+        let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        assert_eq!(exemption_of(terminating), Some(Exemption::Terminating));
+        assert_eq!(
+            exemption_of(json!({"status": {"phase": "Succeeded"}})),
+            Some(Exemption::Finished)
+        );
+        assert_eq!(
+            exemption_of(json!({"status": {"phase": "Failed"}})),
+            Some(Exemption::Finished)
+        );
+        assert_eq!(exemption_of(json!({"status": {"phase": "Pending"}})), None);
+    }
+
+    #[test]
+    fn exempt_is_a_priority_at_or_above_the_threshold() {
+        for (priority, exempt) in [
+            (0, false),
+            (1_999_999_999, false),
+            (2_000_000_000, true),
+            (2_000_001_000, true),
+        ] {
+            let found = exemption_of(json!({"spec": {"priority": priority}}));
+            assert_eq!(found, exempt.then_some(Exemption::Priority), "{priority}");
+        }
+    }
+
+    const CREATED: &str = "2026-01-01T00:00:00Z";
+
+    fn deadline_of(
+        started: Option<&str>,
+        tensorstack: Option<i64>,
+        runai: Option<i64>,
+    ) -> Option<(String, Family)> {
+        let clocks = Clocks {
+            created: CREATED.parse().unwrap(),
+            started: started.map(|text| text.parse().unwrap()),
+        };
+        let seconds = |n: Option<i64>| n.map(SignedDuration::from_secs);
+        deadline(clocks, seconds(tensorstack), seconds(runai)).map(|(at, family)| (at.to_string(), family))
+    }
+
+    #[test]
+    fn tensorstack_counts_from_the_creation() {
+        let expected = Some(("2026-01-01T00:00:10Z".into(), Family::Tensorstack));
+        assert_eq!(deadline_of(None, Some(10), None), expected);
+    }
+
+    #[test]
+    fn runai_counts_from_the_start_and_not_before() {
+        assert_eq!(deadline_of(None, None, Some(10)), None);
+        let expected = Some(("2026-01-01T01:00:10Z".into(), Family::Runai));
+        assert_eq!(
+            deadline_of(Some("2026-01-01T01:00:00Z"), None, Some(10)),
+            expected
+        );
+    }
+
+    #[test]
+    fn the_stricter_of_two_families_counts() {
+        let started = Some("2026-01-01T00:00:05Z");
+        assert_eq!(
+            deadline_of(started, Some(10), Some(10)).unwrap().1,
+            Family::Tensorstack
+        );
+        assert_eq!(deadline_of(started, Some(10), Some(4)).unwrap().1, Family::Runai);
+    }
+
+    #[test]
+    fn no_ceiling_is_no_deadline_and_neither_is_one_beyond_the_end_of_time() {
+        assert_eq!(deadline_of(Some(CREATED), None, None), None);
+        assert_eq!(deadline_of(None, Some(i64::MAX), None), None);
+    }
+}

@@ -1,0 +1,347 @@
+//! What a Queue's spec means. The webhook and the index read specs here and nowhere else, so that what is
+//! admitted is what is understood.
+
+use serde_json::Value;
+use tenure_types::{
+    DurationError, ExtendedDuration, Grammar, TensorstackDuration, Written,
+    runai::v3alpha1::{self, QueueResource, RequeuingStrategy, WaitForPodsReady},
+    tensorstack::v1beta1,
+};
+
+use crate::field::FieldError;
+
+/// A queue of the run.ai family, as decisions need it. A field that can't be read counts as unset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunaiQueue {
+    /// None at the top.
+    pub parent: Option<String>,
+    /// `preemptMinRuntime`; zero is a value, none is inheritance.
+    pub preempt_floor: Option<ExtendedDuration>,
+    /// `reclaimMinRuntime`; zero is a value, none is inheritance.
+    pub reclaim_floor: Option<ExtendedDuration>,
+    /// `maxDuration`; never zero.
+    pub ceiling: Option<ExtendedDuration>,
+}
+
+impl RunaiQueue {
+    /// Reads a spec, and says what is wrong with it by itself. What needs other queues to be judged is
+    /// [`crate::admission`]'s.
+    pub fn read(spec: &v3alpha1::QueueSpec) -> (Self, Vec<FieldError>) {
+        let mut errors = Vec::new();
+        let queue = Self {
+            parent: parent(spec.parent_queue.as_deref(), &mut errors),
+            preempt_floor: duration(
+                "spec.preemptMinRuntime",
+                spec.preempt_min_runtime.as_ref(),
+                &mut errors,
+            ),
+            reclaim_floor: duration(
+                "spec.reclaimMinRuntime",
+                spec.reclaim_min_runtime.as_ref(),
+                &mut errors,
+            ),
+            ceiling: positive("spec.maxDuration", spec.max_duration.as_ref(), &mut errors),
+        };
+        queue.floors_under_ceiling(spec, &mut errors);
+        duration("spec.requeueDelay", spec.requeue_delay.as_ref(), &mut errors);
+        if let Some(wait) = &spec.wait_for_pods_ready {
+            wait_for_pods_ready(wait, &mut errors);
+        }
+        if let Some(resources) = &spec.resources {
+            resource("spec.resources.cpu", resources.cpu.as_ref(), &mut errors);
+            resource("spec.resources.gpu", resources.gpu.as_ref(), &mut errors);
+            resource("spec.resources.memory", resources.memory.as_ref(), &mut errors);
+        }
+        (queue, errors)
+    }
+
+    fn floors_under_ceiling(&self, spec: &v3alpha1::QueueSpec, errors: &mut Vec<FieldError>) {
+        let Some((ceiling, limit)) = self.ceiling.zip(spec.max_duration.as_ref()) else {
+            return;
+        };
+        for (field, floor, written) in [
+            (
+                "spec.preemptMinRuntime",
+                self.preempt_floor,
+                spec.preempt_min_runtime.as_ref(),
+            ),
+            (
+                "spec.reclaimMinRuntime",
+                self.reclaim_floor,
+                spec.reclaim_min_runtime.as_ref(),
+            ),
+        ] {
+            if let Some((_, written)) = floor.filter(|floor| *floor > ceiling).zip(written) {
+                let detail = format!(
+                    "must not be longer than the queue's own maxDuration, {}",
+                    limit.as_str()
+                );
+                errors.push(FieldError::invalid(field, written.as_str(), detail));
+            }
+        }
+    }
+}
+
+/// A queue of the tensorstack family, as decisions need it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TensorstackQueue {
+    /// `maxDuration`; never zero.
+    pub ceiling: Option<TensorstackDuration>,
+}
+
+impl TensorstackQueue {
+    /// Reads a spec, and says what is wrong with it.
+    pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
+        let mut errors = Vec::new();
+        let written = spec
+            .max_duration
+            .as_ref()
+            .filter(|text| !text.as_str().is_empty());
+        let ceiling = positive("spec.maxDuration", written, &mut errors);
+        if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
+            errors.push(FieldError::invalid(
+                "spec.priority",
+                priority,
+                "must be from 0 to 100",
+            ));
+        }
+        (Self { ceiling }, errors)
+    }
+}
+
+/// A duration type of which zero can be told.
+trait Length: Grammar + Copy {
+    fn is_zero(self) -> bool;
+}
+
+impl Length for ExtendedDuration {
+    fn is_zero(self) -> bool {
+        self.is_zero()
+    }
+}
+
+impl Length for TensorstackDuration {
+    fn is_zero(self) -> bool {
+        self.is_zero()
+    }
+}
+
+fn duration<D: Grammar>(
+    field: &str,
+    written: Option<&Written<D>>,
+    errors: &mut Vec<FieldError>,
+) -> Option<D> {
+    let written = written?;
+    let explain = |error: DurationError| {
+        FieldError::invalid(
+            field,
+            written.as_str(),
+            format!("must be {}: {error}", D::EXPECTED),
+        )
+    };
+    written.parse().map_err(|error| errors.push(explain(error))).ok()
+}
+
+fn positive<D: Length>(field: &str, written: Option<&Written<D>>, errors: &mut Vec<FieldError>) -> Option<D> {
+    let value = duration(field, written, errors)?;
+    if value.is_zero() {
+        let text = written.map_or("", Written::as_str);
+        errors.push(FieldError::invalid(
+            field,
+            text,
+            "must be greater than zero; leave it out for no limit",
+        ));
+        return None;
+    }
+    Some(value)
+}
+
+/// An empty name means the top, as it does for KAI.
+fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
+    let name = name.filter(|name| !name.is_empty())?;
+    if is_subdomain(name) {
+        return Some(name.into());
+    }
+    let detail = "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+    errors.push(FieldError::invalid("spec.parentQueue", name, detail));
+    None
+}
+
+fn is_subdomain(name: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    name.len() <= 253
+        && name.starts_with(inner)
+        && name.ends_with(inner)
+        && name.chars().all(|c| inner(c) || c == '-' || c == '.')
+}
+
+fn wait_for_pods_ready(wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
+    positive("spec.waitForPodsReady.timeout", wait.timeout.as_ref(), errors);
+    positive(
+        "spec.waitForPodsReady.recoveryTimeout",
+        wait.recovery_timeout.as_ref(),
+        errors,
+    );
+    if let Some(strategy) = &wait.requeuing_strategy {
+        requeuing_strategy(strategy, errors);
+    }
+}
+
+fn requeuing_strategy(strategy: &RequeuingStrategy, errors: &mut Vec<FieldError>) {
+    let path = "spec.waitForPodsReady.requeuingStrategy";
+    at_least(
+        0,
+        &format!("{path}.backoffLimitCount"),
+        strategy.backoff_limit_count,
+        errors,
+    );
+    at_least(
+        1,
+        &format!("{path}.backoffBaseSeconds"),
+        strategy.backoff_base_seconds,
+        errors,
+    );
+    at_least(
+        1,
+        &format!("{path}.backoffMaxSeconds"),
+        strategy.backoff_max_seconds,
+        errors,
+    );
+    if let Some(factor) = strategy
+        .backoff_factor
+        .as_deref()
+        .filter(|factor| !is_factor(factor))
+    {
+        let detail = "must be a decimal number of at least 1, such as \"1.5\"";
+        errors.push(FieldError::invalid(
+            format!("{path}.backoffFactor"),
+            factor,
+            detail,
+        ));
+    }
+}
+
+fn is_factor(text: &str) -> bool {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    text.len() <= 20 && digits(whole) && digits(fraction) && whole.bytes().any(|b| b != b'0')
+}
+
+fn at_least(least: i32, field: &str, value: Option<i32>, errors: &mut Vec<FieldError>) {
+    if let Some(value) = value.filter(|value| *value < least) {
+        errors.push(FieldError::invalid(
+            field,
+            value,
+            format!("must be at least {least}"),
+        ));
+    }
+}
+
+fn resource(path: &str, resource: Option<&QueueResource>, errors: &mut Vec<FieldError>) {
+    let Some(resource) = resource else { return };
+    for (name, value, least) in [
+        ("quota", resource.quota, -1.0),
+        ("overQuotaWeight", resource.over_quota_weight, 0.0),
+        ("limit", resource.limit, -1.0),
+    ] {
+        if let Some(value) = value.filter(|value| *value < least) {
+            errors.push(FieldError::invalid(
+                format!("{path}.{name}"),
+                Value::from(value),
+                format!("must be at least {least}"),
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn runai(spec: Value) -> (RunaiQueue, Vec<String>) {
+        let (queue, errors) = RunaiQueue::read(&serde_json::from_value(spec).unwrap());
+        (queue, errors.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_good_spec_is_read_whole() {
+        let (queue, errors) =
+            runai(json!({"parentQueue": "a.b-c", "preemptMinRuntime": "0s", "maxDuration": "1d"}));
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(queue.parent.as_deref(), Some("a.b-c"));
+        assert_eq!(queue.preempt_floor, Some("0s".parse().unwrap()));
+        assert_eq!(queue.reclaim_floor, None);
+        assert_eq!(queue.ceiling, Some("24h".parse().unwrap()));
+    }
+
+    #[test]
+    fn every_bad_field_is_named_with_its_value_and_the_rule() {
+        let (queue, errors) = runai(json!({
+            "parentQueue": "Not A Name",
+            "preemptMinRuntime": "10 s",
+            "maxDuration": "0s",
+            "requeueDelay": "-1s",
+            "waitForPodsReady": {"timeout": "0", "requeuingStrategy": {"backoffFactor": "0.5", "backoffBaseSeconds": 0}},
+            "resources": {"gpu": {"quota": -2.0}},
+        }));
+        assert_eq!(queue, RunaiQueue::default());
+        let expected = [
+            "spec.parentQueue: Invalid value: \"Not A Name\": must be the name of a queue",
+            "spec.preemptMinRuntime: Invalid value: \"10 s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): unknown unit \" s\"",
+            "spec.maxDuration: Invalid value: \"0s\": must be greater than zero",
+            "spec.requeueDelay: Invalid value: \"-1s\": must be a duration",
+            "spec.waitForPodsReady.timeout: Invalid value: \"0\": must be greater than zero",
+            "spec.waitForPodsReady.requeuingStrategy.backoffBaseSeconds: Invalid value: 0: must be at least 1",
+            "spec.waitForPodsReady.requeuingStrategy.backoffFactor: Invalid value: \"0.5\": must be a decimal number",
+            "spec.resources.gpu.quota: Invalid value: -2.0: must be at least -1",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+        for (error, expected) in errors.iter().zip(expected) {
+            assert!(
+                error.starts_with(expected),
+                "{error} should start with {expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn own_floors_are_at_most_the_own_ceiling() {
+        assert!(
+            runai(json!({"preemptMinRuntime": "60m", "maxDuration": "1h"}))
+                .1
+                .is_empty()
+        );
+        let (_, errors) =
+            runai(json!({"preemptMinRuntime": "61m", "reclaimMinRuntime": "1h1ns", "maxDuration": "1h"}));
+        assert_eq!(errors.len(), 2, "{errors:?}");
+    }
+
+    #[test]
+    fn a_tensorstack_ceiling_may_be_empty_but_not_zero() {
+        let read = |text: &str| {
+            TensorstackQueue::read(&v1beta1::QueueSpec {
+                max_duration: Some(text.into()),
+                ..Default::default()
+            })
+        };
+        assert_eq!(read(""), (TensorstackQueue::default(), vec![]));
+        assert_eq!(read("10s").0.ceiling, Some("10s".parse().unwrap()));
+        for bad in ["0", "0s", "1.5h", "10 s"] {
+            let (queue, errors) = read(bad);
+            assert_eq!((queue.ceiling, errors.len()), (None, 1), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_tensorstack_priority_is_from_0_to_100() {
+        for (priority, errors) in [(-1, 1), (0, 0), (100, 0), (101, 1)] {
+            let spec = v1beta1::QueueSpec {
+                priority: Some(priority),
+                ..Default::default()
+            };
+            assert_eq!(TensorstackQueue::read(&spec).1.len(), errors, "{priority}");
+        }
+    }
+}

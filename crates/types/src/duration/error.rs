@@ -1,0 +1,27 @@
+use thiserror::Error;
+
+/// Why a text is not a duration. The messages continue "not a duration: …".
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DurationError {
+    /// Nothing was written.
+    #[error("it is empty")]
+    Empty,
+    /// A sign, in a grammar that has none.
+    #[error("a sign is not allowed")]
+    Signed,
+    /// A number was expected.
+    #[error("a number is missing before {0:?}")]
+    MissingNumber(String),
+    /// A number without a unit.
+    #[error("the unit is missing after {0:?}")]
+    MissingUnit(String),
+    /// A unit that this grammar doesn't have.
+    #[error("unknown unit {0:?}")]
+    UnknownUnit(String),
+    /// A unit twice, or after a smaller one.
+    #[error("unit {0:?} is out of order: each may appear once, larger units first")]
+    OutOfOrder(String),
+    /// More nanoseconds than fit an `i64`.
+    #[error("it is out of range: the longest duration is about 292 years")]
+    OutOfRange,
+}

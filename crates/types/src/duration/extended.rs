@@ -1,0 +1,99 @@
+use std::{fmt, str::FromStr};
+
+use jiff::SignedDuration;
+use schemars::{Schema, json_schema};
+
+use super::{
+    DurationError, GoDuration, Grammar,
+    units::{DAY, WEEK, go_unit, magnitude},
+};
+
+/// The grammar as a regular expression, for CEL.
+macro_rules! extended_pattern {
+    () => {
+        "^(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)$"
+    };
+}
+
+/// A text of this grammar in seconds, in CEL. CEL's own `duration()` knows no days and weeks, so the terms are
+/// added up, in floating point.
+macro_rules! extended_seconds {
+    ($text:literal) => {
+        concat!(
+            $text,
+            ".findAll('[0-9.]+[a-zµμ]+').map(t, double(t.find('[0-9.]+')) * ",
+            "{'ns': 0.000000001, 'us': 0.000001, 'µs': 0.000001, 'μs': 0.000001, 'ms': 0.001, ",
+            "'s': 1.0, 'm': 60.0, 'h': 3600.0, 'd': 86400.0, 'w': 604800.0}[t.find('[a-zµμ]+')]).sum()"
+        )
+    };
+}
+
+/// Go's duration grammar plus `d` (24 h) and `w` (7 d), without a sign: `90m`, `1h30m`, `7d`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtendedDuration(i64);
+
+impl ExtendedDuration {
+    /// In nanoseconds; never negative.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Whether it is no time at all.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// For arithmetic with timestamps; never negative.
+    pub const fn to_signed(self) -> SignedDuration {
+        SignedDuration::from_nanos(self.0)
+    }
+}
+
+impl FromStr for ExtendedDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        if text.starts_with(['-', '+']) {
+            return Err(DurationError::Signed);
+        }
+        let magnitude = magnitude(text, unit)?;
+        i64::try_from(magnitude)
+            .map(Self)
+            .map_err(|_| DurationError::OutOfRange)
+    }
+}
+
+fn unit(symbol: &str) -> Option<u64> {
+    match symbol {
+        "d" => Some(DAY),
+        "w" => Some(WEEK),
+        _ => go_unit(symbol),
+    }
+}
+
+impl fmt::Display for ExtendedDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        GoDuration::from_nanos(self.0).fmt(f)
+    }
+}
+
+impl Grammar for ExtendedDuration {
+    const NAME: &'static str = "ExtendedDuration";
+    const EXPECTED: &'static str = "a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns)";
+
+    fn schema() -> Schema {
+        json_schema!({
+            "type": "string",
+            "maxLength": 64,
+            "x-kubernetes-validations": [{
+                "rule": concat!("self.matches('", extended_pattern!(), "')"),
+                "message": format!("must be {}", Self::EXPECTED),
+            }, {
+                "rule": concat!(
+                    "!self.matches('", extended_pattern!(), "') || ", extended_seconds!("self"), " <= 9223372036.854776"
+                ),
+                "message": "is out of range: the longest duration is about 292 years",
+            }],
+        })
+    }
+}

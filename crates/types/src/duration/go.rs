@@ -1,0 +1,83 @@
+use std::{fmt, str::FromStr};
+
+use jiff::SignedDuration;
+
+use super::{
+    DurationError,
+    units::{HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, go_unit, magnitude},
+};
+
+/// A duration as Go's `time.ParseDuration` reads it and `time.Duration.String` prints it: `1h30m0s`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GoDuration(i64);
+
+impl GoDuration {
+    /// From nanoseconds.
+    pub const fn from_nanos(nanoseconds: i64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// In nanoseconds.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// For arithmetic with timestamps.
+    pub const fn to_signed(self) -> SignedDuration {
+        SignedDuration::from_nanos(self.0)
+    }
+}
+
+impl FromStr for GoDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        if let Some(text) = text.strip_prefix('-') {
+            // the least i64 has no positive counterpart, so negate before narrowing
+            let negative = -i128::from(magnitude(text, go_unit)?);
+            return i64::try_from(negative)
+                .map(Self)
+                .map_err(|_| DurationError::OutOfRange);
+        }
+        let magnitude = magnitude(text.strip_prefix('+').unwrap_or(text), go_unit)?;
+        i64::try_from(magnitude)
+            .map(Self)
+            .map_err(|_| DurationError::OutOfRange)
+    }
+}
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 0 {
+            f.write_str("-")?;
+        }
+        let rest = self.0.unsigned_abs();
+        match rest {
+            0 => f.write_str("0s"),
+            1..MICROSECOND => write!(f, "{rest}ns"),
+            MICROSECOND..MILLISECOND => decimal(f, rest, MICROSECOND, "µs"),
+            MILLISECOND..SECOND => decimal(f, rest, MILLISECOND, "ms"),
+            _ => hours_minutes_seconds(f, rest),
+        }
+    }
+}
+
+fn hours_minutes_seconds(f: &mut fmt::Formatter<'_>, rest: u64) -> fmt::Result {
+    if rest >= HOUR {
+        write!(f, "{}h", rest / HOUR)?;
+    }
+    if rest >= MINUTE {
+        write!(f, "{}m", rest % HOUR / MINUTE)?;
+    }
+    decimal(f, rest % MINUTE, SECOND, "s")
+}
+
+fn decimal(f: &mut fmt::Formatter<'_>, nanoseconds: u64, unit: u64, symbol: &str) -> fmt::Result {
+    write!(f, "{}", nanoseconds / unit)?;
+    let fraction = nanoseconds % unit;
+    if fraction > 0 {
+        let width = unit.ilog10() as usize;
+        write!(f, ".{}", format!("{fraction:0width$}").trim_end_matches('0'))?;
+    }
+    f.write_str(symbol)
+}

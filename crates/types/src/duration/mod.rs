@@ -1,0 +1,26 @@
+//! Three grammars of durations, one type each, never mixed in one field.
+//!
+//! | type | where | grammar |
+//! | --- | --- | --- |
+//! | [`ExtendedDuration`] | fields of `scheduling.run.ai/v3alpha1` | Go's `time.ParseDuration` plus `d` and `w`, no sign |
+//! | [`GoDuration`] | fields of `scheduling.run.ai/v2` | Go's `time.ParseDuration` (`metav1.Duration`) |
+//! | [`TensorstackDuration`] | fields of `scheduler.tensorstack.dev` | whole numbers with `y w d h m s ms`, in this order |
+//!
+//! All hold whole nanoseconds in an `i64`, as Go does; what doesn't fit is refused, never wrapped.
+
+mod error;
+#[macro_use]
+mod extended;
+mod go;
+mod tensorstack;
+mod units;
+mod written;
+
+pub use error::DurationError;
+pub use extended::ExtendedDuration;
+pub use go::GoDuration;
+pub use tensorstack::TensorstackDuration;
+pub use written::{Grammar, Written};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+use std::{fmt, str::FromStr};
+
+use jiff::SignedDuration;
+use schemars::{Schema, json_schema};
+
+use super::{
+    DurationError, Grammar,
+    units::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, split},
+};
+
+/// Largest first, which is the only order that the grammar has.
+const UNITS: [(&str, u64); 7] = [
+    ("y", 365 * DAY),
+    ("w", WEEK),
+    ("d", DAY),
+    ("h", HOUR),
+    ("m", MINUTE),
+    ("s", SECOND),
+    ("ms", MILLISECOND),
+];
+
+/// The grammar of a T9k Queue's `maxDuration`: `0`, or whole numbers with the units `y` (365 d), `w`, `d`,
+/// `h`, `m`, `s` and `ms`, each at most once and in this order. The empty text, which T9k's pattern matches,
+/// means that the field is unset: ask before parsing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TensorstackDuration(i64);
+
+impl TensorstackDuration {
+    /// In nanoseconds; never negative.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Whether it is no time at all.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// For arithmetic with timestamps; never negative.
+    pub const fn to_signed(self) -> SignedDuration {
+        SignedDuration::from_nanos(self.0)
+    }
+}
+
+impl FromStr for TensorstackDuration {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        match text {
+            "" => return Err(DurationError::Empty),
+            "0" => return Ok(Self(0)),
+            _ => {}
+        }
+        let mut sum = 0i64;
+        let mut rest = text;
+        let mut units = UNITS.iter();
+        while !rest.is_empty() {
+            let (number, after) = split(rest, |c| c.is_ascii_digit());
+            if number.is_empty() {
+                return Err(DurationError::MissingNumber(rest.into()));
+            }
+            let (symbol, after) = split(after, |c| !c.is_ascii_digit());
+            let unit = units
+                .find(|(known, _)| *known == symbol)
+                .ok_or_else(|| unexpected(number, symbol))?
+                .1;
+            sum = number
+                .parse::<i64>()
+                .ok()
+                .and_then(|number| number.checked_mul(i64::try_from(unit).ok()?))
+                .and_then(|term| sum.checked_add(term))
+                .ok_or(DurationError::OutOfRange)?;
+            rest = after;
+        }
+        Ok(Self(sum))
+    }
+}
+
+fn unexpected(number: &str, symbol: &str) -> DurationError {
+    if symbol.is_empty() {
+        DurationError::MissingUnit(number.into())
+    } else if UNITS.iter().any(|(known, _)| *known == symbol) {
+        DurationError::OutOfOrder(symbol.into())
+    } else {
+        DurationError::UnknownUnit(symbol.into())
+    }
+}
+
+impl fmt::Display for TensorstackDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("0");
+        }
+        let mut rest = self.0.unsigned_abs();
+        for (symbol, unit) in UNITS {
+            if rest >= unit {
+                write!(f, "{}{symbol}", rest / unit)?;
+                rest %= unit;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Grammar for TensorstackDuration {
+    const NAME: &'static str = "TensorstackDuration";
+    const EXPECTED: &'static str = "a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms)";
+
+    fn schema() -> Schema {
+        json_schema!({
+            "type": "string",
+            "maxLength": 64,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$')",
+                "message": format!("must be {}", Self::EXPECTED),
+            }, {
+                "rule": concat!(
+                    "self.findAll('[0-9]+[a-z]+').map(t, double(t.find('[0-9]+')) * ",
+                    "{'y': 31536000.0, 'w': 604800.0, 'd': 86400.0, 'h': 3600.0, 'm': 60.0, 's': 1.0, 'ms': 0.001}",
+                    "[?t.find('[a-z]+')].orValue(0.0)).sum() <= 9223372036.854776"
+                ),
+                "message": "is out of range: the longest duration is about 292 years",
+            }],
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! The scanner that Go's grammar and its extension share.
+
+use super::DurationError;
+
+pub(super) const NANOSECOND: u64 = 1;
+pub(super) const MICROSECOND: u64 = 1_000;
+pub(super) const MILLISECOND: u64 = 1_000_000;
+pub(super) const SECOND: u64 = 1_000_000_000;
+pub(super) const MINUTE: u64 = 60 * SECOND;
+pub(super) const HOUR: u64 = 60 * MINUTE;
+pub(super) const DAY: u64 = 24 * HOUR;
+pub(super) const WEEK: u64 = 7 * DAY;
+
+/// One more than `i64::MAX`: the magnitude of the least `i64`, which a negative Go duration may have.
+const LIMIT: u64 = 1 << 63;
+
+/// Nanoseconds in a unit's symbol.
+pub(super) type UnitOf = fn(&str) -> Option<u64>;
+
+/// The units of Go's `time.ParseDuration`.
+pub(super) fn go_unit(symbol: &str) -> Option<u64> {
+    Some(match symbol {
+        "ns" => NANOSECOND,
+        // U+00B5 (micro sign) and U+03BC (Greek mu)
+        "us" | "\u{b5}s" | "\u{3bc}s" => MICROSECOND,
+        "ms" => MILLISECOND,
+        "s" => SECOND,
+        "m" => MINUTE,
+        "h" => HOUR,
+        _ => return None,
+    })
+}
+
+/// Nanoseconds of an unsigned text: `0`, or one or more of number and unit. The sum may reach 2^63, so that
+/// the caller can apply a sign.
+pub(super) fn magnitude(text: &str, unit_of: UnitOf) -> Result<u64, DurationError> {
+    if text == "0" {
+        return Ok(0);
+    }
+    if text.is_empty() {
+        return Err(DurationError::Empty);
+    }
+    let mut rest = text;
+    let mut sum = 0u64;
+    while !rest.is_empty() {
+        let (term, after) = term(rest, unit_of)?;
+        sum = within(sum.checked_add(term))?;
+        rest = after;
+    }
+    Ok(sum)
+}
+
+fn term(text: &str, unit_of: UnitOf) -> Result<(u64, &str), DurationError> {
+    let (whole, rest) = split(text, |c| c.is_ascii_digit());
+    let (fraction, rest) = match rest.strip_prefix('.') {
+        Some(rest) => split(rest, |c| c.is_ascii_digit()),
+        None => ("", rest),
+    };
+    if whole.is_empty() && fraction.is_empty() {
+        return Err(DurationError::MissingNumber(text.into()));
+    }
+    let (symbol, after) = split(rest, |c| c != '.' && !c.is_ascii_digit());
+    if symbol.is_empty() {
+        return Err(DurationError::MissingUnit(
+            text.strip_suffix(rest).unwrap_or(text).into(),
+        ));
+    }
+    let unit = unit_of(symbol).ok_or_else(|| DurationError::UnknownUnit(symbol.into()))?;
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().map_err(|_| DurationError::OutOfRange)?
+    };
+    let whole = within(u64::checked_mul(whole, unit))?;
+    let nanoseconds = within(whole.checked_add(fraction_of(fraction, unit)))?;
+    Ok((nanoseconds, after))
+}
+
+/// Where the first character that doesn't belong stands.
+pub(super) fn split(text: &str, belongs: fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
+}
+
+fn within(nanoseconds: Option<u64>) -> Result<u64, DurationError> {
+    nanoseconds
+        .filter(|n| *n <= LIMIT)
+        .ok_or(DurationError::OutOfRange)
+}
+
+/// Go computes a fraction in floating point and cuts it; so `0.3333333333333333333h` is 20 minutes there, and
+/// must be here. Digits that don't fit 63 bits are ignored, as in Go.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss
+)]
+fn fraction_of(digits: &str, unit: u64) -> u64 {
+    let mut value = 0u64;
+    let mut scale = 1f64;
+    for digit in digits.bytes() {
+        let next = value
+            .checked_mul(10)
+            .and_then(|v| v.checked_add(u64::from(digit - b'0')));
+        match next {
+            Some(next) if next <= LIMIT => value = next,
+            _ => break,
+        }
+        scale *= 10.0;
+    }
+    (value as f64 * (unit as f64 / scale)) as u64
+}

@@ -1,0 +1,84 @@
+use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::DurationError;
+
+/// A duration grammar that a field of a custom resource may have.
+pub trait Grammar: FromStr<Err = DurationError> {
+    /// Name of the schema.
+    const NAME: &'static str;
+    /// What is expected, for messages: "must be …".
+    const EXPECTED: &'static str;
+
+    /// What the API server checks by itself.
+    fn schema() -> Schema;
+}
+
+/// The text of a duration, kept as it was written.
+///
+/// Decoding an object must not fail for one bad field: a queue that was stored around the webhook still has a
+/// parent and a priority, and the webhook wants to name every bad field at once. So the text is kept, and
+/// whoever needs the value parses it and meets the error then.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Written<D> {
+    text: String,
+    grammar: PhantomData<D>,
+}
+
+impl<D: Grammar> Written<D> {
+    /// The value.
+    pub fn parse(&self) -> Result<D, DurationError> {
+        self.text.parse()
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl<D> From<&str> for Written<D> {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.into(),
+            grammar: PhantomData,
+        }
+    }
+}
+
+impl<D> fmt::Debug for Written<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl<D> Serialize for Written<D> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de, D> Deserialize<'de> for Written<D> {
+    fn deserialize<T: Deserializer<'de>>(deserializer: T) -> Result<Self, T::Error> {
+        String::deserialize(deserializer).map(|text| Self {
+            text,
+            grammar: PhantomData,
+        })
+    }
+}
+
+impl<D: Grammar> JsonSchema for Written<D> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        D::NAME.into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        D::schema()
+    }
+}

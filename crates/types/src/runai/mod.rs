@@ -1,0 +1,3 @@
+//! The run.ai family: group `scheduling.run.ai`, as KAI-Scheduler and Tenure use it.
+
+pub mod v3alpha1;

@@ -1,0 +1,268 @@
+//! `scheduling.run.ai/v3alpha1`: KAI's Queue v2 with floors, a ceiling and what follows from them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::duration::{ExtendedDuration, Written};
+
+/// CEL, over a spec: the named floor is not longer than the ceiling. What isn't a duration at all is left to the
+/// field's own rule, and what floating point can't tell apart to the webhook, which compares exactly.
+macro_rules! floor_rule {
+    ($floor:literal) => {
+        Rule::new(concat!(
+            "!has(self.maxDuration) || !has(self.",
+            $floor,
+            ") || ",
+            "![self.maxDuration, self.",
+            $floor,
+            "].all(d, d.matches('",
+            extended_pattern!(),
+            "')) || ",
+            "[[self.",
+            $floor,
+            ", self.maxDuration].map(d, ",
+            extended_seconds!("d"),
+            ")]",
+            ".all(seconds, seconds[0] <= seconds[1] * 1.000000000001)"
+        ))
+        .message(Message::Expression(
+            concat!(
+                "'\"' + self.",
+                $floor,
+                " + '\": must not be longer than the queue\\'s own maxDuration, ' + self.maxDuration"
+            )
+            .into(),
+        ))
+        .field_path(concat!(".", $floor))
+    };
+}
+
+/// What an administrator asks of a queue.
+#[derive(Clone, Debug, Default, PartialEq, CustomResource, Deserialize, Serialize, KubeSchema)]
+#[kube(
+    group = "scheduling.run.ai",
+    version = "v3alpha1",
+    kind = "Queue",
+    status = "QueueStatus",
+    derive = "PartialEq",
+    doc = "A Queue is a node in a tree of queues. Workloads name a leaf (pod label kai.scheduler/queue); floors, ceilings and quotas are inherited along the path to the root.",
+    shortname = "rq",
+    category = "tenure",
+    printcolumn(name = "Parent", type_ = "string", json_path = ".spec.parentQueue"),
+    printcolumn(name = "Priority", type_ = "integer", json_path = ".spec.priority"),
+    printcolumn(name = "Preempt-Min", type_ = "string", json_path = ".spec.preemptMinRuntime"),
+    printcolumn(name = "Reclaim-Min", type_ = "string", json_path = ".spec.reclaimMinRuntime"),
+    printcolumn(name = "Max-Duration", type_ = "string", json_path = ".spec.maxDuration"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("!has(self.spec.parentQueue) || self.spec.parentQueue != self.metadata.name")
+        .message(Message::Expression("'\"' + self.spec.parentQueue + '\": a queue can\\'t be its own parent'".into()))
+        .field_path(".spec.parentQueue")
+)]
+#[x_kube(
+    validation = floor_rule!("preemptMinRuntime"),
+    validation = floor_rule!("reclaimMinRuntime")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueSpec {
+    /// Name for people, in logs and metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    /// Name of the parent queue. Unset or empty: this queue is at the top. A queue can't be its own ancestor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = (
+        "self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$')",
+        "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+    ))]
+    pub parent_queue: Option<String>,
+    /// Order among sibling queues: the higher is served first. Unset means 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    // format int32 would say the same again, in worse words
+    #[schemars(with = "Option<i64>", range(min = -2_147_483_648i64, max = 2_147_483_647i64))]
+    pub priority: Option<i32>,
+    /// Floor: for how long after its start a workload of this queue can't be preempted by another workload of
+    /// the same leaf queue. The nearest value on the way to the root counts; 0s is a value (no protection),
+    /// unset is inheritance. A duration such as 90m, 1h30m or 7d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempt_min_runtime: Option<Written<ExtendedDuration>>,
+    /// Floor: for how long after its start a workload of this queue can't be reclaimed by a workload of
+    /// another queue. By default the value counts that is nearest to where the two queues part. 0s is a value
+    /// (no protection), unset is inheritance. A duration such as 90m, 1h30m or 7d.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim_min_runtime: Option<Written<ExtendedDuration>>,
+    /// Ceiling: the longest run of a workload of this queue, counted from its start; pending time doesn't
+    /// count. The least value on the path to the root counts: a child can shorten, never lengthen. When a
+    /// workload has run longer, its topmost owner is paused (a Deployment is scaled to 0, a Job is suspended),
+    /// or the pod is deleted if it has none. A duration such as 90m, 1h30m or 7d. Unset: no limit of its own.
+    /// Zero is refused. A change applies to running workloads at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero; leave it out for no limit"))]
+    pub max_duration: Option<Written<ExtendedDuration>>,
+    /// What happens when the ceiling is exceeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration_action: Option<MaxDurationAction>,
+    /// With maxDurationAction Requeue: how long a workload stays paused before it is resumed. Unset means 0s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue_delay: Option<Written<ExtendedDuration>>,
+    /// What happens to workloads that were started but whose pods don't get ready. Unset: as Tenure is
+    /// configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for_pods_ready: Option<WaitForPodsReady>,
+    /// What the queue may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<QueueResources>,
+}
+
+/// What happens when the ceiling is exceeded. Pause (default): the workload stays paused until somebody resumes
+/// it. Requeue: it is resumed after requeueDelay, which makes the ceiling a time slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum MaxDurationAction {
+    /// The workload stays paused.
+    #[default]
+    Pause,
+    /// The workload is resumed after a delay.
+    Requeue,
+}
+
+/// When workloads that can't start make room, and how they come back.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitForPodsReady {
+    /// How long after its start a workload's pods may take until all are ready. When they take longer, the
+    /// workload is paused and queued again. A duration such as 5m. Zero is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero"))]
+    pub timeout: Option<Written<ExtendedDuration>>,
+    /// How long a pod that was ready may be unready before the workload is paused and queued again. Unset:
+    /// for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero"))]
+    pub recovery_timeout: Option<Written<ExtendedDuration>>,
+    /// When and in what order such workloads come back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeuing_strategy: Option<RequeuingStrategy>,
+}
+
+/// When and in what order paused workloads come back.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequeuingStrategy {
+    /// The time by which requeued workloads are ordered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<RequeuingTimestamp>,
+    /// How often a workload comes back before it is deactivated. Unset: always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub backoff_limit_count: Option<i32>,
+    /// The first delay, in seconds. Unset means 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub backoff_base_seconds: Option<i32>,
+    /// The factor from one delay to the next, a decimal number of at least 1. Unset means "1.41284738".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    #[x_kube(validation = (
+        "self.matches('^[0-9]+([.][0-9]+)?$') && double(self) >= 1.0",
+        "must be a decimal number of at least 1, such as \"1.5\""
+    ))]
+    pub backoff_factor: Option<String>,
+    /// The longest delay, in seconds. Unset: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub backoff_max_seconds: Option<i32>,
+}
+
+/// The time by which requeued workloads of one priority are ordered: Eviction (default) or Creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum RequeuingTimestamp {
+    /// When the workload was paused.
+    #[default]
+    Eviction,
+    /// When the workload was created.
+    Creation,
+}
+
+/// What a queue may use, as in KAI's Queue v2.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct QueueResources {
+    /// Processors, in thousandths of a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<QueueResource>,
+    /// GPUs; fractions are allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<QueueResource>,
+    /// Memory, in megabytes (1,000,000 bytes).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<QueueResource>,
+}
+
+/// What a queue may use of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueResource {
+    /// What the queue is entitled to. -1 means without limit, unset means 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1.0))]
+    pub quota: Option<f64>,
+    /// The queue's weight in sharing what is left over. Unset means 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0))]
+    pub over_quota_weight: Option<f64>,
+    /// The most that the queue may use. -1 means without limit, unset means 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1.0))]
+    pub limit: Option<f64>,
+}
+
+/// What schedulers report.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueStatus {
+    /// Conditions, such as `Orphan` and `OverQuota`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Vec<QueueCondition>>,
+    /// Names of the child queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_queues: Option<Vec<String>>,
+    /// What is allocated to workloads of the queue, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub allocated: Option<BTreeMap<String, Quantity>>,
+    /// What is allocated to workloads that can't be preempted, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub allocated_non_preemptible: Option<BTreeMap<String, Quantity>>,
+    /// What workloads of the queue request, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub requested: Option<BTreeMap<String, Quantity>>,
+}
+
+/// One condition.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueCondition {
+    /// Such as `Orphan` or `OverQuota`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: String,
+    /// Why, in one CamelCase word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When the condition was last probed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub last_probe_time: Option<Timestamp>,
+    /// When the status last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub last_transition_time: Option<Timestamp>,
+}

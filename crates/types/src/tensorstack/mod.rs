@@ -1,0 +1,3 @@
+//! The tensorstack (T9k) family: group `scheduler.tensorstack.dev`.
+
+pub mod v1beta1;
