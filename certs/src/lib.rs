@@ -1,1 +1,201 @@
-//! tenure-certs
+//! A certificate authority for tests and for a webhook that is run by hand.
+//!
+//! Keys are ECDSA P-256, certificates live a year. In a cluster, cert-manager or the chart issues the webhook's
+//! certificate; nothing here rotates.
+//!
+//! ```
+//! # fn main() -> Result<(), tenure_certs::Error> {
+//! let authority = tenure_certs::Authority::new("example")?;
+//! let pair = authority.server(&["localhost".to_owned(), "127.0.0.1".to_owned()])?;
+//! assert!(pair.certificate.starts_with("-----BEGIN CERTIFICATE-----"));
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fs::{OpenOptions, Permissions};
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose, SanType,
+};
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// How long a certificate is valid.
+pub const VALIDITY: Duration = Duration::from_hours(365 * 24);
+
+/// Why a certificate could not be made or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A name is neither a DNS name nor an IP address.
+    #[error(
+        "cannot certify {0:?}: give a DNS name such as webhook.example.com or an IP address, without scheme or port"
+    )]
+    Name(String),
+    /// No name was given, and clients trust nothing but names.
+    #[error("a server certificate needs at least one DNS name or IP address")]
+    NoNames,
+    /// The key or the signature could not be made.
+    #[error("cannot make the certificate of {subject:?}: {source}")]
+    Issue {
+        /// The common name of the certificate.
+        subject: String,
+        /// What rcgen said.
+        source: rcgen::Error,
+    },
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The result of everything here.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A certificate authority; its key stays in memory.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    certificate: String,
+}
+
+/// A certificate and its private key.
+#[derive(Clone)]
+pub struct Pair {
+    /// The certificate, PEM.
+    pub certificate: String,
+    /// The private key, PKCS #8 in PEM.
+    pub key: String,
+}
+
+impl Authority {
+    /// A new authority with a key of its own.
+    pub fn new(common_name: &str) -> Result<Self> {
+        let issue = |source| Error::Issue {
+            subject: common_name.to_owned(),
+            source,
+        };
+        let mut params = params(common_name, None);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let issuer =
+            CertifiedIssuer::self_signed(params, KeyPair::generate().map_err(issue)?).map_err(issue)?;
+        Ok(Self {
+            certificate: issuer.pem(),
+            issuer,
+        })
+    }
+
+    /// The authority's certificate, PEM: what a `caBundle` or `--client-ca-file` holds.
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate
+    }
+
+    /// A certificate for a server reached by `names`, which are DNS names or IP addresses.
+    pub fn server(&self, names: &[String]) -> Result<Pair> {
+        let common_name = names.first().ok_or(Error::NoNames)?;
+        let mut params = params(common_name, None);
+        params.subject_alt_names = names
+            .iter()
+            .map(|name| alternative_name(name))
+            .collect::<Result<_>>()?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue(common_name, params)
+    }
+
+    /// A certificate for a client. To the API server the common name is the user, the organization its group.
+    ///
+    /// One group at most: rcgen keeps one value an attribute of a distinguished name.
+    pub fn client(&self, common_name: &str, organization: Option<&str>) -> Result<Pair> {
+        let mut params = params(common_name, organization);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue(common_name, params)
+    }
+
+    fn issue(&self, subject: &str, mut params: CertificateParams) -> Result<Pair> {
+        let issue = |source| Error::Issue {
+            subject: subject.to_owned(),
+            source,
+        };
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(issue)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(issue)?;
+        Ok(Pair {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+impl Pair {
+    /// Writes `tls.crt` and, readable by its owner alone, `tls.key` into `directory`, over any that are there.
+    pub fn write(&self, directory: &Path) -> Result<()> {
+        write(&directory.join("tls.crt"), &self.certificate, 0o644)?;
+        write(&directory.join("tls.key"), &self.key, 0o600)
+    }
+}
+
+fn params(common_name: &str, organization: Option<&str>) -> CertificateParams {
+    let now = SystemTime::now();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    if let Some(organization) = organization {
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, organization);
+    }
+    // a day of grace for a peer whose clock is behind
+    params.not_before = (now - DAY).into();
+    params.not_after = (now + VALIDITY).into();
+    params
+}
+
+// rcgen takes any ASCII for a DNS name, a URL too, and nothing would ever match that
+fn alternative_name(name: &str) -> Result<SanType> {
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(SanType::IpAddress(address));
+    }
+    let invalid = || Error::Name(name.to_owned());
+    let of_dns = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_*".contains(&byte))
+    };
+    if !name.split('.').all(of_dns) {
+        return Err(invalid());
+    }
+    Ok(SanType::DnsName(name.try_into().map_err(|_| invalid())?))
+}
+
+fn write(path: &Path, content: &str, mode: u32) -> Result<()> {
+    let write = || {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(path)?;
+        // `mode` is for a new file alone: an old one must not lend its wider mode to a new key
+        file.set_permissions(Permissions::from_mode(mode))?;
+        file.write_all(content.as_bytes())
+    };
+    write().map_err(|source| Error::Write {
+        path: path.to_owned(),
+        source,
+    })
+}

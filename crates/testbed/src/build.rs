@@ -1,0 +1,238 @@
+//! Building the control plane's binaries from Go modules.
+
+use std::fs;
+use std::io::{IsTerminal as _, Write as _, stderr};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+
+use crate::process::Process;
+
+const GO_MOD: &str = include_str!("../control-plane/go.mod");
+const GO_SUM: &str = include_str!("../control-plane/go.sum");
+
+// The order is that of first need: what fails to build fails early.
+const PACKAGES: [(&str, &str); 8] = [
+    ("etcd", "go.etcd.io/etcd/server/v3"),
+    ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    (
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+    ),
+    ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+    ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    ("helm", "helm.sh/helm/v4/cmd/helm"),
+    ("kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform"),
+];
+
+// Kubernetes' own tags for its releases; without grpcnotrace the linker keeps a fifth more.
+const TAGS: &str = "selinux,notest,grpcnotrace";
+
+// Without a version `kubectl version` fails, and a chart's `kubeVersion` is never met.
+const STAMPS: [(&str, &str); 10] = [
+    ("k8s.io/component-base/version.gitVersion", "v1.36.3"),
+    ("k8s.io/component-base/version.gitMajor", "1"),
+    ("k8s.io/component-base/version.gitMinor", "36"),
+    ("k8s.io/component-base/version.gitTreeState", "clean"),
+    ("k8s.io/client-go/pkg/version.gitVersion", "v1.36.3"),
+    ("k8s.io/client-go/pkg/version.gitMajor", "1"),
+    ("k8s.io/client-go/pkg/version.gitMinor", "36"),
+    ("helm.sh/helm/v4/internal/version.version", "v4.2.4"),
+    ("sigs.k8s.io/kwok/pkg/consts.Version", "0.8.0"),
+    ("sigs.k8s.io/kwok/pkg/consts.PreRelease", "GA"),
+];
+
+// Kept at what the caller's shell cannot change; a newer toolchain is never downloaded.
+const ENVIRONMENT: [(&str, &str); 4] = [
+    ("CGO_ENABLED", "0"),
+    ("GOFLAGS", "-buildvcs=false"),
+    ("GOTOOLCHAIN", "local"),
+    ("GOWORK", "off"),
+];
+
+const POLL: Duration = Duration::from_millis(200);
+
+/// The names of the binaries.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PACKAGES.into_iter().map(|(name, _)| name)
+}
+
+/// Everything that decides what the binaries are, the Go toolchain aside.
+pub(crate) fn inputs() -> Vec<String> {
+    let packages = PACKAGES.map(|(name, package)| format!("{name}={package}"));
+    let environment = ENVIRONMENT.map(|(name, value)| format!("{name}={value}"));
+    let fixed = [GO_MOD.to_owned(), GO_SUM.to_owned()];
+    fixed
+        .into_iter()
+        .chain(packages)
+        .chain(environment)
+        .chain(flags())
+        .collect()
+}
+
+/// The go command, free of the caller's flags.
+pub(crate) fn go() -> Command {
+    let mut command = Command::new("go");
+    command.envs(ENVIRONMENT);
+    command
+}
+
+/// Builds every binary into `directory`, which appears only when it is complete.
+pub(crate) fn build(directory: &Path) -> Result<()> {
+    let started = Instant::now();
+    let partial = directory.with_extension("partial");
+    eprintln!(
+        "Building the control plane once: takes about 6 minutes on 2 cores, cached in {}",
+        directory.display()
+    );
+    prepare(&partial).with_context(|| format!("cannot prepare {}", partial.display()))?;
+    for (done, (name, package)) in PACKAGES.into_iter().enumerate() {
+        build_one(
+            &partial,
+            &format!("[{}/{}] {name}", done + 1, PACKAGES.len()),
+            name,
+            package,
+        )?;
+    }
+    fs::rename(partial.join("bin"), directory)
+        .with_context(|| format!("cannot move the binaries to {}", directory.display()))?;
+    eprintln!("Built the control plane in {}", elapsed(started));
+    // a directory that stays is removed by the next build
+    let _ = fs::remove_dir_all(&partial);
+    Ok(())
+}
+
+fn prepare(partial: &Path) -> std::io::Result<()> {
+    if partial.exists() {
+        fs::remove_dir_all(partial)?;
+    }
+    fs::create_dir_all(partial.join("bin"))?;
+    fs::write(partial.join("go.mod"), GO_MOD)?;
+    fs::write(partial.join("go.sum"), GO_SUM)
+}
+
+fn build_one(partial: &Path, label: &str, name: &str, package: &str) -> Result<()> {
+    let mut command = go();
+    command
+        .current_dir(partial)
+        .args(["build", "-v", "-mod=readonly"])
+        .args(flags());
+    command.arg("-o").arg(partial.join("bin").join(name)).arg(package);
+    let log = partial.join(format!("{name}.log"));
+    let mut process = Process::spawn("go build", command, &log)?;
+    let mut progress = Progress::new(label);
+    let status = loop {
+        if let Some(status) = process.exit_status()? {
+            break status;
+        }
+        progress.show(&log);
+        thread::sleep(POLL);
+    };
+    progress.end(&log);
+    if status.success() {
+        Ok(())
+    } else {
+        Err(process.failure(&format!("of {package} ended with {status}")))
+    }
+}
+
+fn flags() -> Vec<String> {
+    let stamps = STAMPS.map(|(name, value)| format!("-X {name}={value}"));
+    let ldflags = format!("-s -w {}", stamps.join(" "));
+    ["-trimpath", "-tags", TAGS, "-ldflags", &ldflags]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// One line that is rewritten on a terminal; elsewhere a line now and then.
+struct Progress<'a> {
+    label: &'a str,
+    started: Instant,
+    shown: Instant,
+    terminal: bool,
+}
+
+impl<'a> Progress<'a> {
+    fn new(label: &'a str) -> Self {
+        let now = Instant::now();
+        Self {
+            label,
+            started: now,
+            shown: now,
+            terminal: stderr().is_terminal(),
+        }
+    }
+
+    fn show(&mut self, log: &Path) {
+        let interval = Duration::from_secs(if self.terminal { 1 } else { 15 });
+        if self.shown.elapsed() >= interval {
+            self.shown = Instant::now();
+            self.print(log, if self.terminal { "" } else { "\n" });
+        }
+    }
+
+    fn end(&self, log: &Path) {
+        self.print(log, "\n");
+    }
+
+    fn print(&self, log: &Path, end: &str) {
+        let start = if self.terminal { "\r\x1b[K" } else { "" };
+        let (downloaded, compiled) = count(&fs::read_to_string(log).unwrap_or_default());
+        let downloads = if downloaded > 0 {
+            format!("{downloaded} modules downloaded, ")
+        } else {
+            String::new()
+        };
+        let took = elapsed(self.started);
+        eprint!(
+            "{start}  {}: {downloads}{compiled} packages compiled, {took}{end}",
+            self.label
+        );
+        // a terminal that is gone is no reason to stop
+        let _ = stderr().flush();
+    }
+}
+
+// `go build -v` prints a package a line, and "go: downloading …"
+fn count(log: &str) -> (usize, usize) {
+    let downloaded = log
+        .lines()
+        .filter(|line| line.starts_with("go: downloading "))
+        .count();
+    let compiled = log.lines().filter(|line| !line.contains(' ')).count();
+    (downloaded, compiled)
+}
+
+fn elapsed(since: Instant) -> String {
+    let seconds = since.elapsed().as_secs();
+    format!("{}m{:02}s", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_binary_is_a_tool_of_the_module() {
+        for (name, package) in PACKAGES {
+            assert!(GO_MOD.contains(&format!("\t{package}\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn stamped_version_is_the_required_one() {
+        assert!(GO_MOD.contains("k8s.io/kubernetes v1.36.3"));
+        assert!(GO_MOD.contains("helm.sh/helm/v4 v4.2.4"));
+        assert!(GO_MOD.contains("sigs.k8s.io/kwok v0.8.0"));
+    }
+
+    #[test]
+    fn packages_and_downloads_are_counted_apart() {
+        let log = "go: downloading a v1\ngo: downloading b v2\nk8s.io/api\nfmt\nfile.go:1: bad thing\n";
+        assert_eq!(count(log), (2, 2));
+    }
+}

@@ -1,0 +1,234 @@
+//! A control plane from its start to its end.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tenure_certs::Authority;
+use tokio::process::Command;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+use crate::binaries::Binaries;
+use crate::command::{Output, run};
+use crate::credentials::Credentials;
+use crate::directory::Directory;
+use crate::plan::Plan;
+use crate::process::Process;
+use crate::server::{Server, ready};
+use crate::{install_crypto_provider, nodes};
+
+/// How many nodes a cluster has: `node-1`, `node-2` and so on.
+pub const NODES: usize = 3;
+
+// longer than any test, shorter than what the API server would refuse
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// A running control plane.
+///
+/// It ends when this value is dropped, or with this process, however that ends. Logs, keys and data are in
+/// [`Cluster::directory`], which is removed with it unless `TENURE_TESTBED_KEEP` is set.
+pub struct Cluster {
+    // Fields are dropped in this order: who needs a server goes before it, the directory last.
+    controllers: Vec<Process>,
+    api_server_process: Mutex<Process>,
+    etcd: Process,
+    api_server: Server,
+    config: Config,
+    kubeconfig: PathBuf,
+    url: String,
+    credentials: Credentials,
+    binaries: Binaries,
+    directory: Directory,
+}
+
+impl Cluster {
+    /// Starts a control plane and waits until pods can run on it: about four seconds.
+    ///
+    /// The first start ever builds the binaries, see [`Binaries::locate`]. `name` is for the work directory. An
+    /// error names the process that failed, its log, and the log's end.
+    pub async fn start(name: &str) -> Result<Self> {
+        install_crypto_provider();
+        // the future is large, and most callers hold it inside several others
+        Box::pin(Self::bring_up(name)).await
+    }
+
+    async fn bring_up(name: &str) -> Result<Self> {
+        let binaries = spawn_blocking(Binaries::locate).await??;
+        let mut directory = Directory::create(name)?;
+        let credentials = Credentials::create(directory.join("pki"))?;
+        let plan = Plan {
+            binaries: &binaries,
+            credentials: &credentials,
+            directory: &directory,
+        };
+
+        let (etcd, etcd_port) = plan.etcd()?;
+        let etcd = etcd.start().await?;
+        let (api_server, url) = plan.api_server(etcd_port)?;
+        let api_server_process = api_server.start().await?;
+        let kubeconfig = credentials.certificate_kubeconfig(&url, "admin", Some("system:masters"))?;
+        let config = read(&kubeconfig).await?;
+        let controllers = start_controllers(&plan, &url, &config).await?;
+
+        directory.make_disposable();
+        Ok(Self {
+            controllers,
+            api_server_process: Mutex::new(api_server_process),
+            etcd,
+            api_server,
+            config,
+            kubeconfig,
+            url,
+            credentials,
+            binaries,
+            directory,
+        })
+    }
+
+    /// A client of an administrator, for the runtime of the caller: a client must not outlive its runtime, and each
+    /// `#[tokio::test]` has its own.
+    pub fn client(&self) -> Result<Client> {
+        Client::try_from(self.config.clone()).context("cannot make a client")
+    }
+
+    /// An administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The API server's URL: `https://127.0.0.1:<port>`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The work directory, with a log for each process: `kube-apiserver.log` and so on.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Every request to the API server: JSON lines of `audit.k8s.io/v1` events at level Metadata.
+    ///
+    /// Each request has one event of stage `ResponseComplete`, written about when it is answered; a watch has another,
+    /// `ResponseStarted`, when it begins.
+    pub fn audit_log(&self) -> PathBuf {
+        self.directory.join("audit.log")
+    }
+
+    /// The authority that the API server and its clients trust, to certify more servers, such as webhooks.
+    pub fn authority(&self) -> &Authority {
+        self.credentials.authority()
+    }
+
+    /// The control plane's binaries.
+    pub fn binaries(&self) -> &Binaries {
+        &self.binaries
+    }
+
+    /// A new kubeconfig that acts as a service account, good for a day.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client()?, namespace);
+        let spec = TokenRequestSpec {
+            expiration_seconds: Some(TOKEN_SECONDS),
+            ..TokenRequestSpec::default()
+        };
+        let request = TokenRequest {
+            spec: Some(spec),
+            ..TokenRequest::default()
+        };
+        let token = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("cannot get a token of service account {namespace}/{name}"))?;
+        let token = token
+            .status
+            .and_then(|status| status.token)
+            .context("the API server granted no token")?;
+        self.credentials
+            .token_kubeconfig(&self.url, &format!("{namespace}.{name}"), &token)
+    }
+
+    /// A client with the rights of a kubeconfig.
+    pub async fn client_of(&self, kubeconfig: &Path) -> Result<Client> {
+        Client::try_from(read(kubeconfig).await?).context("cannot make a client")
+    }
+
+    /// Runs kubectl as an administrator.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<Output> {
+        self.kubectl_with_input(arguments, "").await
+    }
+
+    /// Runs kubectl as an administrator with something on its standard input, for `apply -f -`.
+    pub async fn kubectl_with_input(&self, arguments: &[&str], stdin: &str) -> Result<Output> {
+        run(self.command("kubectl", arguments), stdin).await
+    }
+
+    /// Runs helm as an administrator.
+    pub async fn helm(&self, arguments: &[&str]) -> Result<Output> {
+        run(self.command("helm", arguments), "").await
+    }
+
+    /// Kills the API server: connections break at once and new ones are refused.
+    pub async fn stop_api_server(&self) -> Result<()> {
+        self.api_server_process.lock().await.kill()
+    }
+
+    /// Starts the API server again, at the same URL, and waits until it is ready.
+    pub async fn start_api_server(&self) -> Result<()> {
+        let mut process = self.api_server_process.lock().await;
+        process.kill()?;
+        *process = self.api_server.start().await?;
+        Ok(())
+    }
+
+    /// The ids of all processes of this control plane.
+    pub async fn pids(&self) -> Vec<u32> {
+        let api_server = self.api_server_process.lock().await.pid();
+        let others = self.controllers.iter().map(Process::pid).chain([self.etcd.pid()]);
+        others.chain([api_server]).collect()
+    }
+
+    // What it caches and reads is the cluster's, not the user's.
+    fn command(&self, name: &str, arguments: &[&str]) -> Command {
+        let home = self.directory();
+        let mut command = Command::new(self.binaries.path(name));
+        command
+            .args(arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("HOME", home);
+        command.env("KUBECACHEDIR", home.join("kubectl"));
+        for (variable, directory) in [
+            ("HELM_CACHE_HOME", "cache"),
+            ("HELM_CONFIG_HOME", "config"),
+            ("HELM_DATA_HOME", "data"),
+        ] {
+            command.env(variable, home.join("helm").join(directory));
+        }
+        command
+    }
+}
+
+async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Result<Vec<Process>> {
+    let (manager, scheduler, kwok) = (
+        plan.controller_manager(url)?,
+        plan.scheduler(url)?,
+        plan.kwok(url)?,
+    );
+    let client = Client::try_from(config.clone())?;
+    let nodes = nodes::create(client.clone(), NODES);
+    let (manager, scheduler, mut kwok, ()) =
+        tokio::try_join!(manager.start(), scheduler.start(), kwok.start(), nodes)?;
+    // kwok is ready when its nodes are
+    ready(&mut kwok, async || nodes::can_run_pods(client.clone()).await).await?;
+    Ok(vec![kwok, scheduler, manager])
+}
+
+async fn read(kubeconfig: &Path) -> Result<Config> {
+    let content = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(content, &KubeConfigOptions::default()).await;
+    config.with_context(|| format!("cannot use {}", kubeconfig.display()))
+}

@@ -1,0 +1,79 @@
+//! Short-lived commands: kubectl, helm.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::binaries::spell;
+
+const DEADLINE: Duration = Duration::from_mins(3);
+
+/// What a command said.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+    command: String,
+}
+
+impl Output {
+    /// The standard output of a command that succeeded; else an error with all that it said.
+    pub fn success(self) -> Result<String> {
+        let Self {
+            status,
+            stdout,
+            stderr,
+            command,
+        } = self;
+        ensure!(
+            status.success(),
+            "`{command}` ended with {status}: {}{}",
+            stdout,
+            stderr.trim_end()
+        );
+        Ok(stdout)
+    }
+}
+
+/// Runs `command` to its end, which is an error after three minutes.
+pub(crate) async fn run(mut command: Command, stdin: &str) -> Result<Output> {
+    let words = spell(command.as_std());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let output = timeout(DEADLINE, finish(command, stdin))
+        .await
+        .with_context(|| format!("`{words}` was not done after {DEADLINE:?}"))?
+        .with_context(|| format!("cannot run `{words}`"))?;
+    Ok(Output {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        command: words,
+    })
+}
+
+async fn finish(mut command: Command, stdin: &str) -> Result<std::process::Output> {
+    let mut child = command.spawn()?;
+    let pipe = child.stdin.take();
+    // together, or a command that answers before it has read all would block both sides
+    let (_, output) = tokio::join!(feed(pipe, stdin), child.wait_with_output());
+    Ok(output?)
+}
+
+async fn feed(pipe: Option<tokio::process::ChildStdin>, stdin: &str) -> std::io::Result<()> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
+    // a command need not read what it is given; its status tells
+    pipe.write_all(stdin.as_bytes()).await?;
+    pipe.shutdown().await
+}

@@ -1,0 +1,4 @@
+//! One module a subcommand.
+
+pub(crate) mod build;
+pub(crate) mod up;

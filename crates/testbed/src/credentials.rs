@@ -1,0 +1,107 @@
+//! Keys, certificates and kubeconfigs of a cluster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use tenure_certs::Authority;
+
+/// The cluster's own authority, with its files in one directory.
+pub(crate) struct Credentials {
+    directory: PathBuf,
+    authority: Authority,
+}
+
+impl Credentials {
+    /// A new authority, one serving certificate for all servers on loopback, and a key for service accounts.
+    pub(crate) fn create(directory: PathBuf) -> Result<Self> {
+        make(&directory)?;
+        let authority = Authority::new("testbed")?;
+        put(&directory.join("ca.crt"), authority.certificate_pem())?;
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1"].map(str::to_owned);
+        authority.server(&names)?.write(&directory)?;
+        let service_accounts = KeyPair::generate()?;
+        put(
+            &directory.join("service-accounts.key"),
+            &service_accounts.serialize_pem(),
+        )?;
+        put(
+            &directory.join("service-accounts.pub"),
+            &service_accounts.public_key_pem(),
+        )?;
+        Ok(Self { directory, authority })
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.directory.join("ca.crt")
+    }
+
+    pub(crate) fn server_certificate(&self) -> PathBuf {
+        self.directory.join("tls.crt")
+    }
+
+    pub(crate) fn server_key(&self) -> PathBuf {
+        self.directory.join("tls.key")
+    }
+
+    pub(crate) fn service_accounts_key(&self) -> PathBuf {
+        self.directory.join("service-accounts.key")
+    }
+
+    pub(crate) fn service_accounts_public_key(&self) -> PathBuf {
+        self.directory.join("service-accounts.pub")
+    }
+
+    /// A kubeconfig for a user with a client certificate.
+    pub(crate) fn certificate_kubeconfig(
+        &self,
+        server: &str,
+        user: &str,
+        group: Option<&str>,
+    ) -> Result<PathBuf> {
+        let name = user.replace(':', "-");
+        let directory = self.directory.join(&name);
+        make(&directory)?;
+        self.authority.client(user, group)?.write(&directory)?;
+        let credentials = json!({
+            "client-certificate": directory.join("tls.crt"),
+            "client-key": directory.join("tls.key"),
+        });
+        self.kubeconfig(server, &name, &credentials)
+    }
+
+    /// A kubeconfig for the bearer of a token.
+    pub(crate) fn token_kubeconfig(&self, server: &str, name: &str, token: &str) -> Result<PathBuf> {
+        self.kubeconfig(server, name, &json!({ "token": token }))
+    }
+
+    // JSON is YAML
+    fn kubeconfig(&self, server: &str, name: &str, credentials: &Value) -> Result<PathBuf> {
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "testbed", "cluster": {"server": server, "certificate-authority": self.ca()}}],
+            "users": [{"name": name, "user": credentials}],
+            "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": name}}],
+            "current-context": "testbed",
+        });
+        let path = self.directory.join(format!("{name}.kubeconfig"));
+        put(&path, &format!("{config:#}\n"))?;
+        Ok(path)
+    }
+}
+
+fn make(directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))
+}
+
+/// Writes a file, with its path in the error.
+pub(crate) fn put(path: &Path, content: &str) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}

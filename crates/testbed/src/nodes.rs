@@ -1,0 +1,76 @@
+//! The nodes that kwok plays.
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+/// What kwok does to nodes and pods.
+pub(crate) const STAGES: &str = include_str!("stages.yaml");
+
+/// A pod with this label stays Pending after it is bound, until the label is removed.
+pub const UNREADY: &str = "testbed.tenure.dev/unready";
+
+/// A pod with this label stays Terminating after it is deleted, until the label is removed.
+pub const UNDYING: &str = "testbed.tenure.dev/undying";
+
+/// Creates `count` nodes of 64 CPUs, 256 Gi and room for 250 pods.
+pub(crate) async fn create(client: Client, count: usize) -> Result<()> {
+    let nodes = Api::<Node>::all(client);
+    for number in 1..=count {
+        let node = node(&format!("node-{number}"))?;
+        nodes
+            .create(&PostParams::default(), &node)
+            .await
+            .with_context(|| format!("cannot create node {number}"))?;
+    }
+    Ok(())
+}
+
+fn node(name: &str) -> Result<Node> {
+    let resources = json!({"cpu": "64", "memory": "256Gi", "pods": "250"});
+    let node = json!({
+        "metadata": {
+            "name": name,
+            "labels": {
+                "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux",
+            },
+        },
+        "status": {"allocatable": resources, "capacity": resources},
+    });
+    Ok(serde_json::from_value(node)?)
+}
+
+/// Some(()) when a pod could run: every node is Ready and untainted, and the service account that it needs is there.
+pub(crate) async fn can_run_pods(client: Client) -> Result<Option<()>> {
+    for node in Api::<Node>::all(client.clone())
+        .list(&ListParams::default())
+        .await?
+    {
+        if !is_ready(&node) {
+            bail!("node {} is not ready", node.metadata.name.unwrap_or_default());
+        }
+    }
+    Api::<ServiceAccount>::namespaced(client, "default")
+        .get("default")
+        .await?;
+    Ok(Some(()))
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions
+        .clone()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let tainted = node
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.taints.iter().flatten().next().is_some());
+    ready && !tainted
+}

@@ -1,0 +1,109 @@
+//! One server of the control plane: how it is started, and when it is ready.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use kube::{Client, Config};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tenure_certs::Authority;
+
+use crate::{Process, eventually};
+
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Everything to start a server, and to start it again.
+pub(crate) struct Server {
+    pub(crate) name: &'static str,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) log: PathBuf,
+    /// Where its HOME is: some of them read settings there.
+    pub(crate) home: PathBuf,
+    /// Where it says how it is.
+    pub(crate) health: Option<Health>,
+}
+
+/// A path that answers 200 when its server is ready.
+pub(crate) struct Health {
+    config: Config,
+    path: &'static str,
+}
+
+impl Health {
+    pub(crate) fn http(port: u16, path: &'static str) -> Result<Self> {
+        let mut config = Config::new(format!("http://127.0.0.1:{port}").parse()?);
+        // each poll is a try
+        config.default_retry = false;
+        Ok(Self { config, path })
+    }
+
+    pub(crate) fn https(port: u16, path: &'static str, authority: &Authority) -> Result<Self> {
+        let mut health = Self::http(port, path)?;
+        let certificate = CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes())?;
+        health.config.cluster_url = format!("https://127.0.0.1:{port}").parse()?;
+        health.config.root_cert = Some(vec![certificate.to_vec()]);
+        Ok(health)
+    }
+
+    async fn probe(&self) -> Result<()> {
+        let request = http::Request::get(self.path).body(Vec::new())?;
+        Client::try_from(self.config.clone())?
+            .request_text(request)
+            .await?;
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Starts it and waits until it is ready.
+    pub(crate) async fn start(&self) -> Result<Process> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).env("HOME", &self.home);
+        let mut process = Process::spawn(self.name, command, &self.log)?;
+        if let Some(health) = &self.health {
+            ready(&mut process, async || health.probe().await.map(Some)).await?;
+        }
+        Ok(process)
+    }
+}
+
+/// Waits for something that `process` does; fails at once when it ends, and shows its log.
+pub(crate) async fn ready<T>(
+    process: &mut Process,
+    mut poll: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let waited = eventually("it", DEADLINE, async || match process.exit_status()? {
+        Some(status) => Ok(Some(Err(status))),
+        None => Ok(poll().await?.map(Ok)),
+    })
+    .await;
+    match waited {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(status)) => Err(process.failure(&format!("ended with {status} before it was ready"))),
+        Err(error) => Err(process.failure(&format!("is not ready: {error:#}"))),
+    }
+}
+
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// A port on 127.0.0.1 that nobody listens on, and that this process has not been given before.
+///
+/// Ask shortly before the start of the server: nothing reserves it against other processes.
+pub(crate) fn free_port() -> Result<u16> {
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot find a free port on 127.0.0.1")?;
+        let port = listener.local_addr()?.port();
+        if given.insert(port) {
+            return Ok(port);
+        }
+    }
+}

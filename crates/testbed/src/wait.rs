@@ -1,0 +1,87 @@
+//! Waiting for a condition, with a deadline.
+
+use std::time::Duration;
+
+use anyhow::{Error, Result, anyhow};
+use tokio::time::{Instant, sleep, timeout_at};
+
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Polls each 50 ms until `poll` gives a value.
+///
+/// `Ok(None)` and `Err` both mean "not yet"; the error after `deadline` names `what` was awaited and why the last
+/// poll said no. A poll that is under way at the deadline is dropped.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> anyhow::Result<()> {
+/// let mut polls = 0;
+/// let third = tenure_testbed::eventually("the third poll", Duration::from_secs(5), async || {
+///     polls += 1;
+///     Ok((polls == 3).then_some(polls))
+/// });
+/// assert_eq!(third.await?, 3);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn eventually<T>(
+    what: &str,
+    deadline: Duration,
+    mut poll: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let end = Instant::now() + deadline;
+    let mut reason = None;
+    loop {
+        match timeout_at(end, poll()).await {
+            Ok(Ok(Some(value))) => return Ok(value),
+            Ok(Ok(None)) => reason = None,
+            Ok(Err(error)) => reason = Some(error),
+            Err(_) => return Err(late(what, deadline, reason)),
+        }
+        if Instant::now() >= end {
+            return Err(late(what, deadline, reason));
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+fn late(what: &str, deadline: Duration, reason: Option<Error>) -> Error {
+    let waited = format!("waited {deadline:?} in vain for {what}");
+    match reason {
+        Some(reason) => reason.context(waited),
+        None => anyhow!(waited),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn error_says_what_was_awaited_and_the_last_reason() {
+        let mut polls = 0;
+        let error = eventually::<()>("the moon", Duration::from_millis(120), async || {
+            polls += 1;
+            bail!("cloudy at poll {polls}")
+        })
+        .await
+        .unwrap_err();
+        let message = format!("{error:#}");
+        assert!(
+            message.starts_with("waited 120ms in vain for the moon: cloudy at poll "),
+            "{message}"
+        );
+        assert!(polls > 1);
+    }
+
+    #[tokio::test]
+    async fn poll_that_hangs_ends_at_the_deadline() {
+        let hangs = eventually::<()>("nothing", Duration::from_millis(20), async || {
+            std::future::pending().await
+        });
+        assert!(hangs.await.is_err());
+    }
+}
