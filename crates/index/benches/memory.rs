@@ -1,0 +1,144 @@
+//! Bytes that the index holds for each pod of a large cluster, beside what the same pods take as the types of
+//! k8s-openapi, decoded whole: `cargo bench -p tenure-index`.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    hint::black_box,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use tenure_index::CeilingIndex;
+use tenure_types::{projection, tensorstack::v1beta1};
+
+const PODS: usize = 150_000;
+const CONTROL_PODS: usize = 2_000;
+const QUEUES: usize = 500;
+const NAMESPACES: usize = 1_000;
+const PODS_PER_OWNER: usize = 3;
+
+/// Counts the bytes that are asked for and not yet given back.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+#[allow(
+    unsafe_code,
+    reason = "an allocator is unsafe by nature; this one only counts"
+)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size(), Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    let index = held_by(|| {
+        let mut index = CeilingIndex::new(2_000_000_000);
+        for queue in 0..QUEUES {
+            let spec = v1beta1::QueueSpec {
+                max_duration: Some("1d".into()),
+                ..Default::default()
+            };
+            index.apply_tensorstack(&format!("queue-{queue}"), &spec);
+        }
+        for number in 0..PODS {
+            index.apply_pod(&serde_json::from_value::<projection::Pod>(pod(number)).expect("a projection"));
+        }
+        assert_eq!(index.pods_under_ceiling(), PODS);
+        index
+    });
+    let control = held_by(|| {
+        let decode = |number| serde_json::from_value::<Pod>(pod(number)).expect("a pod");
+        (0..CONTROL_PODS).map(decode).collect::<Vec<_>>()
+    });
+    let (per_pod, control_per_pod) = (index / PODS, control / CONTROL_PODS);
+    println!("pods in the index       {PODS}, in {QUEUES} queues and {NAMESPACES} namespaces");
+    println!(
+        "index                   {per_pod} bytes a pod (goal: at most 400), {} MiB",
+        index >> 20
+    );
+    println!(
+        "control: whole pods     {control_per_pod} bytes a pod, decoded from the same {} bytes of JSON",
+        json_size()
+    );
+    println!("ratio                   1 : {}", control_per_pod / per_pod.max(1));
+    assert!(
+        per_pod <= 400,
+        "{per_pod} bytes a pod are more than the goal of 400"
+    );
+}
+
+fn held_by<T>(make: impl FnOnce() -> T) -> usize {
+    let before = HELD.load(Relaxed);
+    let made = make();
+    let held = HELD.load(Relaxed) - before;
+    drop(black_box(made));
+    held
+}
+
+fn json_size() -> usize {
+    pod(0).to_string().len()
+}
+
+/// A pod as a Deployment makes it, with what kubelet, scheduler and managers write.
+fn pod(number: usize) -> Value {
+    let owner = number / PODS_PER_OWNER;
+    let condition =
+        |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:04:06Z"});
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
+    let managed: Value = (0..40)
+        .map(|field| (format!("f:field-{field}"), json!({"f:name": {}, ".": {}})))
+        .collect();
+    let variable =
+        |number: usize| json!({"name": format!("VARIABLE_{number}"), "value": "a value of some length"});
+    let environment: Vec<Value> = (0..20).map(variable).collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("training-run-{owner:06}-7c9d5f8b6b-{number:06}"),
+            "namespace": format!("team-namespace-{}", owner % NAMESPACES),
+            "uid": format!("{number:08x}-89ab-4def-8123-456789abcdef"),
+            "resourceVersion": number.to_string(),
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "labels": {
+                "app.kubernetes.io/name": "training",
+                "pod-template-hash": "7c9d5f8b6b",
+                "scheduler.tensorstack.dev/queue": format!("queue-{}", owner % QUEUES),
+            },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("training-run-{owner:06}-7c9d5f8b6b"),
+                "uid": format!("{owner:08x}-aaaa-4def-8123-456789abcdef"), "controller": true, "blockOwnerDeletion": true,
+            }],
+            "managedFields": [{
+                "manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": managed, "f:spec": managed},
+            }],
+        },
+        "spec": {
+            "priority": 0,
+            "schedulerName": "t9k-scheduler",
+            "nodeName": format!("node-{}", number % 5_000),
+            "containers": [{
+                "name": "training", "image": "registry.example.com/training:1.2.3", "env": environment,
+                "resources": {"requests": {"cpu": "1", "memory": "100Mi", "nvidia.com/gpu": "1"}},
+            }],
+        },
+        "status": {
+            "phase": "Running",
+            "podIP": "10.0.0.1",
+            "conditions": conditions,
+        },
+    })
+}

@@ -1,0 +1,245 @@
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
+
+use super::CeilingIndex;
+use crate::{Group, Uid};
+
+const THRESHOLD: i32 = 2_000_000_000;
+
+fn index() -> CeilingIndex {
+    CeilingIndex::new(THRESHOLD)
+}
+
+/// `seconds` after the time at which all pods of these tests are created.
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+/// A pod of queue `demo` of the tensorstack family, with what `change` says.
+fn pod(uid: &str, change: &Value) -> projection::Pod {
+    let mut pod = json!({
+        "metadata": {
+            "name": format!("pod-{uid}"), "namespace": "ns", "uid": uid, "creationTimestamp": at(0),
+            "labels": {"scheduler.tensorstack.dev/queue": "demo"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs", "controller": true}
+            ],
+        },
+        "spec": {}, "status": {},
+    });
+    json_merge(&mut pod, change);
+    serde_json::from_value(pod).unwrap()
+}
+
+fn json_merge(target: &mut Value, patch: &Value) {
+    match (target, patch) {
+        (Value::Object(target), Value::Object(patch)) => {
+            for (key, value) in patch {
+                json_merge(target.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (target, patch) => *target = patch.clone(),
+    }
+}
+
+fn tensorstack(index: &mut CeilingIndex, ceiling: &str) {
+    index.apply_tensorstack(
+        "demo",
+        &v1beta1::QueueSpec {
+            max_duration: Some(ceiling.into()),
+            ..Default::default()
+        },
+    );
+}
+
+fn runai(index: &mut CeilingIndex, name: &str, parent: &str, ceiling: &str) {
+    let spec = json!({"parentQueue": parent, "maxDuration": ceiling});
+    index.apply_runai(
+        name,
+        &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap(),
+    );
+}
+
+fn claimed(index: &mut CeilingIndex, now: Timestamp) -> Vec<Uid> {
+    index
+        .claim(now)
+        .iter()
+        .flat_map(Group::pods)
+        .map(|pod| pod.uid)
+        .collect()
+}
+
+#[test]
+fn a_pod_is_due_after_its_ceiling_and_not_at_it() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.claim(at(10)), None);
+    let due = index.claim(at(11)).unwrap().first;
+    assert_eq!(
+        (due.namespace.as_str(), due.name.as_str(), due.queue.as_str()),
+        ("ns", "pod-a", "demo")
+    );
+    assert_eq!(due.deadline, at(10));
+}
+
+#[test]
+fn the_next_deadline_is_when_there_is_something_to_claim() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    assert_eq!(index.next_deadline(), None);
+    index.apply_pod(&pod("a", &json!({})));
+    let next = index.next_deadline().unwrap();
+    assert!(index.claim(next).is_some());
+}
+
+#[test]
+fn a_queue_may_come_after_its_pods() {
+    let mut index = index();
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.next_deadline(), None);
+    tensorstack(&mut index, "10s");
+    assert!(index.claim(at(11)).is_some());
+}
+
+#[test]
+fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
+    let mut index = index();
+    tensorstack(&mut index, "1h");
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.claim(at(20)), None);
+    tensorstack(&mut index, "10s");
+    let group = index.claim(at(20)).unwrap();
+    index.settle(&group, at(20));
+    tensorstack(&mut index, "1h");
+    assert_eq!(index.claim(at(100)), None);
+    index.delete_tensorstack("demo");
+    assert_eq!(index.next_deadline(), None);
+}
+
+#[test]
+fn exempt_pods_are_never_due() {
+    let daemon =
+        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    for (uid, change) in [
+        (
+            "no-queue",
+            json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": ""}}}),
+        ),
+        ("daemon", json!({"metadata": {"ownerReferences": daemon}})),
+        ("important", json!({"spec": {"priority": THRESHOLD}})),
+        (
+            "mirror",
+            json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
+        ),
+        ("terminating", json!({"metadata": {"deletionTimestamp": at(0)}})),
+        ("finished", json!({"status": {"phase": "Succeeded"}})),
+    ] {
+        index.apply_pod(&pod(uid, &change));
+        assert_eq!(index.next_deadline(), None, "{uid}");
+    }
+}
+
+#[test]
+fn a_pod_that_ends_is_no_longer_due() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    index.apply_pod(&pod("a", &json!({"metadata": {"deletionTimestamp": at(5)}})));
+    assert_eq!((index.next_deadline(), index.pods()), (None, 0));
+}
+
+#[test]
+fn a_pod_that_leaves_its_queue_is_no_longer_due() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    index.apply_pod(&pod("a", &json!({"metadata": {"labels": null}})));
+    assert_eq!((index.next_deadline(), index.pods()), (None, 0));
+}
+
+#[test]
+fn runai_pods_run_by_their_start_and_the_least_ceiling_of_the_tree() {
+    let mut index = index();
+    runai(&mut index, "root", "", "30s");
+    runai(&mut index, "leaf", "root", "1h");
+    let labels = json!({"scheduler.tensorstack.dev/queue": "", "kai.scheduler/queue": "leaf"});
+    index.apply_pod(&pod("a", &json!({"metadata": {"labels": labels}})));
+    assert_eq!(index.next_deadline(), None);
+    let scheduled = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(100)}]);
+    let started = json!({"metadata": {"labels": labels}, "status": {"conditions": scheduled}});
+    index.apply_pod(&pod("a", &started));
+    assert_eq!(index.claim(at(130)), None);
+    assert_eq!(index.claim(at(131)).unwrap().first.queue, "leaf");
+}
+
+#[test]
+fn pods_of_one_controller_are_claimed_together_the_most_overdue_first() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    let other =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "o", "controller": true}]);
+    index.apply_pod(&pod("late", &json!({"metadata": {"creationTimestamp": at(1)}})));
+    index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-5)}})));
+    index.apply_pod(&pod("other", &json!({"metadata": {"ownerReferences": other}})));
+    index.apply_pod(&pod("young", &json!({"metadata": {"creationTimestamp": at(60)}})));
+    assert_eq!(claimed(&mut index, at(20)), [Uid::of("first"), Uid::of("late")]);
+    assert_eq!(claimed(&mut index, at(20)), [Uid::of("other")]);
+    assert_eq!(index.claim(at(20)), None);
+}
+
+#[test]
+fn bare_pods_are_claimed_one_by_one() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    for uid in ["a", "b"] {
+        index.apply_pod(&pod(uid, &json!({"metadata": {"ownerReferences": null}})));
+    }
+    assert_eq!(claimed(&mut index, at(20)).len(), 1);
+    assert_eq!(claimed(&mut index, at(20)).len(), 1);
+}
+
+#[test]
+fn what_is_claimed_is_not_claimed_again_until_settled_and_then_ever_later() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    let mut now = 11;
+    for wait in [5, 10, 20, 40, 40] {
+        let group = index.claim(at(now)).unwrap();
+        index.apply_pod(&pod("a", &json!({})));
+        assert_eq!(index.claim(at(now)), None);
+        index.settle(&group, at(now));
+        assert_eq!(index.claim(at(now + wait)), None);
+        now += wait + 1;
+    }
+}
+
+#[test]
+fn what_a_list_no_longer_has_is_forgotten() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    index.apply_pod(&pod("b", &json!({})));
+    index.retain_pods(&HashSet::from([Uid::of("b")]));
+    assert_eq!((index.pods(), index.pods_under_ceiling()), (1, 1));
+    index.delete_pod(Uid::of("b"));
+    assert_eq!((index.pods(), index.pods_under_ceiling()), (0, 0));
+}
+
+#[test]
+fn live_pods_that_are_exempt_by_priority_are_known_by_namespace() {
+    let mut index = index();
+    let important = json!({"spec": {"priority": THRESHOLD}, "metadata": {"labels": null}});
+    index.apply_pod(&pod("a", &important));
+    let found = index.exempt_pods("ns");
+    assert_eq!((found.len(), found[0].controller.name.as_str()), (1, "rs"));
+    assert!(index.exempt_pods("other").is_empty());
+    index.delete_pod(Uid::of("a"));
+    assert!(index.exempt_pods("ns").is_empty());
+}

@@ -1,0 +1,186 @@
+//! The queues of both families.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use jiff::SignedDuration;
+use tenure_policy::{
+    ceiling::{self, QueueTree},
+    field::FieldError,
+    queue::{RunaiQueue, TensorstackQueue},
+};
+use tenure_types::{TensorstackDuration, runai::v3alpha1, tensorstack::v1beta1};
+use tracing::warn;
+
+/// The queues of one family, by name.
+#[derive(Debug)]
+pub struct QueueIndex<Q> {
+    queues: BTreeMap<String, Q>,
+    /// Effective ceilings by leaf, as far as they were asked for since the tree last changed.
+    ceilings: HashMap<String, Option<SignedDuration>>,
+}
+
+/// Queues of group `scheduling.run.ai`.
+pub type RunaiQueues = QueueIndex<RunaiQueue>;
+
+/// Queues of group `scheduler.tensorstack.dev`, those of the system namespace.
+pub type TensorstackQueues = QueueIndex<TensorstackQueue>;
+
+impl<Q> Default for QueueIndex<Q> {
+    fn default() -> Self {
+        Self {
+            queues: BTreeMap::new(),
+            ceilings: HashMap::new(),
+        }
+    }
+}
+
+impl<Q: PartialEq> QueueIndex<Q> {
+    /// Says whether anything changed that a decision depends on: schedulers write the status of their queues
+    /// all the time.
+    fn put(&mut self, name: &str, queue: Q) -> bool {
+        if self.queues.get(name) == Some(&queue) {
+            return false;
+        }
+        self.queues.insert(name.into(), queue);
+        self.ceilings.clear();
+        true
+    }
+
+    /// Forgets a queue; says whether it was known.
+    pub fn delete(&mut self, name: &str) -> bool {
+        self.ceilings.clear();
+        self.queues.remove(name).is_some()
+    }
+
+    /// Forgets all queues but these; says whether any was forgotten.
+    pub fn retain(&mut self, names: &HashSet<String>) -> bool {
+        self.ceilings.clear();
+        let before = self.queues.len();
+        self.queues.retain(|name, _| names.contains(name));
+        self.queues.len() != before
+    }
+
+    /// How many queues are known.
+    pub fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Whether no queue is known.
+    pub fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+}
+
+impl RunaiQueues {
+    /// Takes a queue as the API server has it; says whether a decision may have changed.
+    pub fn apply(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
+        let (queue, errors) = RunaiQueue::read(spec);
+        let changed = self.put(name, queue);
+        warn_of(changed, name, &errors);
+        changed
+    }
+
+    /// The ceiling that applies to workloads of a leaf.
+    pub fn ceiling(&mut self, leaf: &str) -> Option<SignedDuration> {
+        if let Some(known) = self.ceilings.get(leaf) {
+            return *known;
+        }
+        let ceiling = ceiling::effective(self, leaf).unwrap_or_else(|cycle| {
+            warn!(queue = leaf, error = %cycle, "No ceiling applies");
+            None
+        });
+        let ceiling = ceiling.map(|(_, ceiling)| ceiling.to_signed());
+        self.ceilings.insert(leaf.into(), ceiling);
+        ceiling
+    }
+}
+
+impl QueueTree for RunaiQueues {
+    fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)> {
+        self.queues.queue(name)
+    }
+}
+
+impl TensorstackQueues {
+    /// Takes a queue as the API server has it; says whether a decision may have changed.
+    pub fn apply(&mut self, name: &str, spec: &v1beta1::QueueSpec) -> bool {
+        let (queue, errors) = TensorstackQueue::read(spec);
+        let changed = self.put(name, queue);
+        warn_of(changed, name, &errors);
+        changed
+    }
+
+    /// The ceiling of a queue.
+    pub fn ceiling(&self, name: &str) -> Option<SignedDuration> {
+        self.queues.get(name)?.ceiling.map(TensorstackDuration::to_signed)
+    }
+}
+
+/// A queue that was stored around the webhook.
+fn warn_of(changed: bool, queue: &str, errors: &[FieldError]) {
+    for error in errors.iter().filter(|_| changed) {
+        warn!(queue, %error, "Stored field counts as unset");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn applied(queues: &mut RunaiQueues, name: &str, spec: Value) -> bool {
+        queues.apply(name, &serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn the_ceiling_is_the_least_on_the_path() {
+        let mut queues = RunaiQueues::default();
+        applied(&mut queues, "root", json!({"maxDuration": "1h"}));
+        applied(
+            &mut queues,
+            "leaf",
+            json!({"maxDuration": "2h", "parentQueue": "root"}),
+        );
+        assert_eq!(queues.ceiling("leaf"), Some(SignedDuration::from_hours(1)));
+        assert_eq!(queues.ceiling("other"), None);
+    }
+
+    #[test]
+    fn only_what_decides_is_a_change() {
+        let mut queues = RunaiQueues::default();
+        assert!(applied(&mut queues, "a", json!({"maxDuration": "1h"})));
+        assert!(!applied(
+            &mut queues,
+            "a",
+            json!({"maxDuration": "60m", "displayName": "A"})
+        ));
+        assert!(applied(&mut queues, "a", json!({})));
+    }
+
+    #[test]
+    fn a_field_that_was_stored_around_the_webhook_counts_as_unset() {
+        let mut queues = TensorstackQueues::default();
+        for bad in ["0", "1.5h", "soon"] {
+            queues.apply(
+                "a",
+                &v1beta1::QueueSpec {
+                    max_duration: Some(bad.into()),
+                    ..Default::default()
+                },
+            );
+            assert_eq!(queues.ceiling("a"), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_list_no_longer_has_is_forgotten() {
+        let mut queues = RunaiQueues::default();
+        applied(&mut queues, "a", json!({}));
+        applied(&mut queues, "b", json!({}));
+        assert!(queues.retain(&HashSet::from(["b".to_owned()])));
+        assert!(!queues.retain(&HashSet::from(["b".to_owned()])));
+        assert_eq!(queues.len(), 1);
+        assert!(queues.delete("b") && !queues.delete("b") && queues.is_empty());
+    }
+}
