@@ -1,1 +1,17 @@
-//! tenure-service
+//! What Tenure's servers need to be a process: argument groups, logs, an API client, TLS with reload, the admin
+//! port, a shutdown that drains, and watches that don't stall.
+
+pub mod admin;
+pub mod client;
+pub mod log;
+pub mod readiness;
+pub mod shutdown;
+pub mod tls;
+pub mod watch;
+
+/// Makes ring the process's provider of cryptography: the first line of every `main`. kube and axum-server would
+/// panic without one.
+pub fn install_crypto_provider() {
+    // an error means that one is installed already
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

@@ -1,0 +1,118 @@
+//! The admin port: `/live`, `/ready` and `/metrics`, over plain HTTP.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+    routing::get,
+};
+use clap::Args;
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::net::TcpListener;
+use tracing::info;
+
+use crate::readiness::Readiness;
+
+/// Where probes and metrics are served.
+#[derive(Clone, Debug, Args)]
+pub struct AdminArgs {
+    /// Address of the admin port, which serves /live, /ready and /metrics over plain HTTP
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    admin_listen: SocketAddr,
+}
+
+impl AdminArgs {
+    /// Binds the port, and serves it as long as the returned future is polled.
+    pub async fn serve(
+        self,
+        readiness: Readiness,
+        registry: Registry,
+    ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
+        let Self { admin_listen } = self;
+        let context = || format!("--admin-listen {admin_listen}");
+        let listener = TcpListener::bind(admin_listen).await.with_context(context)?;
+        info!(address = %listener.local_addr()?, "Serving probes and metrics");
+        Ok(async { Ok(axum::serve(listener, router(readiness, registry)).await?) })
+    }
+}
+
+/// The admin port's routes.
+pub fn router(readiness: Readiness, registry: Registry) -> Router {
+    Router::new()
+        // liveness never depends on the cluster: a restart mends nothing there
+        .route("/live", get(async || "live\n"))
+        .route("/ready", get(ready).with_state(readiness))
+        .route("/metrics", get(metrics).with_state(Arc::new(registry)))
+}
+
+async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    match readiness.reason() {
+        None => (StatusCode::OK, "ready\n".into()),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+    }
+}
+
+async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
+    let mut text = String::new();
+    match encode(&mut text, &registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
+        }
+        Err(error) => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            [(CONTENT_TYPE, "text/plain")],
+            error.to_string(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{body::Body, http::Request};
+    use http_body_util::BodyExt;
+    use prometheus_client::metrics::counter::Counter;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn answer(readiness: &Readiness, path: &str) -> (StatusCode, String) {
+        let counter = Counter::<u64>::default();
+        counter.inc();
+        let mut registry = Registry::with_prefix("tenure");
+        registry.register("deeds", "What was done", counter);
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = router(readiness.clone(), registry)
+            .oneshot(request)
+            .await
+            .unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn ready_says_what_is_awaited() {
+        let readiness = Readiness::default();
+        let pods = readiness.awaiting("pods");
+        let (status, body) = answer(&readiness, "/ready").await;
+        assert_eq!(
+            (status, body.as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "waiting for pods\n")
+        );
+        assert_eq!(answer(&readiness, "/live").await.0, StatusCode::OK);
+        pods.done();
+        assert_eq!(answer(&readiness, "/ready").await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn metrics_are_served() {
+        let (status, body) = answer(&Readiness::default(), "/metrics").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(body.contains("tenure_deeds_total 1"), "{body}");
+    }
+}

@@ -1,0 +1,51 @@
+//! Ending on a signal.
+
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+/// SIGINT and SIGTERM. The first asks to end, the second not to wait any longer.
+#[derive(Debug)]
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Catches the signals from now on.
+    pub fn catch() -> anyhow::Result<Self> {
+        let catch = |kind| signal(kind).context("failed to catch signals");
+        Ok(Self {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+        })
+    }
+
+    /// Runs `work`, which ends by itself after its token is cancelled. The first signal cancels it; the second
+    /// gives up on it, with an error.
+    pub async fn run<T>(
+        mut self,
+        work: impl AsyncFnOnce(CancellationToken) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let token = CancellationToken::new();
+        let work = work(token.clone());
+        tokio::pin!(work);
+        tokio::select! {
+            result = &mut work => return result,
+            name = self.next() => info!(signal = name, "Shutting down"),
+        }
+        token.cancel();
+        tokio::select! {
+            result = &mut work => result,
+            name = self.next() => anyhow::bail!("gave up on a clean end after a second signal, {name}"),
+        }
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}

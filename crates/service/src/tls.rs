@@ -1,0 +1,169 @@
+//! Serving HTTPS, with a certificate that may change and a shutdown that drains.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::Context;
+use axum::Router;
+use axum_server::{
+    Handle,
+    tls_rustls::{RustlsAcceptor, RustlsConfig},
+};
+use clap::Args;
+use hyper_util::rt::TokioTimer;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::readiness::Readiness;
+
+/// For a client that connects and then says nothing.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// For the head of a request, counted from the end of the one before. API servers keep idle connections for
+/// 90 s, and a server that closes one first makes a request fail.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
+
+/// For requests in flight, once no new ones are taken.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Where and with what certificate HTTPS is served.
+#[derive(Clone, Debug, Args)]
+pub struct TlsArgs {
+    /// Address of the HTTPS port
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443")]
+    listen: SocketAddr,
+
+    /// The certificate chain, in PEM
+    #[arg(long, value_name = "FILE", default_value = "/certs/tls.crt")]
+    tls_cert_file: PathBuf,
+
+    /// The private key, in PEM
+    #[arg(long, value_name = "FILE", default_value = "/certs/tls.key")]
+    tls_key_file: PathBuf,
+
+    /// How often the certificate files are looked at; a changed pair is taken up without a restart
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    tls_reload_interval: Duration,
+
+    /// For how long, after a signal to end, requests are still taken while the process is already unready: the
+    /// time that a cluster needs to notice
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    drain_delay: Duration,
+}
+
+impl TlsArgs {
+    /// Serves until `shutdown`, then drains.
+    pub async fn serve(
+        self,
+        router: Router,
+        readiness: Readiness,
+        shutdown: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let Self {
+            listen,
+            tls_cert_file,
+            tls_key_file,
+            tls_reload_interval,
+            drain_delay,
+        } = self;
+        let files = Files {
+            certificate: tls_cert_file,
+            key: tls_key_file,
+        };
+        let pair = files.read().await?;
+        let config = RustlsConfig::from_pem(pair.0.clone(), pair.1.clone())
+            .await
+            .with_context(|| files.describe())?;
+        let listener = bind(listen)?;
+        info!(address = %listener.local_addr()?, "Serving HTTPS");
+
+        let handle = Handle::new();
+        let acceptor = RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT);
+        let mut server = axum_server::from_tcp(listener)?
+            .acceptor(acceptor)
+            .handle(handle.clone());
+        server
+            .http_builder()
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE_TIMEOUT);
+        server.http_builder().http2().timer(TokioTimer::new());
+        let drain = async {
+            shutdown.cancelled().await;
+            readiness.drain();
+            tokio::time::sleep(drain_delay).await;
+            handle.graceful_shutdown(Some(GRACE));
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            result = server.serve(router.into_make_service()) => Ok(result?),
+            () = files.reload(config, pair, tls_reload_interval) => Ok(()),
+            () = drain => Ok(()),
+        }
+    }
+}
+
+fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).with_context(|| format!("--listen {address}"))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+type Pair = (Vec<u8>, Vec<u8>);
+
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    async fn read(&self) -> anyhow::Result<Pair> {
+        let Self { certificate, key } = self;
+        let certificate = tokio::fs::read(certificate)
+            .await
+            .with_context(|| format!("--tls-cert-file {}", certificate.display()))?;
+        let key = tokio::fs::read(key)
+            .await
+            .with_context(|| format!("--tls-key-file {}", key.display()))?;
+        Ok((certificate, key))
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{} and {} are no usable pair",
+            self.certificate.display(),
+            self.key.display()
+        )
+    }
+
+    /// Takes up changed files, for ever. It looks instead of being told: a mounted Secret changes by a swap of
+    /// symbolic links, after which a watch on the files hears nothing any more. A pair that is unusable, or read
+    /// in the midst of the swap, is left for the next look.
+    async fn reload(&self, config: RustlsConfig, mut served: Pair, interval: Duration) {
+        let mut refused = None;
+        loop {
+            tokio::time::sleep(interval).await;
+            let loaded = match self.read().await {
+                Ok(pair) if pair == served || Some(&pair) == refused.as_ref() => continue,
+                Ok(pair) => match config.reload_from_pem(pair.0.clone(), pair.1.clone()).await {
+                    Ok(()) => {
+                        served = pair;
+                        Ok(())
+                    }
+                    Err(error) => {
+                        refused = Some(pair);
+                        Err(anyhow::Error::new(error).context(self.describe()))
+                    }
+                },
+                Err(error) => Err(error),
+            };
+            match loaded {
+                Ok(()) => info!(file = %self.certificate.display(), "Took up the changed certificate"),
+                Err(error) => error!(error = format!("{error:#}"), "Kept the old certificate"),
+            }
+        }
+    }
+}
