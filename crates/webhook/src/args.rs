@@ -1,0 +1,73 @@
+use clap::Parser;
+use kube::{Api, core::DeserializeGuard, runtime::watcher};
+use prometheus_client::registry::Registry;
+use tenure_service::{
+    admin::AdminArgs, client::ClientArgs, log::LogArgs, readiness::Readiness, shutdown::Signals,
+    tls::TlsArgs, watch,
+};
+use tenure_types::runai::v3alpha1::Queue;
+
+use crate::{KnownQueues, Metrics, Validator, router};
+
+/// Tenure's admission webhook: refuses queues that can't be meant, and warns of those that probably aren't.
+///
+/// It answers the API server on POST /validate, for both Queue kinds: scheduling.run.ai/v3alpha1 and
+/// scheduler.tensorstack.dev/v1beta1.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "tenure-webhook", version, max_term_width = 100)]
+pub struct Args {
+    #[command(flatten, next_help_heading = "Server")]
+    tls: TlsArgs,
+
+    #[command(flatten, next_help_heading = "Server")]
+    admin: AdminArgs,
+
+    #[command(flatten, next_help_heading = "Cluster")]
+    client: ClientArgs,
+
+    /// The namespace in which tensorstack queues count
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "t9k-system",
+        help_heading = "Cluster"
+    )]
+    t9k_system_namespace: String,
+
+    #[command(flatten, next_help_heading = "Logs")]
+    log: LogArgs,
+}
+
+impl Args {
+    /// Serves until a signal to end.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let Self {
+            tls,
+            admin,
+            client,
+            t9k_system_namespace,
+            log,
+        } = self;
+        log.init()?;
+        let signals = Signals::catch()?;
+        let client = client.client().await?;
+        let readiness = Readiness::default();
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        let metrics = Metrics::register(&mut registry);
+        let queues = KnownQueues::default();
+        let validator = Validator::new(queues.clone(), t9k_system_namespace);
+        let synced = readiness.awaiting("queues.scheduling.run.ai");
+        let admin = admin.serve(readiness.clone(), registry).await?;
+        let api: Api<DeserializeGuard<Queue>> = Api::all(client);
+        let queues = watch::follow(api, watcher::Config::default(), synced, watch::Guarded(queues));
+        signals
+            .run(async |shutdown| {
+                tokio::select! {
+                    result = tls.serve(router(validator, metrics), readiness, shutdown) => result,
+                    result = admin => result,
+                    () = queues => Ok(()),
+                }
+            })
+            .await
+    }
+}

@@ -1,0 +1,9 @@
+//! `tenure-webhook`: admission for Kubernetes queues.
+
+use clap::Parser;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tenure_service::install_crypto_provider();
+    tenure_webhook::Args::parse().run().await
+}
