@@ -1,1 +1,11 @@
-//! tenure-keeper
+//! The keeper: watches in, policy, patches out.
+
+mod api;
+mod args;
+mod clock;
+mod cluster;
+mod events;
+mod expiry;
+mod metrics;
+
+pub use args::Args;

@@ -1,0 +1,180 @@
+//! Objects of any kind, by reference.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
+    core::{ApiResource, GroupVersionKind},
+    discovery::{Scope, pinned_kind},
+    error::DiscoveryError,
+};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tenure_policy::owners::Answer;
+use tenure_types::projection::{self, Pod};
+use thiserror::Error;
+
+/// For one call. kube's client has no limit of its own.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Name under which writes are recorded in `managedFields`.
+const FIELD_MANAGER: &str = "tenure-keeper";
+
+/// Why a call to the API server failed, by what can be done about it.
+#[derive(Debug, Error)]
+pub enum ApiError {
+    /// There is no such object, or no longer; or no such kind.
+    #[error("not found")]
+    NotFound,
+    /// We may not.
+    #[error("forbidden: {0}")]
+    Forbidden(String),
+    /// It was changed, or replaced by a namesake, since it was read.
+    #[error("changed since it was read: {0}")]
+    Stale(String),
+    /// Anything else: worth another try.
+    #[error(transparent)]
+    Other(Box<kube::Error>),
+    /// No answer in time.
+    #[error("no answer within {TIMEOUT:?}")]
+    Timeout,
+}
+
+impl From<kube::Error> for ApiError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.is_not_found() => Self::NotFound,
+            kube::Error::Api(status) if status.is_forbidden() => Self::Forbidden(status.message),
+            // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
+            kube::Error::Api(status) if status.is_conflict() => Self::Stale(status.message),
+            kube::Error::Api(status) if status.code == 422 && status.message.contains("metadata.uid") => {
+                Self::Stale(status.message)
+            }
+            kube::Error::Discovery(DiscoveryError::MissingKind(_) | DiscoveryError::MissingApiGroup(_)) => {
+                Self::NotFound
+            }
+            error => Self::Other(Box::new(error)),
+        }
+    }
+}
+
+/// The result of a call, unless it takes too long.
+pub async fn within_timeout<T, E>(call: impl Future<Output = Result<T, E>>) -> Result<T, anyhow::Error>
+where
+    E: Into<anyhow::Error>,
+{
+    match tokio::time::timeout(TIMEOUT, call).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(_) => Err(ApiError::Timeout.into()),
+    }
+}
+
+async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
+    tokio::time::timeout(TIMEOUT, call)
+        .await
+        .map_err(|_| ApiError::Timeout)?
+        .map_err(ApiError::from)
+}
+
+type Kinds = HashMap<(String, String), (ApiResource, Scope)>;
+
+/// Reads and writes objects of any kind. Which resource a kind has is asked once and remembered.
+#[derive(Clone)]
+pub struct Objects {
+    client: Client,
+    kinds: Arc<Mutex<Kinds>>,
+}
+
+impl Objects {
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            kinds: Arc::default(),
+        }
+    }
+
+    /// A pod as it is now.
+    pub async fn pod(&self, namespace: &str, name: &str) -> Result<Pod, ApiError> {
+        call(Api::namespaced(self.client.clone(), namespace).get(name)).await
+    }
+
+    /// Deletes a pod, but no namesake of it.
+    pub async fn delete_pod(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
+        let preconditions = Preconditions {
+            uid: Some(uid.into()),
+            resource_version: None,
+        };
+        let how = DeleteParams {
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        call(api.delete(name, &how)).await.map(drop)
+    }
+
+    /// What there is to say of an owner of something in `namespace`. An error decides nothing: ask again.
+    pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> Result<Answer, ApiError> {
+        let api = match self.api(namespace, owner).await {
+            Err(ApiError::NotFound) => return Ok(Answer::Absent),
+            api => api?,
+        };
+        match call(api.get_metadata(&owner.name)).await {
+            Ok(found) => Ok(Answer::Found {
+                controller: projection::controller(&found.metadata).cloned(),
+                deleting: found.metadata.deletion_timestamp.is_some(),
+                uid: found.metadata.uid.unwrap_or_default(),
+            }),
+            Err(ApiError::NotFound) => Ok(Answer::Absent),
+            Err(ApiError::Forbidden(_)) => Ok(Answer::Forbidden),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The whole object.
+    pub async fn get(&self, namespace: &str, owner: &OwnerReference) -> Result<DynamicObject, ApiError> {
+        let api = self.api(namespace, owner).await?;
+        call(api.get(&owner.name)).await
+    }
+
+    /// Applies a merge patch, and returns what became of the object.
+    pub async fn merge(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        patch: &Value,
+    ) -> Result<DynamicObject, ApiError> {
+        let api = self.api(namespace, owner).await?;
+        let how = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default()
+        };
+        call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await
+    }
+
+    async fn api(&self, namespace: &str, owner: &OwnerReference) -> Result<Api<DynamicObject>, ApiError> {
+        let (resource, scope) = self.kind(owner).await?;
+        let client = self.client.clone();
+        Ok(match scope {
+            Scope::Cluster => Api::all_with(client, &resource),
+            Scope::Namespaced => Api::namespaced_with(client, namespace, &resource),
+        })
+    }
+
+    async fn kind(&self, owner: &OwnerReference) -> Result<(ApiResource, Scope), ApiError> {
+        let key = (owner.api_version.clone(), owner.kind.clone());
+        if let Some(known) = self.kinds.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let (group, version) = owner
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &owner.api_version));
+        let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+        let (resource, capabilities) = call(pinned_kind(&self.client, &kind)).await?;
+        let found = (resource, capabilities.scope);
+        self.kinds.lock().insert(key, found.clone());
+        Ok(found)
+    }
+}
