@@ -21,6 +21,7 @@ enum Command {
     /// Build the control plane's binaries, unless they are cached, and print their directory
     Build,
     Up(commands::up::Up),
+    Demo(commands::demo::Demo),
 }
 
 #[tokio::main]
@@ -29,5 +30,6 @@ async fn main() -> Result<()> {
     match Args::parse().command {
         Command::Build => commands::build::run(),
         Command::Up(up) => up.run().await,
+        Command::Demo(demo) => Box::pin(demo.run()).await,
     }
 }

@@ -16,7 +16,7 @@ const DIRECTORY: &str = "TENURE_PROGRAMS";
 
 static BUILT: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::default);
 
-/// The path of the program `name`, which is also its package's name: `tenure-webhook`, `tenure-keeper`.
+/// The path of the program `name`: `tenure-webhook`, `tenure-keeper`.
 ///
 /// The first call in a process runs `cargo build`, with the profile of this very process, so that no test runs a
 /// stale program; it blocks. `TENURE_PROGRAMS` may name a directory of ready-made programs instead.
@@ -32,21 +32,27 @@ pub fn program(name: &str) -> Result<PathBuf> {
     }
     // nothing panics between a lock and its release that would leave the map half done
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(path) = built.get(name) {
-        return Ok(path.clone());
+    if built.is_empty() {
+        *built = build()?;
     }
-    let path = build(name)?;
-    built.insert(name.to_owned(), path.clone());
-    Ok(path)
+    built
+        .get(name)
+        .cloned()
+        .with_context(|| format!("the workspace has no program {name}"))
 }
 
-fn build(name: &str) -> Result<PathBuf> {
+/// Builds all programs of the workspace, not one: each set of packages would have features, and so builds of the
+/// dependencies, of its own.
+fn build() -> Result<HashMap<String, PathBuf>> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(workspace())
-        .args(["build", "--package", name, "--bin", name]);
-    command
-        .arg("--message-format=json-render-diagnostics")
+        .args([
+            "build",
+            "--workspace",
+            "--bins",
+            "--message-format=json-render-diagnostics",
+        ])
         .stderr(Stdio::inherit());
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
@@ -59,21 +65,19 @@ fn build(name: &str) -> Result<PathBuf> {
         "`{}` failed; its output is above",
         spell(&command)
     );
-    executable(name, &String::from_utf8_lossy(&output.stdout))
-        .with_context(|| format!("`{}` built no program {name}", spell(&command)))
+    Ok(executables(&String::from_utf8_lossy(&output.stdout)))
 }
 
-fn executable(name: &str, messages: &str) -> Option<PathBuf> {
+fn executables(messages: &str) -> HashMap<String, PathBuf> {
     let artifacts = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     artifacts
-        .filter(|message| {
-            message
-                .pointer("/target/name")
-                .is_some_and(|target| target == name)
+        .filter_map(|message| {
+            let name = message.pointer("/target/name")?.as_str()?.to_owned();
+            Some((name, PathBuf::from(message.get("executable")?.as_str()?)))
         })
-        .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -86,10 +90,8 @@ mod tests {
 {"reason":"compiler-artifact","target":{"name":"other"},"executable":"/t/other"}
 {"reason":"compiler-artifact","target":{"name":"tenure-x"},"executable":"/t/tenure-x"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(
-            executable("tenure-x", messages),
-            Some(PathBuf::from("/t/tenure-x"))
-        );
-        assert_eq!(executable("tenure-y", messages), None);
+        let built = executables(messages);
+        assert_eq!(built.get("tenure-x"), Some(&PathBuf::from("/t/tenure-x")));
+        assert_eq!(built.get("tenure-y"), None);
     }
 }

@@ -1,4 +1,5 @@
 //! One module a subcommand.
 
 pub(crate) mod build;
+pub(crate) mod demo;
 pub(crate) mod up;
