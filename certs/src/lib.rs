@@ -79,23 +79,14 @@ pub struct Pair {
 impl Authority {
     /// A new authority with a key of its own.
     pub fn new(common_name: &str) -> Result<Self> {
-        let issue = |source| Error::Issue {
-            subject: common_name.to_owned(),
-            source,
-        };
+        let issue = |source| Error::Issue { subject: common_name.to_owned(), source };
         let mut params = params(common_name, None);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::CrlSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let issuer =
             CertifiedIssuer::self_signed(params, KeyPair::generate().map_err(issue)?).map_err(issue)?;
-        Ok(Self {
-            certificate: issuer.pem(),
-            issuer,
-        })
+        Ok(Self { certificate: issuer.pem(), issuer })
     }
 
     /// The authority's certificate, PEM: what a `caBundle` or `--client-ca-file` holds.
@@ -107,10 +98,7 @@ impl Authority {
     pub fn server(&self, names: &[String]) -> Result<Pair> {
         let common_name = names.first().ok_or(Error::NoNames)?;
         let mut params = params(common_name, None);
-        params.subject_alt_names = names
-            .iter()
-            .map(|name| alternative_name(name))
-            .collect::<Result<_>>()?;
+        params.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_>>()?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(common_name, params)
     }
@@ -125,18 +113,12 @@ impl Authority {
     }
 
     fn issue(&self, subject: &str, mut params: CertificateParams) -> Result<Pair> {
-        let issue = |source| Error::Issue {
-            subject: subject.to_owned(),
-            source,
-        };
+        let issue = |source| Error::Issue { subject: subject.to_owned(), source };
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(issue)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(issue)?;
-        Ok(Pair {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        })
+        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 
@@ -154,9 +136,7 @@ fn params(common_name: &str, organization: Option<&str>) -> CertificateParams {
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
     if let Some(organization) = organization {
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, organization);
+        params.distinguished_name.push(DnType::OrganizationName, organization);
     }
     // a day of grace for a peer whose clock is behind
     params.not_before = (now - DAY).into();
@@ -171,10 +151,7 @@ fn alternative_name(name: &str) -> Result<SanType> {
     }
     let invalid = || Error::Name(name.to_owned());
     let of_dns = |label: &str| {
-        !label.is_empty()
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_*".contains(&byte))
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_*".contains(&byte))
     };
     if !name.split('.').all(of_dns) {
         return Err(invalid());
@@ -184,18 +161,10 @@ fn alternative_name(name: &str) -> Result<SanType> {
 
 fn write(path: &Path, content: &str, mode: u32) -> Result<()> {
     let write = || {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(mode)
-            .open(path)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(path)?;
         // `mode` is for a new file alone: an old one must not lend its wider mode to a new key
         file.set_permissions(Permissions::from_mode(mode))?;
         file.write_all(content.as_bytes())
     };
-    write().map_err(|source| Error::Write {
-        path: path.to_owned(),
-        source,
-    })
+    write().map_err(|source| Error::Write { path: path.to_owned(), source })
 }

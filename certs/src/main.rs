@@ -63,10 +63,7 @@ fn refuse_overwriting(out: &Path) -> Result<()> {
 
 fn report(out: &Path, hosts: &[String]) {
     let out = out.display();
-    println!(
-        "Wrote {out}/ca.crt, {out}/tls.crt and {out}/tls.key, valid for: {}",
-        hosts.join(", ")
-    );
+    println!("Wrote {out}/ca.crt, {out}/tls.crt and {out}/tls.key, valid for: {}", hosts.join(", "));
     println!();
     println!("Serve with them:");
     println!("  tenure-webhook --tls-cert-file {out}/tls.crt --tls-key-file {out}/tls.key");

@@ -30,13 +30,9 @@ fn roots(authority: &Authority) -> Arc<RootCertStore> {
 
 fn verify(authority: &Authority, pair: &Pair, host: &str, at: UnixTime) -> Result<(), rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots(authority), provider)
-        .build()
-        .unwrap();
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots(authority), provider).build().unwrap();
     let host = ServerName::try_from(host).unwrap();
-    verifier
-        .verify_server_cert(&der(&pair.certificate), &[], &host, &[], at)
-        .map(drop)
+    verifier.verify_server_cert(&der(&pair.certificate), &[], &host, &[], at).map(drop)
 }
 
 #[test]
@@ -57,10 +53,7 @@ fn server_certificate_expires_after_its_validity() {
     let later = UnixTime::since_unix_epoch(now + tenure_certs::VALIDITY + Duration::from_hours(1));
     let error = verify(&authority, &pair, "localhost", later).unwrap_err();
     assert!(
-        matches!(
-            error,
-            rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { .. })
-        ),
+        matches!(error, rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { .. })),
         "{error}"
     );
 }
@@ -77,12 +70,8 @@ fn client_certificate_is_good_for_clients_alone() {
     let authority = Authority::new("test").unwrap();
     let pair = authority.client("admin", Some("system:masters")).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&authority), provider)
-        .build()
-        .unwrap();
-    verifier
-        .verify_client_cert(&der(&pair.certificate), &[], UnixTime::now())
-        .unwrap();
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(&authority), provider).build().unwrap();
+    verifier.verify_client_cert(&der(&pair.certificate), &[], UnixTime::now()).unwrap();
     verify(&authority, &pair, "localhost", UnixTime::now()).unwrap_err();
 }
 
@@ -97,41 +86,19 @@ fn written_key_is_its_owners_alone_even_over_a_public_file() {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("tls.key");
     std::fs::write(&key, "old").unwrap();
-    let pair = Authority::new("test")
-        .unwrap()
-        .server(&names(&["localhost"]))
-        .unwrap();
+    let pair = Authority::new("test").unwrap().server(&names(&["localhost"])).unwrap();
     pair.write(directory.path()).unwrap();
     assert_eq!(std::fs::read_to_string(&key).unwrap(), pair.key);
-    assert_eq!(
-        std::fs::metadata(&key).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
 fn server_name_is_a_dns_name_or_an_address() {
     let authority = Authority::new("test").unwrap();
-    for good in [
-        "localhost",
-        "a-1.example.com",
-        "*.example.com",
-        "192.0.2.7",
-        "2001:db8::7",
-    ] {
+    for good in ["localhost", "a-1.example.com", "*.example.com", "192.0.2.7", "2001:db8::7"] {
         assert!(authority.server(&names(&[good])).is_ok(), "{good}");
     }
-    for bad in [
-        "",
-        "https://example.com",
-        "example.com:8443",
-        "a..b",
-        "[::1]",
-        "bücher.example",
-    ] {
-        assert!(
-            matches!(authority.server(&names(&[bad])), Err(Error::Name(name)) if name == bad),
-            "{bad}"
-        );
+    for bad in ["", "https://example.com", "example.com:8443", "a..b", "[::1]", "bücher.example"] {
+        assert!(matches!(authority.server(&names(&[bad])), Err(Error::Name(name)) if name == bad), "{bad}");
     }
 }

@@ -1,1 +1,63 @@
-//! tenure-tests
+//! What the end-to-end tests share: a cluster with Tenure on it, and a table of queues.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+
+pub mod audit;
+pub mod queues;
+pub mod workloads;
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::Duration,
+};
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use tenure_testbed::{Cluster, Tenure, eventually};
+
+/// For anything that a cluster does by itself.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A cluster with Tenure on it.
+pub struct World {
+    /// The control plane.
+    pub cluster: Cluster,
+    /// The chart and the programs.
+    pub tenure: Tenure,
+}
+
+impl World {
+    /// A control plane with the chart installed and the T9k system namespace, but no program running.
+    pub async fn installed(name: &str, values: &[&str]) -> Result<Self> {
+        let cluster = Cluster::start(name).await?;
+        let tenure = Tenure::install(&cluster, values).await?;
+        cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
+        Ok(Self { cluster, tenure })
+    }
+
+    /// The same with webhook and keeper running.
+    pub async fn running(name: &str) -> Result<Self> {
+        let world = Self::installed(name, &[]).await?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        Ok(world)
+    }
+
+    /// A namespace of its own for a test.
+    pub async fn namespace(&self) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("test-{}", NEXT.fetch_add(1, Relaxed));
+        self.apply(&serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+            .await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.cluster.client().unwrap(), &name);
+        let default = async || Ok(accounts.get_opt("default").await?);
+        eventually("the default service account", DEADLINE, default).await.unwrap();
+        name
+    }
+
+    /// `kubectl apply` of something that must be accepted.
+    pub async fn apply(&self, object: &serde_json::Value) {
+        let apply = self.cluster.kubectl_with_input(&["apply", "-f", "-"], &object.to_string()).await;
+        apply.unwrap().success().unwrap();
+    }
+}

@@ -23,10 +23,7 @@ struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-#[allow(
-    unsafe_code,
-    reason = "an allocator is unsafe by nature; this one only counts"
-)]
+#[allow(unsafe_code, reason = "an allocator is unsafe by nature; this one only counts")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         HELD.fetch_add(layout.size(), Relaxed);
@@ -46,10 +43,7 @@ fn main() {
     let index = held_by(|| {
         let mut index = CeilingIndex::new(2_000_000_000);
         for queue in 0..QUEUES {
-            let spec = v1beta1::QueueSpec {
-                max_duration: Some("1d".into()),
-                ..Default::default()
-            };
+            let spec = v1beta1::QueueSpec { max_duration: Some("1d".into()), ..Default::default() };
             index.apply_tensorstack(&format!("queue-{queue}"), &spec);
         }
         for number in 0..PODS {
@@ -64,19 +58,13 @@ fn main() {
     });
     let (per_pod, control_per_pod) = (index / PODS, control / CONTROL_PODS);
     println!("pods in the index       {PODS}, in {QUEUES} queues and {NAMESPACES} namespaces");
-    println!(
-        "index                   {per_pod} bytes a pod (goal: at most 400), {} MiB",
-        index >> 20
-    );
+    println!("index                   {per_pod} bytes a pod (goal: at most 400), {} MiB", index >> 20);
     println!(
         "control: whole pods     {control_per_pod} bytes a pod, decoded from the same {} bytes of JSON",
         json_size()
     );
     println!("ratio                   1 : {}", control_per_pod / per_pod.max(1));
-    assert!(
-        per_pod <= 400,
-        "{per_pod} bytes a pod are more than the goal of 400"
-    );
+    assert!(per_pod <= 400, "{per_pod} bytes a pod are more than the goal of 400");
 }
 
 fn held_by<T>(make: impl FnOnce() -> T) -> usize {
@@ -97,9 +85,8 @@ fn pod(number: usize) -> Value {
     let condition =
         |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:04:06Z"});
     let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
-    let managed: Value = (0..40)
-        .map(|field| (format!("f:field-{field}"), json!({"f:name": {}, ".": {}})))
-        .collect();
+    let managed: Value =
+        (0..40).map(|field| (format!("f:field-{field}"), json!({"f:name": {}, ".": {}}))).collect();
     let variable =
         |number: usize| json!({"name": format!("VARIABLE_{number}"), "value": "a value of some length"});
     let environment: Vec<Value> = (0..20).map(variable).collect();

@@ -38,12 +38,7 @@ impl CeilingIndex {
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, pod: &projection::Pod) {
         if let Some(uid) = self.pods.apply(pod) {
-            let Self {
-                runai,
-                tensorstack,
-                pods,
-                ..
-            } = self;
+            let Self { runai, tensorstack, pods, .. } = self;
             pods.schedule(uid, &mut ceilings(runai, tensorstack));
         }
     }
@@ -104,12 +99,7 @@ impl CeilingIndex {
     /// Takes back what was claimed. Those that are still there are due again after a while, which grows from
     /// time to time: whatever was done may have failed, or not have helped.
     pub fn settle(&mut self, group: &Group, now: Timestamp) {
-        let Self {
-            runai,
-            tensorstack,
-            pods,
-            ..
-        } = self;
+        let Self { runai, tensorstack, pods, .. } = self;
         for pod in group.pods() {
             pods.settle(pod.uid, now);
             pods.schedule(pod.uid, &mut ceilings(runai, tensorstack));
@@ -133,12 +123,7 @@ impl CeilingIndex {
 
     fn reschedule(&mut self) {
         if std::mem::take(&mut self.moved) {
-            let Self {
-                runai,
-                tensorstack,
-                pods,
-                ..
-            } = self;
+            let Self { runai, tensorstack, pods, .. } = self;
             pods.schedule_all(&mut ceilings(runai, tensorstack));
         }
     }
@@ -150,10 +135,7 @@ fn ceilings<'q>(
     tensorstack: &'q TensorstackQueues,
 ) -> impl FnMut(&crate::pods::Pod) -> Option<Expiry> + 'q {
     |pod| {
-        let of_tensorstack = pod
-            .tensorstack
-            .as_deref()
-            .and_then(|queue| tensorstack.ceiling(queue));
+        let of_tensorstack = pod.tensorstack.as_deref().and_then(|queue| tensorstack.ceiling(queue));
         let of_runai = pod.runai.as_deref().and_then(|queue| runai.ceiling(queue));
         let (at, family) = expiry::deadline(pod.clocks(), of_tensorstack, of_runai)?;
         Some(Expiry { at, family })

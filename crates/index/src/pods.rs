@@ -44,10 +44,7 @@ impl Pod {
     /// The clocks that ceilings run by.
     pub fn clocks(&self) -> Clocks {
         let time = |seconds| Timestamp::from_second(seconds).unwrap_or_default();
-        Clocks {
-            created: time(self.created),
-            started: self.started.map(time),
-        }
+        Clocks { created: time(self.created), started: self.started.map(time) }
     }
 
     fn queue(&self) -> &str {
@@ -147,10 +144,7 @@ impl Pods {
 
     fn keep(&mut self, uid: Uid, pod: &projection::Pod) -> Option<Uid> {
         let label = |key| pod.label(key).filter(|queue| !queue.is_empty());
-        let (tensorstack, runai) = (
-            label(keys::TENSORSTACK_QUEUE_LABEL),
-            label(keys::RUNAI_QUEUE_LABEL),
-        );
+        let (tensorstack, runai) = (label(keys::TENSORSTACK_QUEUE_LABEL), label(keys::RUNAI_QUEUE_LABEL));
         if tensorstack.is_none() && runai.is_none() {
             self.delete(uid);
             return None;
@@ -163,9 +157,7 @@ impl Pods {
             known.controller = pod.controller().map(|owner| Uid::of(&owner.uid));
             return Some(uid);
         }
-        let namespace = self
-            .names
-            .shared(pod.metadata.namespace.as_deref().unwrap_or_default());
+        let namespace = self.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
         let record = Pod {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             namespace,
@@ -188,12 +180,9 @@ impl Pods {
         let Some(controller) = pod.controller().cloned() else {
             return;
         };
-        let namespace = self
-            .names
-            .shared(pod.metadata.namespace.as_deref().unwrap_or_default());
+        let namespace = self.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
         let name = pod.metadata.name.clone().unwrap_or_default();
-        self.exempt
-            .insert(uid, (namespace, ExemptPod { name, controller }));
+        self.exempt.insert(uid, (namespace, ExemptPod { name, controller }));
     }
 
     pub fn delete(&mut self, uid: Uid) {
@@ -204,13 +193,8 @@ impl Pods {
     }
 
     pub fn retain(&mut self, uids: &HashSet<Uid>) {
-        let gone: Vec<Uid> = self
-            .by_uid
-            .keys()
-            .chain(self.exempt.keys())
-            .copied()
-            .filter(|uid| !uids.contains(uid))
-            .collect();
+        let gone: Vec<Uid> =
+            self.by_uid.keys().chain(self.exempt.keys()).copied().filter(|uid| !uids.contains(uid)).collect();
         for uid in gone {
             self.delete(uid);
         }
@@ -255,17 +239,9 @@ impl Pods {
         let now = now.as_millisecond();
         let (_, uid) = *self.deadlines.first().filter(|(deadline, _)| *deadline < now)?;
         let controller = self.by_uid.get(&uid)?.controller;
-        let overdue = self
-            .deadlines
-            .iter()
-            .take(GROUP_WINDOW)
-            .take_while(|(deadline, _)| *deadline < now);
+        let overdue = self.deadlines.iter().take(GROUP_WINDOW).take_while(|(deadline, _)| *deadline < now);
         let siblings = overdue.skip(1).map(|(_, uid)| *uid).filter(|uid| {
-            controller.is_some()
-                && self
-                    .by_uid
-                    .get(uid)
-                    .is_some_and(|pod| pod.controller == controller)
+            controller.is_some() && self.by_uid.get(uid).is_some_and(|pod| pod.controller == controller)
         });
         let siblings: Vec<Uid> = siblings.collect();
         let first = self.take(uid)?;
@@ -291,20 +267,14 @@ impl Pods {
         let Some(pod) = self.by_uid.get_mut(&uid) else {
             return;
         };
-        let wait = FIRST_RETRY
-            .saturating_mul(1 << pod.attempts.min(8))
-            .min(LAST_RETRY);
+        let wait = FIRST_RETRY.saturating_mul(1 << pod.attempts.min(8)).min(LAST_RETRY);
         pod.claimed = false;
         pod.attempts = pod.attempts.saturating_add(1);
         pod.not_before = now.checked_add(wait).map_or(i64::MAX, milliseconds_up);
     }
 
     pub fn exempt(&self, namespace: &str) -> Vec<ExemptPod> {
-        self.exempt
-            .values()
-            .filter(|(of, _)| of.as_ref() == namespace)
-            .map(|(_, pod)| pod.clone())
-            .collect()
+        self.exempt.values().filter(|(of, _)| of.as_ref() == namespace).map(|(_, pod)| pod.clone()).collect()
     }
 
     pub fn scheduled(&self) -> usize {

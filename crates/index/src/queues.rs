@@ -27,10 +27,7 @@ pub type TensorstackQueues = QueueIndex<TensorstackQueue>;
 
 impl<Q> Default for QueueIndex<Q> {
     fn default() -> Self {
-        Self {
-            queues: BTreeMap::new(),
-            ceilings: HashMap::new(),
-        }
+        Self { queues: BTreeMap::new(), ceilings: HashMap::new() }
     }
 }
 
@@ -137,11 +134,7 @@ mod tests {
     fn the_ceiling_is_the_least_on_the_path() {
         let mut queues = RunaiQueues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
-        applied(
-            &mut queues,
-            "leaf",
-            json!({"maxDuration": "2h", "parentQueue": "root"}),
-        );
+        applied(&mut queues, "leaf", json!({"maxDuration": "2h", "parentQueue": "root"}));
         assert_eq!(queues.ceiling("leaf"), Some(SignedDuration::from_hours(1)));
         assert_eq!(queues.ceiling("other"), None);
     }
@@ -150,11 +143,7 @@ mod tests {
     fn only_what_decides_is_a_change() {
         let mut queues = RunaiQueues::default();
         assert!(applied(&mut queues, "a", json!({"maxDuration": "1h"})));
-        assert!(!applied(
-            &mut queues,
-            "a",
-            json!({"maxDuration": "60m", "displayName": "A"})
-        ));
+        assert!(!applied(&mut queues, "a", json!({"maxDuration": "60m", "displayName": "A"})));
         assert!(applied(&mut queues, "a", json!({})));
     }
 
@@ -162,13 +151,7 @@ mod tests {
     fn a_field_that_was_stored_around_the_webhook_counts_as_unset() {
         let mut queues = TensorstackQueues::default();
         for bad in ["0", "1.5h", "soon"] {
-            queues.apply(
-                "a",
-                &v1beta1::QueueSpec {
-                    max_duration: Some(bad.into()),
-                    ..Default::default()
-                },
-            );
+            queues.apply("a", &v1beta1::QueueSpec { max_duration: Some(bad.into()), ..Default::default() });
             assert_eq!(queues.ceiling("a"), None, "{bad}");
         }
     }

@@ -20,13 +20,11 @@ fn uuid(text: &str) -> Option<u128> {
     if text.len() != 36 {
         return None;
     }
-    text.bytes()
-        .enumerate()
-        .try_fold(0u128, |value, (place, byte)| match (place, byte) {
-            (8 | 13 | 18 | 23, b'-') => Some(value),
-            (8 | 13 | 18 | 23, _) => None,
-            _ => Some(value << 4 | u128::from(char::from(byte).to_digit(16)?)),
-        })
+    text.bytes().enumerate().try_fold(0u128, |value, (place, byte)| match (place, byte) {
+        (8 | 13 | 18 | 23, b'-') => Some(value),
+        (8 | 13 | 18 | 23, _) => None,
+        _ => Some(value << 4 | u128::from(char::from(byte).to_digit(16)?)),
+    })
 }
 
 fn hashed(text: &str) -> u128 {
@@ -53,13 +51,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_told_apart_too() {
-        let odd = [
-            "",
-            "a",
-            "b",
-            "6ccd780cxbaba-1026-9564-5b8c656024db",
-            "éccd780c-baba-1026-9564-5b8c656024d",
-        ];
+        let odd =
+            ["", "a", "b", "6ccd780cxbaba-1026-9564-5b8c656024db", "éccd780c-baba-1026-9564-5b8c656024d"];
         for (place, one) in odd.iter().enumerate() {
             for other in &odd[place + 1..] {
                 assert_ne!(Uid::of(one), Uid::of(other));

@@ -15,9 +15,15 @@ use serde_json::Value;
 use tenure_policy::owners::Answer;
 use tenure_types::projection::{self, Pod};
 use thiserror::Error;
+use tokio::time::Instant;
 
 /// For one call. kube's client has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// For [`persist`].
+const PATIENCE: Duration = Duration::from_mins(1);
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
 /// Name under which writes are recorded in `managedFields`.
 const FIELD_MANAGER: &str = "tenure-keeper";
@@ -45,10 +51,10 @@ pub enum ApiError {
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) if status.is_not_found() => Self::NotFound,
-            kube::Error::Api(status) if status.is_forbidden() => Self::Forbidden(status.message),
+            kube::Error::Api(status) if status.code == 404 => Self::NotFound,
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
-            kube::Error::Api(status) if status.is_conflict() => Self::Stale(status.message),
+            kube::Error::Api(status) if status.code == 409 => Self::Stale(status.message),
             kube::Error::Api(status) if status.code == 422 && status.message.contains("metadata.uid") => {
                 Self::Stale(status.message)
             }
@@ -60,22 +66,36 @@ impl From<kube::Error> for ApiError {
     }
 }
 
-/// The result of a call, unless it takes too long.
-pub async fn within_timeout<T, E>(call: impl Future<Output = Result<T, E>>) -> Result<T, anyhow::Error>
-where
-    E: Into<anyhow::Error>,
-{
-    match tokio::time::timeout(TIMEOUT, call).await {
-        Ok(result) => result.map_err(Into::into),
-        Err(_) => Err(ApiError::Timeout.into()),
+impl ApiError {
+    /// Whether the API server has not decided anything, as far as we know.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Self::NotFound | Self::Forbidden(_) | Self::Stale(_) => false,
+            Self::Other(error) => match &**error {
+                kube::Error::Api(status) => status.code >= 500 || status.code == 429,
+                _ => true,
+            },
+            Self::Timeout => true,
+        }
     }
 }
 
-async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
-    tokio::time::timeout(TIMEOUT, call)
-        .await
-        .map_err(|_| ApiError::Timeout)?
-        .map_err(ApiError::from)
+/// Tries until the API server has decided, for a minute at most: for what must not be left half done.
+pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
+    let patience = Instant::now() + PATIENCE;
+    let mut wait = FIRST_WAIT;
+    loop {
+        match attempt().await {
+            Err(error) if error.is_open() && Instant::now() < patience => tokio::time::sleep(wait).await,
+            result => return result,
+        }
+        wait = (wait * 2).min(LAST_WAIT);
+    }
+}
+
+/// The result of a call, unless it takes too long.
+pub async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
+    tokio::time::timeout(TIMEOUT, call).await.map_err(|_| ApiError::Timeout)?.map_err(ApiError::from)
 }
 
 type Kinds = HashMap<(String, String), (ApiResource, Scope)>;
@@ -89,10 +109,7 @@ pub struct Objects {
 
 impl Objects {
     pub fn new(client: Client) -> Self {
-        Self {
-            client,
-            kinds: Arc::default(),
-        }
+        Self { client, kinds: Arc::default() }
     }
 
     /// A pod as it is now.
@@ -102,14 +119,8 @@ impl Objects {
 
     /// Deletes a pod, but no namesake of it.
     pub async fn delete_pod(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
-        let preconditions = Preconditions {
-            uid: Some(uid.into()),
-            resource_version: None,
-        };
-        let how = DeleteParams {
-            preconditions: Some(preconditions),
-            ..DeleteParams::default()
-        };
+        let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
+        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         call(api.delete(name, &how)).await.map(drop)
     }
@@ -146,10 +157,7 @@ impl Objects {
         patch: &Value,
     ) -> Result<DynamicObject, ApiError> {
         let api = self.api(namespace, owner).await?;
-        let how = PatchParams {
-            field_manager: Some(FIELD_MANAGER.into()),
-            ..PatchParams::default()
-        };
+        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
         call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await
     }
 
@@ -167,10 +175,7 @@ impl Objects {
         if let Some(known) = self.kinds.lock().get(&key) {
             return Ok(known.clone());
         }
-        let (group, version) = owner
-            .api_version
-            .split_once('/')
-            .unwrap_or(("", &owner.api_version));
+        let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let kind = GroupVersionKind::gvk(group, version, &owner.kind);
         let (resource, capabilities) = call(pinned_kind(&self.client, &kind)).await?;
         let found = (resource, capabilities.scope);

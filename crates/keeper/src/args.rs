@@ -1,4 +1,4 @@
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use clap::Parser;
 use kube::{Api, Client, runtime::watcher};
@@ -24,6 +24,9 @@ use crate::{
     metrics::Metrics,
 };
 
+/// For pauses in flight, after a signal to end.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///
 /// It pauses a pod's topmost owner (a Deployment is scaled to 0, a Job is suspended), or deletes the pod if it
@@ -36,12 +39,7 @@ pub struct Args {
     client: ClientArgs,
 
     /// The namespace in which tensorstack queues count
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "t9k-system",
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system", help_heading = "Cluster")]
     t9k_system_namespace: String,
 
     /// The most that is paused or deleted a second, on the average
@@ -62,14 +60,7 @@ pub struct Args {
 impl Args {
     /// Works until a signal to end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let Self {
-            client,
-            t9k_system_namespace,
-            writes_per_second,
-            burst,
-            admin,
-            log,
-        } = self;
+        let Self { client, t9k_system_namespace, writes_per_second, burst, admin, log } = self;
         log.init()?;
         let signals = Signals::catch()?;
         let client = client.client().await?;
@@ -79,9 +70,7 @@ impl Args {
         let admin = admin.serve(readiness.clone(), registry).await?;
         let cluster = Cluster::new(SYSTEM_CRITICAL_PRIORITY);
         let clock = ServerClock::default();
-        let measured = clock
-            .clone()
-            .measure(client.clone(), readiness.awaiting("the API server's clock"));
+        let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
         let watches = watches(&client, &cluster, &readiness, &t9k_system_namespace);
         let expiry = Expiry {
             cluster,
@@ -92,16 +81,23 @@ impl Args {
             table: OwnerTable::default(),
             metrics,
         };
-        let work = async {
-            readiness.ready().await;
-            info!("Keeping ceilings");
-            expiry.run().await;
-        };
         let everything = async |shutdown: CancellationToken| {
+            let work = async {
+                tokio::select! {
+                    () = readiness.ready() => info!("Keeping ceilings"),
+                    () = shutdown.cancelled() => return,
+                }
+                expiry.run(&shutdown).await;
+            };
+            let too_long = async {
+                shutdown.cancelled().await;
+                tokio::time::sleep(GRACE).await;
+            };
             tokio::select! {
-                () = shutdown.cancelled() => Ok(()),
+                () = work => Ok(()),
+                () = too_long => anyhow::bail!("gave up on what was in flight after {GRACE:?}"),
                 result = admin => result,
-                () = async { tokio::join!(work, watches, measured); } => Ok(()),
+                () = async { tokio::join!(watches, measured); } => Ok(()),
             }
         };
         // three watches make a large future
@@ -119,12 +115,7 @@ fn watches(
     let all = watcher::Config::default();
     // nothing is to be done about pods that have ended, and old clusters are full of them
     let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let pods = follow(
-        Api::all(client.clone()),
-        live,
-        readiness.awaiting("pods"),
-        PodStore(cluster.clone()),
-    );
+    let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), PodStore(cluster.clone()));
     let runai = follow(
         Api::all(client.clone()),
         all.clone(),

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tenure_service::readiness::Awaited;
 use tracing::warn;
 
-use crate::api::within_timeout;
+use crate::api::call;
 
 /// A measurement asks so often, so far apart: together more than the second that a Date header is exact to.
 const SAMPLES: u32 = 12;
@@ -41,21 +41,14 @@ impl Anchor {
     /// A Date header's fraction of a second is cut: of several bounds the latest is the closest.
     fn closer(self, other: Self) -> Self {
         let later = self.at.max(other.at);
-        if self.time_at(later) >= other.time_at(later) {
-            self
-        } else {
-            other
-        }
+        if self.time_at(later) >= other.time_at(later) { self } else { other }
     }
 }
 
 impl ServerClock {
     /// The API server's time. Before the first measurement it is the beginning of time: nothing is due then.
     pub fn now(&self) -> Timestamp {
-        self.0
-            .lock()
-            .as_ref()
-            .map_or(Timestamp::MIN, |anchor| anchor.time_at(Instant::now()))
+        self.0.lock().as_ref().map_or(Timestamp::MIN, |anchor| anchor.time_at(Instant::now()))
     }
 
     /// Measures, again and again, for ever.
@@ -63,12 +56,11 @@ impl ServerClock {
         loop {
             let mut closest: Option<Anchor> = None;
             for _ in 0..SAMPLES {
-                match within_timeout(sample(&client)).await {
+                match sample(&client).await {
                     Ok(anchor) => closest = Some(closest.map_or(anchor, |closest| closest.closer(anchor))),
-                    Err(error) => warn!(
-                        error = format!("{error:#}"),
-                        "Couldn't ask for the API server's time"
-                    ),
+                    Err(error) => {
+                        warn!(error = format!("{error:#}"), "Failed to ask for the time of the API server");
+                    }
                 }
                 tokio::time::sleep(BETWEEN_SAMPLES).await;
             }
@@ -83,12 +75,10 @@ impl ServerClock {
 
 async fn sample(client: &Client) -> anyhow::Result<Anchor> {
     let request = Request::get("/version").body(Body::empty())?;
-    let response = client.send(request).await?;
+    let response = call(client.send(request)).await?;
     let at = Instant::now();
-    let date = response
-        .headers()
-        .get(DATE)
-        .ok_or_else(|| anyhow::anyhow!("the answer has no Date header"))?;
+    let date =
+        response.headers().get(DATE).ok_or_else(|| anyhow::anyhow!("the answer has no Date header"))?;
     let date = DateTimeParser::new().parse_timestamp(date.as_bytes())?;
     Ok(Anchor { date, at })
 }
@@ -98,10 +88,7 @@ mod tests {
     use super::*;
 
     fn anchor(date: i64, at: Instant) -> Anchor {
-        Anchor {
-            date: Timestamp::from_second(date).unwrap(),
-            at,
-        }
+        Anchor { date: Timestamp::from_second(date).unwrap(), at }
     }
 
     #[test]
@@ -111,10 +98,7 @@ mod tests {
         // the server's clock shows 100.95 at the start; each header is cut to the second
         let samples = [anchor(100, at(0)), anchor(101, at(100)), anchor(101, at(200))];
         let closest = samples.into_iter().reduce(Anchor::closer).unwrap();
-        assert_eq!(
-            closest.time_at(at(1050)),
-            Timestamp::from_millisecond(101_950).unwrap()
-        );
+        assert_eq!(closest.time_at(at(1050)), Timestamp::from_millisecond(101_950).unwrap());
         assert!(closest.time_at(at(1050)) <= Timestamp::from_millisecond(102_000).unwrap());
     }
 
@@ -125,9 +109,7 @@ mod tests {
 
     #[test]
     fn reads_the_date_of_http() {
-        let parsed = DateTimeParser::new()
-            .parse_timestamp("Sun, 06 Nov 1994 08:49:37 GMT")
-            .unwrap();
+        let parsed = DateTimeParser::new().parse_timestamp("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         assert_eq!(parsed.to_string(), "1994-11-06T08:49:37Z");
     }
 }

@@ -19,10 +19,7 @@ pub struct Cluster {
 impl Cluster {
     pub fn new(priority_threshold: i32) -> Self {
         let index = CeilingIndex::new(priority_threshold);
-        Self {
-            index: Arc::new(Mutex::new(index)),
-            changed: Arc::default(),
-        }
+        Self { index: Arc::new(Mutex::new(index)), changed: Arc::default() }
     }
 
     /// Looks at the index, or changes it without a need for anybody to look again.
@@ -75,8 +72,7 @@ impl Store<runai::v3alpha1::Queue> for RunaiStore {
     }
 
     fn apply(&mut self, queue: runai::v3alpha1::Queue) {
-        self.0
-            .change(|index| index.apply_runai(&queue.name_any(), &queue.spec));
+        self.0.change(|index| index.apply_runai(&queue.name_any(), &queue.spec));
     }
 
     fn delete(&mut self, name: &String) {
@@ -99,8 +95,7 @@ impl Store<tensorstack::v1beta1::Queue> for TensorstackStore {
     }
 
     fn apply(&mut self, queue: tensorstack::v1beta1::Queue) {
-        self.0
-            .change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
+        self.0.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
     }
 
     fn delete(&mut self, name: &String) {

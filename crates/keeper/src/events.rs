@@ -8,7 +8,7 @@ use k8s_openapi::{
 use kube::{Api, Client, api::PostParams};
 use tenure_policy::pause::MAX_DURATION_EXCEEDED;
 
-use crate::api::{ApiError, within_timeout};
+use crate::api::{ApiError, call, persist};
 
 const CONTROLLER: &str = "tenure.dev/keeper";
 
@@ -34,21 +34,13 @@ pub struct Happening {
 impl Events {
     pub fn new(client: Client) -> Self {
         let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-        Self {
-            client,
-            instance: instance.unwrap_or_else(|| "tenure-keeper".into()),
-        }
+        Self { client, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
     /// Writes a Warning event for an exceeded ceiling, unless it is there already: its name follows from the
-    /// object and the time, so that it can be written again after a crash without becoming two.
-    pub async fn max_duration_exceeded(&self, happening: Happening) -> anyhow::Result<()> {
-        let Happening {
-            object,
-            action,
-            note,
-            at,
-        } = happening;
+    /// object and the time, so that it can be written again after an error or a crash without becoming two.
+    pub async fn max_duration_exceeded(&self, happening: Happening) -> Result<(), ApiError> {
+        let Happening { object, action, note, at } = happening;
         let namespace = object.namespace.clone().unwrap_or_else(|| "default".into());
         let event = Event {
             metadata: ObjectMeta {
@@ -67,13 +59,8 @@ impl Events {
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        let create = async {
-            api.create(&PostParams::default(), &event)
-                .await
-                .map_err(ApiError::from)
-        };
-        match within_timeout(create).await {
-            Err(error) if matches!(error.downcast_ref(), Some(ApiError::Stale(_))) => Ok(()),
+        match persist(async || call(api.create(&PostParams::default(), &event)).await).await {
+            Err(ApiError::Stale(_)) => Ok(()),
             result => result.map(drop),
         }
     }
@@ -81,18 +68,10 @@ impl Events {
 
 fn name(object: &ObjectReference, at: Timestamp) -> String {
     let of = |text: &Option<String>, length: usize| {
-        text.as_deref()
-            .unwrap_or_default()
-            .chars()
-            .take(length)
-            .collect::<String>()
+        text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
-    format!(
-        "{}.{uid}{:x}",
-        name.trim_end_matches(['-', '.']),
-        at.as_millisecond()
-    )
+    format!("{}.{uid}{:x}", name.trim_end_matches(['-', '.']), at.as_millisecond())
 }
 
 #[cfg(test)]
@@ -107,14 +86,8 @@ mod tests {
             ..ObjectReference::default()
         };
         let at = Timestamp::from_millisecond(255).unwrap();
-        assert_eq!(
-            name(&object("test".into(), "6ccd780c-baba"), at),
-            "test.6ccd780cff"
-        );
-        assert_ne!(
-            name(&object("test".into(), "00000000-baba"), at),
-            "test.6ccd780cff"
-        );
+        assert_eq!(name(&object("test".into(), "6ccd780c-baba"), at), "test.6ccd780cff");
+        assert_ne!(name(&object("test".into(), "00000000-baba"), at), "test.6ccd780cff");
         let long = name(&object(format!("{}-rest", "x".repeat(199)), "u"), at);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
     }

@@ -16,10 +16,11 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 use thiserror::Error;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    api::{ApiError, Objects},
+    api::{ApiError, Objects, persist},
     clock::ServerClock,
     cluster::Cluster,
     events::{Events, Happening},
@@ -75,36 +76,33 @@ enum Failure {
     #[error("the API server took the patch of {} and dropped {field}: its schema has no such field", describe(.owner))]
     Pruned { owner: OwnerReference, field: String },
     #[error("failed to write the event")]
-    Event(#[source] anyhow::Error),
+    Event(#[source] ApiError),
 }
 
 impl Expiry {
-    /// Works for ever.
-    pub async fn run(&self) {
+    /// Works until `shutdown`, and then finishes what is in flight.
+    pub async fn run(&self, shutdown: &CancellationToken) {
         let mut flight = FuturesUnordered::new();
-        loop {
+        while !(shutdown.is_cancelled() && flight.is_empty()) {
             while flight.len() < IN_FLIGHT
+                && !shutdown.is_cancelled()
                 && let Some(group) = self.cluster.with(|index| index.claim(self.clock.now()))
             {
                 flight.push(self.handle(group));
             }
-            self.metrics
-                .under_ceiling(self.cluster.with(|index| index.pods_under_ceiling()));
+            self.metrics.under_ceiling(self.cluster.with(|index| index.pods_under_ceiling()));
             tokio::select! {
                 Some(()) = flight.next() => {}
                 () = self.next_deadline(), if flight.len() < IN_FLIGHT => {}
                 () = self.cluster.changed() => {}
+                () = shutdown.cancelled(), if !shutdown.is_cancelled() => {}
             }
         }
     }
 
     async fn next_deadline(&self) {
-        let until = |deadline: Timestamp| {
-            deadline
-                .duration_since(self.clock.now())
-                .try_into()
-                .unwrap_or_default()
-        };
+        let until =
+            |deadline: Timestamp| deadline.duration_since(self.clock.now()).try_into().unwrap_or_default();
         let next = self.cluster.with(CeilingIndex::next_deadline);
         tokio::time::sleep(next.map_or(LONGEST_SLEEP, until).min(LONGEST_SLEEP)).await;
     }
@@ -153,11 +151,7 @@ impl Expiry {
     async fn still_expired(&self, due: &Due) -> Result<Option<Pod>, ApiError> {
         match self.objects.pod(&due.namespace, &due.name).await {
             Ok(pod) => {
-                let same = pod
-                    .metadata
-                    .uid
-                    .as_deref()
-                    .is_some_and(|uid| Uid::of(uid) == due.uid);
+                let same = pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
                 Ok(Some(pod).filter(|pod| same && exemption(pod, SYSTEM_CRITICAL_PRIORITY).is_none()))
             }
             Err(ApiError::NotFound) => Ok(None),
@@ -207,26 +201,27 @@ impl Expiry {
         }
         let object = json(&object);
         let now = self.clock.now();
-        if (Owner { object: &object }).is_paused(rule) {
+        if Owner(&object).is_paused(rule) {
             return self.repair_event(due, owner, rule, &object, now).await;
         }
         self.limit.until_ready().await;
         let at = self.clock.now();
         let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
-        let record = pause::record(Owner { object: &object }, rule, &due.queue, at);
-        let patch = pause::patch(Owner { object: &object }, rule, &record);
-        let returned = self.objects.merge(&due.namespace, &owner, &patch).await?;
-        if !pause::took(
-            Owner {
-                object: &json(&returned),
-            },
-            rule,
-            &record,
-        ) {
-            return Err(Failure::Pruned {
-                owner,
-                field: rule.field.clone(),
-            });
+        let record = pause::record(Owner(&object), rule, &due.queue, at);
+        let patch = pause::patch(Owner(&object), rule, &record);
+        let returned = match self.objects.merge(&due.namespace, &owner, &patch).await {
+            // it may have been applied all the same
+            Err(error) if error.is_open() => {
+                let found = persist(async || self.objects.get(&due.namespace, &owner).await).await?;
+                if Owner(&json(&found)).record().as_ref() != Some(&record) {
+                    return Err(error.into());
+                }
+                found
+            }
+            returned => returned?,
+        };
+        if !pause::took(Owner(&json(&returned)), rule, &record) {
+            return Err(Failure::Pruned { owner, field: rule.field.clone() });
         }
         self.metrics.late(at.duration_since(due.deadline).as_secs_f64());
         self.pause_event(due, &owner, rule, at).await?;
@@ -242,7 +237,7 @@ impl Expiry {
         object: &Value,
         now: Timestamp,
     ) -> Result<Outcome, Failure> {
-        let record = (Owner { object }).record();
+        let record = Owner(object).record();
         if let Some(record) = record.filter(|record| now.duration_since(record.at) < EVENT_REPAIR) {
             self.pause_event(due, &owner, rule, record.at).await?;
         }
@@ -269,10 +264,7 @@ impl Expiry {
             note: pause::message(rule),
             at,
         };
-        self.events
-            .max_duration_exceeded(happening)
-            .await
-            .map_err(Failure::Event)
+        self.events.max_duration_exceeded(happening).await.map_err(Failure::Event)
     }
 
     /// Deletes the pods of a group: there is nothing above them to pause.
@@ -308,10 +300,7 @@ impl Expiry {
             note: pause::DELETED_MESSAGE.into(),
             at,
         };
-        self.events
-            .max_duration_exceeded(happening)
-            .await
-            .map_err(Failure::Event)
+        self.events.max_duration_exceeded(happening).await.map_err(Failure::Event)
     }
 }
 

@@ -62,16 +62,11 @@ impl Metrics {
     }
 
     pub fn under_ceiling(&self, pods: usize) {
-        self.pods_under_ceiling
-            .set(i64::try_from(pods).unwrap_or(i64::MAX));
+        self.pods_under_ceiling.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
     pub fn expired(&self, queue: &str, kind: &str, result: Result) {
-        let labels = ExpirationLabels {
-            queue: queue.into(),
-            kind: kind.into(),
-            result,
-        };
+        let labels = ExpirationLabels { queue: queue.into(), kind: kind.into(), result };
         self.expirations.get_or_create(&labels).inc();
     }
 

@@ -44,10 +44,7 @@ pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace:
     let warnings = outside.then(|| {
         format!("metadata.namespace: queues count only in namespace {system_namespace:?}: this one, in {namespace:?}, has no effect")
     });
-    Findings {
-        errors,
-        warnings: warnings.into_iter().collect(),
-    }
+    Findings { errors, warnings: warnings.into_iter().collect() }
 }
 
 type Path<'t> = Vec<(&'t str, &'t RunaiQueue)>;
@@ -93,10 +90,7 @@ fn cycle_detail(name: &str, chain: &[&str]) -> String {
     if chain.is_empty() {
         return "a queue can't be its own parent".into();
     }
-    format!(
-        "a queue can't be its own ancestor: {name} -> {} -> {name}",
-        chain.join(" -> ")
-    )
+    format!("a queue can't be its own ancestor: {name} -> {} -> {name}", chain.join(" -> "))
 }
 
 fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueue)]) -> Vec<String> {
@@ -108,9 +102,7 @@ fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueu
             "spec.maxDuration: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies"
         ));
     }
-    let path: Vec<_> = std::iter::once((name, queue))
-        .chain(ancestors.iter().copied())
-        .collect();
+    let path: Vec<_> = std::iter::once((name, queue)).chain(ancestors.iter().copied()).collect();
     let Some((of, ceiling)) = ceiling::least(&path) else {
         return warnings;
     };
@@ -144,36 +136,24 @@ mod tests {
 
     fn tree(queues: &[(&str, Value)]) -> BTreeMap<String, RunaiQueue> {
         let read = |spec: &Value| RunaiQueue::read(&serde_json::from_value(spec.clone()).unwrap()).0;
-        queues
-            .iter()
-            .map(|(name, spec)| ((*name).to_owned(), read(spec)))
-            .collect()
+        queues.iter().map(|(name, spec)| ((*name).to_owned(), read(spec))).collect()
     }
 
     fn review(name: &str, spec: Value, queues: &[(&str, Value)]) -> (Vec<String>, Vec<String>) {
         let findings = runai(name, &serde_json::from_value(spec).unwrap(), &tree(queues));
-        (
-            findings.errors.iter().map(ToString::to_string).collect(),
-            findings.warnings,
-        )
+        (findings.errors.iter().map(ToString::to_string).collect(), findings.warnings)
     }
 
     #[test]
     fn refuses_a_queue_that_is_its_own_parent() {
         let (errors, _) = review("a", json!({"parentQueue": "a"}), &[]);
-        assert_eq!(
-            errors,
-            ["spec.parentQueue: Invalid value: \"a\": a queue can't be its own parent"]
-        );
+        assert_eq!(errors, ["spec.parentQueue: Invalid value: \"a\": a queue can't be its own parent"]);
     }
 
     #[test]
     fn refuses_a_cycle_and_names_it() {
-        let queues = [
-            ("a", json!({})),
-            ("b", json!({"parentQueue": "a"})),
-            ("c", json!({"parentQueue": "b"})),
-        ];
+        let queues =
+            [("a", json!({})), ("b", json!({"parentQueue": "a"})), ("c", json!({"parentQueue": "b"}))];
         let (errors, _) = review("a", json!({"parentQueue": "c"}), &queues);
         let expected =
             "spec.parentQueue: Invalid value: \"c\": a queue can't be its own ancestor: a -> c -> b -> a";
@@ -182,20 +162,13 @@ mod tests {
 
     #[test]
     fn refuses_a_new_queue_that_closes_a_cycle() {
-        let (errors, _) = review(
-            "a",
-            json!({"parentQueue": "b"}),
-            &[("b", json!({"parentQueue": "a"}))],
-        );
+        let (errors, _) = review("a", json!({"parentQueue": "b"}), &[("b", json!({"parentQueue": "a"}))]);
         assert_eq!(errors.len(), 1, "{errors:?}");
     }
 
     #[test]
     fn warns_of_a_stored_cycle_above_and_never_hangs() {
-        let queues = [
-            ("b", json!({"parentQueue": "c"})),
-            ("c", json!({"parentQueue": "b"})),
-        ];
+        let queues = [("b", json!({"parentQueue": "c"})), ("c", json!({"parentQueue": "b"}))];
         let (errors, warnings) = review("a", json!({"parentQueue": "b"}), &queues);
         assert!(errors.is_empty());
         assert!(warnings[0].contains("form a cycle"), "{warnings:?}");
@@ -205,23 +178,13 @@ mod tests {
     fn warns_of_a_parent_that_does_not_exist() {
         let (errors, warnings) = review("a", json!({"parentQueue": "b"}), &[]);
         assert!(errors.is_empty());
-        assert!(
-            warnings[0].starts_with("spec.parentQueue: queue \"b\" doesn't exist"),
-            "{warnings:?}"
-        );
+        assert!(warnings[0].starts_with("spec.parentQueue: queue \"b\" doesn't exist"), "{warnings:?}");
     }
 
     #[test]
     fn warns_of_a_ceiling_above_an_ancestors() {
-        let queues = [
-            ("root", json!({"maxDuration": "1h"})),
-            ("team", json!({"parentQueue": "root"})),
-        ];
-        let (errors, warnings) = review(
-            "leaf",
-            json!({"parentQueue": "team", "maxDuration": "2h"}),
-            &queues,
-        );
+        let queues = [("root", json!({"maxDuration": "1h"})), ("team", json!({"parentQueue": "root"}))];
+        let (errors, warnings) = review("leaf", json!({"parentQueue": "team", "maxDuration": "2h"}), &queues);
         assert!(errors.is_empty());
         assert_eq!(
             warnings,
@@ -232,41 +195,24 @@ mod tests {
     #[test]
     fn warns_of_a_floor_above_the_effective_ceiling() {
         let queues = [("root", json!({"maxDuration": "1h"}))];
-        let (errors, warnings) = review(
-            "leaf",
-            json!({"parentQueue": "root", "reclaimMinRuntime": "2h"}),
-            &queues,
-        );
+        let (errors, warnings) =
+            review("leaf", json!({"parentQueue": "root", "reclaimMinRuntime": "2h"}), &queues);
         assert!(errors.is_empty());
-        assert!(
-            warnings[0].starts_with("spec.reclaimMinRuntime: 2h0m0s of queue \"leaf\""),
-            "{warnings:?}"
-        );
+        assert!(warnings[0].starts_with("spec.reclaimMinRuntime: 2h0m0s of queue \"leaf\""), "{warnings:?}");
     }
 
     #[test]
     fn warns_of_an_inherited_floor_above_the_own_ceiling() {
         let queues = [("root", json!({"preemptMinRuntime": "2h"}))];
-        let (errors, warnings) = review(
-            "leaf",
-            json!({"parentQueue": "root", "maxDuration": "1h"}),
-            &queues,
-        );
+        let (errors, warnings) = review("leaf", json!({"parentQueue": "root", "maxDuration": "1h"}), &queues);
         assert!(errors.is_empty());
-        assert!(
-            warnings[0].starts_with("spec.preemptMinRuntime: 2h0m0s of queue \"root\""),
-            "{warnings:?}"
-        );
+        assert!(warnings[0].starts_with("spec.preemptMinRuntime: 2h0m0s of queue \"root\""), "{warnings:?}");
     }
 
     #[test]
     fn admits_a_good_child_without_a_word() {
         let queues = [("root", json!({"maxDuration": "2h", "preemptMinRuntime": "5m"}))];
-        let found = review(
-            "leaf",
-            json!({"parentQueue": "root", "maxDuration": "1h"}),
-            &queues,
-        );
+        let found = review("leaf", json!({"parentQueue": "root", "maxDuration": "1h"}), &queues);
         assert_eq!(found, (vec![], vec![]));
     }
 

@@ -14,8 +14,7 @@ pub trait QueueTree {
 
 impl QueueTree for std::collections::BTreeMap<String, RunaiQueue> {
     fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)> {
-        self.get_key_value(name)
-            .map(|(name, queue)| (name.as_str(), queue))
+        self.get_key_value(name).map(|(name, queue)| (name.as_str(), queue))
     }
 }
 
@@ -41,9 +40,7 @@ pub fn path<'t>(tree: &'t impl QueueTree, leaf: &str) -> Result<Vec<(&'t str, &'
 
 /// The least ceiling on a path, and the queue that has it; the one nearest to the leaf if several have it.
 pub fn least<'t>(path: &[(&'t str, &RunaiQueue)]) -> Option<(&'t str, ExtendedDuration)> {
-    let ceilings = path
-        .iter()
-        .filter_map(|(name, queue)| Some((*name, queue.ceiling?)));
+    let ceilings = path.iter().filter_map(|(name, queue)| Some((*name, queue.ceiling?)));
     ceilings.min_by_key(|(_, ceiling)| *ceiling)
 }
 
@@ -68,10 +65,7 @@ mod tests {
             ceiling: ceiling.parse().ok(),
             ..RunaiQueue::default()
         };
-        queues
-            .iter()
-            .map(|(name, parent, ceiling)| ((*name).to_owned(), queue(parent, ceiling)))
-            .collect()
+        queues.iter().map(|(name, parent, ceiling)| ((*name).to_owned(), queue(parent, ceiling))).collect()
     }
 
     fn effective_of(queues: &[(&str, &str, &str)], leaf: &str) -> Result<Option<(String, String)>, Cycle> {
@@ -82,14 +76,8 @@ mod tests {
     #[test]
     fn the_least_ceiling_on_the_path_applies() {
         let queues = [("root", "", "2h"), ("team", "root", "1h"), ("leaf", "team", "3h")];
-        assert_eq!(
-            effective_of(&queues, "leaf"),
-            Ok(Some(("team".into(), "1h0m0s".into())))
-        );
-        assert_eq!(
-            effective_of(&queues, "root"),
-            Ok(Some(("root".into(), "2h0m0s".into())))
-        );
+        assert_eq!(effective_of(&queues, "leaf"), Ok(Some(("team".into(), "1h0m0s".into()))));
+        assert_eq!(effective_of(&queues, "root"), Ok(Some(("root".into(), "2h0m0s".into()))));
     }
 
     #[test]
@@ -108,14 +96,8 @@ mod tests {
 
     #[test]
     fn a_stored_cycle_is_told_and_never_hangs() {
-        assert_eq!(
-            effective_of(&[("a", "b", "1h"), ("b", "a", "1h")], "a"),
-            Err(Cycle)
-        );
+        assert_eq!(effective_of(&[("a", "b", "1h"), ("b", "a", "1h")], "a"), Err(Cycle));
         assert_eq!(effective_of(&[("a", "a", "1h")], "a"), Err(Cycle));
-        assert_eq!(
-            effective_of(&[("a", "b", "1h"), ("b", "c", ""), ("c", "b", "")], "a"),
-            Err(Cycle)
-        );
+        assert_eq!(effective_of(&[("a", "b", "1h"), ("b", "c", ""), ("c", "b", "")], "a"), Err(Cycle));
     }
 }

@@ -92,34 +92,22 @@ mod tests {
     fn exempt_are_daemonsets_mirrors_and_what_has_ended() {
         assert_eq!(exemption_of(json!({})), None);
         assert_eq!(exemption_of(controlled_by("ReplicaSet")), None);
-        assert_eq!(
-            exemption_of(controlled_by("DaemonSet")),
-            Some(Exemption::DaemonSet)
-        );
+        assert_eq!(exemption_of(controlled_by("DaemonSet")), Some(Exemption::DaemonSet));
         assert_eq!(exemption_of(controlled_by("Node")), Some(Exemption::Mirror));
         let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}});
         assert_eq!(exemption_of(mirror), Some(Exemption::Mirror));
         let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(exemption_of(terminating), Some(Exemption::Terminating));
-        assert_eq!(
-            exemption_of(json!({"status": {"phase": "Succeeded"}})),
-            Some(Exemption::Finished)
-        );
-        assert_eq!(
-            exemption_of(json!({"status": {"phase": "Failed"}})),
-            Some(Exemption::Finished)
-        );
+        assert_eq!(exemption_of(json!({"status": {"phase": "Succeeded"}})), Some(Exemption::Finished));
+        assert_eq!(exemption_of(json!({"status": {"phase": "Failed"}})), Some(Exemption::Finished));
         assert_eq!(exemption_of(json!({"status": {"phase": "Pending"}})), None);
     }
 
     #[test]
     fn exempt_is_a_priority_at_or_above_the_threshold() {
-        for (priority, exempt) in [
-            (0, false),
-            (1_999_999_999, false),
-            (2_000_000_000, true),
-            (2_000_001_000, true),
-        ] {
+        for (priority, exempt) in
+            [(0, false), (1_999_999_999, false), (2_000_000_000, true), (2_000_001_000, true)]
+        {
             let found = exemption_of(json!({"spec": {"priority": priority}}));
             assert_eq!(found, exempt.then_some(Exemption::Priority), "{priority}");
         }
@@ -132,10 +120,8 @@ mod tests {
         tensorstack: Option<i64>,
         runai: Option<i64>,
     ) -> Option<(String, Family)> {
-        let clocks = Clocks {
-            created: CREATED.parse().unwrap(),
-            started: started.map(|text| text.parse().unwrap()),
-        };
+        let clocks =
+            Clocks { created: CREATED.parse().unwrap(), started: started.map(|text| text.parse().unwrap()) };
         let seconds = |n: Option<i64>| n.map(SignedDuration::from_secs);
         deadline(clocks, seconds(tensorstack), seconds(runai)).map(|(at, family)| (at.to_string(), family))
     }
@@ -150,19 +136,13 @@ mod tests {
     fn runai_counts_from_the_start_and_not_before() {
         assert_eq!(deadline_of(None, None, Some(10)), None);
         let expected = Some(("2026-01-01T01:00:10Z".into(), Family::Runai));
-        assert_eq!(
-            deadline_of(Some("2026-01-01T01:00:00Z"), None, Some(10)),
-            expected
-        );
+        assert_eq!(deadline_of(Some("2026-01-01T01:00:00Z"), None, Some(10)), expected);
     }
 
     #[test]
     fn the_stricter_of_two_families_counts() {
         let started = Some("2026-01-01T00:00:05Z");
-        assert_eq!(
-            deadline_of(started, Some(10), Some(10)).unwrap().1,
-            Family::Tensorstack
-        );
+        assert_eq!(deadline_of(started, Some(10), Some(10)).unwrap().1, Family::Tensorstack);
         assert_eq!(deadline_of(started, Some(10), Some(4)).unwrap().1, Family::Runai);
     }
 

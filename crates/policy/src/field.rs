@@ -18,11 +18,7 @@ pub struct FieldError {
 impl FieldError {
     /// `value` at `field` is not what `detail` says that it must be.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self {
-            field: field.into(),
-            value: value.into(),
-            detail: detail.into(),
-        }
+        Self { field: field.into(), value: value.into(), detail: detail.into() }
     }
 
     /// `Invalid value: "10 s": must be …`: the message of a cause, beside which the field is named separately.

@@ -44,9 +44,7 @@ impl OwnerTable {
     /// The rule for an owner, whatever the version of its API group.
     pub fn rule(&self, owner: &OwnerReference) -> Option<&PauseRule> {
         let group = group_of(&owner.api_version);
-        self.0
-            .iter()
-            .find(|rule| rule.kind == owner.kind && rule.group == group)
+        self.0.iter().find(|rule| rule.kind == owner.kind && rule.group == group)
     }
 }
 
@@ -104,13 +102,7 @@ const MAX_DEPTH: usize = 16;
 impl<'t> Climb<'t> {
     /// From a pod's controller.
     pub fn from(controller: Option<&OwnerReference>, table: &'t OwnerTable) -> Self {
-        Self {
-            table,
-            next: controller.cloned(),
-            best: None,
-            stop: None,
-            seen: HashSet::new(),
-        }
+        Self { table, next: controller.cloned(), best: None, stop: None, seen: HashSet::new() }
     }
 
     /// The owner to look up next.
@@ -164,11 +156,7 @@ mod tests {
     }
 
     fn found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> Answer {
-        Answer::Found {
-            uid: owner.uid.clone(),
-            deleting: false,
-            controller: controller.cloned(),
-        }
+        Answer::Found { uid: owner.uid.clone(), deleting: false, controller: controller.cloned() }
     }
 
     /// Climbs a chain, lowest owner first, of which every link is there; `last` is said of the topmost.
@@ -177,9 +165,8 @@ mod tests {
         let mut climb = Climb::from(chain.first().copied(), &table);
         while let Some(owner) = climb.next().cloned() {
             let place = chain.iter().position(|link| **link == owner).unwrap();
-            let answer = chain
-                .get(place + 1)
-                .map_or_else(|| last(&owner), |above| found(&owner, Some(above)));
+            let answer =
+                chain.get(place + 1).map_or_else(|| last(&owner), |above| found(&owner, Some(above)));
             climb.answer(answer);
         }
         climb.action()
@@ -192,10 +179,7 @@ mod tests {
     #[test]
     fn the_topmost_owner_in_the_table_is_paused() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        assert_eq!(
-            climb(&[&set, &deployment], top),
-            Action::Pause(deployment.clone())
-        );
+        assert_eq!(climb(&[&set, &deployment], top), Action::Pause(deployment.clone()));
         assert_eq!(climb(&[&set], top), Action::Pause(set));
     }
 
@@ -229,15 +213,10 @@ mod tests {
     #[test]
     fn an_absent_owner_and_a_namesake_end_the_chain() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let namesake = |_: &OwnerReference| Answer::Found {
-            uid: "other".into(),
-            deleting: false,
-            controller: None,
-        };
-        for last in [
-            &(|_: &OwnerReference| Answer::Absent) as &dyn Fn(&OwnerReference) -> Answer,
-            &namesake,
-        ] {
+        let namesake =
+            |_: &OwnerReference| Answer::Found { uid: "other".into(), deleting: false, controller: None };
+        for last in [&(|_: &OwnerReference| Answer::Absent) as &dyn Fn(&OwnerReference) -> Answer, &namesake]
+        {
             assert_eq!(climb(&[&set, &deployment], last), Action::Pause(set.clone()));
             assert_eq!(climb(&[&set], last), Action::DeletePod);
         }
@@ -246,36 +225,21 @@ mod tests {
     #[test]
     fn nothing_is_done_under_an_owner_that_is_being_deleted() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let deleting = |o: &OwnerReference| Answer::Found {
-            uid: o.uid.clone(),
-            deleting: true,
-            controller: None,
-        };
-        assert_eq!(
-            climb(&[&set, &deployment], deleting),
-            Action::AwaitDeletion(deployment)
-        );
+        let deleting =
+            |o: &OwnerReference| Answer::Found { uid: o.uid.clone(), deleting: true, controller: None };
+        assert_eq!(climb(&[&set, &deployment], deleting), Action::AwaitDeletion(deployment));
     }
 
     #[test]
     fn a_forbidden_owner_of_the_table_is_never_bypassed() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        assert_eq!(
-            climb(&[&set, &deployment], |_| Answer::Forbidden),
-            Action::Forbidden(deployment)
-        );
+        assert_eq!(climb(&[&set, &deployment], |_| Answer::Forbidden), Action::Forbidden(deployment));
     }
 
     #[test]
     fn a_forbidden_owner_of_another_kind_ends_the_chain() {
-        let (set, rollout) = (
-            owner("apps/v1", "ReplicaSet"),
-            owner("argoproj.io/v1alpha1", "Rollout"),
-        );
-        assert_eq!(
-            climb(&[&set, &rollout], |_| Answer::Forbidden),
-            Action::Pause(set)
-        );
+        let (set, rollout) = (owner("apps/v1", "ReplicaSet"), owner("argoproj.io/v1alpha1", "Rollout"));
+        assert_eq!(climb(&[&set, &rollout], |_| Answer::Forbidden), Action::Pause(set));
     }
 
     #[test]

@@ -9,19 +9,14 @@ use crate::owners::PauseRule;
 /// Reason of the event and of the record when a ceiling was exceeded.
 pub const MAX_DURATION_EXCEEDED: &str = "MaxDurationExceeded";
 
-/// What the object to be paused looks like now.
+/// The whole object to be paused, as it is now.
 #[derive(Clone, Copy, Debug)]
-pub struct Owner<'o> {
-    /// The whole object.
-    pub object: &'o Value,
-}
+pub struct Owner<'o>(pub &'o Value);
 
 impl<'o> Owner<'o> {
     /// What the rule's field holds; null if it is absent.
     pub fn field(self, rule: &PauseRule) -> &'o Value {
-        rule.field
-            .split('.')
-            .fold(self.object, |value, key| value.get(key).unwrap_or(&Value::Null))
+        rule.field.split('.').fold(self.0, |value, key| value.get(key).unwrap_or(&Value::Null))
     }
 
     /// Whether it is paused, by whomever.
@@ -35,11 +30,7 @@ impl<'o> Owner<'o> {
     }
 
     fn annotation(self) -> Option<&'o str> {
-        self.object
-            .get("metadata")?
-            .get("annotations")?
-            .get(keys::PAUSED_ANNOTATION)?
-            .as_str()
+        self.0.get("metadata")?.get("annotations")?.get(keys::PAUSED_ANNOTATION)?.as_str()
     }
 }
 
@@ -58,14 +49,7 @@ pub fn record(owner: Owner<'_>, rule: &PauseRule, queue: &str, at: Timestamp) ->
 /// preconditions it can't hit a namesake, nor happen twice, nor undo what somebody has changed since the object
 /// was read.
 pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord) -> Value {
-    let metadata = |key: &str| {
-        owner
-            .object
-            .get("metadata")
-            .and_then(|m| m.get(key))
-            .cloned()
-            .unwrap_or_default()
-    };
+    let metadata = |key: &str| owner.0.get("metadata").and_then(|m| m.get(key)).cloned().unwrap_or_default();
     let mut patch = nested(&rule.field, rule.value.clone());
     patch.insert(
         "metadata".into(),
@@ -95,14 +79,8 @@ pub fn took(returned: Owner<'_>, rule: &PauseRule, record: &PausedRecord) -> boo
 
 /// The message of the event on a paused owner.
 pub fn message(rule: &PauseRule) -> String {
-    let value = rule
-        .value
-        .as_str()
-        .map_or_else(|| rule.value.to_string(), str::to_owned);
-    format!(
-        "Set {} to {value} because its pod's lifetime exceeded maxDuration defined in Queue",
-        rule.field
-    )
+    let value = rule.value.as_str().map_or_else(|| rule.value.to_string(), str::to_owned);
+    format!("Set {} to {value} because its pod's lifetime exceeded maxDuration defined in Queue", rule.field)
 }
 
 /// The message of the event on a pod that was deleted.
@@ -113,12 +91,7 @@ mod tests {
     use super::*;
 
     fn rule(field: &str, value: Value) -> PauseRule {
-        PauseRule {
-            group: String::new(),
-            kind: String::new(),
-            field: field.into(),
-            value,
-        }
+        PauseRule { group: String::new(), kind: String::new(), field: field.into(), value }
     }
 
     fn deployment() -> Value {
@@ -128,7 +101,7 @@ mod tests {
     #[test]
     fn the_patch_pauses_records_and_is_preconditioned() {
         let (object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-        let owner = Owner { object: &object };
+        let owner = Owner(&object);
         let record = record(owner, &rule, "demo", "2026-01-02T03:04:05Z".parse().unwrap());
         let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
         let mut expected: Value = json!({
@@ -146,38 +119,29 @@ mod tests {
     fn deep_fields_are_set_without_touching_their_siblings() {
         let object = json!({"metadata": {}});
         let rule = rule("spec.runMode.pause.enabled", json!(true));
-        let record = record(Owner { object: &object }, &rule, "q", Timestamp::UNIX_EPOCH);
+        let record = record(Owner(&object), &rule, "q", Timestamp::UNIX_EPOCH);
         assert_eq!(record.previous_value, Value::Null);
-        let patch = patch(Owner { object: &object }, &rule, &record);
+        let patch = patch(Owner(&object), &rule, &record);
         assert_eq!(patch["spec"], json!({"runMode": {"pause": {"enabled": true}}}));
     }
 
     #[test]
     fn a_pruned_field_and_a_lost_record_are_failures() {
         let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-        let record = record(Owner { object: &object }, &rule, "q", Timestamp::UNIX_EPOCH);
-        assert!(!took(Owner { object: &object }, &rule, &record));
+        let record = record(Owner(&object), &rule, "q", Timestamp::UNIX_EPOCH);
+        assert!(!took(Owner(&object), &rule, &record));
         object["spec"]["replicas"] = json!(0);
-        assert!(!took(Owner { object: &object }, &rule, &record));
+        assert!(!took(Owner(&object), &rule, &record));
         object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
-        assert!(took(Owner { object: &object }, &rule, &record));
+        assert!(took(Owner(&object), &rule, &record));
     }
 
     #[test]
     fn the_message_says_which_field_was_set() {
         let of = |field, value| message(&rule(field, value));
         let rest = "because its pod's lifetime exceeded maxDuration defined in Queue";
-        assert_eq!(
-            of("spec.replicas", json!(0)),
-            format!("Set spec.replicas to 0 {rest}")
-        );
-        assert_eq!(
-            of("spec.suspend", json!(true)),
-            format!("Set spec.suspend to true {rest}")
-        );
-        assert_eq!(
-            of("spec.runMode", json!("paused")),
-            format!("Set spec.runMode to paused {rest}")
-        );
+        assert_eq!(of("spec.replicas", json!(0)), format!("Set spec.replicas to 0 {rest}"));
+        assert_eq!(of("spec.suspend", json!(true)), format!("Set spec.suspend to true {rest}"));
+        assert_eq!(of("spec.runMode", json!("paused")), format!("Set spec.runMode to paused {rest}"));
     }
 }

@@ -30,16 +30,8 @@ impl RunaiQueue {
         let mut errors = Vec::new();
         let queue = Self {
             parent: parent(spec.parent_queue.as_deref(), &mut errors),
-            preempt_floor: duration(
-                "spec.preemptMinRuntime",
-                spec.preempt_min_runtime.as_ref(),
-                &mut errors,
-            ),
-            reclaim_floor: duration(
-                "spec.reclaimMinRuntime",
-                spec.reclaim_min_runtime.as_ref(),
-                &mut errors,
-            ),
+            preempt_floor: duration("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), &mut errors),
+            reclaim_floor: duration("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), &mut errors),
             ceiling: positive("spec.maxDuration", spec.max_duration.as_ref(), &mut errors),
         };
         queue.floors_under_ceiling(spec, &mut errors);
@@ -60,22 +52,12 @@ impl RunaiQueue {
             return;
         };
         for (field, floor, written) in [
-            (
-                "spec.preemptMinRuntime",
-                self.preempt_floor,
-                spec.preempt_min_runtime.as_ref(),
-            ),
-            (
-                "spec.reclaimMinRuntime",
-                self.reclaim_floor,
-                spec.reclaim_min_runtime.as_ref(),
-            ),
+            ("spec.preemptMinRuntime", self.preempt_floor, spec.preempt_min_runtime.as_ref()),
+            ("spec.reclaimMinRuntime", self.reclaim_floor, spec.reclaim_min_runtime.as_ref()),
         ] {
             if let Some((_, written)) = floor.filter(|floor| *floor > ceiling).zip(written) {
-                let detail = format!(
-                    "must not be longer than the queue's own maxDuration, {}",
-                    limit.as_str()
-                );
+                let detail =
+                    format!("must not be longer than the queue's own maxDuration, {}", limit.as_str());
                 errors.push(FieldError::invalid(field, written.as_str(), detail));
             }
         }
@@ -93,17 +75,10 @@ impl TensorstackQueue {
     /// Reads a spec, and says what is wrong with it.
     pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
-        let written = spec
-            .max_duration
-            .as_ref()
-            .filter(|text| !text.as_str().is_empty());
+        let written = spec.max_duration.as_ref().filter(|text| !text.as_str().is_empty());
         let ceiling = positive("spec.maxDuration", written, &mut errors);
         if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
-            errors.push(FieldError::invalid(
-                "spec.priority",
-                priority,
-                "must be from 0 to 100",
-            ));
+            errors.push(FieldError::invalid("spec.priority", priority, "must be from 0 to 100"));
         }
         (Self { ceiling }, errors)
     }
@@ -133,11 +108,7 @@ fn duration<D: Grammar>(
 ) -> Option<D> {
     let written = written?;
     let explain = |error: DurationError| {
-        FieldError::invalid(
-            field,
-            written.as_str(),
-            format!("must be {}: {error}", D::EXPECTED),
-        )
+        FieldError::invalid(field, written.as_str(), format!("must be {}: {error}", D::EXPECTED))
     };
     written.parse().map_err(|error| errors.push(explain(error))).ok()
 }
@@ -146,11 +117,7 @@ fn positive<D: Length>(field: &str, written: Option<&Written<D>>, errors: &mut V
     let value = duration(field, written, errors)?;
     if value.is_zero() {
         let text = written.map_or("", Written::as_str);
-        errors.push(FieldError::invalid(
-            field,
-            text,
-            "must be greater than zero; leave it out for no limit",
-        ));
+        errors.push(FieldError::invalid(field, text, "must be greater than zero; leave it out for no limit"));
         return None;
     }
     Some(value)
@@ -177,11 +144,7 @@ fn is_subdomain(name: &str) -> bool {
 
 fn wait_for_pods_ready(wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
     positive("spec.waitForPodsReady.timeout", wait.timeout.as_ref(), errors);
-    positive(
-        "spec.waitForPodsReady.recoveryTimeout",
-        wait.recovery_timeout.as_ref(),
-        errors,
-    );
+    positive("spec.waitForPodsReady.recoveryTimeout", wait.recovery_timeout.as_ref(), errors);
     if let Some(strategy) = &wait.requeuing_strategy {
         requeuing_strategy(strategy, errors);
     }
@@ -189,35 +152,12 @@ fn wait_for_pods_ready(wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
 
 fn requeuing_strategy(strategy: &RequeuingStrategy, errors: &mut Vec<FieldError>) {
     let path = "spec.waitForPodsReady.requeuingStrategy";
-    at_least(
-        0,
-        &format!("{path}.backoffLimitCount"),
-        strategy.backoff_limit_count,
-        errors,
-    );
-    at_least(
-        1,
-        &format!("{path}.backoffBaseSeconds"),
-        strategy.backoff_base_seconds,
-        errors,
-    );
-    at_least(
-        1,
-        &format!("{path}.backoffMaxSeconds"),
-        strategy.backoff_max_seconds,
-        errors,
-    );
-    if let Some(factor) = strategy
-        .backoff_factor
-        .as_deref()
-        .filter(|factor| !is_factor(factor))
-    {
+    at_least(0, &format!("{path}.backoffLimitCount"), strategy.backoff_limit_count, errors);
+    at_least(1, &format!("{path}.backoffBaseSeconds"), strategy.backoff_base_seconds, errors);
+    at_least(1, &format!("{path}.backoffMaxSeconds"), strategy.backoff_max_seconds, errors);
+    if let Some(factor) = strategy.backoff_factor.as_deref().filter(|factor| !is_factor(factor)) {
         let detail = "must be a decimal number of at least 1, such as \"1.5\"";
-        errors.push(FieldError::invalid(
-            format!("{path}.backoffFactor"),
-            factor,
-            detail,
-        ));
+        errors.push(FieldError::invalid(format!("{path}.backoffFactor"), factor, detail));
     }
 }
 
@@ -229,11 +169,7 @@ fn is_factor(text: &str) -> bool {
 
 fn at_least(least: i32, field: &str, value: Option<i32>, errors: &mut Vec<FieldError>) {
     if let Some(value) = value.filter(|value| *value < least) {
-        errors.push(FieldError::invalid(
-            field,
-            value,
-            format!("must be at least {least}"),
-        ));
+        errors.push(FieldError::invalid(field, value, format!("must be at least {least}")));
     }
 }
 
@@ -299,20 +235,13 @@ mod tests {
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for (error, expected) in errors.iter().zip(expected) {
-            assert!(
-                error.starts_with(expected),
-                "{error} should start with {expected}"
-            );
+            assert!(error.starts_with(expected), "{error} should start with {expected}");
         }
     }
 
     #[test]
     fn own_floors_are_at_most_the_own_ceiling() {
-        assert!(
-            runai(json!({"preemptMinRuntime": "60m", "maxDuration": "1h"}))
-                .1
-                .is_empty()
-        );
+        assert!(runai(json!({"preemptMinRuntime": "60m", "maxDuration": "1h"})).1.is_empty());
         let (_, errors) =
             runai(json!({"preemptMinRuntime": "61m", "reclaimMinRuntime": "1h1ns", "maxDuration": "1h"}));
         assert_eq!(errors.len(), 2, "{errors:?}");
@@ -337,10 +266,7 @@ mod tests {
     #[test]
     fn a_tensorstack_priority_is_from_0_to_100() {
         for (priority, errors) in [(-1, 1), (0, 0), (100, 0), (101, 1)] {
-            let spec = v1beta1::QueueSpec {
-                priority: Some(priority),
-                ..Default::default()
-            };
+            let spec = v1beta1::QueueSpec { priority: Some(priority), ..Default::default() };
             assert_eq!(TensorstackQueue::read(&spec).1.len(), errors, "{priority}");
         }
     }

@@ -63,11 +63,7 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             (StatusCode::OK, [(CONTENT_TYPE, kind)], text)
         }
-        Err(error) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            [(CONTENT_TYPE, "text/plain")],
-            error.to_string(),
-        ),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, [(CONTENT_TYPE, "text/plain")], error.to_string()),
     }
 }
 
@@ -86,10 +82,7 @@ mod tests {
         let mut registry = Registry::with_prefix("tenure");
         registry.register("deeds", "What was done", counter);
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = router(readiness.clone(), registry)
-            .oneshot(request)
-            .await
-            .unwrap();
+        let response = router(readiness.clone(), registry).oneshot(request).await.unwrap();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
@@ -100,10 +93,7 @@ mod tests {
         let readiness = Readiness::default();
         let pods = readiness.awaiting("pods");
         let (status, body) = answer(&readiness, "/ready").await;
-        assert_eq!(
-            (status, body.as_str()),
-            (StatusCode::SERVICE_UNAVAILABLE, "waiting for pods\n")
-        );
+        assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "waiting for pods\n"));
         assert_eq!(answer(&readiness, "/live").await.0, StatusCode::OK);
         pods.done();
         assert_eq!(answer(&readiness, "/ready").await.0, StatusCode::OK);

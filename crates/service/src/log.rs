@@ -12,12 +12,7 @@ pub struct LogArgs {
     log_level: EnvFilter,
 
     /// How a line looks
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "logfmt",
-        env = "TENURE_LOG_FORMAT"
-    )]
+    #[arg(long, value_name = "FORMAT", default_value = "logfmt", env = "TENURE_LOG_FORMAT")]
     log_format: LogFormat,
 }
 
@@ -33,10 +28,7 @@ enum LogFormat {
 impl LogArgs {
     /// Sends logs to standard error from now on.
     pub fn init(self) -> anyhow::Result<()> {
-        let Self {
-            log_level,
-            log_format,
-        } = self;
+        let Self { log_level, log_format } = self;
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
         let registry = tracing_subscriber::registry().with(log_level);
         match log_format {

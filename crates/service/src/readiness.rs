@@ -31,10 +31,7 @@ impl Readiness {
         self.awaited.send_modify(|awaited| {
             awaited.insert(what.clone());
         });
-        Awaited {
-            what,
-            readiness: self.clone(),
-        }
+        Awaited { what, readiness: self.clone() }
     }
 
     /// Returns once nothing is awaited.
@@ -62,9 +59,7 @@ impl Readiness {
 impl Awaited {
     /// It is there.
     pub fn done(&self) {
-        self.readiness
-            .awaited
-            .send_if_modified(|awaited| awaited.remove(&self.what));
+        self.readiness.awaited.send_if_modified(|awaited| awaited.remove(&self.what));
     }
 }
 

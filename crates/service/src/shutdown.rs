@@ -16,10 +16,7 @@ impl Signals {
     /// Catches the signals from now on.
     pub fn catch() -> anyhow::Result<Self> {
         let catch = |kind| signal(kind).context("failed to catch signals");
-        Ok(Self {
-            interrupt: catch(SignalKind::interrupt())?,
-            terminate: catch(SignalKind::terminate())?,
-        })
+        Ok(Self { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
     }
 
     /// Runs `work`, which ends by itself after its token is cancelled. The first signal cancels it; the second

@@ -62,34 +62,18 @@ impl TlsArgs {
         readiness: Readiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
-        let Self {
-            listen,
-            tls_cert_file,
-            tls_key_file,
-            tls_reload_interval,
-            drain_delay,
-        } = self;
-        let files = Files {
-            certificate: tls_cert_file,
-            key: tls_key_file,
-        };
+        let Self { listen, tls_cert_file, tls_key_file, tls_reload_interval, drain_delay } = self;
+        let files = Files { certificate: tls_cert_file, key: tls_key_file };
         let pair = files.read().await?;
-        let config = RustlsConfig::from_pem(pair.0.clone(), pair.1.clone())
-            .await
-            .with_context(|| files.describe())?;
+        let config =
+            RustlsConfig::from_pem(pair.0.clone(), pair.1.clone()).await.with_context(|| files.describe())?;
         let listener = bind(listen)?;
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
         let acceptor = RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT);
-        let mut server = axum_server::from_tcp(listener)?
-            .acceptor(acceptor)
-            .handle(handle.clone());
-        server
-            .http_builder()
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(IDLE_TIMEOUT);
+        let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
+        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
         server.http_builder().http2().timer(TokioTimer::new());
         let drain = async {
             shutdown.cancelled().await;
@@ -125,18 +109,12 @@ impl Files {
         let certificate = tokio::fs::read(certificate)
             .await
             .with_context(|| format!("--tls-cert-file {}", certificate.display()))?;
-        let key = tokio::fs::read(key)
-            .await
-            .with_context(|| format!("--tls-key-file {}", key.display()))?;
+        let key = tokio::fs::read(key).await.with_context(|| format!("--tls-key-file {}", key.display()))?;
         Ok((certificate, key))
     }
 
     fn describe(&self) -> String {
-        format!(
-            "{} and {} are no usable pair",
-            self.certificate.display(),
-            self.key.display()
-        )
+        format!("{} and {} are no usable pair", self.certificate.display(), self.key.display())
     }
 
     /// Takes up changed files, for ever. It looks instead of being told: a mounted Secret changes by a swap of

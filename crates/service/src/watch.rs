@@ -45,18 +45,15 @@ where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
     S: Store<K>,
 {
-    let mut follower = Follower {
-        store,
-        synced,
-        listed: HashSet::new(),
-        trouble: Trouble::None,
-    };
+    let mut follower = Follower { store, synced, listed: HashSet::new(), trouble: Trouble::None };
     let config = config.timeout(WATCH_TIMEOUT_SECONDS);
     let mut retry = FIRST_RETRY;
     loop {
         let mut events = watch(api.clone(), config.clone()).boxed();
         while let Some(event) = events.next().await {
             match event {
+                // only the announcement of a list, which may still fail
+                Ok(Event::Init) => follower.listed.clear(),
                 Ok(event) => {
                     follower.take(event);
                     retry = FIRST_RETRY;
@@ -99,7 +96,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             info!(kind = %plural::<K>(), "Watching again");
         }
         match event {
-            Event::Init => self.listed.clear(),
+            Event::Init => {}
             Event::InitApply(object) => {
                 self.listed.insert(S::key(&object));
                 self.store.apply(object);
@@ -117,11 +114,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
     where
         S: Store<K, Key = Key>,
     {
-        let trouble = if is_missing(error) {
-            Trouble::Missing
-        } else {
-            Trouble::Other(error.to_string())
-        };
+        let trouble = if is_missing(error) { Trouble::Missing } else { Trouble::Other(error.to_string()) };
         if trouble == self.trouble {
             return;
         }
@@ -138,8 +131,9 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
     }
 }
 
+/// By the code alone: for a group that it doesn't know, the API server answers in plain text.
 fn is_missing(error: &Error) -> bool {
-    matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.is_not_found())
+    matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
 fn is_expired(error: &Error) -> bool {
@@ -148,11 +142,7 @@ fn is_expired(error: &Error) -> bool {
 
 fn plural<K: Resource<DynamicType = ()>>() -> String {
     let (plural, group) = (K::plural(&()), K::group(&()));
-    if group.is_empty() {
-        plural.into_owned()
-    } else {
-        format!("{plural}.{group}")
-    }
+    if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
 }
 
 /// A store for objects that may not decode, as those of a custom resource may not: an object that doesn't is
@@ -172,7 +162,7 @@ impl<K: Resource<DynamicType = ()>, S: Store<K, Key = String>> Store<Deserialize
             Ok(object) => self.0.apply(object),
             Err(invalid) => {
                 let name = invalid.metadata.name.unwrap_or_default();
-                error!(kind = %plural::<K>(), name, error = invalid.error, "Can't be read, and counts as absent");
+                error!(kind = %plural::<K>(), name, error = invalid.error, "Unreadable: counts as absent");
                 self.0.delete(&name);
             }
         }

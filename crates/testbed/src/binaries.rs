@@ -30,9 +30,7 @@ impl Binaries {
             return Self::cached();
         };
         let directory = PathBuf::from(directory);
-        let missing: Vec<_> = build::names()
-            .filter(|name| !directory.join(name).is_file())
-            .collect();
+        let missing: Vec<_> = build::names().filter(|name| !directory.join(name).is_file()).collect();
         ensure!(
             missing.is_empty(),
             "{DIRECTORY} is {}, which lacks {}; add them, or unset it to have them built",
@@ -64,9 +62,7 @@ impl Binaries {
 
 fn cache() -> Result<PathBuf> {
     // the XDG specification has a relative path ignored
-    let xdg = env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute());
+    let xdg = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let cache = xdg.or_else(home).with_context(|| {
         format!("HOME is not set: set it or XDG_CACHE_HOME, or name a directory by {DIRECTORY}")
@@ -81,10 +77,7 @@ fn key(go_version: &str) -> String {
         hash.update([0]);
     }
     let digest = hash.finalize();
-    digest
-        .iter()
-        .take(8)
-        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+    digest.iter().take(8).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 fn build_once(root: &Path, directory: &Path) -> Result<()> {
@@ -107,8 +100,7 @@ fn lock(path: &Path) -> Result<File> {
             return Err(error).context(format!("cannot lock {}", path.display()));
         }
     }
-    file.lock()
-        .with_context(|| format!("cannot lock {}", path.display()))?;
+    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
     Ok(file)
 }
 
@@ -120,11 +112,8 @@ fn go_version() -> Result<String> {
              to a directory of ready-made binaries"
         )
     };
-    let output = build::go()
-        .arg("version")
-        .output()
-        .context("cannot run `go version`")
-        .with_context(remedy)?;
+    let output =
+        build::go().arg("version").output().context("cannot run `go version`").with_context(remedy)?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if !is_new_enough(&version) {
         bail!("`go version` says {version:?}; {}", remedy());
@@ -134,13 +123,8 @@ fn go_version() -> Result<String> {
 
 // "go version go1.26.8 linux/amd64"
 fn is_new_enough(version: &str) -> bool {
-    let number = version
-        .split_whitespace()
-        .nth(2)
-        .and_then(|word| word.strip_prefix("go"));
-    let mut parts = number
-        .unwrap_or_default()
-        .split(|other: char| !other.is_ascii_digit());
+    let number = version.split_whitespace().nth(2).and_then(|word| word.strip_prefix("go"));
+    let mut parts = number.unwrap_or_default().split(|other: char| !other.is_ascii_digit());
     let mut next = || parts.next()?.parse::<u32>().ok();
     matches!((next(), next()), (Some(major), Some(minor)) if (major, minor) >= OLDEST_GO)
 }
@@ -148,10 +132,7 @@ fn is_new_enough(version: &str) -> bool {
 /// `command` as a person would type it, for messages.
 pub(crate) fn spell(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -174,10 +155,7 @@ mod tests {
 
     #[test]
     fn another_go_gets_another_directory() {
-        assert_ne!(
-            key("go version go1.26.8 linux/amd64"),
-            key("go version go1.26.9 linux/amd64")
-        );
+        assert_ne!(key("go version go1.26.8 linux/amd64"), key("go version go1.26.9 linux/amd64"));
         assert_eq!(key("x").len(), 16);
     }
 }

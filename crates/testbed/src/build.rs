@@ -18,10 +18,7 @@ const GO_SUM: &str = include_str!("../control-plane/go.sum");
 const PACKAGES: [(&str, &str); 8] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
-    (
-        "kube-controller-manager",
-        "k8s.io/kubernetes/cmd/kube-controller-manager",
-    ),
+    ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
     ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
     ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
@@ -47,12 +44,8 @@ const STAMPS: [(&str, &str); 10] = [
 ];
 
 // Kept at what the caller's shell cannot change; a newer toolchain is never downloaded.
-const ENVIRONMENT: [(&str, &str); 4] = [
-    ("CGO_ENABLED", "0"),
-    ("GOFLAGS", "-buildvcs=false"),
-    ("GOTOOLCHAIN", "local"),
-    ("GOWORK", "off"),
-];
+const ENVIRONMENT: [(&str, &str); 4] =
+    [("CGO_ENABLED", "0"), ("GOFLAGS", "-buildvcs=false"), ("GOTOOLCHAIN", "local"), ("GOWORK", "off")];
 
 const POLL: Duration = Duration::from_millis(200);
 
@@ -66,12 +59,7 @@ pub(crate) fn inputs() -> Vec<String> {
     let packages = PACKAGES.map(|(name, package)| format!("{name}={package}"));
     let environment = ENVIRONMENT.map(|(name, value)| format!("{name}={value}"));
     let fixed = [GO_MOD.to_owned(), GO_SUM.to_owned()];
-    fixed
-        .into_iter()
-        .chain(packages)
-        .chain(environment)
-        .chain(flags())
-        .collect()
+    fixed.into_iter().chain(packages).chain(environment).chain(flags()).collect()
 }
 
 /// The go command, free of the caller's flags.
@@ -91,12 +79,7 @@ pub(crate) fn build(directory: &Path) -> Result<()> {
     );
     prepare(&partial).with_context(|| format!("cannot prepare {}", partial.display()))?;
     for (done, (name, package)) in PACKAGES.into_iter().enumerate() {
-        build_one(
-            &partial,
-            &format!("[{}/{}] {name}", done + 1, PACKAGES.len()),
-            name,
-            package,
-        )?;
+        build_one(&partial, &format!("[{}/{}] {name}", done + 1, PACKAGES.len()), name, package)?;
     }
     fs::rename(partial.join("bin"), directory)
         .with_context(|| format!("cannot move the binaries to {}", directory.display()))?;
@@ -117,10 +100,7 @@ fn prepare(partial: &Path) -> std::io::Result<()> {
 
 fn build_one(partial: &Path, label: &str, name: &str, package: &str) -> Result<()> {
     let mut command = go();
-    command
-        .current_dir(partial)
-        .args(["build", "-v", "-mod=readonly"])
-        .args(flags());
+    command.current_dir(partial).args(["build", "-v", "-mod=readonly"]).args(flags());
     command.arg("-o").arg(partial.join("bin").join(name)).arg(package);
     let log = partial.join(format!("{name}.log"));
     let mut process = Process::spawn("go build", command, &log)?;
@@ -133,19 +113,13 @@ fn build_one(partial: &Path, label: &str, name: &str, package: &str) -> Result<(
         thread::sleep(POLL);
     };
     progress.end(&log);
-    if status.success() {
-        Ok(())
-    } else {
-        Err(process.failure(&format!("of {package} ended with {status}")))
-    }
+    if status.success() { Ok(()) } else { Err(process.failure(&format!("of {package} ended with {status}"))) }
 }
 
 fn flags() -> Vec<String> {
     let stamps = STAMPS.map(|(name, value)| format!("-X {name}={value}"));
     let ldflags = format!("-s -w {}", stamps.join(" "));
-    ["-trimpath", "-tags", TAGS, "-ldflags", &ldflags]
-        .map(str::to_owned)
-        .to_vec()
+    ["-trimpath", "-tags", TAGS, "-ldflags", &ldflags].map(str::to_owned).to_vec()
 }
 
 /// One line that is rewritten on a terminal; elsewhere a line now and then.
@@ -159,12 +133,7 @@ struct Progress<'a> {
 impl<'a> Progress<'a> {
     fn new(label: &'a str) -> Self {
         let now = Instant::now();
-        Self {
-            label,
-            started: now,
-            shown: now,
-            terminal: stderr().is_terminal(),
-        }
+        Self { label, started: now, shown: now, terminal: stderr().is_terminal() }
     }
 
     fn show(&mut self, log: &Path) {
@@ -182,16 +151,10 @@ impl<'a> Progress<'a> {
     fn print(&self, log: &Path, end: &str) {
         let start = if self.terminal { "\r\x1b[K" } else { "" };
         let (downloaded, compiled) = count(&fs::read_to_string(log).unwrap_or_default());
-        let downloads = if downloaded > 0 {
-            format!("{downloaded} modules downloaded, ")
-        } else {
-            String::new()
-        };
+        let downloads =
+            if downloaded > 0 { format!("{downloaded} modules downloaded, ") } else { String::new() };
         let took = elapsed(self.started);
-        eprint!(
-            "{start}  {}: {downloads}{compiled} packages compiled, {took}{end}",
-            self.label
-        );
+        eprint!("{start}  {}: {downloads}{compiled} packages compiled, {took}{end}", self.label);
         // a terminal that is gone is no reason to stop
         let _ = stderr().flush();
     }
@@ -199,10 +162,7 @@ impl<'a> Progress<'a> {
 
 // `go build -v` prints a package a line, and "go: downloading …"
 fn count(log: &str) -> (usize, usize) {
-    let downloaded = log
-        .lines()
-        .filter(|line| line.starts_with("go: downloading "))
-        .count();
+    let downloaded = log.lines().filter(|line| line.starts_with("go: downloading ")).count();
     let compiled = log.lines().filter(|line| !line.contains(' ')).count();
     (downloaded, compiled)
 }

@@ -61,11 +61,7 @@ impl Cluster {
         let binaries = spawn_blocking(Binaries::locate).await??;
         let mut directory = Directory::create(name)?;
         let credentials = Credentials::create(directory.join("pki"))?;
-        let plan = Plan {
-            binaries: &binaries,
-            credentials: &credentials,
-            directory: &directory,
-        };
+        let plan = Plan { binaries: &binaries, credentials: &credentials, directory: &directory };
 
         let (etcd, etcd_port) = plan.etcd()?;
         let etcd = etcd.start().await?;
@@ -132,24 +128,16 @@ impl Cluster {
     /// A new kubeconfig that acts as a service account, good for a day.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client()?, namespace);
-        let spec = TokenRequestSpec {
-            expiration_seconds: Some(TOKEN_SECONDS),
-            ..TokenRequestSpec::default()
-        };
-        let request = TokenRequest {
-            spec: Some(spec),
-            ..TokenRequest::default()
-        };
+        let spec =
+            TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let token = accounts
             .create_token_request(name, &PostParams::default(), &request)
             .await
             .with_context(|| format!("cannot get a token of service account {namespace}/{name}"))?;
-        let token = token
-            .status
-            .and_then(|status| status.token)
-            .context("the API server granted no token")?;
-        self.credentials
-            .token_kubeconfig(&self.url, &format!("{namespace}.{name}"), &token)
+        let token =
+            token.status.and_then(|status| status.token).context("the API server granted no token")?;
+        self.credentials.token_kubeconfig(&self.url, &format!("{namespace}.{name}"), &token)
     }
 
     /// A client with the rights of a kubeconfig.
@@ -196,16 +184,11 @@ impl Cluster {
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let home = self.directory();
         let mut command = Command::new(self.binaries.path(name));
-        command
-            .args(arguments)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .env("HOME", home);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("HOME", home);
         command.env("KUBECACHEDIR", home.join("kubectl"));
-        for (variable, directory) in [
-            ("HELM_CACHE_HOME", "cache"),
-            ("HELM_CONFIG_HOME", "config"),
-            ("HELM_DATA_HOME", "data"),
-        ] {
+        for (variable, directory) in
+            [("HELM_CACHE_HOME", "cache"), ("HELM_CONFIG_HOME", "config"), ("HELM_DATA_HOME", "data")]
+        {
             command.env(variable, home.join("helm").join(directory));
         }
         command
@@ -213,11 +196,7 @@ impl Cluster {
 }
 
 async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Result<Vec<Process>> {
-    let (manager, scheduler, kwok) = (
-        plan.controller_manager(url)?,
-        plan.scheduler(url)?,
-        plan.kwok(url)?,
-    );
+    let (manager, scheduler, kwok) = (plan.controller_manager(url)?, plan.scheduler(url)?, plan.kwok(url)?);
     let client = Client::try_from(config.clone())?;
     let nodes = nodes::create(client.clone(), NODES);
     let (manager, scheduler, mut kwok, ()) =

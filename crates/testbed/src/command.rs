@@ -27,18 +27,8 @@ pub struct Output {
 impl Output {
     /// The standard output of a command that succeeded; else an error with all that it said.
     pub fn success(self) -> Result<String> {
-        let Self {
-            status,
-            stdout,
-            stderr,
-            command,
-        } = self;
-        ensure!(
-            status.success(),
-            "`{command}` ended with {status}: {}{}",
-            stdout,
-            stderr.trim_end()
-        );
+        let Self { status, stdout, stderr, command } = self;
+        ensure!(status.success(), "`{command}` ended with {status}: {}{}", stdout, stderr.trim_end());
         Ok(stdout)
     }
 }
@@ -46,11 +36,7 @@ impl Output {
 /// Runs `command` to its end, which is an error after three minutes.
 pub(crate) async fn run(mut command: Command, stdin: &str) -> Result<Output> {
     let words = spell(command.as_std());
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let output = timeout(DEADLINE, finish(command, stdin))
         .await
         .with_context(|| format!("`{words}` was not done after {DEADLINE:?}"))?

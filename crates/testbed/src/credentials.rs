@@ -23,14 +23,8 @@ impl Credentials {
         let names = ["127.0.0.1", "localhost", "kubernetes.default.svc", "10.0.0.1"].map(str::to_owned);
         authority.server(&names)?.write(&directory)?;
         let service_accounts = KeyPair::generate()?;
-        put(
-            &directory.join("service-accounts.key"),
-            &service_accounts.serialize_pem(),
-        )?;
-        put(
-            &directory.join("service-accounts.pub"),
-            &service_accounts.public_key_pem(),
-        )?;
+        put(&directory.join("service-accounts.key"), &service_accounts.serialize_pem())?;
+        put(&directory.join("service-accounts.pub"), &service_accounts.public_key_pem())?;
         Ok(Self { directory, authority })
     }
 

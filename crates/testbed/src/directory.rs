@@ -24,14 +24,8 @@ pub(crate) struct Directory {
 impl Directory {
     /// `target/testbed/<name>-<pid>`, after the directories of dead processes have been removed.
     pub(crate) fn create(name: &str) -> Result<Self> {
-        let plain = !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        ensure!(
-            plain,
-            "cannot name a cluster {name:?}: letters, digits and hyphens only"
-        );
+        let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        ensure!(plain, "cannot name a cluster {name:?}: letters, digits and hyphens only");
         let parent = target_directory().join("testbed");
         Self::create_in(&parent, name)
             .with_context(|| format!("cannot make a work directory in {}", parent.display()))
@@ -48,11 +42,7 @@ impl Directory {
         let path = make_unused(parent, &format!("{name}-{}", process::id()))?;
         let lock = File::create(lock_of(&path))?;
         lock.lock()?;
-        Ok(Self {
-            path,
-            disposable: false,
-            _lock: lock,
-        })
+        Ok(Self { path, disposable: false, _lock: lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -133,10 +123,7 @@ mod tests {
         let (live_path, dead_path) = (live.path().to_owned(), dead.path().to_owned());
         assert_ne!(live_path, dead_path);
         drop(dead);
-        assert!(
-            dead_path.exists(),
-            "the directory of a failed start stays for its logs"
-        );
+        assert!(dead_path.exists(), "the directory of a failed start stays for its logs");
         sweep(parent.path()).unwrap();
         assert!(live_path.exists());
         assert!(!dead_path.exists());

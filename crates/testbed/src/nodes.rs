@@ -46,31 +46,18 @@ fn node(name: &str) -> Result<Node> {
 
 /// Some(()) when a pod could run: every node is Ready and untainted, and the service account that it needs is there.
 pub(crate) async fn can_run_pods(client: Client) -> Result<Option<()>> {
-    for node in Api::<Node>::all(client.clone())
-        .list(&ListParams::default())
-        .await?
-    {
+    for node in Api::<Node>::all(client.clone()).list(&ListParams::default()).await? {
         if !is_ready(&node) {
             bail!("node {} is not ready", node.metadata.name.unwrap_or_default());
         }
     }
-    Api::<ServiceAccount>::namespaced(client, "default")
-        .get("default")
-        .await?;
+    Api::<ServiceAccount>::namespaced(client, "default").get("default").await?;
     Ok(Some(()))
 }
 
 fn is_ready(node: &Node) -> bool {
-    let conditions = node
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions
-        .clone()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let tainted = node
-        .spec
-        .as_ref()
-        .is_some_and(|spec| spec.taints.iter().flatten().next().is_some());
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready = conditions.clone().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let tainted = node.spec.as_ref().is_some_and(|spec| spec.taints.iter().flatten().next().is_some());
     ready && !tainted
 }

@@ -25,10 +25,7 @@ impl Plan<'_> {
     /// etcd and the port that it serves.
     pub(crate) fn etcd(&self) -> Result<(Server, u16)> {
         let (port, peers) = (free_port()?, free_port()?);
-        let (url, peers) = (
-            format!("http://127.0.0.1:{port}"),
-            format!("http://127.0.0.1:{peers}"),
-        );
+        let (url, peers) = (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peers}"));
         let mut flags = Flags::default();
         flags.add("data-dir", self.directory.join("etcd"));
         flags.add("listen-client-urls", &url);
@@ -38,10 +35,7 @@ impl Plan<'_> {
         flags.add("initial-cluster", format!("default={peers}"));
         // nothing here has to survive the machine
         flags.add("unsafe-no-fsync", "true");
-        Ok((
-            self.server("etcd", flags, Some(Health::http(port, "/health")?)),
-            port,
-        ))
+        Ok((self.server("etcd", flags, Some(Health::http(port, "/health")?)), port))
     }
 
     /// kube-apiserver and its URL.
@@ -58,26 +52,14 @@ impl Plan<'_> {
         self.identify(&mut flags);
         self.audit(&mut flags)?;
         let health = Health::https(port, "/readyz", self.credentials.authority())?;
-        Ok((
-            self.server("kube-apiserver", flags, Some(health)),
-            format!("https://127.0.0.1:{port}"),
-        ))
+        Ok((self.server("kube-apiserver", flags, Some(health)), format!("https://127.0.0.1:{port}")))
     }
 
     fn identify(&self, flags: &mut Flags) {
         flags.add("client-ca-file", self.credentials.ca());
-        flags.add(
-            "service-account-issuer",
-            "https://kubernetes.default.svc.cluster.local",
-        );
-        flags.add(
-            "service-account-key-file",
-            self.credentials.service_accounts_public_key(),
-        );
-        flags.add(
-            "service-account-signing-key-file",
-            self.credentials.service_accounts_key(),
-        );
+        flags.add("service-account-issuer", "https://kubernetes.default.svc.cluster.local");
+        flags.add("service-account-key-file", self.credentials.service_accounts_public_key());
+        flags.add("service-account-signing-key-file", self.credentials.service_accounts_key());
         // without a front proxy the other servers log an error every few seconds
         flags.add("requestheader-client-ca-file", self.credentials.ca());
         flags.add("requestheader-allowed-names", "front-proxy-client");
@@ -105,15 +87,11 @@ impl Plan<'_> {
         let port = free_port()?;
         let mut flags = self.serving(port);
         let kubeconfig =
-            self.credentials
-                .certificate_kubeconfig(url, "system:kube-controller-manager", None)?;
+            self.credentials.certificate_kubeconfig(url, "system:kube-controller-manager", None)?;
         flags.add("kubeconfig", &kubeconfig);
         flags.add("authentication-kubeconfig", &kubeconfig);
         flags.add("authorization-kubeconfig", &kubeconfig);
-        flags.add(
-            "service-account-private-key-file",
-            self.credentials.service_accounts_key(),
-        );
+        flags.add("service-account-private-key-file", self.credentials.service_accounts_key());
         flags.add("root-ca-file", self.credentials.ca());
         // without it the controllers may do nothing at all, and the manager is healthy nevertheless
         flags.add("use-service-account-credentials", "true");
@@ -130,9 +108,7 @@ impl Plan<'_> {
     /// kube-scheduler.
     pub(crate) fn scheduler(&self, url: &str) -> Result<Server> {
         let port = free_port()?;
-        let kubeconfig = self
-            .credentials
-            .certificate_kubeconfig(url, "system:kube-scheduler", None)?;
+        let kubeconfig = self.credentials.certificate_kubeconfig(url, "system:kube-scheduler", None)?;
         let profiles = SCHEDULERS.map(|name| json!({"schedulerName": name}));
         let config = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -157,11 +133,8 @@ impl Plan<'_> {
         let stages = self.directory.join("kwok-stages.yaml");
         put(&stages, STAGES)?;
         let mut flags = Flags::default();
-        flags.add(
-            "kubeconfig",
-            self.credentials
-                .certificate_kubeconfig(url, "kwok", Some("system:masters"))?,
-        );
+        flags
+            .add("kubeconfig", self.credentials.certificate_kubeconfig(url, "kwok", Some("system:masters"))?);
         flags.add("config", stages);
         flags.add("manage-all-nodes", "true");
         flags.add("node-lease-duration-seconds", "40");

@@ -37,18 +37,10 @@ impl Process {
             .append(true)
             .open(log)
             .with_context(|| format!("cannot open the log {}", log.display()))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(file.try_clone()?)
-            .stderr(file)
-            .process_group(0);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
         die_with_parent(&mut command);
         let child = spawn(command).with_context(|| format!("cannot start {name}"))?;
-        Ok(Self {
-            name: name.to_owned(),
-            log: log.to_owned(),
-            child,
-        })
+        Ok(Self { name: name.to_owned(), log: log.to_owned(), child })
     }
 
     /// The name given to [`Process::spawn`].
@@ -68,9 +60,7 @@ impl Process {
 
     /// How it ended, or None while it runs.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
-        self.child
-            .try_wait()
-            .with_context(|| format!("cannot ask after {}", self.name))
+        self.child.try_wait().with_context(|| format!("cannot ask after {}", self.name))
     }
 
     /// Whether it runs still.
@@ -81,8 +71,7 @@ impl Process {
     /// Kills it (SIGKILL) and reaps it. Nothing happens when it has ended already.
     pub fn kill(&mut self) -> Result<()> {
         let end = self.child.kill().and_then(|()| self.child.wait());
-        end.map(drop)
-            .with_context(|| format!("cannot kill {}", self.name))
+        end.map(drop).with_context(|| format!("cannot kill {}", self.name))
     }
 
     /// Asks it to end (SIGTERM). Nothing happens when it has ended already.
@@ -97,32 +86,20 @@ impl Process {
 
     /// Waits until it ends by itself or after [`Process::terminate`].
     pub async fn wait(&mut self, deadline: Duration) -> Result<ExitStatus> {
-        eventually(&format!("{} to end", self.name.clone()), deadline, async || {
-            self.exit_status()
-        })
-        .await
+        eventually(&format!("{} to end", self.name.clone()), deadline, async || self.exit_status()).await
     }
 
     /// The last `lines` lines of its log.
     pub fn log_tail(&self, lines: usize) -> Result<String> {
         let end = read_end(&self.log).with_context(|| format!("cannot read {}", self.log.display()))?;
         let all: Vec<_> = end.lines().collect();
-        Ok(all
-            .get(all.len().saturating_sub(lines)..)
-            .unwrap_or_default()
-            .join("\n"))
+        Ok(all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n"))
     }
 
     /// An error that says what is wrong with it and shows the end of its log.
     pub fn failure(&self, what: &str) -> Error {
-        let tail = self
-            .log_tail(TAIL_LINES)
-            .unwrap_or_else(|error| format!("{error:#}"));
-        anyhow!(
-            "{} {what}; the end of its log {}:\n{tail}",
-            self.name,
-            self.log.display()
-        )
+        let tail = self.log_tail(TAIL_LINES).unwrap_or_else(|error| format!("{error:#}"));
+        anyhow!("{} {what}; the end of its log {}:\n{tail}", self.name, self.log.display())
     }
 }
 
@@ -163,20 +140,13 @@ fn spawn(command: Command) -> io::Result<Child> {
     child.recv().map_err(|_| gone())?
 }
 
-#[allow(
-    unsafe_code,
-    reason = "only between fork and exec can a child ask to die with its parent"
-)]
+#[allow(unsafe_code, reason = "only between fork and exec can a child ask to die with its parent")]
 fn die_with_parent(command: &mut Command) {
     let parent = getpid();
     let ask = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // a parent that died before the line above sends no signal any more
-        if getppid() == Some(parent) {
-            Ok(())
-        } else {
-            Err(io::Error::from(rustix::io::Errno::SRCH))
-        }
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(rustix::io::Errno::SRCH)) }
     };
     // SAFETY: the closure makes system calls alone; it allocates nothing and takes no lock.
     unsafe { command.pre_exec(ask) };
@@ -224,10 +194,7 @@ mod tests {
         assert_eq!(process.log_tail(2).unwrap(), "99\n100");
         let failure = process.failure("went wrong").to_string();
         assert!(failure.starts_with("counter went wrong"), "{failure}");
-        assert!(
-            failure.contains("\n81\n") && !failure.contains("\n80\n"),
-            "{failure}"
-        );
+        assert!(failure.contains("\n81\n") && !failure.contains("\n80\n"), "{failure}");
     }
 
     #[test]

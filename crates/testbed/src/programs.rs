@@ -23,11 +23,7 @@ static BUILT: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::d
 pub fn program(name: &str) -> Result<PathBuf> {
     if let Some(directory) = env::var_os(DIRECTORY) {
         let path = PathBuf::from(directory).join(name);
-        ensure!(
-            path.is_file(),
-            "{DIRECTORY} is set, but there is no {}",
-            path.display()
-        );
+        ensure!(path.is_file(), "{DIRECTORY} is set, but there is no {}", path.display());
         return Ok(path);
     }
     // nothing panics between a lock and its release that would leave the map half done
@@ -35,10 +31,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
     if built.is_empty() {
         *built = build()?;
     }
-    built
-        .get(name)
-        .cloned()
-        .with_context(|| format!("the workspace has no program {name}"))
+    built.get(name).cloned().with_context(|| format!("the workspace has no program {name}"))
 }
 
 /// Builds all programs of the workspace, not one: each set of packages would have features, and so builds of the
@@ -47,31 +40,18 @@ fn build() -> Result<HashMap<String, PathBuf>> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(workspace())
-        .args([
-            "build",
-            "--workspace",
-            "--bins",
-            "--message-format=json-render-diagnostics",
-        ])
+        .args(["build", "--workspace", "--bins", "--message-format=json-render-diagnostics"])
         .stderr(Stdio::inherit());
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
     }
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run `{}`", spell(&command)))?;
-    ensure!(
-        output.status.success(),
-        "`{}` failed; its output is above",
-        spell(&command)
-    );
+    let output = command.output().with_context(|| format!("cannot run `{}`", spell(&command)))?;
+    ensure!(output.status.success(), "`{}` failed; its output is above", spell(&command));
     Ok(executables(&String::from_utf8_lossy(&output.stdout)))
 }
 
 fn executables(messages: &str) -> HashMap<String, PathBuf> {
-    let artifacts = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     artifacts
         .filter_map(|message| {
             let name = message.pointer("/target/name")?.as_str()?.to_owned();

@@ -54,9 +54,7 @@ impl Health {
 
     async fn probe(&self) -> Result<()> {
         let request = http::Request::get(self.path).body(Vec::new())?;
-        Client::try_from(self.config.clone())?
-            .request_text(request)
-            .await?;
+        Client::try_from(self.config.clone())?.request_text(request).await?;
         Ok(())
     }
 }

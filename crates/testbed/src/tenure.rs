@@ -51,11 +51,7 @@ impl Program {
     }
 
     async fn kill(&self) -> Result<()> {
-        self.process
-            .lock()
-            .await
-            .take()
-            .map_or(Ok(()), |mut process| process.kill())
+        self.process.lock().await.take().map_or(Ok(()), |mut process| process.kill())
     }
 
     async fn terminate(&self) -> Result<()> {
@@ -70,25 +66,14 @@ impl Program {
 }
 
 impl Tenure {
-    /// Installs the chart. Neither program runs yet.
-    pub async fn install(cluster: &Cluster) -> Result<Self> {
+    /// Installs the chart, with more values such as `crds.runai=false`. Neither program runs yet.
+    pub async fn install(cluster: &Cluster, values: &[&str]) -> Result<Self> {
         let (port, webhook_admin, keeper_admin) = (free_port()?, free_port()?, free_port()?);
         let url = format!("https://127.0.0.1:{port}");
         let chart = workspace().join("charts/tenure").display().to_string();
-        let settings = format!("webhook.url={url}");
-        let release = [
-            "install",
-            "tenure",
-            &chart,
-            "--namespace",
-            RELEASE_NAMESPACE,
-            "--create-namespace",
-        ];
-        let values = ["--set", &settings, "--set", "keeper.replicas=0"];
-        cluster
-            .helm(&[&release[..], &values[..]].concat())
-            .await?
-            .success()?;
+        let values = [&[&*format!("webhook.url={url}"), "keeper.replicas=0"], values].concat().join(",");
+        let release = ["install", "tenure", &chart, "--namespace", RELEASE_NAMESPACE, "--create-namespace"];
+        cluster.helm(&[&release[..], &["--set", &values]].concat()).await?.success()?;
 
         let certificate = cluster.directory().join("webhook");
         fetch_certificate(cluster, &certificate).await?;
@@ -133,6 +118,11 @@ impl Tenure {
         self.keeper.start().await
     }
 
+    /// Ends the keeper as kubelet would, and waits for it.
+    pub async fn stop_keeper(&self) -> Result<()> {
+        self.keeper.terminate().await
+    }
+
     /// Kills the keeper (SIGKILL).
     pub async fn kill_keeper(&self) -> Result<()> {
         self.keeper.kill().await
@@ -162,13 +152,8 @@ fn flag(name: &str, value: impl Into<OsString>) -> OsString {
 
 async fn common(component: &str, cluster: &Cluster, admin: u16) -> Result<Vec<OsString>> {
     let account = format!("tenure-{component}");
-    let kubeconfig = cluster
-        .service_account_kubeconfig(RELEASE_NAMESPACE, &account)
-        .await?;
-    Ok(vec![
-        flag("kubeconfig", kubeconfig),
-        flag("admin-listen", format!("127.0.0.1:{admin}")),
-    ])
+    let kubeconfig = cluster.service_account_kubeconfig(RELEASE_NAMESPACE, &account).await?;
+    Ok(vec![flag("kubeconfig", kubeconfig), flag("admin-listen", format!("127.0.0.1:{admin}"))])
 }
 
 async fn our_program(
@@ -185,10 +170,7 @@ async fn our_program(
         home: cluster.directory().to_owned(),
         health: Some(Health::http(admin, "/ready")?),
     };
-    Ok(Program {
-        server,
-        process: Mutex::new(None),
-    })
+    Ok(Program { server, process: Mutex::new(None) })
 }
 
 /// What the chart's notes tell a person to do who runs the webhook by hand.
@@ -205,10 +187,6 @@ async fn fetch_certificate(cluster: &Cluster, directory: &PathBuf) -> Result<()>
     };
     fs::create_dir_all(directory)?;
     fs::write(directory.join("ca.crt"), text("ca.crt")?)?;
-    Pair {
-        certificate: text("tls.crt")?,
-        key: text("tls.key")?,
-    }
-    .write(directory)?;
+    Pair { certificate: text("tls.crt")?, key: text("tls.key")? }.write(directory)?;
     Ok(())
 }

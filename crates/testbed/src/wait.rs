@@ -70,18 +70,14 @@ mod tests {
         .await
         .unwrap_err();
         let message = format!("{error:#}");
-        assert!(
-            message.starts_with("waited 120ms in vain for the moon: cloudy at poll "),
-            "{message}"
-        );
+        assert!(message.starts_with("waited 120ms in vain for the moon: cloudy at poll "), "{message}");
         assert!(polls > 1);
     }
 
     #[tokio::test]
     async fn poll_that_hangs_ends_at_the_deadline() {
-        let hangs = eventually::<()>("nothing", Duration::from_millis(20), async || {
-            std::future::pending().await
-        });
+        let hangs =
+            eventually::<()>("nothing", Duration::from_millis(20), async || std::future::pending().await);
         assert!(hangs.await.is_err());
     }
 }

@@ -29,19 +29,11 @@ async fn shared() -> &'static Cluster {
 /// A namespace of its own for a test, with its service account.
 async fn namespace(client: &Client, name: &str) {
     let namespaces = Api::<Namespace>::all(client.clone());
-    namespaces
-        .create(
-            &PostParams::default(),
-            &parse(json!({"metadata": {"name": name}})),
-        )
+    namespaces.create(&PostParams::default(), &parse(json!({"metadata": {"name": name}}))).await.unwrap();
+    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
+    eventually("the default service account", DEADLINE, async || Ok(accounts.get_opt("default").await?))
         .await
         .unwrap();
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), name);
-    eventually("the default service account", DEADLINE, async || {
-        Ok(accounts.get_opt("default").await?)
-    })
-    .await
-    .unwrap();
 }
 
 fn parse<T: DeserializeOwned>(value: Value) -> T {
@@ -62,22 +54,13 @@ fn phase(pod: &Pod) -> Option<&str> {
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 async fn until_ready(pods: &Api<Pod>, name: &str) -> Pod {
     let what = format!("pod {name} to be ready");
-    eventually(&what, DEADLINE, async || {
-        Ok(Some(pods.get(name).await?).filter(is_ready))
-    })
-    .await
-    .unwrap()
+    eventually(&what, DEADLINE, async || Ok(Some(pods.get(name).await?).filter(is_ready))).await.unwrap()
 }
 
 async fn until_gone(pods: &Api<Pod>, name: &str) {
@@ -101,24 +84,18 @@ async fn deploy(client: &Client, namespace: &str) {
         },
     }));
     let deployments = Api::<Deployment>::namespaced(client.clone(), namespace);
-    deployments
-        .create(&PostParams::default(), &deployment)
-        .await
-        .unwrap();
+    deployments.create(&PostParams::default(), &deployment).await.unwrap();
     let available = async || {
         let status = deployments.get("web").await?.status;
         Ok(status.filter(|status| status.available_replicas == Some(3)))
     };
-    eventually("3 replicas to be available", DEADLINE, available)
-        .await
-        .unwrap();
+    eventually("3 replicas to be available", DEADLINE, available).await.unwrap();
 }
 
 fn is_alive(pid: u32) -> bool {
     // "7 (name) S …"; where nobody reaps orphans, the dead stay as zombies
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }
 
 async fn until_dead(pids: &[u32]) {
@@ -154,15 +131,11 @@ async fn unready_pod_is_bound_and_stays_pending_until_its_label_goes() {
     let client = shared().await.client().unwrap();
     namespace(&client, "unready").await;
     let pods = Api::<Pod>::namespaced(client, "unready");
-    pods.create(&PostParams::default(), &pod("late", Some(UNREADY)))
-        .await
-        .unwrap();
+    pods.create(&PostParams::default(), &pod("late", Some(UNREADY))).await.unwrap();
     let bound = async || Ok(pods.get("late").await?.spec.and_then(|spec| spec.node_name));
     eventually("the pod to be bound", DEADLINE, bound).await.unwrap();
     // a pod made later gets ready earlier
-    pods.create(&PostParams::default(), &pod("prompt", None))
-        .await
-        .unwrap();
+    pods.create(&PostParams::default(), &pod("prompt", None)).await.unwrap();
     until_ready(&pods, "prompt").await;
     assert_eq!(phase(&pods.get("late").await.unwrap()), Some("Pending"));
     remove_label(&pods, "late", UNREADY).await;
@@ -175,9 +148,7 @@ async fn undying_pod_stays_terminating_until_its_label_goes() {
     namespace(&client, "undying").await;
     let pods = Api::<Pod>::namespaced(client, "undying");
     for (name, label) in [("stubborn", Some(UNDYING)), ("meek", None)] {
-        pods.create(&PostParams::default(), &pod(name, label))
-            .await
-            .unwrap();
+        pods.create(&PostParams::default(), &pod(name, label)).await.unwrap();
         until_ready(&pods, name).await;
         pods.delete(name, &DeleteParams::default()).await.unwrap();
     }
@@ -200,9 +171,7 @@ async fn pod_of_a_job_keeps_running() {
         let pods = pods.list(&ListParams::default()).await?;
         Ok(pods.items.into_iter().find(is_ready))
     };
-    let pod = eventually("the job's pod to be ready", DEADLINE, running)
-        .await
-        .unwrap();
+    let pod = eventually("the job's pod to be ready", DEADLINE, running).await.unwrap();
     assert_eq!(phase(&pod), Some("Running"));
 }
 
@@ -212,15 +181,7 @@ async fn service_account_kubeconfig_has_the_rights_of_its_account_alone() {
     namespace(&cluster.client().unwrap(), "rights").await;
     for arguments in [
         &["-n", "rights", "create", "serviceaccount", "reader"][..],
-        &[
-            "-n",
-            "rights",
-            "create",
-            "role",
-            "reader",
-            "--verb=list",
-            "--resource=pods",
-        ],
+        &["-n", "rights", "create", "role", "reader", "--verb=list", "--resource=pods"],
         &[
             "-n",
             "rights",
@@ -233,10 +194,7 @@ async fn service_account_kubeconfig_has_the_rights_of_its_account_alone() {
     ] {
         cluster.kubectl(arguments).await.unwrap().success().unwrap();
     }
-    let kubeconfig = cluster
-        .service_account_kubeconfig("rights", "reader")
-        .await
-        .unwrap();
+    let kubeconfig = cluster.service_account_kubeconfig("rights", "reader").await.unwrap();
     let client = cluster.client_of(&kubeconfig).await.unwrap();
     let pods = Api::<Pod>::namespaced(client.clone(), "rights");
     eventually("the role to count", DEADLINE, async || {
@@ -244,21 +202,10 @@ async fn service_account_kubeconfig_has_the_rights_of_its_account_alone() {
     })
     .await
     .unwrap();
-    let error = Api::<Secret>::namespaced(client, "rights")
-        .list(&ListParams::default())
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&error, kube::Error::Api(status) if status.is_forbidden()),
-        "{error}"
-    );
+    let error = Api::<Secret>::namespaced(client, "rights").list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.is_forbidden()), "{error}");
     let path = kubeconfig.to_str().unwrap();
-    let output = cluster
-        .kubectl(&["--kubeconfig", path, "auth", "whoami"])
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
+    let output = cluster.kubectl(&["--kubeconfig", path, "auth", "whoami"]).await.unwrap().success().unwrap();
     assert!(output.contains("system:serviceaccount:rights:reader"), "{output}");
 }
 
@@ -269,23 +216,12 @@ async fn kubectl_reads_its_input_and_says_why_it_fails() {
     namespace(&client, "kubectl").await;
     let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}).to_string();
     let apply = ["-n", "kubectl", "apply", "-f", "-"];
-    cluster
-        .kubectl_with_input(&apply, &manifest)
-        .await
-        .unwrap()
-        .success()
-        .unwrap();
-    Api::<ConfigMap>::namespaced(client, "kubectl")
-        .get("x")
-        .await
-        .unwrap();
+    cluster.kubectl_with_input(&apply, &manifest).await.unwrap().success().unwrap();
+    Api::<ConfigMap>::namespaced(client, "kubectl").get("x").await.unwrap();
     let output = cluster.kubectl_with_input(&apply, "{}").await.unwrap();
     assert!(!output.status.success());
     let error = output.success().unwrap_err().to_string();
-    assert!(
-        error.contains("kubectl -n kubectl apply") && error.contains("apiVersion not set"),
-        "{error}"
-    );
+    assert!(error.contains("kubectl -n kubectl apply") && error.contains("apiVersion not set"), "{error}");
 }
 
 #[tokio::test]
@@ -300,20 +236,10 @@ async fn helm_installs_a_chart() {
     .unwrap();
     let template = "{apiVersion: v1, kind: ConfigMap, metadata: {name: {{ .Release.Name }} }}";
     fs::write(chart.join("templates/map.yaml"), template).unwrap();
-    let install = [
-        "install",
-        "tiny",
-        chart.to_str().unwrap(),
-        "--namespace",
-        "helm",
-        "--create-namespace",
-        "--wait",
-    ];
+    let install =
+        ["install", "tiny", chart.to_str().unwrap(), "--namespace", "helm", "--create-namespace", "--wait"];
     cluster.helm(&install).await.unwrap().success().unwrap();
-    Api::<ConfigMap>::namespaced(cluster.client().unwrap(), "helm")
-        .get("tiny")
-        .await
-        .unwrap();
+    Api::<ConfigMap>::namespaced(cluster.client().unwrap(), "helm").get("tiny").await.unwrap();
 }
 
 #[tokio::test]
@@ -327,12 +253,7 @@ async fn audit_log_has_each_write_once() {
         let count = log.lines().filter(|line| is_creation(line, "audited")).count();
         Ok((count > 0).then_some(count))
     };
-    assert_eq!(
-        eventually("the write to be logged", DEADLINE, writes)
-            .await
-            .unwrap(),
-        1
-    );
+    assert_eq!(eventually("the write to be logged", DEADLINE, writes).await.unwrap(), 1);
 }
 
 // the last line may be half written yet
@@ -371,9 +292,7 @@ async fn killed_parent_takes_its_cluster_along() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(up.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(up.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.starts_with("export KUBECONFIG="), "{line}");
     let pids = children(&up).unwrap();
     assert_eq!(pids.len(), 5);
@@ -387,9 +306,7 @@ fn children(parent: &Child) -> Result<Vec<u32>> {
     let is_child = |path: &Path| {
         fs::read_to_string(path.join("status")).is_ok_and(|status| status.lines().any(|other| other == line))
     };
-    let paths = fs::read_dir("/proc")
-        .context("no /proc")?
-        .filter_map(|entry| Some(entry.ok()?.path()));
+    let paths = fs::read_dir("/proc").context("no /proc")?.filter_map(|entry| Some(entry.ok()?.path()));
     Ok(paths
         .filter(|path| is_child(path))
         .filter_map(|path| path.file_name()?.to_str()?.parse().ok())

@@ -112,10 +112,7 @@ impl Pod {
 
     /// Whether this is the API server's picture of a kubelet's static pod.
     pub fn is_mirror(&self) -> bool {
-        self.metadata
-            .annotations
-            .as_ref()
-            .is_some_and(|a| a.contains_key(keys::MIRROR_POD_ANNOTATION))
+        self.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(keys::MIRROR_POD_ANNOTATION))
     }
 
     /// Whether all containers have ended.
@@ -126,22 +123,13 @@ impl Pod {
     /// When the pod was bound to a node; none while it is pending.
     pub fn scheduled_at(&self) -> Option<&Time> {
         let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
-        self.status
-            .conditions
-            .iter()
-            .find(scheduled)?
-            .last_transition_time
-            .as_ref()
+        self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()
     }
 }
 
 /// The owner reference with `controller: true`, of which the API server allows one at most.
 pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata
-        .owner_references
-        .as_ref()?
-        .iter()
-        .find(|owner| owner.controller == Some(true))
+    metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
 impl Resource for Pod {
@@ -204,10 +192,7 @@ mod tests {
         assert_eq!(pod.label(keys::RUNAI_QUEUE_LABEL), Some("q"));
         assert_eq!(pod.controller().map(|owner| owner.name.as_str()), Some("r"));
         assert_eq!(pod.spec.priority, Some(7));
-        assert_eq!(
-            pod.scheduled_at().map(|time| time.0.to_string()),
-            Some("2026-01-02T03:04:06Z".into())
-        );
+        assert_eq!(pod.scheduled_at().map(|time| time.0.to_string()), Some("2026-01-02T03:04:06Z".into()));
         assert!(!pod.is_finished() && !pod.is_mirror());
     }
 

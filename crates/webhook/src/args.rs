@@ -26,12 +26,7 @@ pub struct Args {
     client: ClientArgs,
 
     /// The namespace in which tensorstack queues count
-    #[arg(
-        long,
-        value_name = "NAMESPACE",
-        default_value = "t9k-system",
-        help_heading = "Cluster"
-    )]
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system", help_heading = "Cluster")]
     t9k_system_namespace: String,
 
     #[command(flatten, next_help_heading = "Logs")]
@@ -41,13 +36,7 @@ pub struct Args {
 impl Args {
     /// Serves until a signal to end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let Self {
-            tls,
-            admin,
-            client,
-            t9k_system_namespace,
-            log,
-        } = self;
+        let Self { tls, admin, client, t9k_system_namespace, log } = self;
         log.init()?;
         let signals = Signals::catch()?;
         let client = client.client().await?;

@@ -41,10 +41,7 @@ pub fn router(validator: Validator, metrics: Metrics) -> Router {
     Router::new()
         .route("/validate", post(validate))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(TimeoutLayer::with_status_code(
-            StatusCode::REQUEST_TIMEOUT,
-            BODY_TIMEOUT,
-        ))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
         .with_state(Arc::new(Context { validator, metrics }))
 }
 
@@ -80,11 +77,8 @@ async fn validate(
 }
 
 fn is_plain_json(headers: &HeaderMap) -> Result<(), String> {
-    let of = |name| {
-        headers
-            .get(name)
-            .map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase())
-    };
+    let of =
+        |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
     let kind = of(CONTENT_TYPE).unwrap_or_default();
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         return Err(format!("Content-Type is {kind:?}, but must be application/json"));

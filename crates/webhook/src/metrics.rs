@@ -40,15 +40,9 @@ impl Metrics {
         let metrics = Self {
             reviews: Family::default(),
             rejected_requests: Family::default(),
-            seconds: Histogram::new([
-                0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0,
-            ]),
+            seconds: Histogram::new([0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0]),
         };
-        registry.register(
-            "reviews",
-            "Admission reviews by API group and verdict",
-            metrics.reviews.clone(),
-        );
+        registry.register("reviews", "Admission reviews by API group and verdict", metrics.reviews.clone());
         registry.register(
             "rejected_requests",
             "Requests that were no admission review, by HTTP status",
@@ -69,8 +63,6 @@ impl Metrics {
     }
 
     pub(crate) fn rejected(&self, code: u16) {
-        self.rejected_requests
-            .get_or_create(&RejectedLabels { code })
-            .inc();
+        self.rejected_requests.get_or_create(&RejectedLabels { code }).inc();
     }
 }

@@ -81,20 +81,14 @@ pub struct Kind<'b> {
 impl<'b> Request<'b> {
     /// The request in a body.
     pub fn read(body: &'b [u8]) -> Result<Self, Malformed> {
-        let Incoming {
-            api_version,
-            kind,
-            request,
-        } = serde_json::from_slice(body)?;
+        let Incoming { api_version, kind, request } = serde_json::from_slice(body)?;
         if api_version != API_VERSION || kind != KIND {
             return Err(Malformed::OtherKind(api_version.into(), kind.into()));
         }
-        request
-            .ok_or(Malformed::NoRequest)
-            .and_then(|request| match &*request.uid {
-                "" => Err(Malformed::NoUid),
-                _ => Ok(request),
-            })
+        request.ok_or(Malformed::NoRequest).and_then(|request| match &*request.uid {
+            "" => Err(Malformed::NoUid),
+            _ => Ok(request),
+        })
     }
 }
 
@@ -124,23 +118,19 @@ impl<'b> Outgoing<'b> {
     }
 
     /// No, as the API server itself would say it: 422 with a cause for each field.
-    pub fn refuse(request: &'b Request<'_>, errors: &[FieldError], warnings: Vec<String>) -> Self {
-        let status = invalid(&request.kind, &request.name, errors);
+    pub fn refuse(
+        request: &'b Request<'_>,
+        name: &str,
+        errors: &[FieldError],
+        warnings: Vec<String>,
+    ) -> Self {
+        let status = invalid(&request.kind, name, errors);
         Self::of(request, Some(status), warnings)
     }
 
     fn of(request: &'b Request<'_>, status: Option<Status>, warnings: Vec<String>) -> Self {
-        let response = Response {
-            uid: &request.uid,
-            allowed: status.is_none(),
-            status,
-            warnings,
-        };
-        Self {
-            api_version: API_VERSION,
-            kind: KIND,
-            response,
-        }
+        let response = Response { uid: &request.uid, allowed: status.is_none(), status, warnings };
+        Self { api_version: API_VERSION, kind: KIND, response }
     }
 }
 
@@ -157,10 +147,7 @@ fn invalid(kind: &Kind<'_>, name: &str, errors: &[FieldError]) -> Status {
     };
     Status {
         code: Some(422),
-        message: Some(format!(
-            "{}.{} \"{name}\" is invalid: {text}",
-            kind.kind, kind.group
-        )),
+        message: Some(format!("{}.{} \"{name}\" is invalid: {text}", kind.kind, kind.group)),
         reason: Some("Invalid".into()),
         status: Some("Failure".into()),
         details: Some(StatusDetails {

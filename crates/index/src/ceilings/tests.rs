@@ -48,28 +48,17 @@ fn json_merge(target: &mut Value, patch: &Value) {
 fn tensorstack(index: &mut CeilingIndex, ceiling: &str) {
     index.apply_tensorstack(
         "demo",
-        &v1beta1::QueueSpec {
-            max_duration: Some(ceiling.into()),
-            ..Default::default()
-        },
+        &v1beta1::QueueSpec { max_duration: Some(ceiling.into()), ..Default::default() },
     );
 }
 
 fn runai(index: &mut CeilingIndex, name: &str, parent: &str, ceiling: &str) {
     let spec = json!({"parentQueue": parent, "maxDuration": ceiling});
-    index.apply_runai(
-        name,
-        &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap(),
-    );
+    index.apply_runai(name, &serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap());
 }
 
 fn claimed(index: &mut CeilingIndex, now: Timestamp) -> Vec<Uid> {
-    index
-        .claim(now)
-        .iter()
-        .flat_map(Group::pods)
-        .map(|pod| pod.uid)
-        .collect()
+    index.claim(now).iter().flat_map(Group::pods).map(|pod| pod.uid).collect()
 }
 
 #[test]
@@ -79,10 +68,7 @@ fn a_pod_is_due_after_its_ceiling_and_not_at_it() {
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.claim(at(10)), None);
     let due = index.claim(at(11)).unwrap().first;
-    assert_eq!(
-        (due.namespace.as_str(), due.name.as_str(), due.queue.as_str()),
-        ("ns", "pod-a", "demo")
-    );
+    assert_eq!((due.namespace.as_str(), due.name.as_str(), due.queue.as_str()), ("ns", "pod-a", "demo"));
     assert_eq!(due.deadline, at(10));
 }
 
@@ -127,16 +113,10 @@ fn exempt_pods_are_never_due() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     for (uid, change) in [
-        (
-            "no-queue",
-            json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": ""}}}),
-        ),
+        ("no-queue", json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": ""}}})),
         ("daemon", json!({"metadata": {"ownerReferences": daemon}})),
         ("important", json!({"spec": {"priority": THRESHOLD}})),
-        (
-            "mirror",
-            json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
-        ),
+        ("mirror", json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}})),
         ("terminating", json!({"metadata": {"deletionTimestamp": at(0)}})),
         ("finished", json!({"status": {"phase": "Succeeded"}})),
     ] {

@@ -46,17 +46,14 @@ impl Demo {
         step("2/5  Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok");
         let cluster = Cluster::start("demo").await?;
         step("3/5  helm install tenure charts/tenure");
-        let tenure = Tenure::install(&cluster).await?;
+        let tenure = Tenure::install(&cluster, &[]).await?;
         step("4/5  Starting tenure-webhook and tenure-keeper");
         tenure.start_webhook(&cluster).await?;
         tenure.start_keeper().await?;
         step(
             "5/5  kubectl apply -f examples/max-duration.yaml: Queue demo, maxDuration 10s, and Deployment test in it",
         );
-        cluster
-            .kubectl_with_input(&["apply", "-f", "-"], EXAMPLE)
-            .await?
-            .success()?;
+        cluster.kubectl_with_input(&["apply", "-f", "-"], EXAMPLE).await?.success()?;
         println!();
         let shown = show(&cluster).await;
         if keep {
@@ -92,10 +89,7 @@ async fn reachable_cluster() -> Option<String> {
 /// Prints what happens to the Deployment until it is at 0/0, and fails if that isn't what should happen.
 async fn show(cluster: &Cluster) -> Result<()> {
     let mut timeline = Timeline::new(cluster.client()?);
-    let paused = eventually("Deployment test to be at 0/0", DEADLINE, async || {
-        timeline.look().await
-    })
-    .await?;
+    let paused = eventually("Deployment test to be at 0/0", DEADLINE, async || timeline.look().await).await?;
     println!();
     for arguments in [
         &["get", "deployment", "test"][..],
@@ -105,19 +99,13 @@ async fn show(cluster: &Cluster) -> Result<()> {
         println!("{}", cluster.kubectl(arguments).await?.success()?);
     }
     let events = timeline.events().await?.len();
-    ensure!(
-        events == 1,
-        "there should be one MaxDurationExceeded event, but there are {events}"
-    );
+    ensure!(events == 1, "there should be one MaxDurationExceeded event, but there are {events}");
     ensure!(
         paused <= LIMIT,
         "the Deployment was at 0/0 {:.1} s after its pods' creation, later than {LIMIT:#}",
         paused.as_secs_f64()
     );
-    println!(
-        "The Deployment was at 0/0 {:.1} s after its pods' creation.",
-        paused.as_secs_f64()
-    );
+    println!("The Deployment was at 0/0 {:.1} s after its pods' creation.", paused.as_secs_f64());
     Ok(())
 }
 
@@ -146,21 +134,14 @@ impl Timeline {
 
     /// Tells what is new. At the end it returns the age that the pods would have.
     async fn look(&mut self) -> Result<Option<SignedDuration>> {
-        let pods = self
-            .pods
-            .list(&ListParams::default().labels("name=deploy-test"))
-            .await?
-            .items;
+        let pods = self.pods.list(&ListParams::default().labels("name=deploy-test")).await?.items;
         for pod in &pods {
             let created = pod.creation_timestamp().map(|time| time.0);
             self.created = self.created.into_iter().chain(created).min();
             self.tell(&format!("pod {} was created", pod.name_any()));
         }
         let deployment = self.deployments.get("test").await?;
-        let (spec, status) = (
-            deployment.spec.clone(),
-            deployment.status.clone().unwrap_or_default(),
-        );
+        let (spec, status) = (deployment.spec.clone(), deployment.status.clone().unwrap_or_default());
         let (wanted, ready) = (spec.replicas.unwrap_or(1), status.ready_replicas.unwrap_or(0));
         self.tell(&format!("Deployment test is at {ready}/{wanted}"));
         if let Some(record) = deployment.annotations().get("tenure.dev/paused") {
@@ -171,10 +152,7 @@ impl Timeline {
             self.tell(&format!("event {}", event.note.as_deref().unwrap_or_default()));
         }
         let over = wanted == 0 && status.replicas.unwrap_or(0) == 0 && pods.is_empty() && !events.is_empty();
-        Ok(self
-            .created
-            .filter(|_| over)
-            .map(|created| Timestamp::now().duration_since(created)))
+        Ok(self.created.filter(|_| over).map(|created| Timestamp::now().duration_since(created)))
     }
 
     async fn events(&self) -> Result<Vec<Event>> {

@@ -60,10 +60,7 @@ fn crds() -> [CustomResourceDefinition; 2] {
 
 /// Deleting a definition deletes every object of it, so an uninstall must not.
 fn kept_by_helm(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
-    crd.metadata
-        .annotations
-        .get_or_insert_default()
-        .insert("helm.sh/resource-policy".into(), "keep".into());
+    crd.metadata.annotations.get_or_insert_default().insert("helm.sh/resource-policy".into(), "keep".into());
     crd
 }
 

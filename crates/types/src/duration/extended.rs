@@ -57,9 +57,7 @@ impl FromStr for ExtendedDuration {
             return Err(DurationError::Signed);
         }
         let magnitude = magnitude(text, unit)?;
-        i64::try_from(magnitude)
-            .map(Self)
-            .map_err(|_| DurationError::OutOfRange)
+        i64::try_from(magnitude).map(Self).map_err(|_| DurationError::OutOfRange)
     }
 }
 

@@ -35,14 +35,10 @@ impl FromStr for GoDuration {
         if let Some(text) = text.strip_prefix('-') {
             // the least i64 has no positive counterpart, so negate before narrowing
             let negative = -i128::from(magnitude(text, go_unit)?);
-            return i64::try_from(negative)
-                .map(Self)
-                .map_err(|_| DurationError::OutOfRange);
+            return i64::try_from(negative).map(Self).map_err(|_| DurationError::OutOfRange);
         }
         let magnitude = magnitude(text.strip_prefix('+').unwrap_or(text), go_unit)?;
-        i64::try_from(magnitude)
-            .map(Self)
-            .map_err(|_| DurationError::OutOfRange)
+        i64::try_from(magnitude).map(Self).map_err(|_| DurationError::OutOfRange)
     }
 }
 

@@ -60,10 +60,7 @@ impl FromStr for TensorstackDuration {
                 return Err(DurationError::MissingNumber(rest.into()));
             }
             let (symbol, after) = split(after, |c| !c.is_ascii_digit());
-            let unit = units
-                .find(|(known, _)| *known == symbol)
-                .ok_or_else(|| unexpected(number, symbol))?
-                .1;
+            let unit = units.find(|(known, _)| *known == symbol).ok_or_else(|| unexpected(number, symbol))?.1;
             sum = number
                 .parse::<i64>()
                 .ok()

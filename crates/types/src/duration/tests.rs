@@ -51,19 +51,8 @@ fn extended_durations_are_gos_without_a_sign() {
 
 #[test]
 fn extended_durations_have_days_and_weeks() {
-    for (input, hours) in [
-        ("1d", 24),
-        ("1w", 168),
-        ("1w2d3h", 219),
-        ("1.5d", 36),
-        ("3h1d", 27),
-        ("0d", 0),
-    ] {
-        assert_eq!(
-            input.parse::<ExtendedDuration>().unwrap().as_nanos(),
-            hours * HOUR,
-            "{input}"
-        );
+    for (input, hours) in [("1d", 24), ("1w", 168), ("1w2d3h", 219), ("1.5d", 36), ("3h1d", 27), ("0d", 0)] {
+        assert_eq!(input.parse::<ExtendedDuration>().unwrap().as_nanos(), hours * HOUR, "{input}");
     }
 }
 
@@ -96,11 +85,7 @@ fn tensorstack_durations_follow_the_t9k_grammar() {
         ("500ms", SECOND / 2),
         ("1y2w3d4h5m6s7ms", 382 * day + 4 * HOUR + 306 * SECOND + 7_000_000),
     ] {
-        assert_eq!(
-            input.parse::<TensorstackDuration>().unwrap().as_nanos(),
-            expected,
-            "{input}"
-        );
+        assert_eq!(input.parse::<TensorstackDuration>().unwrap().as_nanos(), expected, "{input}");
     }
 }
 

@@ -61,16 +61,10 @@ fn term(text: &str, unit_of: UnitOf) -> Result<(u64, &str), DurationError> {
     }
     let (symbol, after) = split(rest, |c| c != '.' && !c.is_ascii_digit());
     if symbol.is_empty() {
-        return Err(DurationError::MissingUnit(
-            text.strip_suffix(rest).unwrap_or(text).into(),
-        ));
+        return Err(DurationError::MissingUnit(text.strip_suffix(rest).unwrap_or(text).into()));
     }
     let unit = unit_of(symbol).ok_or_else(|| DurationError::UnknownUnit(symbol.into()))?;
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().map_err(|_| DurationError::OutOfRange)?
-    };
+    let whole = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| DurationError::OutOfRange)? };
     let whole = within(u64::checked_mul(whole, unit))?;
     let nanoseconds = within(whole.checked_add(fraction_of(fraction, unit)))?;
     Ok((nanoseconds, after))
@@ -82,25 +76,17 @@ pub(super) fn split(text: &str, belongs: fn(char) -> bool) -> (&str, &str) {
 }
 
 fn within(nanoseconds: Option<u64>) -> Result<u64, DurationError> {
-    nanoseconds
-        .filter(|n| *n <= LIMIT)
-        .ok_or(DurationError::OutOfRange)
+    nanoseconds.filter(|n| *n <= LIMIT).ok_or(DurationError::OutOfRange)
 }
 
 /// Go computes a fraction in floating point and cuts it; so `0.3333333333333333333h` is 20 minutes there, and
 /// must be here. Digits that don't fit 63 bits are ignored, as in Go.
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss
-)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 fn fraction_of(digits: &str, unit: u64) -> u64 {
     let mut value = 0u64;
     let mut scale = 1f64;
     for digit in digits.bytes() {
-        let next = value
-            .checked_mul(10)
-            .and_then(|v| v.checked_add(u64::from(digit - b'0')));
+        let next = value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0')));
         match next {
             Some(next) if next <= LIMIT => value = next,
             _ => break,

@@ -41,10 +41,7 @@ impl<D: Grammar> Written<D> {
 
 impl<D> From<&str> for Written<D> {
     fn from(text: &str) -> Self {
-        Self {
-            text: text.into(),
-            grammar: PhantomData,
-        }
+        Self { text: text.into(), grammar: PhantomData }
     }
 }
 
@@ -62,10 +59,7 @@ impl<D> Serialize for Written<D> {
 
 impl<'de, D> Deserialize<'de> for Written<D> {
     fn deserialize<T: Deserializer<'de>>(deserializer: T) -> Result<Self, T::Error> {
-        String::deserialize(deserializer).map(|text| Self {
-            text,
-            grammar: PhantomData,
-        })
+        String::deserialize(deserializer).map(|text| Self { text, grammar: PhantomData })
     }
 }
 

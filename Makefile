@@ -1,0 +1,44 @@
+# Every command that a person needs. `make` alone lists them.
+
+CARGO ?= cargo
+NAMESPACE ?= tenure-system
+
+.PHONY: help
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Watch a Deployment in a queue with maxDuration 10s be paused, on a control plane of its own (KEEP=1 leaves it up)
+	@$(CARGO) run --quiet --package tenure-testbed -- demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes
+	$(CARGO) test --workspace --locked
+
+.PHONY: format
+format: ## Is the code formatted?
+	$(CARGO) fmt --all --check
+
+.PHONY: lint
+lint: ## Lints; a warning is an error
+	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
+
+.PHONY: unit
+unit: ## The tests that need no control plane: seconds
+	$(CARGO) test --workspace --locked --exclude tenure-tests --exclude tenure-testbed
+
+.PHONY: control-plane
+control-plane: ## Build the control plane for tests and demo, once: about 6 minutes on 2 cores
+	@$(CARGO) run --quiet --locked --package tenure-testbed -- build
+
+.PHONY: bench
+bench: ## Bytes a pod at 150,000 pods; admission reviews a second beside a bare TLS server
+	$(CARGO) bench --locked --package tenure-index --package tenure-webhook --benches
+
+.PHONY: crds
+crds: ## Write the chart's CRDs anew, after a change of the types
+	$(CARGO) run --quiet --package tenure-types --bin crdgen -- charts/tenure/files/crds
+
+.PHONY: install
+install: ## Install Tenure with helm into the cluster that kubectl uses (NAMESPACE=tenure-system, ARGS="--set ...")
+	helm upgrade --install tenure charts/tenure --namespace $(NAMESPACE) --create-namespace $(ARGS)

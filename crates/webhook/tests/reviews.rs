@@ -1,0 +1,490 @@
+//! Golden reviews: what the API server asks, and the whole of what it is answered.
+
+#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+mod support;
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Method, Request, StatusCode},
+};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use serde_json::{Value, json};
+use support::{UID, post, review, webhook};
+use tenure_service::watch::Store;
+use tenure_types::runai::v3alpha1::Queue;
+use tenure_webhook::{KnownQueues, Metrics, Validator, router};
+
+const RUNAI: &str = "scheduling.run.ai";
+const TENSORSTACK: &str = "scheduler.tensorstack.dev";
+
+async fn ask(webhook: Router, review: &Value) -> Value {
+    let (status, kind, body) = support::answer(webhook, post(review.to_string())).await;
+    assert_eq!((status, kind.as_deref()), (StatusCode::OK, Some("application/json")));
+    serde_json::from_slice(&body).unwrap()
+}
+
+async fn answer(review: &Value) -> Value {
+    ask(webhook(KnownQueues::default()), review).await
+}
+
+fn object(spec: &Value) -> Value {
+    json!({"metadata": {"name": "demo", "namespace": "t9k-system", "generation": 1}, "spec": spec})
+}
+
+fn create(group: &str, spec: &Value) -> Value {
+    review(group, "CREATE", &object(spec), &Value::Null)
+}
+
+fn update(group: &str, old: &Value, new: &Value) -> Value {
+    review(group, "UPDATE", &object(new), &object(old))
+}
+
+fn queue(name: &str, spec: &Value) -> Queue {
+    serde_json::from_value(
+        json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}),
+    )
+    .unwrap()
+}
+
+fn knowing(queues: &[(&str, Value)]) -> KnownQueues {
+    let mut known = KnownQueues::default();
+    for (name, spec) in queues {
+        known.apply(queue(name, spec));
+    }
+    known
+}
+
+fn admitted() -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": UID, "allowed": true},
+    })
+}
+
+fn warned(warnings: &[&str]) -> Value {
+    let mut answer = admitted();
+    answer["response"]["warnings"] = json!(warnings);
+    answer
+}
+
+/// `text` is what the message says after "is invalid".
+fn refused(group: &str, name: &str, text: &str, causes: &[(&str, &str)]) -> Value {
+    let cause = |(field, message): &(&str, &str)| json!({"field": field, "message": message, "reason": "FieldValueInvalid"});
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {
+            "uid": UID,
+            "allowed": false,
+            "status": {
+                "apiVersion": "v1",
+                "kind": "Status",
+                "metadata": {},
+                "status": "Failure",
+                "code": 422,
+                "reason": "Invalid",
+                "message": format!("Queue.{group} \"{name}\" is invalid: {text}"),
+                "details": {
+                    "group": group,
+                    "kind": "Queue",
+                    "name": name,
+                    "causes": causes.iter().map(cause).collect::<Vec<_>>(),
+                },
+            },
+        },
+    })
+}
+
+/// Refused for one field.
+fn refused_for(group: &str, field: &str, message: &str) -> Value {
+    refused(group, "demo", &format!("{field}: {message}"), &[(field, message)])
+}
+
+#[tokio::test]
+async fn a_good_queue_of_each_kind_is_admitted_without_a_word() {
+    let runai = json!({
+        "displayName": "Demo",
+        "priority": 100,
+        "preemptMinRuntime": "5m",
+        "reclaimMinRuntime": "0s",
+        "maxDuration": "1d12h",
+        "maxDurationAction": "Requeue",
+        "requeueDelay": "1m",
+        "waitForPodsReady": {"timeout": "5m", "requeuingStrategy": {"timestamp": "Eviction", "backoffFactor": "1.5"}},
+        "resources": {"gpu": {"quota": 8, "overQuotaWeight": 1, "limit": -1}},
+    });
+    let tensorstack = json!({
+        "maxDuration": "1h20m15s",
+        "priority": 50,
+        "preemptible": true,
+        "quota": {"requests": {"cpu": "10", "nvidia.com/gpu": 8}},
+        "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]},
+    });
+    for (group, spec) in [(RUNAI, runai), (TENSORSTACK, tensorstack)] {
+        assert_eq!(answer(&create(group, &spec)).await, admitted(), "{group}");
+        assert_eq!(answer(&update(group, &json!({}), &spec)).await, admitted(), "{group}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_without_a_field_is_admitted() {
+    for group in [RUNAI, TENSORSTACK] {
+        assert_eq!(answer(&create(group, &json!({}))).await, admitted(), "{group}");
+        let without_spec = json!({"metadata": {"name": "demo"}});
+        let review = review(group, "CREATE", &without_spec, &Value::Null);
+        assert_eq!(answer(&review).await, admitted(), "{group}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_field_is_refused_in_the_words_of_the_api() {
+    let answer = answer(&create(RUNAI, &json!({"maxDuration": "10 s"}))).await;
+    let expected = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "allowed": false,
+            "status": {
+                "apiVersion": "v1",
+                "kind": "Status",
+                "metadata": {},
+                "status": "Failure",
+                "code": 422,
+                "reason": "Invalid",
+                "message": "Queue.scheduling.run.ai \"demo\" is invalid: spec.maxDuration: Invalid value: \"10 s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): unknown unit \" s\"",
+                "details": {
+                    "group": "scheduling.run.ai",
+                    "kind": "Queue",
+                    "name": "demo",
+                    "causes": [{
+                        "field": "spec.maxDuration",
+                        "message": "Invalid value: \"10 s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): unknown unit \" s\"",
+                        "reason": "FieldValueInvalid",
+                    }],
+                },
+            },
+        },
+    });
+    assert_eq!(answer, expected);
+}
+
+#[tokio::test]
+async fn each_kind_has_its_own_grammar_of_durations() {
+    let message = "Invalid value: \"1.5h\": must be a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms): unknown unit \".\"";
+    let spec = json!({"maxDuration": "1.5h"});
+    assert_eq!(
+        answer(&create(TENSORSTACK, &spec)).await,
+        refused_for(TENSORSTACK, "spec.maxDuration", message)
+    );
+    assert_eq!(answer(&create(RUNAI, &spec)).await, admitted());
+}
+
+#[tokio::test]
+async fn every_bad_field_has_a_cause_of_its_own() {
+    let spec = json!({"maxDuration": "0s", "priority": 101});
+    let zero = "Invalid value: \"0s\": must be greater than zero; leave it out for no limit";
+    let priority = "Invalid value: 101: must be from 0 to 100";
+    let text = format!("[spec.maxDuration: {zero}, spec.priority: {priority}]");
+    assert_eq!(
+        answer(&create(TENSORSTACK, &spec)).await,
+        refused(TENSORSTACK, "demo", &text, &[("spec.maxDuration", zero), ("spec.priority", priority)])
+    );
+}
+
+#[tokio::test]
+async fn a_floor_above_the_own_ceiling_is_refused() {
+    let spec = json!({"preemptMinRuntime": "61m", "maxDuration": "1h"});
+    let message = "Invalid value: \"61m\": must not be longer than the queue's own maxDuration, 1h";
+    assert_eq!(answer(&create(RUNAI, &spec)).await, refused_for(RUNAI, "spec.preemptMinRuntime", message));
+}
+
+#[tokio::test]
+async fn what_is_probably_not_meant_is_admitted_with_a_warning() {
+    let missing = "spec.parentQueue: queue \"gone\" doesn't exist: until it does, this queue is at the top";
+    assert_eq!(answer(&create(RUNAI, &json!({"parentQueue": "gone"}))).await, warned(&[missing]));
+    let mut elsewhere = create(TENSORSTACK, &json!({"maxDuration": "1d"}));
+    elsewhere["request"]["namespace"] = json!("default");
+    let namespace = "metadata.namespace: queues count only in namespace \"t9k-system\": this one, in \"default\", has no effect";
+    assert_eq!(answer(&elsewhere).await, warned(&[namespace]));
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_its_warnings() {
+    let known = knowing(&[("root", json!({"maxDuration": "1h"}))]);
+    let spec = json!({"parentQueue": "root", "maxDuration": "2h", "requeueDelay": "-1s"});
+    let answer = ask(webhook(known), &create(RUNAI, &spec)).await;
+    let message = "Invalid value: \"-1s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): a sign is not allowed";
+    let mut expected = refused_for(RUNAI, "spec.requeueDelay", message);
+    expected["response"]["warnings"] =
+        json!(["spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"]);
+    assert_eq!(answer, expected);
+}
+
+#[tokio::test]
+async fn a_delete_is_admitted_whatever_is_deleted() {
+    for group in [RUNAI, TENSORSTACK] {
+        let bad = object(&json!({"maxDuration": "soon"}));
+        let review = review(group, "DELETE", &Value::Null, &bad);
+        assert_eq!(answer(&review).await, admitted(), "{group}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_queue_is_admitted_with_a_warning() {
+    let mut pod = review("", "CREATE", &json!({"spec": {"maxDuration": "soon"}}), &Value::Null);
+    pod["request"]["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
+    assert_eq!(
+        answer(&pod).await,
+        warned(&["tenure: nothing is known of kind \"Pod\" of group \"\": not reviewed"])
+    );
+    let other = create("example.com", &json!({"maxDuration": "soon"}));
+    assert_eq!(
+        answer(&other).await,
+        warned(&["tenure: nothing is known of kind \"Queue\" of group \"example.com\": not reviewed"])
+    );
+}
+
+#[tokio::test]
+async fn a_field_that_does_not_decode_is_named_with_its_value() {
+    let cases = [
+        (
+            RUNAI,
+            json!({"priority": "high"}),
+            "spec.priority",
+            "Invalid value: \"high\": invalid type: string \"high\", expected i32",
+        ),
+        (
+            RUNAI,
+            json!({"priority": 1.5}),
+            "spec.priority",
+            "Invalid value: 1.5: invalid type: floating point `1.5`, expected i32",
+        ),
+        (
+            RUNAI,
+            json!({"priority": 1_u64 << 40}),
+            "spec.priority",
+            "Invalid value: 1099511627776: invalid value: integer `1099511627776`, expected i32",
+        ),
+        (
+            RUNAI,
+            json!({"maxDuration": 10}),
+            "spec.maxDuration",
+            "Invalid value: 10: invalid type: integer `10`, expected a string",
+        ),
+        (
+            TENSORSTACK,
+            json!({"maxDuration": 10}),
+            "spec.maxDuration",
+            "Invalid value: 10: invalid type: integer `10`, expected a string",
+        ),
+        (
+            RUNAI,
+            json!({"maxDurationAction": "Stop"}),
+            "spec.maxDurationAction",
+            "Invalid value: \"Stop\": unknown variant `Stop`, expected `Pause` or `Requeue`",
+        ),
+        (
+            RUNAI,
+            json!({"resources": {"gpu": {"quota": "8"}}}),
+            "spec.resources.gpu.quota",
+            "Invalid value: \"8\": invalid type: string \"8\", expected f64",
+        ),
+        (RUNAI, Value::Null, "spec", "Invalid value: null: must be an object"),
+        (RUNAI, json!([]), "spec", "Invalid value: []: must be an object"),
+        (TENSORSTACK, json!(["1d"]), "spec", "Invalid value: [\"1d\"]: must be an object"),
+        (TENSORSTACK, json!("1d"), "spec", "Invalid value: \"1d\": must be an object"),
+        (
+            TENSORSTACK,
+            json!({"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Exists"}, {"key": 1, "operator": "Exists"}]}}),
+            "spec.nodeSelector.matchExpressions[1].key",
+            "Invalid value: 1: invalid type: integer `1`, expected a string",
+        ),
+        (
+            TENSORSTACK,
+            json!({"quota": {"requests": {"nvidia.com/gpu": [8]}}}),
+            "spec.quota.requests.nvidia.com/gpu",
+            "Invalid value: [8]: invalid type: sequence, expected Quantity",
+        ),
+    ];
+    for (group, spec, field, message) in cases {
+        assert_eq!(answer(&create(group, &spec)).await, refused_for(group, field, message), "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn a_field_twice_is_refused() {
+    let twice = create(RUNAI, &json!({"marker": 0}))
+        .to_string()
+        .replace(r#""marker":0"#, r#""priority":1,"priority":2"#);
+    let (_, _, body) = support::answer(webhook(KnownQueues::default()), post(twice)).await;
+    let message = "Invalid value: {\"priority\":2}: duplicate field `priority`";
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), refused_for(RUNAI, "spec", message));
+}
+
+#[tokio::test]
+async fn metadata_that_does_not_decode_is_named() {
+    let bad = json!({"metadata": {"name": 5}, "spec": {}});
+    let message = "Invalid value: 5: invalid type: integer `5`, expected a string";
+    assert_eq!(
+        answer(&review(RUNAI, "CREATE", &bad, &Value::Null)).await,
+        refused_for(RUNAI, "metadata.name", message)
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_object_is_refused() {
+    let cases = [
+        (Value::Null, "Invalid value: null: the request has no object"),
+        (json!([]), "Invalid value: []: must be an object"),
+        (json!("demo"), "Invalid value: \"demo\": must be an object"),
+        (json!(1), "Invalid value: 1: must be an object"),
+    ];
+    for (object, message) in cases {
+        let review = review(RUNAI, "CREATE", &object, &Value::Null);
+        assert_eq!(answer(&review).await, refused_for(RUNAI, "object", message), "{object}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_spec_that_was_stored_does_not_keep_its_metadata_from_changing() {
+    let bad = json!({"maxDuration": "soon", "priority": 1});
+    let warning = "spec.maxDuration: Invalid value: \"soon\": must be a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms): a number is missing before \"soon\"";
+    let mut labelled = update(TENSORSTACK, &bad, &bad);
+    labelled["request"]["object"]["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(answer(&labelled).await, warned(&[warning]));
+}
+
+#[tokio::test]
+async fn a_spec_that_was_stored_and_does_not_decode_does_not_keep_its_metadata_from_changing() {
+    for (spec, warning) in [
+        (
+            json!({"priority": "high"}),
+            "spec.priority: Invalid value: \"high\": invalid type: string \"high\", expected i32",
+        ),
+        (json!([]), "spec: Invalid value: []: must be an object"),
+        (Value::Null, "spec: Invalid value: null: must be an object"),
+    ] {
+        assert_eq!(answer(&update(RUNAI, &spec, &spec)).await, warned(&[warning]), "{spec}");
+    }
+}
+
+#[tokio::test]
+async fn a_queue_about_to_go_is_admitted_with_warnings() {
+    let mut going = update(TENSORSTACK, &json!({}), &json!({"priority": 101}));
+    going["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+    let warning = "spec.priority: Invalid value: 101: must be from 0 to 100";
+    assert_eq!(answer(&going).await, warned(&[warning]));
+}
+
+#[tokio::test]
+async fn an_update_that_makes_a_good_queue_bad_is_refused() {
+    let review = update(TENSORSTACK, &json!({"priority": 100}), &json!({"priority": 101}));
+    let expected = refused_for(TENSORSTACK, "spec.priority", "Invalid value: 101: must be from 0 to 100");
+    assert_eq!(answer(&review).await, expected);
+}
+
+#[tokio::test]
+async fn an_update_that_leaves_one_of_two_bad_fields_is_refused() {
+    let old = json!({"priority": 101, "maxDuration": "0s"});
+    let expected = refused_for(TENSORSTACK, "spec.priority", "Invalid value: 101: must be from 0 to 100");
+    assert_eq!(answer(&update(TENSORSTACK, &old, &json!({"priority": 101}))).await, expected);
+}
+
+#[tokio::test]
+async fn an_update_that_mends_a_bad_queue_is_admitted() {
+    let review = update(TENSORSTACK, &json!({"priority": 101}), &json!({"priority": 100}));
+    assert_eq!(answer(&review).await, admitted());
+}
+
+const CYCLE: &str = "Invalid value: \"b\": a queue can't be its own ancestor: demo -> b -> a -> demo";
+
+fn under_demo() -> KnownQueues {
+    knowing(&[("demo", json!({})), ("a", json!({"parentQueue": "demo"})), ("b", json!({"parentQueue": "a"}))])
+}
+
+#[tokio::test]
+async fn a_queue_that_would_be_its_own_ancestor_is_refused() {
+    let review = update(RUNAI, &json!({}), &json!({"parentQueue": "b"}));
+    assert_eq!(ask(webhook(under_demo()), &review).await, refused_for(RUNAI, "spec.parentQueue", CYCLE));
+}
+
+#[tokio::test]
+async fn what_the_watch_saw_last_is_what_counts() {
+    let review = update(RUNAI, &json!({}), &json!({"parentQueue": "b"}));
+    let mut known = under_demo();
+    let webhook = webhook(known.clone());
+    known.apply(queue("a", &json!({})));
+    assert_eq!(ask(webhook.clone(), &review).await, admitted());
+    known.apply(queue("a", &json!({"parentQueue": "demo"})));
+    assert_eq!(ask(webhook.clone(), &review).await, refused_for(RUNAI, "spec.parentQueue", CYCLE));
+    known.delete(&"a".into());
+    assert_eq!(ask(webhook.clone(), &review).await, admitted());
+    known.retain(&["demo".into()].into());
+    let missing = "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue is at the top";
+    assert_eq!(ask(webhook, &review).await, warned(&[missing]));
+}
+
+#[tokio::test]
+async fn the_name_is_the_objects_if_the_request_has_none() {
+    let mut review = create(RUNAI, &json!({"parentQueue": "b"}));
+    review["request"].as_object_mut().unwrap().remove("name");
+    let expected = refused_for(RUNAI, "spec.parentQueue", CYCLE);
+    assert_eq!(ask(webhook(under_demo()), &review).await, expected);
+    review["request"]["name"] = json!("");
+    assert_eq!(ask(webhook(under_demo()), &review).await, expected);
+}
+
+#[tokio::test]
+async fn a_generated_name_is_told_in_the_refusal() {
+    let mut review = create(TENSORSTACK, &json!({"priority": 101}));
+    review["request"]["name"] = json!("");
+    let message = "Invalid value: 101: must be from 0 to 100";
+    for (metadata, name) in [
+        (json!({"generateName": "demo-", "name": "demo-x7k2p"}), "demo-x7k2p"),
+        (json!({"generateName": "demo-"}), ""),
+    ] {
+        review["request"]["object"]["metadata"] = metadata;
+        assert_eq!(
+            answer(&review).await,
+            refused(TENSORSTACK, name, &format!("spec.priority: {message}"), &[("spec.priority", message)])
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_queue_without_any_name_is_in_no_cycle() {
+    let mut review = create(RUNAI, &json!({"parentQueue": "b"}));
+    review["request"]["name"] = json!("");
+    review["request"]["object"]["metadata"] = json!({"generateName": "demo-"});
+    assert_eq!(ask(webhook(under_demo()), &review).await, admitted());
+}
+
+#[tokio::test]
+async fn reviews_and_rejected_requests_are_counted() {
+    let mut registry = Registry::with_prefix("tenure_webhook");
+    let metrics = Metrics::register(&mut registry);
+    let webhook = router(Validator::new(KnownQueues::default(), "t9k-system".into()), metrics);
+    for spec in [json!({}), json!({"parentQueue": "gone"}), json!({"maxDuration": "soon"})] {
+        ask(webhook.clone(), &create(RUNAI, &spec)).await;
+    }
+    ask(webhook.clone(), &create("example.com", &json!({}))).await;
+    support::answer(webhook.clone(), post("{}")).await;
+    let get = Request::builder().method(Method::GET).uri("/validate").body(Body::empty());
+    support::answer(webhook, get.unwrap()).await;
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for line in [
+        r#"tenure_webhook_reviews_total{group="scheduling.run.ai",verdict="Admitted"} 1"#,
+        r#"tenure_webhook_reviews_total{group="scheduling.run.ai",verdict="Warned"} 1"#,
+        r#"tenure_webhook_reviews_total{group="scheduling.run.ai",verdict="Refused"} 1"#,
+        r#"tenure_webhook_reviews_total{group="other",verdict="Warned"} 1"#,
+        r#"tenure_webhook_rejected_requests_total{code="400"} 1"#,
+        "tenure_webhook_review_duration_seconds_count 4",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}

@@ -1,0 +1,61 @@
+//! A webhook without a socket, and what is asked of it.
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    http::{Request, Response, StatusCode, header::CONTENT_TYPE},
+};
+use http_body_util::BodyExt;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tenure_webhook::{KnownQueues, Metrics, Validator, router};
+use tower::ServiceExt;
+
+/// Of every request.
+pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
+
+/// A webhook that knows these queues of the run.ai family.
+pub fn webhook(queues: KnownQueues) -> Router {
+    let metrics = Metrics::register(&mut Registry::default());
+    router(Validator::new(queues, "t9k-system".into()), metrics)
+}
+
+/// A review as the API server writes one, of a Queue named demo.
+pub fn review(group: &str, operation: &str, object: &Value, old: &Value) -> Value {
+    let version = if group == "scheduling.run.ai" { "v3alpha1" } else { "v1beta1" };
+    let kind = json!({"group": group, "version": version, "kind": "Queue"});
+    let resource = json!({"group": group, "version": version, "resource": "queues"});
+    json!({
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": UID,
+            "kind": kind,
+            "resource": resource,
+            "requestKind": kind,
+            "requestResource": resource,
+            "name": "demo",
+            "namespace": "t9k-system",
+            "operation": operation,
+            "userInfo": {"username": "admin", "uid": "014fbff9a07c", "groups": ["system:authenticated"], "extra": {"a": ["b"]}},
+            "object": object,
+            "oldObject": old,
+            "dryRun": false,
+            "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+        },
+    })
+}
+
+/// A POST to where reviews go.
+pub fn post(body: impl Into<Body>) -> Request<Body> {
+    Request::post("/validate").header(CONTENT_TYPE, "application/json").body(body.into()).unwrap()
+}
+
+/// What the webhook answers, whole.
+pub async fn answer(webhook: Router, request: Request<Body>) -> (StatusCode, Option<String>, Bytes) {
+    let response: Response<Body> = webhook.oneshot(request).await.unwrap();
+    let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, kind, body)
+}

@@ -1,0 +1,232 @@
+//! A table of queues: which are accepted, which are warned of, and which are refused, by whom and in what words.
+
+use serde_json::{Value, json};
+
+/// Who refuses a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The schema, even while the webhook is down.
+    Schema,
+    /// The webhook alone: other queues are needed to judge, or more than CEL can compute.
+    Webhook,
+}
+
+/// What becomes of a queue.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It is accepted without a word.
+    Accepted,
+    /// It is accepted with a warning that contains this.
+    Warned(&'static str),
+    /// It is refused with a message that contains all of these.
+    Refused(By, Vec<String>),
+}
+
+/// A queue of the table.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// `scheduling.run.ai/v3alpha1` or `scheduler.tensorstack.dev/v1beta1`.
+    pub api_version: &'static str,
+    /// Its namespace; empty for the run.ai family.
+    pub namespace: &'static str,
+    /// Its spec, in which `$name` stands for the queue's own name.
+    pub spec: Value,
+    /// What becomes of it.
+    pub verdict: Verdict,
+}
+
+impl Case {
+    /// The object of this case, under a name.
+    pub fn object(&self, name: &str) -> Value {
+        let spec: Value =
+            serde_json::from_str(&self.spec.to_string().replace("$name", name)).expect("still JSON");
+        self.object_with(name, &spec)
+    }
+
+    /// A queue like this one with another spec.
+    pub fn object_with(&self, name: &str, spec: &Value) -> Value {
+        let mut object = json!({
+            "apiVersion": self.api_version, "kind": "Queue", "metadata": {"name": name}, "spec": spec,
+        });
+        if !self.namespace.is_empty() {
+            object["metadata"]["namespace"] = json!(self.namespace);
+        }
+        object
+    }
+}
+
+/// Queues that must exist before the table's.
+pub fn ancestors() -> Vec<Value> {
+    let queue = |name: &str, spec: Value| json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec});
+    vec![queue("short", json!({"maxDuration": "1h"})), queue("team", json!({"parentQueue": "short"}))]
+}
+
+fn runai(spec: Value, verdict: Verdict) -> Case {
+    Case { api_version: "scheduling.run.ai/v3alpha1", namespace: "", spec, verdict }
+}
+
+fn tensorstack(spec: Value, verdict: Verdict) -> Case {
+    Case { api_version: "scheduler.tensorstack.dev/v1beta1", namespace: "t9k-system", spec, verdict }
+}
+
+/// All of them.
+pub fn table() -> Vec<Case> {
+    [runai_durations(), runai_relations(), runai_ranges(), tensorstack_queues()].concat()
+}
+
+fn refused<const N: usize>(by: By, parts: [&str; N]) -> Verdict {
+    Verdict::Refused(by, parts.map(str::to_owned).into())
+}
+
+/// Refused by the schema for the value of one field.
+fn bad(field: &str, value: &Value, rule: &str) -> Verdict {
+    refused(By::Schema, [&format!("{field}: Invalid value: {value}"), rule])
+}
+
+fn runai_durations() -> Vec<Case> {
+    let duration = "must be a duration such as 90m, 1h30m or 7d";
+    let zero = "must be greater than zero";
+    let max_duration = |text: &str, verdict: Verdict| runai(json!({"maxDuration": text}), verdict);
+    let refused_for =
+        |text: &str, rule: &str| max_duration(text, bad("spec.maxDuration", &json!(text), rule));
+    let good = ["90m", "1h30m", "7d", "1w2d", "1.5h", "500ms", "1µs", ".5s"];
+    let no_durations = ["10 s", "1h 30m", "", "-5s", "+5s", "10", "1y", "1M", "1h30", "soon", "1.s.s"];
+    let mut cases: Vec<Case> = good.map(|text| max_duration(text, Verdict::Accepted)).into();
+    cases.extend(no_durations.map(|text| refused_for(text, duration)));
+    cases.extend(["0", "0s", "0h0m"].map(|text| refused_for(text, zero)));
+    cases.extend([
+        refused_for("16000w", "292 years"),
+        max_duration("0.1ns", refused(By::Webhook, ["spec.maxDuration: Invalid value: \"0.1ns\"", zero])),
+        runai(json!({}), Verdict::Accepted),
+        runai(json!({"maxDuration": null}), Verdict::Accepted),
+        runai(
+            json!({"maxDuration": 10}),
+            refused(By::Schema, ["spec.maxDuration", "must be of type string"]),
+        ),
+        runai(json!({"preemptMinRuntime": "0s", "reclaimMinRuntime": "0"}), Verdict::Accepted),
+        runai(json!({"preemptMinRuntime": "5 m"}), bad("spec.preemptMinRuntime", &json!("5 m"), duration)),
+        runai(json!({"reclaimMinRuntime": "-1s"}), bad("spec.reclaimMinRuntime", &json!("-1s"), duration)),
+        runai(json!({"requeueDelay": "5"}), bad("spec.requeueDelay", &json!("5"), duration)),
+    ]);
+    cases
+}
+
+fn runai_relations() -> Vec<Case> {
+    let ceiling = "must not be longer than the queue's own maxDuration";
+    let floors = |ceiling: &str, preempt: &str, reclaim: &str, verdict: Verdict| {
+        let spec =
+            json!({"maxDuration": ceiling, "preemptMinRuntime": preempt, "reclaimMinRuntime": reclaim});
+        runai(spec, verdict)
+    };
+    let child_of = |parent: &str, verdict: Verdict| runai(json!({"parentQueue": parent}), verdict);
+    let in_team = |field: &str, text: &str, verdict: Verdict| {
+        runai(json!({"parentQueue": "team", field: text}), verdict)
+    };
+    let (preempt, reclaim) = ("spec.preemptMinRuntime", "spec.reclaimMinRuntime");
+    let by_a_nanosecond = ["spec.reclaimMinRuntime: Invalid value: \"1h0m0.000000001s\"", ceiling];
+    vec![
+        floors("1h", "60m", "3600s", Verdict::Accepted),
+        floors("1w", "7d", "0s", Verdict::Accepted),
+        floors("1h", "61m", "1m", bad(preempt, &json!("61m"), ceiling)),
+        floors("1w", "1m", "8d", bad(reclaim, &json!("8d"), ceiling)),
+        floors("1h", "0s", "1h0m0.000000001s", refused(By::Webhook, by_a_nanosecond)),
+        child_of("", Verdict::Accepted),
+        child_of("team", Verdict::Accepted),
+        child_of(
+            "$name",
+            refused(By::Schema, ["spec.parentQueue: Invalid value", "a queue can't be its own parent"]),
+        ),
+        child_of("Not A Name", bad("spec.parentQueue", &json!("Not A Name"), "must be the name of a queue")),
+        child_of("nobody", Verdict::Warned("queue \"nobody\" doesn't exist")),
+        in_team("maxDuration", "30m", Verdict::Accepted),
+        in_team("maxDuration", "2h", Verdict::Warned("2h0m0s is longer than 1h0m0s of ancestor \"short\"")),
+        in_team("preemptMinRuntime", "2h", Verdict::Warned("spec.preemptMinRuntime: 2h0m0s of queue")),
+    ]
+}
+
+fn runai_ranges() -> Vec<Case> {
+    let wait = |wait: Value, verdict: Verdict| runai(json!({"waitForPodsReady": wait}), verdict);
+    let strategy = |field: &str, value: Value, rule: &str| {
+        let path = format!("spec.waitForPodsReady.requeuingStrategy.{field}");
+        wait(json!({"timeout": "5m", "requeuingStrategy": {field: value}}), bad(&path, &value, rule))
+    };
+    let whole_strategy = json!({
+        "timestamp": "Creation", "backoffLimitCount": 0, "backoffBaseSeconds": 1, "backoffFactor": "1.41284738",
+        "backoffMaxSeconds": 3600,
+    });
+    let resources = json!({"cpu": {"quota": 1000, "limit": -1, "overQuotaWeight": 1}, "gpu": {"quota": 0.5}, "memory": {}});
+    let kill = ["spec.maxDurationAction: Unsupported value: \"Kill\"", "\"Pause\", \"Requeue\""];
+    vec![
+        runai(json!({"priority": -7, "displayName": "A queue"}), Verdict::Accepted),
+        runai(json!({"maxDurationAction": "Requeue", "requeueDelay": "5m"}), Verdict::Accepted),
+        runai(json!({"resources": resources}), Verdict::Accepted),
+        wait(
+            json!({"timeout": "5m", "recoveryTimeout": "1m", "requeuingStrategy": whole_strategy}),
+            Verdict::Accepted,
+        ),
+        wait(
+            json!({"timeout": "0s"}),
+            bad("spec.waitForPodsReady.timeout", &json!("0s"), "greater than zero"),
+        ),
+        wait(
+            json!({"requeuingStrategy": {"timestamp": "Now"}}),
+            refused(By::Schema, ["requeuingStrategy.timestamp: Unsupported value: \"Now\""]),
+        ),
+        strategy("backoffFactor", json!("0.5"), "at least 1"),
+        strategy("backoffFactor", json!("fast"), "at least 1"),
+        strategy("backoffLimitCount", json!(-1), "greater than or equal to 0"),
+        strategy("backoffBaseSeconds", json!(0), "greater than or equal to 1"),
+        strategy("backoffMaxSeconds", json!(0), "greater than or equal to 1"),
+        runai(
+            json!({"priority": 3_000_000_000_u32}),
+            bad("spec.priority", &json!(3_000_000_000_u32), "less than or equal to 2147483647"),
+        ),
+        runai(json!({"priority": "high"}), refused(By::Schema, ["spec.priority", "must be of type integer"])),
+        runai(json!({"maxDurationAction": "Kill"}), refused(By::Schema, kill)),
+        runai(
+            json!({"resources": {"gpu": {"quota": -2}}}),
+            bad("spec.resources.gpu.quota", &json!(-2), "greater than or equal to -1"),
+        ),
+        runai(
+            json!({"resources": {"cpu": {"overQuotaWeight": -1}}}),
+            bad("spec.resources.cpu.overQuotaWeight", &json!(-1), "greater than or equal to 0"),
+        ),
+        runai(json!({"maxDuraton": "1h"}), refused(By::Schema, ["unknown field \"spec.maxDuraton\""])),
+    ]
+}
+
+fn tensorstack_queues() -> Vec<Case> {
+    let duration = "must be a duration of whole numbers such as 30s, 1h20m15s or 15d";
+    let max_duration = |text: &str, verdict: Verdict| tensorstack(json!({"maxDuration": text}), verdict);
+    let refused_for =
+        |text: &str, rule: &str| max_duration(text, bad("spec.maxDuration", &json!(text), rule));
+    let good = ["", "10s", "2h", "3w", "2h45m", "1h20m15s", "15d", "1y", "500ms"];
+    let no_durations = ["45m2h", "1h1h", "1.5h", "10 s", "10", "-1h", "1M", "5min", "1us", " 1h"];
+    let mut cases: Vec<Case> = good.map(|text| max_duration(text, Verdict::Accepted)).into();
+    cases.extend(no_durations.map(|text| refused_for(text, duration)));
+    cases.extend(["0", "0s", "0h0s"].map(|text| refused_for(text, "must be greater than zero")));
+    let whole = json!({
+        "closed": false, "preemptible": true, "priority": 100, "quota": {"requests": {"cpu": "10", "memory": "1Gi"}},
+        "nodeSelector": {"matchLabels": {"gpu": "a100"}}, "namespaceSelector": {}, "resourceShapeProfile": "small",
+    });
+    let too_high = bad("spec.priority", &json!(101), "less than or equal to 100");
+    let too_low = bad("spec.priority", &json!(-1), "greater than or equal to 0");
+    let no_quantity = refused(By::Schema, ["spec.quota.requests.cpu: Invalid value: \"lots\""]);
+    cases.extend([
+        refused_for("300y", "292 years"),
+        tensorstack(json!({"maxDuration": null}), Verdict::Accepted),
+        tensorstack(
+            json!({"maxDuration": 10}),
+            refused(By::Schema, ["spec.maxDuration", "must be of type string"]),
+        ),
+        tensorstack(whole, Verdict::Accepted),
+        tensorstack(json!({"priority": 101}), too_high),
+        tensorstack(json!({"priority": -1}), too_low),
+        tensorstack(json!({"quota": {"requests": {"cpu": "lots"}}}), no_quantity),
+        Case {
+            namespace: "default",
+            ..tensorstack(json!({}), Verdict::Warned("queues count only in namespace \"t9k-system\""))
+        },
+    ]);
+    cases
+}

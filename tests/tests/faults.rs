@@ -1,0 +1,178 @@
+//! What stays true when things break: nothing lost, nothing done twice.
+#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, eventually};
+use tenure_tests::{
+    DEADLINE, World, audit,
+    workloads::{Namespace, bare_pod, in_queue, queue, workload},
+};
+
+const OWNERS: usize = 30;
+
+async fn apply_owners(world: &World, namespace: &str, in_queue: &Value) {
+    let owners: Vec<Value> = (0..OWNERS)
+        .map(|number| {
+            let object =
+                workload("Deployment", namespace, &format!("owner-{number}"), in_queue, &Value::Null);
+            let own = object.to_string().replace(r#""app":"test""#, &format!(r#""app":"{number}""#));
+            serde_json::from_str(&own).unwrap()
+        })
+        .collect();
+    world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": owners})).await;
+}
+
+/// Waits until all owners are paused; then each was patched once and has one event.
+async fn assert_each_paused_once(world: &World, name: &str) {
+    let namespace = Namespace::of(world, name);
+    for number in 0..OWNERS {
+        namespace.await_paused("Deployment", &format!("owner-{number}")).await;
+    }
+    let mut patched = audit::of_keeper(&world.cluster, "patch", "deployments", name);
+    let patches = patched.len();
+    patched.sort();
+    patched.dedup();
+    assert_eq!((patches, patched.len()), (OWNERS, OWNERS), "each is patched exactly once");
+}
+
+/// Waits until each owner has an event; none has two.
+async fn assert_each_has_one_event(world: &World, name: &str) {
+    let namespace = Namespace::of(world, name);
+    let all = async || Ok((namespace.events().await.len() >= OWNERS).then_some(()));
+    eventually("an event for each", DEADLINE, all).await.unwrap();
+    assert_no_event_twice(&namespace).await;
+    assert_eq!(namespace.events().await.len(), OWNERS);
+}
+
+async fn assert_no_event_twice(namespace: &Namespace) {
+    let mut events = namespace.events().await;
+    events.sort();
+    let all = events.len();
+    events.dedup();
+    assert_eq!(events.len(), all, "{events:?}");
+}
+
+#[tokio::test]
+async fn what_expires_while_the_keeper_is_dead_is_handled_after_its_restart_once() {
+    let world = &World::running("restart").await.unwrap();
+    let name = world.namespace().await;
+    world.apply(&queue("restart", "2s")).await;
+    world.tenure.kill_keeper().await.unwrap();
+    apply_owners(world, &name, &in_queue("restart")).await;
+    await_age(&world.cluster, &name, 3).await;
+    world.tenure.start_keeper().await.unwrap();
+    assert_each_paused_once(world, &name).await;
+    assert_each_has_one_event(world, &name).await;
+}
+
+/// Waits until the youngest pod is older than so many seconds, by the API server's clock.
+async fn await_age(cluster: &Cluster, namespace: &str, seconds: i64) {
+    let all = OWNERS * 2;
+    eventually("all pods to be old enough", DEADLINE, async || {
+        let times = ["get", "pods", "-n", namespace, "-o", "jsonpath={.items[*].metadata.creationTimestamp}"];
+        let times = cluster.kubectl(&times).await?.success()?;
+        let times: Vec<jiff::Timestamp> =
+            times.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        let youngest = times.iter().max().filter(|_| times.len() == all);
+        Ok(youngest
+            .filter(|time| jiff::Timestamp::now().duration_since(**time).as_secs() > seconds)
+            .map(drop))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_keeper_that_is_killed_in_the_midst_of_expiries_pauses_each_once() {
+    let world = &World::running("killed").await.unwrap();
+    let name = world.namespace().await;
+    world.apply(&queue("killed", "3s")).await;
+    apply_owners(world, &name, &in_queue("killed")).await;
+    let namespace = Namespace::of(world, &name);
+    for number in [0, OWNERS / 2, OWNERS - 1] {
+        namespace.await_paused("Deployment", &format!("owner-{number}")).await;
+        world.tenure.kill_keeper().await.unwrap();
+        world.tenure.start_keeper().await.unwrap();
+    }
+    assert_each_paused_once(world, &name).await;
+    // the record is on the object; an event that follows a pause by a millisecond may die with the keeper
+    assert_no_event_twice(&namespace).await;
+}
+
+#[tokio::test]
+async fn a_keeper_that_is_asked_to_end_finishes_what_it_has_begun() {
+    let world = &World::running("asked").await.unwrap();
+    let name = world.namespace().await;
+    world.apply(&queue("asked", "3s")).await;
+    apply_owners(world, &name, &in_queue("asked")).await;
+    let namespace = Namespace::of(world, &name);
+    for number in [0, OWNERS - 1] {
+        namespace.await_paused("Deployment", &format!("owner-{number}")).await;
+        world.tenure.stop_keeper().await.unwrap();
+        world.tenure.start_keeper().await.unwrap();
+    }
+    assert_each_paused_once(world, &name).await;
+    assert_each_has_one_event(world, &name).await;
+}
+
+#[tokio::test]
+async fn an_outage_of_the_api_server_loses_nothing() {
+    let world = &World::running("outage").await.unwrap();
+    let name = world.namespace().await;
+    world.apply(&queue("outage", "3s")).await;
+    apply_owners(world, &name, &in_queue("outage")).await;
+    await_age(&world.cluster, &name, 0).await;
+    world.cluster.stop_api_server().await.unwrap();
+    world.cluster.start_api_server().await.unwrap();
+    assert_each_paused_once(world, &name).await;
+    assert_each_has_one_event(world, &name).await;
+}
+
+/// A definition like T9k's that lets anything pass.
+fn permissive_definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "queues.scheduler.tensorstack.dev"},
+        "spec": {
+            "group": "scheduler.tensorstack.dev", "scope": "Namespaced",
+            "names": {"kind": "Queue", "plural": "queues", "singular": "queue"},
+            "versions": [{
+                "name": "v1beta1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_missing_definition_is_waited_for_and_an_undecodable_queue_stalls_nothing() {
+    let values = ["crds.tensorstack=false", "webhook.failurePolicy=Ignore"];
+    let world = &World::installed("missing", &values).await.unwrap();
+    let name = world.namespace().await;
+    // ready, though there is no such kind
+    world.tenure.start_keeper().await.unwrap();
+    world.apply(&bare_pod(&name, "test", &in_queue("good"), &Value::Null)).await;
+    world.apply(&permissive_definition()).await;
+    let established = ["wait", "--for=condition=Established", "crd/queues.scheduler.tensorstack.dev"];
+    world.cluster.kubectl(&established).await.unwrap().success().unwrap();
+    for (queue_name, spec) in [
+        ("list", json!([])),
+        ("number", json!({"maxDuration": 10})),
+        ("nonsense", json!({"maxDuration": "soon"})),
+        ("zero", json!({"maxDuration": "0s"})),
+        ("good", json!({"maxDuration": "1s"})),
+    ] {
+        let mut object = queue(queue_name, "");
+        object["spec"] = spec;
+        world.apply(&bare_pod(&name, &format!("in-{queue_name}"), &in_queue(queue_name), &Value::Null)).await;
+        world.apply(&object).await;
+    }
+    let namespace = Namespace::of(world, &name);
+    let expired = async || Ok((namespace.pods().await.len() == 4).then_some(()));
+    eventually("the pods of the good queue to expire", DEADLINE, expired).await.unwrap();
+    let mut deleted = audit::of_keeper(&world.cluster, "delete", "pods", &name);
+    deleted.sort();
+    assert_eq!(deleted, ["in-good", "test"]);
+    let log = std::fs::read_to_string(world.tenure.keeper_log()).unwrap();
+    assert!(log.contains("Not installed in the cluster") && log.contains("Unreadable: counts as absent"), "{log}");
+}

@@ -1,0 +1,33 @@
+//! Queues on a real API server while the webhook is down: what the schema refuses by itself. And the schema in the
+//! chart is the one of the types.
+#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use futures::{StreamExt, stream};
+use tenure_tests::{
+    World,
+    queues::{By, Case, Verdict, table},
+};
+
+#[tokio::test]
+async fn the_schema_refuses_by_itself_and_says_why() {
+    let world = &World::installed("schema", &[]).await.unwrap();
+    let refused_by_schema = |case: &Case| matches!(case.verdict, Verdict::Refused(By::Schema, _));
+    let cases: Vec<Case> = table().into_iter().filter(refused_by_schema).collect();
+    assert!(cases.len() >= 30, "{}", cases.len());
+    let check = async |(number, case): (usize, Case)| {
+        let object = case.object(&format!("bad-{number}")).to_string();
+        let output = world.cluster.kubectl_with_input(&["apply", "-f", "-"], &object).await.unwrap();
+        let Verdict::Refused(_, parts) = case.verdict else {
+            return None;
+        };
+        let said = &output.stderr;
+        let fine = !output.status.success()
+            && parts.iter().all(|part| said.contains(part))
+            && !said.contains("failed calling webhook");
+        (!fine).then(|| format!("{}: {said}", case.spec))
+    };
+    let checks = cases.into_iter().enumerate().map(check);
+    let complaints: Vec<String> =
+        stream::iter(checks).buffer_unordered(4).filter_map(async |c| c).collect().await;
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
