@@ -84,23 +84,6 @@ impl TensorstackQueue {
     }
 }
 
-/// A duration type of which zero can be told.
-trait Length: Grammar + Copy {
-    fn is_zero(self) -> bool;
-}
-
-impl Length for ExtendedDuration {
-    fn is_zero(self) -> bool {
-        self.is_zero()
-    }
-}
-
-impl Length for TensorstackDuration {
-    fn is_zero(self) -> bool {
-        self.is_zero()
-    }
-}
-
 fn duration<D: Grammar>(
     field: &str,
     written: Option<&Written<D>>,
@@ -113,7 +96,11 @@ fn duration<D: Grammar>(
     written.parse().map_err(|error| errors.push(explain(error))).ok()
 }
 
-fn positive<D: Length>(field: &str, written: Option<&Written<D>>, errors: &mut Vec<FieldError>) -> Option<D> {
+fn positive<D: Grammar>(
+    field: &str,
+    written: Option<&Written<D>>,
+    errors: &mut Vec<FieldError>,
+) -> Option<D> {
     let value = duration(field, written, errors)?;
     if value.is_zero() {
         let text = written.map_or("", Written::as_str);

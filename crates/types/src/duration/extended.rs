@@ -38,11 +38,6 @@ impl ExtendedDuration {
         self.0
     }
 
-    /// Whether it is no time at all.
-    pub const fn is_zero(self) -> bool {
-        self.0 == 0
-    }
-
     /// For arithmetic with timestamps; never negative.
     pub const fn to_signed(self) -> SignedDuration {
         SignedDuration::from_nanos(self.0)
@@ -78,6 +73,10 @@ impl fmt::Display for ExtendedDuration {
 impl Grammar for ExtendedDuration {
     const NAME: &'static str = "ExtendedDuration";
     const EXPECTED: &'static str = "a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns)";
+
+    fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
 
     fn schema() -> Schema {
         json_schema!({

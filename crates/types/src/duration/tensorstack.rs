@@ -31,11 +31,6 @@ impl TensorstackDuration {
         self.0
     }
 
-    /// Whether it is no time at all.
-    pub const fn is_zero(self) -> bool {
-        self.0 == 0
-    }
-
     /// For arithmetic with timestamps; never negative.
     pub const fn to_signed(self) -> SignedDuration {
         SignedDuration::from_nanos(self.0)
@@ -102,6 +97,10 @@ impl fmt::Display for TensorstackDuration {
 impl Grammar for TensorstackDuration {
     const NAME: &'static str = "TensorstackDuration";
     const EXPECTED: &'static str = "a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms)";
+
+    fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
 
     fn schema() -> Schema {
         json_schema!({

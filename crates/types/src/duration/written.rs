@@ -12,6 +12,9 @@ pub trait Grammar: FromStr<Err = DurationError> {
     /// What is expected, for messages: "must be …".
     const EXPECTED: &'static str;
 
+    /// Whether it is no time at all.
+    fn is_zero(&self) -> bool;
+
     /// What the API server checks by itself.
     fn schema() -> Schema;
 }
