@@ -9,7 +9,7 @@ help: ## List the commands
 
 .PHONY: demo
 demo: ## Watch a Deployment in a queue with maxDuration 10s be paused, on a control plane of its own (KEEP=1 leaves it up)
-	@$(CARGO) run --quiet --package tenure-testbed -- demo $(if $(KEEP),--keep)
+	@$(CARGO) run --package tenure-testbed -- demo $(if $(KEEP),--keep)
 
 .PHONY: test
 test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes
@@ -29,7 +29,7 @@ unit: ## The tests that need no control plane: seconds
 
 .PHONY: control-plane
 control-plane: ## Build the control plane for tests and demo, once: about 6 minutes on 2 cores
-	@$(CARGO) run --quiet --locked --package tenure-testbed -- build
+	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
 bench: ## Bytes a pod at 150,000 pods; admission reviews a second beside a bare TLS server

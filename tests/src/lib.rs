@@ -1,5 +1,11 @@
 //! What the end-to-end tests share: a cluster with Tenure on it, and a table of queues.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a failed helper is a failed test"
+)]
 
 pub mod audit;
 pub mod queues;
@@ -16,7 +22,7 @@ use kube::Api;
 use tenure_testbed::{Cluster, Tenure, eventually};
 
 /// For anything that a cluster does by itself.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A cluster with Tenure on it.
 pub struct World {

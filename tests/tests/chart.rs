@@ -689,7 +689,7 @@ async fn notes_tell_how_to_see_that_it_runs() {
 async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
     let cluster = start("chart-notes").await.unwrap();
     kubectl(&cluster, &["create", "namespace", "t9k-system"], "").await;
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (port, admin_port) = (free_port(), free_port());
     let values = json!({
         "webhook": {"url": format!("https://127.0.0.1:{port}")},
         "keeper": {"replicas": 0},
@@ -698,20 +698,26 @@ async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
     let notes = install.success().unwrap();
     assert!(notes.contains("nothing is paused until a keeper runs elsewhere"), "{notes}");
 
-    // the last of them is the webhook; another test may have the admin port that it takes by default
+    // the last of them is the webhook; another program may have the admin port that it takes by default
     let serve =
         commands(&notes, "Fetch its certificate", "2. ").replace(" KUBECONFIG=", " exec env KUBECONFIG=");
-    let serve = format!("{} --admin-listen 127.0.0.1:0", serve.trim_end());
+    let serve = format!("{} --admin-listen 127.0.0.1:{admin_port}", serve.trim_end());
     let log = cluster.directory().join("by-hand.log");
-    let webhook = Process::spawn("the webhook of the notes", shell(&cluster, &serve).await, &log).unwrap();
-    let mut make_queues = shell(&cluster, &commands(&notes, "2. ", "3. ")).await;
-    eventually("the queues of the notes to be made", DEADLINE, async || {
-        let output = make_queues.output()?;
-        anyhow::ensure!(output.status.success(), "{}", webhook.failure(&String::from_utf8(output.stderr)?));
-        Ok(Some(()))
+    let webhook = Process::spawn("webhook", shell(&cluster, &serve).await, &log).unwrap();
+    let admin = format!("--server=http://127.0.0.1:{admin_port}");
+    // so it has the certificate, and its token is good for what it watches
+    eventually("the webhook to be ready", DEADLINE, async || {
+        let ready = cluster.kubectl(&[&admin, "get", "--raw=/ready"]).await?;
+        ready.success().map(Some).map_err(|error| webhook.failure(&error.to_string()))
     })
     .await
     .unwrap();
+    let make_queues = shell(&cluster, &commands(&notes, "2. ", "3. ")).await.output().unwrap();
+    assert!(make_queues.status.success(), "{make_queues:?}");
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The commands between two places of the notes, as they are pasted.

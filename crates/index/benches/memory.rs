@@ -1,5 +1,6 @@
 //! Bytes that the index holds for each pod of a large cluster, beside what the same pods take as the types of
 //! k8s-openapi, decoded whole: `cargo bench -p tenure-index`.
+#![allow(clippy::panic, reason = "a benchmark that can't be run must end")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -8,6 +9,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Pod;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_index::CeilingIndex;
 use tenure_types::{projection, tensorstack::v1beta1};
@@ -47,15 +49,12 @@ fn main() {
             index.apply_tensorstack(&format!("queue-{queue}"), &spec);
         }
         for number in 0..PODS {
-            index.apply_pod(&serde_json::from_value::<projection::Pod>(pod(number)).expect("a projection"));
+            index.apply_pod(&decode::<projection::Pod>(pod(number)));
         }
         assert_eq!(index.pods_under_ceiling(), PODS);
         index
     });
-    let control = held_by(|| {
-        let decode = |number| serde_json::from_value::<Pod>(pod(number)).expect("a pod");
-        (0..CONTROL_PODS).map(decode).collect::<Vec<_>>()
-    });
+    let control = held_by(|| (0..CONTROL_PODS).map(|number| decode(pod(number))).collect::<Vec<Pod>>());
     let (per_pod, control_per_pod) = (index / PODS, control / CONTROL_PODS);
     println!("pods in the index       {PODS}, in {QUEUES} queues and {NAMESPACES} namespaces");
     println!("index                   {per_pod} bytes a pod (goal: at most 400), {} MiB", index >> 20);
@@ -69,10 +68,14 @@ fn main() {
 
 fn held_by<T>(make: impl FnOnce() -> T) -> usize {
     let before = HELD.load(Relaxed);
-    let made = make();
+    let value = make();
     let held = HELD.load(Relaxed) - before;
-    drop(black_box(made));
+    drop(black_box(value));
     held
+}
+
+fn decode<T: DeserializeOwned>(pod: Value) -> T {
+    serde_json::from_value(pod).unwrap_or_else(|error| panic!("no pod: {error}"))
 }
 
 fn json_size() -> usize {

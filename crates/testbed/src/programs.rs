@@ -45,6 +45,15 @@ fn build() -> Result<HashMap<String, PathBuf>> {
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
     }
+    // cargo sets these for the test that we may be in; build scripts that watch them would run anew
+    for (name, _) in env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|prefix| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
+        {
+            command.env_remove(name);
+        }
+    }
     let output = command.output().with_context(|| format!("cannot run `{}`", spell(&command)))?;
     ensure!(output.status.success(), "`{}` failed; its output is above", spell(&command));
     Ok(executables(&String::from_utf8_lossy(&output.stdout)))

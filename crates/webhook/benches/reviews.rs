@@ -1,2 +1,361 @@
-//! x
-fn main() {}
+//! Reviews a second and their latency, over TLS on the loopback, beside a server that doesn't review:
+//! `cargo bench -p tenure-webhook`.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a failed step is a failed bench"
+)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+#[path = "../tests/support/tls.rs"]
+mod tls;
+
+use std::time::{Duration, Instant};
+
+use axum::{
+    Router,
+    body::Bytes,
+    http::{Request, StatusCode, header::CONTENT_TYPE, header::HOST},
+    routing::post,
+};
+use futures::future::try_join_all;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tenure_certs::Authority;
+use tenure_service::watch::Store;
+use tenure_types::runai::v3alpha1::Queue;
+use tenure_webhook::KnownQueues;
+use tls::{Server, connect, eventually};
+
+const CONNECTIONS: usize = 25;
+/// Many and short: what else runs on the machine then spoils a few of both kinds, and the median stays.
+const ROUNDS: usize = 9;
+/// A fuse: no connection of a round asks more than this.
+const MOST_REQUESTS: usize = 200_000;
+const QUEUES: usize = 500;
+
+/// How long the parts of a run take.
+struct Pace {
+    warm_up: Duration,
+    crowded: Duration,
+    alone: Duration,
+}
+
+impl Pace {
+    /// As `cargo test --benches` has no use for numbers, it gets a run that only shows that this works.
+    fn from_env() -> Self {
+        let measured = std::env::args().any(|argument| argument == "--bench");
+        let [warm_up, crowded, alone] = if measured { [500, 1_400, 350] } else { [20, 20, 10] };
+        Self {
+            warm_up: Duration::from_millis(warm_up),
+            crowded: Duration::from_millis(crowded),
+            alone: Duration::from_millis(alone),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let pace = Pace::from_env();
+    let authority = Authority::new("bench")?;
+    let directory = tempfile::tempdir()?;
+    authority.server(&["localhost".to_owned()])?.write(directory.path())?;
+    let serve = |router| tls::serve(router, directory.path(), &["--drain-delay", "0s"]);
+
+    let question = Bytes::from(update().to_string());
+    let webhook = serve(support::webhook(queues()));
+    let answer = first_answer(&webhook, &authority, &question).await?;
+    let expected = json!({"uid": support::UID, "allowed": true});
+    anyhow::ensure!(serde_json::from_slice::<Value>(&answer)?["response"] == expected, "{answer:?}");
+    let fixed = Bytes::from(vec![b'.'; answer.len()]);
+    let control = serve(control(fixed.clone()));
+
+    let webhook = Target { server: webhook, answer, question: question.clone(), authority: &authority };
+    let control = Target { server: control, answer: fixed, question, authority: &authority };
+    introduce(&webhook);
+    run(&pace, &webhook, &control).await?;
+    for Target { server, .. } in [webhook, control] {
+        server.shutdown.cancel();
+        server.ended.await??;
+    }
+    Ok(())
+}
+
+fn introduce(webhook: &Target<'_>) {
+    println!(
+        "webhook  reviews an UPDATE of a Queue, {} bytes of AdmissionReview, and admits it; {QUEUES} queues are known",
+        webhook.question.len()
+    );
+    println!(
+        "control  the same server and client, but a route that reads the same body and answers {} fixed bytes",
+        webhook.answer.len()
+    );
+    println!(
+        "both     over TLS on the loopback, HTTP/1.1 keep-alive, client and servers in one process on {} processors; each connection asks again as soon as it is answered",
+        std::thread::available_parallelism().map_or(0, usize::from)
+    );
+    println!("         latency is what the client sees, from a request to the end of its answer");
+    println!("Only the ratios can be compared between machines.");
+}
+
+async fn run(pace: &Pace, webhook: &Target<'_>, control: &Target<'_>) -> anyhow::Result<()> {
+    for (connections, duration) in [(CONNECTIONS, pace.crowded), (1, pace.alone)] {
+        for target in [webhook, control] {
+            target.measure(connections, pace.warm_up).await?;
+        }
+        println!();
+        println!("{connections:>2} connection(s)      webhook                          control");
+        println!("                reviews/s   p50 ms   p99 ms     answers/s   p50 ms   p99 ms");
+        let (mut reviews, mut answers) = (Vec::new(), Vec::new());
+        for round in 1..=ROUNDS {
+            let pair = (
+                webhook.measure(connections, duration).await?,
+                control.measure(connections, duration).await?,
+            );
+            row(&format!("round {round}"), &pair.0, &pair.1);
+            reviews.push(pair.0);
+            answers.push(pair.1);
+        }
+        row("median", &medians(&reviews), &medians(&answers));
+        ratios(&reviews, &answers);
+    }
+    Ok(())
+}
+
+/// What one round came to.
+struct Measured {
+    per_second: f64,
+    p50: f64,
+    p99: f64,
+}
+
+type Part = fn(&Measured) -> f64;
+
+fn row(name: &str, webhook: &Measured, control: &Measured) {
+    let part =
+        |Measured { per_second, p50, p99 }: &Measured| format!("{per_second:>9.0} {p50:>8.3} {p99:>8.3}");
+    println!("{name:<14} {}     {}", part(webhook), part(control));
+}
+
+fn ratios(webhook: &[Measured], control: &[Measured]) {
+    let parts: [(&str, Part); 3] =
+        [("throughput", |round| round.per_second), ("p50", |round| round.p50), ("p99", |round| round.p99)];
+    for (name, part) in parts {
+        let rounds: Vec<f64> =
+            webhook.iter().zip(control).map(|(webhook, control)| part(webhook) / part(control)).collect();
+        println!(
+            "ratio of {name:<10} webhook / control {:.2} (of the medians; rounds from {:.2} to {:.2})",
+            part(&medians(webhook)) / part(&medians(control)),
+            rounds.iter().copied().fold(f64::INFINITY, f64::min),
+            rounds.iter().copied().fold(0.0, f64::max),
+        );
+    }
+}
+
+fn medians(rounds: &[Measured]) -> Measured {
+    let median = |part: Part| {
+        let mut values: Vec<f64> = rounds.iter().map(part).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or_default()
+    };
+    Measured {
+        per_second: median(|round| round.per_second),
+        p50: median(|round| round.p50),
+        p99: median(|round| round.p99),
+    }
+}
+
+/// A server, and what is to be heard from it.
+struct Target<'a> {
+    server: Server,
+    question: Bytes,
+    answer: Bytes,
+    authority: &'a Authority,
+}
+
+impl Target<'_> {
+    /// Asks over this many connections for so long. Connecting doesn't count, nor does what is asked first: the
+    /// tickets of TLS are still on the way then.
+    async fn measure(&self, connections: usize, duration: Duration) -> anyhow::Result<Measured> {
+        let mut clients = Vec::new();
+        for _ in 0..connections {
+            let mut client = client(&self.server, self.authority).await?;
+            ask(&mut client, self.question.clone()).await?;
+            clients.push(client);
+        }
+        let begin = Instant::now();
+        let end = begin + duration;
+        let asked = clients.into_iter().map(|client| {
+            let (question, answer) = (self.question.clone(), self.answer.clone());
+            async move { tokio::spawn(ask_until(end, client, question, answer)).await? }
+        });
+        let mut latencies: Vec<Duration> = try_join_all(asked).await?.concat();
+        let elapsed = begin.elapsed();
+        latencies.sort_unstable();
+        let at = |quantile: usize| {
+            let latency = latencies.get(latencies.len() * quantile / 100);
+            latency.map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
+        };
+        Ok(Measured {
+            per_second: f64::from(u32::try_from(latencies.len())?) / elapsed.as_secs_f64(),
+            p50: at(50),
+            p99: at(99),
+        })
+    }
+}
+
+async fn ask_until(
+    end: Instant,
+    mut client: SendRequest<Full<Bytes>>,
+    question: Bytes,
+    answer: Bytes,
+) -> anyhow::Result<Vec<Duration>> {
+    let mut latencies = Vec::new();
+    while latencies.len() < MOST_REQUESTS {
+        let begin = Instant::now();
+        if begin >= end {
+            break;
+        }
+        let heard = ask(&mut client, question.clone()).await?;
+        latencies.push(begin.elapsed());
+        anyhow::ensure!(heard == answer, "unexpected answer {heard:?}");
+    }
+    Ok(latencies)
+}
+
+async fn ask(client: &mut SendRequest<Full<Bytes>>, question: Bytes) -> anyhow::Result<Bytes> {
+    let request = Request::post("/validate?timeout=10s")
+        .header(HOST, "localhost")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::from(question))?;
+    client.ready().await?;
+    let response = client.send_request(request).await?;
+    anyhow::ensure!(response.status() == StatusCode::OK, "{}", response.status());
+    Ok(response.into_body().collect().await?.to_bytes())
+}
+
+async fn client(server: &Server, authority: &Authority) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    let protocols = ["http/1.1"];
+    let stream = connect(server.address, authority.certificate_pem(), &protocols).await?;
+    let (client, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn first_answer(server: &Server, authority: &Authority, question: &Bytes) -> anyhow::Result<Bytes> {
+    server.readiness.ready().await;
+    let mut client = eventually("connected", async || client(server, authority).await.ok()).await;
+    ask(&mut client, question.clone()).await
+}
+
+fn control(answer: Bytes) -> Router {
+    let read = async move |body: Bytes| {
+        std::hint::black_box(body);
+        ([(CONTENT_TYPE, "application/json")], answer.clone())
+    };
+    Router::new().route("/validate", post(read))
+}
+
+/// A tree of three levels, of which the queue under review is a leaf.
+fn queues() -> KnownQueues {
+    let mut queues = KnownQueues::default();
+    let mut apply = |name: String, spec: Value| {
+        let queue = json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec});
+        queues.apply(serde_json::from_value::<Queue>(queue).unwrap());
+    };
+    apply("root".into(), json!({"maxDuration": "7d"}));
+    for department in 0..9 {
+        apply(format!("department-{department}"), json!({"parentQueue": "root", "maxDuration": "5d"}));
+    }
+    for team in 0..QUEUES - 10 {
+        apply(
+            format!("team-{team}"),
+            json!({"parentQueue": format!("department-{}", team % 9), "maxDuration": "2d"}),
+        );
+    }
+    queues
+}
+
+/// An administrator's `kubectl apply` of a new ceiling.
+fn update() -> Value {
+    let mut review = support::review("scheduling.run.ai", "UPDATE", &queue("36h"), &queue("24h"));
+    review["request"]["name"] = json!("team-7");
+    review
+}
+
+fn queue(ceiling: &str) -> Value {
+    let spec = json!({
+        "displayName": "Team Seven",
+        "parentQueue": "department-7",
+        "priority": 100,
+        "preemptMinRuntime": "10m",
+        "reclaimMinRuntime": "30m",
+        "maxDuration": ceiling,
+        "maxDurationAction": "Requeue",
+        "requeueDelay": "15m",
+        "waitForPodsReady": {
+            "timeout": "10m",
+            "recoveryTimeout": "5m",
+            "requeuingStrategy": {"timestamp": "Eviction", "backoffLimitCount": 10, "backoffBaseSeconds": 60, "backoffMaxSeconds": 3600, "backoffFactor": "1.5"},
+        },
+        "resources": {
+            "cpu": {"quota": 64_000, "overQuotaWeight": 1, "limit": -1},
+            "gpu": {"quota": 16.5, "overQuotaWeight": 2, "limit": 64},
+            "memory": {"quota": 512_000, "overQuotaWeight": 1, "limit": -1},
+        },
+    });
+    let last_applied = json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"annotations": {}, "name": "team-7"}, "spec": spec});
+    json!({
+        "apiVersion": "scheduling.run.ai/v3alpha1",
+        "kind": "Queue",
+        "metadata": {
+            "name": "team-7",
+            "uid": "0f2c1f3e-8f64-4c3e-9d3b-6a8a2c1b7d55",
+            "resourceVersion": "184467",
+            "generation": 7,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "labels": {"app.kubernetes.io/managed-by": "platform", "team": "seven"},
+            "annotations": {"platform.example.com/contact": "team-seven@example.com", "platform.example.com/purpose": "Training of the models that rank what is found", "kubectl.kubernetes.io/last-applied-configuration": last_applied.to_string()},
+            "managedFields": [
+                {
+                    "manager": "kubectl-client-side-apply", "operation": "Update", "apiVersion": "scheduling.run.ai/v3alpha1",
+                    "time": "2026-01-02T03:04:05Z", "fieldsType": "FieldsV1",
+                    "fieldsV1": {
+                        "f:metadata": {"f:annotations": {".": {}, "f:kubectl.kubernetes.io/last-applied-configuration": {}}, "f:labels": {".": {}, "f:team": {}}},
+                        "f:spec": fields(&spec),
+                    },
+                },
+                {
+                    "manager": "quota-controller", "operation": "Apply", "apiVersion": "scheduling.run.ai/v3alpha1",
+                    "time": "2026-01-02T03:04:06Z", "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:spec": {"f:resources": fields(&spec["resources"]), "f:priority": {}}},
+                },
+                {
+                    "manager": "scheduler", "operation": "Update", "apiVersion": "scheduling.run.ai/v3alpha1",
+                    "time": "2026-01-02T03:04:06Z", "fieldsType": "FieldsV1", "subresource": "status",
+                    "fieldsV1": {"f:status": {"f:allocated": {}, "f:conditions": {}, "f:requested": {}}},
+                },
+            ],
+        },
+        "spec": spec,
+        "status": {
+            "allocated": {"cpu": "48", "memory": "300G", "nvidia.com/gpu": "12"},
+            "requested": {"cpu": "96", "memory": "600G", "nvidia.com/gpu": "24"},
+            "childQueues": ["team-7-interactive", "team-7-training", "team-7-batch"],
+            "conditions": [{"type": "OverQuota", "status": "False", "reason": "WithinQuota", "lastTransitionTime": "2026-01-02T03:04:06Z"}],
+        },
+    })
+}
+
+/// As server-side apply notes who owns which field.
+fn fields(value: &Value) -> Value {
+    let Some(object) = value.as_object() else {
+        return json!({});
+    };
+    object.iter().map(|(name, value)| (format!("f:{name}"), fields(value))).collect()
+}

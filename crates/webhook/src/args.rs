@@ -60,3 +60,30 @@ impl Args {
             .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn flags_are_well_formed_and_all_have_a_default() {
+        Args::command().debug_assert();
+        Args::try_parse_from(["tenure-webhook"]).unwrap();
+    }
+
+    #[test]
+    fn every_flag_is_explained_under_a_heading() {
+        let mut command = Args::command();
+        command.build();
+        for flag in command.get_arguments() {
+            let id = flag.get_id().as_str();
+            if !["help", "version"].contains(&id) {
+                assert!(flag.get_help().is_some() && flag.get_help_heading().is_some(), "{id}");
+            }
+        }
+        let help = command.render_long_help().to_string();
+        assert!(help.contains("POST /validate"), "{help}");
+    }
+}

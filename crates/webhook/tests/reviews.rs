@@ -1,7 +1,9 @@
 //! Golden reviews: what the API server asks, and the whole of what it is answered.
 
-#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+#[path = "support/oneshot.rs"]
+mod oneshot;
 mod support;
 
 use axum::{
@@ -9,9 +11,10 @@ use axum::{
     body::Body,
     http::{Method, Request, StatusCode},
 };
+use oneshot::post;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
-use support::{UID, post, review, webhook};
+use support::{UID, review, webhook};
 use tenure_service::watch::Store;
 use tenure_types::runai::v3alpha1::Queue;
 use tenure_webhook::{KnownQueues, Metrics, Validator, router};
@@ -20,7 +23,7 @@ const RUNAI: &str = "scheduling.run.ai";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev";
 
 async fn ask(webhook: Router, review: &Value) -> Value {
-    let (status, kind, body) = support::answer(webhook, post(review.to_string())).await;
+    let (status, kind, body) = oneshot::answer(webhook, post(review.to_string())).await;
     assert_eq!((status, kind.as_deref()), (StatusCode::OK, Some("application/json")));
     serde_json::from_slice(&body).unwrap()
 }
@@ -320,7 +323,7 @@ async fn a_field_twice_is_refused() {
     let twice = create(RUNAI, &json!({"marker": 0}))
         .to_string()
         .replace(r#""marker":0"#, r#""priority":1,"priority":2"#);
-    let (_, _, body) = support::answer(webhook(KnownQueues::default()), post(twice)).await;
+    let (_, _, body) = oneshot::answer(webhook(KnownQueues::default()), post(twice)).await;
     let message = "Invalid value: {\"priority\":2}: duplicate field `priority`";
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), refused_for(RUNAI, "spec", message));
 }
@@ -472,9 +475,9 @@ async fn reviews_and_rejected_requests_are_counted() {
         ask(webhook.clone(), &create(RUNAI, &spec)).await;
     }
     ask(webhook.clone(), &create("example.com", &json!({}))).await;
-    support::answer(webhook.clone(), post("{}")).await;
+    oneshot::answer(webhook.clone(), post("{}")).await;
     let get = Request::builder().method(Method::GET).uri("/validate").body(Body::empty());
-    support::answer(webhook, get.unwrap()).await;
+    oneshot::answer(webhook, get.unwrap()).await;
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for line in [

@@ -1,15 +1,9 @@
-//! A webhook without a socket, and what is asked of it.
+//! A webhook, and what is asked of it.
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    http::{Request, Response, StatusCode, header::CONTENT_TYPE},
-};
-use http_body_util::BodyExt;
+use axum::Router;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_webhook::{KnownQueues, Metrics, Validator, router};
-use tower::ServiceExt;
 
 /// Of every request.
 pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
@@ -44,18 +38,4 @@ pub fn review(group: &str, operation: &str, object: &Value, old: &Value) -> Valu
             "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
         },
     })
-}
-
-/// A POST to where reviews go.
-pub fn post(body: impl Into<Body>) -> Request<Body> {
-    Request::post("/validate").header(CONTENT_TYPE, "application/json").body(body.into()).unwrap()
-}
-
-/// What the webhook answers, whole.
-pub async fn answer(webhook: Router, request: Request<Body>) -> (StatusCode, Option<String>, Bytes) {
-    let response: Response<Body> = webhook.oneshot(request).await.unwrap();
-    let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());
-    let status = response.status();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (status, kind, body)
 }

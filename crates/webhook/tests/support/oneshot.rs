@@ -1,0 +1,23 @@
+//! Requests without a socket.
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    http::{Request, Response, StatusCode, header::CONTENT_TYPE},
+};
+use http_body_util::BodyExt;
+use tower::ServiceExt;
+
+/// A POST to where reviews go.
+pub fn post(body: impl Into<Body>) -> Request<Body> {
+    Request::post("/validate").header(CONTENT_TYPE, "application/json").body(body.into()).unwrap()
+}
+
+/// What the webhook answers, whole.
+pub async fn answer(webhook: Router, request: Request<Body>) -> (StatusCode, Option<String>, Bytes) {
+    let response: Response<Body> = webhook.oneshot(request).await.unwrap();
+    let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, kind, body)
+}
