@@ -125,6 +125,12 @@ impl Namespace {
         list.items.iter().map(told).collect()
     }
 
+    /// Waits until there are so many `MaxDurationExceeded` events, or more.
+    pub async fn await_events(&self, count: usize) {
+        let enough = async || Ok((self.events().await.len() >= count).then_some(()));
+        eventually(&format!("{count} events"), DEADLINE, enough).await.expect("there are events");
+    }
+
     /// Waits until a workload is paused and its pods are gone; returns the record of the pause.
     pub async fn await_paused(&self, kind: &str, name: &str) -> Value {
         let what = format!("{kind} {name} to be paused");
