@@ -10,6 +10,7 @@ use anyhow::Context;
 use axum::Router;
 use axum_server::{
     Handle,
+    accept::NoDelayAcceptor,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use clap::Args;
@@ -71,7 +72,10 @@ impl TlsArgs {
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
-        let acceptor = RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT);
+        // without TCP_NODELAY the first answer on a connection often waits 40 ms for an acknowledgement
+        let acceptor = RustlsAcceptor::new(config.clone())
+            .handshake_timeout(HANDSHAKE_TIMEOUT)
+            .acceptor(NoDelayAcceptor::new());
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
         server.http_builder().http2().timer(TokioTimer::new());
