@@ -158,11 +158,15 @@ fn runai_ranges() -> Vec<Case> {
     let kill = ["spec.maxDurationAction: Unsupported value: \"Kill\"", "\"Pause\", \"Requeue\""];
     vec![
         runai(json!({"priority": -7, "displayName": "A queue"}), Verdict::Accepted),
-        runai(json!({"maxDurationAction": "Requeue", "requeueDelay": "5m"}), Verdict::Accepted),
+        runai(json!({"maxDurationAction": "Pause"}), Verdict::Accepted),
+        runai(
+            json!({"maxDurationAction": "Requeue", "requeueDelay": "5m"}),
+            Verdict::Warned("spec.maxDurationAction: Requeue has no effect in this version"),
+        ),
         runai(json!({"resources": resources}), Verdict::Accepted),
         wait(
             json!({"timeout": "5m", "recoveryTimeout": "1m", "requeuingStrategy": whole_strategy}),
-            Verdict::Accepted,
+            Verdict::Warned("spec.waitForPodsReady has no effect in this version"),
         ),
         wait(
             json!({"timeout": "0s"}),

@@ -165,6 +165,7 @@ async fn a_missing_definition_is_waited_for_and_an_undecodable_queue_stalls_noth
     world.cluster.kubectl(&established).await.unwrap().success().unwrap();
     for (queue_name, spec) in [
         ("list", json!([])),
+        ("text", json!("soon")),
         ("number", json!({"maxDuration": 10})),
         ("nonsense", json!({"maxDuration": "soon"})),
         ("zero", json!({"maxDuration": "0s"})),
@@ -176,7 +177,7 @@ async fn a_missing_definition_is_waited_for_and_an_undecodable_queue_stalls_noth
         world.apply(&object).await;
     }
     let namespace = Namespace::of(world, &name);
-    let expired = async || Ok((namespace.pods().await.len() == 4).then_some(()));
+    let expired = async || Ok((namespace.pods().await.len() == 5).then_some(()));
     eventually("the pods of the good queue to expire", DEADLINE, expired).await.unwrap();
     let mut deleted = audit::of_keeper(&world.cluster, "delete", "pods", &name);
     deleted.sort();

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::expiry;
 use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
 
@@ -38,8 +39,7 @@ impl CeilingIndex {
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, pod: &projection::Pod) {
         if let Some(uid) = self.pods.apply(pod) {
-            let Self { runai, tensorstack, pods, .. } = self;
-            pods.schedule(uid, &mut ceilings(runai, tensorstack));
+            self.schedule(uid);
         }
     }
 
@@ -90,25 +90,35 @@ impl CeilingIndex {
     }
 
     /// Hands out the pod that is most overdue at `now`, with the others of its controller that are overdue too.
-    /// They are not handed out again before they are [settled](Self::settle).
+    /// They are not handed out again before they are taken back.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         self.reschedule();
         self.pods.claim(now)
     }
 
-    /// Takes back what was claimed. Those that are still there are due again after a while, which grows from
-    /// time to time: whatever was done may have failed, or not have helped.
+    /// Takes back a group for which something was done. Those that are still there are due again after a while,
+    /// which grows from time to time: whatever was done may have failed, or not have helped.
     pub fn settle(&mut self, group: &Group, now: Timestamp) {
-        let Self { runai, tensorstack, pods, .. } = self;
         for pod in group.pods() {
-            pods.settle(pod.uid, now);
-            pods.schedule(pod.uid, &mut ceilings(runai, tensorstack));
+            self.pods.settle(pod.uid, now);
+            self.schedule(pod.uid);
         }
     }
 
-    /// The live pods of a namespace that are exempt by priority and have a controller.
-    pub fn exempt_pods(&self, namespace: &str) -> Vec<crate::ExemptPod> {
-        self.pods.exempt(namespace)
+    /// Takes back a group of which only the first pod was served: the others are due again at once.
+    pub fn settle_first(&mut self, group: &Group, now: Timestamp) {
+        self.pods.settle(group.first.uid, now);
+        for pod in &group.rest {
+            self.pods.release(pod.uid);
+        }
+        for pod in group.pods() {
+            self.schedule(pod.uid);
+        }
+    }
+
+    /// The controllers of the live pods of a namespace that are exempt by priority.
+    pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
+        self.pods.exempt_controllers(namespace)
     }
 
     /// How many pods run under a ceiling, apart from those that are claimed.
@@ -119,6 +129,11 @@ impl CeilingIndex {
     /// How many pods are kept.
     pub fn pods(&self) -> usize {
         self.pods.len()
+    }
+
+    fn schedule(&mut self, uid: Uid) {
+        let Self { runai, tensorstack, pods, .. } = self;
+        pods.schedule(uid, &mut ceilings(runai, tensorstack));
     }
 
     fn reschedule(&mut self) {

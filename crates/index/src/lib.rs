@@ -8,6 +8,6 @@ mod queues;
 mod uid;
 
 pub use ceilings::CeilingIndex;
-pub use pods::{Due, ExemptPod, Group};
+pub use pods::{Due, Group};
 pub use queues::{QueueIndex, RunaiQueues, TensorstackQueues};
 pub use uid::Uid;

@@ -1,7 +1,7 @@
 //! Pods in a few hundred bytes each, ordered by when their ceiling is reached.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -12,8 +12,8 @@ use tenure_types::{keys, projection};
 
 use crate::{Uid, names::Names};
 
-/// How far [`Pods::claim`] looks for more pods of the same controller. Those beyond are claimed later, and
-/// found to be paused already.
+/// How far [`Pods::claim`] looks for more pods of the same controller. Those beyond are claimed by themselves; their
+/// owner is paused only once all the same.
 const GROUP_WINDOW: usize = 2_000;
 
 /// The first and the longest time until a pod that was settled is due again.
@@ -34,7 +34,10 @@ pub struct Pod {
     family: Family,
     attempts: u8,
     claimed: bool,
-    /// Milliseconds since the epoch, rounded up. It stands in the order of deadlines while it is set.
+    /// When the ceiling is reached: milliseconds since the epoch, rounded up.
+    expires: i64,
+    /// When there is something to do: that, or after a try some time later. It stands in the order of deadlines
+    /// while it is set.
     deadline: Option<i64>,
     /// Milliseconds since the epoch: not due again before.
     not_before: i64,
@@ -76,6 +79,8 @@ pub struct Due {
     pub queue: String,
     /// When the ceiling was reached.
     pub deadline: Timestamp,
+    /// How often it was due before.
+    pub attempts: u8,
 }
 
 /// Pods of one controller that are overdue: pausing their owner serves all.
@@ -94,15 +99,6 @@ impl Group {
     }
 }
 
-/// A live pod that is exempt by its priority.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExemptPod {
-    /// Its name.
-    pub name: String,
-    /// Its controller.
-    pub controller: OwnerReference,
-}
-
 #[derive(Debug)]
 pub struct Pods {
     priority_threshold: i32,
@@ -110,7 +106,7 @@ pub struct Pods {
     // boxed: a hash table is up to half empty, and an empty place should be small
     by_uid: HashMap<Uid, Box<Pod>>,
     deadlines: BTreeSet<(i64, Uid)>,
-    exempt: HashMap<Uid, (Arc<str>, ExemptPod)>,
+    exempt: HashMap<Uid, (Arc<str>, OwnerReference)>,
 }
 
 impl Pods {
@@ -169,6 +165,7 @@ impl Pods {
             family: Family::Tensorstack,
             attempts: 0,
             claimed: false,
+            expires: i64::MAX,
             deadline: None,
             not_before: i64::MIN,
         };
@@ -181,8 +178,7 @@ impl Pods {
             return;
         };
         let namespace = self.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
-        let name = pod.metadata.name.clone().unwrap_or_default();
-        self.exempt.insert(uid, (namespace, ExemptPod { name, controller }));
+        self.exempt.insert(uid, (namespace, controller));
     }
 
     pub fn delete(&mut self, uid: Uid) {
@@ -210,9 +206,9 @@ impl Pods {
         }
         let expiry = expiry(pod);
         if let Some(expiry) = expiry {
-            pod.family = expiry.family;
+            (pod.family, pod.expires) = (expiry.family, milliseconds_up(expiry.at));
         }
-        let deadline = expiry.map(|expiry| milliseconds_up(expiry.at).max(pod.not_before));
+        let deadline = expiry.map(|_| pod.expires.max(pod.not_before));
         if deadline == pod.deadline {
             return;
         }
@@ -238,10 +234,11 @@ impl Pods {
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         let now = now.as_millisecond();
         let (_, uid) = *self.deadlines.first().filter(|(deadline, _)| *deadline < now)?;
-        let controller = self.by_uid.get(&uid)?.controller;
+        let first = self.by_uid.get(&uid)?;
+        let is_sibling = |pod: &Pod| pod.controller == first.controller && pod.namespace == first.namespace;
         let overdue = self.deadlines.iter().take(GROUP_WINDOW).take_while(|(deadline, _)| *deadline < now);
         let siblings = overdue.skip(1).map(|(_, uid)| *uid).filter(|uid| {
-            controller.is_some() && self.by_uid.get(uid).is_some_and(|pod| pod.controller == controller)
+            first.controller.is_some() && self.by_uid.get(uid).is_some_and(|pod| is_sibling(pod))
         });
         let siblings: Vec<Uid> = siblings.collect();
         let first = self.take(uid)?;
@@ -259,10 +256,19 @@ impl Pods {
             namespace: pod.namespace.as_ref().into(),
             name: pod.name.as_ref().into(),
             queue: pod.queue().into(),
-            deadline: Timestamp::from_millisecond(deadline).unwrap_or_default(),
+            deadline: Timestamp::from_millisecond(pod.expires).unwrap_or_default(),
+            attempts: pod.attempts,
         })
     }
 
+    /// The pod may be claimed again, at once.
+    pub fn release(&mut self, uid: Uid) {
+        if let Some(pod) = self.by_uid.get_mut(&uid) {
+            pod.claimed = false;
+        }
+    }
+
+    /// The pod may be claimed again, after a while.
     pub fn settle(&mut self, uid: Uid, now: Timestamp) {
         let Some(pod) = self.by_uid.get_mut(&uid) else {
             return;
@@ -273,8 +279,10 @@ impl Pods {
         pod.not_before = now.checked_add(wait).map_or(i64::MAX, milliseconds_up);
     }
 
-    pub fn exempt(&self, namespace: &str) -> Vec<ExemptPod> {
-        self.exempt.values().filter(|(of, _)| of.as_ref() == namespace).map(|(_, pod)| pod.clone()).collect()
+    pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
+        let here = self.exempt.values().filter(|(of, _)| of.as_ref() == namespace);
+        let by_uid: BTreeMap<&str, &OwnerReference> = here.map(|(_, owner)| (&*owner.uid, owner)).collect();
+        by_uid.into_values().cloned().collect()
     }
 
     pub fn scheduled(&self) -> usize {

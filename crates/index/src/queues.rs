@@ -82,6 +82,8 @@ impl RunaiQueues {
         if let Some(known) = self.ceilings.get(leaf) {
             return *known;
         }
+        // pods may name whatever they like: only real queues are remembered
+        self.queues.get(leaf)?;
         let ceiling = ceiling::effective(self, leaf).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
             None

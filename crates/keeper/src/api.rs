@@ -1,6 +1,9 @@
 //! Objects of any kind, by reference.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
@@ -16,6 +19,7 @@ use tenure_policy::owners::Answer;
 use tenure_types::projection::{self, Pod};
 use thiserror::Error;
 use tokio::time::Instant;
+use tracing::warn;
 
 /// For one call. kube's client has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -101,15 +105,16 @@ pub async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, A
 type Kinds = HashMap<(String, String), (ApiResource, Scope)>;
 
 /// Reads and writes objects of any kind. Which resource a kind has is asked once and remembered.
-#[derive(Clone)]
 pub struct Objects {
     client: Client,
-    kinds: Arc<Mutex<Kinds>>,
+    kinds: Mutex<Kinds>,
+    /// The kinds that may not be read, as far as that was logged.
+    forbidden: Mutex<HashSet<(String, String)>>,
 }
 
 impl Objects {
     pub fn new(client: Client) -> Self {
-        Self { client, kinds: Arc::default() }
+        Self { client, kinds: Mutex::default(), forbidden: Mutex::default() }
     }
 
     /// A pod as it is now.
@@ -138,8 +143,19 @@ impl Objects {
                 uid: found.metadata.uid.unwrap_or_default(),
             }),
             Err(ApiError::NotFound) => Ok(Answer::Absent),
-            Err(ApiError::Forbidden(_)) => Ok(Answer::Forbidden),
+            Err(ApiError::Forbidden(message)) => {
+                self.warn_once(owner, &message);
+                Ok(Answer::Forbidden)
+            }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Without the right to read a kind, the climb ends below it.
+    fn warn_once(&self, owner: &OwnerReference, message: &str) {
+        if self.forbidden.lock().insert((owner.api_version.clone(), owner.kind.clone())) {
+            let (api_version, kind) = (&owner.api_version, &owner.kind);
+            warn!(%api_version, %kind, message, "Not allowed to read owners of this kind: grant get to the keeper");
         }
     }
 
@@ -162,6 +178,10 @@ impl Objects {
     }
 
     async fn api(&self, namespace: &str, owner: &OwnerReference) -> Result<Api<DynamicObject>, ApiError> {
+        // an owner reference may say whatever it likes, and the name becomes a part of a path
+        if owner.name.contains(['/', '?', '#', '%']) || owner.name.starts_with('.') {
+            return Err(ApiError::NotFound);
+        }
         let (resource, scope) = self.kind(owner).await?;
         let client = self.client.clone();
         Ok(match scope {

@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
+    action::{Actor, write_limit},
     api::Objects,
     clock::ServerClock,
     cluster::{Cluster, PodStore, RunaiStore, TensorstackStore},
     events::Events,
-    expiry::{Expiry, write_limit},
+    expiry::Expiry,
     metrics::Metrics,
 };
 
@@ -72,15 +73,15 @@ impl Args {
         let clock = ServerClock::default();
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
         let watches = watches(&client, &cluster, &readiness, &t9k_system_namespace);
-        let expiry = Expiry {
-            cluster,
-            clock,
+        let actor = Actor {
+            cluster: cluster.clone(),
+            clock: clock.clone(),
             objects: Objects::new(client.clone()),
-            events: Events::new(client),
             limit: write_limit(writes_per_second, burst),
             table: OwnerTable::default(),
-            metrics,
+            priority_threshold: SYSTEM_CRITICAL_PRIORITY,
         };
+        let expiry = Expiry { cluster, clock, actor, events: Events::new(client), metrics };
         let everything = async |shutdown: CancellationToken| {
             let work = async {
                 tokio::select! {

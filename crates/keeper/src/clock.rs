@@ -17,6 +17,7 @@ use crate::api::call;
 /// A measurement asks so often, so far apart: together more than the second that a Date header is exact to.
 const SAMPLES: u32 = 12;
 const BETWEEN_SAMPLES: Duration = Duration::from_millis(100);
+const AFTER_FAILURE: Duration = Duration::from_secs(2);
 const BETWEEN_MEASUREMENTS: Duration = Duration::from_mins(1);
 
 /// Tells the API server's time, never ahead of it, and about a tenth of a second behind. Clones share it.
@@ -53,24 +54,34 @@ impl ServerClock {
 
     /// Measures, again and again, for ever.
     pub async fn measure(self, client: Client, measured: Awaited) {
+        let mut failed = false;
         loop {
-            let mut closest: Option<Anchor> = None;
-            for _ in 0..SAMPLES {
-                match sample(&client).await {
-                    Ok(anchor) => closest = Some(closest.map_or(anchor, |closest| closest.closer(anchor))),
-                    Err(error) => {
+            match closest(&client).await {
+                Ok(anchor) => {
+                    *self.0.lock() = Some(anchor);
+                    measured.done();
+                    failed = false;
+                    tokio::time::sleep(BETWEEN_MEASUREMENTS).await;
+                }
+                Err(error) => {
+                    // the old measurement serves on
+                    if !std::mem::replace(&mut failed, true) {
                         warn!(error = format!("{error:#}"), "Failed to ask for the time of the API server");
                     }
+                    tokio::time::sleep(AFTER_FAILURE).await;
                 }
-                tokio::time::sleep(BETWEEN_SAMPLES).await;
-            }
-            if closest.is_some() {
-                *self.0.lock() = closest;
-                measured.done();
-                tokio::time::sleep(BETWEEN_MEASUREMENTS).await;
             }
         }
     }
+}
+
+async fn closest(client: &Client) -> anyhow::Result<Anchor> {
+    let mut closest = sample(client).await?;
+    for _ in 1..SAMPLES {
+        tokio::time::sleep(BETWEEN_SAMPLES).await;
+        closest = closest.closer(sample(client).await?);
+    }
+    Ok(closest)
 }
 
 async fn sample(client: &Client) -> anyhow::Result<Anchor> {

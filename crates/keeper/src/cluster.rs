@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Uid};
 use tenure_service::watch::Store;
-use tenure_types::{projection::Pod, runai, tensorstack};
+use tenure_types::projection::{Pod, RunaiQueue, TensorstackQueue};
 use tokio::sync::Notify;
 
 /// The cluster as the watches have seen it. Clones share it.
@@ -64,14 +64,14 @@ impl Store<Pod> for PodStore {
 #[derive(Debug)]
 pub struct RunaiStore(pub Cluster);
 
-impl Store<runai::v3alpha1::Queue> for RunaiStore {
+impl Store<RunaiQueue> for RunaiStore {
     type Key = String;
 
-    fn key(queue: &runai::v3alpha1::Queue) -> String {
+    fn key(queue: &RunaiQueue) -> String {
         queue.name_any()
     }
 
-    fn apply(&mut self, queue: runai::v3alpha1::Queue) {
+    fn apply(&mut self, queue: RunaiQueue) {
         self.0.change(|index| index.apply_runai(&queue.name_any(), &queue.spec));
     }
 
@@ -87,14 +87,14 @@ impl Store<runai::v3alpha1::Queue> for RunaiStore {
 #[derive(Debug)]
 pub struct TensorstackStore(pub Cluster);
 
-impl Store<tensorstack::v1beta1::Queue> for TensorstackStore {
+impl Store<TensorstackQueue> for TensorstackStore {
     type Key = String;
 
-    fn key(queue: &tensorstack::v1beta1::Queue) -> String {
+    fn key(queue: &TensorstackQueue) -> String {
         queue.name_any()
     }
 
-    fn apply(&mut self, queue: tensorstack::v1beta1::Queue) {
+    fn apply(&mut self, queue: TensorstackQueue) {
         self.0.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
     }
 

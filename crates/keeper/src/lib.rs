@@ -1,5 +1,6 @@
 //! The keeper: watches in, policy, patches out.
 
+mod action;
 mod api;
 mod args;
 mod clock;

@@ -28,8 +28,8 @@ pub enum Result {
     Paused,
     /// The pod was deleted.
     Deleted,
-    /// Nothing was to be done any more.
-    Settled,
+    /// Nothing was to be done, or nothing more.
+    Nothing,
     /// It failed, and will be tried again.
     Failed,
 }
@@ -49,7 +49,7 @@ impl Metrics {
         );
         registry.register(
             "expirations",
-            "Expired pods by queue, kind of owner and result",
+            "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try",
             metrics.expirations.clone(),
         );
         registry.register_with_unit(

@@ -1,6 +1,10 @@
 //! What is refused, and what is warned of, when a Queue is created or changed.
 
-use tenure_types::{ExtendedDuration, runai::v3alpha1, tensorstack::v1beta1};
+use tenure_types::{
+    ExtendedDuration,
+    runai::v3alpha1::{self, MaxDurationAction},
+    tensorstack::v1beta1,
+};
 
 use crate::{
     ceiling::{self, QueueTree},
@@ -21,9 +25,9 @@ pub struct Findings {
 /// of the queue itself; what is under review counts.
 pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &impl QueueTree) -> Findings {
     let (queue, mut errors) = RunaiQueue::read(spec);
-    let mut warnings = Vec::new();
+    let mut warnings = without_effect(spec);
     match ancestors(name, &queue, tree) {
-        Ok(ancestors) => warnings = runai_warnings(name, &queue, &ancestors),
+        Ok(ancestors) => warnings.extend(runai_warnings(name, &queue, &ancestors)),
         Err(Broken::Missing(parent)) => warnings
             .push(format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")),
         Err(Broken::CycleAbove(parent)) => warnings.push(format!(
@@ -45,6 +49,20 @@ pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace:
         format!("metadata.namespace: queues count only in namespace {system_namespace:?}: this one, in {namespace:?}, has no effect")
     });
     Findings { errors, warnings: warnings.into_iter().collect() }
+}
+
+/// What is defined, but not yet acted on.
+fn without_effect(spec: &v3alpha1::QueueSpec) -> Vec<String> {
+    let requeue = spec.max_duration_action == Some(MaxDurationAction::Requeue);
+    [
+        (requeue, "spec.maxDurationAction: Requeue has no effect in this version: workloads stay paused"),
+        (spec.requeue_delay.is_some(), "spec.requeueDelay has no effect in this version"),
+        (spec.wait_for_pods_ready.is_some(), "spec.waitForPodsReady has no effect in this version"),
+    ]
+    .into_iter()
+    .filter(|(set, _)| *set)
+    .map(|(_, warning)| warning.to_owned())
+    .collect()
 }
 
 type Path<'t> = Vec<(&'t str, &'t RunaiQueue)>;
@@ -214,6 +232,14 @@ mod tests {
         let queues = [("root", json!({"maxDuration": "2h", "preemptMinRuntime": "5m"}))];
         let found = review("leaf", json!({"parentQueue": "root", "maxDuration": "1h"}), &queues);
         assert_eq!(found, (vec![], vec![]));
+    }
+
+    #[test]
+    fn warns_of_what_has_no_effect_yet() {
+        let spec = json!({"maxDurationAction": "Requeue", "requeueDelay": "5m", "waitForPodsReady": {}});
+        let (errors, warnings) = review("a", spec, &[]);
+        assert_eq!((errors.len(), warnings.len()), (0, 3), "{warnings:?}");
+        assert_eq!(review("a", json!({"maxDurationAction": "Pause"}), &[]), (vec![], vec![]));
     }
 
     #[test]

@@ -4,13 +4,16 @@ use std::fmt;
 
 use serde_json::Value;
 
+/// The longest text of a value that a message shows.
+const LONGEST_VALUE: usize = 200;
+
 /// One thing that is wrong with one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     /// Path of the field: `spec.maxDuration`.
     pub field: String,
-    /// What it holds.
-    pub value: Value,
+    /// What it holds, as JSON; cut if it is long.
+    pub value: String,
     /// What would be right.
     pub detail: String,
 }
@@ -18,7 +21,16 @@ pub struct FieldError {
 impl FieldError {
     /// `value` at `field` is not what `detail` says that it must be.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { field: field.into(), value: value.into(), detail: detail.into() }
+        Self::invalid_json(field, &value.into().to_string(), detail)
+    }
+
+    /// The same of a value that is JSON text already.
+    pub fn invalid_json(field: impl Into<String>, json: &str, detail: impl Into<String>) -> Self {
+        let value = match json.char_indices().nth(LONGEST_VALUE) {
+            Some((end, _)) => format!("{}…", json.get(..end).unwrap_or_default()),
+            None => json.into(),
+        };
+        Self { field: field.into(), value, detail: detail.into() }
     }
 
     /// `Invalid value: "10 s": must be …`: the message of a cause, beside which the field is named separately.
@@ -30,5 +42,17 @@ impl FieldError {
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_value_is_cut() {
+        let error = FieldError::invalid("spec", "ä".repeat(10_000), "must be short");
+        assert!(error.to_string().chars().count() < 300, "{error}");
+        assert!(error.message().ends_with("ä…: must be short"), "{error}");
     }
 }

@@ -115,12 +115,14 @@ impl<'t> Climb<'t> {
         let Some(owner) = self.next.take() else { return };
         match answer {
             Answer::Found { uid, .. } if uid != owner.uid => {}
-            Answer::Found { deleting: true, .. } => self.stop = Some(Action::AwaitDeletion(owner)),
-            Answer::Found { controller, .. } => self.climb(owner, controller),
+            Answer::Found { deleting: true, .. } if self.table.rule(&owner).is_some() => {
+                self.stop = Some(Action::AwaitDeletion(owner));
+            }
+            Answer::Found { deleting: false, controller, .. } => self.climb(owner, controller),
             Answer::Forbidden if self.table.rule(&owner).is_some() => {
                 self.stop = Some(Action::Forbidden(owner));
             }
-            Answer::Absent | Answer::Forbidden => {}
+            Answer::Found { deleting: true, .. } | Answer::Absent | Answer::Forbidden => {}
         }
     }
 
@@ -228,6 +230,14 @@ mod tests {
         let deleting =
             |o: &OwnerReference| Answer::Found { uid: o.uid.clone(), deleting: true, controller: None };
         assert_eq!(climb(&[&set, &deployment], deleting), Action::AwaitDeletion(deployment));
+    }
+
+    #[test]
+    fn another_owner_that_is_being_deleted_ends_the_chain() {
+        let (job, cron) = (owner("batch/v1", "Job"), owner("batch/v1", "CronJob"));
+        let deleting =
+            |o: &OwnerReference| Answer::Found { uid: o.uid.clone(), deleting: true, controller: None };
+        assert_eq!(climb(&[&job, &cron], deleting), Action::Pause(job));
     }
 
     #[test]

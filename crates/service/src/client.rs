@@ -1,6 +1,6 @@
 //! The client of the API server.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
@@ -8,6 +8,12 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+
+use crate::watch;
+
+/// For an answer to begin, and to go on. kube has no limit of its own: on a connection that died unnoticed a list
+/// would wait for ever. A watch without news ends earlier by itself.
+const READ_TIMEOUT: Duration = Duration::from_secs(watch::TIMEOUT_SECONDS as u64 + 10);
 
 /// Which API server, and as whom.
 #[derive(Clone, Debug, Args)]
@@ -35,6 +41,7 @@ impl ClientArgs {
             }
         };
         config.default_retry = false;
+        config.read_timeout = Some(READ_TIMEOUT);
         Ok(Client::try_from(config)?)
     }
 }

@@ -30,7 +30,7 @@ impl LogArgs {
     pub fn init(self) -> anyhow::Result<()> {
         let Self { log_level, log_format } = self;
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-        let registry = tracing_subscriber::registry().with(log_level);
+        let registry = tracing_subscriber::registry().with(without_repetition(log_level)?);
         match log_format {
             LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init()?,
             LogFormat::Logfmt => registry
@@ -43,4 +43,12 @@ impl LogArgs {
         }
         Ok(())
     }
+}
+
+/// kube's watcher warns of each failed try; we say once that a watch failed, and once that it works again.
+fn without_repetition(filter: EnvFilter) -> anyhow::Result<EnvFilter> {
+    if filter.to_string().contains("kube_runtime") {
+        return Ok(filter);
+    }
+    Ok(filter.add_directive("kube_runtime=error".parse()?))
 }

@@ -45,9 +45,14 @@ impl Readiness {
         self.draining.store(true, Relaxed);
     }
 
+    /// Whether the process will end.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Relaxed)
+    }
+
     /// Why the process is unready; none if it is ready.
     pub fn reason(&self) -> Option<String> {
-        if self.draining.load(Relaxed) {
+        if self.is_draining() {
             return Some("shutting down".into());
         }
         let awaited = self.awaited.borrow();

@@ -1,20 +1,30 @@
 //! Serving HTTPS, with a certificate that may change and a shutdown that drains.
 
 use std::{
+    future::Ready,
+    io,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
+    pin::Pin,
     time::Duration,
 };
 
 use anyhow::Context;
-use axum::Router;
+use axum::{
+    Router,
+    http::{HeaderValue, Version, header::CONNECTION},
+    middleware,
+    response::Response,
+};
 use axum_server::{
     Handle,
-    accept::NoDelayAcceptor,
+    accept::Accept,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use clap::Args;
 use hyper_util::rt::TokioTimer;
+use tokio::net::TcpStream;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -23,8 +33,8 @@ use crate::readiness::Readiness;
 /// For a client that connects and then says nothing.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// For the head of a request, counted from the end of the one before. API servers keep idle connections for
-/// 90 s, and a server that closes one first makes a request fail.
+/// For a client's next byte, in whatever state the connection is. API servers keep idle connections for 90 s, and a
+/// server that closes one first makes a request fail.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 
 /// For requests in flight, once no new ones are taken.
@@ -72,13 +82,10 @@ impl TlsArgs {
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
-        // without TCP_NODELAY the first answer on a connection often waits 40 ms for an acknowledgement
-        let acceptor = RustlsAcceptor::new(config.clone())
-            .handshake_timeout(HANDSHAKE_TIMEOUT)
-            .acceptor(NoDelayAcceptor::new());
+        let acceptor =
+            RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT).acceptor(Prepare);
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
-        server.http_builder().http2().timer(TokioTimer::new());
         let drain = async {
             shutdown.cancelled().await;
             readiness.drain();
@@ -87,10 +94,42 @@ impl TlsArgs {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            result = server.serve(router.into_make_service()) => Ok(result?),
+            result = server.serve(draining(router, readiness.clone()).into_make_service()) => Ok(result?),
             () = files.reload(config, pair, tls_reload_interval) => Ok(()),
             () = drain => Ok(()),
         }
+    }
+}
+
+/// Has clients that draw near a shutdown not use their connections again: a request that crosses the end of an idle
+/// connection on its way is lost.
+fn draining(router: Router, readiness: Readiness) -> Router {
+    router.layer(middleware::map_response(move |mut response: Response| {
+        let closing = readiness.is_draining() && response.version() < Version::HTTP_2;
+        if closing {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        std::future::ready(response)
+    }))
+}
+
+/// Prepares a connection before its handshake: without `TCP_NODELAY` the first answer often waits 40 ms for an
+/// acknowledgement, and without a timeout a silent client is kept for ever.
+#[derive(Clone, Copy, Debug)]
+struct Prepare;
+
+impl<S> Accept<TcpStream, S> for Prepare {
+    type Stream = Pin<Box<TimeoutStream<TcpStream>>>;
+    type Service = S;
+    type Future = Ready<io::Result<(Self::Stream, S)>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let prepared = stream.set_nodelay(true).map(|()| {
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_read_timeout(Some(IDLE_TIMEOUT));
+            (Box::pin(stream), service)
+        });
+        std::future::ready(prepared)
     }
 }
 

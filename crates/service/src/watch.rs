@@ -15,7 +15,7 @@ use crate::readiness::Awaited;
 
 /// For how long the API server keeps one watch. When it is over, or five seconds later without a word, a new one
 /// begins: so a connection that died unnoticed is found out.
-const WATCH_TIMEOUT_SECONDS: u32 = 90;
+pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
@@ -46,17 +46,16 @@ where
     S: Store<K>,
 {
     let mut follower = Follower { store, synced, listed: HashSet::new(), trouble: Trouble::None };
-    let config = config.timeout(WATCH_TIMEOUT_SECONDS);
+    let config = config.timeout(TIMEOUT_SECONDS);
     let mut retry = FIRST_RETRY;
     loop {
         let mut events = watch(api.clone(), config.clone()).boxed();
         while let Some(event) = events.next().await {
             match event {
-                // only the announcement of a list, which may still fail
-                Ok(Event::Init) => follower.listed.clear(),
                 Ok(event) => {
-                    follower.take(event);
-                    retry = FIRST_RETRY;
+                    if follower.take(event) {
+                        retry = FIRST_RETRY;
+                    }
                 }
                 Err(error) => {
                     follower.fail::<K>(&error);
@@ -88,18 +87,21 @@ enum Trouble {
 }
 
 impl<S, Key: Eq + Hash> Follower<S, Key> {
-    fn take<K: Resource<DynamicType = ()>>(&mut self, event: Event<K>)
+    /// Takes an event, and says whether it shows that the watch works: a list has only begun with its announcement,
+    /// and may fail at each page.
+    fn take<K: Resource<DynamicType = ()>>(&mut self, event: Event<K>) -> bool
     where
         S: Store<K, Key = Key>,
     {
-        if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
-            info!(kind = %plural::<K>(), "Watching again");
-        }
         match event {
-            Event::Init => {}
+            Event::Init => {
+                self.listed.clear();
+                return false;
+            }
             Event::InitApply(object) => {
                 self.listed.insert(S::key(&object));
                 self.store.apply(object);
+                return false;
             }
             Event::InitDone => {
                 self.store.retain(&std::mem::take(&mut self.listed));
@@ -108,6 +110,10 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             Event::Apply(object) => self.store.apply(object),
             Event::Delete(object) => self.store.delete(&S::key(&object)),
         }
+        if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
+            info!(kind = %plural::<K>(), "Watching again");
+        }
+        true
     }
 
     fn fail<K: Resource<DynamicType = ()>>(&mut self, error: &Error)

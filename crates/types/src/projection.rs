@@ -9,8 +9,9 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
-use crate::keys;
+use crate::{Written, keys, runai, tensorstack};
 
 /// A Pod, as far as Tenure cares.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -54,8 +55,9 @@ pub struct PodCondition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
-    /// When the status last changed.
-    #[serde(default)]
+    /// When the status last changed. Anybody who may write a pod's status can write a time that we can't read,
+    /// and must not hold up the list of all pods with it.
+    #[serde(default, deserialize_with = "readable")]
     pub last_transition_time: Option<Time>,
 }
 
@@ -99,6 +101,11 @@ fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Err
     })
 }
 
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let written = Option::<String>::deserialize(deserializer)?;
+    Ok(written.and_then(|text| text.parse().ok()).map(Time))
+}
+
 impl Pod {
     /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -132,34 +139,109 @@ pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
-impl Resource for Pod {
-    type DynamicType = ();
-    type Scope = k8s_openapi::NamespaceResourceScope;
+/// A queue of the run.ai family, as far as Tenure cares.
+///
+/// Status, quotas and fields of other versions are somebody else's: none of them may make a ceiling unreadable. So
+/// of `spec` only what decisions need is filled in.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct RunaiQueue {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// As far as needed.
+    #[serde(default, deserialize_with = "runai_spec")]
+    pub spec: runai::v3alpha1::QueueSpec,
+}
 
-    fn kind((): &()) -> Cow<'_, str> {
-        core::Pod::kind(&())
-    }
+/// A queue of the tensorstack family, as far as Tenure cares; see [`RunaiQueue`].
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct TensorstackQueue {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// As far as needed.
+    #[serde(default, deserialize_with = "tensorstack_spec")]
+    pub spec: tensorstack::v1beta1::QueueSpec,
+}
 
-    fn group((): &()) -> Cow<'_, str> {
-        core::Pod::group(&())
-    }
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SlimSpec {
+    #[serde(default)]
+    parent_queue: Value,
+    #[serde(default)]
+    preempt_min_runtime: Value,
+    #[serde(default)]
+    reclaim_min_runtime: Value,
+    #[serde(default)]
+    max_duration: Value,
+}
 
-    fn version((): &()) -> Cow<'_, str> {
-        core::Pod::version(&())
-    }
+fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alpha1::QueueSpec, D::Error> {
+    let SlimSpec { parent_queue, preempt_min_runtime, reclaim_min_runtime, max_duration } =
+        SlimSpec::deserialize(deserializer)?;
+    Ok(runai::v3alpha1::QueueSpec {
+        parent_queue: text(parent_queue),
+        preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
+        reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
+        max_duration: text(max_duration).map(Written::from),
+        ..Default::default()
+    })
+}
 
-    fn plural((): &()) -> Cow<'_, str> {
-        core::Pod::plural(&())
-    }
+fn tensorstack_spec<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<tensorstack::v1beta1::QueueSpec, D::Error> {
+    let max_duration = text(SlimSpec::deserialize(deserializer)?.max_duration).map(Written::from);
+    Ok(tensorstack::v1beta1::QueueSpec { max_duration, ..Default::default() })
+}
 
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+/// What isn't a text is kept as one, so that whoever parses it can say what is wrong.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        other => Some(other.to_string()),
     }
 }
+
+/// A projection is the same resource as what it is a projection of.
+macro_rules! projection_of {
+    ($projection:ty, $whole:ty) => {
+        impl Resource for $projection {
+            type DynamicType = ();
+            type Scope = <$whole as Resource>::Scope;
+
+            fn kind((): &()) -> Cow<'_, str> {
+                <$whole>::kind(&())
+            }
+
+            fn group((): &()) -> Cow<'_, str> {
+                <$whole>::group(&())
+            }
+
+            fn version((): &()) -> Cow<'_, str> {
+                <$whole>::version(&())
+            }
+
+            fn plural((): &()) -> Cow<'_, str> {
+                <$whole>::plural(&())
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+projection_of!(Pod, core::Pod);
+projection_of!(RunaiQueue, runai::v3alpha1::Queue);
+projection_of!(TensorstackQueue, tensorstack::v1beta1::Queue);
 
 #[cfg(test)]
 mod tests {
@@ -194,6 +276,30 @@ mod tests {
         assert_eq!(pod.spec.priority, Some(7));
         assert_eq!(pod.scheduled_at().map(|time| time.0.to_string()), Some("2026-01-02T03:04:06Z".into()));
         assert!(!pod.is_finished() && !pod.is_mirror());
+    }
+
+    #[test]
+    fn what_others_write_into_a_queue_cannot_make_its_ceiling_unreadable() {
+        let queue: RunaiQueue = serde_json::from_value(json!({
+            "metadata": {"name": "a"},
+            "spec": {"maxDuration": "1h", "parentQueue": null, "maxDurationAction": "FromTheFuture", "priority": "high"},
+            "status": {"conditions": [{}]},
+        }))
+        .unwrap();
+        assert_eq!(queue.spec.max_duration, Some("1h".into()));
+        assert_eq!(queue.spec.parent_queue, None);
+        let queue: TensorstackQueue =
+            serde_json::from_value(json!({"metadata": {}, "spec": {"maxDuration": 10, "quota": 7}})).unwrap();
+        assert_eq!(queue.spec.max_duration, Some("10".into()));
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_read_is_none() {
+        let conditions =
+            json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "9999-12-31T23:59:59Z"}]);
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {}, "status": {"conditions": conditions}})).unwrap();
+        assert_eq!(pod.scheduled_at(), None);
     }
 
     #[test]

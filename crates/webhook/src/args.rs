@@ -5,7 +5,7 @@ use tenure_service::{
     admin::AdminArgs, client::ClientArgs, log::LogArgs, readiness::Readiness, shutdown::Signals,
     tls::TlsArgs, watch,
 };
-use tenure_types::runai::v3alpha1::Queue;
+use tenure_types::projection::RunaiQueue;
 
 use crate::{KnownQueues, Metrics, Validator, router};
 
@@ -47,7 +47,7 @@ impl Args {
         let validator = Validator::new(queues.clone(), t9k_system_namespace);
         let synced = readiness.awaiting("queues.scheduling.run.ai");
         let admin = admin.serve(readiness.clone(), registry).await?;
-        let api: Api<DeserializeGuard<Queue>> = Api::all(client);
+        let api: Api<DeserializeGuard<RunaiQueue>> = Api::all(client);
         let queues = watch::follow(api, watcher::Config::default(), synced, watch::Guarded(queues));
         signals
             .run(async |shutdown| {

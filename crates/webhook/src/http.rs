@@ -8,14 +8,16 @@ use std::{
 use axum::{
     Router,
     body::Bytes,
-    extract::{DefaultBodyLimit, State, rejection::BytesRejection},
+    extract::{self, DefaultBodyLimit, State, rejection::BytesRejection},
     http::{
         HeaderMap, StatusCode,
         header::{CONTENT_ENCODING, CONTENT_TYPE},
     },
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::post,
 };
+use tokio::sync::Semaphore;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{debug, info};
 
@@ -27,6 +29,10 @@ use crate::{
 
 /// The largest review that an API server sends holds two objects of 3 MiB.
 pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
+
+/// Requests that are read and reviewed at the same time; others wait their turn, unread. So that many large bodies
+/// can't fill the memory.
+const IN_FLIGHT: usize = 32;
 
 /// For a client that doesn't send what it announced.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,8 +47,15 @@ pub fn router(validator: Validator, metrics: Metrics) -> Router {
     Router::new()
         .route("/validate", post(validate))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(IN_FLIGHT)), take_turns))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
         .with_state(Arc::new(Context { validator, metrics }))
+}
+
+async fn take_turns(State(turns): State<Arc<Semaphore>>, request: extract::Request, next: Next) -> Response {
+    // an error would mean that the semaphore was closed, which nobody does
+    let _turn = turns.acquire_owned().await;
+    next.run(request).await
 }
 
 async fn validate(

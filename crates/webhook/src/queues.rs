@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use parking_lot::RwLock;
 use tenure_index::RunaiQueues;
 use tenure_service::watch::Store;
-use tenure_types::runai::v3alpha1::Queue;
+use tenure_types::projection::RunaiQueue;
 
 /// The queues of the run.ai family, as the watch has seen them. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -17,14 +17,14 @@ impl KnownQueues {
     }
 }
 
-impl Store<Queue> for KnownQueues {
+impl Store<RunaiQueue> for KnownQueues {
     type Key = String;
 
-    fn key(queue: &Queue) -> String {
+    fn key(queue: &RunaiQueue) -> String {
         queue.name_any()
     }
 
-    fn apply(&mut self, queue: Queue) {
+    fn apply(&mut self, queue: RunaiQueue) {
         self.0.write().apply(&queue.name_any(), &queue.spec);
     }
 

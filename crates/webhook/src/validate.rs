@@ -17,6 +17,9 @@ use crate::{
 const RUNAI: &str = "scheduling.run.ai";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev";
 
+/// A tree of values takes twenty times the memory of its JSON.
+const LARGEST_VALUE: usize = 256 * 1024;
+
 /// Stands for the whole object where a field is named.
 const OBJECT: &str = "object";
 
@@ -138,8 +141,7 @@ fn name_of(request: &Request<'_>) -> String {
 fn decode<'b, T: Deserialize<'b>>(root: &str, raw: &'b RawValue) -> Result<T, FieldError> {
     // serde would read an array as well, field by field
     if !raw.get().starts_with('{') {
-        let value = value(Some(raw)).unwrap_or_default();
-        return Err(FieldError::invalid(root, value, "must be an object"));
+        return Err(FieldError::invalid_json(root, raw.get(), "must be an object"));
     }
     let mut json = serde_json::Deserializer::from_str(raw.get());
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -148,16 +150,20 @@ fn decode<'b, T: Deserialize<'b>>(root: &str, raw: &'b RawValue) -> Result<T, Fi
             path if root == OBJECT => path,
             path => format!("{root}.{path}"),
         };
-        let value = value_at(raw, error.path()).unwrap_or_default();
+        let value = value_at(raw, error.path());
         let text = error.into_inner().to_string();
         let detail = text.rsplit_once(" at line ").map_or(text.as_str(), |(detail, _)| detail);
-        FieldError::invalid(field, value, detail)
+        match value {
+            Some(value) => FieldError::invalid(field, value, detail),
+            None => FieldError::invalid_json(field, raw.get(), detail),
+        }
     })
 }
 
-/// None if it can't be told, being nested too deep.
+/// None if it can't be told, being nested too deep or so large that looking would cost more than it tells.
 fn value(raw: Option<&RawValue>) -> Option<Value> {
-    raw.map_or(Some(Value::Null), |raw| serde_json::from_str(raw.get()).ok())
+    let Some(raw) = raw else { return Some(Value::Null) };
+    (raw.get().len() <= LARGEST_VALUE).then(|| serde_json::from_str(raw.get()).ok()).flatten()
 }
 
 fn value_at(raw: &RawValue, path: &Path) -> Option<Value> {

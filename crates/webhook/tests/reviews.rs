@@ -16,7 +16,7 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
 use tenure_service::watch::Store;
-use tenure_types::runai::v3alpha1::Queue;
+use tenure_types::projection::RunaiQueue;
 use tenure_webhook::{KnownQueues, Metrics, Validator, router};
 
 const RUNAI: &str = "scheduling.run.ai";
@@ -44,7 +44,7 @@ fn update(group: &str, old: &Value, new: &Value) -> Value {
     review(group, "UPDATE", &object(new), &object(old))
 }
 
-fn queue(name: &str, spec: &Value) -> Queue {
+fn queue(name: &str, spec: &Value) -> RunaiQueue {
     serde_json::from_value(
         json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}),
     )
@@ -114,9 +114,7 @@ async fn a_good_queue_of_each_kind_is_admitted_without_a_word() {
         "preemptMinRuntime": "5m",
         "reclaimMinRuntime": "0s",
         "maxDuration": "1d12h",
-        "maxDurationAction": "Requeue",
-        "requeueDelay": "1m",
-        "waitForPodsReady": {"timeout": "5m", "requeuingStrategy": {"timestamp": "Eviction", "backoffFactor": "1.5"}},
+        "maxDurationAction": "Pause",
         "resources": {"gpu": {"quota": 8, "overQuotaWeight": 1, "limit": -1}},
     });
     let tensorstack = json!({
@@ -213,6 +211,10 @@ async fn what_is_probably_not_meant_is_admitted_with_a_warning() {
     elsewhere["request"]["namespace"] = json!("default");
     let namespace = "metadata.namespace: queues count only in namespace \"t9k-system\": this one, in \"default\", has no effect";
     assert_eq!(answer(&elsewhere).await, warned(&[namespace]));
+    let wait =
+        json!({"timeout": "5m", "requeuingStrategy": {"timestamp": "Eviction", "backoffFactor": "1.5"}});
+    let without_effect = "spec.waitForPodsReady has no effect in this version";
+    assert_eq!(answer(&create(RUNAI, &json!({"waitForPodsReady": wait}))).await, warned(&[without_effect]));
 }
 
 #[tokio::test]
@@ -222,8 +224,10 @@ async fn a_refusal_keeps_its_warnings() {
     let answer = ask(webhook(known), &create(RUNAI, &spec)).await;
     let message = "Invalid value: \"-1s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): a sign is not allowed";
     let mut expected = refused_for(RUNAI, "spec.requeueDelay", message);
-    expected["response"]["warnings"] =
-        json!(["spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"]);
+    expected["response"]["warnings"] = json!([
+        "spec.requeueDelay has no effect in this version",
+        "spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"
+    ]);
     assert_eq!(answer, expected);
 }
 

@@ -194,6 +194,7 @@ fn what_is_claimed_is_not_claimed_again_until_settled_and_then_ever_later() {
         let group = index.claim(at(now)).unwrap();
         index.apply_pod(&pod("a", &json!({})));
         assert_eq!(index.claim(at(now)), None);
+        assert_eq!(group.first.deadline, at(10), "a retry doesn't hide how late it is");
         index.settle(&group, at(now));
         assert_eq!(index.claim(at(now + wait)), None);
         now += wait + 1;
@@ -213,13 +214,37 @@ fn what_a_list_no_longer_has_is_forgotten() {
 }
 
 #[test]
-fn live_pods_that_are_exempt_by_priority_are_known_by_namespace() {
+fn controllers_of_live_pods_that_are_exempt_by_priority_are_known_by_namespace() {
     let mut index = index();
     let important = json!({"spec": {"priority": THRESHOLD}, "metadata": {"labels": null}});
     index.apply_pod(&pod("a", &important));
-    let found = index.exempt_pods("ns");
-    assert_eq!((found.len(), found[0].controller.name.as_str()), (1, "rs"));
-    assert!(index.exempt_pods("other").is_empty());
+    index.apply_pod(&pod("b", &important));
+    let found = index.exempt_controllers("ns");
+    assert_eq!((found.len(), found[0].name.as_str()), (1, "rs"));
+    assert!(index.exempt_controllers("other").is_empty());
     index.delete_pod(Uid::of("a"));
-    assert!(index.exempt_pods("ns").is_empty());
+    index.delete_pod(Uid::of("b"));
+    assert!(index.exempt_controllers("ns").is_empty());
+}
+
+#[test]
+fn pods_of_one_controller_are_due_again_at_once_if_only_the_first_was_served() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-5)}})));
+    index.apply_pod(&pod("second", &json!({})));
+    let group = index.claim(at(20)).unwrap();
+    assert_eq!(group.pods().count(), 2);
+    index.settle_first(&group, at(20));
+    assert_eq!(claimed(&mut index, at(20)), [Uid::of("second")]);
+}
+
+#[test]
+fn the_same_controller_in_another_namespace_is_another() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    index.apply_pod(&pod("b", &json!({"metadata": {"namespace": "other"}})));
+    assert_eq!(claimed(&mut index, at(20)).len(), 1);
+    assert_eq!(claimed(&mut index, at(20)).len(), 1);
 }

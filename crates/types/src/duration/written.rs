@@ -44,7 +44,13 @@ impl<D: Grammar> Written<D> {
 
 impl<D> From<&str> for Written<D> {
     fn from(text: &str) -> Self {
-        Self { text: text.into(), grammar: PhantomData }
+        text.to_owned().into()
+    }
+}
+
+impl<D> From<String> for Written<D> {
+    fn from(text: String) -> Self {
+        Self { text, grammar: PhantomData }
     }
 }
 
@@ -62,7 +68,7 @@ impl<D> Serialize for Written<D> {
 
 impl<'de, D> Deserialize<'de> for Written<D> {
     fn deserialize<T: Deserializer<'de>>(deserializer: T) -> Result<Self, T::Error> {
-        String::deserialize(deserializer).map(|text| Self { text, grammar: PhantomData })
+        String::deserialize(deserializer).map(Self::from)
     }
 }
 
