@@ -84,13 +84,19 @@ impl ApiError {
     }
 }
 
-/// Tries until the API server has decided, for a minute at most: for what must not be left half done.
+/// Tries until the API server has decided, for a minute at most: for what must not be left half done. A server that
+/// has just started forbids everything for a moment, so that counts as no decision here.
 pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
     let patience = Instant::now() + PATIENCE;
     let mut wait = FIRST_WAIT;
     loop {
         match attempt().await {
-            Err(error) if error.is_open() && Instant::now() < patience => tokio::time::sleep(wait).await,
+            Err(error)
+                if (error.is_open() || matches!(error, ApiError::Forbidden(_)))
+                    && Instant::now() < patience =>
+            {
+                tokio::time::sleep(wait).await;
+            }
             result => return result,
         }
         wait = (wait * 2).min(LAST_WAIT);

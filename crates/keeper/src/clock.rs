@@ -9,7 +9,7 @@ use http::{Request, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
-use tenure_service::readiness::Awaited;
+use tenure_service::{log::with_causes, readiness::Awaited};
 use tracing::warn;
 
 use crate::api::call;
@@ -66,7 +66,10 @@ impl ServerClock {
                 Err(error) => {
                     // the old measurement serves on
                     if !std::mem::replace(&mut failed, true) {
-                        warn!(error = format!("{error:#}"), "Failed to ask for the time of the API server");
+                        warn!(
+                            error = with_causes(error.as_ref()),
+                            "Failed to ask for the time of the API server"
+                        );
                     }
                     tokio::time::sleep(AFTER_FAILURE).await;
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use tenure_index::{CeilingIndex, Group};
+use tenure_service::log::with_causes;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -85,7 +86,7 @@ impl Expiry {
             Err(failure) => {
                 let (queue, namespace, pod) = (&group.first.queue, &group.first.namespace, &group.first.name);
                 self.metrics.expired(queue, "", Result::Failed);
-                let error = format!("{:#}", anyhow::Error::new(failure));
+                let error = with_causes(&failure);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
                 None
             }
@@ -122,7 +123,7 @@ impl Expiry {
         let object = happening.object.name.clone().unwrap_or_default();
         let namespace = happening.object.namespace.clone().unwrap_or_default();
         if let Err(error) = self.events.max_duration_exceeded(happening).await {
-            error!(%namespace, %object, %error, "Failed to write the event of a pause or deletion");
+            error!(%namespace, %object, error = with_causes(&error), "Failed to write the event of a pause or deletion");
         }
     }
 }

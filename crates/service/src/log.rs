@@ -1,5 +1,7 @@
 //! Logs.
 
+use std::error::Error;
+
 use clap::{Args, ValueEnum};
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
 
@@ -45,10 +47,34 @@ impl LogArgs {
     }
 }
 
-/// kube's watcher warns of each failed try; we say once that a watch failed, and once that it works again.
+/// kube logs each failed try of a call; we log what became of it.
 fn without_repetition(filter: EnvFilter) -> anyhow::Result<EnvFilter> {
-    if filter.to_string().contains("kube_runtime") {
+    if filter.to_string().contains("kube_") {
         return Ok(filter);
     }
-    Ok(filter.add_directive("kube_runtime=error".parse()?))
+    Ok(filter.add_directive("kube_runtime=off".parse()?).add_directive("kube_client=off".parse()?))
+}
+
+/// An error with its causes, each said once: many errors say their cause themselves, and many don't.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    for cause in causes.map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let error =
+            anyhow::anyhow!("connection refused").context("connect: connection refused").context("list");
+        assert_eq!(with_causes(error.as_ref()), "list: connect: connection refused");
+    }
 }

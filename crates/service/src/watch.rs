@@ -11,7 +11,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tracing::{error, info, warn};
 
-use crate::readiness::Awaited;
+use crate::{log::with_causes, readiness::Awaited};
 
 /// For how long the API server keeps one watch. When it is over, or five seconds later without a word, a new one
 /// begins: so a connection that died unnoticed is found out.
@@ -120,7 +120,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
     where
         S: Store<K, Key = Key>,
     {
-        let trouble = if is_missing(error) { Trouble::Missing } else { Trouble::Other(error.to_string()) };
+        let trouble = if is_missing(error) { Trouble::Missing } else { Trouble::Other(with_causes(error)) };
         if trouble == self.trouble {
             return;
         }
