@@ -58,11 +58,13 @@ fn without_repetition(filter: EnvFilter) -> anyhow::Result<EnvFilter> {
 /// An error with its causes, each said once: many errors say their cause themselves, and many don't.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    for cause in causes.map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let said = cause.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
         }
+        next = cause.source();
     }
     text
 }
