@@ -33,7 +33,8 @@ control-plane: ## Build the control plane for tests and demo, once: about 6 minu
 
 .PHONY: bench
 bench: ## Bytes a pod at 150,000 pods; admission reviews a second beside a bare TLS server
-	$(CARGO) bench --locked --package tenure-index --package tenure-webhook --benches
+	$(CARGO) bench --locked --package tenure-index --bench memory
+	$(CARGO) bench --locked --package tenure-webhook --bench reviews
 
 .PHONY: crds
 crds: ## Write the chart's CRDs anew, after a change of the types
