@@ -12,8 +12,9 @@ demo: ## Watch a Deployment in a queue with maxDuration 10s be paused, on a cont
 	@$(CARGO) run --package tenure-testbed -- demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes
+test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes, and that the benchmarks run
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --locked --package tenure-index --bench memory --package tenure-webhook --bench reviews
 
 .PHONY: format
 format: ## Is the code formatted?

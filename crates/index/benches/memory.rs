@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 use tenure_index::CeilingIndex;
 use tenure_types::{projection, tensorstack::v1beta1};
 
-const PODS: usize = 150_000;
-const CONTROL_PODS: usize = 2_000;
+const CONTROL_PODS: usize = 1_000;
 const QUEUES: usize = 500;
 const NAMESPACES: usize = 1_000;
 const PODS_PER_OWNER: usize = 3;
@@ -42,28 +41,31 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn main() {
+    // `cargo test --bench` runs this too, to see that it works
+    let measured = std::env::args().any(|argument| argument == "--bench");
+    let pods = if measured { 150_000 } else { 3_000 };
     let index = held_by(|| {
         let mut index = CeilingIndex::new(2_000_000_000);
         for queue in 0..QUEUES {
             let spec = v1beta1::QueueSpec { max_duration: Some("1d".into()), ..Default::default() };
             index.apply_tensorstack(&format!("queue-{queue}"), &spec);
         }
-        for number in 0..PODS {
+        for number in 0..pods {
             index.apply_pod(&decode::<projection::Pod>(pod(number)));
         }
-        assert_eq!(index.pods_under_ceiling(), PODS);
+        assert_eq!(index.pods_under_ceiling(), pods);
         index
     });
     let control = held_by(|| (0..CONTROL_PODS).map(|number| decode(pod(number))).collect::<Vec<Pod>>());
-    let (per_pod, control_per_pod) = (index / PODS, control / CONTROL_PODS);
-    println!("pods in the index       {PODS}, in {QUEUES} queues and {NAMESPACES} namespaces");
+    let (per_pod, control_per_pod) = (index / pods, control / CONTROL_PODS);
+    println!("pods in the index       {pods}, in {QUEUES} queues and {NAMESPACES} namespaces");
     println!("index                   {per_pod} bytes a pod (goal: at most 400), {} MiB", index >> 20);
     println!(
         "control: whole pods     {control_per_pod} bytes a pod, decoded from the same {} bytes of JSON",
         json_size()
     );
     println!("ratio                   1 : {}", control_per_pod / per_pod.max(1));
-    assert!(per_pod <= 400, "{per_pod} bytes a pod are more than the goal of 400");
+    assert!(!measured || per_pod <= 400, "{per_pod} bytes a pod are more than the goal of 400");
 }
 
 fn held_by<T>(make: impl FnOnce() -> T) -> usize {

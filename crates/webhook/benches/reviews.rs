@@ -296,13 +296,7 @@ fn queue(ceiling: &str) -> Value {
         "preemptMinRuntime": "10m",
         "reclaimMinRuntime": "30m",
         "maxDuration": ceiling,
-        "maxDurationAction": "Requeue",
-        "requeueDelay": "15m",
-        "waitForPodsReady": {
-            "timeout": "10m",
-            "recoveryTimeout": "5m",
-            "requeuingStrategy": {"timestamp": "Eviction", "backoffLimitCount": 10, "backoffBaseSeconds": 60, "backoffMaxSeconds": 3600, "backoffFactor": "1.5"},
-        },
+        "maxDurationAction": "Pause",
         "resources": {
             "cpu": {"quota": 64_000, "overQuotaWeight": 1, "limit": -1},
             "gpu": {"quota": 16.5, "overQuotaWeight": 2, "limit": 64},
