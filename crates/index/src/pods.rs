@@ -34,6 +34,8 @@ pub struct Pod {
     family: Family,
     attempts: u8,
     claimed: bool,
+    /// What is done about it serves no other pod of its controller.
+    alone: bool,
     /// When the ceiling is reached: milliseconds since the epoch, rounded up.
     expires: i64,
     /// When there is something to do: that, or after a try some time later. It stands in the order of deadlines
@@ -165,6 +167,7 @@ impl Pods {
             family: Family::Tensorstack,
             attempts: 0,
             claimed: false,
+            alone: false,
             expires: i64::MAX,
             deadline: None,
             not_before: i64::MIN,
@@ -235,10 +238,13 @@ impl Pods {
         let now = now.as_millisecond();
         let (_, uid) = *self.deadlines.first().filter(|(deadline, _)| *deadline < now)?;
         let first = self.by_uid.get(&uid)?;
-        let is_sibling = |pod: &Pod| pod.controller == first.controller && pod.namespace == first.namespace;
+        let is_sibling =
+            |pod: &Pod| !pod.alone && pod.controller == first.controller && pod.namespace == first.namespace;
         let overdue = self.deadlines.iter().take(GROUP_WINDOW).take_while(|(deadline, _)| *deadline < now);
         let siblings = overdue.skip(1).map(|(_, uid)| *uid).filter(|uid| {
-            first.controller.is_some() && self.by_uid.get(uid).is_some_and(|pod| is_sibling(pod))
+            !first.alone
+                && first.controller.is_some()
+                && self.by_uid.get(uid).is_some_and(|pod| is_sibling(pod))
         });
         let siblings: Vec<Uid> = siblings.collect();
         let first = self.take(uid)?;
@@ -261,10 +267,10 @@ impl Pods {
         })
     }
 
-    /// The pod may be claimed again, at once.
+    /// The pod may be claimed again, at once, and by itself.
     pub fn release(&mut self, uid: Uid) {
         if let Some(pod) = self.by_uid.get_mut(&uid) {
-            pod.claimed = false;
+            (pod.claimed, pod.alone) = (false, true);
         }
     }
 
@@ -274,7 +280,7 @@ impl Pods {
             return;
         };
         let wait = FIRST_RETRY.saturating_mul(1 << pod.attempts.min(8)).min(LAST_RETRY);
-        pod.claimed = false;
+        (pod.claimed, pod.alone) = (false, false);
         pod.attempts = pod.attempts.saturating_add(1);
         pod.not_before = now.checked_add(wait).map_or(i64::MAX, milliseconds_up);
     }

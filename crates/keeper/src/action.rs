@@ -103,7 +103,7 @@ impl Actor {
         let Some(pod) = self.still_expired(due).await? else {
             return Ok(Done::nothing("the pod is gone or exempt", false));
         };
-        match self.climb(&due.namespace, pod.controller()).await? {
+        match self.climb(due, pod.controller()).await? {
             Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner).await? => {
                 self.delete(due, &pod).await
             }
@@ -126,10 +126,10 @@ impl Actor {
         }
     }
 
-    async fn climb(&self, namespace: &str, controller: Option<&OwnerReference>) -> Result<Action, ApiError> {
+    async fn climb(&self, due: &Due, controller: Option<&OwnerReference>) -> Result<Action, ApiError> {
         let mut climb = Climb::from(controller, &self.table);
         while let Some(owner) = climb.next() {
-            let answer = self.objects.look_up(namespace, owner).await?;
+            let answer = self.objects.look_up(&due.namespace, owner, due.attempts > 0).await?;
             climb.answer(answer);
         }
         Ok(climb.action())
@@ -138,7 +138,7 @@ impl Actor {
     /// Whether a live pod that is exempt by priority has the same owner.
     async fn would_stop_an_exempt_pod(&self, due: &Due, owner: &OwnerReference) -> Result<bool, ApiError> {
         for controller in self.cluster.with(|index| index.exempt_controllers(&due.namespace)) {
-            let action = self.climb(&due.namespace, Some(&controller)).await?;
+            let action = self.climb(due, Some(&controller)).await?;
             if matches!(action, Action::Pause(root) if root.uid == owner.uid) {
                 let (namespace, owner) = (&due.namespace, describe(owner));
                 warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");

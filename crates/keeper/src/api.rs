@@ -137,7 +137,14 @@ impl Objects {
     }
 
     /// What there is to say of an owner of something in `namespace`. An error decides nothing: ask again.
-    pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> Result<Answer, ApiError> {
+    ///
+    /// Nor does a first 403, unless `believe`: an API server that has just started forbids everything for a moment.
+    pub async fn look_up(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        believe: bool,
+    ) -> Result<Answer, ApiError> {
         let api = match self.api(namespace, owner).await {
             Err(ApiError::NotFound) => return Ok(Answer::Absent),
             api => api?,
@@ -149,7 +156,7 @@ impl Objects {
                 uid: found.metadata.uid.unwrap_or_default(),
             }),
             Err(ApiError::NotFound) => Ok(Answer::Absent),
-            Err(ApiError::Forbidden(message)) => {
+            Err(ApiError::Forbidden(message)) if believe => {
                 self.warn_once(owner, &message);
                 Ok(Answer::Forbidden)
             }
@@ -184,8 +191,7 @@ impl Objects {
     }
 
     async fn api(&self, namespace: &str, owner: &OwnerReference) -> Result<Api<DynamicObject>, ApiError> {
-        // an owner reference may say whatever it likes, and the name becomes a part of a path
-        if owner.name.contains(['/', '?', '#', '%']) || owner.name.starts_with('.') {
+        if !could_exist(owner) {
             return Err(ApiError::NotFound);
         }
         let (resource, scope) = self.kind(owner).await?;
@@ -207,5 +213,48 @@ impl Objects {
         let found = (resource, capabilities.scope);
         self.kinds.lock().insert(key, found.clone());
         Ok(found)
+    }
+}
+
+/// Whether an owner reference could be that of a real object. It may say whatever a user likes, and what it says
+/// becomes a part of a path.
+fn could_exist(owner: &OwnerReference) -> bool {
+    let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+    let is_name = |part: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
+    };
+    // what may stand in a path as it is: some kinds have names with more than letters, digits, '-' and '.'
+    let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
+    (group.is_empty() || is_name(group))
+        && is_name(version)
+        && !matches!(owner.name.as_str(), "" | "." | "..")
+        && owner.name.chars().all(is_segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_exist_is_never_looked_for() {
+        let owner = |api_version: &str, name: &str| OwnerReference {
+            api_version: api_version.into(),
+            name: name.into(),
+            ..OwnerReference::default()
+        };
+        for (api_version, name) in
+            [("apps/v1", "a.b-c"), ("v1", "a"), ("example.com/v1alpha1", "system:a_B@c")]
+        {
+            assert!(could_exist(&owner(api_version, name)), "{api_version} {name}");
+        }
+        for api_version in
+            ["", "?", "apps?/v1", "apps#/v1", "a b/v1", "%zz/v1", "../v1", "apps/..", "a/b/c", "apps/"]
+        {
+            assert!(!could_exist(&owner(api_version, "a")), "{api_version}");
+        }
+        for name in ["", "a b", "a/b", "..", "a?b", "a%2fb", "a#b", "é"] {
+            assert!(!could_exist(&owner("v1", name)), "{name}");
+        }
     }
 }

@@ -23,6 +23,9 @@ const IN_FLIGHT: usize = 8;
 /// The longest sleep without a look at the clock, which may have been set right in the meantime.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
+/// For events that are still to be written at the end.
+const FOR_EVENTS: Duration = Duration::from_secs(5);
+
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
 const OUTLIVED: u8 = 5;
 
@@ -49,8 +52,8 @@ impl Expiry {
             {
                 deeds.push(self.handle(group));
             }
-            if !open && deeds.is_empty() && events.is_empty() {
-                return;
+            if !open && deeds.is_empty() {
+                break;
             }
             self.metrics.under_ceiling(self.cluster.with(|index| index.pods_under_ceiling()));
             tokio::select! {
@@ -60,6 +63,11 @@ impl Expiry {
                 () = self.cluster.changed(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }
+        }
+        let rest = events.len();
+        let all = async { while events.next().await.is_some() {} };
+        if tokio::time::timeout(FOR_EVENTS, all).await.is_err() {
+            warn!(of = rest, "Ended before all events were written");
         }
     }
 

@@ -42,6 +42,8 @@ impl ClientArgs {
         };
         config.default_retry = false;
         config.read_timeout = Some(READ_TIMEOUT);
+        // else the time that a connection was idle would count
+        config.reset_reader_on_write = true;
         Ok(Client::try_from(config)?)
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use axum::{
     Router,
-    http::{HeaderValue, Version, header::CONNECTION},
+    http::{HeaderValue, header::CONNECTION},
     middleware,
     response::Response,
 };
@@ -105,8 +105,8 @@ impl TlsArgs {
 /// connection on its way is lost.
 fn draining(router: Router, readiness: Readiness) -> Router {
     router.layer(middleware::map_response(move |mut response: Response| {
-        let closing = readiness.is_draining() && response.version() < Version::HTTP_2;
-        if closing {
+        // hyper leaves the header out of HTTP/2, which says the same in its own way
+        if readiness.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         std::future::ready(response)

@@ -11,7 +11,7 @@ use axum::{
     extract::{self, DefaultBodyLimit, State, rejection::BytesRejection},
     http::{
         HeaderMap, StatusCode,
-        header::{CONTENT_ENCODING, CONTENT_TYPE},
+        header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE},
     },
     middleware::{self, Next},
     response::{IntoResponse, Response},
@@ -30,11 +30,14 @@ use crate::{
 /// The largest review that an API server sends holds two objects of 3 MiB.
 pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 
-/// Requests that are read and reviewed at the same time; others wait their turn, unread. So that many large bodies
-/// can't fill the memory.
-const IN_FLIGHT: usize = 32;
+/// Large requests that are read and reviewed at the same time; others of them wait their turn, unread. So that many
+/// large bodies can't fill the memory, and those of ordinary size never wait.
+const LARGE_IN_FLIGHT: usize = 32;
 
-/// For a client that doesn't send what it announced.
+/// Ten times an ordinary review.
+const LARGE_BYTES: u64 = 64 * 1024;
+
+/// For a client that doesn't send what it announced, and for a turn.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Context {
@@ -47,14 +50,17 @@ pub fn router(validator: Validator, metrics: Metrics) -> Router {
     Router::new()
         .route("/validate", post(validate))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(IN_FLIGHT)), take_turns))
+        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(LARGE_IN_FLIGHT)), take_turns))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
         .with_state(Arc::new(Context { validator, metrics }))
 }
 
 async fn take_turns(State(turns): State<Arc<Semaphore>>, request: extract::Request, next: Next) -> Response {
+    let announced =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let is_large = announced.is_none_or(|bytes: u64| bytes > LARGE_BYTES);
     // an error would mean that the semaphore was closed, which nobody does
-    let _turn = turns.acquire_owned().await;
+    let _turn = if is_large { turns.acquire_owned().await.ok() } else { None };
     next.run(request).await
 }
 

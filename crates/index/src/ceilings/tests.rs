@@ -228,15 +228,18 @@ fn controllers_of_live_pods_that_are_exempt_by_priority_are_known_by_namespace()
 }
 
 #[test]
-fn pods_of_one_controller_are_due_again_at_once_if_only_the_first_was_served() {
+fn pods_of_one_controller_are_due_again_at_once_and_by_themselves_if_only_the_first_was_served() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-5)}})));
-    index.apply_pod(&pod("second", &json!({})));
+    index.apply_pod(&pod("second", &json!({"metadata": {"creationTimestamp": at(-4)}})));
+    index.apply_pod(&pod("third", &json!({"metadata": {"creationTimestamp": at(-3)}})));
     let group = index.claim(at(20)).unwrap();
-    assert_eq!(group.pods().count(), 2);
+    assert_eq!(group.pods().count(), 3);
     index.settle_first(&group, at(20));
     assert_eq!(claimed(&mut index, at(20)), [Uid::of("second")]);
+    assert_eq!(claimed(&mut index, at(20)), [Uid::of("third")]);
+    assert_eq!(index.claim(at(20)), None);
 }
 
 #[test]
