@@ -31,8 +31,8 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///
 /// It pauses a pod's topmost owner (a Deployment is scaled to 0, a Job is suspended), or deletes the pod if it
-/// has none. Never touched are pods of a DaemonSet, pods of priority 2000000000 or more, and pods without a
-/// queue.
+/// has none that can be paused. Never touched are pods of a DaemonSet, static pods, pods of priority 2000000000
+/// or more, and pods without a queue.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-keeper", version, max_term_width = 100)]
 pub struct Args {

@@ -61,7 +61,7 @@ impl Demo {
             println!("All is left up. In another terminal, look around with");
             println!("  export PATH={}:$PATH", cluster.binaries().directory().display());
             println!(
-                "  kubectl --kubeconfig={} get queues.scheduler.tensorstack.dev,deployments,pods,events -A",
+                "  kubectl --kubeconfig={} get tenure,deployments,pods,events -A",
                 cluster.kubeconfig().display()
             );
             println!("Logs are in {}. Ctrl-C ends it.", cluster.directory().display());
