@@ -1,6 +1,8 @@
 //! The admin port: `/live`, `/ready` and `/metrics`, over plain HTTP.
 
-use std::{net::SocketAddr, sync::Arc};
+mod address;
+
+use std::sync::Arc;
 
 use anyhow::Context;
 use axum::{
@@ -12,17 +14,18 @@ use axum::{
 };
 use clap::Args;
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use tokio::net::TcpListener;
 use tracing::info;
 
 use crate::readiness::Readiness;
+use address::ListenAddress;
 
 /// Where probes and metrics are served.
 #[derive(Clone, Debug, Args)]
 pub struct AdminArgs {
-    /// Address of the admin port, which serves /live, /ready and /metrics over plain HTTP
-    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
-    admin_listen: SocketAddr,
+    /// Address of the admin port, which serves /live, /ready and /metrics over plain HTTP; without a host, on all
+    /// interfaces
+    #[arg(long, visible_alias = "metrics-addr", value_name = "ADDRESS", default_value = ":8080")]
+    admin_listen: ListenAddress,
 }
 
 impl AdminArgs {
@@ -34,7 +37,7 @@ impl AdminArgs {
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
         let Self { admin_listen } = self;
         let context = || format!("--admin-listen {admin_listen}");
-        let listener = TcpListener::bind(admin_listen).await.with_context(context)?;
+        let listener = admin_listen.bind().await.with_context(context)?;
         info!(address = %listener.local_addr()?, "Serving probes and metrics");
         Ok(async { Ok(axum::serve(listener, router(readiness, registry)).await?) })
     }
@@ -70,11 +73,40 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
 #[cfg(test)]
 mod tests {
     use axum::{body::Body, http::Request};
+    use clap::Parser;
     use http_body_util::BodyExt;
     use prometheus_client::metrics::counter::Counter;
     use tower::ServiceExt;
 
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        admin: AdminArgs,
+    }
+
+    fn admin(arguments: &[&str]) -> Result<AdminArgs, clap::Error> {
+        Program::try_parse_from([&["program"], arguments].concat()).map(|program| program.admin)
+    }
+
+    #[test]
+    fn the_address_has_the_default_and_the_name_of_the_text() {
+        assert_eq!(admin(&[]).unwrap().admin_listen.to_string(), ":8080");
+        assert_eq!(admin(&["--metrics-addr=[::1]:9"]).unwrap().admin_listen.to_string(), "[::1]:9");
+        let refusal = admin(&["--metrics-addr", "8080"]).unwrap_err().to_string();
+        assert!(refusal.contains("'8080'") && refusal.contains("--admin-listen"), "{refusal}");
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_told_with_its_flag() {
+        let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let served =
+            admin(&["--admin-listen", &address]).unwrap().serve(Readiness::default(), Registry::default());
+        let error = format!("{:#}", served.await.err().unwrap());
+        assert!(error.starts_with(&format!("--admin-listen {address}: ")), "{error}");
+    }
 
     async fn answer(readiness: &Readiness, path: &str) -> (StatusCode, String) {
         let counter = Counter::<u64>::default();

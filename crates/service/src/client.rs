@@ -1,9 +1,15 @@
 //! The client of the API server.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{
+    Args,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -18,8 +24,15 @@ const READ_TIMEOUT: Duration = Duration::from_secs(watch::TIMEOUT_SECONDS as u64
 /// Which API server, and as whom.
 #[derive(Clone, Debug, Args)]
 pub struct ClientArgs {
-    /// A kubeconfig file. Without it: $KUBECONFIG, ~/.kube/config, or the pod's service account
-    #[arg(long, value_name = "FILE")]
+    /// A kubeconfig file; if empty, the pod's service account. Without it: $KUBECONFIG, ~/.kube/config, or the pod's
+    /// service account
+    // clap's own parser of paths refuses an empty one
+    #[arg(
+        long,
+        visible_alias = "kube-path",
+        value_name = "FILE",
+        value_parser = OsStringValueParser::new().map(PathBuf::from)
+    )]
     kubeconfig: Option<PathBuf>,
 }
 
@@ -28,22 +41,61 @@ impl ClientArgs {
     /// decided.
     pub async fn client(self) -> anyhow::Result<Client> {
         let Self { kubeconfig } = self;
-        let mut config = match kubeconfig {
-            None => Config::infer()
-                .await
-                .context("no kubeconfig and no service account: set --kubeconfig or KUBECONFIG")?,
-            Some(path) => {
-                let context = || format!("--kubeconfig {}", path.display());
-                let file = Kubeconfig::read_from(&path).with_context(context)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                    .await
-                    .with_context(context)?
-            }
-        };
+        let mut config = config(kubeconfig.as_deref()).await?;
         config.default_retry = false;
         config.read_timeout = Some(READ_TIMEOUT);
         // else the time that a connection was idle would count
         config.reset_reader_on_write = true;
         Ok(Client::try_from(config)?)
+    }
+}
+
+async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<Config> {
+    match kubeconfig {
+        None => Config::infer()
+            .await
+            .context("no kubeconfig and no service account: set --kubeconfig or KUBECONFIG"),
+        Some(path) if path.as_os_str().is_empty() => {
+            Config::incluster().context("--kubeconfig is empty, which asks for the service account of a pod")
+        }
+        Some(path) => {
+            let context = || format!("--kubeconfig {}", path.display());
+            let file = Kubeconfig::read_from(path).with_context(context)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.with_context(context)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        client: ClientArgs,
+    }
+
+    fn kubeconfig(arguments: &[&str]) -> Option<PathBuf> {
+        Program::try_parse_from([&["program"], arguments].concat()).unwrap().client.kubeconfig
+    }
+
+    #[test]
+    fn the_path_has_also_the_name_of_the_text_and_may_be_empty() {
+        assert_eq!(kubeconfig(&[]), None);
+        assert_eq!(kubeconfig(&["--kubeconfig", "a"]), Some("a".into()));
+        assert_eq!(kubeconfig(&["--kube-path=a"]), Some("a".into()));
+        assert_eq!(kubeconfig(&["--kube-path", ""]), Some("".into()));
+        assert_eq!(kubeconfig(&["--kube-path="]), Some("".into()));
+    }
+
+    #[tokio::test]
+    async fn an_empty_path_asks_for_the_service_account_alone() {
+        let error = config(Some(Path::new(""))).await.unwrap_err();
+        assert!(error.to_string().contains("service account of a pod"), "{error:#}");
+        let error = config(Some(Path::new("/not-there"))).await.unwrap_err();
+        assert!(error.to_string().contains("--kubeconfig /not-there"), "{error:#}");
     }
 }

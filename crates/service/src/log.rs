@@ -1,21 +1,38 @@
 //! Logs.
 
+mod logfmt;
+
 use std::error::Error;
 
 use clap::{Args, ValueEnum};
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
+
+use logfmt::Logfmt;
 
 /// What is logged, and how.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
-    /// The least level that is logged: error, warn, info, debug or trace, or a filter by module such as
-    /// `info,tenure_keeper=debug`
+    /// The least level that is logged
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "TENURE_LOG_LEVEL")]
-    log_level: EnvFilter,
+    log_level: LogLevel,
 
     /// How a line looks
     #[arg(long, value_name = "FORMAT", default_value = "logfmt", env = "TENURE_LOG_FORMAT")]
     log_format: LogFormat,
+}
+
+/// How much an event matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogLevel {
+    /// Also why things were left alone, and what libraries say
+    Debug,
+    /// What was done
+    Info,
+    /// What somebody should look at
+    Warn,
+    /// What failed
+    Error,
 }
 
 /// How a line of log looks.
@@ -32,27 +49,26 @@ impl LogArgs {
     pub fn init(self) -> anyhow::Result<()> {
         let Self { log_level, log_format } = self;
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-        let registry = tracing_subscriber::registry().with(without_repetition(log_level)?);
+        let registry = tracing_subscriber::registry().with(filter(log_level));
         match log_format {
             LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init()?,
             LogFormat::Logfmt => registry
-                .with(
-                    lines
-                        .event_format(tracing_logfmt::EventsFormatter::default())
-                        .fmt_fields(tracing_logfmt::FieldsFormatter::default()),
-                )
+                .with(lines.event_format(Logfmt::default()).fmt_fields(Logfmt::default()))
                 .try_init()?,
         }
         Ok(())
     }
 }
 
-/// kube logs each failed try of a call; we log what became of it.
-fn without_repetition(filter: EnvFilter) -> anyhow::Result<EnvFilter> {
-    if filter.to_string().contains("kube_") {
-        return Ok(filter);
-    }
-    Ok(filter.add_directive("kube_runtime=off".parse()?).add_directive("kube_client=off".parse()?))
+/// kube logs each failed try of a call, and we log what became of it: so kube is heard only by who asks for details.
+fn filter(level: LogLevel) -> Targets {
+    let (least, kube) = match level {
+        LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::DEBUG),
+        LogLevel::Info => (LevelFilter::INFO, LevelFilter::OFF),
+        LogLevel::Warn => (LevelFilter::WARN, LevelFilter::OFF),
+        LogLevel::Error => (LevelFilter::ERROR, LevelFilter::OFF),
+    };
+    Targets::new().with_default(least).with_targets([("kube_client", kube), ("kube_runtime", kube)])
 }
 
 /// An error with its causes, each said once: many errors say their cause themselves, and many don't.
@@ -71,7 +87,39 @@ pub fn with_causes(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use tracing::Level;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        log: LogArgs,
+    }
+
+    #[test]
+    fn levels_are_those_of_the_text_and_no_others() {
+        for level in ["debug", "info", "warn", "error"] {
+            Program::try_parse_from(["program", "--log-level", level]).unwrap();
+        }
+        for level in ["trace", "off", "INFO", "warning", "", "info,tenure_keeper=debug"] {
+            let refusal =
+                Program::try_parse_from(["program", "--log-level", level]).err().unwrap().to_string();
+            assert!(refusal.contains("[possible values: debug, info, warn, error]"), "{refusal}");
+        }
+        assert_eq!(Program::parse_from(["program"]).log.log_level, LogLevel::Info);
+    }
+
+    #[test]
+    fn only_who_asks_for_details_hears_kube() {
+        for level in [LogLevel::Info, LogLevel::Warn, LogLevel::Error] {
+            assert!(filter(level).would_enable("tenure_keeper::expiry", &Level::ERROR), "{level:?}");
+            assert!(!filter(level).would_enable("kube_runtime::watcher", &Level::ERROR), "{level:?}");
+        }
+        assert!(filter(LogLevel::Debug).would_enable("kube_client::client", &Level::DEBUG));
+        assert!(!filter(LogLevel::Warn).would_enable("tenure_keeper", &Level::INFO));
+    }
 
     #[test]
     fn each_cause_is_said_once() {
