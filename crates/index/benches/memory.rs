@@ -11,7 +11,7 @@ use std::{
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tenure_index::CeilingIndex;
+use tenure_index::{CeilingIndex, Settings};
 use tenure_types::{projection, tensorstack::v1beta1};
 
 const CONTROL_PODS: usize = 1_000;
@@ -45,7 +45,7 @@ fn main() {
     let measured = std::env::args().any(|argument| argument == "--bench");
     let pods = if measured { 150_000 } else { 3_000 };
     let index = held_by(|| {
-        let mut index = CeilingIndex::new(2_000_000_000);
+        let mut index = CeilingIndex::new(Settings::default());
         for queue in 0..QUEUES {
             let spec = v1beta1::QueueSpec { max_duration: Some("1d".into()), ..Default::default() };
             index.apply_tensorstack(&format!("queue-{queue}"), &spec);

@@ -1,44 +1,72 @@
 //! Queues and pods together: whose ceiling is reached, and when.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_policy::expiry;
-use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use tenure_policy::{
+    expiry::{self, Family, Scope, own_ceiling},
+    owners::OwnerTable,
+};
+use tenure_types::{keys, projection, runai::v3alpha1, tensorstack::v1beta1};
+use tracing::warn;
 
 use crate::{
-    Group, Uid,
+    Group, Task, Uid,
+    groups::{PodGroup, PodGroups},
+    names::Names,
+    owners::{Controller, Owner, Owners},
+    pod::{Membership, Pod},
     pods::{Expiry, Pods},
-    queues::{RunaiQueues, TensorstackQueues},
+    queues::{Limits, RunaiQueues, TensorstackQueues},
 };
+
+/// What an index is to go by.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Which pods count.
+    pub scope: Scope,
+    /// Which owners can be paused.
+    pub table: OwnerTable,
+    /// How long before the end of its run a workload is told, where its queue doesn't say. Zero: not at all.
+    pub notice: SignedDuration,
+}
 
 /// Everything that a ceiling's expiry depends on.
 ///
-/// Queues can come after their pods, and a change of one moves the deadlines of many: they are computed anew,
-/// once, when somebody next asks for a deadline.
+/// Queues, `PodGroup`s and owners can come after their pods, and a change of one moves the deadlines of many: they are
+/// computed anew, once, when somebody next asks for a deadline.
 #[derive(Debug)]
 pub struct CeilingIndex {
-    runai: RunaiQueues,
-    tensorstack: TensorstackQueues,
+    table: OwnerTable,
+    names: Names,
+    queues: Queues,
     pods: Pods,
     moved: bool,
 }
 
+/// All that says which ceiling applies to a pod.
+#[derive(Debug, Default)]
+struct Queues {
+    runai: RunaiQueues,
+    tensorstack: TensorstackQueues,
+    runai_groups: PodGroups,
+    tensorstack_groups: PodGroups,
+    owners: Owners,
+    notice: SignedDuration,
+}
+
 impl CeilingIndex {
-    /// Of an empty cluster. Pods of `priority_threshold` or more are exempt.
-    pub fn new(priority_threshold: i32) -> Self {
-        Self {
-            runai: RunaiQueues::default(),
-            tensorstack: TensorstackQueues::default(),
-            pods: Pods::new(priority_threshold),
-            moved: false,
-        }
+    /// Of an empty cluster.
+    pub fn new(settings: Settings) -> Self {
+        let Settings { scope, table, notice } = settings;
+        let queues = Queues { notice, ..Queues::default() };
+        Self { table, names: Names::default(), queues, pods: Pods::new(scope), moved: false }
     }
 
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, pod: &projection::Pod) {
-        if let Some(uid) = self.pods.apply(pod) {
+        if let Some(uid) = self.pods.apply(pod, &mut self.names, &self.table) {
             self.schedule(uid);
         }
     }
@@ -55,42 +83,93 @@ impl CeilingIndex {
 
     /// Takes a queue of the run.ai family as the API server has it.
     pub fn apply_runai(&mut self, name: &str, spec: &v3alpha1::QueueSpec) {
-        self.moved |= self.runai.apply(name, spec);
+        self.moved |= self.queues.runai.apply(name, spec);
     }
 
     /// Forgets a queue of the run.ai family.
     pub fn delete_runai(&mut self, name: &str) {
-        self.moved |= self.runai.delete(name);
+        self.moved |= self.queues.runai.delete(name);
     }
 
     /// Forgets all queues of the run.ai family but these.
     pub fn retain_runai(&mut self, names: &HashSet<String>) {
-        self.moved |= self.runai.retain(names);
+        self.moved |= self.queues.runai.retain(names);
     }
 
     /// Takes a queue of the tensorstack family as the API server has it.
     pub fn apply_tensorstack(&mut self, name: &str, spec: &v1beta1::QueueSpec) {
-        self.moved |= self.tensorstack.apply(name, spec);
+        self.moved |= self.queues.tensorstack.apply(name, spec);
     }
 
     /// Forgets a queue of the tensorstack family.
     pub fn delete_tensorstack(&mut self, name: &str) {
-        self.moved |= self.tensorstack.delete(name);
+        self.moved |= self.queues.tensorstack.delete(name);
     }
 
     /// Forgets all queues of the tensorstack family but these.
     pub fn retain_tensorstack(&mut self, names: &HashSet<String>) {
-        self.moved |= self.tensorstack.retain(names);
+        self.moved |= self.queues.tensorstack.retain(names);
+    }
+
+    /// Takes a `PodGroup` as the API server has it.
+    pub fn apply_group(&mut self, family: Family, metadata: &ObjectMeta, spec: &projection::PodGroupSpec) {
+        let queue = spec.queue.as_deref().filter(|queue| !queue.is_empty());
+        let queue = match family {
+            Family::Tensorstack => Some(queue.unwrap_or(keys::TENSORSTACK_DEFAULT_QUEUE)),
+            Family::Runai => queue,
+        };
+        let group =
+            PodGroup { queue: queue.map(|queue| self.names.shared(queue)), own: own(metadata, "PodGroup") };
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        let groups = self.queues.groups(family);
+        self.moved |=
+            groups.apply(&mut self.names, namespace.unwrap_or_default(), name.unwrap_or_default(), group);
+    }
+
+    /// Forgets a `PodGroup`.
+    pub fn delete_group(&mut self, family: Family, namespace: &str, name: &str) {
+        self.moved |= self.queues.groups(family).delete(namespace, name);
+    }
+
+    /// Forgets all `PodGroup`s of a family but these, by namespace and name.
+    pub fn retain_groups(&mut self, family: Family, keys: &HashSet<(String, String)>) {
+        self.moved |= self.queues.groups(family).retain(keys);
+    }
+
+    /// Takes an object that may own pods. `source` tells apart the kinds, each of which is listed by itself.
+    pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
+        let Some(uid) = metadata.uid.as_deref() else { return };
+        let controller = projection::controller(metadata);
+        let controller = controller
+            .map(|above| Controller { uid: Uid::of(&above.uid), pausable: self.table.knows(above) });
+        let owner = Owner { controller, own: own(metadata, "owner"), source };
+        self.moved |= self.queues.owners.apply(Uid::of(uid), owner);
+    }
+
+    /// Forgets an owner.
+    pub fn delete_owner(&mut self, uid: Uid) {
+        self.moved |= self.queues.owners.delete(uid);
+    }
+
+    /// Forgets all owners of a source but these.
+    pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
+        self.moved |= self.queues.owners.retain(source, uids);
     }
 
     /// The next instant at which there may be something to claim.
-    pub fn next_deadline(&mut self) -> Option<Timestamp> {
+    pub fn next_due(&mut self) -> Option<Timestamp> {
         self.reschedule();
-        self.pods.next_deadline()
+        self.pods.next_due()
+    }
+
+    /// When the next pod's ceiling is reached, or was if it is overdue.
+    pub fn next_expiry(&mut self) -> Option<Timestamp> {
+        self.reschedule();
+        self.pods.next_expiry()
     }
 
     /// Hands out the pod that is most overdue at `now`, with the others of its controller that are overdue too.
-    /// They are not handed out again before they are taken back.
+    /// They are not handed out again before they are taken back. What has expired comes first.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         self.reschedule();
         self.pods.claim(now)
@@ -116,6 +195,37 @@ impl CeilingIndex {
         }
     }
 
+    /// Takes back a group of which about all pods, or only the first, nothing more is to be done, whatever happens.
+    pub fn settle_for_good(&mut self, group: &Group, all: bool) {
+        self.pods.settle_for_good(group.first.uid);
+        for pod in &group.rest {
+            if all {
+                self.pods.settle_for_good(pod.uid);
+            } else {
+                self.pods.release(pod.uid);
+            }
+        }
+        for pod in group.pods() {
+            self.schedule(pod.uid);
+        }
+    }
+
+    /// Takes back a group whose workload was `told` when its run ends, or was to be.
+    pub fn settle_notice(&mut self, group: &Group, told: bool, now: Timestamp) {
+        for pod in group.pods() {
+            let end = (group.task != Task::Withdraw).then_some(pod.deadline);
+            self.pods.settle_notice(pod.uid, told.then_some(end), now);
+            self.schedule(pod.uid);
+        }
+    }
+
+    /// Takes back everything that was handed out: who was to act on it is gone.
+    pub fn release_all(&mut self) {
+        for uid in self.pods.release_all() {
+            self.schedule(uid);
+        }
+    }
+
     /// The controllers of the live pods of a namespace that are exempt by priority.
     pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
         self.pods.exempt_controllers(namespace)
@@ -126,35 +236,73 @@ impl CeilingIndex {
         self.pods.scheduled()
     }
 
+    /// How many pods are overdue, apart from those that are claimed.
+    pub fn overdue(&self, now: Timestamp) -> usize {
+        self.pods.overdue(now)
+    }
+
     /// How many pods are kept.
     pub fn pods(&self) -> usize {
         self.pods.len()
     }
 
     fn schedule(&mut self, uid: Uid) {
-        let Self { runai, tensorstack, pods, .. } = self;
-        pods.schedule(uid, &mut ceilings(runai, tensorstack));
+        let Self { queues, pods, .. } = self;
+        pods.schedule(uid, &mut |pod| queues.expiry(pod));
     }
 
     fn reschedule(&mut self) {
         if std::mem::take(&mut self.moved) {
-            let Self { runai, tensorstack, pods, .. } = self;
-            pods.schedule_all(&mut ceilings(runai, tensorstack));
+            let Self { queues, pods, .. } = self;
+            pods.schedule_all(&mut |pod| queues.expiry(pod));
         }
     }
 }
 
-/// When a pod expires, given the queues.
-fn ceilings<'q>(
-    runai: &'q mut RunaiQueues,
-    tensorstack: &'q TensorstackQueues,
-) -> impl FnMut(&crate::pods::Pod) -> Option<Expiry> + 'q {
-    |pod| {
-        let of_tensorstack = pod.tensorstack.as_deref().and_then(|queue| tensorstack.ceiling(queue));
-        let of_runai = pod.runai.as_deref().and_then(|queue| runai.ceiling(queue));
-        let (at, family) = expiry::deadline(pod.clocks(), of_tensorstack, of_runai)?;
-        Some(Expiry { at, family })
+impl Queues {
+    fn groups(&mut self, family: Family) -> &mut PodGroups {
+        match family {
+            Family::Tensorstack => &mut self.tensorstack_groups,
+            Family::Runai => &mut self.runai_groups,
+        }
     }
+
+    /// When a pod expires.
+    fn expiry(&mut self, pod: &Pod) -> Option<Expiry> {
+        let root = self.owners.own_ceiling(pod.controller);
+        let (t9k, t9k_own) = place(&self.tensorstack_groups, pod, &pod.tensorstack);
+        let (runai, runai_own) = place(&self.runai_groups, pod, &pod.runai);
+        let own = [root, pod.own, t9k_own, runai_own].into_iter().flatten().min();
+        let of_t9k = t9k.as_deref().map(|queue| self.tensorstack.limits(queue));
+        let of_runai = runai.as_deref().map(|queue| self.runai.limits(queue));
+        // a pod that names no queue of a family has no ceiling there, not even its own
+        let ceiling =
+            |limits: &Option<Limits>| limits.and_then(|limits| limits.ceiling.into_iter().chain(own).min());
+        let (at, family) = expiry::deadline(pod.clocks(), ceiling(&of_t9k), ceiling(&of_runai))?;
+        let (queue, limits) = match family {
+            Family::Tensorstack => (t9k, of_t9k),
+            Family::Runai => (runai, of_runai),
+        };
+        let notice = limits.and_then(|limits| limits.notice).unwrap_or(self.notice);
+        Some(Expiry { at, queue, notice })
+    }
+}
+
+/// The queue that a pod is in, and the own ceiling of its group: a group's queue counts, if there is such a group.
+fn place(groups: &PodGroups, pod: &Pod, named: &Membership) -> (Option<Arc<str>>, Option<SignedDuration>) {
+    let group = named.group.as_deref().and_then(|group| groups.get(&pod.namespace, group));
+    let queue = group.and_then(|group| group.queue.clone());
+    (queue.or_else(|| named.queue.clone()), group.and_then(|group| group.own))
+}
+
+/// The own ceiling that is noted on an object. One that can't be read has no effect.
+fn own(metadata: &ObjectMeta, what: &'static str) -> Option<SignedDuration> {
+    let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
+    let complain = |error| {
+        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+        warn!(namespace, name, what, error, "Annotation tenure.dev/max-duration has no effect");
+    };
+    own_ceiling(text).map_err(complain).ok()
 }
 
 #[cfg(test)]

@@ -2,12 +2,16 @@
 //! synchronous code, so that it is tested without a server.
 
 mod ceilings;
+mod due;
+mod groups;
 mod names;
+mod owners;
+mod pod;
 mod pods;
 mod queues;
 mod uid;
 
-pub use ceilings::CeilingIndex;
-pub use pods::{Due, Group};
-pub use queues::{QueueIndex, RunaiQueues, TensorstackQueues};
+pub use ceilings::{CeilingIndex, Settings};
+pub use due::{Due, Group, Task};
+pub use queues::{Limits, QueueIndex, RunaiQueues, TensorstackQueues};
 pub use uid::Uid;

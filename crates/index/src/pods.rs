@@ -1,4 +1,4 @@
-//! Pods in a few hundred bytes each, ordered by when their ceiling is reached.
+//! Pods in a few hundred bytes each, ordered by when something is to be done about them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -7,10 +7,17 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_policy::expiry::{Clocks, Exemption, Family, exemption};
-use tenure_types::{keys, projection};
+use tenure_policy::{
+    expiry::{Exemption, Scope, exemption},
+    owners::OwnerTable,
+};
+use tenure_types::projection;
 
-use crate::{Uid, names::Names};
+use crate::{
+    Due, Group, Task, Uid,
+    names::Names,
+    pod::{NEVER, Pod},
+};
 
 /// How far [`Pods::claim`] looks for more pods of the same controller. Those beyond are claimed by themselves; their
 /// owner is paused only once all the same.
@@ -20,174 +27,91 @@ const GROUP_WINDOW: usize = 2_000;
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
 const LAST_RETRY: SignedDuration = SignedDuration::from_secs(40);
 
-/// What is kept of a pod in a queue.
-#[derive(Debug)]
-pub struct Pod {
-    name: Box<str>,
-    namespace: Arc<str>,
-    pub(crate) tensorstack: Option<Arc<str>>,
-    pub(crate) runai: Option<Arc<str>>,
-    controller: Option<Uid>,
-    /// Seconds since the epoch, as exact as the API server writes them.
-    created: i64,
-    started: Option<i64>,
-    family: Family,
-    attempts: u8,
-    claimed: bool,
-    /// What is done about it serves no other pod of its controller.
-    alone: bool,
-    /// When the ceiling is reached: milliseconds since the epoch, rounded up.
-    expires: i64,
-    /// When there is something to do: that, or after a try some time later. It stands in the order of deadlines
-    /// while it is set.
-    deadline: Option<i64>,
-    /// Milliseconds since the epoch: not due again before.
-    not_before: i64,
-}
+/// The time until a workload that couldn't be told is told again.
+const TELL_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
-impl Pod {
-    /// The clocks that ceilings run by.
-    pub fn clocks(&self) -> Clocks {
-        let time = |seconds| Timestamp::from_second(seconds).unwrap_or_default();
-        Clocks { created: time(self.created), started: self.started.map(time) }
-    }
-
-    fn queue(&self) -> &str {
-        let queue = match self.family {
-            Family::Tensorstack => &self.tensorstack,
-            Family::Runai => &self.runai,
-        };
-        queue.as_deref().unwrap_or_default()
-    }
-}
-
-/// When a pod's ceiling is reached, and which family's ceiling it is.
-#[derive(Clone, Copy, Debug)]
+/// When a pod's ceiling is reached, in which queue, and how long before that its workload is told.
+#[derive(Clone, Debug)]
 pub struct Expiry {
     pub at: Timestamp,
-    pub family: Family,
+    pub queue: Option<Arc<str>>,
+    /// Zero: not at all.
+    pub notice: SignedDuration,
 }
 
-/// A pod whose ceiling was exceeded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
-    /// Which pod: a pod of this name may be another one by now.
-    pub uid: Uid,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// The queue that it names, in the family whose ceiling was exceeded.
-    pub queue: String,
-    /// When the ceiling was reached.
-    pub deadline: Timestamp,
-    /// How often it was due before.
-    pub attempts: u8,
-}
-
-/// Pods of one controller that are overdue: pausing their owner serves all.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// The one that is most overdue.
-    pub first: Due,
-    /// The others.
-    pub rest: Vec<Due>,
-}
-
-impl Group {
-    /// All pods of the group.
-    pub fn pods(&self) -> impl Iterator<Item = &Due> {
-        std::iter::once(&self.first).chain(&self.rest)
-    }
-}
+/// Pods by when something is due: milliseconds since the epoch.
+type Order = BTreeSet<(i64, Uid)>;
 
 #[derive(Debug)]
 pub struct Pods {
-    priority_threshold: i32,
-    names: Names,
+    scope: Scope,
     // boxed: a hash table is up to half empty, and an empty place should be small
     by_uid: HashMap<Uid, Box<Pod>>,
-    deadlines: BTreeSet<(i64, Uid)>,
+    deadlines: Order,
+    notices: Order,
     exempt: HashMap<Uid, (Arc<str>, OwnerReference)>,
 }
 
 impl Pods {
-    pub fn new(priority_threshold: i32) -> Self {
+    pub fn new(scope: Scope) -> Self {
         Self {
-            priority_threshold,
-            names: Names::default(),
+            scope,
             by_uid: HashMap::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Order::new(),
+            notices: Order::new(),
             exempt: HashMap::new(),
         }
     }
 
     /// Takes a pod; returns its uid if its deadline is to be computed.
-    pub fn apply(&mut self, pod: &projection::Pod) -> Option<Uid> {
+    pub fn apply(&mut self, pod: &projection::Pod, names: &mut Names, table: &OwnerTable) -> Option<Uid> {
         let uid = Uid::of(pod.metadata.uid.as_deref()?);
-        match exemption(pod, self.priority_threshold) {
+        match exemption(pod, &self.scope) {
             None => {
                 self.exempt.remove(&uid);
-                self.keep(uid, pod)
+                self.keep(uid, pod, names, table)
             }
             Some(exemption) => {
                 self.delete(uid);
                 if exemption == Exemption::Priority {
-                    self.keep_exempt(uid, pod);
+                    self.keep_exempt(uid, pod, names);
                 }
                 None
             }
         }
     }
 
-    fn keep(&mut self, uid: Uid, pod: &projection::Pod) -> Option<Uid> {
-        let label = |key| pod.label(key).filter(|queue| !queue.is_empty());
-        let (tensorstack, runai) = (label(keys::TENSORSTACK_QUEUE_LABEL), label(keys::RUNAI_QUEUE_LABEL));
-        if tensorstack.is_none() && runai.is_none() {
-            self.delete(uid);
-            return None;
-        }
-        let tensorstack = tensorstack.map(|queue| self.names.shared(queue));
-        let runai = runai.map(|queue| self.names.shared(queue));
-        let started = pod.scheduled_at().map(|time| time.0.as_second());
-        if let Some(known) = self.by_uid.get_mut(&uid) {
-            (known.tensorstack, known.runai, known.started) = (tensorstack, runai, started);
-            known.controller = pod.controller().map(|owner| Uid::of(&owner.uid));
+    fn keep(
+        &mut self,
+        uid: Uid,
+        pod: &projection::Pod,
+        names: &mut Names,
+        table: &OwnerTable,
+    ) -> Option<Uid> {
+        let Some(known) = self.by_uid.get_mut(&uid) else {
+            self.by_uid.insert(uid, Box::new(Pod::read(pod, names, table)?));
+            return Some(uid);
+        };
+        if known.update(pod, names, table) {
             return Some(uid);
         }
-        let namespace = self.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
-        let record = Pod {
-            name: pod.metadata.name.as_deref().unwrap_or_default().into(),
-            namespace,
-            tensorstack,
-            runai,
-            controller: pod.controller().map(|owner| Uid::of(&owner.uid)),
-            created: pod.metadata.creation_timestamp.as_ref()?.0.as_second(),
-            started,
-            family: Family::Tensorstack,
-            attempts: 0,
-            claimed: false,
-            alone: false,
-            expires: i64::MAX,
-            deadline: None,
-            not_before: i64::MIN,
-        };
-        self.by_uid.insert(uid, Box::new(record));
-        Some(uid)
+        self.delete(uid);
+        None
     }
 
-    fn keep_exempt(&mut self, uid: Uid, pod: &projection::Pod) {
+    fn keep_exempt(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let Some(controller) = pod.controller().cloned() else {
             return;
         };
-        let namespace = self.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
+        let namespace = names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
         self.exempt.insert(uid, (namespace, controller));
     }
 
     pub fn delete(&mut self, uid: Uid) {
         self.exempt.remove(&uid);
-        if let Some(deadline) = self.by_uid.remove(&uid).and_then(|pod| pod.deadline) {
-            self.deadlines.remove(&(deadline, uid));
+        if let Some(mut pod) = self.by_uid.remove(&uid) {
+            place(&mut self.deadlines, uid, &mut pod.deadline, None);
+            place(&mut self.notices, uid, &mut pod.notice, None);
         }
     }
 
@@ -199,26 +123,21 @@ impl Pods {
         }
     }
 
-    /// Computes a pod's deadline.
+    /// Computes when something is to be done about a pod.
     pub fn schedule(&mut self, uid: Uid, expiry: &mut impl FnMut(&Pod) -> Option<Expiry>) {
-        let Some(pod) = self.by_uid.get_mut(&uid) else {
+        let Self { by_uid, deadlines, notices, .. } = self;
+        let Some(pod) = by_uid.get_mut(&uid).filter(|pod| !pod.claimed) else {
             return;
         };
-        if pod.claimed {
-            return;
-        }
         let expiry = expiry(pod);
+        pod.expires = expiry.as_ref().map_or(NEVER, |expiry| milliseconds_up(expiry.at));
+        let deadline = (pod.expires != NEVER).then(|| pod.expires.max(pod.not_before));
+        let notice = notice(pod, expiry.as_ref()).map(|notice| notice.max(pod.not_told_before));
         if let Some(expiry) = expiry {
-            (pod.family, pod.expires) = (expiry.family, milliseconds_up(expiry.at));
+            pod.queue = expiry.queue;
         }
-        let deadline = expiry.map(|_| pod.expires.max(pod.not_before));
-        if deadline == pod.deadline {
-            return;
-        }
-        if let Some(old) = std::mem::replace(&mut pod.deadline, deadline) {
-            self.deadlines.remove(&(old, uid));
-        }
-        self.deadlines.extend(deadline.map(|deadline| (deadline, uid)));
+        place(deadlines, uid, &mut pod.deadline, deadline.filter(|deadline| *deadline != NEVER));
+        place(notices, uid, &mut pod.notice, notice);
     }
 
     pub fn schedule_all(&mut self, expiry: &mut impl FnMut(&Pod) -> Option<Expiry>) {
@@ -228,43 +147,43 @@ impl Pods {
         }
     }
 
-    /// Later than the deadline itself, at which a pod isn't overdue yet.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        let (deadline, _) = self.deadlines.first()?;
-        Timestamp::from_millisecond(deadline.saturating_add(1)).ok()
+    /// Later than the time itself, at which nothing is overdue yet.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let (deadline, notice) = (self.deadlines.first(), self.notices.first());
+        let (next, _) = deadline.into_iter().chain(notice).min()?;
+        Timestamp::from_millisecond(next.saturating_add(1)).ok()
     }
 
+    /// When the next pod's ceiling is reached, or was.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        let (_, uid) = self.deadlines.first()?;
+        Timestamp::from_millisecond(self.by_uid.get(uid)?.expires).ok()
+    }
+
+    /// What has expired comes before what is to be told.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         let now = now.as_millisecond();
-        let (_, uid) = *self.deadlines.first().filter(|(deadline, _)| *deadline < now)?;
-        let first = self.by_uid.get(&uid)?;
-        let is_sibling =
-            |pod: &Pod| !pod.alone && pod.controller == first.controller && pod.namespace == first.namespace;
-        let overdue = self.deadlines.iter().take(GROUP_WINDOW).take_while(|(deadline, _)| *deadline < now);
-        let siblings = overdue.skip(1).map(|(_, uid)| *uid).filter(|uid| {
-            !first.alone
-                && first.controller.is_some()
-                && self.by_uid.get(uid).is_some_and(|pod| is_sibling(pod))
-        });
-        let siblings: Vec<Uid> = siblings.collect();
-        let first = self.take(uid)?;
-        let rest = siblings.into_iter().filter_map(|uid| self.take(uid)).collect();
-        Some(Group { first, rest })
+        let Self { by_uid, deadlines, notices, .. } = self;
+        if let Some(group) = claim_of(deadlines, by_uid, now) {
+            return self.take(Task::Expire, &group);
+        }
+        let group = claim_of(notices, by_uid, now)?;
+        let withdrawn =
+            group.first().and_then(|(_, uid)| by_uid.get(uid)).is_some_and(|pod| pod.expires == NEVER);
+        self.take(if withdrawn { Task::Withdraw } else { Task::Announce }, &group)
     }
 
-    fn take(&mut self, uid: Uid) -> Option<Due> {
-        let pod = self.by_uid.get_mut(&uid)?;
-        pod.claimed = true;
-        let deadline = pod.deadline.take()?;
-        self.deadlines.remove(&(deadline, uid));
-        Some(Due {
-            uid,
-            namespace: pod.namespace.as_ref().into(),
-            name: pod.name.as_ref().into(),
-            queue: pod.queue().into(),
-            deadline: Timestamp::from_millisecond(pod.expires).unwrap_or_default(),
-            attempts: pod.attempts,
-        })
+    fn take(&mut self, task: Task, group: &[(i64, Uid)]) -> Option<Group> {
+        let Self { by_uid, deadlines, notices, .. } = self;
+        let mut taken = group.iter().filter_map(|(since, uid)| {
+            let pod = by_uid.get_mut(uid)?;
+            pod.claimed = true;
+            place(deadlines, *uid, &mut pod.deadline, None);
+            place(notices, *uid, &mut pod.notice, None);
+            Some(pod.due(*uid, *since))
+        });
+        let first: Due = taken.next()?;
+        Some(Group { task, first, rest: taken.collect() })
     }
 
     /// The pod may be claimed again, at once, and by itself.
@@ -282,7 +201,36 @@ impl Pods {
         let wait = FIRST_RETRY.saturating_mul(1 << pod.attempts.min(8)).min(LAST_RETRY);
         (pod.claimed, pod.alone) = (false, false);
         pod.attempts = pod.attempts.saturating_add(1);
-        pod.not_before = now.checked_add(wait).map_or(i64::MAX, milliseconds_up);
+        pod.not_before = later(now, wait);
+    }
+
+    /// Nothing more is done about the pod.
+    pub fn settle_for_good(&mut self, uid: Uid) {
+        if let Some(pod) = self.by_uid.get_mut(&uid) {
+            (pod.claimed, pod.not_before) = (false, NEVER);
+        }
+    }
+
+    /// The pod's workload was told when its run ends, or not: then it is told after a while.
+    pub fn settle_notice(&mut self, uid: Uid, told: Option<Option<Timestamp>>, now: Timestamp) {
+        let Some(pod) = self.by_uid.get_mut(&uid) else {
+            return;
+        };
+        pod.claimed = false;
+        match told {
+            Some(told) => pod.told = told.map(Timestamp::as_millisecond),
+            None => pod.not_told_before = later(now, TELL_RETRY),
+        }
+    }
+
+    /// Takes back all that is claimed; returns which.
+    pub fn release_all(&mut self) -> Vec<Uid> {
+        let claimed = self.by_uid.iter_mut().filter(|(_, pod)| pod.claimed);
+        let released = claimed.map(|(uid, pod)| {
+            pod.claimed = false;
+            *uid
+        });
+        released.collect()
     }
 
     pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
@@ -295,9 +243,60 @@ impl Pods {
         self.deadlines.len()
     }
 
+    pub fn overdue(&self, now: Timestamp) -> usize {
+        self.deadlines.iter().take_while(|(deadline, _)| *deadline < now.as_millisecond()).count()
+    }
+
     pub fn len(&self) -> usize {
         self.by_uid.len()
     }
+}
+
+/// When a pod's workload is to be told when its run ends: some time before, or at once if that has changed since.
+fn notice(pod: &Pod, expiry: Option<&Expiry>) -> Option<i64> {
+    match (pod.told, expiry) {
+        (None, None) => None,
+        (None, Some(expiry)) => {
+            let before = expiry.at.checked_sub(expiry.notice).map_or(i64::MIN, Timestamp::as_millisecond);
+            (!expiry.notice.is_zero()).then_some(before)
+        }
+        (Some(told), _) => (told != pod.expires).then_some(told.min(pod.expires).min(pod.created)),
+    }
+}
+
+/// Moves a pod within an order.
+fn place(order: &mut Order, uid: Uid, from: &mut Option<i64>, to: Option<i64>) {
+    if *from == to {
+        return;
+    }
+    if let Some(old) = std::mem::replace(from, to) {
+        order.remove(&(old, uid));
+    }
+    order.extend(to.map(|new| (new, uid)));
+}
+
+/// The first pod of an order, if it is due, with those of the same controller that are due too.
+fn claim_of(order: &Order, by_uid: &HashMap<Uid, Box<Pod>>, now: i64) -> Option<Vec<(i64, Uid)>> {
+    let entry = *order.first().filter(|(since, _)| *since < now)?;
+    let first = by_uid.get(&entry.1)?;
+    let is_sibling = |uid: &Uid| {
+        by_uid.get(uid).is_some_and(|pod| {
+            !pod.alone
+                && pod.controller == first.controller
+                && pod.namespace == first.namespace
+                && (pod.expires == NEVER) == (first.expires == NEVER)
+        })
+    };
+    let mut group = vec![entry];
+    if !first.alone && first.controller.is_some() {
+        let due = order.iter().take(GROUP_WINDOW).take_while(|(since, _)| *since < now);
+        group.extend(due.skip(1).filter(|(_, uid)| is_sibling(uid)));
+    }
+    Some(group)
+}
+
+fn later(now: Timestamp, wait: SignedDuration) -> i64 {
+    now.checked_add(wait).map_or(NEVER, milliseconds_up)
 }
 
 /// Rounded up, so that nothing is ever early.

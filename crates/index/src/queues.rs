@@ -15,8 +15,17 @@ use tracing::warn;
 #[derive(Debug)]
 pub struct QueueIndex<Q> {
     queues: BTreeMap<String, Q>,
-    /// Effective ceilings by leaf, as far as they were asked for since the tree last changed.
-    ceilings: HashMap<String, Option<SignedDuration>>,
+    /// What applies to each leaf, as far as it was asked for since the tree last changed.
+    limits: HashMap<String, Limits>,
+}
+
+/// What applies to the workloads of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest run.
+    pub ceiling: Option<SignedDuration>,
+    /// How long before its end they are told; zero means not at all.
+    pub notice: Option<SignedDuration>,
 }
 
 /// Queues of group `scheduling.run.ai`.
@@ -27,7 +36,7 @@ pub type TensorstackQueues = QueueIndex<TensorstackQueue>;
 
 impl<Q> Default for QueueIndex<Q> {
     fn default() -> Self {
-        Self { queues: BTreeMap::new(), ceilings: HashMap::new() }
+        Self { queues: BTreeMap::new(), limits: HashMap::new() }
     }
 }
 
@@ -39,19 +48,19 @@ impl<Q: PartialEq> QueueIndex<Q> {
             return false;
         }
         self.queues.insert(name.into(), queue);
-        self.ceilings.clear();
+        self.limits.clear();
         true
     }
 
     /// Forgets a queue; says whether it was known.
     pub fn delete(&mut self, name: &str) -> bool {
-        self.ceilings.clear();
+        self.limits.clear();
         self.queues.remove(name).is_some()
     }
 
     /// Forgets all queues but these; says whether any was forgotten.
     pub fn retain(&mut self, names: &HashSet<String>) -> bool {
-        self.ceilings.clear();
+        self.limits.clear();
         let before = self.queues.len();
         self.queues.retain(|name, _| names.contains(name));
         self.queues.len() != before
@@ -77,20 +86,28 @@ impl RunaiQueues {
         changed
     }
 
-    /// The ceiling that applies to workloads of a leaf.
-    pub fn ceiling(&mut self, leaf: &str) -> Option<SignedDuration> {
-        if let Some(known) = self.ceilings.get(leaf) {
+    /// What applies to workloads of a leaf.
+    pub fn limits(&mut self, leaf: &str) -> Limits {
+        if let Some(known) = self.limits.get(leaf) {
             return *known;
         }
         // pods may name whatever they like: only real queues are remembered
-        self.queues.get(leaf)?;
-        let ceiling = ceiling::effective(self, leaf).unwrap_or_else(|cycle| {
+        if !self.queues.contains_key(leaf) {
+            return Limits::default();
+        }
+        let limits = self.resolve(leaf).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
-            None
+            Limits::default()
         });
-        let ceiling = ceiling.map(|(_, ceiling)| ceiling.to_signed());
-        self.ceilings.insert(leaf.into(), ceiling);
-        ceiling
+        self.limits.insert(leaf.into(), limits);
+        limits
+    }
+
+    fn resolve(&self, leaf: &str) -> Result<Limits, ceiling::Cycle> {
+        let path = ceiling::path(self, leaf)?;
+        let ceiling = ceiling::least(&path).map(|(_, ceiling)| ceiling.to_signed());
+        let notice = ceiling::nearest(&path, |queue| queue.notice).map(|(_, notice)| notice.to_signed());
+        Ok(Limits { ceiling, notice })
     }
 }
 
@@ -109,9 +126,12 @@ impl TensorstackQueues {
         changed
     }
 
-    /// The ceiling of a queue.
-    pub fn ceiling(&self, name: &str) -> Option<SignedDuration> {
-        self.queues.get(name)?.ceiling.map(TensorstackDuration::to_signed)
+    /// What applies to the workloads of a queue.
+    pub fn limits(&self, name: &str) -> Limits {
+        self.queues.get(name).map_or_else(Limits::default, |queue| Limits {
+            ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
+            notice: queue.notice.map(TensorstackDuration::to_signed),
+        })
     }
 }
 
@@ -137,8 +157,19 @@ mod tests {
         let mut queues = RunaiQueues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
         applied(&mut queues, "leaf", json!({"maxDuration": "2h", "parentQueue": "root"}));
-        assert_eq!(queues.ceiling("leaf"), Some(SignedDuration::from_hours(1)));
-        assert_eq!(queues.ceiling("other"), None);
+        assert_eq!(queues.limits("leaf").ceiling, Some(SignedDuration::from_hours(1)));
+        assert_eq!(queues.limits("other").ceiling, None);
+    }
+
+    #[test]
+    fn the_notice_is_the_nearest_on_the_path() {
+        let mut queues = RunaiQueues::default();
+        applied(&mut queues, "root", json!({"expiryNotice": "1h"}));
+        applied(&mut queues, "team", json!({"parentQueue": "root", "expiryNotice": "0s"}));
+        applied(&mut queues, "leaf", json!({"parentQueue": "team"}));
+        assert_eq!(queues.limits("root").notice, Some(SignedDuration::from_hours(1)));
+        assert_eq!(queues.limits("leaf").notice, Some(SignedDuration::ZERO));
+        assert_eq!(queues.limits("other").notice, None);
     }
 
     #[test]
@@ -154,7 +185,7 @@ mod tests {
         let mut queues = TensorstackQueues::default();
         for bad in ["0", "1.5h", "soon"] {
             queues.apply("a", &v1beta1::QueueSpec { max_duration: Some(bad.into()), ..Default::default() });
-            assert_eq!(queues.ceiling("a"), None, "{bad}");
+            assert_eq!(queues.limits("a").ceiling, None, "{bad}");
         }
     }
 

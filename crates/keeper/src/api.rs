@@ -8,14 +8,15 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
-    core::{ApiResource, GroupVersionKind},
-    discovery::{Scope, pinned_kind},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective},
+    core::{ApiResource, GroupVersionKind, Status},
+    discovery::{self, Scope, pinned_kind},
     error::DiscoveryError,
 };
 use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_policy::owners::Answer;
+use tenure_policy::climb::Answer;
+use tenure_service::leadership::Leadership;
 use tenure_types::projection::{self, Pod};
 use thiserror::Error;
 use tokio::time::Instant;
@@ -44,6 +45,15 @@ pub enum ApiError {
     /// It was changed, or replaced by a namesake, since it was read.
     #[error("changed since it was read: {0}")]
     Stale(String),
+    /// The served schema has no such field.
+    #[error("unknown field: {0}")]
+    UnknownField(String),
+    /// The API server, or an admission webhook or policy, refuses it.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// Another keeper leads, as far as this one knows.
+    #[error("not the leader")]
+    NotLeading,
     /// Anything else: worth another try.
     #[error(transparent)]
     Other(Box<kube::Error>),
@@ -55,13 +65,7 @@ pub enum ApiError {
 impl From<kube::Error> for ApiError {
     fn from(error: kube::Error) -> Self {
         match error {
-            kube::Error::Api(status) if status.code == 404 => Self::NotFound,
-            kube::Error::Api(status) if status.code == 403 => Self::Forbidden(status.message),
-            // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
-            kube::Error::Api(status) if status.code == 409 => Self::Stale(status.message),
-            kube::Error::Api(status) if status.code == 422 && status.message.contains("metadata.uid") => {
-                Self::Stale(status.message)
-            }
+            kube::Error::Api(status) => Self::of_status(*status),
             kube::Error::Discovery(DiscoveryError::MissingKind(_) | DiscoveryError::MissingApiGroup(_)) => {
                 Self::NotFound
             }
@@ -71,15 +75,35 @@ impl From<kube::Error> for ApiError {
 }
 
 impl ApiError {
+    fn of_status(status: Status) -> Self {
+        let has = |text| status.message.contains(text);
+        match status.code {
+            404 => Self::NotFound,
+            403 => Self::Forbidden(status.message),
+            400 | 422 if has("unknown field") => Self::UnknownField(status.message),
+            // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
+            409 => Self::Stale(status.message),
+            422 if has("metadata.uid") => Self::Stale(status.message),
+            400 | 405..=428 => Self::Refused(status.message),
+            _ => Self::Other(Box::new(kube::Error::Api(Box::new(status)))),
+        }
+    }
+
+    /// Whether somebody said no, in which case nothing was done.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Forbidden(_) | Self::Refused(_))
+    }
+
     /// Whether the API server has not decided anything, as far as we know.
     pub fn is_open(&self) -> bool {
         match self {
-            Self::NotFound | Self::Forbidden(_) | Self::Stale(_) => false,
-            Self::Other(error) => match &**error {
-                kube::Error::Api(status) => status.code >= 500 || status.code == 429,
-                _ => true,
-            },
-            Self::Timeout => true,
+            Self::Other(_) | Self::Timeout => true,
+            Self::NotFound
+            | Self::Forbidden(_)
+            | Self::Stale(_)
+            | Self::UnknownField(_)
+            | Self::Refused(_)
+            | Self::NotLeading => false,
         }
     }
 }
@@ -108,19 +132,26 @@ pub async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, A
     tokio::time::timeout(TIMEOUT, call).await.map_err(|_| ApiError::Timeout)?.map_err(ApiError::from)
 }
 
-type Kinds = HashMap<(String, String), (ApiResource, Scope)>;
+/// The kind of an owner reference: `apiVersion` and kind.
+type Kind = (String, String);
 
-/// Reads and writes objects of any kind. Which resource a kind has is asked once and remembered.
+fn kind_of(owner: &OwnerReference) -> Kind {
+    (owner.api_version.clone(), owner.kind.clone())
+}
+
+/// Reads objects of any kind, and writes them while this keeper leads. Which resource a kind has is asked once and
+/// remembered, until one of its objects isn't found.
 pub struct Objects {
     client: Client,
-    kinds: Mutex<Kinds>,
+    lead: Leadership,
+    kinds: Mutex<HashMap<Kind, (ApiResource, Scope)>>,
     /// The kinds that may not be read, as far as that was logged.
-    forbidden: Mutex<HashSet<(String, String)>>,
+    forbidden: Mutex<HashSet<Kind>>,
 }
 
 impl Objects {
-    pub fn new(client: Client) -> Self {
-        Self { client, kinds: Mutex::default(), forbidden: Mutex::default() }
+    pub fn new(client: Client, lead: Leadership) -> Self {
+        Self { client, lead, kinds: Mutex::default(), forbidden: Mutex::default() }
     }
 
     /// A pod as it is now.
@@ -133,6 +164,7 @@ impl Objects {
         let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
         let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        self.lead_or_fail()?;
         call(api.delete(name, &how)).await.map(drop)
     }
 
@@ -145,11 +177,7 @@ impl Objects {
         owner: &OwnerReference,
         believe: bool,
     ) -> Result<Answer, ApiError> {
-        let api = match self.api(namespace, owner).await {
-            Err(ApiError::NotFound) => return Ok(Answer::Absent),
-            api => api?,
-        };
-        match call(api.get_metadata(&owner.name)).await {
+        match self.on(namespace, owner, async |api| call(api.get_metadata(&owner.name)).await).await {
             Ok(found) => Ok(Answer::Found {
                 controller: projection::controller(&found.metadata).cloned(),
                 deleting: found.metadata.deletion_timestamp.is_some(),
@@ -166,52 +194,91 @@ impl Objects {
 
     /// Without the right to read a kind, the climb ends below it.
     fn warn_once(&self, owner: &OwnerReference, message: &str) {
-        if self.forbidden.lock().insert((owner.api_version.clone(), owner.kind.clone())) {
+        if self.forbidden.lock().insert(kind_of(owner)) {
             let (api_version, kind) = (&owner.api_version, &owner.kind);
-            warn!(%api_version, %kind, message, "Not allowed to read owners of this kind: grant get to the keeper");
+            warn!(%api_version, %kind, error = message, "Not allowed to read owners of this kind: grant get to the keeper");
         }
     }
 
     /// The whole object.
     pub async fn get(&self, namespace: &str, owner: &OwnerReference) -> Result<DynamicObject, ApiError> {
-        let api = self.api(namespace, owner).await?;
-        call(api.get(&owner.name)).await
+        self.on(namespace, owner, async |api| call(api.get(&owner.name)).await).await
     }
 
-    /// Applies a merge patch, and returns what became of the object.
+    /// Applies a merge patch, and returns what became of the object. A field that the served schema doesn't have is
+    /// an error, and then nothing is changed: without being asked, the API server would drop the field and say yes.
     pub async fn merge(
         &self,
         namespace: &str,
         owner: &OwnerReference,
         patch: &Value,
     ) -> Result<DynamicObject, ApiError> {
-        let api = self.api(namespace, owner).await?;
-        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
-        call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await
+        let how = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
+        self.on(namespace, owner, async |api| {
+            self.lead_or_fail()?;
+            call(api.patch(&owner.name, &how, &Patch::Merge(patch))).await
+        })
+        .await
     }
 
-    async fn api(&self, namespace: &str, owner: &OwnerReference) -> Result<Api<DynamicObject>, ApiError> {
+    fn lead_or_fail(&self) -> Result<(), ApiError> {
+        if self.lead.holds() { Ok(()) } else { Err(ApiError::NotLeading) }
+    }
+
+    /// Does something with the API of an owner's kind. Where nothing is found, the kind is looked for anew: its
+    /// definition may have changed since.
+    async fn on<T>(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        work: impl AsyncFn(Api<DynamicObject>) -> Result<T, ApiError>,
+    ) -> Result<T, ApiError> {
         if !could_exist(owner) {
             return Err(ApiError::NotFound);
         }
-        let (resource, scope) = self.kind(owner).await?;
-        let client = self.client.clone();
-        Ok(match scope {
-            Scope::Cluster => Api::all_with(client, &resource),
-            Scope::Namespaced => Api::namespaced_with(client, namespace, &resource),
-        })
+        let known = self.kinds.lock().get(&kind_of(owner)).cloned();
+        if let Some(known) = known {
+            match work(self.api(namespace, &known)).await {
+                Err(ApiError::NotFound) => {}
+                result => return result,
+            }
+            let found = self.find(owner).await?;
+            if found.0 == known.0 {
+                return Err(ApiError::NotFound);
+            }
+            return work(self.api(namespace, &found)).await;
+        }
+        let found = self.find(owner).await?;
+        work(self.api(namespace, &found)).await
     }
 
-    async fn kind(&self, owner: &OwnerReference) -> Result<(ApiResource, Scope), ApiError> {
-        let key = (owner.api_version.clone(), owner.kind.clone());
-        if let Some(known) = self.kinds.lock().get(&key) {
-            return Ok(known.clone());
+    fn api(&self, namespace: &str, (resource, scope): &(ApiResource, Scope)) -> Api<DynamicObject> {
+        let client = self.client.clone();
+        match scope {
+            Scope::Cluster => Api::all_with(client, resource),
+            Scope::Namespaced => Api::namespaced_with(client, namespace, resource),
         }
+    }
+
+    /// The resource of a kind: of the version that the reference has or, since references are never rewritten, of
+    /// the one that the API server has now.
+    async fn find(&self, owner: &OwnerReference) -> Result<(ApiResource, Scope), ApiError> {
+        self.kinds.lock().remove(&kind_of(owner));
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let kind = GroupVersionKind::gvk(group, version, &owner.kind);
-        let (resource, capabilities) = call(pinned_kind(&self.client, &kind)).await?;
+        let (resource, capabilities) = match call(pinned_kind(&self.client, &kind)).await {
+            Err(ApiError::NotFound) => {
+                let served = call(discovery::group(&self.client, group)).await?;
+                served.recommended_kind(&owner.kind).ok_or(ApiError::NotFound)?
+            }
+            found => found?,
+        };
         let found = (resource, capabilities.scope);
-        self.kinds.lock().insert(key, found.clone());
+        self.kinds.lock().insert(kind_of(owner), found.clone());
         Ok(found)
     }
 }

@@ -1,13 +1,16 @@
 //! The index, fed by the watches.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use kube::ResourceExt;
+use kube::{ResourceExt, core::ObjectMeta};
 use parking_lot::Mutex;
-use tenure_index::{CeilingIndex, Uid};
+use tenure_index::{CeilingIndex, Settings, Uid};
+use tenure_policy::expiry::Family;
 use tenure_service::watch::Store;
-use tenure_types::projection::{Pod, RunaiQueue, TensorstackQueue};
+use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
 use tokio::sync::Notify;
+
+const CROWD: Duration = Duration::from_millis(50);
 
 /// The cluster as the watches have seen it. Clones share it.
 #[derive(Clone, Debug)]
@@ -17,9 +20,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn new(priority_threshold: i32) -> Self {
-        let index = CeilingIndex::new(priority_threshold);
-        Self { index: Arc::new(Mutex::new(index)), changed: Arc::default() }
+    pub fn new(settings: Settings) -> Self {
+        Self { index: Arc::new(Mutex::new(CeilingIndex::new(settings))), changed: Arc::default() }
     }
 
     /// Looks at the index, or changes it without a need for anybody to look again.
@@ -27,12 +29,14 @@ impl Cluster {
         look(&mut self.index.lock())
     }
 
-    /// Returns when a watch has changed something since this was last asked.
+    /// Returns when a watch has changed something since this was last asked, and a moment later: changes come in
+    /// crowds, and each look may have all pods scheduled anew.
     pub async fn changed(&self) {
         self.changed.notified().await;
+        tokio::time::sleep(CROWD).await;
     }
 
-    fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
+    pub fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
         self.with(change);
         self.changed.notify_one();
     }
@@ -44,8 +48,8 @@ pub struct PodStore(pub Cluster);
 impl Store<Pod> for PodStore {
     type Key = Uid;
 
-    fn key(pod: &Pod) -> Uid {
-        Uid::of(pod.metadata.uid.as_deref().unwrap_or_default())
+    fn key(metadata: &ObjectMeta) -> Uid {
+        Uid::of(metadata.uid.as_deref().unwrap_or_default())
     }
 
     fn apply(&mut self, pod: Pod) {
@@ -67,8 +71,8 @@ pub struct RunaiStore(pub Cluster);
 impl Store<RunaiQueue> for RunaiStore {
     type Key = String;
 
-    fn key(queue: &RunaiQueue) -> String {
-        queue.name_any()
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
     }
 
     fn apply(&mut self, queue: RunaiQueue) {
@@ -90,8 +94,8 @@ pub struct TensorstackStore(pub Cluster);
 impl Store<TensorstackQueue> for TensorstackStore {
     type Key = String;
 
-    fn key(queue: &TensorstackQueue) -> String {
-        queue.name_any()
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
     }
 
     fn apply(&mut self, queue: TensorstackQueue) {
@@ -105,4 +109,54 @@ impl Store<TensorstackQueue> for TensorstackStore {
     fn retain(&mut self, names: &HashSet<String>) {
         self.0.change(|index| index.retain_tensorstack(names));
     }
+}
+
+#[derive(Debug)]
+pub struct RunaiGroupStore(pub Cluster);
+
+impl Store<RunaiPodGroup> for RunaiGroupStore {
+    type Key = (String, String);
+
+    fn key(metadata: &ObjectMeta) -> (String, String) {
+        namespaced(metadata)
+    }
+
+    fn apply(&mut self, group: RunaiPodGroup) {
+        self.0.change(|index| index.apply_group(Family::Runai, &group.metadata, &group.spec));
+    }
+
+    fn delete(&mut self, (namespace, name): &(String, String)) {
+        self.0.change(|index| index.delete_group(Family::Runai, namespace, name));
+    }
+
+    fn retain(&mut self, keys: &HashSet<(String, String)>) {
+        self.0.change(|index| index.retain_groups(Family::Runai, keys));
+    }
+}
+
+#[derive(Debug)]
+pub struct TensorstackGroupStore(pub Cluster);
+
+impl Store<TensorstackPodGroup> for TensorstackGroupStore {
+    type Key = (String, String);
+
+    fn key(metadata: &ObjectMeta) -> (String, String) {
+        namespaced(metadata)
+    }
+
+    fn apply(&mut self, group: TensorstackPodGroup) {
+        self.0.change(|index| index.apply_group(Family::Tensorstack, &group.metadata, &group.spec));
+    }
+
+    fn delete(&mut self, (namespace, name): &(String, String)) {
+        self.0.change(|index| index.delete_group(Family::Tensorstack, namespace, name));
+    }
+
+    fn retain(&mut self, keys: &HashSet<(String, String)>) {
+        self.0.change(|index| index.retain_groups(Family::Tensorstack, keys));
+    }
+}
+
+fn namespaced(metadata: &ObjectMeta) -> (String, String) {
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

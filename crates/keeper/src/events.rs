@@ -6,7 +6,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use tenure_policy::pause::MAX_DURATION_EXCEEDED;
+use tenure_policy::pause::{MAX_DURATION_APPROACHING, PAUSE_REVERSED};
+use tenure_service::leadership::Leadership;
 
 use crate::api::{ApiError, call, persist};
 
@@ -16,79 +17,102 @@ const CONTROLLER: &str = "tenure.dev/keeper";
 #[derive(Clone)]
 pub struct Events {
     client: Client,
+    lead: Leadership,
     instance: String,
 }
 
-/// What happened to an object, and when.
+/// What happened to an object, or will, and when.
 pub struct Happening {
     /// The object.
     pub object: ObjectReference,
+    /// Why it is told, as a CamelCase word.
+    pub reason: &'static str,
     /// What was done, as a CamelCase verb.
     pub action: &'static str,
     /// What was done, for people.
     pub note: String,
-    /// When.
+    /// When it happened, or what tells it from others of its reason.
     pub at: Timestamp,
 }
 
 impl Events {
-    pub fn new(client: Client) -> Self {
+    pub fn new(client: Client, lead: Leadership) -> Self {
         let instance = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
-        Self { client, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
+        Self { client, lead, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
-    /// Writes a Warning event for an exceeded ceiling, unless it is there already: its name follows from the
-    /// object and the time, so that it can be written again after an error or a crash without becoming two.
-    pub async fn max_duration_exceeded(&self, happening: Happening) -> Result<(), ApiError> {
-        let Happening { object, action, note, at } = happening;
-        let namespace = object.namespace.clone().unwrap_or_else(|| "default".into());
+    /// Writes a Warning event, unless it is there already: its name follows from what happened, so that it can be
+    /// written again after an error or a crash without becoming two.
+    pub async fn tell(&self, happening: &Happening, now: Timestamp) -> Result<(), ApiError> {
+        let object = &happening.object;
+        let namespace = object.namespace.as_deref().unwrap_or("default");
         let event = Event {
             metadata: ObjectMeta {
-                name: Some(name(&object, at)),
-                namespace: Some(namespace.clone()),
+                name: Some(name(happening)),
+                namespace: Some(namespace.into()),
                 ..ObjectMeta::default()
             },
-            action: Some(action.into()),
-            event_time: Some(MicroTime(at)),
-            note: Some(note),
-            reason: Some(MAX_DURATION_EXCEEDED.into()),
-            regarding: Some(object),
+            action: Some(happening.action.into()),
+            event_time: Some(MicroTime(now.min(happening.at))),
+            note: Some(happening.note.clone()),
+            reason: Some(happening.reason.into()),
+            regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
             reporting_instance: Some(self.instance.clone()),
             type_: Some("Warning".into()),
             ..Event::default()
         };
-        let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        match persist(async || call(api.create(&PostParams::default(), &event)).await).await {
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let create = async || {
+            if !self.lead.holds() {
+                return Err(ApiError::NotLeading);
+            }
+            call(api.create(&PostParams::default(), &event)).await
+        };
+        match persist(create).await {
             Err(ApiError::Stale(_)) => Ok(()),
             result => result.map(drop),
         }
     }
 }
 
-fn name(object: &ObjectReference, at: Timestamp) -> String {
+fn name(happening: &Happening) -> String {
+    let Happening { object, reason, at, .. } = happening;
     let of = |text: &Option<String>, length: usize| {
         text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
-    format!("{}.{uid}{:x}", name.trim_end_matches(['-', '.']), at.as_millisecond())
+    let kind = match *reason {
+        MAX_DURATION_APPROACHING => "a",
+        PAUSE_REVERSED => "r",
+        _ => "",
+    };
+    format!("{}.{uid}{:x}{kind}", name.trim_end_matches(['-', '.']), at.as_millisecond())
 }
 
 #[cfg(test)]
 mod tests {
+    use tenure_policy::pause::MAX_DURATION_EXCEEDED;
+
     use super::*;
 
-    #[test]
-    fn an_events_name_follows_from_object_and_time_and_is_never_too_long() {
-        let object = |name: String, uid: &str| ObjectReference {
-            name: Some(name),
+    fn happening(object: &str, uid: &str, reason: &'static str) -> Happening {
+        let object = ObjectReference {
+            name: Some(object.into()),
             uid: Some(uid.into()),
             ..ObjectReference::default()
         };
         let at = Timestamp::from_millisecond(255).unwrap();
-        assert_eq!(name(&object("test".into(), "6ccd780c-baba"), at), "test.6ccd780cff");
-        assert_ne!(name(&object("test".into(), "00000000-baba"), at), "test.6ccd780cff");
-        let long = name(&object(format!("{}-rest", "x".repeat(199)), "u"), at);
+        Happening { object, reason, action: "", note: String::new(), at }
+    }
+
+    #[test]
+    fn an_events_name_follows_from_what_happened_and_is_never_too_long() {
+        let of = |object, uid, reason| name(&happening(object, uid, reason));
+        assert_eq!(of("test", "6ccd780c-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
+        assert_ne!(of("test", "00000000-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", MAX_DURATION_APPROACHING), "test.6ccd780cff");
+        let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
     }
 }

@@ -1,11 +1,11 @@
-//! What has expired is handed to the [`Actor`], and what it did is turned into an event, a metric and a line of log.
+//! What is due is handed to the [`Actor`], and what it did is turned into events, metrics and a line of log.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
-use tenure_index::{CeilingIndex, Group};
-use tenure_service::log::with_causes;
+use tenure_index::{CeilingIndex, Group, Task};
+use tenure_service::{leadership::Leadership, log::with_causes};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -17,11 +17,11 @@ use crate::{
     metrics::{Metrics, Result},
 };
 
-/// Owners that are handled at the same time. The rate is the limiter's business; this only hides latency.
-const IN_FLIGHT: usize = 8;
-
 /// The longest sleep without a look at the clock, which may have been set right in the meantime.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// Events that are written at the same time.
+const EVENTS_IN_FLIGHT: usize = 16;
 
 /// For events that are still to be written at the end.
 const FOR_EVENTS: Duration = Duration::from_secs(5);
@@ -29,74 +29,131 @@ const FOR_EVENTS: Duration = Duration::from_secs(5);
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
 const OUTLIVED: u8 = 5;
 
-/// Handles pods whose ceiling is exceeded.
+/// Handles pods whose ceiling is exceeded, or will be.
 pub struct Expiry {
     pub cluster: Cluster,
     pub clock: ServerClock,
     pub actor: Actor,
     pub events: Events,
     pub metrics: Metrics,
+    /// Owners that are handled at the same time. The rate is the limiter's business; this only hides latency.
+    pub threadiness: usize,
 }
 
 impl Expiry {
-    /// Works until `shutdown`, and then finishes what is in flight.
-    pub async fn run(&self, shutdown: &CancellationToken) {
+    /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
+    pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
+        loop {
+            tokio::select! {
+                () = lead.acquired() => {}
+                () = shutdown.cancelled() => return,
+            }
+            tokio::select! {
+                biased;
+                // what is in flight is dropped
+                () = lead.lost() => self.cluster.with(CeilingIndex::release_all),
+                () = self.work(shutdown) => return,
+            }
+        }
+    }
+
+    async fn work(&self, shutdown: &CancellationToken) {
         let mut deeds = FuturesUnordered::new();
         // apart from the deeds: trouble with events must not hold up a pause
-        let mut events = FuturesUnordered::new();
+        let mut telling = FuturesUnordered::new();
+        let mut untold = VecDeque::new();
         loop {
             let open = !shutdown.is_cancelled();
             while open
-                && deeds.len() < IN_FLIGHT
+                && deeds.len() < self.threadiness
                 && let Some(group) = self.cluster.with(|index| index.claim(self.clock.now()))
             {
                 deeds.push(self.handle(group));
             }
+            while telling.len() < EVENTS_IN_FLIGHT
+                && let Some(happening) = untold.pop_front()
+            {
+                telling.push(self.tell(happening));
+            }
+            self.metrics.in_flight(deeds.len() + telling.len() + untold.len());
             if !open && deeds.is_empty() {
                 break;
             }
-            self.metrics.under_ceiling(self.cluster.with(|index| index.pods_under_ceiling()));
             tokio::select! {
-                Some(happening) = deeds.next() => events.extend(happening.map(|happening| self.tell(happening))),
-                Some(()) = events.next() => {}
-                () = self.next_deadline(), if open && deeds.len() < IN_FLIGHT => {}
+                Some(happenings) = deeds.next() => untold.extend(happenings),
+                Some(()) = telling.next() => {}
+                () = self.next_due(), if open && deeds.len() < self.threadiness => {}
                 () = self.cluster.changed(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }
         }
-        let rest = events.len();
-        let all = async { while events.next().await.is_some() {} };
-        if tokio::time::timeout(FOR_EVENTS, all).await.is_err() {
-            warn!(of = rest, "Ended before all events were written");
+        let rest = async {
+            while !untold.is_empty() || !telling.is_empty() {
+                telling.extend(untold.drain(..).map(|happening| self.tell(happening)));
+                telling.next().await;
+            }
+        };
+        if tokio::time::timeout(FOR_EVENTS, rest).await.is_err() {
+            warn!("Ended before all events were written");
         }
     }
 
-    async fn next_deadline(&self) {
-        let until =
-            |deadline: Timestamp| deadline.duration_since(self.clock.now()).try_into().unwrap_or_default();
-        let next = self.cluster.with(CeilingIndex::next_deadline);
+    async fn next_due(&self) {
+        let until = |due: Timestamp| due.duration_since(self.clock.now()).try_into().unwrap_or_default();
+        let next = self.cluster.with(CeilingIndex::next_due);
         tokio::time::sleep(next.map_or(LONGEST_SLEEP, until).min(LONGEST_SLEEP)).await;
     }
 
     /// Has something done about a group, and takes it back; returns what is to be told of it.
-    async fn handle(&self, group: Group) -> Option<Happening> {
-        let result = self.actor.act(&group.first).await;
+    async fn handle(&self, group: Group) -> Vec<Happening> {
+        let result = self.actor.act(&group).await;
         let now = self.clock.now();
-        let serves_group = result.as_ref().map_or_else(Failure::is_of_owner, Done::serves_group);
-        self.cluster.with(|index| {
-            if serves_group { index.settle(&group, now) } else { index.settle_first(&group, now) }
-        });
+        self.cluster.with(|index| self.settle(index, &group, &result, now));
         match result {
             Ok(done) => {
                 self.record(&group, &done.deed, now);
-                done.event
+                done.events
             }
             Err(failure) => {
-                let (queue, namespace, pod) = (&group.first.queue, &group.first.namespace, &group.first.name);
-                self.metrics.expired(queue, "", Result::Failed);
-                let error = with_causes(&failure);
+                self.fail(&group, &failure);
+                Vec::new()
+            }
+        }
+    }
+
+    fn settle(
+        &self,
+        index: &mut CeilingIndex,
+        group: &Group,
+        result: &std::result::Result<Done, Failure>,
+        now: Timestamp,
+    ) {
+        let done = matches!(result, Ok(Done { deed: Deed::Paused { .. } | Deed::Deleted, .. }));
+        let serves_group = result.as_ref().map_or_else(Failure::is_of_owner, Done::serves_group);
+        match group.task {
+            Task::Announce | Task::Withdraw => index.settle_notice(group, result.is_ok(), now),
+            // what would have been done isn't said twice
+            Task::Expire if self.actor.dry_run && done => index.settle_for_good(group, serves_group),
+            Task::Expire if serves_group => index.settle(group, now),
+            Task::Expire => index.settle_first(group, now),
+        }
+    }
+
+    fn fail(&self, group: &Group, failure: &Failure) {
+        let first = &group.first;
+        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let error = with_causes(failure);
+        match group.task {
+            Task::Expire => {
+                let kind = failure.refused();
+                if let Some(kind) = kind {
+                    self.metrics.refused(queue, kind);
+                }
+                self.metrics.expired(queue, kind.unwrap_or_default(), Result::Failed);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
-                None
+            }
+            Task::Announce | Task::Withdraw => {
+                warn!(%queue, %namespace, %pod, error, "Failed to tell of the end of its run: will try again");
             }
         }
     }
@@ -104,19 +161,35 @@ impl Expiry {
     fn record(&self, group: &Group, deed: &Deed, now: Timestamp) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let dry_run = self.actor.dry_run;
         let lateness = now.duration_since(first.deadline).as_secs_f64();
         match deed {
-            Deed::Paused(owner) => {
+            Deed::Paused { owner, reversals } => {
+                let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
                 self.metrics.late(lateness);
-                self.metrics.expired(queue, &owner.kind, Result::Paused);
-                info!(%queue, %namespace, owner = describe(owner), pods = group.pods().count(), "Paused");
+                self.metrics.expired(queue, kind, if dry_run { Result::WouldPause } else { Result::Paused });
+                if *reversals > 0 {
+                    self.metrics.reversed(queue, kind);
+                }
+                if dry_run {
+                    info!(%queue, %namespace, owner, pods, "Dry run: would pause");
+                } else {
+                    info!(%queue, %namespace, owner, pods, reversals, "Paused");
+                }
             }
             Deed::Deleted => {
                 self.metrics.late(lateness);
-                self.metrics.expired(queue, "Pod", Result::Deleted);
-                info!(%queue, %namespace, %pod, "Deleted");
+                self.metrics.expired(
+                    queue,
+                    "Pod",
+                    if dry_run { Result::WouldDelete } else { Result::Deleted },
+                );
+                info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
-            Deed::Nothing(why) => {
+            Deed::Announced => {
+                info!(%queue, %namespace, %pod, end = %first.deadline, "Told of the end of its run");
+            }
+            Deed::Nothing(why) if group.task == Task::Expire => {
                 self.metrics.expired(queue, "", Result::Nothing);
                 if first.attempts == OUTLIVED {
                     warn!(%queue, %namespace, %pod, why, "Runs on beyond its ceiling, and nothing can be done");
@@ -124,14 +197,15 @@ impl Expiry {
                     debug!(%queue, %namespace, %pod, why, "Left alone");
                 }
             }
+            Deed::Nothing(why) => debug!(%queue, %namespace, %pod, why, "Not told"),
         }
     }
 
     async fn tell(&self, happening: Happening) {
-        let object = happening.object.name.clone().unwrap_or_default();
-        let namespace = happening.object.namespace.clone().unwrap_or_default();
-        if let Err(error) = self.events.max_duration_exceeded(happening).await {
-            error!(%namespace, %object, error = with_causes(&error), "Failed to write the event of a pause or deletion");
+        if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
+            let Happening { object, reason, .. } = happening;
+            let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
+            error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
         }
     }
 }

@@ -5,8 +5,13 @@ mod api;
 mod args;
 mod clock;
 mod cluster;
+mod config;
 mod events;
 mod expiry;
 mod metrics;
+mod owners;
+mod run;
+mod usage;
 
 pub use args::Args;
+pub use usage::short_help;

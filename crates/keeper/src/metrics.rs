@@ -1,17 +1,29 @@
-use std::sync::atomic::AtomicU64;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, EncodeLabelValue},
-    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric},
+    metrics::{counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+use tenure_service::leadership::Leadership;
+
+use crate::{clock::ServerClock, cluster::Cluster};
 
 /// What the keeper counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    pods_under_ceiling: Gauge,
     expirations: Family<ExpirationLabels, Counter<u64, AtomicU64>>,
+    refused: Family<PauseLabels, Counter<u64, AtomicU64>>,
+    reversed: Family<PauseLabels, Counter<u64, AtomicU64>>,
     lateness: Histogram,
+    in_flight: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -21,6 +33,12 @@ struct ExpirationLabels {
     result: Result,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PauseLabels {
+    queue: String,
+    kind: String,
+}
+
 /// How the handling of an expired pod ended.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum Result {
@@ -28,6 +46,10 @@ pub enum Result {
     Paused,
     /// The pod was deleted.
     Deleted,
+    /// Its owner would have been paused, if it weren't a dry run.
+    WouldPause,
+    /// The pod would have been deleted, if it weren't a dry run.
+    WouldDelete,
     /// Nothing was to be done, or nothing more.
     Nothing,
     /// It failed, and will be tried again.
@@ -38,19 +60,26 @@ impl Metrics {
     /// Makes the keeper's metrics part of a registry.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            pods_under_ceiling: Gauge::default(),
             expirations: Family::default(),
+            refused: Family::default(),
+            reversed: Family::default(),
             lateness: Histogram::new([0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0]),
+            in_flight: Arc::default(),
         };
-        registry.register(
-            "pods_under_ceiling",
-            "Pods that will expire if they run on",
-            metrics.pods_under_ceiling.clone(),
-        );
         registry.register(
             "expirations",
             "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try",
             metrics.expirations.clone(),
+        );
+        registry.register(
+            "refused_pauses",
+            "Pauses and deletions that the API server or an admission webhook refused, by queue and kind",
+            metrics.refused.clone(),
+        );
+        registry.register(
+            "reversed_pauses",
+            "Pauses of what was paused before and set back by somebody, by queue and kind",
+            metrics.reversed.clone(),
         );
         registry.register_with_unit(
             "lateness",
@@ -61,16 +90,75 @@ impl Metrics {
         metrics
     }
 
-    pub fn under_ceiling(&self, pods: usize) {
-        self.pods_under_ceiling.set(i64::try_from(pods).unwrap_or(i64::MAX));
-    }
-
     pub fn expired(&self, queue: &str, kind: &str, result: Result) {
         let labels = ExpirationLabels { queue: queue.into(), kind: kind.into(), result };
         self.expirations.get_or_create(&labels).inc();
     }
 
+    pub fn refused(&self, queue: &str, kind: &str) {
+        self.refused.get_or_create(&PauseLabels { queue: queue.into(), kind: kind.into() }).inc();
+    }
+
+    pub fn reversed(&self, queue: &str, kind: &str) {
+        self.reversed.get_or_create(&PauseLabels { queue: queue.into(), kind: kind.into() }).inc();
+    }
+
     pub fn late(&self, seconds: f64) {
         self.lateness.observe(seconds);
     }
+
+    /// Writes that were begun and are not yet done.
+    pub fn in_flight(&self, writes: usize) {
+        self.in_flight.store(writes, Relaxed);
+    }
+}
+
+/// What is counted when somebody asks.
+#[derive(Debug)]
+pub struct State {
+    cluster: Cluster,
+    clock: ServerClock,
+    lead: Leadership,
+    in_flight: Arc<AtomicUsize>,
+}
+
+impl State {
+    /// Makes it part of a registry.
+    pub fn register(
+        registry: &mut Registry,
+        cluster: Cluster,
+        clock: ServerClock,
+        lead: Leadership,
+        metrics: &Metrics,
+    ) {
+        let in_flight = Arc::clone(&metrics.in_flight);
+        registry.register_collector(Box::new(Self { cluster, clock, lead, in_flight }));
+    }
+}
+
+impl Collector for State {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let now = self.clock.now();
+        let (under_ceiling, overdue, next) =
+            self.cluster.with(|index| (index.pods_under_ceiling(), index.overdue(now), index.next_expiry()));
+        let in_flight = self.in_flight.load(Relaxed);
+        let mut gauge = |name, help, value: f64| {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        };
+        gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
+        let help = "Expired pods that wait for their turn, and writes that are not yet done";
+        gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
+        gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
+        let help =
+            "When the next pod expires, or has expired, in seconds since the epoch; absent if none will";
+        next.map_or(Ok(()), |next| {
+            gauge("next_expiry_timestamp_seconds", help, next.as_duration().as_secs_f64())
+        })
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "there are never so many")]
+fn count(number: usize) -> f64 {
+    number as f64
 }

@@ -1,7 +1,8 @@
 //! What is refused, and what is warned of, when a Queue is created or changed.
 
+use std::fmt::Display;
+
 use tenure_types::{
-    ExtendedDuration,
     runai::v3alpha1::{self, MaxDurationAction},
     tensorstack::v1beta1,
 };
@@ -43,12 +44,19 @@ pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &impl QueueTree) -> F
 
 /// Reviews a queue of the tensorstack family.
 pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace: &str) -> Findings {
-    let (_, errors) = TensorstackQueue::read(spec);
-    let outside = namespace != system_namespace;
-    let warnings = outside.then(|| {
+    let (queue, errors) = TensorstackQueue::read(spec);
+    let outside = (namespace != system_namespace).then(|| {
         format!("metadata.namespace: queues count only in namespace {system_namespace:?}: this one, in {namespace:?}, has no effect")
     });
-    Findings { errors, warnings: warnings.into_iter().collect() }
+    let early = queue.notice.zip(queue.ceiling).filter(|(notice, ceiling)| notice >= ceiling);
+    let early = early.map(|(notice, ceiling)| not_before_the_start(notice, ceiling));
+    Findings { errors, warnings: outside.into_iter().chain(early).collect() }
+}
+
+fn not_before_the_start(notice: impl Display, ceiling: impl Display) -> String {
+    format!(
+        "spec.expiryNotice: {notice} is no shorter than maxDuration, {ceiling}: workloads are told as soon as they start"
+    )
 }
 
 /// What is defined, but not yet acted on.
@@ -124,8 +132,13 @@ fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueu
     let Some((of, ceiling)) = ceiling::least(&path) else {
         return warnings;
     };
-    let preempt = nearest(&path, |queue| queue.preempt_floor).map(|floor| ("preemptMinRuntime", floor));
-    let reclaim = nearest(&path, |queue| queue.reclaim_floor).map(|floor| ("reclaimMinRuntime", floor));
+    let preempt =
+        ceiling::nearest(&path, |queue| queue.preempt_floor).map(|floor| ("preemptMinRuntime", floor));
+    let reclaim =
+        ceiling::nearest(&path, |queue| queue.reclaim_floor).map(|floor| ("reclaimMinRuntime", floor));
+    if let Some((_, notice)) = ceiling::nearest(&path, |queue| queue.notice).filter(|(_, n)| *n >= ceiling) {
+        warnings.push(not_before_the_start(notice, ceiling));
+    }
     for (field, (from, floor)) in preempt.into_iter().chain(reclaim) {
         // both in the queue itself: that is an error, and said already
         if floor > ceiling && (from, of) != (name, name) {
@@ -135,13 +148,6 @@ fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueu
         }
     }
     warnings
-}
-
-fn nearest<'t>(
-    path: &[(&'t str, &RunaiQueue)],
-    floor: fn(&RunaiQueue) -> Option<ExtendedDuration>,
-) -> Option<(&'t str, ExtendedDuration)> {
-    path.iter().find_map(|(name, queue)| Some((*name, floor(queue)?)))
 }
 
 #[cfg(test)]
@@ -225,6 +231,14 @@ mod tests {
         let (errors, warnings) = review("leaf", json!({"parentQueue": "root", "maxDuration": "1h"}), &queues);
         assert!(errors.is_empty());
         assert!(warnings[0].starts_with("spec.preemptMinRuntime: 2h0m0s of queue \"root\""), "{warnings:?}");
+    }
+
+    #[test]
+    fn warns_of_a_notice_that_comes_with_the_start() {
+        let (errors, warnings) = review("a", json!({"maxDuration": "1h", "expiryNotice": "60m"}), &[]);
+        assert!(errors.is_empty());
+        assert!(warnings[0].starts_with("spec.expiryNotice: 1h0m0s is no shorter"), "{warnings:?}");
+        assert_eq!(review("a", json!({"maxDuration": "1h", "expiryNotice": "59m"}), &[]), (vec![], vec![]));
     }
 
     #[test]

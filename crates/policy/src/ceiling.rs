@@ -44,6 +44,14 @@ pub fn least<'t>(path: &[(&'t str, &RunaiQueue)]) -> Option<(&'t str, ExtendedDu
     ceilings.min_by_key(|(_, ceiling)| *ceiling)
 }
 
+/// The nearest value of a field that is inherited, and the queue that has it.
+pub fn nearest<'t>(
+    path: &[(&'t str, &RunaiQueue)],
+    field: fn(&RunaiQueue) -> Option<ExtendedDuration>,
+) -> Option<(&'t str, ExtendedDuration)> {
+    path.iter().find_map(|(name, queue)| Some((*name, field(queue)?)))
+}
+
 /// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A cycle that got stored
 /// has none.
 pub fn effective<'t>(

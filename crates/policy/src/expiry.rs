@@ -7,6 +7,21 @@ use tenure_types::projection::Pod;
 /// unless another threshold is configured.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
+/// Which pods are anybody's business.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Pods of this priority or a higher one are exempt.
+    pub priority_threshold: i32,
+    /// Pods placed by other schedulers are exempt. Empty: all schedulers count.
+    pub schedulers: Vec<String>,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { priority_threshold: SYSTEM_CRITICAL_PRIORITY, schedulers: Vec::new() }
+    }
+}
+
 /// Why a pod is never touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exemption {
@@ -20,10 +35,19 @@ pub enum Exemption {
     Terminating,
     /// All its containers have ended.
     Finished,
+    /// A scheduler places it that doesn't count.
+    Scheduler,
+}
+
+impl Scope {
+    fn counts(&self, scheduler: Option<&str>) -> bool {
+        let scheduler = scheduler.unwrap_or("default-scheduler");
+        self.schedulers.is_empty() || self.schedulers.iter().any(|name| name == scheduler)
+    }
 }
 
 /// Why a pod is never touched; none if its queue's ceiling applies.
-pub fn exemption(pod: &Pod, priority_threshold: i32) -> Option<Exemption> {
+pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
     if pod.metadata.deletion_timestamp.is_some() {
         Some(Exemption::Terminating)
@@ -33,8 +57,10 @@ pub fn exemption(pod: &Pod, priority_threshold: i32) -> Option<Exemption> {
         Some(Exemption::Mirror)
     } else if controlled_by("DaemonSet") {
         Some(Exemption::DaemonSet)
-    } else if pod.spec.priority.unwrap_or(0) >= priority_threshold {
+    } else if pod.spec.priority.unwrap_or(0) >= scope.priority_threshold {
         Some(Exemption::Priority)
+    } else if !scope.counts(pod.spec.scheduler_name.as_deref()) {
+        Some(Exemption::Scheduler)
     } else {
         None
     }
@@ -72,6 +98,17 @@ pub fn deadline(
     tensorstack.into_iter().chain(runai).min_by_key(|(at, _)| *at)
 }
 
+/// A workload's own ceiling, from annotation [`tenure_types::keys::MAX_DURATION_ANNOTATION`]; an error says what
+/// would be right.
+pub fn own_ceiling(text: &str) -> Result<SignedDuration, String> {
+    let duration = humantime::parse_duration(text)
+        .map_err(|error| format!("must be a duration such as 90m or \"2h 30m\": {error}"))?;
+    if duration.is_zero() {
+        return Err("must be greater than zero".into());
+    }
+    SignedDuration::try_from(duration).map_err(|_| "is too long".into())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -79,7 +116,7 @@ mod tests {
     use super::*;
 
     fn exemption_of(pod: Value) -> Option<Exemption> {
-        exemption(&serde_json::from_value(pod).unwrap(), SYSTEM_CRITICAL_PRIORITY)
+        exemption(&serde_json::from_value(pod).unwrap(), &Scope::default())
     }
 
     fn controlled_by(kind: &str) -> Value {
@@ -124,6 +161,26 @@ mod tests {
             Clocks { created: CREATED.parse().unwrap(), started: started.map(|text| text.parse().unwrap()) };
         let seconds = |n: Option<i64>| n.map(SignedDuration::from_secs);
         deadline(clocks, seconds(tensorstack), seconds(runai)).map(|(at, family)| (at.to_string(), family))
+    }
+
+    #[test]
+    fn exempt_are_pods_of_schedulers_that_do_not_count() {
+        let scope = Scope { schedulers: vec!["t9k-scheduler".into()], ..Scope::default() };
+        let of = |spec: Value| exemption(&serde_json::from_value(json!({"spec": spec})).unwrap(), &scope);
+        assert_eq!(of(json!({"schedulerName": "t9k-scheduler"})), None);
+        assert_eq!(of(json!({"schedulerName": "default-scheduler"})), Some(Exemption::Scheduler));
+        assert_eq!(of(json!({})), Some(Exemption::Scheduler));
+        assert_eq!(exemption_of(json!({"spec": {"schedulerName": "any"}})), None);
+    }
+
+    #[test]
+    fn an_own_ceiling_is_written_as_people_write_durations() {
+        for (text, seconds) in [("90s", 90), ("2h 30m", 9_000), ("1day", 86_400)] {
+            assert_eq!(own_ceiling(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
+        }
+        for bad in ["", "soon", "-5m", "10", "0s", "9999999999999y"] {
+            assert!(own_ceiling(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod ceiling;
+pub mod climb;
 pub mod expiry;
 pub mod field;
 pub mod owners;

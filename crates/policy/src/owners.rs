@@ -1,9 +1,9 @@
-//! Which ancestor of a pod is to be paused, and how.
-
-use std::collections::HashSet;
+//! Which owners can be paused, and how.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
+
+use crate::field::FieldError;
 
 /// How one kind is paused: a field and the value that pauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,33 +18,154 @@ pub struct PauseRule {
     pub value: Value,
 }
 
+impl PauseRule {
+    /// What is wrong with a rule that an admin has written; the fields are called as in the configuration.
+    pub fn check(&self) -> Result<(), FieldError> {
+        let Self { group, kind, field, value } = self;
+        if !group.is_empty() && !is_group(group) {
+            let detail = "must be an API group such as batch.example.com; empty for the core group";
+            return Err(FieldError::invalid("group", group.as_str(), detail));
+        }
+        if !kind.starts_with(|c: char| c.is_ascii_uppercase())
+            || !kind.chars().all(|c| c.is_ascii_alphanumeric())
+        {
+            return Err(FieldError::invalid("kind", kind.as_str(), "must be a kind such as Rollout"));
+        }
+        if kind == "DaemonSet" || (group.is_empty() && matches!(kind.as_str(), "Pod" | "Node")) {
+            let detail = "must not be DaemonSet, Pod or Node: pods of these are exempt, or end by themselves";
+            return Err(FieldError::invalid("kind", kind.as_str(), detail));
+        }
+        let is_key = |key: &str| {
+            !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+        };
+        if !field.starts_with("spec.") || !field.split('.').all(is_key) {
+            let detail = "must be a path within spec, with dots, such as spec.suspend";
+            return Err(FieldError::invalid("path", field.as_str(), detail));
+        }
+        if !(value.is_boolean() || value.is_number() || value.is_string()) {
+            return Err(FieldError::invalid("value", value.clone(), "must be a boolean, a number or a text"));
+        }
+        Ok(())
+    }
+}
+
+fn is_group(text: &str) -> bool {
+    let label = |label: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        label.starts_with(inner) && label.ends_with(inner) && label.chars().all(|c| inner(c) || c == '-')
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
 /// The kinds that Tenure knows how to pause. Matched by group and kind, never by kind alone: a `Job` of
-/// `batch.volcano.sh` is another thing.
+/// `batch.volcano.sh` is another thing. A kind may have several rules, of which the first counts whose field the
+/// served schema has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerTable(Vec<PauseRule>);
 
+/// Group, kinds, field.
+type Rows = [(&'static str, &'static [&'static str], &'static str)];
+
+const SCALED_TO_ZERO: &Rows = &[
+    ("apps", &["Deployment", "StatefulSet", "ReplicaSet"], "spec.replicas"),
+    ("tensorstack.dev", &["SimpleMLService"], "spec.replicas"),
+    ("leaderworkerset.x-k8s.io", &["LeaderWorkerSet"], "spec.replicas"),
+];
+
+const SWITCHED: &Rows = &[
+    (
+        "batch.tensorstack.dev",
+        &[
+            "MPIJob",
+            "ColossalAIJob",
+            "DeepSpeedJob",
+            "GenericJob",
+            "PyTorchTrainingJob",
+            "TensorFlowTrainingJob",
+            "XGBoostTrainingJob",
+        ],
+        "spec.runMode.pause.enabled",
+    ),
+    ("batch", &["Job"], "spec.suspend"),
+    ("jobset.x-k8s.io", &["JobSet"], "spec.suspend"),
+    ("ray.io", &["RayJob", "RayCluster"], "spec.suspend"),
+    ("trainer.kubeflow.org", &["TrainJob"], "spec.suspend"),
+    ("workload.codeflare.dev", &["AppWrapper"], "spec.suspend"),
+    ("sparkoperator.k8s.io", &["SparkApplication"], "spec.suspend"),
+    (
+        "kubeflow.org",
+        &["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"],
+        "spec.runPolicy.suspend",
+    ),
+];
+
+/// T9k's text spells `Tensorboard` what its clusters serve as `TensorBoard`.
+const MODES: &Rows =
+    &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard", "MLService"], "spec.runMode")];
+
+/// Since January 2024 these have a switch in place of the mode, in the same version of their group.
+const SWITCHED_SINCE_2024: &Rows =
+    &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard"], "spec.suspend")];
+
+/// Kinds without a switch that stand between pods and kinds of the table: an `MLService` owns the first of these.
+const BETWEEN: [(&str, &str); 3] = [
+    ("serving.knative.dev", "Service"),
+    ("serving.knative.dev", "Configuration"),
+    ("serving.knative.dev", "Revision"),
+];
+
 impl Default for OwnerTable {
     fn default() -> Self {
-        let rule = |group: &str, kind: &str, field: &str, value: Value| PauseRule {
-            group: group.into(),
-            kind: kind.into(),
-            field: field.into(),
-            value,
+        let rules = |rows: &'static Rows, value: Value| {
+            let row = move |group: &str, kind: &str, field: &str| PauseRule {
+                group: group.into(),
+                kind: kind.into(),
+                field: field.into(),
+                value: value.clone(),
+            };
+            rows.iter().flat_map(move |(group, kinds, field)| {
+                let row = row.clone();
+                kinds.iter().map(move |kind| row(group, kind, field))
+            })
         };
-        Self(vec![
-            rule("apps", "Deployment", "spec.replicas", json!(0)),
-            rule("apps", "StatefulSet", "spec.replicas", json!(0)),
-            rule("apps", "ReplicaSet", "spec.replicas", json!(0)),
-            rule("batch", "Job", "spec.suspend", json!(true)),
-        ])
+        let modes = rules(MODES, json!("paused")).chain(rules(SWITCHED_SINCE_2024, json!(true)));
+        Self(rules(SCALED_TO_ZERO, json!(0)).chain(rules(SWITCHED, json!(true))).chain(modes).collect())
     }
 }
 
 impl OwnerTable {
-    /// The rule for an owner, whatever the version of its API group.
-    pub fn rule(&self, owner: &OwnerReference) -> Option<&PauseRule> {
-        let group = group_of(&owner.api_version);
-        self.0.iter().find(|rule| rule.kind == owner.kind && rule.group == group)
+    /// The built-in table with an admin's rules. A kind that has one of these has no others.
+    pub fn with(mut self, rules: Vec<PauseRule>) -> Self {
+        self.0.retain(|built_in| !rules.iter().any(|rule| rule.is_for(&built_in.group, &built_in.kind)));
+        self.0.extend(rules);
+        self
+    }
+
+    /// The rules for an owner, whatever the version of its API group, in the order in which they are to be tried.
+    pub fn rules(&self, owner: &OwnerReference) -> impl Iterator<Item = &PauseRule> {
+        self.0.iter().filter(|rule| rule.is_for(group_of(&owner.api_version), &owner.kind))
+    }
+
+    /// Whether there is any.
+    pub fn knows(&self, owner: &OwnerReference) -> bool {
+        self.rules(owner).next().is_some()
+    }
+
+    /// Group and kind of what may be found on the way from a pod to its topmost owner, and whether it can be paused
+    /// itself.
+    pub fn ancestors(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+        let first = |place: usize, rule: &PauseRule| {
+            self.0.iter().position(|other| other.is_for(&rule.group, &rule.kind)) == Some(place)
+        };
+        let kinds = self.0.iter().enumerate().filter(move |(place, rule)| first(*place, rule));
+        let kinds = kinds.map(|(_, rule)| (rule.group.as_str(), rule.kind.as_str(), true));
+        kinds.chain(BETWEEN.into_iter().map(|(group, kind)| (group, kind, false)))
+    }
+}
+
+impl PauseRule {
+    fn is_for(&self, group: &str, kind: &str) -> bool {
+        self.kind == kind && self.group == group
     }
 }
 
@@ -53,220 +174,89 @@ pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
-/// What the cluster says of an owner. A timeout or a server's error is no answer: ask again, decide nothing.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// It exists.
-    Found {
-        /// Its uid, which may be another than the reference's if the name was used again.
-        uid: String,
-        /// Whether it is being deleted.
-        deleting: bool,
-        /// Its own controller.
-        controller: Option<OwnerReference>,
-    },
-    /// There is no such object, or no such kind.
-    Absent,
-    /// We may not look at it.
-    Forbidden,
-}
-
-/// What is to be done about an expired pod.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Action {
-    /// Pause this ancestor.
-    Pause(OwnerReference),
-    /// Delete the pod: nothing above it can be paused.
-    DeletePod,
-    /// Do nothing now: an ancestor is being deleted, and the pod will follow it.
-    AwaitDeletion(OwnerReference),
-    /// Do nothing, and complain: this ancestor could be paused but may not even be read. Acting on something
-    /// below would only start a quarrel with its controller.
-    Forbidden(OwnerReference),
-}
-
-/// The way from a pod up to its topmost ancestor that can be paused. Ask [`Climb::next`], look that owner up,
-/// and tell [`Climb::answer`], until nothing is left to ask; then [`Climb::action`] says what is to be done.
-#[derive(Clone, Debug)]
-pub struct Climb<'t> {
-    table: &'t OwnerTable,
-    next: Option<OwnerReference>,
-    best: Option<OwnerReference>,
-    stop: Option<Action>,
-    seen: HashSet<String>,
-}
-
-/// More ancestors than any real chain has.
-const MAX_DEPTH: usize = 16;
-
-impl<'t> Climb<'t> {
-    /// From a pod's controller.
-    pub fn from(controller: Option<&OwnerReference>, table: &'t OwnerTable) -> Self {
-        Self { table, next: controller.cloned(), best: None, stop: None, seen: HashSet::new() }
-    }
-
-    /// The owner to look up next.
-    pub const fn next(&self) -> Option<&OwnerReference> {
-        self.next.as_ref()
-    }
-
-    /// Takes what was found out about [`Climb::next`].
-    pub fn answer(&mut self, answer: Answer) {
-        let Some(owner) = self.next.take() else { return };
-        match answer {
-            Answer::Found { uid, .. } if uid != owner.uid => {}
-            Answer::Found { deleting: true, .. } if self.table.rule(&owner).is_some() => {
-                self.stop = Some(Action::AwaitDeletion(owner));
-            }
-            Answer::Found { deleting: false, controller, .. } => self.climb(owner, controller),
-            Answer::Forbidden if self.table.rule(&owner).is_some() => {
-                self.stop = Some(Action::Forbidden(owner));
-            }
-            Answer::Found { deleting: true, .. } | Answer::Absent | Answer::Forbidden => {}
-        }
-    }
-
-    fn climb(&mut self, owner: OwnerReference, controller: Option<OwnerReference>) {
-        self.seen.insert(owner.uid.clone());
-        let new = |above: &OwnerReference| self.seen.len() < MAX_DEPTH && !self.seen.contains(&above.uid);
-        self.next = controller.filter(new);
-        if self.table.rule(&owner).is_some() {
-            self.best = Some(owner);
-        }
-    }
-
-    /// What is to be done, once nothing is left to ask.
-    pub fn action(self) -> Action {
-        let Self { best, stop, .. } = self;
-        stop.or(best.map(Action::Pause)).unwrap_or(Action::DeletePod)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
+    fn rule(group: &str, kind: &str, field: &str, value: Value) -> PauseRule {
+        PauseRule { group: group.into(), kind: kind.into(), field: field.into(), value }
+    }
+
     fn owner(api_version: &str, kind: &str) -> OwnerReference {
-        OwnerReference {
-            api_version: api_version.into(),
-            kind: kind.into(),
-            name: kind.to_lowercase(),
-            uid: format!("{kind}-uid"),
-            controller: Some(true),
-            ..OwnerReference::default()
-        }
+        OwnerReference { api_version: api_version.into(), kind: kind.into(), ..OwnerReference::default() }
     }
 
-    fn found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> Answer {
-        Answer::Found { uid: owner.uid.clone(), deleting: false, controller: controller.cloned() }
+    fn pauses(table: &OwnerTable, api_version: &str, kind: &str) -> Vec<String> {
+        table.rules(&owner(api_version, kind)).map(|rule| format!("{}={}", rule.field, rule.value)).collect()
     }
 
-    /// Climbs a chain, lowest owner first, of which every link is there; `last` is said of the topmost.
-    fn climb(chain: &[&OwnerReference], last: impl Fn(&OwnerReference) -> Answer) -> Action {
+    #[test]
+    fn every_kind_is_paused_by_its_own_field() {
         let table = OwnerTable::default();
-        let mut climb = Climb::from(chain.first().copied(), &table);
-        while let Some(owner) = climb.next().cloned() {
-            let place = chain.iter().position(|link| **link == owner).unwrap();
-            let answer =
-                chain.get(place + 1).map_or_else(|| last(&owner), |above| found(&owner, Some(above)));
-            climb.answer(answer);
+        for (api_version, kind, expected) in [
+            ("apps/v1", "Deployment", vec!["spec.replicas=0"]),
+            ("batch/v1", "Job", vec!["spec.suspend=true"]),
+            ("batch.tensorstack.dev/v1beta1", "MPIJob", vec!["spec.runMode.pause.enabled=true"]),
+            ("kubeflow.org/v1", "MPIJob", vec!["spec.runPolicy.suspend=true"]),
+            ("tensorstack.dev/v1beta1", "MLService", vec!["spec.runMode=\"paused\""]),
+            ("tensorstack.dev/v1beta1", "Notebook", vec!["spec.runMode=\"paused\"", "spec.suspend=true"]),
+            ("kubeflow.org/v1", "Notebook", vec![]),
+            ("batch.volcano.sh/v1alpha1", "Job", vec![]),
+            ("v1", "Pod", vec![]),
+        ] {
+            assert_eq!(pauses(&table, api_version, kind), expected, "{api_version} {kind}");
         }
-        climb.action()
-    }
-
-    fn top(owner: &OwnerReference) -> Answer {
-        found(owner, None)
-    }
-
-    #[test]
-    fn the_topmost_owner_in_the_table_is_paused() {
-        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        assert_eq!(climb(&[&set, &deployment], top), Action::Pause(deployment.clone()));
-        assert_eq!(climb(&[&set], top), Action::Pause(set));
-    }
-
-    #[test]
-    fn unknown_owners_are_climbed_through_but_never_paused() {
-        let (job, cron) = (owner("batch/v1", "Job"), owner("batch/v1", "CronJob"));
-        assert_eq!(climb(&[&job, &cron], top), Action::Pause(job));
-        let (pod, unknown) = (owner("v1", "Pod"), owner("example.com/v1", "Thing"));
-        assert_eq!(climb(&[&pod, &unknown], top), Action::DeletePod);
-        let (middle, above) = (owner("example.com/v1", "Thing"), owner("apps/v1", "Deployment"));
-        assert_eq!(climb(&[&middle, &above], top), Action::Pause(above));
-    }
-
-    #[test]
-    fn a_kind_of_another_group_is_another_kind() {
-        let volcano = owner("batch.volcano.sh/v1alpha1", "Job");
-        assert_eq!(climb(&[&volcano], top), Action::DeletePod);
     }
 
     #[test]
     fn the_version_of_the_group_does_not_matter() {
-        let old = owner("apps/v1beta2", "Deployment");
-        assert_eq!(climb(&[&old], top), Action::Pause(old));
+        assert!(OwnerTable::default().knows(&owner("apps/v1beta2", "Deployment")));
     }
 
     #[test]
-    fn a_pod_without_controller_is_deleted() {
-        assert_eq!(climb(&[], top), Action::DeletePod);
-    }
-
-    #[test]
-    fn an_absent_owner_and_a_namesake_end_the_chain() {
-        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let namesake =
-            |_: &OwnerReference| Answer::Found { uid: "other".into(), deleting: false, controller: None };
-        for last in [&(|_: &OwnerReference| Answer::Absent) as &dyn Fn(&OwnerReference) -> Answer, &namesake]
-        {
-            assert_eq!(climb(&[&set, &deployment], last), Action::Pause(set.clone()));
-            assert_eq!(climb(&[&set], last), Action::DeletePod);
+    fn built_in_rules_pass_the_check_for_those_of_admins() {
+        for rule in OwnerTable::default().0 {
+            assert_eq!(rule.check(), Ok(()), "{rule:?}");
         }
     }
 
     #[test]
-    fn nothing_is_done_under_an_owner_that_is_being_deleted() {
-        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let deleting =
-            |o: &OwnerReference| Answer::Found { uid: o.uid.clone(), deleting: true, controller: None };
-        assert_eq!(climb(&[&set, &deployment], deleting), Action::AwaitDeletion(deployment));
+    fn a_rule_of_an_admin_replaces_the_built_in_ones_of_its_kind() {
+        let rules = vec![
+            rule("argoproj.io", "Rollout", "spec.replicas", json!(0)),
+            rule("batch", "Job", "spec.parallelism", json!(0)),
+        ];
+        let table = OwnerTable::default().with(rules);
+        assert_eq!(pauses(&table, "argoproj.io/v1alpha1", "Rollout"), ["spec.replicas=0"]);
+        assert_eq!(pauses(&table, "batch/v1", "Job"), ["spec.parallelism=0"]);
+        assert_eq!(pauses(&table, "apps/v1", "Deployment"), ["spec.replicas=0"]);
     }
 
     #[test]
-    fn another_owner_that_is_being_deleted_ends_the_chain() {
-        let (job, cron) = (owner("batch/v1", "Job"), owner("batch/v1", "CronJob"));
-        let deleting =
-            |o: &OwnerReference| Answer::Found { uid: o.uid.clone(), deleting: true, controller: None };
-        assert_eq!(climb(&[&job, &cron], deleting), Action::Pause(job));
+    fn a_bad_rule_is_named_by_its_field() {
+        for (bad, field) in [
+            (rule("not a group", "Rollout", "spec.replicas", json!(0)), "group"),
+            (rule("", "Pod", "spec.suspend", json!(true)), "kind"),
+            (rule("apps.kruise.io", "DaemonSet", "spec.suspend", json!(true)), "kind"),
+            (rule("argoproj.io", "rollouts", "spec.replicas", json!(0)), "kind"),
+            (rule("argoproj.io", "Rollout", "replicas", json!(0)), "path"),
+            (rule("argoproj.io", "Rollout", "metadata.name", json!(0)), "path"),
+            (rule("argoproj.io", "Rollout", "spec..replicas", json!(0)), "path"),
+            (rule("argoproj.io", "Rollout", "spec.replicas", json!(null)), "value"),
+            (rule("argoproj.io", "Rollout", "spec.replicas", json!({"a": 0})), "value"),
+        ] {
+            assert_eq!(bad.check().unwrap_err().field, field, "{bad:?}");
+        }
     }
 
     #[test]
-    fn a_forbidden_owner_of_the_table_is_never_bypassed() {
-        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        assert_eq!(climb(&[&set, &deployment], |_| Answer::Forbidden), Action::Forbidden(deployment));
-    }
-
-    #[test]
-    fn a_forbidden_owner_of_another_kind_ends_the_chain() {
-        let (set, rollout) = (owner("apps/v1", "ReplicaSet"), owner("argoproj.io/v1alpha1", "Rollout"));
-        assert_eq!(climb(&[&set, &rollout], |_| Answer::Forbidden), Action::Pause(set));
-    }
-
-    #[test]
-    fn a_cycle_of_owners_ends() {
-        let (a, b) = (owner("example.com/v1", "A"), owner("apps/v1", "ReplicaSet"));
-        assert_eq!(climb(&[&a, &b], |o| found(o, Some(&a))), Action::Pause(b.clone()));
-    }
-
-    #[test]
-    fn a_chain_without_end_ends() {
+    fn each_ancestor_is_named_once() {
         let table = OwnerTable::default();
-        let mut climb = Climb::from(Some(&owner("example.com/v1", "K0")), &table);
-        let mut depth = 0;
-        while let Some(next) = climb.next().cloned() {
-            depth += 1;
-            climb.answer(found(&next, Some(&owner("example.com/v1", &format!("K{depth}")))));
-        }
-        assert_eq!(depth, MAX_DEPTH);
+        let kinds: Vec<_> = table.ancestors().collect();
+        assert_eq!(kinds.len(), kinds.iter().collect::<HashSet<_>>().len());
+        assert!(kinds.contains(&("serving.knative.dev", "Revision", false)));
+        assert!(kinds.contains(&("tensorstack.dev", "Notebook", true)));
     }
 }

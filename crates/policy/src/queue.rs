@@ -21,6 +21,8 @@ pub struct RunaiQueue {
     pub reclaim_floor: Option<ExtendedDuration>,
     /// `maxDuration`; never zero.
     pub ceiling: Option<ExtendedDuration>,
+    /// `expiryNotice`; zero is a value, none is inheritance.
+    pub notice: Option<ExtendedDuration>,
 }
 
 impl RunaiQueue {
@@ -33,6 +35,7 @@ impl RunaiQueue {
             preempt_floor: duration("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), &mut errors),
             reclaim_floor: duration("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), &mut errors),
             ceiling: positive("spec.maxDuration", spec.max_duration.as_ref(), &mut errors),
+            notice: duration("spec.expiryNotice", spec.expiry_notice.as_ref(), &mut errors),
         };
         queue.floors_under_ceiling(spec, &mut errors);
         duration("spec.requeueDelay", spec.requeue_delay.as_ref(), &mut errors);
@@ -69,19 +72,25 @@ impl RunaiQueue {
 pub struct TensorstackQueue {
     /// `maxDuration`; never zero.
     pub ceiling: Option<TensorstackDuration>,
+    /// `expiryNotice`; zero is a value, none is the keeper's default.
+    pub notice: Option<TensorstackDuration>,
 }
 
 impl TensorstackQueue {
     /// Reads a spec, and says what is wrong with it.
     pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
-        let written = spec.max_duration.as_ref().filter(|text| !text.as_str().is_empty());
-        let ceiling = positive("spec.maxDuration", written, &mut errors);
+        let ceiling = positive("spec.maxDuration", unless_empty(spec.max_duration.as_ref()), &mut errors);
+        let notice = duration("spec.expiryNotice", unless_empty(spec.expiry_notice.as_ref()), &mut errors);
         if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
             errors.push(FieldError::invalid("spec.priority", priority, "must be from 0 to 100"));
         }
-        (Self { ceiling }, errors)
+        (Self { ceiling, notice }, errors)
     }
+}
+
+fn unless_empty<D: Grammar>(written: Option<&Written<D>>) -> Option<&Written<D>> {
+    written.filter(|text| !text.as_str().is_empty())
 }
 
 fn duration<D: Grammar>(

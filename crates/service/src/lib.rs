@@ -1,8 +1,10 @@
 //! What Tenure's servers need to be a process: argument groups, logs, an API client, TLS with reload, the admin
-//! port, a shutdown that drains, and watches that don't stall.
+//! port, a shutdown that drains, watches that don't stall, and the election of a leader.
 
 pub mod admin;
 pub mod client;
+pub mod flags;
+pub mod leadership;
 pub mod log;
 pub mod readiness;
 pub mod shutdown;

@@ -62,6 +62,11 @@ impl Readiness {
 }
 
 impl Awaited {
+    /// What it is.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
     /// It is there.
     pub fn done(&self) {
         self.readiness.awaited.send_if_modified(|awaited| awaited.remove(&self.what));

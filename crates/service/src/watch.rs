@@ -4,8 +4,8 @@ use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
 use futures::StreamExt;
 use kube::{
-    Api, Resource, ResourceExt,
-    core::DeserializeGuard,
+    Api, Resource,
+    core::{DeserializeGuard, ObjectMeta},
     runtime::watcher::{self, Error, Event, watcher as watch},
 };
 use serde::de::DeserializeOwned;
@@ -20,13 +20,17 @@ pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
+/// A server that has just started forbids everything for a moment: so many refusals in a row, over some seconds, are
+/// meant.
+const REFUSALS: u8 = 5;
+
 /// What takes the objects of a watch.
 pub trait Store<K> {
     /// What tells objects apart.
     type Key: Eq + Hash;
 
     /// The key of an object.
-    fn key(object: &K) -> Self::Key;
+    fn key(metadata: &ObjectMeta) -> Self::Key;
 
     /// The object is there, as it is now.
     fn apply(&mut self, object: K);
@@ -42,40 +46,35 @@ pub trait Store<K> {
 /// the API server doesn't have counts as one without objects, until it has it.
 pub async fn follow<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
 where
-    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + 'static,
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     S: Store<K>,
 {
-    let mut follower = Follower { store, synced, listed: HashSet::new(), trouble: Trouble::None };
-    let config = config.timeout(TIMEOUT_SECONDS);
-    let mut retry = FIRST_RETRY;
+    let mut follower = Follower::new(store, synced);
+    let mut wait = FIRST_RETRY;
     loop {
-        let mut events = watch(api.clone(), config.clone()).boxed();
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => {
-                    if follower.take(event) {
-                        retry = FIRST_RETRY;
-                    }
-                }
-                Err(error) => {
-                    follower.fail::<K>(&error);
-                    tokio::time::sleep(retry).await;
-                    retry = (retry * 2).min(LAST_RETRY);
-                    if is_expired(&error) {
-                        // the watcher itself would ask for the same version again, for ever
-                        break;
-                    }
-                }
-            }
-        }
+        follower.follow(&api, &config, &mut wait).await;
+        tokio::time::sleep(LAST_RETRY).await;
     }
+}
+
+/// The same as long as the API server has the kind. A kind that may not be read counts as one without objects.
+pub async fn follow_while_served<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    S: Store<K>,
+{
+    let mut follower = Follower { optional: true, ..Follower::new(store, synced) };
+    follower.follow(&api, &config, &mut { FIRST_RETRY }).await;
 }
 
 struct Follower<S, Key> {
     store: S,
     synced: Awaited,
+    /// Nobody waits for a kind that may not be read.
+    optional: bool,
     listed: HashSet<Key>,
     trouble: Trouble,
+    refusals: u8,
 }
 
 /// What was last said in the log, so that it isn't said again each second.
@@ -87,9 +86,47 @@ enum Trouble {
 }
 
 impl<S, Key: Eq + Hash> Follower<S, Key> {
+    fn new(store: S, synced: Awaited) -> Self {
+        Self { store, synced, optional: false, listed: HashSet::new(), trouble: Trouble::None, refusals: 0 }
+    }
+
+    /// Follows until the API server doesn't have the kind.
+    async fn follow<K>(&mut self, api: &Api<K>, config: &watcher::Config, wait: &mut Duration)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        S: Store<K, Key = Key>,
+    {
+        let config = config.clone().timeout(TIMEOUT_SECONDS);
+        loop {
+            let mut events = watch(api.clone(), config.clone()).boxed();
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(event) => {
+                        if self.take(event) {
+                            *wait = FIRST_RETRY;
+                        }
+                    }
+                    Err(error) if is_missing(&error) => {
+                        self.missing();
+                        return;
+                    }
+                    Err(error) => {
+                        self.fail(&error);
+                        tokio::time::sleep(*wait).await;
+                        *wait = (*wait * 2).min(LAST_RETRY);
+                        if is_over(&error) {
+                            // the watcher itself would ask for the same version again, for ever
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// Takes an event, and says whether it shows that the watch works: a list has only begun with its announcement,
     /// and may fail at each page.
-    fn take<K: Resource<DynamicType = ()>>(&mut self, event: Event<K>) -> bool
+    fn take<K: Resource>(&mut self, event: Event<K>) -> bool
     where
         S: Store<K, Key = Key>,
     {
@@ -99,39 +136,48 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
                 return false;
             }
             Event::InitApply(object) => {
-                self.listed.insert(S::key(&object));
+                self.listed.insert(S::key(object.meta()));
                 self.store.apply(object);
                 return false;
             }
             Event::InitDone => {
                 self.store.retain(&std::mem::take(&mut self.listed));
                 self.synced.done();
+                self.refusals = 0;
             }
             Event::Apply(object) => self.store.apply(object),
-            Event::Delete(object) => self.store.delete(&S::key(&object)),
+            Event::Delete(object) => self.store.delete(&S::key(object.meta())),
         }
         if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
-            info!(kind = %plural::<K>(), "Watching again");
+            info!(kind = self.synced.what(), "Watching again");
         }
         true
     }
 
-    fn fail<K: Resource<DynamicType = ()>>(&mut self, error: &Error)
+    fn missing<K>(&mut self)
     where
         S: Store<K, Key = Key>,
     {
-        let trouble = if is_missing(error) { Trouble::Missing } else { Trouble::Other(with_causes(error)) };
+        self.store.retain(&HashSet::new());
+        self.synced.done();
+        if std::mem::replace(&mut self.trouble, Trouble::Missing) != Trouble::Missing && !self.optional {
+            warn!(kind = self.synced.what(), "Not installed in the cluster: waiting for it");
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        let trouble = Trouble::Other(with_causes(error));
+        if self.optional && is_forbidden(error) {
+            self.refusals = self.refusals.saturating_add(1);
+            if self.refusals >= REFUSALS {
+                self.synced.done();
+            }
+        }
         if trouble == self.trouble {
             return;
         }
-        match &trouble {
-            Trouble::Missing => {
-                self.store.retain(&HashSet::new());
-                self.synced.done();
-                warn!(kind = %plural::<K>(), "Not installed in the cluster: waiting for it");
-            }
-            Trouble::Other(error) => warn!(kind = %plural::<K>(), error, "Watch failed: trying again"),
-            Trouble::None => {}
+        if let Trouble::Other(error) = &trouble {
+            warn!(kind = self.synced.what(), error, "Watch failed: trying again");
         }
         self.trouble = trouble;
     }
@@ -142,13 +188,13 @@ fn is_missing(error: &Error) -> bool {
     matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
-fn is_expired(error: &Error) -> bool {
-    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+fn is_forbidden(error: &Error) -> bool {
+    matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)
 }
 
-fn plural<K: Resource<DynamicType = ()>>() -> String {
-    let (plural, group) = (K::plural(&()), K::group(&()));
-    if group.is_empty() { plural.into_owned() } else { format!("{plural}.{group}") }
+/// The version that was watched from is too old, or the kind is gone: a list will tell.
+fn is_over(error: &Error) -> bool {
+    matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if [404, 410].contains(&status.code))
 }
 
 /// A store for objects that may not decode, as those of a custom resource may not: an object that doesn't is
@@ -156,29 +202,29 @@ fn plural<K: Resource<DynamicType = ()>>() -> String {
 #[derive(Debug)]
 pub struct Guarded<S>(pub S);
 
-impl<K: Resource<DynamicType = ()>, S: Store<K, Key = String>> Store<DeserializeGuard<K>> for Guarded<S> {
-    type Key = String;
+impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<DeserializeGuard<K>> for Guarded<S> {
+    type Key = S::Key;
 
-    fn key(object: &DeserializeGuard<K>) -> String {
-        object.name_any()
+    fn key(metadata: &ObjectMeta) -> S::Key {
+        S::key(metadata)
     }
 
     fn apply(&mut self, object: DeserializeGuard<K>) {
         match object.0 {
             Ok(object) => self.0.apply(object),
             Err(invalid) => {
-                let name = invalid.metadata.name.unwrap_or_default();
-                error!(kind = %plural::<K>(), name, error = invalid.error, "Unreadable: counts as absent");
-                self.0.delete(&name);
+                let name = invalid.metadata.name.as_deref().unwrap_or_default();
+                error!(kind = %K::plural(&()), name, error = invalid.error, "Unreadable: counts as absent");
+                self.0.delete(&S::key(&invalid.metadata));
             }
         }
     }
 
-    fn delete(&mut self, key: &String) {
+    fn delete(&mut self, key: &S::Key) {
         self.0.delete(key);
     }
 
-    fn retain(&mut self, keys: &HashSet<String>) {
+    fn retain(&mut self, keys: &HashSet<S::Key>) {
         self.0.retain(keys);
     }
 }

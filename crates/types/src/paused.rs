@@ -17,8 +17,20 @@ pub struct PausedRecord {
     pub queue: String,
     /// Path of the field that was set, with dots: `spec.replicas`.
     pub field: String,
+    /// What the field was set to. Null in the records of versions that didn't say.
+    #[serde(default)]
+    pub value: Value,
     /// What the field held before; null when it was absent.
     pub previous_value: Value,
+    /// How often somebody has set the field back since the record was first made, other than by
+    /// `kubectl tenure resume`, which removes it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reversals: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]
@@ -32,10 +44,19 @@ mod tests {
             at: "2026-01-02T03:04:05Z".parse().unwrap(),
             queue: "demo".into(),
             field: "spec.replicas".into(),
+            value: 0.into(),
             previous_value: 2.into(),
+            reversals: 0,
         };
-        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(serde_json::from_str::<PausedRecord>(text).unwrap(), record);
+    }
+
+    #[test]
+    fn records_without_the_newer_fields_can_be_read() {
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
+        let record: PausedRecord = serde_json::from_str(text).unwrap();
+        assert_eq!((record.value, record.reversals), (Value::Null, 0));
     }
 }

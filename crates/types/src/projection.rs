@@ -7,7 +7,10 @@ use k8s_openapi::{
     api::core::v1 as core,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
-use kube::Resource;
+use kube::{
+    Resource,
+    core::{ApiResource, NamespaceResourceScope},
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -29,10 +32,14 @@ pub struct Pod {
 
 /// The `spec` of a [`Pod`].
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PodSpec {
     /// The number behind the priority class; absent means 0.
     #[serde(default)]
     pub priority: Option<i32>,
+    /// Who places the pod.
+    #[serde(default)]
+    pub scheduler_name: Option<String>,
 }
 
 /// The `status` of a [`Pod`].
@@ -112,6 +119,11 @@ impl Pod {
         self.metadata.labels.as_ref()?.get(key).map(String::as_str)
     }
 
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
     /// The owner that controls this pod. A pod may have others, and the controller need not come first.
     pub fn controller(&self) -> Option<&OwnerReference> {
         controller(&self.metadata)
@@ -119,7 +131,7 @@ impl Pod {
 
     /// Whether this is the API server's picture of a kubelet's static pod.
     pub fn is_mirror(&self) -> bool {
-        self.metadata.annotations.as_ref().is_some_and(|a| a.contains_key(keys::MIRROR_POD_ANNOTATION))
+        self.annotation(keys::MIRROR_POD_ANNOTATION).is_some()
     }
 
     /// Whether all containers have ended.
@@ -164,6 +176,44 @@ pub struct TensorstackQueue {
     pub spec: tensorstack::v1beta1::QueueSpec,
 }
 
+/// A `PodGroup` of the run.ai family (`scheduling.run.ai/v2alpha2`), as far as Tenure cares.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct RunaiPodGroup {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// As far as needed.
+    #[serde(default)]
+    pub spec: PodGroupSpec,
+}
+
+/// A `PodGroup` of the tensorstack family (`scheduler.tensorstack.dev/v1beta1`), as far as Tenure cares.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct TensorstackPodGroup {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// As far as needed.
+    #[serde(default)]
+    pub spec: PodGroupSpec,
+}
+
+/// The `spec` of a `PodGroup` of either family.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PodGroupSpec {
+    /// The queue of its pods.
+    #[serde(default, deserialize_with = "lenient")]
+    pub queue: Option<String>,
+}
+
+/// An object of any kind that may own pods: of whom it is and what people have noted on it.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Owner {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SlimSpec {
@@ -175,16 +225,19 @@ struct SlimSpec {
     reclaim_min_runtime: Value,
     #[serde(default)]
     max_duration: Value,
+    #[serde(default)]
+    expiry_notice: Value,
 }
 
 fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alpha1::QueueSpec, D::Error> {
-    let SlimSpec { parent_queue, preempt_min_runtime, reclaim_min_runtime, max_duration } =
+    let SlimSpec { parent_queue, preempt_min_runtime, reclaim_min_runtime, max_duration, expiry_notice } =
         SlimSpec::deserialize(deserializer)?;
     Ok(runai::v3alpha1::QueueSpec {
         parent_queue: text(parent_queue),
         preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
         reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
         max_duration: text(max_duration).map(Written::from),
+        expiry_notice: text(expiry_notice).map(Written::from),
         ..Default::default()
     })
 }
@@ -192,8 +245,16 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
 fn tensorstack_spec<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<tensorstack::v1beta1::QueueSpec, D::Error> {
-    let max_duration = text(SlimSpec::deserialize(deserializer)?.max_duration).map(Written::from);
-    Ok(tensorstack::v1beta1::QueueSpec { max_duration, ..Default::default() })
+    let SlimSpec { max_duration, expiry_notice, .. } = SlimSpec::deserialize(deserializer)?;
+    Ok(tensorstack::v1beta1::QueueSpec {
+        max_duration: text(max_duration).map(Written::from),
+        expiry_notice: text(expiry_notice).map(Written::from),
+        ..Default::default()
+    })
+}
+
+fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(text(Value::deserialize(deserializer)?))
 }
 
 /// What isn't a text is kept as one, so that whoever parses it can say what is wrong.
@@ -207,25 +268,25 @@ fn text(value: Value) -> Option<String> {
 
 /// A projection is the same resource as what it is a projection of.
 macro_rules! projection_of {
-    ($projection:ty, $whole:ty) => {
+    ($projection:ty, $scope:ty, $group:expr, $version:expr, $kind:expr, $plural:expr) => {
         impl Resource for $projection {
             type DynamicType = ();
-            type Scope = <$whole as Resource>::Scope;
+            type Scope = $scope;
 
             fn kind((): &()) -> Cow<'_, str> {
-                <$whole>::kind(&())
+                $kind.into()
             }
 
             fn group((): &()) -> Cow<'_, str> {
-                <$whole>::group(&())
+                $group.into()
             }
 
             fn version((): &()) -> Cow<'_, str> {
-                <$whole>::version(&())
+                $version.into()
             }
 
             fn plural((): &()) -> Cow<'_, str> {
-                <$whole>::plural(&())
+                $plural.into()
             }
 
             fn meta(&self) -> &ObjectMeta {
@@ -237,11 +298,71 @@ macro_rules! projection_of {
             }
         }
     };
+    ($projection:ty, $whole:ty) => {
+        projection_of!(
+            $projection,
+            <$whole as Resource>::Scope,
+            <$whole>::group(&()),
+            <$whole>::version(&()),
+            <$whole>::kind(&()),
+            <$whole>::plural(&())
+        );
+    };
 }
 
 projection_of!(Pod, core::Pod);
 projection_of!(RunaiQueue, runai::v3alpha1::Queue);
 projection_of!(TensorstackQueue, tensorstack::v1beta1::Queue);
+projection_of!(
+    RunaiPodGroup,
+    NamespaceResourceScope,
+    "scheduling.run.ai",
+    "v2alpha2",
+    "PodGroup",
+    "podgroups"
+);
+projection_of!(
+    TensorstackPodGroup,
+    NamespaceResourceScope,
+    "scheduler.tensorstack.dev",
+    "v1beta1",
+    "PodGroup",
+    "podgroups"
+);
+
+impl Resource for Owner {
+    type DynamicType = ApiResource;
+    type Scope = NamespaceResourceScope;
+
+    fn kind(of: &ApiResource) -> Cow<'_, str> {
+        of.kind.as_str().into()
+    }
+
+    fn group(of: &ApiResource) -> Cow<'_, str> {
+        of.group.as_str().into()
+    }
+
+    fn version(of: &ApiResource) -> Cow<'_, str> {
+        of.version.as_str().into()
+    }
+
+    fn plural(of: &ApiResource) -> Cow<'_, str> {
+        of.plural.as_str().into()
+    }
+
+    /// Asks the API server to leave out everything else.
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 use std::{collections::HashSet, sync::Arc};
 
-use kube::ResourceExt;
+use kube::{ResourceExt, core::ObjectMeta};
 use parking_lot::RwLock;
 use tenure_index::RunaiQueues;
 use tenure_service::watch::Store;
@@ -20,8 +20,8 @@ impl KnownQueues {
 impl Store<RunaiQueue> for KnownQueues {
     type Key = String;
 
-    fn key(queue: &RunaiQueue) -> String {
-        queue.name_any()
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
     }
 
     fn apply(&mut self, queue: RunaiQueue) {

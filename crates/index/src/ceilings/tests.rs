@@ -1,16 +1,19 @@
 use std::collections::HashSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
 
-use super::CeilingIndex;
-use crate::{Group, Uid};
+use super::{CeilingIndex, Settings};
+use tenure_policy::expiry::Family;
+
+use crate::{Group, Task, Uid};
 
 const THRESHOLD: i32 = 2_000_000_000;
 
 fn index() -> CeilingIndex {
-    CeilingIndex::new(THRESHOLD)
+    CeilingIndex::new(Settings::default())
 }
 
 /// `seconds` after the time at which all pods of these tests are created.
@@ -73,12 +76,12 @@ fn a_pod_is_due_after_its_ceiling_and_not_at_it() {
 }
 
 #[test]
-fn the_next_deadline_is_when_there_is_something_to_claim() {
+fn the_next_time_is_when_there_is_something_to_claim() {
     let mut index = index();
     tensorstack(&mut index, "10s");
-    assert_eq!(index.next_deadline(), None);
+    assert_eq!(index.next_due(), None);
     index.apply_pod(&pod("a", &json!({})));
-    let next = index.next_deadline().unwrap();
+    let next = index.next_due().unwrap();
     assert!(index.claim(next).is_some());
 }
 
@@ -86,7 +89,7 @@ fn the_next_deadline_is_when_there_is_something_to_claim() {
 fn a_queue_may_come_after_its_pods() {
     let mut index = index();
     index.apply_pod(&pod("a", &json!({})));
-    assert_eq!(index.next_deadline(), None);
+    assert_eq!(index.next_due(), None);
     tensorstack(&mut index, "10s");
     assert!(index.claim(at(11)).is_some());
 }
@@ -103,7 +106,7 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     tensorstack(&mut index, "1h");
     assert_eq!(index.claim(at(100)), None);
     index.delete_tensorstack("demo");
-    assert_eq!(index.next_deadline(), None);
+    assert_eq!(index.next_due(), None);
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn exempt_pods_are_never_due() {
         ("finished", json!({"status": {"phase": "Succeeded"}})),
     ] {
         index.apply_pod(&pod(uid, &change));
-        assert_eq!(index.next_deadline(), None, "{uid}");
+        assert_eq!(index.next_due(), None, "{uid}");
     }
 }
 
@@ -131,7 +134,7 @@ fn a_pod_that_ends_is_no_longer_due() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("a", &json!({"metadata": {"deletionTimestamp": at(5)}})));
-    assert_eq!((index.next_deadline(), index.pods()), (None, 0));
+    assert_eq!((index.next_due(), index.pods()), (None, 0));
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn a_pod_that_leaves_its_queue_is_no_longer_due() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": null}})));
-    assert_eq!((index.next_deadline(), index.pods()), (None, 0));
+    assert_eq!((index.next_due(), index.pods()), (None, 0));
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn runai_pods_run_by_their_start_and_the_least_ceiling_of_the_tree() {
     runai(&mut index, "leaf", "root", "1h");
     let labels = json!({"scheduler.tensorstack.dev/queue": "", "kai.scheduler/queue": "leaf"});
     index.apply_pod(&pod("a", &json!({"metadata": {"labels": labels}})));
-    assert_eq!(index.next_deadline(), None);
+    assert_eq!(index.next_due(), None);
     let scheduled = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(100)}]);
     let started = json!({"metadata": {"labels": labels}, "status": {"conditions": scheduled}});
     index.apply_pod(&pod("a", &started));
@@ -250,4 +253,134 @@ fn the_same_controller_in_another_namespace_is_another() {
     index.apply_pod(&pod("b", &json!({"metadata": {"namespace": "other"}})));
     assert_eq!(claimed(&mut index, at(20)).len(), 1);
     assert_eq!(claimed(&mut index, at(20)).len(), 1);
+}
+
+fn with_notice(ceiling: &str, notice: &str) -> CeilingIndex {
+    let mut index = index();
+    set_notice(&mut index, ceiling, notice);
+    index
+}
+
+fn set_notice(index: &mut CeilingIndex, ceiling: &str, notice: &str) {
+    let (max_duration, expiry_notice) = (Some(ceiling.into()), Some(notice.into()));
+    index
+        .apply_tensorstack("demo", &v1beta1::QueueSpec { max_duration, expiry_notice, ..Default::default() });
+}
+
+#[test]
+fn a_workload_is_told_once_before_its_end() {
+    let mut index = with_notice("60s", "20s");
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.claim(at(40)), None);
+    let group = index.claim(at(41)).unwrap();
+    assert_eq!((group.task, group.first.deadline, group.first.since), (Task::Announce, at(60), at(40)));
+    assert_eq!(index.claim(at(41)), None);
+    index.settle_notice(&group, true, at(41));
+    assert_eq!(index.claim(at(60)), None);
+    assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
+}
+
+#[test]
+fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
+    let mut index = with_notice("60s", "20s");
+    index.apply_pod(&pod("a", &json!({})));
+    let group = index.claim(at(41)).unwrap();
+    index.settle_notice(&group, false, at(55));
+    assert_eq!(index.claim(at(60)), None);
+    assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
+}
+
+#[test]
+fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
+    let mut index = with_notice("60s", "20s");
+    index.apply_pod(&pod("a", &json!({})));
+    let group = index.claim(at(41)).unwrap();
+    index.settle_notice(&group, true, at(41));
+    set_notice(&mut index, "5m", "20s");
+    let group = index.claim(at(42)).unwrap();
+    assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
+    index.settle_notice(&group, true, at(42));
+    assert_eq!(index.claim(at(299)), None);
+    index.delete_tensorstack("demo");
+    let group = index.claim(at(299)).unwrap();
+    assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
+    index.settle_notice(&group, true, at(299));
+    assert_eq!(index.next_due(), None);
+}
+
+#[test]
+fn the_configured_notice_is_for_queues_that_do_not_say() {
+    let mut index =
+        CeilingIndex::new(Settings { notice: SignedDuration::from_secs(30), ..Settings::default() });
+    tensorstack(&mut index, "60s");
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.claim(at(31)).unwrap().task, Task::Announce);
+    index.release_all();
+    set_notice(&mut index, "60s", "0s");
+    assert_eq!(index.claim(at(60)), None);
+}
+
+#[test]
+fn a_pod_groups_queue_counts_and_not_the_label() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    let grouped = json!({"metadata": {"labels": {"scheduler.tensorstack.dev/group-name": "g"}}});
+    index.apply_pod(&pod("a", &grouped));
+    assert!(index.next_due().is_some(), "as long as there is no such group the label counts");
+    let group = |queue: Option<&str>| projection::PodGroupSpec { queue: queue.map(str::to_owned) };
+    let metadata: ObjectMeta = serde_json::from_value(json!({"name": "g", "namespace": "ns"})).unwrap();
+    index.apply_group(Family::Tensorstack, &metadata, &group(Some("other")));
+    assert_eq!(index.next_due(), None);
+    index.apply_group(Family::Tensorstack, &metadata, &group(Some("demo")));
+    assert!(index.next_due().is_some());
+    index.apply_group(Family::Tensorstack, &metadata, &group(None));
+    assert_eq!(index.next_due(), None, "a group that names none is in queue default");
+    index.apply_group(Family::Runai, &metadata, &group(Some("demo")));
+    index.delete_group(Family::Tensorstack, "ns", "g");
+    assert!(index.next_due().is_some());
+}
+
+#[test]
+fn the_least_of_all_own_ceilings_and_the_queues_counts() {
+    let mut index = index();
+    tensorstack(&mut index, "60s");
+    let own = |text: &str| json!({"metadata": {"annotations": {"tenure.dev/max-duration": text}}});
+    let expires = |index: &mut CeilingIndex| index.next_expiry().unwrap();
+    index.apply_pod(&pod("a", &own("2m")));
+    assert_eq!(expires(&mut index), at(60), "it never lengthens");
+    index.apply_pod(&pod("a", &own("soon")));
+    assert_eq!(expires(&mut index), at(60), "what can't be read has no effect");
+    index.apply_pod(&pod("a", &own("50s")));
+    assert_eq!(expires(&mut index), at(50));
+    let set = json!({"uid": "rs", "annotations": {"tenure.dev/max-duration": "40s"}});
+    index.apply_owner(0, &serde_json::from_value(set).unwrap());
+    assert_eq!(expires(&mut index), at(40));
+    index.delete_owner(Uid::of("rs"));
+    assert_eq!(expires(&mut index), at(50));
+    index.apply_pod(&pod(
+        "free",
+        &json!({"metadata": {"labels": null, "annotations": {"tenure.dev/max-duration": "1s"}}}),
+    ));
+    assert_eq!(index.pods(), 1, "a pod in no queue is nobody's business");
+}
+
+#[test]
+fn nothing_more_is_done_about_what_is_settled_for_good() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    let group = index.claim(at(11)).unwrap();
+    index.settle_for_good(&group, true);
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.claim(at(1_000_000)), None);
+}
+
+#[test]
+fn what_was_claimed_by_somebody_who_is_gone_is_due_at_once() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    let group = index.claim(at(11)).unwrap();
+    index.release_all();
+    assert_eq!(index.claim(at(11)), Some(group));
 }

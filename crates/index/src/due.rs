@@ -1,0 +1,55 @@
+//! What is handed out to be done.
+
+use jiff::Timestamp;
+
+use crate::Uid;
+
+/// What is to be done about a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Its ceiling was exceeded.
+    Expire,
+    /// Its workload is to be told when its run will end.
+    Announce,
+    /// It was told so, and no ceiling applies any more.
+    Withdraw,
+}
+
+/// A pod about which something is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Which pod: a pod of this name may be another one by now.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// The queue that it is in, of the family whose ceiling counts.
+    pub queue: String,
+    /// When the ceiling is, or was, reached.
+    pub deadline: Timestamp,
+    /// Since when the task is due.
+    pub since: Timestamp,
+    /// The end of the run that the workload was told before.
+    pub told: Option<Timestamp>,
+    /// How often the pod was due before.
+    pub attempts: u8,
+}
+
+/// Pods of one controller about which the same is to be done: what is done to their owner serves all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// What is to be done.
+    pub task: Task,
+    /// The one that is most overdue.
+    pub first: Due,
+    /// The others.
+    pub rest: Vec<Due>,
+}
+
+impl Group {
+    /// All pods of the group.
+    pub fn pods(&self) -> impl Iterator<Item = &Due> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+}

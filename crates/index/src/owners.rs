@@ -1,0 +1,136 @@
+//! Owners of pods and of each other, as far as a ceiling depends on them.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::SignedDuration;
+
+use crate::Uid;
+
+/// More ancestors than any real chain has.
+const MAX_DEPTH: usize = 16;
+
+/// A controller, as an owner reference names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controller {
+    pub uid: Uid,
+    /// Whether its kind can be paused.
+    pub pausable: bool,
+}
+
+/// What is known of an owner; one with neither is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub controller: Option<Controller>,
+    /// The workload's own ceiling.
+    pub own: Option<SignedDuration>,
+    /// Which of the watches has seen it.
+    pub source: u16,
+}
+
+/// Owners, by uid.
+#[derive(Debug, Default)]
+pub struct Owners {
+    by_uid: HashMap<Uid, Owner>,
+    /// How many have a ceiling of their own: as long as none has, no chain matters.
+    with_own: usize,
+}
+
+impl Owners {
+    /// Takes an owner, and says whether a ceiling may have changed.
+    pub fn apply(&mut self, uid: Uid, owner: Owner) -> bool {
+        let before = if owner.controller.is_none() && owner.own.is_none() {
+            self.by_uid.remove(&uid)
+        } else {
+            self.by_uid.insert(uid, owner)
+        };
+        let own_before = before.and_then(|before| before.own);
+        self.with_own = self.with_own.saturating_sub(usize::from(own_before.is_some()));
+        self.with_own = self.with_own.saturating_add(usize::from(owner.own.is_some()));
+        let moved = before.and_then(|before| before.controller) != owner.controller;
+        own_before != owner.own || (moved && self.with_own > 0)
+    }
+
+    /// Forgets an owner; says whether a ceiling may have changed.
+    pub fn delete(&mut self, uid: Uid) -> bool {
+        let own = self.by_uid.remove(&uid).is_some_and(|owner| owner.own.is_some());
+        self.with_own = self.with_own.saturating_sub(usize::from(own));
+        own
+    }
+
+    /// Forgets all that one of the watches has seen but these.
+    pub fn retain(&mut self, source: u16, uids: &HashSet<Uid>) -> bool {
+        let stays = |uid: &Uid, owner: &Owner| owner.source != source || uids.contains(uid);
+        let gone = self.by_uid.iter().filter(|(uid, owner)| !stays(uid, owner)).map(|(uid, _)| *uid);
+        let gone: Vec<Uid> = gone.collect();
+        gone.into_iter().fold(false, |moved, uid| self.delete(uid) || moved)
+    }
+
+    /// The own ceiling of the topmost ancestor that can be paused. What the ones below say doesn't count: a
+    /// Deployment's annotations live on in its `ReplicaSet`s.
+    pub fn own_ceiling(&self, controller: Option<Controller>) -> Option<SignedDuration> {
+        if self.with_own == 0 {
+            return None;
+        }
+        let mut own = None;
+        let mut next = controller;
+        for _ in 0..MAX_DEPTH {
+            let Some(controller) = next else { break };
+            let owner = self.by_uid.get(&controller.uid);
+            if controller.pausable {
+                own = owner.and_then(|owner| owner.own);
+            }
+            next = owner.and_then(|owner| owner.controller);
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn controller(uid: &str) -> Controller {
+        Controller { uid: Uid::of(uid), pausable: !uid.starts_with("through") }
+    }
+
+    fn owner(above: Option<&str>, own: Option<i64>) -> Owner {
+        Owner { controller: above.map(controller), own: own.map(SignedDuration::from_secs), source: 0 }
+    }
+
+    fn own_of(owners: &Owners, uid: &str) -> Option<i64> {
+        owners.own_ceiling(Some(controller(uid))).map(|own| own.as_secs())
+    }
+
+    #[test]
+    fn only_the_topmost_owner_that_can_be_paused_counts() {
+        let mut owners = Owners::default();
+        assert!(owners.apply(Uid::of("set"), owner(Some("deployment"), Some(1))));
+        assert_eq!(own_of(&owners, "set"), None, "the deployment has none");
+        assert!(owners.apply(Uid::of("deployment"), owner(Some("through"), Some(2))));
+        assert_eq!(own_of(&owners, "set"), Some(2));
+        owners.apply(Uid::of("through"), owner(Some("service"), Some(3)));
+        assert_eq!(own_of(&owners, "set"), None);
+        owners.apply(Uid::of("service"), owner(None, Some(4)));
+        assert_eq!(own_of(&owners, "set"), Some(4));
+    }
+
+    #[test]
+    fn owners_that_go_round_in_a_circle_end() {
+        let mut owners = Owners::default();
+        owners.apply(Uid::of("a"), owner(Some("b"), Some(1)));
+        owners.apply(Uid::of("b"), owner(Some("a"), Some(2)));
+        assert!(own_of(&owners, "a").is_some());
+    }
+
+    #[test]
+    fn nothing_moves_while_nobody_has_a_ceiling_of_its_own() {
+        let mut owners = Owners::default();
+        assert!(!owners.apply(Uid::of("set"), owner(Some("deployment"), None)));
+        assert!(owners.apply(Uid::of("deployment"), owner(None, Some(2))));
+        assert!(!owners.apply(Uid::of("deployment"), owner(None, Some(2))));
+        assert!(owners.retain(0, &HashSet::from([Uid::of("set")])));
+        assert_eq!(own_of(&owners, "set"), None);
+        assert!(!owners.retain(1, &HashSet::new()), "of another watch");
+        assert_eq!(owners.by_uid.len(), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! What is kept of a pod in a queue.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_policy::{
+    expiry::{Clocks, own_ceiling},
+    owners::OwnerTable,
+};
+use tenure_types::{keys, projection};
+use tracing::warn;
+
+use crate::{Due, Uid, names::Names, owners::Controller};
+
+/// Which queue a pod names in one family, and which `PodGroup`, whose queue counts if there is such a group.
+#[derive(Debug, Default)]
+pub struct Membership {
+    pub queue: Option<Arc<str>>,
+    pub group: Option<Arc<str>>,
+}
+
+impl Membership {
+    fn is_none(&self) -> bool {
+        self.queue.is_none() && self.group.is_none()
+    }
+}
+
+/// Times are in milliseconds since the epoch.
+#[derive(Debug)]
+pub struct Pod {
+    pub name: Box<str>,
+    pub namespace: Arc<str>,
+    pub tensorstack: Membership,
+    pub runai: Membership,
+    pub controller: Option<Controller>,
+    /// The pod's own ceiling.
+    pub own: Option<SignedDuration>,
+    pub created: i64,
+    pub started: Option<i64>,
+    /// The queue whose ceiling counts.
+    pub queue: Option<Arc<str>>,
+    pub attempts: u8,
+    pub claimed: bool,
+    /// What is done about it serves no other pod of its controller.
+    pub alone: bool,
+    /// When the ceiling is reached, rounded up; [`NEVER`] if there is none.
+    pub expires: i64,
+    /// When there is something to do: that, or after a try some time later. It stands in the order of deadlines
+    /// while it is set.
+    pub deadline: Option<i64>,
+    /// It is not due again before.
+    pub not_before: i64,
+    /// When its workload is to be told. It stands in the order of notices while it is set.
+    pub notice: Option<i64>,
+    /// It is not told again before.
+    pub not_told_before: i64,
+    /// The end of its run that it was told.
+    pub told: Option<i64>,
+}
+
+/// No time at all.
+pub const NEVER: i64 = i64::MAX;
+
+impl Pod {
+    /// None if the pod is in no queue.
+    pub fn read(pod: &projection::Pod, names: &mut Names, table: &OwnerTable) -> Option<Self> {
+        let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+        let mut read = Self {
+            name: text(pod.metadata.name.as_deref()).into(),
+            namespace: names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
+            tensorstack: Membership::default(),
+            runai: Membership::default(),
+            controller: None,
+            own: None,
+            created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
+            started: None,
+            queue: None,
+            attempts: 0,
+            claimed: false,
+            alone: false,
+            expires: NEVER,
+            deadline: None,
+            not_before: i64::MIN,
+            notice: None,
+            not_told_before: i64::MIN,
+            told: None,
+        };
+        read.update(pod, names, table);
+        if let Some(error) = own_error(pod) {
+            let (namespace, name) = (&read.namespace, &read.name);
+            warn!(%namespace, pod = %name, error, "Annotation tenure.dev/max-duration has no effect");
+        }
+        (!read.tensorstack.is_none() || !read.runai.is_none()).then_some(read)
+    }
+
+    /// Takes what can change; says whether it is still in a queue.
+    pub fn update(&mut self, pod: &projection::Pod, names: &mut Names, table: &OwnerTable) -> bool {
+        let mut shared =
+            |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
+        self.tensorstack = Membership {
+            queue: shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL)),
+            group: shared(pod.label(keys::TENSORSTACK_GROUP_LABEL)),
+        };
+        self.runai = Membership {
+            queue: shared(pod.label(keys::RUNAI_QUEUE_LABEL)),
+            group: shared(pod.annotation(keys::RUNAI_GROUP_ANNOTATION)),
+        };
+        self.started = pod.scheduled_at().map(|time| time.0.as_millisecond());
+        self.controller = pod
+            .controller()
+            .map(|owner| Controller { uid: Uid::of(&owner.uid), pausable: table.knows(owner) });
+        self.own = pod.annotation(keys::MAX_DURATION_ANNOTATION).and_then(|text| own_ceiling(text).ok());
+        !self.tensorstack.is_none() || !self.runai.is_none()
+    }
+
+    /// The clocks that ceilings run by.
+    pub fn clocks(&self) -> Clocks {
+        Clocks { created: time(self.created), started: self.started.map(time) }
+    }
+
+    /// As it is handed out.
+    pub fn due(&self, uid: Uid, since: i64) -> Due {
+        Due {
+            uid,
+            namespace: self.namespace.as_ref().into(),
+            name: self.name.as_ref().into(),
+            queue: self.queue.as_deref().unwrap_or_default().into(),
+            deadline: time(self.expires),
+            since: time(since),
+            told: self.told.map(time),
+            attempts: self.attempts,
+        }
+    }
+}
+
+fn own_error(pod: &projection::Pod) -> Option<String> {
+    own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).err()
+}
+
+fn time(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
+}

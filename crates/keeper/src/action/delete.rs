@@ -1,0 +1,45 @@
+//! Deletes a pod that has nothing above it to pause.
+
+use tenure_index::Due;
+use tenure_policy::pause;
+use tenure_types::projection::Pod;
+
+use super::{Actor, Deed, Done, Failure, of_pod, reference};
+use crate::{
+    api::{ApiError, persist},
+    events::Happening,
+};
+
+impl Actor {
+    pub(super) async fn delete(&self, due: &Due, pod: &Pod) -> Result<Done, Failure> {
+        let object = reference(&of_pod(pod), Some(&due.namespace));
+        let event = |note: String, at| Happening {
+            object,
+            reason: pause::MAX_DURATION_EXCEEDED,
+            action: "Deleting",
+            note,
+            at,
+        };
+        if self.dry_run {
+            let events = vec![event(pause::dry_run(pause::DELETED_MESSAGE), due.deadline)];
+            return Ok(Done { deed: Deed::Deleted, events, of_owner: false });
+        }
+        self.limit.until_ready().await;
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
+            Err(ApiError::NotFound | ApiError::Stale(_)) => {
+                return Ok(Done::nothing("the pod is gone or another one", false));
+            }
+            // it may have been done all the same
+            Err(error) if error.is_open() => {
+                let rest = persist(async || self.still_there(due).await).await.map_err(Failure::Delete)?;
+                if rest.is_some() {
+                    return Err(Failure::Delete(error));
+                }
+            }
+            result => result.map_err(Failure::Delete)?,
+        }
+        let events = vec![event(pause::DELETED_MESSAGE.into(), self.clock.now())];
+        Ok(Done { deed: Deed::Deleted, events, of_owner: false })
+    }
+}

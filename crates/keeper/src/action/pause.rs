@@ -1,0 +1,153 @@
+//! Pauses an owner, once.
+
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::core::DynamicObject;
+use serde_json::Value;
+use tenure_index::Due;
+use tenure_policy::{
+    owners::PauseRule,
+    pause::{self, Owner, TOLD_REVERSALS},
+};
+use tenure_types::{paused::PausedRecord, projection::Pod};
+
+use super::{Actor, Deed, Done, EVENT_REPAIR, Failure, READS, json, reference};
+use crate::{
+    api::{ApiError, persist},
+    events::Happening,
+};
+
+/// What became of a try.
+enum Attempt {
+    Done(Done),
+    /// The owner's work has ended: what is left of it is the pod.
+    Finished,
+}
+
+impl Actor {
+    pub(super) async fn pause(&self, due: &Due, owner: OwnerReference, pod: &Pod) -> Result<Done, Failure> {
+        // before the read, so that what is read is fresh when it is patched
+        if !self.dry_run {
+            self.limit.until_ready().await;
+        }
+        let mut tries = 1..READS;
+        loop {
+            match self.try_to_pause(due, &owner).await {
+                Err(Failure::Pause { source: ApiError::Stale(_), .. }) if tries.next().is_some() => {}
+                Err(Failure::Pause { source: ApiError::NotFound, .. }) => {
+                    return Ok(Done::nothing("its owner is gone", true));
+                }
+                Ok(Attempt::Done(done)) => return Ok(done),
+                Ok(Attempt::Finished) => return self.delete(due, pod).await,
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    async fn try_to_pause(&self, due: &Due, owner: &OwnerReference) -> Result<Attempt, Failure> {
+        let failed = |source| Failure::Pause { owner: owner.clone(), source };
+        let object = self.objects.get(&due.namespace, owner).await.map_err(failed)?;
+        if object.metadata.uid.as_deref() != Some(&owner.uid) || object.metadata.deletion_timestamp.is_some()
+        {
+            return Ok(Attempt::Done(Done::nothing("its owner is going or gone", true)));
+        }
+        let at = reference(owner, object.metadata.namespace.as_deref());
+        let object = json(&object);
+        if let Some(rule) = self.table.rules(owner).find(|rule| Owner(&object).is_paused(rule)) {
+            return Ok(Attempt::Done(self.already_paused(Owner(&object), rule, at)));
+        }
+        if Owner(&object).is_finished() {
+            return Ok(Attempt::Finished);
+        }
+        for rule in self.table.rules(owner) {
+            match self.apply(due, owner, rule, &object).await {
+                Err(ApiError::UnknownField(_)) => {}
+                Err(source) => return Err(failed(source)),
+                Ok((returned, record)) => {
+                    if !pause::took(Owner(&returned), rule, &record) {
+                        return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
+                    }
+                    return Ok(Attempt::Done(self.paused(due, owner, rule, &record, &at)));
+                }
+            }
+        }
+        let fields: Vec<&str> = self.table.rules(owner).map(|rule| rule.field.as_str()).collect();
+        Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
+    }
+
+    /// Applies a rule, and returns the object as it is then, with the record that it should have.
+    async fn apply(
+        &self,
+        due: &Due,
+        owner: &OwnerReference,
+        rule: &PauseRule,
+        object: &Value,
+    ) -> Result<(Value, PausedRecord), ApiError> {
+        let now = self.clock.now();
+        // as exact as the record is read back
+        let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        let record = pause::record(Owner(object), rule, &due.queue, at);
+        let patch = pause::patch(Owner(object), rule, &record);
+        if self.dry_run {
+            return Ok((applied(object, &patch), record));
+        }
+        let returned: DynamicObject = match self.objects.merge(&due.namespace, owner, &patch).await {
+            // it may have been applied all the same
+            Err(error) if error.is_open() => {
+                let found = persist(async || self.objects.get(&due.namespace, owner).await).await?;
+                if Owner(&json(&found)).record().as_ref() != Some(&record) {
+                    return Err(error);
+                }
+                found
+            }
+            returned => returned?,
+        };
+        Ok((json(&returned), record))
+    }
+
+    fn paused(
+        &self,
+        due: &Due,
+        owner: &OwnerReference,
+        rule: &PauseRule,
+        record: &PausedRecord,
+        at: &ObjectReference,
+    ) -> Done {
+        let mut event = exceeded(rule, record.at, at.clone());
+        if self.dry_run {
+            event = Happening { note: pause::dry_run(&event.note), at: due.deadline, ..event };
+        }
+        let mut events = vec![event];
+        if record.reversals == TOLD_REVERSALS && !self.dry_run {
+            events.push(Happening {
+                object: at.clone(),
+                reason: pause::PAUSE_REVERSED,
+                action: "Pausing",
+                note: pause::reversed(record),
+                at: record.at,
+            });
+        }
+        let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals };
+        Done { deed, events, of_owner: true }
+    }
+
+    /// A pause and its event are two writes, between which a process can die.
+    fn already_paused(&self, owner: Owner<'_>, rule: &PauseRule, at: ObjectReference) -> Done {
+        let now = self.clock.now();
+        let ours = owner.record().filter(|record| now.duration_since(record.at) < EVENT_REPAIR);
+        let events = ours.filter(|_| !self.dry_run).map(|record| exceeded(rule, record.at, at));
+        Done { events: events.into_iter().collect(), ..Done::nothing("its owner is paused", true) }
+    }
+}
+
+fn exceeded(rule: &PauseRule, at: Timestamp, object: ObjectReference) -> Happening {
+    let reason = pause::MAX_DURATION_EXCEEDED;
+    Happening { object, reason, action: "Pausing", note: pause::message(rule), at }
+}
+
+/// What a merge patch would make of an object.
+fn applied(object: &Value, patch: &Value) -> Value {
+    let mut object = object.clone();
+    json_patch::merge(&mut object, patch);
+    object
+}

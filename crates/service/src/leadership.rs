@@ -1,0 +1,222 @@
+//! Of several processes one leads: an election by a Lease of `coordination.k8s.io/v1`, as client-go's.
+//!
+//! Our own, because no released crate for kube 5 judges a lease by the time at which a renewal was seen here. They
+//! compare the `renewTime` that another machine wrote with the local clock, so that clocks apart by more than the lease
+//! make two leaders.
+//!
+//! What holds, whatever clocks and networks do:
+//! - A leader stops leading when the renew deadline has passed since it *sent* its last successful renewal.
+//! - Nobody takes a lease before its own duration has passed since its last change was *seen*, which is later.
+//! - Each write carries the `resourceVersion` that it is based on, so of two only one succeeds.
+//!
+//! What no lease can rule out is a write that was sent while leading and arrives later: such writes need preconditions
+//! of their own.
+
+mod election;
+mod term;
+mod view;
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+
+use anyhow::ensure;
+use clap::{ArgAction, Args, builder::NonEmptyStringValueParser};
+use humantime::{format_duration, parse_duration};
+use kube::{Api, Client};
+
+pub use election::Election;
+pub use term::Leadership;
+
+use election::Candidate;
+
+/// The most that a lease may last: longer is surely a slip, and instants have an end.
+const LONGEST_LEASE: Duration = Duration::from_hours(24);
+
+/// Whether and how to elect a leader.
+#[derive(Clone, Debug, Args)]
+pub struct LeaderArgs {
+    /// Elect a leader by a Lease, so that of several replicas one works and the others stand by
+    #[arg(long = "leader-elect", value_name = "BOOL", action = ArgAction::Set, default_value_t = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    elect: bool,
+
+    /// For how long others wait after the last renewal that they saw, before they take the lease
+    #[arg(long = "leader-elect-lease-duration", value_name = "DURATION")]
+    #[arg(value_parser = parse_duration, default_value = "15s")]
+    lease_duration: Duration,
+
+    /// For how long a leader that can't renew the lease goes on leading
+    #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION")]
+    #[arg(value_parser = parse_duration, default_value = "10s")]
+    renew_deadline: Duration,
+
+    /// How often the leader renews the lease, and others look at it
+    #[arg(long = "leader-elect-retry-period", value_name = "DURATION")]
+    #[arg(value_parser = parse_duration, default_value = "2s")]
+    retry_period: Duration,
+
+    /// The Lease's name
+    #[arg(long = "leader-elect-resource-name", value_name = "NAME")]
+    #[arg(value_parser = NonEmptyStringValueParser::new(), default_value = "tenure-keeper")]
+    resource_name: String,
+
+    /// The Lease's namespace. Without it: that of the pod's service account, or of the kubeconfig's context
+    #[arg(long = "leader-elect-resource-namespace", value_name = "NAMESPACE")]
+    #[arg(default_value = "", hide_default_value = true)]
+    resource_namespace: String,
+
+    /// What tells this replica from the others. A pod's name lets a restarted container take over its own lease at
+    /// once. Without it: the host's name and a random number
+    #[arg(long = "leader-elect-identity", value_name = "IDENTITY")]
+    #[arg(default_value = "", hide_default_value = true)]
+    identity: String,
+}
+
+impl LeaderArgs {
+    /// What is asked whether it leads, and what makes it so while it runs.
+    pub fn election(self, client: Client) -> anyhow::Result<(Leadership, Election)> {
+        let Self {
+            elect,
+            lease_duration,
+            renew_deadline,
+            retry_period,
+            resource_name,
+            resource_namespace,
+            identity,
+        } = self;
+        let timing = Timing { lease_duration, renew_deadline, retry_period };
+        timing.check()?;
+        if !elect {
+            return Ok((Leadership::always(), Election::none()));
+        }
+        let namespace = or(resource_namespace, || client.default_namespace().into());
+        let identity = or(identity, random_identity);
+        let leadership = Leadership::not_yet();
+        let leases = Api::namespaced(client, &namespace);
+        let candidate = Candidate::new(leases, resource_name, identity, timing, leadership.clone());
+        Ok((leadership, Election::of(candidate)))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    lease_duration: Duration,
+    renew_deadline: Duration,
+    retry_period: Duration,
+}
+
+impl Timing {
+    fn check(self) -> anyhow::Result<()> {
+        let Self { lease_duration, renew_deadline, retry_period } = self;
+        let longest = LONGEST_LEASE;
+        let say = format_duration;
+        ensure!(
+            lease_duration <= longest,
+            "--leader-elect-lease-duration {}: must not be longer than {}",
+            say(lease_duration),
+            say(longest),
+        );
+        ensure!(
+            lease_duration > renew_deadline,
+            "--leader-elect-lease-duration {}: must be longer than --leader-elect-renew-deadline, {}",
+            say(lease_duration),
+            say(renew_deadline),
+        );
+        ensure!(
+            renew_deadline > retry_period,
+            "--leader-elect-renew-deadline {}: must be longer than --leader-elect-retry-period, {}",
+            say(renew_deadline),
+            say(retry_period),
+        );
+        ensure!(!retry_period.is_zero(), "--leader-elect-retry-period 0s: must be longer than zero");
+        Ok(())
+    }
+}
+
+fn or(given: String, default: impl FnOnce() -> String) -> String {
+    if given.is_empty() { default() } else { given }
+}
+
+/// A host may run several processes, and one after the other.
+fn random_identity() -> String {
+    let system = rustix::system::uname();
+    format!("{}_{:016x}", system.nodename().to_string_lossy(), random())
+}
+
+/// Good enough to be told apart and not to march in step: the standard library keys each hasher at random.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        leader: LeaderArgs,
+    }
+
+    fn parse(flags: &[&str]) -> LeaderArgs {
+        Program::try_parse_from([&["program"], flags].concat()).unwrap().leader
+    }
+
+    fn timing(flags: &[&str]) -> Timing {
+        let LeaderArgs { lease_duration, renew_deadline, retry_period, .. } = parse(flags);
+        Timing { lease_duration, renew_deadline, retry_period }
+    }
+
+    #[test]
+    fn durations_are_those_of_client_go_unless_said_otherwise() {
+        let timing = timing(&[]);
+        timing.check().unwrap();
+        let seconds = [timing.lease_duration, timing.renew_deadline, timing.retry_period];
+        assert_eq!(seconds.map(|duration| duration.as_secs()), [15, 10, 2]);
+    }
+
+    #[test]
+    fn election_is_switched_by_a_flag_with_or_without_a_value() {
+        for (flags, elect) in [
+            (&[][..], true),
+            (&["--leader-elect"], true),
+            (&["--leader-elect=true"], true),
+            (&["--leader-elect=false"], false),
+        ] {
+            assert_eq!(parse(flags).elect, elect, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn durations_that_would_make_two_leaders_or_none_are_refused_by_name() {
+        let [lease, deadline, retry] = ["lease-duration", "renew-deadline", "retry-period"]
+            .map(|name| move |value: &str| format!("--leader-elect-{name}={value}"));
+        for (flags, complaint) in [
+            (
+                vec![lease("10s")],
+                "--leader-elect-lease-duration 10s: must be longer than --leader-elect-renew-deadline, 10s",
+            ),
+            (
+                vec![deadline("2s")],
+                "--leader-elect-renew-deadline 2s: must be longer than --leader-elect-retry-period, 2s",
+            ),
+            (vec![retry("0s")], "--leader-elect-retry-period 0s: must be longer than zero"),
+            (vec![lease("100d")], "--leader-elect-lease-duration 3months 8days 16h 19m 12s: must not be"),
+        ] {
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            let error = timing(&flags).check().unwrap_err().to_string();
+            assert!(error.starts_with(complaint), "{error}");
+        }
+    }
+
+    #[test]
+    fn identities_differ_and_begin_with_the_name_of_the_host() {
+        let (first, second) = (random_identity(), random_identity());
+        assert_ne!(first, second);
+        assert_eq!(first.rsplit_once('_').unwrap().0, second.rsplit_once('_').unwrap().0);
+    }
+}

@@ -1,0 +1,273 @@
+//! The campaign of one candidate.
+
+use std::time::Duration;
+
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use kube::{Api, api::PostParams};
+use tokio::{
+    select,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{
+    Leadership, Timing, random,
+    view::{Step, View},
+};
+use crate::log::with_causes;
+
+/// For one call, and for a release: more would leave no time for another try.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Makes its [`Leadership`] true and false.
+#[derive(Debug)]
+pub struct Election {
+    /// None: nobody is elected.
+    candidate: Option<Candidate>,
+}
+
+impl Election {
+    /// Of nobody: for a process that needs no election.
+    pub fn none() -> Self {
+        Self { candidate: None }
+    }
+
+    pub(super) fn of(candidate: Candidate) -> Self {
+        Self { candidate: Some(candidate) }
+    }
+
+    /// Campaigns until `stop`, as a leader or, before and after that, as a standby. After `stop` it releases the
+    /// lease if it leads, and returns within five seconds.
+    ///
+    /// What the leader does should have ended before `stop`: another may lead as soon as the lease is released.
+    pub async fn run(self, stop: CancellationToken) {
+        let Some(candidate) = self.candidate else {
+            return stop.cancelled().await;
+        };
+        let (leadership, identity) = (candidate.leadership.clone(), candidate.identity.clone());
+        let patience = candidate.timeout;
+        let too_long = async {
+            stop.cancelled().await;
+            sleep(patience).await;
+        };
+        select! {
+            () = candidate.campaign(&stop) => {}
+            () = report(&leadership, &identity) => {}
+            () = too_long => warn!(identity, "No answer in time: the lease may not be released"),
+        }
+        leadership.end();
+    }
+}
+
+/// Apart from the campaign, which may be waiting for an answer when the deadline passes.
+async fn report(leadership: &Leadership, identity: &str) {
+    loop {
+        leadership.acquired().await;
+        info!(identity, "Leading");
+        leadership.lost().await;
+        if leadership.ran_out() {
+            warn!(identity, "No longer leading: could not renew the lease in time");
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Candidate {
+    leases: Api<Lease>,
+    name: String,
+    identity: String,
+    timing: Timing,
+    timeout: Duration,
+    leadership: Leadership,
+    view: View,
+    /// Whether the lease may have our name, even if no answer said so.
+    claimed: bool,
+    /// What was last said in the log, so that it isn't said at each try.
+    leader: Option<String>,
+    trouble: Option<String>,
+}
+
+/// Why a call failed.
+struct Failure {
+    /// The lease isn't what we thought it was: another was faster, or it was deleted.
+    outdated: bool,
+    reason: String,
+}
+
+impl Candidate {
+    pub(super) fn new(
+        leases: Api<Lease>,
+        name: String,
+        identity: String,
+        timing: Timing,
+        leadership: Leadership,
+    ) -> Self {
+        Self {
+            leases,
+            view: View::new(name.clone(), identity.clone(), timing.lease_duration),
+            name,
+            identity,
+            timing,
+            timeout: TIMEOUT.min(timing.renew_deadline / 2),
+            leadership,
+            claimed: false,
+            leader: None,
+            trouble: None,
+        }
+    }
+
+    async fn campaign(mut self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            let wait = match self.attempt().await {
+                Ok(wait) => {
+                    if self.trouble.take().is_some() {
+                        info!(identity = self.identity, "The lease is within reach again");
+                    }
+                    wait
+                }
+                Err(failure) => {
+                    self.warn_once(failure);
+                    jittered(self.timing.retry_period, random())
+                }
+            };
+            select! {
+                () = sleep(wait) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        self.resign().await;
+    }
+
+    /// Takes, keeps, or leaves the lease; returns for how long it can be left alone. A leader writes without reading
+    /// first: that fails if anything has changed.
+    async fn attempt(&mut self) -> Result<Duration, Failure> {
+        if !self.view.is_ours() {
+            self.read().await?;
+        }
+        match self.act().await {
+            Err(failure) if failure.outdated => {
+                self.read().await?;
+                self.act().await
+            }
+            result => result,
+        }
+    }
+
+    async fn act(&mut self) -> Result<Duration, Failure> {
+        let now = Instant::now();
+        let retry = jittered(self.timing.retry_period, random());
+        match self.view.step(now, Timestamp::now()) {
+            Step::Claim(lease) => {
+                self.claimed = true;
+                let written = self.write(&lease).await?;
+                self.view.observe(Some(written), Instant::now());
+                self.leader = None;
+                // sent after `now`
+                self.leadership.renew(now, now + self.timing.renew_deadline);
+                Ok(retry)
+            }
+            Step::StandBy { leader, until } => {
+                self.stand_by(leader);
+                Ok(retry.min(until.saturating_duration_since(now)))
+            }
+        }
+    }
+
+    fn stand_by(&mut self, leader: String) {
+        self.claimed = false;
+        if self.leader.as_ref() != Some(&leader) {
+            info!(identity = self.identity, leader, "Standing by");
+            self.leader = Some(leader);
+        }
+    }
+
+    /// Gives the lease back if it has our name. Whether it has may be open, if an answer is missing.
+    async fn resign(mut self) {
+        let led = self.leadership.end();
+        while self.claimed {
+            match self.release().await {
+                Ok(()) => self.claimed = false,
+                Err(failure) if failure.outdated => {}
+                Err(failure) => {
+                    self.warn_once(failure);
+                    return;
+                }
+            }
+        }
+        if led {
+            info!(identity = self.identity, "No longer leading: released the lease");
+        }
+    }
+
+    async fn release(&mut self) -> Result<(), Failure> {
+        self.read().await?;
+        match self.view.release(Timestamp::now()) {
+            Some(lease) => self.write(&lease).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), Failure> {
+        let lease = self.call(self.leases.get_opt(&self.name)).await?;
+        self.view.observe(lease, Instant::now());
+        if self.view.is_not_ours() && self.leadership.end() {
+            warn!(identity = self.identity, "No longer leading: the lease has another's name");
+        }
+        Ok(())
+    }
+
+    /// Refused unless the lease is still what this is based on.
+    async fn write(&self, lease: &Lease) -> Result<Lease, Failure> {
+        let how = PostParams::default();
+        match lease.metadata.resource_version {
+            None => self.call(self.leases.create(&how, lease)).await,
+            Some(_) => self.call(self.leases.replace(&self.name, &how, lease)).await,
+        }
+    }
+
+    async fn call<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+        match timeout(self.timeout, call).await {
+            Ok(result) => result.map_err(Failure::from),
+            Err(_) => {
+                Err(Failure { outdated: false, reason: format!("no answer within {:?}", self.timeout) })
+            }
+        }
+    }
+
+    /// No failure is for good: even 403 is what an API server says that has just started.
+    fn warn_once(&mut self, failure: Failure) {
+        let Failure { reason, .. } = failure;
+        if self.trouble.as_ref() != Some(&reason) {
+            let (lease, identity) = (&self.name, &self.identity);
+            warn!(lease, identity, error = reason, "The lease is out of reach: trying again");
+            self.trouble = Some(reason);
+        }
+    }
+}
+
+impl From<kube::Error> for Failure {
+    fn from(error: kube::Error) -> Self {
+        let outdated = matches!(&error, kube::Error::Api(status) if matches!(status.code, 404 | 409));
+        Self { outdated, reason: with_causes(&error) }
+    }
+}
+
+/// A little less, so that candidates don't march in step.
+fn jittered(period: Duration, random: u64) -> Duration {
+    let part = u32::try_from(random % 21).unwrap_or_default();
+    period * (100 - part) / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_never_longer_and_little_shorter_than_said() {
+        let period = Duration::from_secs(10);
+        let jittered: Vec<Duration> = (0..1000).map(|random| jittered(period, random)).collect();
+        assert_eq!(jittered.iter().max(), Some(&period));
+        assert_eq!(jittered.iter().min(), Some(&Duration::from_secs(8)));
+    }
+}

@@ -1,0 +1,181 @@
+//! Whether this process leads, for those who act.
+
+use std::{future::pending, sync::Arc};
+
+use tokio::{
+    select,
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+/// Whether this process leads. Asked right before each write.
+///
+/// It leads while a renewal succeeded that was sent less than the renew deadline ago, by the local monotonic clock. So
+/// a process that was stopped, or is cut off, doesn't lead once that has passed, whether or not anything of it ran.
+#[derive(Clone, Debug)]
+pub struct Leadership {
+    /// None: always.
+    terms: Option<Arc<watch::Sender<Option<Term>>>>,
+}
+
+/// A time of leading without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Term {
+    /// Tells one term from the next.
+    since: Instant,
+    /// Later with each renewal.
+    until: Instant,
+}
+
+impl Term {
+    fn holds(&self) -> bool {
+        Instant::now() < self.until
+    }
+}
+
+impl Leadership {
+    /// For a process that needs no election.
+    pub fn always() -> Self {
+        Self { terms: None }
+    }
+
+    /// For one that may be elected.
+    pub(super) fn not_yet() -> Self {
+        Self { terms: Some(Arc::new(watch::Sender::new(None))) }
+    }
+
+    /// Whether it leads now.
+    pub fn holds(&self) -> bool {
+        self.terms.as_ref().is_none_or(|terms| terms.borrow().is_some_and(|term| term.holds()))
+    }
+
+    /// Returns when it leads.
+    pub async fn acquired(&self) {
+        if let Some(terms) = &self.terms {
+            // an error would mean that the sender is gone, but here it is
+            let _ = terms.subscribe().wait_for(|term| term.is_some_and(|term| term.holds())).await;
+        }
+    }
+
+    /// Returns when it no longer leads, at the latest when the renew deadline has passed, whether or not the API
+    /// server answers. A gap ends it even if it leads again since.
+    pub async fn lost(&self) {
+        let Some(terms) = &self.terms else {
+            return pending().await;
+        };
+        let mut terms = terms.subscribe();
+        let since = terms.borrow().map(|term| term.since);
+        loop {
+            let until = match *terms.borrow_and_update() {
+                Some(term) if Some(term.since) == since && term.holds() => term.until,
+                _ => return,
+            };
+            select! {
+                () = sleep_until(until) => {}
+                _ = terms.changed() => {}
+            }
+        }
+    }
+
+    /// Leads until `until`, by a renewal that was sent at `sent`.
+    pub(super) fn renew(&self, sent: Instant, until: Instant) {
+        if let Some(terms) = &self.terms {
+            terms.send_modify(|term| {
+                let since = term.filter(Term::holds).map_or(sent, |term| term.since);
+                *term = Some(Term { since, until });
+            });
+        }
+    }
+
+    /// Leads no longer; says whether it did.
+    pub(super) fn end(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.send_replace(None).is_some_and(|term| term.holds()))
+    }
+
+    /// Whether the last term ran out, rather than was ended.
+    pub(super) fn ran_out(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.borrow().is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_hours(1);
+
+    #[tokio::test]
+    async fn who_needs_no_election_always_leads() {
+        let leadership = Leadership::always();
+        assert!(leadership.holds());
+        leadership.acquired().await;
+        assert_eq!(leadership.lost().now_or_never(), None);
+    }
+
+    #[tokio::test]
+    async fn nobody_leads_before_a_renewal_or_after_the_end() {
+        let leadership = Leadership::not_yet();
+        assert!(!leadership.holds());
+        assert_eq!(leadership.acquired().now_or_never(), None);
+        let now = Instant::now();
+        leadership.renew(now, now + LONG);
+        assert!(leadership.holds());
+        leadership.acquired().await;
+        assert_eq!(leadership.lost().now_or_never(), None);
+        assert!(leadership.end());
+        assert!(!leadership.holds());
+        leadership.lost().await;
+        assert!(!leadership.end(), "twice");
+    }
+
+    #[tokio::test]
+    async fn a_term_runs_out_without_anybody_doing_anything() {
+        let leadership = Leadership::not_yet();
+        let now = Instant::now();
+        leadership.renew(now, now + Duration::from_millis(20));
+        leadership.lost().await;
+        assert!(Instant::now() >= now + Duration::from_millis(20));
+        assert!(!leadership.holds() && leadership.ran_out());
+    }
+
+    #[tokio::test]
+    async fn a_renewal_that_was_answered_too_late_makes_no_leader() {
+        let leadership = Leadership::not_yet();
+        let now = Instant::now();
+        leadership.renew(now, now);
+        assert!(!leadership.holds());
+        assert_eq!(leadership.acquired().now_or_never(), None);
+        leadership.lost().await;
+    }
+
+    #[tokio::test]
+    async fn a_renewal_in_time_prolongs_the_term() {
+        let leadership = Leadership::not_yet();
+        let now = Instant::now();
+        leadership.renew(now, now + Duration::from_millis(20));
+        let lost = leadership.lost();
+        tokio::pin!(lost);
+        assert_eq!((&mut lost).now_or_never(), None);
+        leadership.renew(now, now + LONG);
+        sleep_until(now + Duration::from_millis(30)).await;
+        assert_eq!(lost.now_or_never(), None);
+    }
+
+    #[tokio::test]
+    async fn a_gap_is_a_loss_even_if_it_leads_again() {
+        let leadership = Leadership::not_yet();
+        let now = Instant::now();
+        leadership.renew(now, now + LONG);
+        let lost = leadership.lost();
+        tokio::pin!(lost);
+        assert_eq!((&mut lost).now_or_never(), None);
+        leadership.end();
+        leadership.renew(now + Duration::from_nanos(1), now + LONG);
+        assert!(leadership.holds());
+        assert_eq!(lost.now_or_never(), Some(()));
+    }
+}
