@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use tenure_policy::{
-    expiry::{self, Family, Scope, own_ceiling},
+    expiry::{self, Clocks, Family, Scope, own_ceiling},
     owners::OwnerTable,
 };
 use tenure_types::{keys, projection, runai::v3alpha1, tensorstack::v1beta1};
@@ -30,6 +30,21 @@ pub struct Settings {
     pub table: OwnerTable,
     /// How long before the end of its run a workload is told, where its queue doesn't say. Zero: not at all.
     pub notice: SignedDuration,
+}
+
+/// How a pod stands, whether or not it is kept: see [`CeilingIndex::standing`].
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The two clocks that its ceilings run by.
+    pub clocks: Clocks,
+    /// Its queue of the tensorstack family.
+    pub tensorstack: Option<Arc<str>>,
+    /// Its queue of the run.ai family.
+    pub runai: Option<Arc<str>>,
+    /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
+    pub own: Option<SignedDuration>,
+    /// When its ceiling is reached, and the family that says so.
+    pub expires: Option<(Timestamp, Family)>,
 }
 
 /// Everything that a ceiling's expiry depends on.
@@ -213,8 +228,11 @@ impl CeilingIndex {
     /// Takes back a group whose workload was `told` when its run ends, or was to be.
     pub fn settle_notice(&mut self, group: &Group, told: bool, now: Timestamp) {
         for pod in group.pods() {
-            let end = (group.task != Task::Withdraw).then_some(pod.deadline);
-            self.pods.settle_notice(pod.uid, told.then_some(end), now);
+            if told {
+                self.pods.settle_told(pod.uid, (group.task != Task::Withdraw).then_some(pod.deadline));
+            } else {
+                self.pods.settle_untold(pod.uid, now);
+            }
             self.schedule(pod.uid);
         }
     }
@@ -229,6 +247,14 @@ impl CeilingIndex {
     /// The controllers of the live pods of a namespace that are exempt by priority.
     pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
         self.pods.exempt_controllers(namespace)
+    }
+
+    /// How a pod stands by the queues, `PodGroup`s and owners that are known, without keeping it; none if it is in no
+    /// queue. Whether it is exempt doesn't matter here.
+    pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
+        let pod = Pod::read(pod, &mut self.names, &self.table)?;
+        let (standing, _) = self.queues.standing(&pod);
+        (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
     }
 
     /// How many pods run under a ceiling, apart from those that are claimed.
@@ -269,23 +295,39 @@ impl Queues {
 
     /// When a pod expires.
     fn expiry(&mut self, pod: &Pod) -> Option<Expiry> {
-        let root = self.owners.own_ceiling(pod.controller);
-        let (t9k, t9k_own) = place(&self.tensorstack_groups, pod, &pod.tensorstack);
-        let (runai, runai_own) = place(&self.runai_groups, pod, &pod.runai);
-        let own = [root, pod.own, t9k_own, runai_own].into_iter().flatten().min();
-        let of_t9k = t9k.as_deref().map(|queue| self.tensorstack.limits(queue));
-        let of_runai = runai.as_deref().map(|queue| self.runai.limits(queue));
-        // a pod that names no queue of a family has no ceiling there, not even its own
-        let ceiling =
-            |limits: &Option<Limits>| limits.and_then(|limits| limits.ceiling.into_iter().chain(own).min());
-        let (at, family) = expiry::deadline(pod.clocks(), ceiling(&of_t9k), ceiling(&of_runai))?;
+        let (standing, limits) = self.standing(pod);
+        let (at, family) = standing.expires?;
         let (queue, limits) = match family {
-            Family::Tensorstack => (t9k, of_t9k),
-            Family::Runai => (runai, of_runai),
+            Family::Tensorstack => (standing.tensorstack, limits.tensorstack),
+            Family::Runai => (standing.runai, limits.runai),
         };
         let notice = limits.and_then(|limits| limits.notice).unwrap_or(self.notice);
         Some(Expiry { at, queue, notice })
     }
+
+    /// How a pod stands, and what applies in its queues.
+    fn standing(&mut self, pod: &Pod) -> (Standing, LimitsOf) {
+        let root = self.owners.own_ceiling(pod.controller);
+        let (tensorstack, t9k_own) = place(&self.tensorstack_groups, pod, &pod.tensorstack);
+        let (runai, runai_own) = place(&self.runai_groups, pod, &pod.runai);
+        let own = [root, pod.own, t9k_own, runai_own].into_iter().flatten().min();
+        let limits = LimitsOf {
+            tensorstack: tensorstack.as_deref().map(|queue| self.tensorstack.limits(queue)),
+            runai: runai.as_deref().map(|queue| self.runai.limits(queue)),
+        };
+        // a pod that names no queue of a family has no ceiling there, not even its own
+        let ceiling =
+            |limits: &Option<Limits>| limits.and_then(|limits| limits.ceiling.into_iter().chain(own).min());
+        let clocks = pod.clocks();
+        let expires = expiry::deadline(clocks, ceiling(&limits.tensorstack), ceiling(&limits.runai));
+        (Standing { clocks, tensorstack, runai, own, expires }, limits)
+    }
+}
+
+/// What applies to a pod in each of its queues.
+struct LimitsOf {
+    tensorstack: Option<Limits>,
+    runai: Option<Limits>,
 }
 
 /// The queue that a pod is in, and the own ceiling of its group: a group's queue counts, if there is such a group.

@@ -11,7 +11,7 @@ mod pods;
 mod queues;
 mod uid;
 
-pub use ceilings::{CeilingIndex, Settings};
+pub use ceilings::{CeilingIndex, Settings, Standing};
 pub use due::{Due, Group, Task};
 pub use queues::{Limits, QueueIndex, RunaiQueues, TensorstackQueues};
 pub use uid::Uid;

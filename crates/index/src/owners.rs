@@ -62,7 +62,7 @@ impl Owners {
         let stays = |uid: &Uid, owner: &Owner| owner.source != source || uids.contains(uid);
         let gone = self.by_uid.iter().filter(|(uid, owner)| !stays(uid, owner)).map(|(uid, _)| *uid);
         let gone: Vec<Uid> = gone.collect();
-        gone.into_iter().fold(false, |moved, uid| self.delete(uid) || moved)
+        gone.into_iter().map(|uid| self.delete(uid)).filter(|moved| *moved).count() > 0
     }
 
     /// The own ceiling of the topmost ancestor that can be paused. What the ones below say doesn't count: a

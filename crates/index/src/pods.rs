@@ -211,15 +211,17 @@ impl Pods {
         }
     }
 
-    /// The pod's workload was told when its run ends, or not: then it is told after a while.
-    pub fn settle_notice(&mut self, uid: Uid, told: Option<Option<Timestamp>>, now: Timestamp) {
-        let Some(pod) = self.by_uid.get_mut(&uid) else {
-            return;
-        };
-        pod.claimed = false;
-        match told {
-            Some(told) => pod.told = told.map(Timestamp::as_millisecond),
-            None => pod.not_told_before = later(now, TELL_RETRY),
+    /// The pod's workload was told when its run ends, or that no end is set any more.
+    pub fn settle_told(&mut self, uid: Uid, end: Option<Timestamp>) {
+        if let Some(pod) = self.by_uid.get_mut(&uid) {
+            (pod.claimed, pod.told) = (false, end.map(Timestamp::as_millisecond));
+        }
+    }
+
+    /// The pod's workload couldn't be told: it is told after a while.
+    pub fn settle_untold(&mut self, uid: Uid, now: Timestamp) {
+        if let Some(pod) = self.by_uid.get_mut(&uid) {
+            (pod.claimed, pod.not_told_before) = (false, later(now, TELL_RETRY));
         }
     }
 

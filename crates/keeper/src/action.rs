@@ -7,7 +7,6 @@ mod pause;
 use std::num::NonZeroU32;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use jiff::SignedDuration;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
@@ -30,10 +29,6 @@ use crate::{
 
 /// How often an owner is read anew because somebody else has just changed it.
 const READS: usize = 5;
-
-/// For how long after a deed its event is written again, should it be missing. Events themselves are kept for an
-/// hour: later it would come a second time.
-const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
 /// A token bucket for writes.
 pub type WriteLimit = DefaultDirectRateLimiter;
@@ -124,7 +119,7 @@ impl Failure {
 /// What is to be acted on.
 enum Target {
     Owner(OwnerReference),
-    Pod(Pod),
+    Pod,
     Nothing(&'static str, bool),
 }
 
@@ -135,12 +130,12 @@ impl Actor {
         let Some(pod) = self.still_there(due).await? else {
             return Ok(Done::nothing("the pod is gone or exempt", false));
         };
-        let target = self.target(due, pod.clone()).await?;
+        let target = self.target(due, &pod).await?;
         match (group.task, target) {
             (_, Target::Nothing(why, of_owner)) => Ok(Done::nothing(why, of_owner)),
             (Task::Expire, Target::Owner(owner)) => self.pause(due, owner, &pod).await,
-            (Task::Expire, Target::Pod(pod)) => self.delete(due, &pod).await,
-            (Task::Announce | Task::Withdraw, target) => self.announce(group, target).await,
+            (Task::Expire, Target::Pod) => self.delete(due, &pod).await,
+            (Task::Announce | Task::Withdraw, target) => self.announce(group, target, &pod).await,
         }
     }
 
@@ -156,11 +151,11 @@ impl Actor {
         }
     }
 
-    async fn target(&self, due: &Due, pod: Pod) -> Result<Target, Failure> {
+    async fn target(&self, due: &Due, pod: &Pod) -> Result<Target, Failure> {
         Ok(match self.climb(due, pod.controller()).await? {
-            Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner).await? => Target::Pod(pod),
+            Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner).await? => Target::Pod,
             Action::Pause(owner) => Target::Owner(owner),
-            Action::DeletePod => Target::Pod(pod),
+            Action::DeletePod => Target::Pod,
             Action::AwaitDeletion(_) => Target::Nothing("an owner is being deleted", true),
             Action::Forbidden(owner) => return Err(Failure::ForbiddenOwner(owner)),
         })

@@ -1,7 +1,6 @@
-use std::path::PathBuf;
-use std::{num::NonZeroU32, num::NonZeroUsize};
+use std::{num::NonZeroU32, path::PathBuf};
 
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use tenure_service::{admin::AdminArgs, client::ClientArgs, leadership::LeaderArgs, log::LogArgs};
 
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
@@ -43,7 +42,8 @@ pub struct Args {
     pub(crate) config: Option<PathBuf>,
 
     /// Say what would be done, in events, metrics and logs, and do nothing else
-    #[arg(long, help_heading = "What is kept")]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "What is kept")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) dry_run: bool,
 
     /// How many owners are handled at the same time
@@ -51,17 +51,18 @@ pub struct Args {
         long,
         value_name = "NUMBER",
         default_value = "1",
+        value_parser = at_least_one,
         allow_negative_numbers = true,
         help_heading = "Limits"
     )]
-    pub(crate) threadiness: NonZeroUsize,
+    pub(crate) threadiness: NonZeroU32,
 
     /// The most that is paused or deleted a second, on the average
-    #[arg(long, value_name = "NUMBER", default_value = "50", help_heading = "Limits")]
+    #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) writes_per_second: NonZeroU32,
 
     /// The most that is paused or deleted at once
-    #[arg(long, value_name = "NUMBER", default_value = "100", help_heading = "Limits")]
+    #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) burst: NonZeroU32,
 
     #[command(flatten, next_help_heading = "Several keepers")]
@@ -72,4 +73,8 @@ pub struct Args {
 
     #[command(flatten, next_help_heading = "Logs")]
     pub(crate) log: LogArgs,
+}
+
+fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {
+    text.parse().map_err(|_| "must be a whole number of at least 1")
 }

@@ -10,6 +10,8 @@ use tenure_service::watch::Store;
 use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
 use tokio::sync::Notify;
 
+use crate::recent::RecentPauses;
+
 const CROWD: Duration = Duration::from_millis(50);
 
 /// The cluster as the watches have seen it. Clones share it.
@@ -17,11 +19,17 @@ const CROWD: Duration = Duration::from_millis(50);
 pub struct Cluster {
     index: Arc<Mutex<CeilingIndex>>,
     changed: Arc<Notify>,
+    /// What was paused of late.
+    pub recent: RecentPauses,
 }
 
 impl Cluster {
     pub fn new(settings: Settings) -> Self {
-        Self { index: Arc::new(Mutex::new(CeilingIndex::new(settings))), changed: Arc::default() }
+        Self {
+            index: Arc::new(Mutex::new(CeilingIndex::new(settings))),
+            changed: Arc::default(),
+            recent: RecentPauses::default(),
+        }
     }
 
     /// Looks at the index, or changes it without a need for anybody to look again.

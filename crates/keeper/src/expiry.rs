@@ -1,6 +1,6 @@
 //! What is due is handed to the [`Actor`], and what it did is turned into events, metrics and a line of log.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
@@ -37,7 +37,7 @@ pub struct Expiry {
     pub events: Events,
     pub metrics: Metrics,
     /// Owners that are handled at the same time. The rate is the limiter's business; this only hides latency.
-    pub threadiness: usize,
+    pub threadiness: NonZeroU32,
 }
 
 impl Expiry {
@@ -61,11 +61,11 @@ impl Expiry {
         let mut deeds = FuturesUnordered::new();
         // apart from the deeds: trouble with events must not hold up a pause
         let mut telling = FuturesUnordered::new();
-        let mut untold = VecDeque::new();
+        let mut untold = VecDeque::from(self.actor.untold());
         loop {
             let open = !shutdown.is_cancelled();
             while open
-                && deeds.len() < self.threadiness
+                && self.may_begin(deeds.len())
                 && let Some(group) = self.cluster.with(|index| index.claim(self.clock.now()))
             {
                 deeds.push(self.handle(group));
@@ -82,7 +82,7 @@ impl Expiry {
             tokio::select! {
                 Some(happenings) = deeds.next() => untold.extend(happenings),
                 Some(()) = telling.next() => {}
-                () = self.next_due(), if open && deeds.len() < self.threadiness => {}
+                () = self.next_due(), if open && self.may_begin(deeds.len()) => {}
                 () = self.cluster.changed(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }
@@ -96,6 +96,10 @@ impl Expiry {
         if tokio::time::timeout(FOR_EVENTS, rest).await.is_err() {
             warn!("Ended before all events were written");
         }
+    }
+
+    const fn may_begin(&self, begun: usize) -> bool {
+        begun < self.threadiness.get() as usize
     }
 
     async fn next_due(&self) {

@@ -10,6 +10,7 @@ mod events;
 mod expiry;
 mod metrics;
 mod owners;
+mod recent;
 mod run;
 mod usage;
 

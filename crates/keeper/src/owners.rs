@@ -33,6 +33,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 struct OwnerStore {
     cluster: Cluster,
     source: u16,
+    resource: ApiResource,
 }
 
 impl Store<Owner> for OwnerStore {
@@ -43,6 +44,7 @@ impl Store<Owner> for OwnerStore {
     }
 
     fn apply(&mut self, owner: Owner) {
+        self.cluster.recent.apply(&self.resource, &owner.metadata);
         self.cluster.change(|index| index.apply_owner(self.source, &owner.metadata));
     }
 
@@ -123,8 +125,8 @@ fn follow_kind(
     readiness: &Readiness,
 ) -> impl Future<Output = u16> + use<> {
     let synced = readiness.awaiting(format!("{}.{}", resource.plural, resource.group));
-    let store = OwnerStore { cluster: cluster.clone(), source };
     let api: Api<Owner> = Api::all_with(client.clone(), &resource);
+    let store = OwnerStore { cluster: cluster.clone(), source, resource };
     async move {
         follow_while_served(api, watcher::Config::default(), synced, store).await;
         source

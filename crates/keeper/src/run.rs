@@ -87,7 +87,7 @@ impl Args {
             dry_run,
         };
         let events = Events::new(client, lead.clone());
-        let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness: threadiness.get() };
+        let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness };
         let everything = async |shutdown: CancellationToken| {
             let work = async {
                 tokio::select! {

@@ -135,6 +135,7 @@ impl Default for OwnerTable {
 
 impl OwnerTable {
     /// The built-in table with an admin's rules. A kind that has one of these has no others.
+    #[must_use]
     pub fn with(mut self, rules: Vec<PauseRule>) -> Self {
         self.0.retain(|built_in| !rules.iter().any(|rule| rule.is_for(&built_in.group, &built_in.kind)));
         self.0.extend(rules);

@@ -86,7 +86,7 @@ pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord) -> Value
         keys::PAUSED_ANNOTATION: json!(record).to_string(),
         keys::EXPIRES_AT_ANNOTATION: null,
     });
-    patch.insert("metadata".into(), preconditioned(owner, annotations));
+    patch.insert("metadata".into(), preconditioned(owner, &annotations));
     Value::Object(patch)
 }
 
@@ -95,24 +95,24 @@ pub fn resume(owner: Owner<'_>, record: &PausedRecord) -> Value {
     // the field may have been set to something else since: that is not ours to undo
     let ours = owner.at(&record.field) == &record.value || record.value.is_null();
     let mut patch = if ours { nested(&record.field, record.previous_value.clone()) } else { Map::new() };
-    patch.insert("metadata".into(), preconditioned(owner, json!({keys::PAUSED_ANNOTATION: null})));
+    patch.insert("metadata".into(), preconditioned(owner, &json!({keys::PAUSED_ANNOTATION: null})));
     Value::Object(patch)
 }
 
 /// One merge patch that says when the run will end.
 pub fn announce(owner: Owner<'_>, at: Timestamp) -> Value {
     let annotations = json!({keys::EXPIRES_AT_ANNOTATION: at.to_string()});
-    json!({"metadata": preconditioned(owner, annotations)})
+    json!({"metadata": preconditioned(owner, &annotations)})
 }
 
 /// One merge patch that takes away what was said of the end of the run.
 pub fn withdraw(owner: Owner<'_>) -> Value {
-    json!({"metadata": preconditioned(owner, json!({keys::EXPIRES_AT_ANNOTATION: null}))})
+    json!({"metadata": preconditioned(owner, &json!({keys::EXPIRES_AT_ANNOTATION: null}))})
 }
 
 /// With the object's uid and resourceVersion as preconditions a patch can't hit a namesake, nor happen twice, nor undo
 /// what somebody has changed since the object was read.
-fn preconditioned(owner: Owner<'_>, annotations: Value) -> Value {
+fn preconditioned(owner: Owner<'_>, annotations: &Value) -> Value {
     let metadata = |key: &str| owner.0.get("metadata").and_then(|m| m.get(key)).cloned().unwrap_or_default();
     json!({
         "uid": metadata("uid"), "resourceVersion": metadata("resourceVersion"), "annotations": annotations,
@@ -135,9 +135,17 @@ pub fn took(returned: Owner<'_>, rule: &PauseRule, record: &PausedRecord) -> boo
 }
 
 /// The message of the event on a paused owner.
-pub fn message(rule: &PauseRule) -> String {
-    let value = rule.value.as_str().map_or_else(|| rule.value.to_string(), str::to_owned);
-    format!("Set {} to {value} because its pod's lifetime exceeded maxDuration defined in Queue", rule.field)
+pub fn message(record: &PausedRecord) -> String {
+    let PausedRecord { field, value, .. } = record;
+    format!(
+        "Set {field} to {} because its pod's lifetime exceeded maxDuration defined in Queue",
+        plain(value)
+    )
+}
+
+/// A text without quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The message of the event on a pod that was deleted.
@@ -152,7 +160,9 @@ pub fn dry_run(message: &str) -> String {
 pub fn reversed(record: &PausedRecord) -> String {
     format!(
         "{} was set back {} times after it was set to {}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
-        record.field, record.reversals, record.value
+        record.field,
+        record.reversals,
+        plain(&record.value)
     )
 }
 
@@ -247,7 +257,9 @@ mod tests {
 
     #[test]
     fn the_message_says_which_field_was_set() {
-        let of = |field, value| message(&rule(field, value));
+        let owner = deployment();
+        let record = |field, value| record(Owner(&owner), &rule(field, value), "q", Timestamp::UNIX_EPOCH);
+        let of = |field, value| message(&record(field, value));
         let rest = "because its pod's lifetime exceeded maxDuration defined in Queue";
         assert_eq!(of("spec.replicas", json!(0)), format!("Set spec.replicas to 0 {rest}"));
         assert_eq!(of("spec.suspend", json!(true)), format!("Set spec.suspend to true {rest}"));

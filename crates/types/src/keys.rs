@@ -6,16 +6,16 @@ pub const TENSORSTACK_QUEUE_LABEL: &str = "scheduler.tensorstack.dev/queue";
 /// Pod label of the run.ai family: the leaf queue.
 pub const RUNAI_QUEUE_LABEL: &str = "kai.scheduler/queue";
 
-/// Pod label of the tensorstack family: the PodGroup, in the pod's namespace, that names the queue.
+/// Pod label of the tensorstack family: the `PodGroup`, in the pod's namespace, that names the queue.
 pub const TENSORSTACK_GROUP_LABEL: &str = "scheduler.tensorstack.dev/group-name";
 
-/// Pod annotation of the run.ai family: the PodGroup, in the pod's namespace, that names the queue.
+/// Pod annotation of the run.ai family: the `PodGroup`, in the pod's namespace, that names the queue.
 pub const RUNAI_GROUP_ANNOTATION: &str = "pod-group-name";
 
-/// The queue of a tensorstack PodGroup that names none.
+/// The queue of a tensorstack `PodGroup` that names none.
 pub const TENSORSTACK_DEFAULT_QUEUE: &str = "default";
 
-/// Annotation on a root owner, a PodGroup or a pod: a ceiling of the workload's own, as people write durations
+/// Annotation on a root owner, a `PodGroup` or a pod: a ceiling of the workload's own, as people write durations
 /// (`2h 30m`). It can shorten the queue's and never lengthen it.
 pub const MAX_DURATION_ANNOTATION: &str = "tenure.dev/max-duration";
 

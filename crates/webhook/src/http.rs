@@ -72,7 +72,7 @@ async fn validate(
     let started = Instant::now();
     let Context { validator, metrics } = &*context;
     let reject = |status: StatusCode, message: String| {
-        debug!(%status, message, "Rejected a request");
+        debug!(%status, error = message, "Rejected a request");
         metrics.rejected(status.as_u16());
         (status, message + "\n").into_response()
     };

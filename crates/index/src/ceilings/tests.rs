@@ -384,3 +384,16 @@ fn what_was_claimed_by_somebody_who_is_gone_is_due_at_once() {
     index.release_all();
     assert_eq!(index.claim(at(11)), Some(group));
 }
+
+#[test]
+fn a_pod_that_is_not_kept_stands_as_it_would_if_it_were() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    let exempt = pod("a", &json!({"spec": {"priority": THRESHOLD}}));
+    let standing = index.standing(&exempt).unwrap();
+    assert_eq!(standing.tensorstack.as_deref(), Some("demo"));
+    assert_eq!(standing.runai, None);
+    assert_eq!(standing.expires, Some((at(10), Family::Tensorstack)));
+    assert!(index.standing(&pod("b", &json!({"metadata": {"labels": null}}))).is_none());
+    assert_eq!(index.pods(), 0);
+}

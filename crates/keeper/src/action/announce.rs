@@ -5,19 +5,20 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use serde_json::Value;
 use tenure_index::{Due, Group, Task};
 use tenure_policy::pause::{self, Owner};
+use tenure_types::projection::Pod;
 
-use super::{Actor, Deed, Done, EVENT_REPAIR, Failure, READS, Target, json, of_pod, reference};
-use crate::{api::ApiError, events::Happening};
+use super::{Actor, Deed, Done, Failure, READS, Target, json, of_pod, reference};
+use crate::{api::ApiError, events::Happening, recent::EVENT_REPAIR};
 
 impl Actor {
-    pub(super) async fn announce(&self, group: &Group, target: Target) -> Result<Done, Failure> {
+    pub(super) async fn announce(&self, group: &Group, target: Target, pod: &Pod) -> Result<Done, Failure> {
         let now = self.clock.now();
         if group.task == Task::Announce && group.first.deadline <= now {
             return Ok(Done::nothing("its run has ended", true));
         }
         let object = match target {
             Target::Owner(owner) => owner,
-            Target::Pod(pod) => of_pod(&pod),
+            Target::Pod => of_pod(pod),
             Target::Nothing(why, of_owner) => return Ok(Done::nothing(why, of_owner)),
         };
         let mut tries = 1..READS;

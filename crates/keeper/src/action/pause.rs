@@ -11,10 +11,11 @@ use tenure_policy::{
 };
 use tenure_types::{paused::PausedRecord, projection::Pod};
 
-use super::{Actor, Deed, Done, EVENT_REPAIR, Failure, READS, json, reference};
+use super::{Actor, Deed, Done, Failure, READS, json, reference};
 use crate::{
     api::{ApiError, persist},
     events::Happening,
+    recent::{EVENT_REPAIR, RecentPause},
 };
 
 /// What became of a try.
@@ -53,8 +54,8 @@ impl Actor {
         }
         let at = reference(owner, object.metadata.namespace.as_deref());
         let object = json(&object);
-        if let Some(rule) = self.table.rules(owner).find(|rule| Owner(&object).is_paused(rule)) {
-            return Ok(Attempt::Done(self.already_paused(Owner(&object), rule, at)));
+        if self.table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
+            return Ok(Attempt::Done(self.already_paused(Owner(&object), &at)));
         }
         if Owner(&object).is_finished() {
             return Ok(Attempt::Finished);
@@ -67,7 +68,7 @@ impl Actor {
                     if !pause::took(Owner(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
-                    return Ok(Attempt::Done(self.paused(due, owner, rule, &record, &at)));
+                    return Ok(Attempt::Done(self.paused(due, owner, &record, &at)));
                 }
             }
         }
@@ -105,44 +106,45 @@ impl Actor {
         Ok((json(&returned), record))
     }
 
-    fn paused(
-        &self,
-        due: &Due,
-        owner: &OwnerReference,
-        rule: &PauseRule,
-        record: &PausedRecord,
-        at: &ObjectReference,
-    ) -> Done {
-        let mut event = exceeded(rule, record.at, at.clone());
+    fn paused(&self, due: &Due, owner: &OwnerReference, record: &PausedRecord, at: &ObjectReference) -> Done {
+        let mut events = told(record, at);
         if self.dry_run {
-            event = Happening { note: pause::dry_run(&event.note), at: due.deadline, ..event };
-        }
-        let mut events = vec![event];
-        if record.reversals == TOLD_REVERSALS && !self.dry_run {
-            events.push(Happening {
-                object: at.clone(),
-                reason: pause::PAUSE_REVERSED,
-                action: "Pausing",
-                note: pause::reversed(record),
-                at: record.at,
-            });
+            events.truncate(1);
+            for event in &mut events {
+                (event.note, event.at) = (pause::dry_run(&event.note), due.deadline);
+            }
         }
         let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals };
         Done { deed, events, of_owner: true }
     }
 
     /// A pause and its event are two writes, between which a process can die.
-    fn already_paused(&self, owner: Owner<'_>, rule: &PauseRule, at: ObjectReference) -> Done {
+    fn already_paused(&self, owner: Owner<'_>, at: &ObjectReference) -> Done {
         let now = self.clock.now();
         let ours = owner.record().filter(|record| now.duration_since(record.at) < EVENT_REPAIR);
-        let events = ours.filter(|_| !self.dry_run).map(|record| exceeded(rule, record.at, at));
-        Done { events: events.into_iter().collect(), ..Done::nothing("its owner is paused", true) }
+        let events = ours.filter(|_| !self.dry_run).map(|record| told(&record, at)).unwrap_or_default();
+        Done { events, ..Done::nothing("its owner is paused", true) }
+    }
+
+    /// What those who led before may not have had the time to tell.
+    pub fn untold(&self) -> Vec<Happening> {
+        if self.dry_run {
+            return Vec::new();
+        }
+        let of =
+            |pause: RecentPause| told(&pause.record, &reference(&pause.owner, pause.namespace.as_deref()));
+        self.cluster.recent.at(self.clock.now()).into_iter().flat_map(of).collect()
     }
 }
 
-fn exceeded(rule: &PauseRule, at: Timestamp, object: ObjectReference) -> Happening {
-    let reason = pause::MAX_DURATION_EXCEEDED;
-    Happening { object, reason, action: "Pausing", note: pause::message(rule), at }
+/// The events of a pause.
+fn told(record: &PausedRecord, object: &ObjectReference) -> Vec<Happening> {
+    let event =
+        |reason, note| Happening { object: object.clone(), reason, action: "Pausing", note, at: record.at };
+    let exceeded = event(pause::MAX_DURATION_EXCEEDED, pause::message(record));
+    let reversed =
+        (record.reversals == TOLD_REVERSALS).then(|| event(pause::PAUSE_REVERSED, pause::reversed(record)));
+    std::iter::once(exceeded).chain(reversed).collect()
 }
 
 /// What a merge patch would make of an object.

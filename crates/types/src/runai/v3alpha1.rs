@@ -102,7 +102,7 @@ pub struct QueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero; leave it out for no limit"))]
     pub max_duration: Option<Written<ExtendedDuration>>,
-    /// How long before the end of its run a workload is told: by an event MaxDurationApproaching and by annotation
+    /// How long before the end of its run a workload is told: by an event `MaxDurationApproaching` and by annotation
     /// tenure.dev/expires-at on its topmost owner, so that it can save its work. A duration such as 10m. Unset: the
     /// nearest value on the path to the root, else as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]

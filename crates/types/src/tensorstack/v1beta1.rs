@@ -39,7 +39,7 @@ pub struct QueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0ywdhms]+$')", "must be greater than zero; leave it out for no limit"))]
     pub max_duration: Option<Written<TensorstackDuration>>,
-    /// How long before a pod is too old its topmost owner is told: by an event MaxDurationApproaching and by
+    /// How long before a pod is too old its topmost owner is told: by an event `MaxDurationApproaching` and by
     /// annotation tenure.dev/expires-at, so that it can save its work. A duration as for maxDuration, such as 10m.
     /// Empty or unset: as the keeper is configured. 0: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
