@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,7 +20,7 @@ use tenure_service::{
     readiness::{Awaited, Readiness},
     watch::{Store, follow_while_served},
 };
-use tenure_types::projection::Owner;
+use tenure_types::projection::{Owner, controller};
 use tracing::{debug, warn};
 
 use crate::{api::call, cluster::Cluster};
@@ -34,6 +35,7 @@ struct OwnerStore {
     cluster: Cluster,
     source: u16,
     resource: ApiResource,
+    table: Arc<OwnerTable>,
 }
 
 impl Store<Owner> for OwnerStore {
@@ -44,7 +46,10 @@ impl Store<Owner> for OwnerStore {
     }
 
     fn apply(&mut self, owner: Owner) {
-        self.cluster.recent.apply(&self.resource, &owner.metadata);
+        // a Deployment's annotations are copied to its ReplicaSets
+        if !controller(&owner.metadata).is_some_and(|above| self.table.knows(above)) {
+            self.cluster.recent.apply(&self.resource, &owner.metadata);
+        }
         self.cluster.change(|index| index.apply_owner(self.source, &owner.metadata));
     }
 
@@ -67,6 +72,7 @@ pub async fn follow_owners(
 ) {
     let kinds: Vec<(String, String)> =
         table.ancestors().map(|(group, kind, _)| (group.to_owned(), kind.to_owned())).collect();
+    let table = Arc::new(table);
     let groups: BTreeSet<&str> = kinds.iter().map(|(group, _)| group.as_str()).collect();
     let groups: Vec<&str> = groups.into_iter().collect();
     let mut followed = HashSet::new();
@@ -79,7 +85,7 @@ pub async fn follow_owners(
                 for (source, resource) in served(&found, &kinds) {
                     if followed.insert(source) {
                         debug!(kind = resource.kind, api_version = resource.api_version, "Following owners");
-                        follows.push(follow_kind(&client, &cluster, source, resource, &readiness));
+                        follows.push(follow_kind(&client, &cluster, source, resource, &table, &readiness));
                     }
                 }
                 looked.done();
@@ -122,11 +128,12 @@ fn follow_kind(
     cluster: &Cluster,
     source: u16,
     resource: ApiResource,
+    table: &Arc<OwnerTable>,
     readiness: &Readiness,
 ) -> impl Future<Output = u16> + use<> {
     let synced = readiness.awaiting(format!("{}.{}", resource.plural, resource.group));
     let api: Api<Owner> = Api::all_with(client.clone(), &resource);
-    let store = OwnerStore { cluster: cluster.clone(), source, resource };
+    let store = OwnerStore { cluster: cluster.clone(), source, resource, table: Arc::clone(table) };
     async move {
         follow_while_served(api, watcher::Config::default(), synced, store).await;
         source
