@@ -14,12 +14,47 @@
 {{- end }}
 {{- end }}
 
+{{- define "tenure.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
 {{- define "tenure.webhook.name" -}}
 {{- include "tenure.fullname" . }}-webhook
 {{- end }}
 
 {{- define "tenure.keeper.name" -}}
-{{- include "tenure.fullname" . }}-keeper
+{{- .Values.keeper.nameOverride | default (printf "%s-keeper" (include "tenure.fullname" .)) }}
+{{- end }}
+
+{{- /* Without a leader, several keepers would all say the same. */}}
+{{- define "tenure.keeper.replicas" -}}
+{{- .Values.keeper.dryRun | ternary (min 1 .Values.keeper.replicas) .Values.keeper.replicas }}
+{{- end }}
+
+{{- /* The keeper's configuration file; empty if it needs none. */}}
+{{- define "tenure.keeper.config" -}}
+{{- $config := dict }}
+{{- with .Values.keeper.expiryNotice }}
+{{-   $_ := set $config "expiryNotice" . }}
+{{- end }}
+{{- $seen := dict }}
+{{- range .Values.keeper.owners }}
+{{-   if or (eq .kind "DaemonSet") (and (not .group) (has .kind (list "Pod" "Node"))) }}
+{{-     fail (printf "keeper.owners must not have kind %s: pods of a DaemonSet and static pods are never touched, and a pod ends by itself" .kind) }}
+{{-   end }}
+{{-   $key := printf "%s %s %s" .group .kind .path }}
+{{-   if hasKey $seen $key }}
+{{-     fail (printf "keeper.owners has two rows for %s of kind %s in group %q" .path .kind .group) }}
+{{-   end }}
+{{-   $_ := set $seen $key true }}
+{{- /* numbers come as floats, and large ones would be written as 1e+06 */}}
+{{-   $value := kindIs "float64" .value | ternary (int64 .value) .value }}
+{{-   $row := dict "group" .group "kind" .kind "path" .path "value" $value }}
+{{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
+{{- end }}
+{{- with $config }}
+{{- toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* Labels that never change over the life of a Deployment. Takes (list $ component). */}}
@@ -52,7 +87,7 @@ tenure-{{ last . }}:{{ default (first .).Chart.AppVersion $image.tag }}
 {{- $root := first . -}}
 {{- $component := last . -}}
 {{- $values := get $root.Values $component -}}
-serviceAccountName: {{ include "tenure.fullname" $root }}-{{ $component }}
+serviceAccountName: {{ include (printf "tenure.%s.name" $component) $root }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 securityContext:
@@ -81,6 +116,85 @@ affinity:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- /*
+The arguments of a component: its flags, and those of its extraArgs, which may not be among them. Takes
+(list $ component flags), where each flag is a list of its name, its value and, if there is one, the value of this chart
+to change it by. A flag whose value is empty or false isn't passed; one whose value is true is passed without it.
+*/}}
+{{- define "tenure.args" -}}
+{{- $component := index . 1 }}
+{{- $arguments := list }}
+{{- $taken := dict }}
+{{- range $flag := last . }}
+{{-   $name := first $flag }}
+{{-   $value := index $flag 1 }}
+{{-   $_ := set $taken $name "the chart sets it by itself" }}
+{{-   if gt (len $flag) 2 }}
+{{-     $_ := set $taken $name (printf "set %s instead" (last $flag)) }}
+{{-   end }}
+{{-   if kindIs "bool" $value }}
+{{-     if $value }}
+{{-       $arguments = append $arguments (printf "--%s" $name) }}
+{{-     end }}
+{{-   else if ne (toString $value) "" }}
+{{-     $arguments = append $arguments (printf "--%s=%v" $name $value) }}
+{{-   end }}
+{{- end }}
+{{- range $argument := (get (first .).Values $component).extraArgs }}
+{{-   $name := regexFind "^[^=]*" $argument | trimPrefix "--" }}
+{{-   with get $taken $name }}
+{{-     fail (printf "%s.extraArgs must not have --%s: %s" $component $name .) }}
+{{-   end }}
+{{-   $_ := set $taken $name "once is enough" }}
+{{-   $arguments = append $arguments $argument }}
+{{- end }}
+{{- toYaml $arguments }}
+{{- end }}
+
+{{- /* Pods of a component on many nodes and zones. Takes (list $ component). */}}
+{{- define "tenure.spread" -}}
+topologySpreadConstraints:
+  {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - topologyKey: {{ $key }}
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "tenure.selectorLabels" $ | nindent 8 }}
+    # else the pods that a rollout is about to replace would count
+    matchLabelKeys: [pod-template-hash]
+  {{- end }}
+{{- end }}
+
+{{- /* A new pod is there before an old one goes. */}}
+{{- define "tenure.strategy" -}}
+strategy:
+  type: RollingUpdate
+  rollingUpdate:
+    maxUnavailable: 0
+    maxSurge: 1
+{{- end }}
+
+{{- /* Takes (list $ component). */}}
+{{- define "tenure.podDisruptionBudget" -}}
+{{- $root := first . -}}
+{{- $component := last . -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include (printf "tenure.%s.name" $component) $root }}
+  namespace: {{ include "tenure.namespace" $root }}
+  labels:
+    {{- include "tenure.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  # a pod that isn't ready serves nobody, and must not block a drain
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "tenure.selectorLabels" . | nindent 6 }}
 {{- end }}
 
 {{- define "tenure.containerSecurityContext" -}}
@@ -112,7 +226,7 @@ readinessProbe:
 {{- if .Values.webhook.url }}
 {{- (urlParse .Values.webhook.url).hostname }}
 {{- else }}
-{{- include "tenure.webhook.name" . }}.{{ .Release.Namespace }}.svc
+{{- include "tenure.webhook.name" . }}.{{ include "tenure.namespace" . }}.svc
 {{- end }}
 {{- end }}
 
@@ -141,9 +255,9 @@ all that is to fit together must come from one call.
 {{- define "tenure.webhook.generatedData" -}}
 {{- $host := include "tenure.webhook.host" . }}
 {{- $name := include "tenure.webhook.secretName" . }}
-{{- $kept := lookup "v1" "Secret" .Release.Namespace $name }}
+{{- $kept := lookup "v1" "Secret" (include "tenure.namespace" .) $name }}
 {{- if $kept }}
-{{-   $renew := printf "To have a new pair made, delete it and run the command again: kubectl -n %s delete secret %s" .Release.Namespace $name }}
+{{-   $renew := printf "To have a new pair made, delete it and run the command again: kubectl -n %s delete secret %s" (include "tenure.namespace" .) $name }}
 {{-   $madeFor := dig "metadata" "annotations" "tenure.dev/certificate-host" "" $kept }}
 {{-   if ne $madeFor $host }}
 {{-     fail (printf "Secret %s holds a certificate for %q, and the API server will call the webhook as %q. %s" $name $madeFor $host $renew) }}
@@ -176,8 +290,8 @@ all that is to fit together must come from one call.
 {{- if $existing.caBundle }}
 {{- b64enc $existing.caBundle }}
 {{- else }}
-{{-   $secret := lookup "v1" "Secret" .Release.Namespace $name }}
-{{-   $message := printf "webhook.certificate.existingSecret.caBundle must be set: Helm finds no ca.crt in Secret %s of namespace %s to take instead" $name .Release.Namespace }}
+{{-   $secret := lookup "v1" "Secret" (include "tenure.namespace" .) $name }}
+{{-   $message := printf "webhook.certificate.existingSecret.caBundle must be set: Helm finds no ca.crt in Secret %s of namespace %s to take instead" $name (include "tenure.namespace" .) }}
 {{-   required $message (dig "data" "ca.crt" "" $secret) }}
 {{- end }}
 {{- end }}

@@ -28,7 +28,7 @@ pub use nodes::{UNDYING, UNREADY};
 pub use plan::SCHEDULERS;
 pub use process::Process;
 pub use programs::program;
-pub use tenure::{RELEASE_NAMESPACE, Tenure};
+pub use tenure::{KEEPERS, Keeper, RELEASE_NAMESPACE, Tenure};
 pub use wait::eventually;
 
 /// Makes ring the TLS provider of this process. [`Cluster::start`] does it too; a second call does nothing.

@@ -18,7 +18,7 @@ static BUILT: LazyLock<Mutex<HashMap<String, PathBuf>>> = LazyLock::new(Mutex::d
 
 /// The path of the program `name`: `tenure-webhook`, `tenure-keeper`.
 ///
-/// The first call in a process runs `cargo build`, with the profile of this very process, so that no test runs a
+/// The first call for a name in a process runs `cargo build`, with the profile of this very process, so that no test runs a
 /// stale program; it blocks. `TENURE_PROGRAMS` may name a directory of ready-made programs instead.
 pub fn program(name: &str) -> Result<PathBuf> {
     if let Some(directory) = env::var_os(DIRECTORY) {
@@ -28,19 +28,19 @@ pub fn program(name: &str) -> Result<PathBuf> {
     }
     // nothing panics between a lock and its release that would leave the map half done
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if built.is_empty() {
-        *built = build()?;
+    if !built.contains_key(name) {
+        built.extend(build(name)?);
     }
     built.get(name).cloned().with_context(|| format!("the workspace has no program {name}"))
 }
 
-/// Builds all programs of the workspace, not one: each set of packages would have features, and so builds of the
+/// Builds with the features of the whole workspace: each set of packages would have features, and so builds of the
 /// dependencies, of its own.
-fn build() -> Result<HashMap<String, PathBuf>> {
+fn build(name: &str) -> Result<HashMap<String, PathBuf>> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(workspace())
-        .args(["build", "--workspace", "--bins", "--message-format=json-render-diagnostics"])
+        .args(["build", "--workspace", "--bin", name, "--message-format=json-render-diagnostics"])
         .stderr(Stdio::inherit());
     if cfg!(not(debug_assertions)) {
         command.arg("--release");

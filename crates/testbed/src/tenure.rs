@@ -3,15 +3,18 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
+use rustix::process::{Pid, Signal, kill_process};
 use tenure_certs::Pair;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
+use crate::credentials::put;
 use crate::directory::workspace;
 use crate::server::{Health, Server, free_port};
 use crate::{Cluster, Process, eventually, program};
@@ -25,14 +28,16 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const PROBE: &str = r#"{"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "probe"},
     "spec": {"parentQueue": "no-such-queue"}}"#;
 
+/// How many keepers there can be at once.
+pub const KEEPERS: usize = 2;
+
 /// Tenure, installed on a cluster. The programs act as the service accounts of the chart, with no more than their
 /// rights.
 pub struct Tenure {
     webhook: Program,
-    keeper: Program,
+    keepers: Vec<Keeper>,
     webhook_url: String,
     webhook_metrics: String,
-    keeper_metrics: String,
 }
 
 /// A program of ours that may be running.
@@ -44,10 +49,20 @@ struct Program {
 impl Program {
     async fn start(&self) -> Result<()> {
         let mut process = self.process.lock().await;
-        if process.is_none() {
+        // it may have ended by itself
+        if !process.as_mut().is_some_and(Process::is_running) {
             *process = Some(self.server.start().await?);
         }
         Ok(())
+    }
+
+    async fn signal(&self, signal: Signal) -> Result<()> {
+        let mut process = self.process.lock().await;
+        let process = process.as_mut().context("it was not started")?;
+        // after the reaping its id may be another process's
+        anyhow::ensure!(process.is_running(), process.failure("has ended"));
+        let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("no such process id")?;
+        Ok(kill_process(pid, signal)?)
     }
 
     async fn kill(&self) -> Result<()> {
@@ -65,10 +80,108 @@ impl Program {
     }
 }
 
+/// One of several keepers, with an identity of its own: the same each time it is started.
+pub struct Keeper {
+    program: Program,
+    identity: String,
+    url: String,
+    /// What its kubeconfig is made of: the one of the service account, and the API server's URL in it.
+    account: PathBuf,
+    server: String,
+    kubeconfig: PathBuf,
+}
+
+impl Keeper {
+    async fn new(cluster: &Cluster, index: usize, account: &Path, flags: &[&str]) -> Result<Self> {
+        let port = free_port()?;
+        let identity = format!("keeper-{index}");
+        let kubeconfig = cluster.directory().join(format!("{identity}.kubeconfig"));
+        let ours = [
+            flag("kubeconfig", &kubeconfig),
+            flag("admin-listen", format!("127.0.0.1:{port}")),
+            flag("threadiness", "8"),
+            flag("leader-elect-identity", &identity),
+            flag("leader-elect-resource-namespace", RELEASE_NAMESPACE),
+        ];
+        // of a flag that comes twice, the last counts
+        let arguments = ours.into_iter().chain(flags.iter().map(OsString::from)).collect();
+        let log = if index == 0 { "tenure-keeper.log".into() } else { format!("tenure-{identity}.log") };
+        Ok(Self {
+            program: our_program("tenure-keeper", &log, arguments, cluster, port).await?,
+            identity,
+            url: format!("http://127.0.0.1:{port}"),
+            account: account.to_owned(),
+            server: cluster.url().to_owned(),
+            kubeconfig,
+        })
+    }
+
+    /// Starts it, and waits until it is ready.
+    pub async fn start(&self) -> Result<()> {
+        self.start_at(&self.server).await
+    }
+
+    /// The same with another way to the API server, such as a proxy on 127.0.0.1: `https://127.0.0.1:<port>`.
+    pub async fn start_at(&self, server: &str) -> Result<()> {
+        self.aim(server)?;
+        self.program.start().await
+    }
+
+    fn aim(&self, server: &str) -> Result<()> {
+        let account = fs::read_to_string(&self.account)?;
+        put(&self.kubeconfig, &account.replace(&self.server, server))
+    }
+
+    /// Ends it as kubelet would, and waits for it.
+    pub async fn stop(&self) -> Result<()> {
+        self.program.terminate().await
+    }
+
+    /// Kills it (SIGKILL).
+    pub async fn kill(&self) -> Result<()> {
+        self.program.kill().await
+    }
+
+    /// Stops it (SIGSTOP) as if its node had frozen: its connections stay open, its clock goes on.
+    pub async fn pause(&self) -> Result<()> {
+        self.program.signal(Signal::STOP).await
+    }
+
+    /// Lets it go on after [`Keeper::pause`].
+    pub async fn resume(&self) -> Result<()> {
+        self.program.signal(Signal::CONT).await
+    }
+
+    /// Waits until it ends by itself.
+    pub async fn ended(&self, deadline: Duration) -> Result<ExitStatus> {
+        self.program.process.lock().await.as_mut().context("it was not started")?.wait(deadline).await
+    }
+
+    /// Who it is to the other keepers: the holder of the lease while it leads.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// The base URL of its admin port.
+    pub fn admin_url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its log. It goes on when it is started again.
+    pub fn log(&self) -> &Path {
+        &self.program.server.log
+    }
+}
+
 impl Tenure {
     /// Installs the chart, with more values such as `crds.runai=false`. Neither program runs yet.
     pub async fn install(cluster: &Cluster, values: &[&str]) -> Result<Self> {
-        let (port, webhook_admin, keeper_admin) = (free_port()?, free_port()?, free_port()?);
+        Self::install_with(cluster, values, &[]).await
+    }
+
+    /// The same with more flags of the keepers, such as `--schedulers=a`, in place of those that they have anyway.
+    pub async fn install_with(cluster: &Cluster, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
+        let (port, webhook_admin) = (free_port()?, free_port()?);
         let url = format!("https://127.0.0.1:{port}");
         let chart = workspace().join("charts/tenure").display().to_string();
         let values = [&[&*format!("webhook.url={url}"), "keeper.replicas=0"], values].concat().join(",");
@@ -77,21 +190,26 @@ impl Tenure {
 
         let certificate = cluster.directory().join("webhook");
         fetch_certificate(cluster, &certificate).await?;
-        let mut webhook = common("webhook", cluster, webhook_admin).await?;
-        webhook.extend([
+        let webhook = vec![
+            flag("kubeconfig", account(cluster, "webhook").await?),
+            flag("admin-listen", format!("127.0.0.1:{webhook_admin}")),
             flag("listen", format!("127.0.0.1:{port}")),
             flag("tls-cert-file", certificate.join("tls.crt")),
             flag("tls-key-file", certificate.join("tls.key")),
             flag("tls-reload-interval", "100ms"),
             flag("drain-delay", "0s"),
-        ]);
-        let keeper = common("keeper", cluster, keeper_admin).await?;
+        ];
+        let account = account(cluster, "keeper").await?;
+        let mut keepers = Vec::new();
+        for index in 0..KEEPERS {
+            keepers.push(Keeper::new(cluster, index, &account, keeper_flags).await?);
+        }
         Ok(Self {
-            webhook: our_program("tenure-webhook", webhook, cluster, webhook_admin).await?,
-            keeper: our_program("tenure-keeper", keeper, cluster, keeper_admin).await?,
+            webhook: our_program("tenure-webhook", "tenure-webhook.log", webhook, cluster, webhook_admin)
+                .await?,
+            keepers,
             webhook_url: url,
             webhook_metrics: format!("http://127.0.0.1:{webhook_admin}"),
-            keeper_metrics: format!("http://127.0.0.1:{keeper_admin}"),
         })
     }
 
@@ -113,19 +231,28 @@ impl Tenure {
         self.webhook.terminate().await
     }
 
-    /// Starts the keeper, and waits until it keeps ceilings.
+    /// A keeper, by its number from 0. None runs until it is started.
+    ///
+    /// # Panics
+    /// If the number isn't below [`KEEPERS`].
+    #[expect(clippy::indexing_slicing, reason = "the number is written in a test")]
+    pub fn keeper(&self, index: usize) -> &Keeper {
+        &self.keepers[index]
+    }
+
+    /// Starts the first keeper, and waits until it is ready.
     pub async fn start_keeper(&self) -> Result<()> {
-        self.keeper.start().await
+        self.keeper(0).start().await
     }
 
-    /// Ends the keeper as kubelet would, and waits for it.
+    /// Ends the first keeper as kubelet would, and waits for it.
     pub async fn stop_keeper(&self) -> Result<()> {
-        self.keeper.terminate().await
+        self.keeper(0).stop().await
     }
 
-    /// Kills the keeper (SIGKILL).
+    /// Kills the first keeper (SIGKILL).
     pub async fn kill_keeper(&self) -> Result<()> {
-        self.keeper.kill().await
+        self.keeper(0).kill().await
     }
 
     /// The webhook's base URL. Its certificate is in `webhook/` of the cluster's directory, with `ca.crt`.
@@ -133,14 +260,14 @@ impl Tenure {
         &self.webhook_url
     }
 
-    /// Base URLs of the admin ports of webhook and keeper.
+    /// Base URLs of the admin ports of webhook and first keeper.
     pub fn admin_urls(&self) -> [&str; 2] {
-        [&self.webhook_metrics, &self.keeper_metrics]
+        [&self.webhook_metrics, self.keeper(0).admin_url()]
     }
 
-    /// The keeper's log.
+    /// The log of the first keeper.
     pub fn keeper_log(&self) -> &Path {
-        &self.keeper.server.log
+        self.keeper(0).log()
     }
 }
 
@@ -150,14 +277,14 @@ fn flag(name: &str, value: impl Into<OsString>) -> OsString {
     flag
 }
 
-async fn common(component: &str, cluster: &Cluster, admin: u16) -> Result<Vec<OsString>> {
-    let account = format!("tenure-{component}");
-    let kubeconfig = cluster.service_account_kubeconfig(RELEASE_NAMESPACE, &account).await?;
-    Ok(vec![flag("kubeconfig", kubeconfig), flag("admin-listen", format!("127.0.0.1:{admin}"))])
+/// A kubeconfig of the chart's service account.
+async fn account(cluster: &Cluster, component: &str) -> Result<PathBuf> {
+    cluster.service_account_kubeconfig(RELEASE_NAMESPACE, &format!("tenure-{component}")).await
 }
 
 async fn our_program(
     name: &'static str,
+    log: &str,
     arguments: Vec<OsString>,
     cluster: &Cluster,
     admin: u16,
@@ -166,7 +293,7 @@ async fn our_program(
         name,
         program: spawn_blocking(move || program(name)).await??,
         arguments,
-        log: cluster.directory().join(format!("{name}.log")),
+        log: cluster.directory().join(log),
         home: cluster.directory().to_owned(),
         health: Some(Health::http(admin, "/ready")?),
     };

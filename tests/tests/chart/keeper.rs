@@ -1,0 +1,246 @@
+//! What the keeper's values do.
+
+use serde_json::{Value, json};
+
+use crate::{NAMESPACE, arguments, assert_accepted, find, helm, kinds, parse, render, shared};
+
+/// Where the keeper finds its configuration in a pod.
+pub const CONFIG_FILE: &str = "/config/keeper.yaml";
+
+const NAME: &str = "test-tenure-keeper";
+
+/// A good row of `keeper.owners`.
+pub fn rollout() -> Value {
+    json!({
+        "group": "argoproj.io", "kind": "Rollout", "resource": "rollouts", "path": "spec.replicas", "value": 0,
+    })
+}
+
+/// No value of these is the default.
+pub fn everything_set() -> Value {
+    json!({
+        "replicas": 3,
+        "threadiness": 4,
+        "writesPerSecond": 20,
+        "burst": 40,
+        "priorityClassThreshold": "important",
+        "schedulers": ["t9k-scheduler", "kai-scheduler"],
+        "expiryNotice": "1h30m",
+        "owners": [rollout()],
+        "leaderElection": {"leaseDuration": "1m", "renewDeadline": "40s", "retryPeriod": "500ms"},
+    })
+}
+
+async fn keeper(values: Value) -> Vec<Value> {
+    render("test", &json!({"keeper": values})).await
+}
+
+/// The keeper's configuration file.
+pub fn config<'a>(objects: &'a [Value], name: &str) -> &'a str {
+    find(objects, "ConfigMap", name).pointer("/data/keeper.yaml").unwrap().as_str().unwrap()
+}
+
+fn replicas(objects: &[Value]) -> Option<u64> {
+    find(objects, "Deployment", NAME).pointer("/spec/replicas").unwrap().as_u64()
+}
+
+#[tokio::test]
+async fn each_set_of_values_makes_what_it_needs_and_the_api_server_accepts_it() {
+    let rights = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
+    let elects = ["Role", "RoleBinding"];
+    let cluster = shared().await;
+    let (mut documents, mut objects) = (Vec::new(), 0);
+    for (name, values, more) in [
+        ("several", json!({}), [&["Deployment", "PodDisruptionBudget"][..], &elects].concat()),
+        ("one", json!({"replicas": 1}), [&["Deployment"][..], &elects].concat()),
+        ("none", json!({"replicas": 0}), [&["Deployment"][..], &elects].concat()),
+        ("dry-run", json!({"dryRun": true}), vec!["Deployment"]),
+        ("dry-run-notice", json!({"dryRun": true, "expiryNotice": "5m"}), vec!["Deployment", "ConfigMap"]),
+        (
+            "everything",
+            everything_set(),
+            [&["Deployment", "PodDisruptionBudget", "ConfigMap"][..], &elects].concat(),
+        ),
+    ] {
+        let output = helm(cluster, "template", name, &json!({"keeper": values}), &[]).await;
+        let rendered = output.success().unwrap();
+        let all = parse(&rendered);
+        let keepers = component(&all, "keeper");
+        let expected = [&rights[..], &more].concat().into_iter().map(|kind| (kind, 1)).collect();
+        assert_eq!(kinds(&keepers), expected, "{name}");
+        objects += all.len();
+        documents.push(rendered);
+    }
+    assert_accepted(&documents.join("\n---\n"), objects).await;
+}
+
+fn component(objects: &[Value], name: &str) -> Vec<Value> {
+    let label = "/metadata/labels/app.kubernetes.io~1component";
+    objects.iter().filter(|object| object.pointer(label) == Some(&json!(name))).cloned().collect()
+}
+
+#[tokio::test]
+async fn nothing_of_the_keeper_is_there_when_it_is_off() {
+    let objects = render("test", &json!({"options": {"durationKeeper": {"enabled": false}}})).await;
+    assert_eq!(component(&objects, "keeper"), Vec::<Value>::new());
+    assert!(!component(&objects, "webhook").is_empty());
+}
+
+#[tokio::test]
+async fn values_become_flags() {
+    let passed = async |values: Value| arguments(find(&keeper(values).await, "Deployment", NAME));
+    let lease = [
+        "--leader-elect=true",
+        "--leader-elect-lease-duration=15s",
+        "--leader-elect-renew-deadline=10s",
+        "--leader-elect-retry-period=2s",
+        "--leader-elect-resource-name=test-tenure-keeper",
+        "--leader-elect-resource-namespace=tenure-system",
+        "--leader-elect-identity=$(POD_NAME)",
+    ];
+    let before = [
+        "--admin-listen=:8080",
+        "--t9k-system-namespace=t9k-system",
+        "--threadiness=8",
+        "--writes-per-second=50",
+    ];
+    let log = ["--log-level=info", "--log-format=logfmt"];
+    assert_eq!(passed(json!({})).await, [&before[..], &["--burst=100"], &lease, &log].concat());
+
+    let dry_run = ["--burst=100", "--dry-run", "--leader-elect=false"];
+    assert_eq!(passed(json!({"dryRun": true})).await, [&before[..], &dry_run, &log].concat());
+
+    let all = [
+        "--admin-listen=:8080",
+        "--t9k-system-namespace=t9k-system",
+        "--priority-class-threshold=important",
+        "--schedulers=t9k-scheduler,kai-scheduler",
+        "--threadiness=4",
+        "--writes-per-second=20",
+        "--burst=40",
+        "--config=/config/keeper.yaml",
+        "--leader-elect=true",
+        "--leader-elect-lease-duration=1m",
+        "--leader-elect-renew-deadline=40s",
+        "--leader-elect-retry-period=500ms",
+        "--leader-elect-resource-name=test-tenure-keeper",
+        "--leader-elect-resource-namespace=tenure-system",
+        "--leader-elect-identity=$(POD_NAME)",
+        "--log-level=info",
+        "--log-format=logfmt",
+    ];
+    assert_eq!(passed(everything_set()).await, all);
+}
+
+#[tokio::test]
+async fn identity_is_the_pods_own_name() {
+    let objects = keeper(json!({})).await;
+    let container = find(&objects, "Deployment", NAME).pointer("/spec/template/spec/containers/0").unwrap();
+    let name = json!([{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]);
+    assert_eq!(container.get("env"), Some(&name));
+}
+
+#[tokio::test]
+async fn dry_run_has_one_pod_because_it_has_no_leader() {
+    assert_eq!(replicas(&keeper(json!({})).await), Some(2));
+    for (wanted, expected) in [(0, 0), (1, 1), (5, 1)] {
+        let objects = keeper(json!({"replicas": wanted, "dryRun": true})).await;
+        assert_eq!(replicas(&objects), Some(expected));
+    }
+}
+
+#[tokio::test]
+async fn configuration_file_has_what_the_keeper_reads_and_no_more() {
+    let words =
+        json!({"group": "", "kind": "Thing", "resource": "things", "path": "spec.mode", "value": "true"});
+    let large = json!({
+        "group": "example.com", "kind": "Thing", "resource": "things", "path": "spec.a.b", "value": 12_000_000,
+    });
+    let switch = json!({
+        "group": "example.com", "kind": "Lamp", "resource": "lamps", "path": "spec.lit", "value": false,
+    });
+    let objects = keeper(json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]})).await;
+    let expected = json!({
+        "expiryNotice": "10m",
+        "owners": [
+            {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
+            {"group": "", "kind": "Thing", "path": "spec.mode", "value": "true"},
+            {"group": "example.com", "kind": "Thing", "path": "spec.a.b", "value": 12_000_000},
+            {"group": "example.com", "kind": "Lamp", "path": "spec.lit", "value": false},
+        ],
+    });
+    let written: Value = serde_saphyr::from_str(config(&objects, NAME)).unwrap();
+    assert_eq!(written, expected);
+
+    let pod = find(&objects, "Deployment", NAME).pointer("/spec/template/spec").unwrap();
+    let volumes = json!([{"name": "config", "configMap": {"name": NAME}}]);
+    let mounts = json!([{"name": "config", "mountPath": "/config", "readOnly": true}]);
+    assert_eq!(pod.get("volumes"), Some(&volumes));
+    assert_eq!(pod.pointer("/containers/0/volumeMounts"), Some(&mounts));
+}
+
+#[tokio::test]
+async fn change_of_the_configuration_alone_makes_new_pods() {
+    let template = async |values: Value| {
+        find(&keeper(values).await, "Deployment", NAME).pointer("/spec/template").unwrap().clone()
+    };
+    let five = template(json!({"expiryNotice": "5m", "podAnnotations": {"a": "b"}})).await;
+    let six = template(json!({"expiryNotice": "6m", "podAnnotations": {"a": "b"}})).await;
+    assert_ne!(five, six);
+    assert_eq!(
+        template(json!({"expiryNotice": "5m", "podAnnotations": {"a": "b"}, "replicas": 7})).await,
+        five
+    );
+    assert_eq!(template(json!({})).await.pointer("/metadata/annotations"), None);
+}
+
+#[tokio::test]
+async fn rollout_never_leaves_the_cluster_without_a_ready_keeper() {
+    let objects = keeper(json!({})).await;
+    let deployment = find(&objects, "Deployment", NAME);
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}});
+    assert_eq!(deployment.pointer("/spec/strategy"), Some(&strategy));
+    let budget = find(&objects, "PodDisruptionBudget", NAME);
+    assert_eq!(budget.pointer("/spec/maxUnavailable"), Some(&json!(1)));
+    // it is about the pods of the Deployment, and not about those of the webhook
+    assert_eq!(budget.pointer("/spec/selector"), deployment.pointer("/spec/selector"));
+    let other = find(&objects, "Deployment", "test-tenure-webhook").pointer("/spec/selector");
+    assert_ne!(budget.pointer("/spec/selector"), other);
+    let spread = deployment.pointer("/spec/template/spec/topologySpreadConstraints").unwrap();
+    assert!(
+        spread
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|constraint| { constraint.get("labelSelector") == deployment.pointer("/spec/selector") })
+    );
+}
+
+#[tokio::test]
+async fn names_and_namespace_can_be_replaced_everywhere() {
+    let values = json!({
+        "namespaceOverride": "elsewhere",
+        "keeper": {"nameOverride": "duration-keeper", "expiryNotice": "5m", "labels": {"a": "b"}},
+        "webhook": {"certificate": {"mode": "certManager"}},
+    });
+    let objects = render("test", &values).await;
+    let text = serde_json::to_string(&objects).unwrap();
+    assert!(!text.contains(NAMESPACE) && !text.contains("tenure-keeper\""), "{text}");
+    for object in &objects {
+        let namespace = object.pointer("/metadata/namespace").and_then(Value::as_str);
+        assert!(namespace.is_none_or(|name| name == "elsewhere"), "{object}");
+        for subject in object.get("subjects").and_then(Value::as_array).into_iter().flatten() {
+            assert_eq!(subject.get("namespace"), Some(&json!("elsewhere")));
+        }
+    }
+    for kind in ["Deployment", "Role", "ClusterRole", "ServiceAccount", "ConfigMap", "PodDisruptionBudget"] {
+        find(&objects, kind, "duration-keeper");
+    }
+    let deployment = find(&objects, "Deployment", "duration-keeper");
+    assert_eq!(deployment.pointer("/metadata/labels/a"), Some(&json!("b")));
+    let account = deployment.pointer("/spec/template/spec/serviceAccountName");
+    assert_eq!(account, Some(&json!("duration-keeper")));
+    let lease = "--leader-elect-resource-name=duration-keeper".to_owned();
+    assert!(arguments(deployment).contains(&lease));
+    assert!(arguments(deployment).contains(&"--leader-elect-resource-namespace=elsewhere".to_owned()));
+}

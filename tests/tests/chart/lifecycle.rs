@@ -1,0 +1,93 @@
+//! Install, upgrade, uninstall.
+
+use serde_json::json;
+
+use crate::{
+    NAMESPACE, NOWHERE, helm, installed,
+    keeper::{everything_set, rollout},
+    kubectl, shared, start,
+};
+
+#[tokio::test]
+async fn queues_outlive_an_uninstall() {
+    let cluster = start("chart-uninstall").await.unwrap();
+    // else the queues below would wait for a webhook
+    let values = json!({"webhook": {"url": NOWHERE, "failurePolicy": "Ignore"}});
+    let install =
+        async |release: &str, flags: &[&str]| helm(&cluster, "install", release, &values, flags).await;
+    install("tenure", &[]).await.success().unwrap();
+    for group in ["scheduling.run.ai/v3alpha1", "scheduler.tensorstack.dev/v1beta1"] {
+        let queue = json!({"apiVersion": group, "kind": "Queue", "metadata": {"name": "kept"}, "spec": {}});
+        kubectl(&cluster, &["apply", "-f", "-"], &queue.to_string()).await;
+    }
+    let queues = async || {
+        let kinds = "queues.scheduling.run.ai,queues.scheduler.tensorstack.dev";
+        kubectl(&cluster, &["get", kinds, "--output=jsonpath={.items[*].metadata.uid}"], "").await
+    };
+    let before = queues().await;
+    assert_eq!(before.split(' ').count(), 2);
+
+    let uninstall = ["uninstall", "tenure", "--namespace", NAMESPACE, "--wait"];
+    cluster.helm(&uninstall).await.unwrap().success().unwrap();
+    let rest =
+        "deployment,secret,serviceaccount,clusterrole,clusterrolebinding,validatingwebhookconfiguration";
+    let list = ["get", rest, "-A", "--output=name", "-l", "app.kubernetes.io/part-of=tenure"];
+    assert_eq!(kubectl(&cluster, &list, "").await, "");
+    assert_eq!(queues().await, before);
+
+    install("tenure", &[]).await.success().unwrap();
+    assert_eq!(queues().await, before);
+    cluster.helm(&uninstall).await.unwrap().success().unwrap();
+    let refused = install("another", &[]).await;
+    assert!(refused.stderr.contains("queues.scheduling.run.ai"), "{}", refused.stderr);
+    install("another", &["--take-ownership"]).await.success().unwrap();
+    assert_eq!(queues().await, before);
+}
+
+#[tokio::test]
+async fn pods_run_where_pod_security_is_restricted() {
+    // whose pods were admitted
+    let (cluster, _) = installed().await;
+    let run = ["run", "plain", "--image=example.com/plain", "--namespace", NAMESPACE];
+    let plain = cluster.kubectl(&run).await.unwrap();
+    assert!(plain.stderr.contains("violates PodSecurity"), "{}", plain.stderr);
+}
+
+#[tokio::test]
+async fn upgrade_takes_a_release_from_any_values_to_any_others() {
+    let cluster = shared().await;
+    let crds = json!({"runai": false, "tensorstack": false});
+    let name = "changing-tenure-keeper";
+    let of = async |kind: &str, path: &str| {
+        let path = format!("--output=jsonpath={path}");
+        let get = ["get", kind, name, "--namespace", NAMESPACE, "--ignore-not-found", &path];
+        kubectl(cluster, &get, "").await
+    };
+    let mut verb = "install";
+    for (keeper, replicas, role, budget, owners) in [
+        (json!({"replicas": 1}), "1", name, "", ""),
+        (json!({"replicas": 3}), "3", name, name, ""),
+        (everything_set(), "3", name, name, "owners:"),
+        (json!({"dryRun": true, "owners": [rollout()]}), "1", "", "", "owners:"),
+        (json!({}), "2", name, name, ""),
+    ] {
+        let values = json!({"crds": crds, "keeper": keeper});
+        helm(cluster, verb, "changing", &values, &["--wait"]).await.success().unwrap();
+        verb = "upgrade";
+        assert_eq!(of("deployment", "{.status.readyReplicas}").await, replicas, "{keeper}");
+        assert_eq!(of("role", "{.metadata.name}").await, role, "{keeper}");
+        assert_eq!(of("rolebinding", "{.metadata.name}").await, role, "{keeper}");
+        assert_eq!(of("poddisruptionbudget", "{.metadata.name}").await, budget, "{keeper}");
+        assert!(of("configmap", "{.data}").await.contains(owners), "{keeper}");
+    }
+    let off = json!({"crds": crds, "options": {"durationKeeper": {"enabled": false}}});
+    helm(cluster, verb, "changing", &off, &[]).await.success().unwrap();
+    for kind in ["deployment", "serviceaccount", "role", "clusterrole", "clusterrolebinding"] {
+        assert_eq!(of(kind, "{.metadata.name}").await, "", "{kind}");
+    }
+    assert!(
+        !kubectl(cluster, &["get", "deployment", "-n", NAMESPACE, "changing-tenure-webhook"], "")
+            .await
+            .is_empty()
+    );
+}

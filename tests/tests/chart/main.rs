@@ -1,0 +1,124 @@
+//! The Helm chart, by the real helm on real API servers.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed helper is a failed test"
+)]
+
+mod certificate;
+mod keeper;
+mod lifecycle;
+mod notes;
+mod programs;
+mod rights;
+mod shapes;
+mod t9k;
+mod values;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, Output};
+use tokio::sync::OnceCell;
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
+
+/// The namespace of every release here. It enforces the pod security standard `restricted`.
+const NAMESPACE: &str = "tenure-system";
+
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Nobody listens there.
+const NOWHERE: &str = "https://127.0.0.1:1";
+
+async fn start(name: &str) -> Result<Cluster> {
+    let cluster = Cluster::start(name).await?;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+        "name": NAMESPACE,
+        "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+    }});
+    kubectl(&cluster, &["apply", "-f", "-"], &namespace.to_string()).await;
+    Ok(cluster)
+}
+
+/// A cluster that knows the kinds of cert-manager. Each test has a release name of its own, and one release the CRDs.
+async fn shared() -> &'static Cluster {
+    static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+    let start = async || {
+        let cluster = start("chart").await?;
+        kubectl(&cluster, &["apply", "-f", "-"], &certificate::cert_manager_kinds().to_string()).await;
+        let established = ["wait", "--for=condition=Established", "crd", "--all"];
+        kubectl(&cluster, &established, "").await;
+        Ok::<_, anyhow::Error>(cluster)
+    };
+    SHARED.get_or_try_init(start).await.unwrap()
+}
+
+/// The release `tenure` on the shared cluster, with default values, and what helm said. Its pods are ready.
+async fn installed() -> (&'static Cluster, &'static str) {
+    static NOTES: OnceCell<String> = OnceCell::const_new();
+    let cluster = shared().await;
+    let install = async || {
+        let output = helm(cluster, "install", "tenure", &json!({}), &["--wait"]).await;
+        output.success()
+    };
+    (cluster, NOTES.get_or_try_init(install).await.unwrap())
+}
+
+/// kubectl that must succeed, with `stdin`.
+async fn kubectl(cluster: &Cluster, arguments: &[&str], stdin: &str) -> String {
+    let output = cluster.kubectl_with_input(arguments, stdin).await;
+    output.unwrap().success().unwrap()
+}
+
+/// `helm <verb> <release>` of the chart.
+async fn helm(cluster: &Cluster, verb: &str, release: &str, values: &Value, flags: &[&str]) -> Output {
+    let values = values.to_string();
+    let arguments = [verb, release, CHART, "--namespace", NAMESPACE, "--set-json", &values];
+    cluster.helm(&[&arguments, flags].concat()).await.unwrap()
+}
+
+/// What the chart renders where it can't look into a cluster.
+async fn render(release: &str, values: &Value) -> Vec<Value> {
+    let output = helm(shared().await, "template", release, values, &[]).await;
+    parse(&output.success().unwrap())
+}
+
+fn parse(documents: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(documents).unwrap()
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let found =
+        objects.iter().find(|object| object.get("kind") == Some(&json!(kind)) && name_of(object) == name);
+    found.unwrap_or_else(|| panic!("no {kind} {name} in {objects:#?}"))
+}
+
+fn name_of(object: &Value) -> &str {
+    object.pointer("/metadata/name").unwrap().as_str().unwrap()
+}
+
+/// How many objects there are of each kind.
+fn kinds(objects: &[Value]) -> BTreeMap<&str, usize> {
+    let mut kinds = BTreeMap::new();
+    for object in objects {
+        *kinds.entry(object.get("kind").unwrap().as_str().unwrap()).or_default() += 1;
+    }
+    kinds
+}
+
+/// The arguments of a Deployment's only container.
+fn arguments(deployment: &Value) -> Vec<String> {
+    let arguments = deployment.pointer("/spec/template/spec/containers/0/args").unwrap();
+    serde_json::from_value(arguments.clone()).unwrap()
+}
+
+/// Makes the API server itself check everything, but keep nothing.
+async fn assert_accepted(documents: &str, objects: usize) {
+    let apply = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"];
+    let output = shared().await.kubectl_with_input(&apply, documents).await.unwrap();
+    assert_eq!(output.stderr, "");
+    assert_eq!(output.success().unwrap().lines().count(), objects);
+}

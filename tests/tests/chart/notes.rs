@@ -1,0 +1,101 @@
+//! What Helm tells after an install, by doing it.
+
+use std::{env, net::TcpListener, process::Command};
+
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, Process, eventually, program};
+use tokio::task::spawn_blocking;
+
+use crate::{DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start};
+
+#[tokio::test]
+async fn notes_tell_how_to_see_that_it_runs() {
+    let (cluster, notes) = installed().await;
+    let commands = commands(notes, "1. ", "2. ");
+    let (rollouts, others): (Vec<_>, Vec<_>) =
+        commands.lines().map(str::trim).partition(|command| command.contains("rollout"));
+    // no keeper runs here that could take it
+    assert_eq!(others, [format!("kubectl -n {NAMESPACE} get lease tenure-keeper")]);
+    assert_eq!(rollouts.len(), 2, "{notes}");
+    for check in rollouts {
+        let arguments: Vec<_> = check.split_whitespace().skip(1).collect();
+        let said = kubectl(cluster, &arguments, "").await;
+        assert!(said.contains("successfully rolled out"), "{check}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
+    let cluster = start("chart-notes").await.unwrap();
+    let (port, admin_port) = (free_port(), free_port());
+    let values = json!({
+        "webhook": {"url": format!("https://127.0.0.1:{port}")},
+        "keeper": {"replicas": 0},
+    });
+    let install = helm(&cluster, "install", "tenure", &values, &[]).await;
+    let notes = install.success().unwrap();
+    assert!(notes.contains("nothing is paused until a keeper runs elsewhere"), "{notes}");
+
+    // the last of them is the webhook; another program may have the admin port that it takes by default
+    let serve =
+        commands(&notes, "Fetch its certificate", "2. ").replace(" KUBECONFIG=", " exec env KUBECONFIG=");
+    let serve = format!("{} --admin-listen 127.0.0.1:{admin_port}", serve.trim_end());
+    let log = cluster.directory().join("by-hand.log");
+    let webhook = Process::spawn("webhook", shell(&cluster, &serve).await, &log).unwrap();
+    let admin = format!("--server=http://127.0.0.1:{admin_port}");
+    // so it has the certificate, and its token is good for what it watches
+    eventually("the webhook to be ready", DEADLINE, async || {
+        let ready = cluster.kubectl(&[&admin, "get", "--raw=/ready"]).await?;
+        ready.success().map(Some).map_err(|error| webhook.failure(&error.to_string()))
+    })
+    .await
+    .unwrap();
+    let make_queues = shell(&cluster, &commands(&notes, "2. ", "3. ")).await.output().unwrap();
+    assert!(make_queues.status.success(), "{make_queues:?}");
+}
+
+#[tokio::test]
+async fn notes_say_what_does_not_work_with_these_values() {
+    let notes = async |values: Value| {
+        let output = helm(shared().await, "install", "test", &values, &["--dry-run=client"]).await;
+        let output = output.success().unwrap();
+        let (_, notes) = output.split_once("NOTES:").expect("there are notes");
+        notes.to_owned()
+    };
+    let off = notes(json!({"options": {"durationKeeper": {"enabled": false}}})).await;
+    assert!(off.contains("there is no keeper, and nothing is paused"), "{off}");
+    assert!(!off.contains("test-tenure-keeper"), "{off}");
+    let dry_run = notes(json!({"keeper": {"dryRun": true}})).await;
+    assert!(dry_run.contains("keeper.dryRun is true: nothing is paused"), "{dry_run}");
+    assert!(!dry_run.contains("get lease"), "{dry_run}");
+    let t9k = notes(json!({"crds": {"runai": false}, "keeper": {"schedulers": ["a", "b"]}})).await;
+    assert!(!t9k.contains("scheduling.run.ai"), "{t9k}");
+    assert!(t9k.contains("spec.schedulerName must be a or b"), "{t9k}");
+    let own = notes(json!({"t9k": {"systemNamespace": NAMESPACE}})).await;
+    assert!(!own.contains("create namespace"), "{own}");
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The commands between two places of the notes, as they are pasted.
+pub fn commands(notes: &str, from: &str, to: &str) -> String {
+    let part = notes.split_once(from).and_then(|(_, rest)| rest.split_once(to));
+    let (part, _) = part.unwrap_or_else(|| panic!("no {from:?} before {to:?} in {notes}"));
+    part.split_inclusive('\n').filter(|line| line.starts_with("     ")).collect()
+}
+
+/// A shell with our programs and kubectl at hand.
+pub async fn shell(cluster: &Cluster, script: &str) -> Command {
+    let webhook = spawn_blocking(|| program("tenure-webhook")).await.unwrap().unwrap();
+    let mut path = vec![webhook.parent().unwrap().to_owned(), cluster.binaries().directory().to_owned()];
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap()));
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-euc", script])
+        .current_dir(cluster.directory())
+        .env("KUBECONFIG", cluster.kubeconfig())
+        .env("PATH", env::join_paths(path).unwrap());
+    shell
+}

@@ -1,0 +1,84 @@
+//! The flags that the chart passes to the programs.
+
+use std::{fs, process::Command};
+
+use serde_json::{Value, json};
+use tenure_testbed::program;
+use tokio::task::spawn_blocking;
+
+use crate::{
+    arguments, find, helm,
+    keeper::{CONFIG_FILE, config, everything_set},
+    render, shared,
+};
+
+#[tokio::test]
+async fn programs_know_the_flags_that_the_chart_passes() {
+    let mut table = vec![json!({}), json!({"keeper": {"dryRun": true}}), json!({"keeper": everything_set()})];
+    for (level, format) in [("error", "logfmt"), ("warn", "json"), ("info", "logfmt"), ("debug", "json")] {
+        table.push(json!({"log": {"level": level, "format": format}}));
+    }
+    for values in table {
+        let objects = render("test", &values).await;
+        for component in ["webhook", "keeper"] {
+            let complaint = complaint(component, &objects).await;
+            // comes after flags and configuration are understood
+            assert!(complaint.contains("Error: --kubeconfig /not-there"), "{values}: {complaint}");
+        }
+    }
+    let extra = json!({"extraArgs": ["--unheard-of"]});
+    let objects = render("test", &json!({"webhook": extra, "keeper": extra})).await;
+    for component in ["webhook", "keeper"] {
+        let complaint = complaint(component, &objects).await;
+        assert!(complaint.contains("unexpected argument '--unheard-of'"), "{complaint}");
+    }
+}
+
+/// What a program says when it is run as its Deployment does, but with a kubeconfig that isn't there.
+async fn complaint(component: &str, objects: &[Value]) -> String {
+    let mut arguments = arguments(find(objects, "Deployment", &format!("test-tenure-{component}")));
+    for argument in arguments.iter_mut().filter(|argument| argument.contains(CONFIG_FILE)) {
+        let file = shared().await.directory().join("chart-keeper.yaml").display().to_string();
+        fs::write(&file, config(objects, "test-tenure-keeper")).unwrap();
+        *argument = argument.replace(CONFIG_FILE, &file);
+    }
+    let name = format!("tenure-{component}");
+    let output = spawn_blocking(move || {
+        let mut command = Command::new(program(&name).unwrap());
+        command.args(arguments).arg("--kubeconfig=/not-there").output()
+    });
+    String::from_utf8(output.await.unwrap().unwrap().stderr).unwrap()
+}
+
+#[tokio::test]
+async fn extra_arguments_come_last_and_repeat_no_flag() {
+    let extra = json!({"extraArgs": ["--kubeconfig=/there", "--verbose"]});
+    let objects = render("test", &json!({"webhook": extra, "keeper": extra})).await;
+    for component in ["webhook", "keeper"] {
+        let arguments = arguments(find(&objects, "Deployment", &format!("test-tenure-{component}")));
+        assert!(arguments.ends_with(&["--kubeconfig=/there".into(), "--verbose".into()]), "{arguments:?}");
+    }
+
+    for (component, argument, words) in [
+        (
+            "webhook",
+            "--log-level=debug",
+            "webhook.extraArgs must not have --log-level: set log.level instead",
+        ),
+        ("webhook", "--listen=:443", "webhook.extraArgs must not have --listen: the chart sets it by itself"),
+        ("keeper", "--burst", "keeper.extraArgs must not have --burst: set keeper.burst instead"),
+        // the chart may set it, but doesn't with these values
+        ("keeper", "--schedulers=a", "must not have --schedulers: set keeper.schedulers instead"),
+        ("keeper", "--dry-run", "must not have --dry-run: set keeper.dryRun instead"),
+        ("keeper", "--config=/x", "must not have --config: set keeper.expiryNotice or keeper.owners instead"),
+        ("keeper", "--leader-elect=false", "must not have --leader-elect: the chart sets it by itself"),
+        ("keeper", "--metrics-addr=:9090", "must not have --metrics-addr: the chart sets it by itself"),
+    ] {
+        let values = json!({component: {"extraArgs": [argument]}});
+        let output = helm(shared().await, "template", "test", &values, &[]).await;
+        assert!(!output.status.success() && output.stderr.contains(words), "{values}: {}", output.stderr);
+    }
+    let twice = json!({"keeper": {"extraArgs": ["--verbose", "--verbose=true"]}});
+    let output = helm(shared().await, "template", "test", &twice, &[]).await;
+    assert!(output.stderr.contains("must not have --verbose: once is enough"), "{}", output.stderr);
+}

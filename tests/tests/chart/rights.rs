@@ -1,0 +1,205 @@
+//! What the service accounts may do.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, eventually};
+
+use crate::{DEADLINE, NAMESPACE, find, installed, keeper::rollout, render};
+
+const WATCHED: &[&str] = &["list", "watch"];
+const OWNER: &[&str] = &["get", "list", "watch", "patch"];
+const BETWEEN: &[&str] = &["get", "list", "watch"];
+const ABOVE: &[&str] = &["get"];
+
+/// All that Tenure may do in the whole cluster: component, API group, resources, verbs.
+const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
+    ("webhook", "scheduling.run.ai", &["queues"], WATCHED),
+    ("keeper", "scheduling.run.ai", &["queues", "podgroups"], WATCHED),
+    ("keeper", "scheduler.tensorstack.dev", &["queues", "podgroups"], WATCHED),
+    ("keeper", "scheduling.k8s.io", &["priorityclasses"], &["get"]),
+    ("keeper", "", &["pods"], &["get", "list", "watch", "delete", "patch"]),
+    ("keeper", "events.k8s.io", &["events"], &["create"]),
+    ("keeper", "apps", &["deployments", "statefulsets", "replicasets"], OWNER),
+    ("keeper", "batch", &["jobs"], OWNER),
+    (
+        "keeper",
+        "batch.tensorstack.dev",
+        &[
+            "colossalaijobs",
+            "deepspeedjobs",
+            "genericjobs",
+            "mpijobs",
+            "pytorchtrainingjobs",
+            "tensorflowtrainingjobs",
+            "xgboosttrainingjobs",
+        ],
+        OWNER,
+    ),
+    ("keeper", "tensorstack.dev", &["mlservices", "notebooks", "simplemlservices", "tensorboards"], OWNER),
+    ("keeper", "jobset.x-k8s.io", &["jobsets"], OWNER),
+    (
+        "keeper",
+        "kubeflow.org",
+        &["jaxjobs", "mpijobs", "paddlejobs", "pytorchjobs", "tfjobs", "xgboostjobs"],
+        OWNER,
+    ),
+    ("keeper", "leaderworkerset.x-k8s.io", &["leaderworkersets"], OWNER),
+    ("keeper", "ray.io", &["rayclusters", "rayjobs"], OWNER),
+    ("keeper", "sparkoperator.k8s.io", &["sparkapplications"], OWNER),
+    ("keeper", "trainer.kubeflow.org", &["trainjobs"], OWNER),
+    ("keeper", "workload.codeflare.dev", &["appwrappers"], OWNER),
+    ("keeper", "serving.knative.dev", &["services", "configurations", "revisions"], BETWEEN),
+    ("keeper", "batch", &["cronjobs"], ABOVE),
+    ("keeper", "batch.tensorstack.dev", &["beamjobs", "cronworkflowruns", "workflowruns"], ABOVE),
+    ("keeper", "tensorstack.dev", &["autotuneexperiments", "explorers"], ABOVE),
+    ("keeper", "argoproj.io", &["rollouts"], ABOVE),
+    ("keeper", "ray.io", &["rayservices"], ABOVE),
+    ("keeper", "serving.kserve.io", &["inferenceservices"], ABOVE),
+    ("keeper", "sparkoperator.k8s.io", &["scheduledsparkapplications"], ABOVE),
+];
+
+fn rights() -> BTreeSet<String> {
+    let each = RIGHTS.iter();
+    each.flat_map(|(component, group, resources, verbs)| triples(component, &[*group], resources, verbs))
+        .collect()
+}
+
+fn granted(objects: &[Value]) -> BTreeSet<String> {
+    let of = |component: &'static str| {
+        let role = find(objects, "ClusterRole", &format!("test-tenure-{component}")).clone();
+        let role: ClusterRole = serde_json::from_value(role).unwrap();
+        role.rules.unwrap().into_iter().flat_map(move |rule| by_rule(component, &rule))
+    };
+    ["webhook", "keeper"].into_iter().flat_map(of).collect()
+}
+
+fn by_rule(component: &str, rule: &PolicyRule) -> Vec<String> {
+    assert_eq!((&rule.non_resource_urls, &rule.resource_names), (&None, &None));
+    let (groups, resources) = (rule.api_groups.as_deref(), rule.resources.as_deref());
+    triples(component, groups.unwrap(), resources.unwrap(), &rule.verbs)
+}
+
+/// Each right by itself: `keeper get pods.`
+fn triples<T: AsRef<str>>(component: &str, groups: &[T], resources: &[T], verbs: &[T]) -> Vec<String> {
+    let mut triples = Vec::new();
+    for group in groups {
+        for resource in resources {
+            for verb in verbs {
+                let (group, resource, verb) = (group.as_ref(), resource.as_ref(), verb.as_ref());
+                triples.push(format!("{component} {verb} {resource}.{group}"));
+            }
+        }
+    }
+    triples
+}
+
+#[tokio::test]
+async fn roles_grant_what_is_needed_and_no_more() {
+    let objects = render("test", &json!({})).await;
+    assert_eq!(granted(&objects), rights());
+    let role = find(&objects, "Role", "test-tenure-keeper");
+    let rules = json!([
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": ["test-tenure-keeper"],
+            "verbs": ["get", "update", "patch"],
+        },
+    ]);
+    assert_eq!(
+        (role.get("rules"), role.pointer("/metadata/namespace")),
+        (Some(&rules), Some(&json!(NAMESPACE)))
+    );
+}
+
+#[tokio::test]
+async fn kinds_that_are_added_come_with_the_rights_of_the_others() {
+    let notebook = json!({
+        "group": "tensorstack.dev", "kind": "Notebook", "resource": "notebooks", "path": "spec.suspend", "value": true,
+    });
+    let controller = json!({
+        "group": "", "kind": "ReplicationController", "resource": "replicationcontrollers",
+        "path": "spec.replicas", "value": 0,
+    });
+    let objects = render("test", &json!({"keeper": {"owners": [rollout(), notebook, controller]}})).await;
+    let added = [("argoproj.io", "rollouts"), ("", "replicationcontrollers")];
+    let added = added.map(|(group, resource)| triples("keeper", &[group], &[resource], OWNER));
+    let expected = rights().into_iter().chain(added.into_iter().flatten()).collect();
+    assert_eq!(granted(&objects), expected);
+}
+
+#[tokio::test]
+async fn dry_run_has_no_right_to_change_anything() {
+    let owners = json!({"owners": [rollout()], "dryRun": true});
+    let granted = granted(&render("test", &json!({"keeper": owners})).await);
+    let added = triples("keeper", &["argoproj.io"], &["rollouts"], BETWEEN);
+    let reads = |right: &String| ["get", "list", "watch"].contains(&right.split(' ').nth(1).unwrap());
+    let mut expected: BTreeSet<_> = rights().into_iter().filter(reads).chain(added).collect();
+    expected.insert("keeper create events.events.k8s.io".into());
+    assert_eq!(granted, expected);
+}
+
+#[tokio::test]
+async fn service_accounts_have_the_rights_of_their_roles_alone() {
+    let (cluster, _) = installed().await;
+    let table = [
+        ("webhook", "list", "queues.scheduling.run.ai", "yes"),
+        ("webhook", "update", "queues.scheduling.run.ai", "no"),
+        ("webhook", "list", "queues.scheduler.tensorstack.dev", "no"),
+        ("webhook", "list", "pods", "no"),
+        ("webhook", "get", "secrets", "no"),
+        ("keeper", "patch", "deployments.apps", "yes"),
+        ("keeper", "delete", "pods", "yes"),
+        ("keeper", "create", "events.events.k8s.io", "yes"),
+        ("keeper", "create", "pods", "no"),
+        ("keeper", "patch", "pods", "yes"),
+        ("keeper", "update", "pods", "no"),
+        ("keeper", "create", "pods --subresource=eviction", "no"),
+        ("keeper", "patch", "pods --subresource=status", "no"),
+        ("keeper", "get", "priorityclasses.scheduling.k8s.io", "yes"),
+        ("keeper", "list", "priorityclasses.scheduling.k8s.io", "no"),
+        ("keeper", "patch", "jobs.batch", "yes"),
+        ("keeper", "patch", "cronjobs.batch", "no"),
+        ("keeper", "delete", "deployments.apps", "no"),
+        ("keeper", "update", "deployments.apps", "no"),
+        ("keeper", "patch", "daemonsets.apps", "no"),
+        ("keeper", "update", "queues.scheduling.run.ai", "no"),
+        ("keeper", "patch", "queues.scheduler.tensorstack.dev", "no"),
+        ("keeper", "get", "secrets", "no"),
+        ("keeper", "create", "events", "no"),
+        ("keeper", "create", "leases.coordination.k8s.io", "no"),
+        ("keeper", "update", "leases.coordination.k8s.io/tenure-keeper", "no"),
+        ("keeper", "patch", "clusterroles.rbac.authorization.k8s.io", "no"),
+    ];
+    for (component, verb, resource, expected) in table {
+        assert_right(cluster, component, &[verb, resource, "--all-namespaces"], expected).await;
+    }
+    for (verb, resource, namespace, expected) in [
+        ("create", "leases.coordination.k8s.io", NAMESPACE, "yes"),
+        ("get", "leases.coordination.k8s.io/tenure-keeper", NAMESPACE, "yes"),
+        ("update", "leases.coordination.k8s.io/tenure-keeper", NAMESPACE, "yes"),
+        ("update", "leases.coordination.k8s.io/another", NAMESPACE, "no"),
+        ("delete", "leases.coordination.k8s.io/tenure-keeper", NAMESPACE, "no"),
+        ("list", "leases.coordination.k8s.io", NAMESPACE, "no"),
+        ("create", "leases.coordination.k8s.io", "default", "no"),
+        ("update", "leases.coordination.k8s.io/tenure-keeper", "default", "no"),
+    ] {
+        assert_right(cluster, "keeper", &[verb, resource, "--namespace", namespace], expected).await;
+    }
+}
+
+async fn assert_right(cluster: &Cluster, component: &str, right: &[&str], expected: &str) {
+    let account = format!("--as=system:serviceaccount:{NAMESPACE}:tenure-{component}");
+    let title = format!("{expected} to {component} {}", right.join(" "));
+    let right = right.iter().flat_map(|word| word.split(' '));
+    let ask: Vec<_> = ["auth", "can-i"].into_iter().chain(right).chain([&*account]).collect();
+    // the authorizer sees a new role a little later
+    eventually(&title, DEADLINE, async || {
+        Ok((cluster.kubectl(&ask).await?.stdout.trim() == expected).then_some(()))
+    })
+    .await
+    .unwrap();
+}

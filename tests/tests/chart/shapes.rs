@@ -1,0 +1,96 @@
+//! Which objects there are, and that the API server accepts them.
+
+use std::collections::BTreeMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::{CHART, assert_accepted, helm, kinds, parse, shared};
+
+#[tokio::test]
+async fn chart_lints_strictly() {
+    let lint = shared().await.helm(&["lint", "--strict", CHART]).await;
+    lint.unwrap().success().unwrap();
+}
+
+/// What the values differ in that change which objects there are.
+struct Shape {
+    mode: &'static str,
+    in_cluster: bool,
+    keepers: u8,
+    webhooks: u8,
+    crds: bool,
+}
+
+impl Shape {
+    fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for mode in ["generated", "certManager", "existingSecret"] {
+            // a bit for each of the others
+            all.extend((0..16_u8).map(|bits| Self {
+                mode,
+                in_cluster: bits & 1 > 0,
+                keepers: bits & 2,
+                webhooks: 1 + ((bits >> 2) & 1),
+                crds: bits & 8 > 0,
+            }));
+        }
+        all
+    }
+
+    fn release(&self) -> String {
+        let (mode, in_cluster, crds) = (self.mode.to_lowercase(), self.in_cluster, self.crds);
+        let (keepers, webhooks) = (self.keepers, self.webhooks);
+        format!("{mode}-in-{in_cluster}-{keepers}-{webhooks}-crds-{crds}")
+    }
+
+    fn values(&self) -> Value {
+        json!({
+            "webhook": {
+                "url": if self.in_cluster { "" } else { "https://webhook.example.com:9443" },
+                "replicas": self.webhooks,
+                "certificate": {
+                    "mode": self.mode,
+                    "existingSecret": {"name": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"},
+                },
+            },
+            "keeper": {"replicas": self.keepers},
+            "crds": {"runai": self.crds, "tensorstack": self.crds},
+        })
+    }
+
+    fn kinds(&self) -> BTreeMap<&'static str, usize> {
+        let always = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"].map(|kind| (kind, 2));
+        let rest = [
+            ("ValidatingWebhookConfiguration", 1),
+            // for the Lease
+            ("Role", 1),
+            ("RoleBinding", 1),
+            ("Deployment", 1 + usize::from(self.in_cluster)),
+            ("Service", usize::from(self.in_cluster)),
+            (
+                "PodDisruptionBudget",
+                usize::from(self.in_cluster && self.webhooks > 1) + usize::from(self.keepers > 1),
+            ),
+            ("Secret", usize::from(self.mode == "generated")),
+            ("Issuer", if self.mode == "certManager" { 2 } else { 0 }),
+            ("Certificate", if self.mode == "certManager" { 2 } else { 0 }),
+            ("CustomResourceDefinition", if self.crds { 2 } else { 0 }),
+        ];
+        always.into_iter().chain(rest).filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+#[tokio::test]
+async fn every_shape_renders_what_it_needs_and_the_api_server_accepts_it() {
+    let cluster = shared().await;
+    let rendered = stream::iter(Shape::all()).map(async |shape| {
+        let output = helm(cluster, "template", &shape.release(), &shape.values(), &[]).await;
+        let documents = output.success()?;
+        assert_eq!(kinds(&parse(&documents)), shape.kinds(), "{}", shape.release());
+        Ok::<_, anyhow::Error>(documents)
+    });
+    let rendered: Vec<_> = rendered.buffer_unordered(4).try_collect().await.unwrap();
+    let objects = Shape::all().iter().map(|shape| shape.kinds().values().sum::<usize>()).sum();
+    assert_accepted(&rendered.join("\n---\n"), objects).await;
+}

@@ -1,0 +1,112 @@
+//! What may be written in the values.
+
+use std::{collections::BTreeSet, fs};
+
+use futures::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::{CHART, helm, keeper::rollout, shared};
+
+#[tokio::test]
+async fn value_that_cannot_be_meant_is_refused_by_its_name() {
+    let url = |url: &str| json!({"webhook": {"url": url}});
+    let certificate = |values: Value| json!({"webhook": {"certificate": values}});
+    let keeper = |values: Value| json!({"keeper": values});
+    let row = |fields: Value| {
+        let mut row = rollout();
+        row.as_object_mut().unwrap().append(&mut fields.as_object().unwrap().clone());
+        keeper(json!({"owners": [row]}))
+    };
+    let table = [
+        (json!({"replicas": 2}), "'replicas' not allowed"),
+        (json!({"webhook": {"replica": 2}}), "'/webhook': additional properties 'replica' not allowed"),
+        (
+            certificate(json!({"certManager": {"issuerRef": {"nam": "x"}}})),
+            "'/webhook/certificate/certManager/issuerRef': additional properties 'nam' not allowed",
+        ),
+        (certificate(json!({"mode": "certmanager"})), "'/webhook/certificate/mode': value must be one of"),
+        (json!({"webhook": {"failurePolicy": "ignore"}}), "'/webhook/failurePolicy': value must be one of"),
+        (json!({"log": {"level": "verbose"}}), "'/log/level': value must be one of"),
+        (json!({"log": {"level": "trace"}}), "'/log/level': value must be one of"),
+        (json!({"options": {"durationkeeper": {"enabled": false}}}), "'durationkeeper' not allowed"),
+        (json!({"namespaceOverride": "T9K"}), "'/namespaceOverride'"),
+        (json!({"webhook": {"replicas": 0}}), "'/webhook/replicas': minimum: got 0"),
+        (json!({"webhook": {"timeoutSeconds": 31}}), "'/webhook/timeoutSeconds': maximum"),
+        (keeper(json!({"replicas": -1})), "'/keeper/replicas': minimum"),
+        (keeper(json!({"burst": "100"})), "'/keeper/burst': got string, want integer"),
+        (keeper(json!({"threadiness": 0})), "'/keeper/threadiness': minimum"),
+        (keeper(json!({"dryrun": true})), "'/keeper': additional properties 'dryrun' not allowed"),
+        (keeper(json!({"schedulers": "t9k-scheduler"})), "'/keeper/schedulers': got string, want array"),
+        (keeper(json!({"schedulers": ["a,b"]})), "'/keeper/schedulers/0'"),
+        (keeper(json!({"schedulers": ["a", "a"]})), "'/keeper/schedulers': items at 0 and 1 are equal"),
+        (keeper(json!({"priorityClassThreshold": 2_000_000_000})), "'/keeper/priorityClassThreshold'"),
+        (keeper(json!({"expiryNotice": "10 m"})), "'/keeper/expiryNotice'"),
+        (
+            keeper(json!({"leaderElection": {"leaseDuration": "15"}})),
+            "'/keeper/leaderElection/leaseDuration'",
+        ),
+        (keeper(json!({"leaderElection": {"enabled": true}})), "'enabled' not allowed"),
+        (row(json!({"version": "v1"})), "'/keeper/owners/0': additional properties 'version' not allowed"),
+        (row(json!({"resource": null})), "'/keeper/owners/0/resource': got null, want string"),
+        (row(json!({"resource": "rollouts/scale"})), "'/keeper/owners/0/resource'"),
+        (row(json!({"resource": "*"})), "'/keeper/owners/0/resource'"),
+        (row(json!({"group": "argoproj.io/v1alpha1"})), "'/keeper/owners/0/group'"),
+        (row(json!({"group": "*"})), "'/keeper/owners/0/group'"),
+        (row(json!({"kind": "rollouts"})), "'/keeper/owners/0/kind'"),
+        (row(json!({"path": "/spec/replicas"})), "'/keeper/owners/0/path'"),
+        (row(json!({"path": "metadata.annotations"})), "'/keeper/owners/0/path'"),
+        (row(json!({"value": {"enabled": true}})), "'/keeper/owners/0/value': got object"),
+        (row(json!({"value": null})), "'/keeper/owners/0/value': got null"),
+        (keeper(json!({"owners": [{"kind": "Rollout"}]})), "missing properties 'group', 'resource'"),
+        (
+            keeper(json!({"owners": [rollout(), rollout()]})),
+            "keeper.owners has two rows for spec.replicas of kind Rollout in group \"argoproj.io\"",
+        ),
+        (row(json!({"kind": "DaemonSet"})), "keeper.owners must not have kind DaemonSet"),
+        (row(json!({"group": "", "kind": "Pod"})), "keeper.owners must not have kind Pod"),
+        (json!({"keeper": {"extraArgs": ["log-level=debug"]}}), "'/keeper/extraArgs/0'"),
+        (json!({"t9k": {"systemNamespace": "T9K"}}), "'/t9k/systemNamespace'"),
+        (url("http://10.0.0.7:9443"), "'/webhook/url'"),
+        (url("10.0.0.7:9443"), "'/webhook/url'"),
+        (url("https://10.0.0.7:65536"), "'/webhook/url'"),
+        (url("https://10.0.0.7:0"), "'/webhook/url'"),
+        (url("https://10.0.0.7.8"), "'/webhook/url'"),
+        (url("https://::1"), "'/webhook/url'"),
+        (url("https://[webhook]"), "'/webhook/url'"),
+        (url("https://webhook..example.com"), "'/webhook/url'"),
+        (url("https://webhook.example.com/mutate"), "'/webhook/url'"),
+        (url("https://user@webhook.example.com"), "'/webhook/url'"),
+    ];
+    let cluster = shared().await;
+    let complaints = stream::iter(table).map(async |(values, words)| {
+        let output = helm(cluster, "template", "test", &values, &[]).await;
+        let refused = !output.status.success() && output.stderr.contains(words);
+        (!refused).then(|| format!("{values} should fail with {words:?}, but: {}", output.stderr))
+    });
+    let complaints: Vec<_> = complaints.buffered(4).filter_map(async |it| it).collect().await;
+    assert_eq!(complaints, Vec::<String>::new());
+}
+
+#[test]
+fn every_value_is_in_the_schema_and_has_a_default() {
+    let read = |file: &str| fs::read_to_string(format!("{CHART}/{file}")).unwrap();
+    let mut schema: Value = serde_json::from_str(&read("values.schema.json")).unwrap();
+    // Helm's own
+    schema["properties"].as_object_mut().unwrap().remove("global");
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).unwrap();
+    assert_eq!(differences(&values, &schema, "values"), Vec::<String>::new());
+}
+
+/// Which fields of the object at `path` are in the values or in the schema alone.
+fn differences(values: &Value, schema: &Value, path: &str) -> Vec<String> {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return Vec::new();
+    };
+    let defaults = values.as_object().unwrap();
+    let names: BTreeSet<_> = defaults.keys().chain(properties.keys()).collect();
+    let of = |name: &String| match (defaults.get(name), properties.get(name)) {
+        (Some(default), Some(property)) => differences(default, property, &format!("{path}.{name}")),
+        _ => vec![format!("{path}.{name}")],
+    };
+    names.into_iter().flat_map(of).collect()
+}
