@@ -1,7 +1,8 @@
 //! Queues and pods together: whose ceiling is reached, and when.
 
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
 
+use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use tenure_policy::{
@@ -38,9 +39,9 @@ pub struct Standing {
     /// The two clocks that its ceilings run by.
     pub clocks: Clocks,
     /// Its queue of the tensorstack family.
-    pub tensorstack: Option<Arc<str>>,
+    pub tensorstack: Option<ArcStr>,
     /// Its queue of the run.ai family.
-    pub runai: Option<Arc<str>>,
+    pub runai: Option<ArcStr>,
     /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
     pub own: Option<SignedDuration>,
     /// When its ceiling is reached, and the family that says so.
@@ -310,7 +311,7 @@ impl Queues {
         let root = self.owners.own_ceiling(pod.controller);
         let (tensorstack, t9k_own) = place(&self.tensorstack_groups, pod, &pod.tensorstack);
         let (runai, runai_own) = place(&self.runai_groups, pod, &pod.runai);
-        let own = [root, pod.own, t9k_own, runai_own].into_iter().flatten().min();
+        let own = [root, pod.own_ceiling(), t9k_own, runai_own].into_iter().flatten().min();
         let limits = LimitsOf {
             tensorstack: tensorstack.as_deref().map(|queue| self.tensorstack.limits(queue)),
             runai: runai.as_deref().map(|queue| self.runai.limits(queue)),
@@ -331,7 +332,7 @@ struct LimitsOf {
 }
 
 /// The queue that a pod is in, and the own ceiling of its group: a group's queue counts, if there is such a group.
-fn place(groups: &PodGroups, pod: &Pod, named: &Membership) -> (Option<Arc<str>>, Option<SignedDuration>) {
+fn place(groups: &PodGroups, pod: &Pod, named: &Membership) -> (Option<ArcStr>, Option<SignedDuration>) {
     let group = named.group.as_deref().and_then(|group| groups.get(&pod.namespace, group));
     let queue = group.and_then(|group| group.queue.clone());
     (queue.or_else(|| named.queue.clone()), group.and_then(|group| group.own))

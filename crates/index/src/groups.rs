@@ -1,10 +1,8 @@
 //! `PodGroup`s: in which queue their pods are.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
 
+use arcstr::ArcStr;
 use jiff::SignedDuration;
 
 use crate::names::Names;
@@ -12,14 +10,14 @@ use crate::names::Names;
 /// What is known of a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodGroup {
-    pub queue: Option<Arc<str>>,
+    pub queue: Option<ArcStr>,
     /// The workload's own ceiling.
     pub own: Option<SignedDuration>,
 }
 
 /// The `PodGroup`s of one family, by namespace and name.
 #[derive(Debug, Default)]
-pub struct PodGroups(HashMap<Arc<str>, HashMap<Arc<str>, PodGroup>>);
+pub struct PodGroups(HashMap<ArcStr, HashMap<ArcStr, PodGroup>>);
 
 impl PodGroups {
     pub fn get(&self, namespace: &str, name: &str) -> Option<&PodGroup> {
@@ -53,7 +51,7 @@ impl PodGroups {
         let mut forgotten = false;
         self.0.retain(|namespace, groups| {
             groups.retain(|name, _| {
-                let keep = kept.contains(&(namespace.as_ref(), name.as_ref()));
+                let keep = kept.contains(&(namespace.as_str(), name.as_str()));
                 forgotten |= !keep;
                 keep
             });

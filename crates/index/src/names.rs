@@ -1,21 +1,23 @@
-use std::{collections::HashSet, sync::Arc};
+use std::collections::HashSet;
+
+use arcstr::ArcStr;
 
 /// Names that many records share, each kept once.
 #[derive(Debug, Default)]
 pub struct Names {
-    names: HashSet<Arc<str>>,
+    names: HashSet<ArcStr>,
     sweep_at: usize,
 }
 
 impl Names {
     /// The shared copy of a name.
-    pub fn shared(&mut self, name: &str) -> Arc<str> {
+    pub fn shared(&mut self, name: &str) -> ArcStr {
         if let Some(shared) = self.names.get(name) {
-            return Arc::clone(shared);
+            return shared.clone();
         }
         self.sweep();
-        let shared: Arc<str> = name.into();
-        self.names.insert(Arc::clone(&shared));
+        let shared: ArcStr = name.into();
+        self.names.insert(shared.clone());
         shared
     }
 
@@ -24,7 +26,7 @@ impl Names {
         if self.names.len() < self.sweep_at {
             return;
         }
-        self.names.retain(|name| Arc::strong_count(name) > 1);
+        self.names.retain(|name| ArcStr::strong_count(name).is_none_or(|users| users > 1));
         self.names.shrink_to_fit();
         self.sweep_at = self.names.len().saturating_mul(2).max(64);
     }
@@ -37,7 +39,7 @@ mod tests {
     #[test]
     fn a_name_is_kept_once() {
         let mut names = Names::default();
-        assert!(Arc::ptr_eq(&names.shared("a"), &names.shared("a")));
+        assert!(ArcStr::ptr_eq(&names.shared("a"), &names.shared("a")));
     }
 
     #[test]
@@ -48,6 +50,6 @@ mod tests {
             names.shared(&number.to_string());
         }
         assert!(names.names.len() <= 64, "{}", names.names.len());
-        assert!(Arc::ptr_eq(&kept, &names.shared("kept")));
+        assert!(ArcStr::ptr_eq(&kept, &names.shared("kept")));
     }
 }

@@ -1,7 +1,8 @@
 //! What is kept of a pod in a queue.
 
-use std::sync::Arc;
+use std::num::NonZeroI64;
 
+use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{Clocks, own_ceiling},
@@ -15,8 +16,8 @@ use crate::{Due, Uid, names::Names, owners::Controller};
 /// Which queue a pod names in one family, and which `PodGroup`, whose queue counts if there is such a group.
 #[derive(Debug, Default)]
 pub struct Membership {
-    pub queue: Option<Arc<str>>,
-    pub group: Option<Arc<str>>,
+    pub queue: Option<ArcStr>,
+    pub group: Option<ArcStr>,
 }
 
 impl Membership {
@@ -29,16 +30,16 @@ impl Membership {
 #[derive(Debug)]
 pub struct Pod {
     pub name: Box<str>,
-    pub namespace: Arc<str>,
+    pub namespace: ArcStr,
     pub tensorstack: Membership,
     pub runai: Membership,
     pub controller: Option<Controller>,
     /// The pod's own ceiling.
-    pub own: Option<SignedDuration>,
+    pub own: Option<Milliseconds>,
     pub created: i64,
-    pub started: Option<i64>,
+    pub started: Option<Milliseconds>,
     /// The queue whose ceiling counts.
-    pub queue: Option<Arc<str>>,
+    pub queue: Option<ArcStr>,
     pub attempts: u8,
     pub claimed: bool,
     /// What is done about it serves no other pod of its controller.
@@ -47,19 +48,33 @@ pub struct Pod {
     pub expires: i64,
     /// When there is something to do: that, or after a try some time later. It stands in the order of deadlines
     /// while it is set.
-    pub deadline: Option<i64>,
+    pub deadline: Option<Milliseconds>,
     /// It is not due again before.
     pub not_before: i64,
     /// When its workload is to be told. It stands in the order of notices while it is set.
-    pub notice: Option<i64>,
+    pub notice: Option<Milliseconds>,
     /// It is not told again before.
     pub not_told_before: i64,
     /// The end of its run that it was told.
-    pub told: Option<i64>,
+    pub told: Option<Milliseconds>,
 }
 
 /// No time at all.
 pub const NEVER: i64 = i64::MAX;
+
+/// Any but [`NEVER`]: so an `Option` of it takes no more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Milliseconds(NonZeroI64);
+
+impl Milliseconds {
+    pub fn new(milliseconds: i64) -> Option<Self> {
+        NonZeroI64::new(milliseconds ^ NEVER).map(Self)
+    }
+
+    pub const fn get(self) -> i64 {
+        self.0.get() ^ NEVER
+    }
+}
 
 impl Pod {
     /// None if the pod is in no queue.
@@ -105,29 +120,35 @@ impl Pod {
             queue: shared(pod.label(keys::RUNAI_QUEUE_LABEL)),
             group: shared(pod.annotation(keys::RUNAI_GROUP_ANNOTATION)),
         };
-        self.started = pod.scheduled_at().map(|time| time.0.as_millisecond());
+        self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
         self.controller = pod
             .controller()
             .map(|owner| Controller { uid: Uid::of(&owner.uid), pausable: table.knows(owner) });
-        self.own = pod.annotation(keys::MAX_DURATION_ANNOTATION).and_then(|text| own_ceiling(text).ok());
+        let own = pod.annotation(keys::MAX_DURATION_ANNOTATION).and_then(|text| own_ceiling(text).ok());
+        self.own = own.and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
         !self.tensorstack.is_none() || !self.runai.is_none()
     }
 
     /// The clocks that ceilings run by.
     pub fn clocks(&self) -> Clocks {
-        Clocks { created: time(self.created), started: self.started.map(time) }
+        Clocks { created: time(self.created), started: self.started.map(|started| time(started.get())) }
+    }
+
+    /// The pod's own ceiling.
+    pub fn own_ceiling(&self) -> Option<SignedDuration> {
+        self.own.map(|own| SignedDuration::from_millis(own.get()))
     }
 
     /// As it is handed out.
     pub fn due(&self, uid: Uid, since: i64) -> Due {
         Due {
             uid,
-            namespace: self.namespace.as_ref().into(),
+            namespace: self.namespace.as_str().into(),
             name: self.name.as_ref().into(),
             queue: self.queue.as_deref().unwrap_or_default().into(),
             deadline: time(self.expires),
             since: time(since),
-            told: self.told.map(time),
+            told: self.told.map(|told| time(told.get())),
             attempts: self.attempts,
         }
     }

@@ -1,10 +1,8 @@
 //! Pods in a few hundred bytes each, ordered by when something is to be done about them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::{
@@ -16,7 +14,7 @@ use tenure_types::projection;
 use crate::{
     Due, Group, Task, Uid,
     names::Names,
-    pod::{NEVER, Pod},
+    pod::{Milliseconds, NEVER, Pod},
 };
 
 /// How far [`Pods::claim`] looks for more pods of the same controller. Those beyond are claimed by themselves; their
@@ -34,7 +32,7 @@ const TELL_RETRY: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct Expiry {
     pub at: Timestamp,
-    pub queue: Option<Arc<str>>,
+    pub queue: Option<ArcStr>,
     /// Zero: not at all.
     pub notice: SignedDuration,
 }
@@ -49,7 +47,7 @@ pub struct Pods {
     by_uid: HashMap<Uid, Box<Pod>>,
     deadlines: Order,
     notices: Order,
-    exempt: HashMap<Uid, (Arc<str>, OwnerReference)>,
+    exempt: HashMap<Uid, (ArcStr, OwnerReference)>,
 }
 
 impl Pods {
@@ -131,12 +129,13 @@ impl Pods {
         };
         let expiry = expiry(pod);
         pod.expires = expiry.as_ref().map_or(NEVER, |expiry| milliseconds_up(expiry.at));
-        let deadline = (pod.expires != NEVER).then(|| pod.expires.max(pod.not_before));
-        let notice = notice(pod, expiry.as_ref()).map(|notice| notice.max(pod.not_told_before));
+        let deadline = Milliseconds::new(pod.expires.max(pod.not_before));
+        let notice = notice(pod, expiry.as_ref())
+            .and_then(|notice| Milliseconds::new(notice.max(pod.not_told_before)));
         if let Some(expiry) = expiry {
             pod.queue = expiry.queue;
         }
-        place(deadlines, uid, &mut pod.deadline, deadline.filter(|deadline| *deadline != NEVER));
+        place(deadlines, uid, &mut pod.deadline, deadline);
         place(notices, uid, &mut pod.notice, notice);
     }
 
@@ -214,7 +213,7 @@ impl Pods {
     /// The pod's workload was told when its run ends, or that no end is set any more.
     pub fn settle_told(&mut self, uid: Uid, end: Option<Timestamp>) {
         if let Some(pod) = self.by_uid.get_mut(&uid) {
-            (pod.claimed, pod.told) = (false, end.map(Timestamp::as_millisecond));
+            (pod.claimed, pod.told) = (false, end.and_then(|end| Milliseconds::new(end.as_millisecond())));
         }
     }
 
@@ -236,7 +235,7 @@ impl Pods {
     }
 
     pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
-        let here = self.exempt.values().filter(|(of, _)| of.as_ref() == namespace);
+        let here = self.exempt.values().filter(|(of, _)| of == namespace);
         let by_uid: BTreeMap<&str, &OwnerReference> = here.map(|(_, owner)| (&*owner.uid, owner)).collect();
         by_uid.into_values().cloned().collect()
     }
@@ -262,19 +261,21 @@ fn notice(pod: &Pod, expiry: Option<&Expiry>) -> Option<i64> {
             let before = expiry.at.checked_sub(expiry.notice).map_or(i64::MIN, Timestamp::as_millisecond);
             (!expiry.notice.is_zero()).then_some(before)
         }
-        (Some(told), _) => (told != pod.expires).then_some(told.min(pod.expires).min(pod.created)),
+        (Some(told), _) => {
+            (told.get() != pod.expires).then_some(told.get().min(pod.expires).min(pod.created))
+        }
     }
 }
 
 /// Moves a pod within an order.
-fn place(order: &mut Order, uid: Uid, from: &mut Option<i64>, to: Option<i64>) {
+fn place(order: &mut Order, uid: Uid, from: &mut Option<Milliseconds>, to: Option<Milliseconds>) {
     if *from == to {
         return;
     }
     if let Some(old) = std::mem::replace(from, to) {
-        order.remove(&(old, uid));
+        order.remove(&(old.get(), uid));
     }
-    order.extend(to.map(|new| (new, uid)));
+    order.extend(to.map(|new| (new.get(), uid)));
 }
 
 /// The first pod of an order, if it is due, with those of the same controller that are due too.
