@@ -6,16 +6,16 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use tenure_policy::{
-    expiry::{self, Clocks, Family, Scope, own_ceiling},
+    expiry::{self, Clocks, Family, Scope},
     owners::OwnerTable,
 };
 use tenure_types::{keys, projection, runai::v3alpha1, tensorstack::v1beta1};
-use tracing::warn;
 
 use crate::{
     Group, Task, Uid,
     groups::{PodGroup, PodGroups},
     names::Names,
+    own::OwnCeilings,
     owners::{Controller, Owner, Owners},
     pod::{Membership, Pod},
     pods::{Expiry, Pods},
@@ -54,11 +54,18 @@ pub struct Standing {
 /// computed anew, once, when somebody next asks for a deadline.
 #[derive(Debug)]
 pub struct CeilingIndex {
-    table: OwnerTable,
-    names: Names,
+    readers: Readers,
     queues: Queues,
     pods: Pods,
     moved: bool,
+}
+
+/// What objects are read with.
+#[derive(Debug, Default)]
+pub struct Readers {
+    pub table: OwnerTable,
+    pub names: Names,
+    pub own: OwnCeilings,
 }
 
 /// All that says which ceiling applies to a pod.
@@ -77,12 +84,13 @@ impl CeilingIndex {
     pub fn new(settings: Settings) -> Self {
         let Settings { scope, table, notice } = settings;
         let queues = Queues { notice, ..Queues::default() };
-        Self { table, names: Names::default(), queues, pods: Pods::new(scope), moved: false }
+        let readers = Readers { table, ..Readers::default() };
+        Self { readers, queues, pods: Pods::new(scope), moved: false }
     }
 
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, pod: &projection::Pod) {
-        if let Some(uid) = self.pods.apply(pod, &mut self.names, &self.table) {
+        if let Some(uid) = self.pods.apply(pod, &mut self.readers) {
             self.schedule(uid);
         }
     }
@@ -134,12 +142,18 @@ impl CeilingIndex {
             Family::Tensorstack => Some(queue.unwrap_or(keys::TENSORSTACK_DEFAULT_QUEUE)),
             Family::Runai => queue,
         };
-        let group =
-            PodGroup { queue: queue.map(|queue| self.names.shared(queue)), own: own(metadata, "PodGroup") };
+        let group = PodGroup {
+            queue: queue.map(|queue| self.readers.names.shared(queue)),
+            own: self.readers.own.read(metadata),
+        };
         let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
         let groups = self.queues.groups(family);
-        self.moved |=
-            groups.apply(&mut self.names, namespace.unwrap_or_default(), name.unwrap_or_default(), group);
+        self.moved |= groups.apply(
+            &mut self.readers.names,
+            namespace.unwrap_or_default(),
+            name.unwrap_or_default(),
+            group,
+        );
     }
 
     /// Forgets a `PodGroup`.
@@ -157,8 +171,8 @@ impl CeilingIndex {
         let Some(uid) = metadata.uid.as_deref() else { return };
         let controller = projection::controller(metadata);
         let controller = controller
-            .map(|above| Controller { uid: Uid::of(&above.uid), pausable: self.table.knows(above) });
-        let owner = Owner { controller, own: own(metadata, "owner"), source };
+            .map(|above| Controller { uid: Uid::of(&above.uid), pausable: self.readers.table.knows(above) });
+        let owner = Owner { controller, own: self.readers.own.read(metadata), source };
         self.moved |= self.queues.owners.apply(Uid::of(uid), owner);
     }
 
@@ -253,7 +267,7 @@ impl CeilingIndex {
     /// How a pod stands by the queues, `PodGroup`s and owners that are known, without keeping it; none if it is in no
     /// queue. Whether it is exempt doesn't matter here.
     pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
-        let pod = Pod::read(pod, &mut self.names, &self.table)?;
+        let pod = Pod::read(pod, &mut self.readers)?;
         let (standing, _) = self.queues.standing(&pod);
         (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
     }
@@ -336,16 +350,6 @@ fn place(groups: &PodGroups, pod: &Pod, named: &Membership) -> (Option<ArcStr>, 
     let group = named.group.as_deref().and_then(|group| groups.get(&pod.namespace, group));
     let queue = group.and_then(|group| group.queue.clone());
     (queue.or_else(|| named.queue.clone()), group.and_then(|group| group.own))
-}
-
-/// The own ceiling that is noted on an object. One that can't be read has no effect.
-fn own(metadata: &ObjectMeta, what: &'static str) -> Option<SignedDuration> {
-    let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
-    let complain = |error| {
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-        warn!(namespace, name, what, error, "Annotation tenure.dev/max-duration has no effect");
-    };
-    own_ceiling(text).map_err(complain).ok()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod ceilings;
 mod due;
 mod groups;
 mod names;
+mod own;
 mod owners;
 mod pod;
 mod pods;

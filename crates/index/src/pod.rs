@@ -4,14 +4,10 @@ use std::num::NonZeroI64;
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{
-    expiry::{Clocks, own_ceiling},
-    owners::OwnerTable,
-};
+use tenure_policy::expiry::Clocks;
 use tenure_types::{keys, projection};
-use tracing::warn;
 
-use crate::{Due, Uid, names::Names, owners::Controller};
+use crate::{Due, Uid, ceilings::Readers, owners::Controller};
 
 /// Which queue a pod names in one family, and which `PodGroup`, whose queue counts if there is such a group.
 #[derive(Debug, Default)]
@@ -78,11 +74,11 @@ impl Milliseconds {
 
 impl Pod {
     /// None if the pod is in no queue.
-    pub fn read(pod: &projection::Pod, names: &mut Names, table: &OwnerTable) -> Option<Self> {
+    pub fn read(pod: &projection::Pod, readers: &mut Readers) -> Option<Self> {
         let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let mut read = Self {
             name: text(pod.metadata.name.as_deref()).into(),
-            namespace: names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
+            namespace: readers.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
             tensorstack: Membership::default(),
             runai: Membership::default(),
             controller: None,
@@ -100,16 +96,13 @@ impl Pod {
             not_told_before: i64::MIN,
             told: None,
         };
-        read.update(pod, names, table);
-        if let Some(error) = own_error(pod) {
-            let (namespace, name) = (&read.namespace, &read.name);
-            warn!(%namespace, pod = %name, error, "Annotation tenure.dev/max-duration has no effect");
-        }
+        read.update(pod, readers);
         (!read.tensorstack.is_none() || !read.runai.is_none()).then_some(read)
     }
 
     /// Takes what can change; says whether it is still in a queue.
-    pub fn update(&mut self, pod: &projection::Pod, names: &mut Names, table: &OwnerTable) -> bool {
+    pub fn update(&mut self, pod: &projection::Pod, readers: &mut Readers) -> bool {
+        let Readers { table, names, own } = readers;
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         self.tensorstack = Membership {
@@ -124,8 +117,9 @@ impl Pod {
         self.controller = pod
             .controller()
             .map(|owner| Controller { uid: Uid::of(&owner.uid), pausable: table.knows(owner) });
-        let own = pod.annotation(keys::MAX_DURATION_ANNOTATION).and_then(|text| own_ceiling(text).ok());
-        self.own = own.and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
+        self.own = own
+            .read(&pod.metadata)
+            .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
         !self.tensorstack.is_none() || !self.runai.is_none()
     }
 
@@ -152,10 +146,6 @@ impl Pod {
             attempts: self.attempts,
         }
     }
-}
-
-fn own_error(pod: &projection::Pod) -> Option<String> {
-    own_ceiling(pod.annotation(keys::MAX_DURATION_ANNOTATION)?).err()
 }
 
 fn time(milliseconds: i64) -> Timestamp {

@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_policy::{
-    expiry::{Exemption, Scope, exemption},
-    owners::OwnerTable,
-};
+use tenure_policy::expiry::{Exemption, Scope, exemption};
 use tenure_types::projection;
 
 use crate::{
     Due, Group, Task, Uid,
+    ceilings::Readers,
     names::Names,
     pod::{Milliseconds, NEVER, Pod},
 };
@@ -62,35 +60,29 @@ impl Pods {
     }
 
     /// Takes a pod; returns its uid if its deadline is to be computed.
-    pub fn apply(&mut self, pod: &projection::Pod, names: &mut Names, table: &OwnerTable) -> Option<Uid> {
+    pub fn apply(&mut self, pod: &projection::Pod, readers: &mut Readers) -> Option<Uid> {
         let uid = Uid::of(pod.metadata.uid.as_deref()?);
         match exemption(pod, &self.scope) {
             None => {
                 self.exempt.remove(&uid);
-                self.keep(uid, pod, names, table)
+                self.keep(uid, pod, readers)
             }
             Some(exemption) => {
                 self.delete(uid);
                 if exemption == Exemption::Priority {
-                    self.keep_exempt(uid, pod, names);
+                    self.keep_exempt(uid, pod, &mut readers.names);
                 }
                 None
             }
         }
     }
 
-    fn keep(
-        &mut self,
-        uid: Uid,
-        pod: &projection::Pod,
-        names: &mut Names,
-        table: &OwnerTable,
-    ) -> Option<Uid> {
+    fn keep(&mut self, uid: Uid, pod: &projection::Pod, readers: &mut Readers) -> Option<Uid> {
         let Some(known) = self.by_uid.get_mut(&uid) else {
-            self.by_uid.insert(uid, Box::new(Pod::read(pod, names, table)?));
+            self.by_uid.insert(uid, Box::new(Pod::read(pod, readers)?));
             return Some(uid);
         };
-        if known.update(pod, names, table) {
+        if known.update(pod, readers) {
             return Some(uid);
         }
         self.delete(uid);
