@@ -1,0 +1,132 @@
+//! The command line.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use anyhow::Error;
+use clap::{Parser, Subcommand};
+
+use crate::{connect::ConnectArgs, list::ListArgs, resume::ResumeArgs, server::FROM_SERVER};
+
+/// See which workloads are in a queue and when their time is over, and let paused ones go on.
+///
+/// Tenure pauses workloads that have run for longer than the maxDuration of their queue. Needs no more than the rights
+/// of whoever runs it.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "kubectl-tenure",
+    bin_name = "kubectl tenure",
+    disable_help_subcommand = true,
+    max_term_width = 100,
+    after_help = EXAMPLES,
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten, next_help_heading = "Cluster")]
+    connect: ConnectArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure list                     # workloads of this namespace that are in a queue
+  kubectl tenure list -A research -w      # those of queue research in all namespaces, and what changes
+  kubectl tenure resume deployment/test   # let a Deployment go on that Tenure has paused
+
+Exit codes: 0 if all went well; 1 if something didn't: standard error says what; 2 for a bad command line.";
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    List(ListArgs),
+    Resume(ResumeArgs),
+    /// Print the version of this plugin
+    Version,
+}
+
+impl Cli {
+    /// Does what the command line says.
+    pub async fn run(self) -> ExitCode {
+        let Self { command, connect } = self;
+        let result = match command {
+            Command::List(list) => Box::pin(list.run(connect)).await,
+            Command::Resume(resume) => Box::pin(resume.run(connect)).await,
+            Command::Version => version().map(|()| ExitCode::SUCCESS),
+        };
+        result.unwrap_or_else(|error| fail(&error))
+    }
+}
+
+fn version() -> Result<(), Error> {
+    Ok(writeln!(io::stdout(), "kubectl-tenure {}", env!("CARGO_PKG_VERSION"))?)
+}
+
+/// Whoever reads our output may have read enough, as `head` has: that is no failure.
+fn fail(error: &Error) -> ExitCode {
+    let is_closed = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    if error.downcast_ref::<io::Error>().is_some_and(is_closed) {
+        return ExitCode::SUCCESS;
+    }
+    complain(error);
+    ExitCode::FAILURE
+}
+
+/// Says on standard error what went wrong.
+pub fn complain(error: &Error) {
+    let message = with_causes(error);
+    let whose = if message.starts_with(FROM_SERVER) { "" } else { "error: " };
+    tell(&format!("{whose}{message}"));
+}
+
+/// An error and its causes, but for those that repeat what was said.
+pub fn with_causes(error: &Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
+        if said.is_empty() {
+            cause
+        } else if said.contains(&cause) {
+            said
+        } else {
+            format!("{said}: {cause}")
+        }
+    })
+}
+
+/// A line on standard error. If nobody reads it, there is nobody to tell.
+pub fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn causes_are_named_once() {
+        let error = Error::msg("no such file").context("cannot read: no such file").context("--kubeconfig");
+        assert_eq!(with_causes(&error), "--kubeconfig: cannot read: no such file");
+    }
+
+    #[test]
+    fn usage_is_as_people_type_it() {
+        let help = |words: &[&str]| {
+            let words = ["/bin/kubectl-tenure"].iter().chain(words);
+            Cli::try_parse_from(words).unwrap_err().to_string()
+        };
+        assert!(help(&["--help"]).contains("Usage: kubectl tenure "), "{}", help(&["--help"]));
+        assert!(
+            help(&["list", "--help"]).contains("Usage: kubectl tenure list "),
+            "{}",
+            help(&["list", "-h"])
+        );
+        assert!(help(&["resume", "--help"]).contains("Usage: kubectl tenure resume "));
+    }
+}

@@ -1,0 +1,63 @@
+//! Which cluster, as whom, and in which namespace.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+/// For an answer to begin, and to go on.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The flags of kubectl that matter here.
+#[derive(Clone, Debug, Args)]
+pub struct ConnectArgs {
+    /// The namespace; without it, that of the context
+    #[arg(short, long, value_name = "NAMESPACE", global = true)]
+    namespace: Option<String>,
+
+    /// The kubeconfig file; without it, as kubectl: $KUBECONFIG, or ~/.kube/config
+    #[arg(long, value_name = "FILE", global = true)]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME", global = true)]
+    context: Option<String>,
+}
+
+/// A cluster, and the namespace that was asked for.
+pub struct Connection {
+    pub client: Client,
+    pub namespace: String,
+}
+
+impl ConnectArgs {
+    pub async fn connect(self) -> Result<Connection> {
+        let Self { namespace, kubeconfig, context } = self;
+        let mut config = config(kubeconfig, context).await?;
+        // kube's own policy can make a write land minutes after it was decided
+        config.default_retry = false;
+        // on a connection that died unnoticed a list would wait for ever
+        config.read_timeout = Some(READ_TIMEOUT);
+        // else the time that a connection was idle would count
+        config.reset_reader_on_write = true;
+        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+        Ok(Connection { client: Client::try_from(config)?, namespace })
+    }
+}
+
+async fn config(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
+    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+    if let Some(path) = kubeconfig {
+        let what = || format!("--kubeconfig {}", path.display());
+        let file = Kubeconfig::read_from(&path).with_context(what)?;
+        return Config::from_custom_kubeconfig(file, &options).await.with_context(what);
+    }
+    if options.context.is_some() {
+        return Config::from_kubeconfig(&options).await.context("the kubeconfig");
+    }
+    Config::infer().await.context("no kubeconfig: set KUBECONFIG or --kubeconfig")
+}

@@ -1,0 +1,250 @@
+//! The kinds that a cluster has, and which of them a word means.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api, Client,
+    core::{
+        ApiResource, DynamicObject, GroupVersionKind,
+        discovery::v2::{APIGroupDiscovery, APIResourceDiscovery},
+    },
+};
+use tenure_policy::owners::{OwnerTable, group_of};
+
+/// A kind of object in one version of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    pub resource: ApiResource,
+    pub namespaced: bool,
+    singular: String,
+    short_names: Vec<String>,
+}
+
+impl Kind {
+    /// None if the API server doesn't say enough of it.
+    fn read(group: &str, version: &str, found: APIResourceDiscovery) -> Option<Self> {
+        let kind = found.response_kind?.kind?;
+        let singular = found.singular_resource.filter(|name| !name.is_empty());
+        Some(Self {
+            singular: singular.unwrap_or_else(|| kind.to_lowercase()),
+            short_names: found.short_names,
+            namespaced: found.scope.as_deref() == Some("Namespaced"),
+            resource: ApiResource::from_gvk_with_plural(
+                &GroupVersionKind::gvk(group, version, &kind),
+                &found.resource?,
+            ),
+        })
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        let name = name.to_lowercase();
+        name == self.resource.plural
+            || name == self.singular
+            || name == self.resource.kind.to_lowercase()
+            || self.short_names.contains(&name)
+    }
+
+    fn is(&self, group: &str, kind: &str) -> bool {
+        self.resource.group == group && self.resource.kind == kind
+    }
+
+    /// `deployments.apps`, as in messages of the API server.
+    pub fn plural(&self) -> String {
+        qualified(&self.resource.plural, &self.resource.group)
+    }
+
+    /// `deployment.apps`, as kubectl says what it did.
+    pub fn singular(&self) -> String {
+        qualified(&self.singular, &self.resource.group)
+    }
+
+    /// A reference to an object of this kind, as owner references are written.
+    pub fn reference(&self, name: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: self.resource.api_version.clone(),
+            kind: self.resource.kind.clone(),
+            name: name.into(),
+            ..OwnerReference::default()
+        }
+    }
+
+    /// Its objects in a namespace, or all of them if none is given or they are in no namespace.
+    pub fn api(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace.filter(|_| self.namespaced) {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
+        }
+    }
+}
+
+fn qualified(name: &str, group: &str) -> String {
+    if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
+}
+
+/// All kinds: groups in the API server's order, the preferred version of each first.
+#[derive(Debug, Default)]
+pub struct Kinds(Vec<Kind>);
+
+/// Why a word means no kind.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unresolved {
+    /// No kind is called so.
+    Unknown,
+    /// Several that can be paused are: `mpijobs.kubeflow.org` and the like.
+    Ambiguous(Vec<String>),
+}
+
+impl Kinds {
+    /// Asks the API server.
+    pub async fn discover(client: &Client) -> kube::Result<Self> {
+        let (core, groups) = tokio::try_join!(
+            client.list_core_api_versions_aggregated(),
+            client.list_api_groups_aggregated()
+        )?;
+        Ok(Self::read(core.items.into_iter().chain(groups.items)))
+    }
+
+    pub(crate) fn read(groups: impl Iterator<Item = APIGroupDiscovery>) -> Self {
+        let mut kinds = Vec::new();
+        for group in groups {
+            let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
+            for version in group.versions {
+                let Some(of) = version.version else { continue };
+                kinds.extend(version.resources.into_iter().filter_map(|found| Kind::read(&name, &of, found)));
+            }
+        }
+        Self(kinds)
+    }
+
+    /// A kind in the preferred version that has it.
+    pub fn find(&self, group: &str, kind: &str) -> Option<&Kind> {
+        self.0.iter().find(|found| found.is(group, kind))
+    }
+
+    /// The kind of an owner, in the very version that the reference names.
+    pub fn of(&self, owner: &OwnerReference) -> Option<&Kind> {
+        let group = group_of(&owner.api_version);
+        self.0
+            .iter()
+            .find(|found| found.is(group, &owner.kind) && found.resource.api_version == owner.api_version)
+    }
+
+    /// The kind that a word means: kind, plural, singular or short name, then perhaps a group, or a version and a
+    /// group. Where several groups have it, those whose kind can be paused come first.
+    pub fn resolve(&self, word: &str, table: &OwnerTable) -> Result<&Kind, Unresolved> {
+        let (name, rest) = word.split_once('.').unwrap_or((word, ""));
+        let rest = rest.to_lowercase();
+        let is_meant = |kind: &&Kind| {
+            let ApiResource { group, version, .. } = &kind.resource;
+            kind.is_called(name) && (rest.is_empty() || *group == rest || qualified(version, group) == rest)
+        };
+        let mut found: Vec<&Kind> = Vec::new();
+        for kind in self.0.iter().filter(is_meant) {
+            // other versions of the same come later
+            if !found.iter().any(|known| known.is(&kind.resource.group, &kind.resource.kind)) {
+                found.push(kind);
+            }
+        }
+        choose(&found, table)
+    }
+}
+
+fn choose<'k>(found: &[&'k Kind], table: &OwnerTable) -> Result<&'k Kind, Unresolved> {
+    let known: Vec<&Kind> = found.iter().copied().filter(|kind| table.knows(&kind.reference(""))).collect();
+    match (known.as_slice(), found) {
+        ([one], _) | ([], [one, ..]) => Ok(one),
+        ([], []) => Err(Unresolved::Unknown),
+        (several, _) => Err(Unresolved::Ambiguous(several.iter().map(|kind| kind.plural()).collect())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn resource(plural: &str, kind: &str, short_names: &[&str]) -> Value {
+        json!({
+            "resource": plural, "singularResource": kind.to_lowercase(), "shortNames": short_names,
+            "responseKind": {"group": "", "version": "", "kind": kind}, "scope": "Namespaced", "verbs": ["get"],
+        })
+    }
+
+    fn group(name: &str, versions: &[(&str, &[Value])]) -> APIGroupDiscovery {
+        let versions: Vec<Value> = versions
+            .iter()
+            .map(|(version, resources)| json!({"version": version, "resources": resources}))
+            .collect();
+        let metadata = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+        serde_json::from_value(json!({"metadata": metadata, "versions": versions})).unwrap()
+    }
+
+    fn kinds() -> Kinds {
+        let deployment = resource("deployments", "Deployment", &["deploy"]);
+        let mpi_job = resource("mpijobs", "MPIJob", &[]);
+        let groups = [
+            group("", &[("v1", &[resource("pods", "Pod", &["po"])])]),
+            group(
+                "apps",
+                &[("v1", std::slice::from_ref(&deployment)), ("v1beta2", std::slice::from_ref(&deployment))],
+            ),
+            group("batch.volcano.sh", &[("v1alpha1", &[resource("jobs", "Job", &["vj"])])]),
+            group("batch", &[("v1", &[resource("jobs", "Job", &[])])]),
+            group("kubeflow.org", &[("v1", std::slice::from_ref(&mpi_job))]),
+            group("batch.tensorstack.dev", &[("v1beta1", &[mpi_job])]),
+        ];
+        Kinds::read(groups.into_iter())
+    }
+
+    fn resolved(word: &str) -> Result<String, Unresolved> {
+        let kinds = kinds();
+        let kind = kinds.resolve(word, &OwnerTable::default())?;
+        Ok(format!("{} {}", kind.resource.api_version, kind.resource.plural))
+    }
+
+    #[test]
+    fn a_kind_has_many_names() {
+        for word in [
+            "deploy",
+            "deployment",
+            "deployments",
+            "Deployment",
+            "deployment.apps",
+            "deploy.apps",
+            "deployments.v1.apps",
+        ] {
+            assert_eq!(resolved(word), Ok("apps/v1 deployments".into()), "{word}");
+        }
+        assert_eq!(resolved("deployments.v1beta2.apps"), Ok("apps/v1beta2 deployments".into()));
+        assert_eq!(resolved("po"), Ok("v1 pods".into()));
+        assert_eq!(resolved("vj"), Ok("batch.volcano.sh/v1alpha1 jobs".into()));
+    }
+
+    #[test]
+    fn what_no_kind_is_called_means_none() {
+        for word in ["", "x", "deploy.batch", "deploy.v9.apps", ".apps"] {
+            assert_eq!(resolved(word), Err(Unresolved::Unknown), "{word}");
+        }
+    }
+
+    #[test]
+    fn of_several_groups_the_one_that_can_be_paused_counts() {
+        assert_eq!(resolved("job"), Ok("batch/v1 jobs".into()));
+    }
+
+    #[test]
+    fn of_two_groups_that_can_be_paused_none_is_guessed() {
+        let both = vec!["mpijobs.kubeflow.org".into(), "mpijobs.batch.tensorstack.dev".into()];
+        assert_eq!(resolved("mpijob"), Err(Unresolved::Ambiguous(both)));
+        assert_eq!(resolved("mpijob.kubeflow.org"), Ok("kubeflow.org/v1 mpijobs".into()));
+    }
+
+    #[test]
+    fn kinds_are_named_with_their_group() {
+        let kinds = kinds();
+        let named = |group, kind| kinds.find(group, kind).map(|kind| (kind.plural(), kind.singular()));
+        assert_eq!(named("apps", "Deployment"), Some(("deployments.apps".into(), "deployment.apps".into())));
+        assert_eq!(named("", "Pod"), Some(("pods".into(), "pod".into())));
+        assert_eq!(named("apps", "Pod"), None);
+    }
+}

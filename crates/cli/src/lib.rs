@@ -1,0 +1,19 @@
+//! The kubectl plugin: which workloads are in a queue and when their time is over, and how one that was paused goes on.
+
+mod age;
+mod args;
+mod connect;
+mod kinds;
+mod list;
+mod resume;
+mod server;
+mod table;
+mod target;
+
+pub use args::Cli;
+
+/// Makes ring the process's provider of cryptography: the first line of `main`. kube would panic without one.
+pub fn install_crypto_provider() {
+    // an error means that one is installed already
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}

@@ -1,0 +1,148 @@
+//! `kubectl tenure list`: which workloads are in a queue, and when their time is over.
+
+mod gather;
+mod owners;
+mod pages;
+mod print;
+mod row;
+mod run;
+mod view;
+
+use std::{
+    collections::HashMap,
+    io,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::{
+    args::{tell, with_causes},
+    connect::ConnectArgs,
+    server::Clock,
+};
+use gather::Gatherer;
+use print::{Format, Printer};
+use row::{Row, State};
+
+/// A watch looks this often, at most, and spends at most a tenth of its time asking.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+const REST: u32 = 9;
+
+/// List workloads that are in a queue, and those that Tenure has paused
+///
+/// A workload is what Tenure would pause: the topmost owner of pods that it knows, or a pod by itself. AGE and EXPIRES
+/// AT count from the pods' creation in queues of T9k (scheduler.tensorstack.dev), and from their scheduling in queues of
+/// group scheduling.run.ai. Of several pods the one counts that expires first. FLOOR UNTIL is when the workload's
+/// preemptMinRuntime and reclaimMinRuntime are both over.
+///
+/// STATE is Pending, Running, Expired (about to be paused), Paused, Exempt (never touched) or Terminating.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ListArgs {
+    /// Only workloads in these queues
+    #[arg(value_name = "QUEUE")]
+    queues: Vec<String>,
+
+    /// Workloads of all namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// Another form than the table
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Format>,
+
+    /// Go on, and print what changes, until Ctrl-C
+    #[arg(short, long)]
+    watch: bool,
+
+    /// The namespace in which queues of T9k count, as the keeper has it
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    t9k_system_namespace: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure list                    # workloads of this namespace
+  kubectl tenure list -A -o wide         # those of all namespaces, with why and since when
+  kubectl tenure list research -n team   # those of queue research in namespace team
+  kubectl tenure list -A --watch         # go on, and print what changes
+  kubectl tenure list -A -o json | jq -r '.[] | select(.state == \"Paused\") | .workload'";
+
+impl ListArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { queues, all_namespaces, output, watch, t9k_system_namespace } = self;
+        let connection = connect.connect().await?;
+        let clock = Clock::of(&connection.client).await;
+        let namespace = (!all_namespaces).then_some(connection.namespace);
+        let nothing = nothing_in(namespace.as_deref());
+        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace);
+        let printer = Printer::new(output, all_namespaces);
+        let mut list = List { gatherer, queues, clock, printer };
+        let rows = list.rows().await?;
+        if rows.is_empty() {
+            tell(&nothing);
+        }
+        if watch {
+            list.watch(rows).await?;
+        } else {
+            list.printer.all(&rows, clock.now(), &mut io::stdout().lock())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn nothing_in(namespace: Option<&str>) -> String {
+    let place = namespace.map_or_else(String::new, |name| format!(" in {name} namespace"));
+    format!("No workloads in a queue found{place}.")
+}
+
+struct List {
+    gatherer: Gatherer,
+    queues: Vec<String>,
+    clock: Clock,
+    printer: Printer,
+}
+
+impl List {
+    async fn rows(&mut self) -> Result<Vec<Row>> {
+        let mut rows = self.gatherer.gather(self.clock).await?;
+        rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
+        Ok(rows)
+    }
+
+    /// For ever, or until nobody reads any more.
+    async fn watch(&mut self, first: Vec<Row>) -> Result<()> {
+        self.printer.first(&first, self.clock.now(), &mut io::stdout().lock())?;
+        let mut seen: HashMap<_, Row> = first.into_iter().map(|row| (row.key(), row)).collect();
+        let mut took = Duration::ZERO;
+        loop {
+            tokio::time::sleep(BETWEEN_LOOKS.max(took.saturating_mul(REST))).await;
+            let begun = Instant::now();
+            match self.rows().await {
+                Ok(rows) => self.changes(&mut seen, rows)?,
+                // a server that is away for a while comes back
+                Err(error) => self.gatherer.warn(with_causes(&error)),
+            }
+            took = begun.elapsed();
+        }
+    }
+
+    fn changes(&mut self, seen: &mut HashMap<row::Key, Row>, rows: Vec<Row>) -> io::Result<()> {
+        let mut gone = std::mem::take(seen);
+        for row in rows {
+            let before = gone.remove(&row.key());
+            if before.is_none_or(|before| self.printer.differ(&before, &row)) {
+                self.printer.change(&row, self.clock.now(), &mut io::stdout().lock())?;
+            }
+            seen.insert(row.key(), row);
+        }
+        for row in gone.into_values() {
+            let row = Row { state: State::Gone, ..row };
+            self.printer.change(&row, self.clock.now(), &mut io::stdout().lock())?;
+        }
+        Ok(())
+    }
+}

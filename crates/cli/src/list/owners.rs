@@ -1,0 +1,163 @@
+//! The owners of pods, and which of them is the workload.
+
+use std::collections::{HashMap, HashSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use tenure_index::Uid;
+use tenure_policy::{
+    climb::{Action, Answer, Climb},
+    owners::{OwnerTable, group_of},
+};
+use tenure_types::{keys, projection};
+
+use crate::kinds::Kind;
+
+/// An object of a kind that was listed.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    pub namespace: String,
+    pub reference: OwnerReference,
+    pub deleting: bool,
+    pub controller: Option<OwnerReference>,
+    /// Its record of a pause.
+    pub paused: Option<String>,
+}
+
+impl Owner {
+    /// None if it has no name.
+    pub fn read(kind: &Kind, metadata: &ObjectMeta) -> Option<Self> {
+        let annotations = metadata.annotations.as_ref();
+        Some(Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            reference: OwnerReference {
+                uid: metadata.uid.clone()?,
+                ..kind.reference(metadata.name.as_deref()?)
+            },
+            deleting: metadata.deletion_timestamp.is_some(),
+            controller: projection::controller(metadata).cloned(),
+            paused: annotations.and_then(|all| all.get(keys::PAUSED_ANNOTATION)).cloned(),
+        })
+    }
+}
+
+/// What is known of owners.
+#[derive(Debug, Default)]
+pub struct Owners {
+    /// Group and kind of what was listed as a whole.
+    listed: HashSet<(String, String)>,
+    by_uid: HashMap<Uid, Owner>,
+    /// What was asked for one by one.
+    asked: HashMap<Uid, Answer>,
+}
+
+/// Where a climb has come to.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// This owner is to be asked for first.
+    Ask(OwnerReference),
+    Done(Action),
+}
+
+impl Owners {
+    /// All objects of a kind are known, once they were added.
+    pub fn listed(&mut self, group: &str, kind: &str) {
+        self.listed.insert((group.to_owned(), kind.to_owned()));
+    }
+
+    /// A kind may not be listed after all.
+    pub fn not_listed(&mut self, group: &str, kind: &str) {
+        self.listed.remove(&(group.to_owned(), kind.to_owned()));
+    }
+
+    pub fn add(&mut self, owner: Owner) {
+        self.by_uid.insert(Uid::of(&owner.reference.uid), owner);
+    }
+
+    pub fn learn(&mut self, owner: &OwnerReference, answer: Answer) {
+        self.asked.insert(Uid::of(&owner.uid), answer);
+    }
+
+    fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<Answer> {
+        let uid = Uid::of(&owner.uid);
+        let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
+        if !self.listed.contains(&key) {
+            return self.asked.get(&uid).cloned();
+        }
+        let is_meant = |found: &&Owner| {
+            let Owner { namespace: place, reference, .. } = found;
+            (place.is_empty() || place == namespace)
+                && (&reference.name, &reference.kind) == (&owner.name, &owner.kind)
+        };
+        Some(self.by_uid.get(&uid).filter(is_meant).map_or(Answer::Absent, |found| Answer::Found {
+            uid: owner.uid.clone(),
+            deleting: found.deleting,
+            controller: found.controller.clone(),
+        }))
+    }
+
+    /// Climbs from something that is controlled, as the keeper does.
+    pub fn climb(&self, table: &OwnerTable, namespace: &str, controller: Option<&OwnerReference>) -> Step {
+        let mut climb = Climb::from(controller, table);
+        while let Some(owner) = climb.next() {
+            match self.answer(namespace, owner) {
+                Some(answer) => climb.answer(answer),
+                None => return Step::Ask(owner.clone()),
+            }
+        }
+        Step::Done(climb.action())
+    }
+
+    /// Those that have a record of a pause.
+    pub fn paused(&self) -> impl Iterator<Item = (&Owner, &str)> {
+        self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(api_version: &str, kind: &str, uid: &str) -> OwnerReference {
+        OwnerReference {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            name: "a".into(),
+            uid: uid.into(),
+            controller: Some(true),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn owner(reference: &OwnerReference, controller: Option<&OwnerReference>) -> Owner {
+        Owner {
+            namespace: "ns".into(),
+            reference: reference.clone(),
+            deleting: false,
+            controller: controller.cloned(),
+            paused: None,
+        }
+    }
+
+    #[test]
+    fn what_was_not_listed_is_asked_for() {
+        let (job, cron) = (reference("batch/v1", "Job", "j"), reference("batch/v1", "CronJob", "c"));
+        let (table, mut owners) = (OwnerTable::default(), Owners::default());
+        owners.listed("batch", "Job");
+        owners.add(owner(&job, Some(&cron)));
+        assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Ask(cron.clone()));
+        owners.learn(&cron, Answer::Found { uid: "c".into(), deleting: false, controller: None });
+        assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Done(Action::Pause(job)));
+    }
+
+    #[test]
+    fn an_owner_of_another_namespace_or_name_is_none() {
+        let job = reference("batch/v1", "Job", "j");
+        let (table, mut owners) = (OwnerTable::default(), Owners::default());
+        owners.listed("batch", "Job");
+        owners.add(owner(&job, None));
+        assert_eq!(owners.climb(&table, "other", Some(&job)), Step::Done(Action::DeletePod));
+        let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
+        assert_eq!(owners.climb(&table, "ns", Some(&misnamed)), Step::Done(Action::DeletePod));
+        assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Done(Action::Pause(job)));
+    }
+}

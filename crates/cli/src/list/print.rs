@@ -1,0 +1,148 @@
+//! How rows look.
+
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::row::{Row, State};
+use crate::{
+    age::{human, until},
+    table::{Table, cell, none},
+};
+
+/// Another form than the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A list of objects with exact times; with --watch one object a line
+    Json,
+    /// The same as YAML; with --watch one document an object
+    Yaml,
+    /// The table with more columns
+    Wide,
+}
+
+/// Prints rows, and what changes in them.
+#[derive(Debug)]
+pub struct Printer {
+    format: Option<Format>,
+    namespaces: bool,
+    table: Option<Table>,
+}
+
+impl Printer {
+    pub const fn new(format: Option<Format>, namespaces: bool) -> Self {
+        Self { format, namespaces, table: None }
+    }
+
+    /// Prints a list.
+    pub fn all(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+        match self.format {
+            Some(Format::Json) => {
+                serde_json::to_writer_pretty(&mut *out, rows)?;
+                writeln!(out)?;
+            }
+            Some(Format::Yaml) => write!(out, "{}", yaml(&rows)?)?,
+            Some(Format::Wide) | None => self.rows(rows, now, out)?,
+        }
+        out.flush()
+    }
+
+    /// Prints a list that changes will follow.
+    pub fn first(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+        match self.format {
+            Some(Format::Json | Format::Yaml) => rows.iter().try_for_each(|row| self.document(row, out))?,
+            Some(Format::Wide) | None => self.rows(rows, now, out)?,
+        }
+        out.flush()
+    }
+
+    /// Prints a row that has changed.
+    pub fn change(&mut self, row: &Row, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+        match self.format {
+            Some(Format::Json | Format::Yaml) => self.document(row, out)?,
+            Some(Format::Wide) | None => self.rows(std::slice::from_ref(row), now, out)?,
+        }
+        out.flush()
+    }
+
+    /// Whether two rows look different, but for their ages.
+    pub fn differ(&self, before: &Row, after: &Row) -> bool {
+        match self.format {
+            Some(Format::Json | Format::Yaml) => before != after,
+            Some(Format::Wide) | None => self.cells(before, None) != self.cells(after, None),
+        }
+    }
+
+    fn document(&self, row: &Row, out: &mut impl Write) -> io::Result<()> {
+        if self.format == Some(Format::Yaml) {
+            return write!(out, "---\n{}", yaml(row)?);
+        }
+        serde_json::to_writer(&mut *out, row)?;
+        writeln!(out)
+    }
+
+    /// The first rows bring the headers along, and say how wide the columns are.
+    fn rows(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut lines: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row, Some(now))).collect();
+        if self.table.is_none() {
+            lines.insert(0, self.headers());
+        }
+        let table = self.table.get_or_insert_with(|| Table::fitting(&lines));
+        lines.iter().try_for_each(|line| table.print(line, out))
+    }
+
+    fn wide(&self) -> bool {
+        self.format == Some(Format::Wide)
+    }
+
+    fn headers(&self) -> Vec<String> {
+        let namespace = ["NAMESPACE"].into_iter().filter(|_| self.namespaces);
+        let narrow = ["WORKLOAD", "QUEUE", "AGE", "FLOOR UNTIL", "EXPIRES AT", "STATE"];
+        let wide = ["IN", "PODS", "FAMILY", "CEILING FROM", "REASON"].into_iter().filter(|_| self.wide());
+        namespace.chain(narrow).chain(wide).map(str::to_owned).collect()
+    }
+
+    /// Ages only if it is known what time it is.
+    fn cells(&self, row: &Row, now: Option<Timestamp>) -> Vec<String> {
+        let age = now.zip(row.started_at).map(|(now, start)| human(now.duration_since(start)));
+        let left = now.zip(row.expires_at).map(|(now, at)| until(at, now));
+        let namespace = self.namespaces.then(|| row.namespace.clone());
+        let narrow = [
+            row.workload.clone(),
+            cell(row.queue.as_deref()),
+            cell(age),
+            moment(row.floor_until),
+            moment(row.expires_at),
+            row.state.name().to_owned(),
+        ];
+        let wide =
+            [cell(left), row.pods.to_string(), cell(row.family), cell(row.ceiling_from.as_deref()), why(row)];
+        namespace.into_iter().chain(narrow).chain(wide.into_iter().filter(|_| self.wide())).collect()
+    }
+}
+
+fn why(row: &Row) -> String {
+    match (&row.reason, row.paused_at) {
+        (Some(reason), Some(at)) if row.state != State::Gone => {
+            format!("{reason} since {}", moment(Some(at)))
+        }
+        (reason, _) => cell(reason.as_deref()),
+    }
+}
+
+/// To the second.
+fn moment(at: Option<Timestamp>) -> String {
+    at.map_or_else(none, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn yaml(value: &impl Serialize) -> io::Result<String> {
+    serde_saphyr::to_string(value).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn row(name: &str, state: State) -> Row {
+    Row {
+        namespace: "ns".into(),
+        workload: format!("deployment/{name}"),
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        name: name.into(),
+        queue: Some("q".into()),
+        family: Some("run.ai"),
+        state,
+        reason: None,
+        paused_at: None,
+        started_at: Some(at(0)),
+        floor_until: None,
+        expires_at: Some(at(3_600)),
+        ceiling_from: Some("root".into()),
+        pods: 2,
+        other_queue: None,
+    }
+}
+
+fn printed(format: Option<Format>, namespaces: bool, rows: &[Row]) -> String {
+    let mut out = Vec::new();
+    Printer::new(format, namespaces).all(rows, at(192), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_table_has_the_namespace_only_if_there_are_several() {
+    let narrow = "\
+WORKLOAD       QUEUE   AGE     FLOOR UNTIL   EXPIRES AT             STATE
+deployment/a   q       3m12s   <none>        2027-01-15T09:00:00Z   Running
+";
+    assert_eq!(printed(None, false, &[row("a", State::Running)]), narrow);
+    assert!(printed(None, true, &[row("a", State::Running)]).starts_with("NAMESPACE   WORKLOAD "));
+    assert_eq!(printed(None, true, &[]), "");
+}
+
+#[test]
+fn a_wide_table_says_why_and_since_when() {
+    let paused = Row {
+        reason: Some("MaxDurationExceeded".into()),
+        paused_at: Some(at(0)),
+        expires_at: None,
+        ..row("a", State::Paused)
+    };
+    let wide = printed(Some(Format::Wide), false, &[paused, row("b", State::Running)]);
+    let lines: Vec<_> = wide.lines().collect();
+    assert!(lines[0].ends_with("STATE     IN       PODS   FAMILY   CEILING FROM   REASON"), "{wide}");
+    assert!(lines[1].ends_with("root           MaxDurationExceeded since 2027-01-15T08:00:00Z"), "{wide}");
+    assert!(lines[2].ends_with("Running   56m      2      run.ai   root           <none>"), "{wide}");
+}
+
+#[test]
+fn objects_have_exact_times_and_no_fields_that_say_nothing() {
+    let json: Value =
+        serde_json::from_str(&printed(Some(Format::Json), false, &[row("a", State::Running)])).unwrap();
+    let expected = json!([{
+        "namespace": "ns", "workload": "deployment/a", "apiVersion": "apps/v1", "kind": "Deployment", "name": "a",
+        "queue": "q", "family": "run.ai", "state": "Running", "startedAt": "2027-01-15T08:00:00Z",
+        "expiresAt": "2027-01-15T09:00:00Z", "ceilingFrom": "root", "pods": 2,
+    }]);
+    assert_eq!(json, expected);
+    let yaml = printed(Some(Format::Yaml), false, &[row("a", State::Running)]);
+    assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), expected, "{yaml}");
+    assert_eq!(printed(Some(Format::Json), false, &[]), "[]\n");
+}
+
+#[test]
+fn changes_come_under_the_headers_of_the_first_rows() {
+    let mut printer = Printer::new(None, false);
+    let mut out = Vec::new();
+    printer.first(&[], at(0), &mut out).unwrap();
+    assert!(out.is_empty());
+    printer.change(&row("a", State::Running), at(0), &mut out).unwrap();
+    printer.change(&row("a", State::Gone), at(0), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!(text.matches("WORKLOAD").count(), 1);
+    assert_eq!(text.lines().count(), 3);
+}
+
+#[test]
+fn each_object_of_a_watch_is_a_document() {
+    let changes = |format: Format| {
+        let mut printer = Printer::new(Some(format), false);
+        let mut out = Vec::new();
+        printer.first(&[row("a", State::Pending)], at(0), &mut out).unwrap();
+        printer.change(&row("a", State::Running), at(0), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let json = changes(Format::Json);
+    let states: Vec<Value> =
+        json.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();
+    assert_eq!(states, ["Pending", "Running"]);
+    assert_eq!(changes(Format::Yaml).matches("---\n").count(), 2);
+}
+
+#[test]
+fn age_alone_is_no_change_and_what_is_not_shown_is_none() {
+    let (narrow, wide) = (Printer::new(None, false), Printer::new(Some(Format::Wide), false));
+    let before = row("a", State::Running);
+    let more = Row { pods: 3, ..before.clone() };
+    assert!(!narrow.differ(&before, &before.clone()) && !narrow.differ(&before, &more));
+    assert!(wide.differ(&before, &more));
+    assert!(narrow.differ(&before, &row("a", State::Expired)));
+}

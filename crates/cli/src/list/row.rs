@@ -1,0 +1,262 @@
+//! What is said of a workload.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Serialize;
+use tenure_policy::{
+    ceiling,
+    expiry::{Exemption, Family},
+    owners::group_of,
+};
+use tenure_types::{keys, paused::PausedRecord};
+
+use super::{run::Run, view::Tree};
+
+/// How a workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum State {
+    /// No pod of it was scheduled.
+    Pending,
+    Running,
+    /// Its ceiling is exceeded, and it wasn't paused yet.
+    Expired,
+    /// Tenure has paused it.
+    Paused,
+    /// No ceiling applies, whatever its queue says.
+    Exempt,
+    /// It is being deleted.
+    Terminating,
+    /// It isn't there any more, or in no queue any more.
+    Gone,
+}
+
+impl State {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Expired => "Expired",
+            Self::Paused => "Paused",
+            Self::Exempt => "Exempt",
+            Self::Terminating => "Terminating",
+            Self::Gone => "Gone",
+        }
+    }
+}
+
+/// A workload, as people and programs are told of it. Times are exact.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    pub namespace: String,
+    /// `deployment/test`, `pytorchjob.kubeflow.org/test`: as kubectl takes it.
+    pub workload: String,
+    pub api_version: String,
+    pub kind: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The family of the queue: `run.ai` or `tensorstack`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<&'static str>,
+    pub state: State,
+    /// Why it is paused or exempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it was paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_at: Option<Timestamp>,
+    /// Since when the ceiling counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor_until: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// The queue, or the annotation, that the ceiling comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling_from: Option<String>,
+    pub pods: usize,
+    /// A pod may be in a queue of each family.
+    #[serde(skip)]
+    pub other_queue: Option<String>,
+}
+
+/// What tells workloads apart.
+pub type Key = (String, String);
+
+impl Row {
+    pub fn key(&self) -> Key {
+        (self.namespace.clone(), self.workload.clone())
+    }
+
+    /// Whether it is in any of these queues.
+    pub fn is_in(&self, queues: &[String]) -> bool {
+        [&self.queue, &self.other_queue].into_iter().flatten().any(|queue| queues.contains(queue))
+    }
+}
+
+/// The record of a pause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pause(Option<PausedRecord>);
+
+impl Pause {
+    pub fn read(text: &str) -> Self {
+        Self(serde_json::from_str(text).ok())
+    }
+
+    /// Whether it is of the run that these pods are of. Younger pods show that somebody has reversed it.
+    fn is_of(&self, run: Option<&Run>) -> bool {
+        match (&self.0, run) {
+            (_, None) => true,
+            (Some(record), Some(run)) => run.created_last <= record.at,
+            (None, Some(_)) => false,
+        }
+    }
+}
+
+/// An owner that can be paused or a pod by itself, with all that is known of it.
+#[derive(Debug)]
+pub struct Workload {
+    namespace: String,
+    reference: OwnerReference,
+    /// Of its pods that are in a queue.
+    run: Option<Run>,
+    pub pause: Option<Pause>,
+    pub terminating: bool,
+}
+
+impl Workload {
+    pub fn new(namespace: &str, reference: OwnerReference) -> Self {
+        Self { namespace: namespace.to_owned(), reference, run: None, pause: None, terminating: false }
+    }
+
+    /// Takes the run of one more pod.
+    pub fn add(&mut self, run: Run) {
+        self.run = Some(match self.run.take() {
+            Some(others) => others.with(run),
+            None => run,
+        });
+    }
+
+    /// None if there is nothing to say.
+    pub fn row(self, tree: &Tree, now: Timestamp) -> Option<Row> {
+        let Self { namespace, reference, run, pause, terminating } = self;
+        let row = Row {
+            namespace,
+            workload: name_of(&reference),
+            api_version: reference.api_version,
+            kind: reference.kind,
+            name: reference.name,
+            queue: None,
+            family: None,
+            state: State::Paused,
+            reason: None,
+            paused_at: None,
+            started_at: None,
+            floor_until: None,
+            expires_at: None,
+            ceiling_from: None,
+            pods: run.as_ref().map_or(0, |run| run.pods),
+            other_queue: None,
+        };
+        match pause.filter(|pause| pause.is_of(run.as_ref())) {
+            Some(Pause(Some(record))) => Some(Row {
+                queue: Some(record.queue),
+                reason: Some(record.reason),
+                paused_at: Some(record.at),
+                ..row
+            }),
+            Some(Pause(None)) => Some(Row { reason: Some("UnreadableRecord".into()), ..row }),
+            None => Some(running(row, &run?, terminating, tree, now)),
+        }
+    }
+}
+
+fn running(row: Row, run: &Run, terminating: bool, tree: &Tree, now: Timestamp) -> Row {
+    let other = match run.family {
+        Family::Tensorstack => &run.runai,
+        Family::Runai => &run.tensorstack,
+    };
+    let text = |name: &Arc<str>| name.as_ref().to_owned();
+    Row {
+        queue: run.queue().map(text),
+        other_queue: other.as_ref().map(text),
+        family: Some(match run.family {
+            Family::Tensorstack => "tensorstack",
+            Family::Runai => "run.ai",
+        }),
+        state: state(run, terminating, now),
+        reason: run.exemption.map(|why| reason(why).to_owned()),
+        started_at: run.since(),
+        floor_until: floor(run, tree).filter(|until| *until > now),
+        expires_at: run.expires,
+        ceiling_from: ceiling_from(run, tree).filter(|_| run.exemption.is_none()),
+        ..row
+    }
+}
+
+fn state(run: &Run, terminating: bool, now: Timestamp) -> State {
+    if terminating {
+        State::Terminating
+    } else if run.exemption.is_some() {
+        State::Exempt
+    } else if run.expires.is_some_and(|at| at < now) {
+        State::Expired
+    } else if run.started.is_none() {
+        State::Pending
+    } else {
+        State::Running
+    }
+}
+
+const fn reason(why: Exemption) -> &'static str {
+    match why {
+        Exemption::Priority => "Priority",
+        Exemption::DaemonSet => "DaemonSet",
+        Exemption::Mirror => "StaticPod",
+        Exemption::Terminating => "Terminating",
+        Exemption::Finished => "Finished",
+        Exemption::Scheduler => "Scheduler",
+    }
+}
+
+/// When both floors are over: each is the nearest on the way up from the queue.
+fn floor(run: &Run, tree: &Tree) -> Option<Timestamp> {
+    let path = ceiling::path(tree, run.runai.as_deref()?).ok()?;
+    let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
+    let reclaim = ceiling::nearest(&path, |queue| queue.reclaim_floor);
+    let (_, floor) = preempt.into_iter().chain(reclaim).max_by_key(|(_, floor)| *floor)?;
+    run.started?.checked_add(floor.to_signed()).ok()
+}
+
+/// Where the ceiling comes from; none if there is none.
+fn ceiling_from(run: &Run, tree: &Tree) -> Option<String> {
+    let annotation = || keys::MAX_DURATION_ANNOTATION.to_owned();
+    match run.family {
+        Family::Tensorstack => {
+            let ceiling = run.expires?.duration_since(run.created);
+            Some(if run.own == Some(ceiling) { annotation() } else { run.queue()?.as_ref().to_owned() })
+        }
+        Family::Runai => {
+            let path = ceiling::path(tree, run.runai.as_deref()?).unwrap_or_default();
+            match (ceiling::least(&path), run.own) {
+                (Some((queue, ceiling)), own) if own.is_none_or(|own| ceiling.to_signed() < own) => {
+                    Some(queue.to_owned())
+                }
+                (_, own) => own.map(|_| annotation()),
+            }
+        }
+    }
+}
+
+/// Kinds of other groups than Kubernetes' own have namesakes.
+fn name_of(reference: &OwnerReference) -> String {
+    let (kind, name) = (reference.kind.to_lowercase(), &reference.name);
+    match group_of(&reference.api_version) {
+        "" | "apps" | "batch" => format!("{kind}/{name}"),
+        group => format!("{kind}.{group}/{name}"),
+    }
+}

@@ -1,0 +1,118 @@
+//! The runs of pods, put together to that of their workload.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_index::Standing;
+use tenure_policy::expiry::{Exemption, Family};
+
+/// Some pods of a workload, taken as one.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub pods: usize,
+    /// The family whose ceiling counts.
+    pub family: Family,
+    pub tensorstack: Option<Arc<str>>,
+    pub runai: Option<Arc<str>>,
+    /// The least of the ceilings that people have noted.
+    pub own: Option<SignedDuration>,
+    /// Why none of the pods is ever touched; none if the ceiling applies to any.
+    pub exemption: Option<Exemption>,
+    pub created: Timestamp,
+    /// When the youngest pod was created.
+    pub created_last: Timestamp,
+    /// When the first pod was scheduled.
+    pub started: Option<Timestamp>,
+    pub expires: Option<Timestamp>,
+}
+
+impl Run {
+    /// That of one pod.
+    pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
+        let Standing { clocks, tensorstack, runai, own, expires } = standing;
+        let expires = expires.filter(|_| exemption.is_none());
+        let likely = if runai.is_some() { Family::Runai } else { Family::Tensorstack };
+        Self {
+            pods: 1,
+            family: expires.map_or(likely, |(_, family)| family),
+            tensorstack: tensorstack.as_deref().map(Arc::from),
+            runai: runai.as_deref().map(Arc::from),
+            own,
+            exemption,
+            created: clocks.created,
+            created_last: clocks.created,
+            started: clocks.started,
+            expires: expires.map(|(at, _)| at),
+        }
+    }
+
+    /// The one that expires first says what applies to both. A pod that is exempt says nothing of one that isn't.
+    pub fn with(self, other: Self) -> Self {
+        let (mut first, other) = if self.rank() <= other.rank() { (self, other) } else { (other, self) };
+        first.pods = first.pods.saturating_add(other.pods);
+        first.created_last = first.created_last.max(other.created_last);
+        if first.exemption.is_some() == other.exemption.is_some() {
+            first.created = first.created.min(other.created);
+            first.started = first.started.into_iter().chain(other.started).min();
+        }
+        first
+    }
+
+    fn rank(&self) -> (bool, Timestamp, Timestamp) {
+        (self.exemption.is_some(), self.expires.unwrap_or(Timestamp::MAX), self.created)
+    }
+
+    pub fn queue(&self) -> Option<&Arc<str>> {
+        match self.family {
+            Family::Tensorstack => self.tensorstack.as_ref(),
+            Family::Runai => self.runai.as_ref(),
+        }
+    }
+
+    /// Since when the ceiling counts.
+    pub fn since(&self) -> Option<Timestamp> {
+        match self.family {
+            Family::Tensorstack => Some(self.created),
+            Family::Runai => self.started,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_policy::expiry::Clocks;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn run(created: i64, started: Option<i64>, expires: Option<i64>, exemption: Option<Exemption>) -> Run {
+        let standing = Standing {
+            clocks: Clocks { created: at(created), started: started.map(at) },
+            tensorstack: None,
+            runai: Some("q".into()),
+            own: None,
+            expires: expires.map(|seconds| (at(seconds), Family::Runai)),
+        };
+        Run::of(standing, exemption)
+    }
+
+    #[test]
+    fn the_pod_that_expires_first_counts_and_the_run_began_with_the_first() {
+        let (old, young) = (run(0, None, None, None), run(10, Some(12), Some(72), None));
+        for run in [old.clone().with(young.clone()), young.with(old)] {
+            assert_eq!((run.pods, run.created, run.created_last), (2, at(0), at(10)));
+            assert_eq!((run.started, run.expires, run.since()), (Some(at(12)), Some(at(72)), Some(at(12))));
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_exempt_says_nothing_of_others() {
+        let exempt = run(0, Some(0), Some(5), Some(Exemption::Priority));
+        assert_eq!(exempt.expires, None);
+        let both = exempt.with(run(10, Some(12), Some(72), None));
+        assert_eq!((both.exemption, both.pods, both.created), (None, 2, at(10)));
+    }
+}

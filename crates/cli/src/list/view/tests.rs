@@ -1,0 +1,213 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{kinds::Kinds, list::row::State};
+
+/// `seconds` after the time at which all pods of these tests are created.
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn kinds() -> Kinds {
+    let resource = |plural: &str, kind: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced"});
+    let group = |name: &str, resources: Value| {
+        serde_json::from_value(
+            json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": resources}]}),
+        )
+        .unwrap()
+    };
+    let apps = json!([resource("deployments", "Deployment"), resource("replicasets", "ReplicaSet")]);
+    Kinds::read([group("apps", apps), group("batch", json!([resource("jobs", "Job")]))].into_iter())
+}
+
+fn view() -> View {
+    View::new(OwnerTable::default())
+}
+
+fn runai(view: &mut View, name: &str, spec: &Value) {
+    let queue = json!({"metadata": {"name": name}, "spec": spec});
+    view.take(Page::Runai(vec![serde_json::from_value(queue).unwrap()]));
+}
+
+fn tensorstack(view: &mut View, name: &str, ceiling: &str) {
+    let queue = json!({"metadata": {"name": name}, "spec": {"maxDuration": ceiling}});
+    view.take(Page::Tensorstack(vec![serde_json::from_value(queue).unwrap()]));
+}
+
+fn controller(kind: &str, name: &str) -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}])
+}
+
+fn owner(view: &mut View, kind: &str, name: &str, owners: &Value, annotations: &Value) {
+    let kinds = kinds();
+    let kind = kinds.find("apps", kind).or_else(|| kinds.find("batch", kind)).unwrap();
+    let metadata = json!({
+        "name": name, "namespace": "ns", "uid": name, "ownerReferences": owners, "annotations": annotations,
+    });
+    view.take(Page::Owners(0, kind.clone(), vec![serde_json::from_value(metadata).unwrap()]));
+}
+
+fn deployment(view: &mut View) {
+    owner(view, "Deployment", "d", &json!([]), &json!({}));
+    owner(view, "ReplicaSet", "rs", &controller("Deployment", "d"), &json!({}));
+}
+
+/// A pod of a queue that was scheduled five seconds after its creation, or not at all.
+fn pod(view: &mut View, name: &str, label: &str, scheduled: bool, owners: &Value) {
+    let status = if scheduled { "True" } else { "False" };
+    let pod = json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": at(0),
+            "labels": {label: "q"}, "ownerReferences": owners,
+        },
+        "status": {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": at(5)}]},
+    });
+    view.pod(&serde_json::from_value(pod).unwrap());
+}
+
+const RUNAI: &str = "kai.scheduler/queue";
+const TENSORSTACK: &str = "scheduler.tensorstack.dev/queue";
+
+fn one(view: View, now: i64) -> Row {
+    let mut rows = view.rows(at(now));
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    rows.remove(0)
+}
+
+#[test]
+fn pods_are_put_together_to_their_topmost_owner() {
+    let mut view = view();
+    tensorstack(&mut view, "q", "1m");
+    deployment(&mut view);
+    pod(&mut view, "a", TENSORSTACK, true, &controller("ReplicaSet", "rs"));
+    pod(&mut view, "b", TENSORSTACK, false, &controller("ReplicaSet", "rs"));
+    let row = one(view, 30);
+    assert_eq!((row.workload.as_str(), row.api_version.as_str(), row.pods), ("deployment/d", "apps/v1", 2));
+    assert_eq!((row.state, row.queue.as_deref()), (State::Running, Some("q")));
+    assert_eq!((row.family, row.ceiling_from.as_deref()), (Some("tensorstack"), Some("q")));
+    assert_eq!((row.started_at, row.expires_at, row.floor_until), (Some(at(0)), Some(at(60)), None));
+}
+
+#[test]
+fn a_pod_whose_owners_cannot_be_paused_stands_by_itself() {
+    let mut view = view();
+    tensorstack(&mut view, "q", "1m");
+    for name in ["b", "a"] {
+        pod(&mut view, name, TENSORSTACK, true, &controller("Unknown", "u"));
+    }
+    assert_eq!(view.asks().len(), 1);
+    let rows = view.rows(at(61));
+    let names: Vec<_> = rows.iter().map(|row| (row.workload.as_str(), row.state)).collect();
+    assert_eq!(names, [("pod/a", State::Expired), ("pod/b", State::Expired)]);
+}
+
+#[test]
+fn a_pending_workload_of_the_runai_family_has_no_clock_yet() {
+    let mut view = view();
+    runai(&mut view, "q", &json!({"maxDuration": "1m", "preemptMinRuntime": "10s"}));
+    pod(&mut view, "a", RUNAI, false, &json!([]));
+    let row = one(view, 30);
+    assert_eq!(
+        (row.state, row.started_at, row.expires_at, row.floor_until),
+        (State::Pending, None, None, None)
+    );
+    assert_eq!((row.family, row.ceiling_from.as_deref()), (Some("run.ai"), Some("q")));
+}
+
+#[test]
+fn floor_and_ceiling_count_from_the_scheduling_and_come_from_the_tree() {
+    let mut view = view();
+    runai(
+        &mut view,
+        "root",
+        &json!({"maxDuration": "1m", "preemptMinRuntime": "50s", "reclaimMinRuntime": "20s"}),
+    );
+    runai(&mut view, "q", &json!({"parentQueue": "root", "preemptMinRuntime": "10s", "maxDuration": "1h"}));
+    pod(&mut view, "a", RUNAI, true, &json!([]));
+    let row = one(view, 24);
+    assert_eq!((row.started_at, row.expires_at), (Some(at(5)), Some(at(65))));
+    assert_eq!(row.floor_until, Some(at(25)), "the nearest of each, the later of both");
+    assert_eq!(row.ceiling_from.as_deref(), Some("root"));
+}
+
+#[test]
+fn a_floor_that_is_over_is_none() {
+    let mut view = view();
+    runai(&mut view, "q", &json!({"preemptMinRuntime": "10s"}));
+    pod(&mut view, "a", RUNAI, true, &json!([]));
+    let row = one(view, 15);
+    assert_eq!((row.floor_until, row.expires_at, row.ceiling_from), (None, None, None));
+}
+
+#[test]
+fn a_ceiling_of_its_own_is_named_by_its_annotation() {
+    let mut view = view();
+    tensorstack(&mut view, "q", "1m");
+    owner(&mut view, "Job", "j", &json!([]), &json!({"tenure.dev/max-duration": "30s"}));
+    let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
+    pod(&mut view, "a", TENSORSTACK, true, &job);
+    let row = one(view, 10);
+    assert_eq!(
+        (row.expires_at, row.ceiling_from.as_deref()),
+        (Some(at(30)), Some("tenure.dev/max-duration"))
+    );
+}
+
+#[test]
+fn a_pod_that_is_never_touched_is_exempt() {
+    let mut view = view();
+    tensorstack(&mut view, "q", "1m");
+    pod(&mut view, "a", TENSORSTACK, true, &controller("DaemonSet", "ds"));
+    let row = one(view, 100);
+    assert_eq!((row.state, row.reason.as_deref()), (State::Exempt, Some("DaemonSet")));
+    assert_eq!((row.expires_at, row.ceiling_from), (None, None));
+}
+
+fn record(at: Timestamp) -> Value {
+    let record = json!({"reason": "MaxDurationExceeded", "at": at, "queue": "q", "field": "spec.replicas", "previousValue": 2});
+    json!({"tenure.dev/paused": record.to_string()})
+}
+
+#[test]
+fn what_was_paused_is_listed_without_pods_and_its_copies_are_not() {
+    let mut view = view();
+    owner(&mut view, "Deployment", "d", &json!([]), &record(at(60)));
+    owner(&mut view, "ReplicaSet", "rs", &controller("Deployment", "d"), &record(at(60)));
+    let row = one(view, 70);
+    assert_eq!((row.workload.as_str(), row.state, row.pods), ("deployment/d", State::Paused, 0));
+    assert_eq!((row.queue.as_deref(), row.paused_at), (Some("q"), Some(at(60))));
+    assert_eq!(row.reason.as_deref(), Some("MaxDurationExceeded"));
+}
+
+#[test]
+fn pods_that_are_younger_than_a_pause_show_that_it_was_reversed() {
+    for (paused_at, expected) in [(-10, State::Running), (1, State::Paused)] {
+        let mut view = view();
+        tensorstack(&mut view, "q", "1m");
+        owner(&mut view, "Deployment", "d", &json!([]), &record(at(paused_at)));
+        pod(&mut view, "a", TENSORSTACK, true, &controller("Deployment", "d"));
+        assert_eq!(one(view, 10).state, expected, "{paused_at}");
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_a_pause_all_the_same() {
+    let mut view = view();
+    owner(&mut view, "Deployment", "d", &json!([]), &json!({"tenure.dev/paused": "{"}));
+    let row = one(view, 0);
+    assert_eq!((row.state, row.reason.as_deref()), (State::Paused, Some("UnreadableRecord")));
+}
+
+#[test]
+fn a_workload_is_found_by_the_queues_of_both_families() {
+    let mut view = view();
+    tensorstack(&mut view, "t", "1m");
+    runai(&mut view, "r", &json!({"maxDuration": "1h"}));
+    let pod = json!({"metadata": {
+        "name": "a", "namespace": "ns", "uid": "a", "creationTimestamp": at(0), "labels": {RUNAI: "r", TENSORSTACK: "t"},
+    }});
+    view.pod(&serde_json::from_value(pod).unwrap());
+    let row = one(view, 0);
+    assert_eq!(row.queue.as_deref(), Some("t"));
+    assert!(row.is_in(&["r".into()]) && row.is_in(&["t".into()]) && !row.is_in(&["q".into()]));
+}

@@ -1,0 +1,134 @@
+use serde_json::{Value, json};
+use tenure_policy::owners::OwnerTable;
+
+use super::{Object, Resumption, judge};
+use crate::kinds::Kinds;
+
+fn kinds() -> Kinds {
+    let resource = |plural: &str, kind: &str| json!({"resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind}, "scope": "Namespaced"});
+    let group = |name: &str, resource: Value| {
+        serde_json::from_value(
+            json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": [resource]}]}),
+        )
+        .unwrap()
+    };
+    let groups = [
+        group("apps", resource("deployments", "Deployment")),
+        group("batch", resource("jobs", "Job")),
+        group("tensorstack.dev", resource("notebooks", "Notebook")),
+        group("argoproj.io", resource("rollouts", "Rollout")),
+    ];
+    Kinds::read(groups.into_iter())
+}
+
+fn judged(kind: &str, object: &Value, fields: &[&str]) -> Result<Resumption, String> {
+    let kinds = kinds();
+    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
+    let object_of = Object { kind, name: "test", namespace: "ns" };
+    let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+    judge(object_of, object, &OwnerTable::default(), &fields).map_err(|error| error.to_string())
+}
+
+fn record(field: &str, value: &Value, previous: &Value) -> String {
+    json!({
+        "reason": "MaxDurationExceeded", "at": "2026-01-02T03:04:05Z", "queue": "demo",
+        "field": field, "value": value, "previousValue": previous,
+    })
+    .to_string()
+}
+
+fn object(record: &str, spec: &Value) -> Value {
+    json!({
+        "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/paused": record}},
+        "spec": spec,
+    })
+}
+
+fn told(kind: &str, resumption: &Resumption, now: &Value) -> Result<String, String> {
+    let kinds = kinds();
+    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
+    resumption.told(Object { kind, name: "test", namespace: "ns" }, now).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_pause_is_taken_back_as_its_record_says() {
+    let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 0}));
+    let resumption = judged("deployment", &paused, &[]).unwrap();
+    assert!(resumption.restores);
+    assert_eq!(resumption.patch["spec"], json!({"replicas": 2}));
+    let now = json!({"spec": {"replicas": 2}});
+    assert_eq!(told("deployment", &resumption, &now), Ok("resumed (spec.replicas: 2)".into()));
+}
+
+#[test]
+fn a_field_that_was_absent_is_removed() {
+    let paused = object(&record("spec.suspend", &json!(true), &Value::Null), &json!({"suspend": true}));
+    let resumption = judged("job", &paused, &[]).unwrap();
+    assert_eq!(resumption.patch["spec"], json!({"suspend": null}));
+    assert_eq!(told("job", &resumption, &json!({"spec": {}})), Ok("resumed (spec.suspend: unset)".into()));
+}
+
+#[test]
+fn what_somebody_has_set_since_stays() {
+    let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 5}));
+    let resumption = judged("deployment", &paused, &[]).unwrap();
+    assert!(!resumption.restores);
+    assert_eq!(resumption.patch.get("spec"), None);
+    assert!(
+        told("deployment", &resumption, &paused).unwrap().starts_with("resumed (spec.replicas: 5, which ")
+    );
+}
+
+#[test]
+fn a_field_that_the_server_keeps_is_a_failure() {
+    let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 0}));
+    let resumption = judged("deployment", &paused, &[]).unwrap();
+    assert!(told("deployment", &resumption, &paused).unwrap_err().contains("spec.replicas is 0 still"));
+}
+
+#[test]
+fn without_a_record_there_is_nothing_to_take_back() {
+    let by_other = judged("deployment", &json!({"metadata": {}, "spec": {"replicas": 0}}), &[]).unwrap_err();
+    assert_eq!(
+        by_other,
+        "deployment.apps/test was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0, which somebody else has set"
+    );
+    let running = judged("deployment", &json!({"metadata": {}, "spec": {"replicas": 2}}), &[]).unwrap_err();
+    assert!(running.ends_with("it has no annotation tenure.dev/paused"), "{running}");
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_shown_with_a_way_out() {
+    for (kind, spec, patch) in [
+        ("deployment", json!({"replicas": 0}), json!({"replicas": 1})),
+        ("job", json!({"suspend": true}), json!({"suspend": false})),
+        ("notebook", json!({"runMode": "paused"}), json!({"runMode": null})),
+    ] {
+        let error = judged(kind, &object("{broken", &spec), &[]).unwrap_err();
+        assert!(error.contains("can't be read: {broken\nTo resume by hand: kubectl patch "), "{error}");
+        let written = error.split(" -n ns --type merge -p '").nth(1).unwrap().trim_end_matches('\'');
+        let expected = json!({"metadata": {"annotations": {"tenure.dev/paused": null}}, "spec": patch});
+        assert_eq!(serde_json::from_str::<Value>(written).unwrap(), expected);
+    }
+}
+
+#[test]
+fn no_record_can_make_us_set_any_field() {
+    let evil = record("spec.template.spec.hostNetwork", &json!(false), &json!(true));
+    let error = judged("deployment", &object(&evil, &json!({})), &[]).unwrap_err();
+    assert!(error.contains("names spec.template.spec.hostNetwork, which Tenure doesn't set"), "{error}");
+    let rollout = object(&record("spec.replicas", &json!(0), &json!(3)), &json!({"replicas": 0}));
+    assert!(judged("rollout", &rollout, &[]).is_err());
+    assert!(judged("rollout", &rollout, &["spec.replicas"]).unwrap().restores);
+}
+
+#[test]
+fn a_copy_of_its_controllers_record_is_none_of_its_own() {
+    let mut copy = object(&record("spec.suspend", &json!(true), &json!(false)), &json!({"suspend": true}));
+    copy["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "name": "set", "uid": "s", "controller": true}
+    ]);
+    assert!(judged("job", &copy, &[]).unwrap_err().contains("controlled by jobset/set"));
+    copy["metadata"]["ownerReferences"][0]["kind"] = json!("Other");
+    assert!(judged("job", &copy, &[]).is_ok());
+}

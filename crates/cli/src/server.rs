@@ -1,0 +1,72 @@
+//! What the API server says, in kubectl's words, and what time it has.
+
+use anyhow::{Error, anyhow};
+use http::{Request, header::DATE};
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
+use kube::{Client, client::Body};
+
+/// Clocks that differ by less count as the same: a Date header is cut to the second.
+const SAME: SignedDuration = SignedDuration::from_secs(2);
+
+/// The beginning of messages that say by themselves whose they are.
+pub const FROM_SERVER: &str = "Error from server";
+
+/// An error of a call, as kubectl shows it.
+pub fn explain(error: kube::Error) -> Error {
+    match error {
+        kube::Error::Api(status) => match status.reason.as_str() {
+            "" => anyhow!("{FROM_SERVER}: {}", status.message),
+            reason => anyhow!("{FROM_SERVER} ({reason}): {}", status.message),
+        },
+        other => Error::new(other).context("no answer from the API server"),
+    }
+}
+
+/// The HTTP status of an error that is the API server's.
+pub fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// The API server's clock, by which everything else goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    ahead: SignedDuration,
+}
+
+impl Clock {
+    /// As the API server shows it; ours if it can't be told.
+    pub async fn of(client: &Client) -> Self {
+        date(client).await.map_or_else(Self::default, |date| Self::compared(date, Timestamp::now()))
+    }
+
+    fn compared(date: Timestamp, ours: Timestamp) -> Self {
+        let ahead = date.duration_since(ours);
+        if ahead.abs() < SAME { Self::default() } else { Self { ahead } }
+    }
+
+    pub fn now(self) -> Timestamp {
+        Timestamp::now().saturating_add(self.ahead).unwrap_or(Timestamp::MAX)
+    }
+}
+
+async fn date(client: &Client) -> Option<Timestamp> {
+    let request = Request::get("/version").body(Body::empty()).ok()?;
+    let response = client.send(request).await.ok()?;
+    DateTimeParser::new().parse_timestamp(response.headers().get(DATE)?.as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clocks_that_really_differ_are_set_right() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        assert_eq!(Clock::compared(at(100), at(101)).ahead, SignedDuration::ZERO);
+        assert_eq!(Clock::compared(at(160), at(100)).ahead, SignedDuration::from_mins(1));
+        assert_eq!(Clock::compared(at(40), at(100)).ahead, -SignedDuration::from_mins(1));
+    }
+}

@@ -1,0 +1,90 @@
+//! Tables in kubectl's style.
+
+use std::io::{self, Write};
+
+const BETWEEN: usize = 3;
+
+/// Columns under upper-case headers, as wide as their widest cell.
+#[derive(Debug)]
+pub struct Table {
+    widths: Vec<usize>,
+}
+
+impl Table {
+    /// As wide as these rows need, of which the first has the headers.
+    pub fn fitting(rows: &[Vec<String>]) -> Self {
+        let mut widths = Vec::new();
+        for row in rows {
+            widths.resize(widths.len().max(row.len()), 0);
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        Self { widths }
+    }
+
+    /// Prints one row. Nothing is padded after the last cell.
+    pub fn print(&self, row: &[String], out: &mut impl Write) -> io::Result<()> {
+        let mut line = String::new();
+        for (place, cell) in row.iter().enumerate() {
+            line.push_str(&printable(cell));
+            let width = self.widths.get(place).copied().unwrap_or_default();
+            let padding = width.saturating_sub(cell.chars().count()).saturating_add(BETWEEN);
+            line.extend(std::iter::repeat_n(' ', padding));
+        }
+        writeln!(out, "{}", line.trim_end())
+    }
+}
+
+/// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// What a cell shows that has nothing to show.
+pub fn none() -> String {
+    "<none>".into()
+}
+
+/// A cell.
+pub fn cell(text: Option<impl Into<String>>) -> String {
+    text.map_or_else(none, Into::into)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(rows: &[&[&str]]) -> String {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
+        let table = Table::fitting(&rows);
+        let mut out = Vec::new();
+        for row in &rows {
+            table.print(row, &mut out).unwrap();
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn columns_are_three_spaces_apart_and_lines_end_with_their_last_word() {
+        let expected = "NAME     AGE      STATE\na        <none>   Running\nlonger   5s\n";
+        assert_eq!(
+            printed(&[&["NAME", "AGE", "STATE"], &["a", "<none>", "Running"], &["longer", "5s", ""]]),
+            expected
+        );
+    }
+
+    #[test]
+    fn nothing_that_others_have_written_commands_the_terminal() {
+        assert_eq!(printed(&[&["\u{1b}[2Ja\nb"]]), "\u{fffd}[2Ja\u{fffd}b\n");
+    }
+
+    #[test]
+    fn a_later_row_may_be_wider() {
+        let table = Table::fitting(&[vec!["A".into(), "B".into()]]);
+        let mut out = Vec::new();
+        table.print(&["long".into(), "b".into(), "c".into()], &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "long   b   c\n");
+    }
+}

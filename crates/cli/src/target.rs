@@ -1,0 +1,74 @@
+//! Objects as they are named on the command line.
+
+use anyhow::{Result, bail};
+
+/// A kind, as the user wrote it, and a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// `deploy`, `Deployment`, `deployments.apps`.
+    pub kind: String,
+    pub name: String,
+}
+
+/// Reads `KIND/NAME...` or `KIND NAME...`.
+pub fn parse(arguments: &[String]) -> Result<Vec<Target>> {
+    match arguments {
+        [first, ..] if first.contains('/') => arguments.iter().map(|argument| pair(argument)).collect(),
+        [kind, names @ ..] if !names.is_empty() => names.iter().map(|name| of_kind(kind, name)).collect(),
+        [kind] => bail!("no name after {kind:?}: name an object as in deployment/test"),
+        _ => bail!("no object: name one as in deployment/test"),
+    }
+}
+
+fn pair(argument: &str) -> Result<Target> {
+    match argument.split_once('/') {
+        Some((kind, name)) => of_kind(kind, name),
+        None => bail!(
+            "{argument:?} has no kind: name all objects as in deployment/test, or one kind and then names"
+        ),
+    }
+}
+
+/// A name becomes a part of a path.
+fn of_kind(kind: &str, name: &str) -> Result<Target> {
+    if kind.is_empty() || name.is_empty() || !is_segment(name) {
+        bail!("{kind}/{name} can't be an object: name it as in deployment/test");
+    }
+    Ok(Target { kind: kind.into(), name: name.into() })
+}
+
+/// Whether a name can stand in a path as it is.
+pub fn is_segment(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
+    !matches!(name, "" | "." | "..") && name.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Option<Vec<(String, String)>> {
+        let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let targets = parse(&arguments).ok()?;
+        Some(targets.into_iter().map(|target| (target.kind, target.name)).collect())
+    }
+
+    fn pair(kind: &str, name: &str) -> (String, String) {
+        (kind.into(), name.into())
+    }
+
+    #[test]
+    fn objects_are_named_as_kubectl_takes_them() {
+        assert_eq!(parsed("deploy/a"), Some(vec![pair("deploy", "a")]));
+        let two = vec![pair("deploy", "a"), pair("jobs.batch", "b")];
+        assert_eq!(parsed("deploy/a jobs.batch/b"), Some(two));
+        assert_eq!(parsed("deploy a b"), Some(vec![pair("deploy", "a"), pair("deploy", "b")]));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for line in ["", "deploy", "deploy/", "/a", "deploy/a b", "deploy a/b", "deploy/a/b", "deploy .."] {
+            assert_eq!(parsed(line), None, "{line}");
+        }
+    }
+}
