@@ -12,7 +12,7 @@ use tenure_policy::{
 use tenure_types::{keys, projection, runai::v3alpha1, tensorstack::v1beta1};
 
 use crate::{
-    Group, Task, Uid,
+    Group, Outcome, Served, Uid,
     groups::{PodGroup, PodGroups},
     names::Names,
     own::OwnCeilings,
@@ -57,7 +57,14 @@ pub struct CeilingIndex {
     readers: Readers,
     queues: Queues,
     pods: Pods,
-    moved: bool,
+    moved: Moved,
+}
+
+/// Whose deadlines are to be computed anew.
+#[derive(Debug, Default)]
+struct Moved {
+    everybody: bool,
+    namespaces: HashSet<ArcStr>,
 }
 
 /// What objects are read with.
@@ -85,7 +92,7 @@ impl CeilingIndex {
         let Settings { scope, table, notice } = settings;
         let queues = Queues { notice, ..Queues::default() };
         let readers = Readers { table, ..Readers::default() };
-        Self { readers, queues, pods: Pods::new(scope), moved: false }
+        Self { readers, queues, pods: Pods::new(scope), moved: Moved::default() }
     }
 
     /// Takes a pod as the API server has it.
@@ -107,32 +114,32 @@ impl CeilingIndex {
 
     /// Takes a queue of the run.ai family as the API server has it.
     pub fn apply_runai(&mut self, name: &str, spec: &v3alpha1::QueueSpec) {
-        self.moved |= self.queues.runai.apply(name, spec);
+        self.moved.everybody |= self.queues.runai.apply(name, spec);
     }
 
     /// Forgets a queue of the run.ai family.
     pub fn delete_runai(&mut self, name: &str) {
-        self.moved |= self.queues.runai.delete(name);
+        self.moved.everybody |= self.queues.runai.delete(name);
     }
 
     /// Forgets all queues of the run.ai family but these.
     pub fn retain_runai(&mut self, names: &HashSet<String>) {
-        self.moved |= self.queues.runai.retain(names);
+        self.moved.everybody |= self.queues.runai.retain(names);
     }
 
     /// Takes a queue of the tensorstack family as the API server has it.
     pub fn apply_tensorstack(&mut self, name: &str, spec: &v1beta1::QueueSpec) {
-        self.moved |= self.queues.tensorstack.apply(name, spec);
+        self.moved.everybody |= self.queues.tensorstack.apply(name, spec);
     }
 
     /// Forgets a queue of the tensorstack family.
     pub fn delete_tensorstack(&mut self, name: &str) {
-        self.moved |= self.queues.tensorstack.delete(name);
+        self.moved.everybody |= self.queues.tensorstack.delete(name);
     }
 
     /// Forgets all queues of the tensorstack family but these.
     pub fn retain_tensorstack(&mut self, names: &HashSet<String>) {
-        self.moved |= self.queues.tensorstack.retain(names);
+        self.moved.everybody |= self.queues.tensorstack.retain(names);
     }
 
     /// Takes a `PodGroup` as the API server has it.
@@ -147,23 +154,23 @@ impl CeilingIndex {
             own: self.readers.own.read(metadata),
         };
         let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-        let groups = self.queues.groups(family);
-        self.moved |= groups.apply(
-            &mut self.readers.names,
-            namespace.unwrap_or_default(),
-            name.unwrap_or_default(),
-            group,
-        );
+        let namespace = self.readers.names.shared(namespace.unwrap_or_default());
+        let name = self.readers.names.shared(name.unwrap_or_default());
+        if self.queues.groups(family).apply(&namespace, name, group) {
+            self.moved.namespaces.insert(namespace);
+        }
     }
 
     /// Forgets a `PodGroup`.
     pub fn delete_group(&mut self, family: Family, namespace: &str, name: &str) {
-        self.moved |= self.queues.groups(family).delete(namespace, name);
+        if self.queues.groups(family).delete(namespace, name) {
+            self.moved.namespaces.insert(self.readers.names.shared(namespace));
+        }
     }
 
     /// Forgets all `PodGroup`s of a family but these, by namespace and name.
     pub fn retain_groups(&mut self, family: Family, keys: &HashSet<(String, String)>) {
-        self.moved |= self.queues.groups(family).retain(keys);
+        self.moved.everybody |= self.queues.groups(family).retain(keys);
     }
 
     /// Takes an object that may own pods. `source` tells apart the kinds, each of which is listed by itself.
@@ -173,17 +180,25 @@ impl CeilingIndex {
         let controller = controller
             .map(|above| Controller { uid: Uid::of(&above.uid), pausable: self.readers.table.knows(above) });
         let owner = Owner { controller, own: self.readers.own.read(metadata), source };
-        self.moved |= self.queues.owners.apply(Uid::of(uid), owner);
+        if self.queues.owners.apply(Uid::of(uid), owner) {
+            match metadata.namespace.as_deref() {
+                Some(namespace) => {
+                    self.moved.namespaces.insert(self.readers.names.shared(namespace));
+                }
+                // of the whole cluster
+                None => self.moved.everybody = true,
+            }
+        }
     }
 
     /// Forgets an owner.
     pub fn delete_owner(&mut self, uid: Uid) {
-        self.moved |= self.queues.owners.delete(uid);
+        self.moved.everybody |= self.queues.owners.delete(uid);
     }
 
     /// Forgets all owners of a source but these.
     pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
-        self.moved |= self.queues.owners.retain(source, uids);
+        self.moved.everybody |= self.queues.owners.retain(source, uids);
     }
 
     /// The next instant at which there may be something to claim.
@@ -205,49 +220,17 @@ impl CeilingIndex {
         self.pods.claim(now)
     }
 
-    /// Takes back a group for which something was done. Those that are still there are due again after a while,
-    /// which grows from time to time: whatever was done may have failed, or not have helped.
-    pub fn settle(&mut self, group: &Group, now: Timestamp) {
-        for pod in group.pods() {
-            self.pods.settle(pod.uid, now);
-            self.schedule(pod.uid);
-        }
-    }
-
-    /// Takes back a group of which only the first pod was served: the others are due again at once.
-    pub fn settle_first(&mut self, group: &Group, now: Timestamp) {
-        self.pods.settle(group.first.uid, now);
+    /// Takes back a group, of which those that were `served` had this `outcome`. The others are due again at once.
+    pub fn settle(&mut self, group: &Group, served: Served, outcome: Outcome, now: Timestamp) {
+        self.pods.settle(&group.first, group.task, outcome, now);
         for pod in &group.rest {
-            self.pods.release(pod.uid);
-        }
-        for pod in group.pods() {
-            self.schedule(pod.uid);
-        }
-    }
-
-    /// Takes back a group of which about all pods, or only the first, nothing more is to be done, whatever happens.
-    pub fn settle_for_good(&mut self, group: &Group, all: bool) {
-        self.pods.settle_for_good(group.first.uid);
-        for pod in &group.rest {
-            if all {
-                self.pods.settle_for_good(pod.uid);
+            if served == Served::All {
+                self.pods.settle(pod, group.task, outcome, now);
             } else {
-                self.pods.release(pod.uid);
+                self.pods.release(pod.uid, served == Served::First);
             }
         }
         for pod in group.pods() {
-            self.schedule(pod.uid);
-        }
-    }
-
-    /// Takes back a group whose workload was `told` when its run ends, or was to be.
-    pub fn settle_notice(&mut self, group: &Group, told: bool, now: Timestamp) {
-        for pod in group.pods() {
-            if told {
-                self.pods.settle_told(pod.uid, (group.task != Task::Withdraw).then_some(pod.deadline));
-            } else {
-                self.pods.settle_untold(pod.uid, now);
-            }
             self.schedule(pod.uid);
         }
     }
@@ -264,6 +247,13 @@ impl CeilingIndex {
         self.pods.exempt_controllers(namespace)
     }
 
+    /// When the first of the pods of a root owner expires, as far as it is known whose they are.
+    pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
+        self.reschedule();
+        let Self { queues, pods, .. } = self;
+        pods.first_end(namespace, |pod| queues.owners.root(pod.controller) == Some(root))
+    }
+
     /// How a pod stands by the queues, `PodGroup`s and owners that are known, without keeping it; none if it is in no
     /// queue. Whether it is exempt doesn't matter here.
     pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
@@ -273,12 +263,14 @@ impl CeilingIndex {
     }
 
     /// How many pods run under a ceiling, apart from those that are claimed.
-    pub fn pods_under_ceiling(&self) -> usize {
+    pub fn pods_under_ceiling(&mut self) -> usize {
+        self.reschedule();
         self.pods.scheduled()
     }
 
     /// How many pods are overdue, apart from those that are claimed.
-    pub fn overdue(&self, now: Timestamp) -> usize {
+    pub fn overdue(&mut self, now: Timestamp) -> usize {
+        self.reschedule();
         self.pods.overdue(now)
     }
 
@@ -293,9 +285,14 @@ impl CeilingIndex {
     }
 
     fn reschedule(&mut self) {
-        if std::mem::take(&mut self.moved) {
-            let Self { queues, pods, .. } = self;
+        let Self { queues, pods, moved, .. } = self;
+        let Moved { everybody, namespaces } = std::mem::take(moved);
+        if everybody {
             pods.schedule_all(&mut |pod| queues.expiry(pod));
+        } else {
+            for namespace in namespaces {
+                pods.schedule_namespace(&namespace, &mut |pod| queues.expiry(pod));
+            }
         }
     }
 }
@@ -327,8 +324,8 @@ impl Queues {
         let (runai, runai_own) = place(&self.runai_groups, pod, &pod.runai);
         let own = [root, pod.own_ceiling(), t9k_own, runai_own].into_iter().flatten().min();
         let limits = LimitsOf {
-            tensorstack: tensorstack.as_deref().map(|queue| self.tensorstack.limits(queue)),
-            runai: runai.as_deref().map(|queue| self.runai.limits(queue)),
+            tensorstack: tensorstack.as_deref().and_then(|queue| self.tensorstack.limits(queue)),
+            runai: runai.as_deref().and_then(|queue| self.runai.limits(queue)),
         };
         // a pod that names no queue of a family has no ceiling there, not even its own
         let ceiling =

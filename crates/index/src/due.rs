@@ -53,3 +53,28 @@ impl Group {
         std::iter::once(&self.first).chain(&self.rest)
     }
 }
+
+/// Whom of a group something has served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// All of its pods.
+    All,
+    /// The first. The same is to be done about each of the others by itself.
+    First,
+    /// The first, which is gone. What is to be done about the others is open.
+    Gone,
+}
+
+/// What became of whom something has served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Those that are still there are due again after a while, which grows from time to time: whatever was done may
+    /// have failed, or not have helped.
+    Acted,
+    /// Nothing more is to be done, whatever happens.
+    Final,
+    /// They were told what was to be told.
+    Told,
+    /// They could not be told: they are due again after a while, which grows from time to time.
+    Untold,
+}

@@ -5,8 +5,6 @@ use std::collections::{HashMap, HashSet};
 use arcstr::ArcStr;
 use jiff::SignedDuration;
 
-use crate::names::Names;
-
 /// What is known of a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodGroup {
@@ -25,12 +23,11 @@ impl PodGroups {
     }
 
     /// Takes one, and says whether anything changed that a decision depends on.
-    pub fn apply(&mut self, names: &mut Names, namespace: &str, name: &str, group: PodGroup) -> bool {
-        if self.get(namespace, name) == Some(&group) {
+    pub fn apply(&mut self, namespace: &ArcStr, name: ArcStr, group: PodGroup) -> bool {
+        if self.get(namespace, &name) == Some(&group) {
             return false;
         }
-        let (namespace, name) = (names.shared(namespace), names.shared(name));
-        self.0.entry(namespace).or_default().insert(name, group);
+        self.0.entry(namespace.clone()).or_default().insert(name, group);
         true
     }
 
@@ -71,19 +68,19 @@ mod tests {
 
     #[test]
     fn only_what_decides_is_a_change() {
-        let (mut groups, mut names) = (PodGroups::default(), Names::default());
+        let (mut groups, ns) = (PodGroups::default(), ArcStr::from("ns"));
         let group = PodGroup { queue: Some("a".into()), own: None };
-        assert!(groups.apply(&mut names, "ns", "g", group.clone()));
-        assert!(!groups.apply(&mut names, "ns", "g", group.clone()));
-        assert!(groups.apply(&mut names, "ns", "g", PodGroup { queue: Some("b".into()), ..group }));
+        assert!(groups.apply(&ns, "g".into(), group.clone()));
+        assert!(!groups.apply(&ns, "g".into(), group.clone()));
+        assert!(groups.apply(&ns, "g".into(), PodGroup { queue: Some("b".into()), ..group }));
     }
 
     #[test]
     fn what_a_list_no_longer_has_is_forgotten() {
-        let (mut groups, mut names) = (PodGroups::default(), Names::default());
+        let (mut groups, ns) = (PodGroups::default(), ArcStr::from("ns"));
         let group = PodGroup { queue: None, own: None };
         for name in ["a", "b"] {
-            groups.apply(&mut names, "ns", name, group.clone());
+            groups.apply(&ns, name.into(), group.clone());
         }
         assert!(!groups.retain(&HashSet::from([key("ns", "a"), key("ns", "b")])));
         assert!(groups.retain(&HashSet::from([key("ns", "a"), key("other", "b")])));

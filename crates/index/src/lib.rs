@@ -13,6 +13,6 @@ mod queues;
 mod uid;
 
 pub use ceilings::{CeilingIndex, Settings, Standing};
-pub use due::{Due, Group, Task};
+pub use due::{Due, Group, Outcome, Served, Task};
 pub use queues::{Limits, QueueIndex, RunaiQueues, TensorstackQueues};
 pub use uid::Uid;

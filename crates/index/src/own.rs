@@ -11,8 +11,8 @@ use tenure_policy::expiry::own_ceiling;
 use tenure_types::keys;
 use tracing::warn;
 
-/// Objects change all the time, and what is wrong with an annotation is to be said once. After so many it is forgotten
-/// what was said.
+/// Objects change all the time, and what is wrong with an annotation is to be said once. After so many there has been
+/// enough said.
 const REMEMBERED: usize = 1_000;
 
 /// Reads annotation `tenure.dev/max-duration`. One that can't be read has no effect, and is complained of.
@@ -29,7 +29,8 @@ impl OwnCeilings {
             Err(error) => {
                 if self.is_news(metadata, text) {
                     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-                    let value: String = text.chars().take(100).collect();
+                    let cut = |text: &str| text.chars().take(100).collect::<String>();
+                    let (value, error) = (cut(text), cut(&error));
                     warn!(namespace, name, value, error, "Annotation tenure.dev/max-duration has no effect");
                 }
                 None
@@ -39,7 +40,7 @@ impl OwnCeilings {
 
     fn is_news(&mut self, metadata: &ObjectMeta, text: &str) -> bool {
         if self.complained.len() >= REMEMBERED {
-            self.complained.clear();
+            return false;
         }
         let mut hasher = DefaultHasher::new();
         (&metadata.uid, text).hash(&mut hasher);

@@ -71,17 +71,21 @@ impl Owners {
         if self.with_own == 0 {
             return None;
         }
-        let mut own = None;
+        self.by_uid.get(&self.root(controller)?)?.own
+    }
+
+    /// The topmost ancestor that can be paused, as far as it is known.
+    pub fn root(&self, controller: Option<Controller>) -> Option<Uid> {
+        let mut root = None;
         let mut next = controller;
         for _ in 0..MAX_DEPTH {
             let Some(controller) = next else { break };
-            let owner = self.by_uid.get(&controller.uid);
             if controller.pausable {
-                own = owner.and_then(|owner| owner.own);
+                root = Some(controller.uid);
             }
-            next = owner.and_then(|owner| owner.controller);
+            next = self.by_uid.get(&controller.uid).and_then(|owner| owner.controller);
         }
-        own
+        root
     }
 }
 

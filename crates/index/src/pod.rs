@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::expiry::Clocks;
 use tenure_types::{keys, projection};
 
-use crate::{Due, Uid, ceilings::Readers, owners::Controller};
+use crate::{Due, Task, Uid, ceilings::Readers, owners::Controller};
 
 /// Which queue a pod names in one family, and which `PodGroup`, whose queue counts if there is such a group.
 #[derive(Debug, Default)]
@@ -37,6 +37,7 @@ pub struct Pod {
     /// The queue whose ceiling counts.
     pub queue: Option<ArcStr>,
     pub attempts: u8,
+    pub tell_attempts: u8,
     pub claimed: bool,
     /// What is done about it serves no other pod of its controller.
     pub alone: bool,
@@ -87,6 +88,7 @@ impl Pod {
             started: None,
             queue: None,
             attempts: 0,
+            tell_attempts: 0,
             claimed: false,
             alone: false,
             expires: NEVER,
@@ -134,7 +136,7 @@ impl Pod {
     }
 
     /// As it is handed out.
-    pub fn due(&self, uid: Uid, since: i64) -> Due {
+    pub fn due(&self, uid: Uid, task: Task, since: i64) -> Due {
         Due {
             uid,
             namespace: self.namespace.as_str().into(),
@@ -143,7 +145,7 @@ impl Pod {
             deadline: time(self.expires),
             since: time(since),
             told: self.told.map(|told| time(told.get())),
-            attempts: self.attempts,
+            attempts: if task == Task::Expire { self.attempts } else { self.tell_attempts },
         }
     }
 }

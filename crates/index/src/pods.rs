@@ -9,7 +9,7 @@ use tenure_policy::expiry::{Exemption, Scope, exemption};
 use tenure_types::projection;
 
 use crate::{
-    Due, Group, Task, Uid,
+    Due, Group, Outcome, Task, Uid,
     ceilings::Readers,
     names::Names,
     pod::{Milliseconds, NEVER, Pod},
@@ -23,8 +23,9 @@ const GROUP_WINDOW: usize = 2_000;
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
 const LAST_RETRY: SignedDuration = SignedDuration::from_secs(40);
 
-/// The time until a workload that couldn't be told is told again.
-const TELL_RETRY: SignedDuration = SignedDuration::from_secs(10);
+/// The first and the longest time until a workload that couldn't be told is told again.
+const FIRST_TELL_RETRY: SignedDuration = SignedDuration::from_secs(10);
+const LAST_TELL_RETRY: SignedDuration = SignedDuration::from_mins(10);
 
 /// When a pod's ceiling is reached, in which queue, and how long before that its workload is told.
 #[derive(Clone, Debug)]
@@ -43,7 +44,10 @@ pub struct Pods {
     scope: Scope,
     // boxed: a hash table is up to half empty, and an empty place should be small
     by_uid: HashMap<Uid, Box<Pod>>,
+    by_namespace: HashMap<ArcStr, HashSet<Uid>>,
+    /// Of those about which nothing was done yet: they come before those for which something didn't help.
     deadlines: Order,
+    retries: Order,
     notices: Order,
     exempt: HashMap<Uid, (ArcStr, OwnerReference)>,
 }
@@ -53,7 +57,9 @@ impl Pods {
         Self {
             scope,
             by_uid: HashMap::new(),
+            by_namespace: HashMap::new(),
             deadlines: Order::new(),
+            retries: Order::new(),
             notices: Order::new(),
             exempt: HashMap::new(),
         }
@@ -79,7 +85,9 @@ impl Pods {
 
     fn keep(&mut self, uid: Uid, pod: &projection::Pod, readers: &mut Readers) -> Option<Uid> {
         let Some(known) = self.by_uid.get_mut(&uid) else {
-            self.by_uid.insert(uid, Box::new(Pod::read(pod, readers)?));
+            let pod = Pod::read(pod, readers)?;
+            self.by_namespace.entry(pod.namespace.clone()).or_default().insert(uid);
+            self.by_uid.insert(uid, Box::new(pod));
             return Some(uid);
         };
         if known.update(pod, readers) {
@@ -99,9 +107,15 @@ impl Pods {
 
     pub fn delete(&mut self, uid: Uid) {
         self.exempt.remove(&uid);
-        if let Some(mut pod) = self.by_uid.remove(&uid) {
-            place(&mut self.deadlines, uid, &mut pod.deadline, None);
-            place(&mut self.notices, uid, &mut pod.notice, None);
+        let Some(mut pod) = self.by_uid.remove(&uid) else { return };
+        let Self { by_namespace, deadlines, retries, notices, .. } = self;
+        place(if pod.attempts == 0 { deadlines } else { retries }, uid, &mut pod.deadline, None);
+        place(notices, uid, &mut pod.notice, None);
+        if let Some(here) = by_namespace.get_mut(&pod.namespace) {
+            here.remove(&uid);
+            if here.is_empty() {
+                by_namespace.remove(&pod.namespace);
+            }
         }
     }
 
@@ -115,7 +129,7 @@ impl Pods {
 
     /// Computes when something is to be done about a pod.
     pub fn schedule(&mut self, uid: Uid, expiry: &mut impl FnMut(&Pod) -> Option<Expiry>) {
-        let Self { by_uid, deadlines, notices, .. } = self;
+        let Self { by_uid, deadlines, retries, notices, .. } = self;
         let Some(pod) = by_uid.get_mut(&uid).filter(|pod| !pod.claimed) else {
             return;
         };
@@ -127,7 +141,7 @@ impl Pods {
         if let Some(expiry) = expiry {
             pod.queue = expiry.queue;
         }
-        place(deadlines, uid, &mut pod.deadline, deadline);
+        place(if pod.attempts == 0 { deadlines } else { retries }, uid, &mut pod.deadline, deadline);
         place(notices, uid, &mut pod.notice, notice);
     }
 
@@ -138,24 +152,41 @@ impl Pods {
         }
     }
 
+    pub fn schedule_namespace(&mut self, namespace: &str, expiry: &mut impl FnMut(&Pod) -> Option<Expiry>) {
+        let uids: Vec<Uid> = self.by_namespace.get(namespace).into_iter().flatten().copied().collect();
+        for uid in uids {
+            self.schedule(uid, expiry);
+        }
+    }
+
+    /// When the first of the pods of a namespace that are meant expires.
+    pub fn first_end(&self, namespace: &str, is_meant: impl Fn(&Pod) -> bool) -> Option<Timestamp> {
+        let here = self.by_namespace.get(namespace).into_iter().flatten();
+        let meant =
+            here.filter_map(|uid| self.by_uid.get(uid)).filter(|pod| pod.expires != NEVER && is_meant(pod));
+        Timestamp::from_millisecond(meant.map(|pod| pod.expires).min()?).ok()
+    }
+
     /// Later than the time itself, at which nothing is overdue yet.
     pub fn next_due(&self) -> Option<Timestamp> {
-        let (deadline, notice) = (self.deadlines.first(), self.notices.first());
-        let (next, _) = deadline.into_iter().chain(notice).min()?;
+        let orders = [&self.deadlines, &self.retries, &self.notices];
+        let (next, _) = orders.into_iter().filter_map(Order::first).min()?;
         Timestamp::from_millisecond(next.saturating_add(1)).ok()
     }
 
     /// When the next pod's ceiling is reached, or was.
     pub fn next_expiry(&self) -> Option<Timestamp> {
-        let (_, uid) = self.deadlines.first()?;
-        Timestamp::from_millisecond(self.by_uid.get(uid)?.expires).ok()
+        let first = [&self.deadlines, &self.retries].into_iter().filter_map(Order::first);
+        let expires = first.filter_map(|(_, uid)| Some(self.by_uid.get(uid)?.expires)).min()?;
+        Timestamp::from_millisecond(expires).ok()
     }
 
     /// What has expired comes before what is to be told.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         let now = now.as_millisecond();
-        let Self { by_uid, deadlines, notices, .. } = self;
-        if let Some(group) = claim_of(deadlines, by_uid, now) {
+        let Self { by_uid, deadlines, retries, notices, .. } = self;
+        let expired = claim_of(deadlines, by_uid, now).or_else(|| claim_of(retries, by_uid, now));
+        if let Some(group) = expired {
             return self.take(Task::Expire, &group);
         }
         let group = claim_of(notices, by_uid, now)?;
@@ -165,54 +196,45 @@ impl Pods {
     }
 
     fn take(&mut self, task: Task, group: &[(i64, Uid)]) -> Option<Group> {
-        let Self { by_uid, deadlines, notices, .. } = self;
+        let Self { by_uid, deadlines, retries, notices, .. } = self;
         let mut taken = group.iter().filter_map(|(since, uid)| {
             let pod = by_uid.get_mut(uid)?;
             pod.claimed = true;
-            place(deadlines, *uid, &mut pod.deadline, None);
+            place(if pod.attempts == 0 { deadlines } else { retries }, *uid, &mut pod.deadline, None);
             place(notices, *uid, &mut pod.notice, None);
-            Some(pod.due(*uid, *since))
+            Some(pod.due(*uid, task, *since))
         });
         let first: Due = taken.next()?;
         Some(Group { task, first, rest: taken.collect() })
     }
 
-    /// The pod may be claimed again, at once, and by itself.
-    pub fn release(&mut self, uid: Uid) {
+    /// The pod may be claimed again, at once; by itself, if `alone`.
+    pub fn release(&mut self, uid: Uid, alone: bool) {
         if let Some(pod) = self.by_uid.get_mut(&uid) {
-            (pod.claimed, pod.alone) = (false, true);
+            (pod.claimed, pod.alone) = (false, alone);
         }
     }
 
-    /// The pod may be claimed again, after a while.
-    pub fn settle(&mut self, uid: Uid, now: Timestamp) {
-        let Some(pod) = self.by_uid.get_mut(&uid) else {
+    /// The pod may be claimed again, as its outcome says.
+    pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
+        let Some(pod) = self.by_uid.get_mut(&due.uid) else {
             return;
         };
-        let wait = FIRST_RETRY.saturating_mul(1 << pod.attempts.min(8)).min(LAST_RETRY);
         (pod.claimed, pod.alone) = (false, false);
-        pod.attempts = pod.attempts.saturating_add(1);
-        pod.not_before = later(now, wait);
-    }
-
-    /// Nothing more is done about the pod.
-    pub fn settle_for_good(&mut self, uid: Uid) {
-        if let Some(pod) = self.by_uid.get_mut(&uid) {
-            (pod.claimed, pod.not_before) = (false, NEVER);
-        }
-    }
-
-    /// The pod's workload was told when its run ends, or that no end is set any more.
-    pub fn settle_told(&mut self, uid: Uid, end: Option<Timestamp>) {
-        if let Some(pod) = self.by_uid.get_mut(&uid) {
-            (pod.claimed, pod.told) = (false, end.and_then(|end| Milliseconds::new(end.as_millisecond())));
-        }
-    }
-
-    /// The pod's workload couldn't be told: it is told after a while.
-    pub fn settle_untold(&mut self, uid: Uid, now: Timestamp) {
-        if let Some(pod) = self.by_uid.get_mut(&uid) {
-            (pod.claimed, pod.not_told_before) = (false, later(now, TELL_RETRY));
+        match outcome {
+            Outcome::Acted => {
+                pod.not_before = later(now, FIRST_RETRY, LAST_RETRY, pod.attempts);
+                pod.attempts = pod.attempts.saturating_add(1);
+            }
+            Outcome::Final => pod.not_before = NEVER,
+            Outcome::Told => {
+                let end = (task == Task::Announce).then(|| due.deadline.as_millisecond());
+                (pod.told, pod.tell_attempts) = (end.and_then(Milliseconds::new), 0);
+            }
+            Outcome::Untold => {
+                pod.not_told_before = later(now, FIRST_TELL_RETRY, LAST_TELL_RETRY, pod.tell_attempts);
+                pod.tell_attempts = pod.tell_attempts.saturating_add(1);
+            }
         }
     }
 
@@ -233,11 +255,12 @@ impl Pods {
     }
 
     pub fn scheduled(&self) -> usize {
-        self.deadlines.len()
+        self.deadlines.len() + self.retries.len()
     }
 
     pub fn overdue(&self, now: Timestamp) -> usize {
-        self.deadlines.iter().take_while(|(deadline, _)| *deadline < now.as_millisecond()).count()
+        let due = |order: &Order| order.iter().take_while(|(since, _)| *since < now.as_millisecond()).count();
+        due(&self.deadlines) + due(&self.retries)
     }
 
     pub fn len(&self) -> usize {
@@ -290,7 +313,9 @@ fn claim_of(order: &Order, by_uid: &HashMap<Uid, Box<Pod>>, now: i64) -> Option<
     Some(group)
 }
 
-fn later(now: Timestamp, wait: SignedDuration) -> i64 {
+/// After a time that doubles with each attempt.
+fn later(now: Timestamp, first: SignedDuration, last: SignedDuration, attempts: u8) -> i64 {
+    let wait = first.saturating_mul(1 << attempts.min(8)).min(last);
     now.checked_add(wait).map_or(NEVER, milliseconds_up)
 }
 

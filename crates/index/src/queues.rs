@@ -86,21 +86,19 @@ impl RunaiQueues {
         changed
     }
 
-    /// What applies to workloads of a leaf.
-    pub fn limits(&mut self, leaf: &str) -> Limits {
+    /// What applies to workloads of a leaf; none if there is no such queue.
+    pub fn limits(&mut self, leaf: &str) -> Option<Limits> {
         if let Some(known) = self.limits.get(leaf) {
-            return *known;
+            return Some(*known);
         }
         // pods may name whatever they like: only real queues are remembered
-        if !self.queues.contains_key(leaf) {
-            return Limits::default();
-        }
+        self.queues.get(leaf)?;
         let limits = self.resolve(leaf).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
             Limits::default()
         });
         self.limits.insert(leaf.into(), limits);
-        limits
+        Some(limits)
     }
 
     fn resolve(&self, leaf: &str) -> Result<Limits, ceiling::Cycle> {
@@ -126,9 +124,9 @@ impl TensorstackQueues {
         changed
     }
 
-    /// What applies to the workloads of a queue.
-    pub fn limits(&self, name: &str) -> Limits {
-        self.queues.get(name).map_or_else(Limits::default, |queue| Limits {
+    /// What applies to the workloads of a queue; none if there is no such queue.
+    pub fn limits(&self, name: &str) -> Option<Limits> {
+        self.queues.get(name).map(|queue| Limits {
             ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
             notice: queue.notice.map(TensorstackDuration::to_signed),
         })
@@ -157,8 +155,11 @@ mod tests {
         let mut queues = RunaiQueues::default();
         applied(&mut queues, "root", json!({"maxDuration": "1h"}));
         applied(&mut queues, "leaf", json!({"maxDuration": "2h", "parentQueue": "root"}));
-        assert_eq!(queues.limits("leaf").ceiling, Some(SignedDuration::from_hours(1)));
-        assert_eq!(queues.limits("other").ceiling, None);
+        assert_eq!(
+            queues.limits("leaf").and_then(|limits| limits.ceiling),
+            Some(SignedDuration::from_hours(1))
+        );
+        assert_eq!(queues.limits("other"), None);
     }
 
     #[test]
@@ -167,9 +168,12 @@ mod tests {
         applied(&mut queues, "root", json!({"expiryNotice": "1h"}));
         applied(&mut queues, "team", json!({"parentQueue": "root", "expiryNotice": "0s"}));
         applied(&mut queues, "leaf", json!({"parentQueue": "team"}));
-        assert_eq!(queues.limits("root").notice, Some(SignedDuration::from_hours(1)));
-        assert_eq!(queues.limits("leaf").notice, Some(SignedDuration::ZERO));
-        assert_eq!(queues.limits("other").notice, None);
+        assert_eq!(
+            queues.limits("root").and_then(|limits| limits.notice),
+            Some(SignedDuration::from_hours(1))
+        );
+        assert_eq!(queues.limits("leaf").and_then(|limits| limits.notice), Some(SignedDuration::ZERO));
+        assert_eq!(queues.limits("other"), None);
     }
 
     #[test]
@@ -185,7 +189,7 @@ mod tests {
         let mut queues = TensorstackQueues::default();
         for bad in ["0", "1.5h", "soon"] {
             queues.apply("a", &v1beta1::QueueSpec { max_duration: Some(bad.into()), ..Default::default() });
-            assert_eq!(queues.limits("a").ceiling, None, "{bad}");
+            assert_eq!(queues.limits("a").and_then(|limits| limits.ceiling), None, "{bad}");
         }
     }
 

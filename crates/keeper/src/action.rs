@@ -4,13 +4,19 @@ mod announce;
 mod delete;
 mod pause;
 
-use std::num::NonZeroU32;
+use std::{
+    collections::HashMap,
+    num::NonZeroU32,
+    time::{Duration, Instant},
+};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::core::DynamicObject;
+use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_index::{Due, Group, Task, Uid};
+use tenure_index::{Due, Group, Served, Task, Uid};
 use tenure_policy::{
     climb::{Action, Climb},
     expiry::{Scope, exemption},
@@ -30,6 +36,12 @@ use crate::{
 /// How often an owner is read anew because somebody else has just changed it.
 const READS: usize = 5;
 
+/// For how long it is believed what owns an exempt pod.
+const EXEMPT_ROOT_AGE: Duration = Duration::from_secs(15);
+
+/// After so many tries, some five minutes, the pod itself is deleted where nothing that was done to its owner helps.
+const TRIES: u8 = 9;
+
 /// A token bucket for writes.
 pub type WriteLimit = DefaultDirectRateLimiter;
 
@@ -48,13 +60,17 @@ pub struct Actor {
     pub scope: Scope,
     /// Decide everything, and write nothing but events.
     pub dry_run: bool,
+    /// For announcements, apart from the limit of pauses: they must not wait for each other.
+    pub announcements: WriteLimit,
+    /// By the uid of a controller of pods that are exempt by priority.
+    pub exempt_roots: Mutex<HashMap<String, (Option<String>, Instant)>>,
 }
 
 /// What was done, and what is to be told of it.
 pub struct Done {
     pub deed: Deed,
     pub events: Vec<Happening>,
-    of_owner: bool,
+    pub served: Served,
 }
 
 /// What was done.
@@ -63,20 +79,15 @@ pub enum Deed {
     Paused { owner: OwnerReference, reversals: u32 },
     /// The pod was deleted.
     Deleted,
-    /// The workload was told when its run will end.
-    Announced,
+    /// The workload was told when its run will end, or that none is set.
+    Announced(Timestamp),
     /// Nothing, for this reason.
     Nothing(&'static str),
 }
 
 impl Done {
-    /// Whether it serves all pods of the same controller, and not this one alone.
-    pub const fn serves_group(&self) -> bool {
-        self.of_owner
-    }
-
-    const fn nothing(why: &'static str, of_owner: bool) -> Self {
-        Self { deed: Deed::Nothing(why), events: Vec::new(), of_owner }
+    const fn nothing(why: &'static str, served: Served) -> Self {
+        Self { deed: Deed::Nothing(why), events: Vec::new(), served }
     }
 }
 
@@ -98,9 +109,9 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether it would meet all pods of the same controller, and not this one alone.
-    pub const fn is_of_owner(&self) -> bool {
-        !matches!(self, Self::Delete(_))
+    /// Whom it would meet.
+    pub const fn serves(&self) -> Served {
+        if matches!(self, Self::Delete(_)) { Served::First } else { Served::All }
     }
 
     /// The kind of what somebody didn't allow to be paused or deleted; none if it failed for another reason.
@@ -119,23 +130,40 @@ impl Failure {
 /// What is to be acted on.
 enum Target {
     Owner(OwnerReference),
-    Pod,
-    Nothing(&'static str, bool),
+    /// The pod itself; here another that is exempt has the same owner, which must run on therefore.
+    Pod {
+        spared: Option<OwnerReference>,
+    },
+    Nothing(&'static str),
 }
 
 impl Actor {
     /// Does what is to be done about a group.
     pub async fn act(&self, group: &Group) -> Result<Done, Failure> {
         let due = &group.first;
+        if group.task == Task::Announce && due.deadline <= self.clock.now() {
+            return Ok(Done::nothing("its run has ended", Served::All));
+        }
         let Some(pod) = self.still_there(due).await? else {
-            return Ok(Done::nothing("the pod is gone or exempt", false));
+            return Ok(Done::nothing("the pod is gone or exempt", Served::Gone));
         };
-        let target = self.target(due, &pod).await?;
-        match (group.task, target) {
-            (_, Target::Nothing(why, of_owner)) => Ok(Done::nothing(why, of_owner)),
+        match (group.task, self.target(due, &pod).await?) {
+            (_, Target::Nothing(why)) => Ok(Done::nothing(why, Served::All)),
             (Task::Expire, Target::Owner(owner)) => self.pause(due, owner, &pod).await,
-            (Task::Expire, Target::Pod) => self.delete(due, &pod).await,
-            (Task::Announce | Task::Withdraw, target) => self.announce(group, target, &pod).await,
+            (Task::Expire, Target::Pod { spared }) => {
+                if let Some(owner) = spared {
+                    let (namespace, owner) = (&due.namespace, describe(&owner));
+                    warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
+                }
+                self.delete(due, &pod).await
+            }
+            (Task::Announce | Task::Withdraw, Target::Owner(owner)) => {
+                Ok(self.announce(group, &owner, Served::All).await?)
+            }
+            (Task::Announce | Task::Withdraw, Target::Pod { .. }) => {
+                let alone = Group { rest: Vec::new(), ..group.clone() };
+                Ok(self.announce(&alone, &of_pod(&pod), Served::First).await?)
+            }
         }
     }
 
@@ -153,10 +181,12 @@ impl Actor {
 
     async fn target(&self, due: &Due, pod: &Pod) -> Result<Target, Failure> {
         Ok(match self.climb(due, pod.controller()).await? {
-            Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner).await? => Target::Pod,
+            Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner).await? => {
+                Target::Pod { spared: Some(owner) }
+            }
             Action::Pause(owner) => Target::Owner(owner),
-            Action::DeletePod => Target::Pod,
-            Action::AwaitDeletion(_) => Target::Nothing("an owner is being deleted", true),
+            Action::DeletePod => Target::Pod { spared: None },
+            Action::AwaitDeletion(_) => Target::Nothing("an owner is being deleted"),
             Action::Forbidden(owner) => return Err(Failure::ForbiddenOwner(owner)),
         })
     }
@@ -164,7 +194,7 @@ impl Actor {
     async fn climb(&self, due: &Due, controller: Option<&OwnerReference>) -> Result<Action, ApiError> {
         let mut climb = Climb::from(controller, &self.table);
         while let Some(owner) = climb.next() {
-            let answer = self.objects.look_up(&due.namespace, owner, due.attempts > 0).await?;
+            let answer = self.objects.look_up(&due.namespace, owner).await?;
             climb.answer(answer);
         }
         Ok(climb.action())
@@ -173,14 +203,33 @@ impl Actor {
     /// Whether a live pod that is exempt by priority has the same owner.
     async fn would_stop_an_exempt_pod(&self, due: &Due, owner: &OwnerReference) -> Result<bool, ApiError> {
         for controller in self.cluster.with(|index| index.exempt_controllers(&due.namespace)) {
-            let action = self.climb(due, Some(&controller)).await?;
-            if matches!(action, Action::Pause(root) if root.uid == owner.uid) {
-                let (namespace, owner) = (&due.namespace, describe(owner));
-                warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
+            if self.root_of_exempt(due, &controller).await?.as_deref() == Some(&*owner.uid) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// The uid of what would be paused for an exempt pod, as it was a moment ago.
+    async fn root_of_exempt(
+        &self,
+        due: &Due,
+        controller: &OwnerReference,
+    ) -> Result<Option<String>, ApiError> {
+        let known = self.exempt_roots.lock().get(&controller.uid).cloned();
+        if let Some((root, since)) = known
+            && since.elapsed() < EXEMPT_ROOT_AGE
+        {
+            return Ok(root);
+        }
+        let root = match self.climb(due, Some(controller)).await? {
+            Action::Pause(root) => Some(root.uid),
+            _ => None,
+        };
+        let mut roots = self.exempt_roots.lock();
+        roots.retain(|_, (_, since)| since.elapsed() < EXEMPT_ROOT_AGE);
+        roots.insert(controller.uid.clone(), (root.clone(), Instant::now()));
+        Ok(root)
     }
 }
 

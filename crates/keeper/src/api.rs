@@ -1,16 +1,13 @@
 //! Objects of any kind, by reference.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::Duration,
-};
+use std::{collections::HashMap, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective},
     core::{ApiResource, GroupVersionKind, Status},
-    discovery::{self, Scope, pinned_kind},
+    discovery::{self, ApiCapabilities, ApiGroup, Scope, pinned_kind},
     error::DiscoveryError,
 };
 use parking_lot::Mutex;
@@ -24,6 +21,9 @@ use tracing::warn;
 
 /// For one call. kube's client has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A refusal that lasts for so long is meant.
+const MEANT_AFTER: Duration = Duration::from_secs(4);
 
 /// For [`persist`].
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -79,12 +79,14 @@ impl ApiError {
         let has = |text| status.message.contains(text);
         match status.code {
             404 => Self::NotFound,
+            // a namespace that goes takes nothing new
+            403 if has("being terminated") => Self::NotFound,
             403 => Self::Forbidden(status.message),
             400 | 422 if has("unknown field") => Self::UnknownField(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
             409 => Self::Stale(status.message),
             422 if has("metadata.uid") => Self::Stale(status.message),
-            400 | 405..=428 => Self::Refused(status.message),
+            400 | 405..=407 | 410..=428 => Self::Refused(status.message),
             _ => Self::Other(Box::new(kube::Error::Api(Box::new(status)))),
         }
     }
@@ -145,8 +147,8 @@ pub struct Objects {
     client: Client,
     lead: Leadership,
     kinds: Mutex<HashMap<Kind, (ApiResource, Scope)>>,
-    /// The kinds that may not be read, as far as that was logged.
-    forbidden: Mutex<HashSet<Kind>>,
+    /// The kinds that may not be read, and since when that is known.
+    forbidden: Mutex<HashMap<Kind, Instant>>,
 }
 
 impl Objects {
@@ -169,35 +171,33 @@ impl Objects {
     }
 
     /// What there is to say of an owner of something in `namespace`. An error decides nothing: ask again.
-    ///
-    /// Nor does a first 403, unless `believe`: an API server that has just started forbids everything for a moment.
-    pub async fn look_up(
-        &self,
-        namespace: &str,
-        owner: &OwnerReference,
-        believe: bool,
-    ) -> Result<Answer, ApiError> {
-        match self.on(namespace, owner, async |api| call(api.get_metadata(&owner.name)).await).await {
+    pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> Result<Answer, ApiError> {
+        let found = self.on(namespace, owner, async |api| call(api.get_metadata(&owner.name)).await).await;
+        if !matches!(found, Err(ApiError::Forbidden(_))) {
+            self.forbidden.lock().remove(&kind_of(owner));
+        }
+        match found {
             Ok(found) => Ok(Answer::Found {
                 controller: projection::controller(&found.metadata).cloned(),
                 deleting: found.metadata.deletion_timestamp.is_some(),
                 uid: found.metadata.uid.unwrap_or_default(),
             }),
             Err(ApiError::NotFound) => Ok(Answer::Absent),
-            Err(ApiError::Forbidden(message)) if believe => {
-                self.warn_once(owner, &message);
-                Ok(Answer::Forbidden)
-            }
+            Err(ApiError::Forbidden(why)) if self.is_meant(owner, &why) => Ok(Answer::Forbidden),
             Err(error) => Err(error),
         }
     }
 
-    /// Without the right to read a kind, the climb ends below it.
-    fn warn_once(&self, owner: &OwnerReference, message: &str) {
-        if self.forbidden.lock().insert(kind_of(owner)) {
+    /// Whether a refusal to have a kind read is meant. An API server that has just started forbids everything for a
+    /// moment.
+    fn is_meant(&self, owner: &OwnerReference, why: &str) -> bool {
+        let mut forbidden = self.forbidden.lock();
+        let since = *forbidden.entry(kind_of(owner)).or_insert_with(|| {
             let (api_version, kind) = (&owner.api_version, &owner.kind);
-            warn!(%api_version, %kind, error = message, "Not allowed to read owners of this kind: grant get to the keeper");
-        }
+            warn!(%api_version, %kind, error = why, "Not allowed to read owners of this kind: grant get to the keeper");
+            Instant::now()
+        });
+        since.elapsed() >= MEANT_AFTER
     }
 
     /// The whole object.
@@ -273,7 +273,7 @@ impl Objects {
         let (resource, capabilities) = match call(pinned_kind(&self.client, &kind)).await {
             Err(ApiError::NotFound) => {
                 let served = call(discovery::group(&self.client, group)).await?;
-                served.recommended_kind(&owner.kind).ok_or(ApiError::NotFound)?
+                of_kind(&served, &owner.kind).ok_or(ApiError::NotFound)?
             }
             found => found?,
         };
@@ -281,6 +281,11 @@ impl Objects {
         self.kinds.lock().insert(kind_of(owner), found.clone());
         Ok(found)
     }
+}
+
+/// The resource of a kind in whatever version of its group is served; the most stable counts.
+pub fn of_kind(group: &ApiGroup, kind: &str) -> Option<(ApiResource, ApiCapabilities)> {
+    group.resources_by_stability().into_iter().find(|(resource, _)| resource.kind == kind)
 }
 
 /// Whether an owner reference could be that of a real object. It may say whatever a user likes, and what it says

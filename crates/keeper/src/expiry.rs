@@ -4,7 +4,7 @@ use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
-use tenure_index::{CeilingIndex, Group, Task};
+use tenure_index::{CeilingIndex, Group, Outcome, Task};
 use tenure_service::{leadership::Leadership, log::with_causes};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -19,6 +19,9 @@ use crate::{
 
 /// The longest sleep without a look at the clock, which may have been set right in the meantime.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// Between two looks for pauses of which nobody has told.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// Events that are written at the same time.
 const EVENTS_IN_FLIGHT: usize = 16;
@@ -61,7 +64,8 @@ impl Expiry {
         let mut deeds = FuturesUnordered::new();
         // apart from the deeds: trouble with events must not hold up a pause
         let mut telling = FuturesUnordered::new();
-        let mut untold = VecDeque::from(self.actor.untold());
+        let mut untold = VecDeque::new();
+        let mut looks = tokio::time::interval(BETWEEN_LOOKS);
         loop {
             let open = !shutdown.is_cancelled();
             while open
@@ -82,6 +86,7 @@ impl Expiry {
             tokio::select! {
                 Some(happenings) = deeds.next() => untold.extend(happenings),
                 Some(()) = telling.next() => {}
+                _ = looks.tick() => untold.extend(self.actor.owed()),
                 () = self.next_due(), if open && self.may_begin(deeds.len()) => {}
                 () = self.cluster.changed(), if open => {}
                 () = shutdown.cancelled(), if open => {}
@@ -132,15 +137,16 @@ impl Expiry {
         result: &std::result::Result<Done, Failure>,
         now: Timestamp,
     ) {
-        let done = matches!(result, Ok(Done { deed: Deed::Paused { .. } | Deed::Deleted, .. }));
-        let serves_group = result.as_ref().map_or_else(Failure::is_of_owner, Done::serves_group);
-        match group.task {
-            Task::Announce | Task::Withdraw => index.settle_notice(group, result.is_ok(), now),
+        let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
+        let acted = matches!(result, Ok(Done { deed: Deed::Paused { .. } | Deed::Deleted, .. }));
+        let outcome = match group.task {
             // what would have been done isn't said twice
-            Task::Expire if self.actor.dry_run && done => index.settle_for_good(group, serves_group),
-            Task::Expire if serves_group => index.settle(group, now),
-            Task::Expire => index.settle_first(group, now),
-        }
+            Task::Expire if self.actor.dry_run && acted => Outcome::Final,
+            Task::Expire => Outcome::Acted,
+            Task::Announce | Task::Withdraw if result.is_ok() => Outcome::Told,
+            Task::Announce | Task::Withdraw => Outcome::Untold,
+        };
+        index.settle(group, served, outcome, now);
     }
 
     fn fail(&self, group: &Group, failure: &Failure) {
@@ -155,6 +161,9 @@ impl Expiry {
                 }
                 self.metrics.expired(queue, kind.unwrap_or_default(), Result::Failed);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
+            }
+            Task::Announce | Task::Withdraw if first.attempts > 0 => {
+                debug!(%queue, %namespace, %pod, error, "Failed again to tell of the end of its run");
             }
             Task::Announce | Task::Withdraw => {
                 warn!(%queue, %namespace, %pod, error, "Failed to tell of the end of its run: will try again");
@@ -172,7 +181,7 @@ impl Expiry {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
                 self.metrics.late(lateness);
                 self.metrics.expired(queue, kind, if dry_run { Result::WouldPause } else { Result::Paused });
-                if *reversals > 0 {
+                if *reversals > 0 && !dry_run {
                     self.metrics.reversed(queue, kind);
                 }
                 if dry_run {
@@ -190,9 +199,13 @@ impl Expiry {
                 );
                 info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
-            Deed::Announced => {
-                info!(%queue, %namespace, %pod, end = %first.deadline, "Told of the end of its run");
+            Deed::Announced(end) if dry_run => {
+                info!(%queue, %namespace, %pod, %end, "Dry run: would tell of the end of its run");
             }
+            Deed::Announced(_) if group.task == Task::Withdraw => {
+                info!(%queue, %namespace, %pod, "Told that no end of its run is set any more");
+            }
+            Deed::Announced(end) => info!(%queue, %namespace, %pod, %end, "Told of the end of its run"),
             Deed::Nothing(why) if group.task == Task::Expire => {
                 self.metrics.expired(queue, "", Result::Nothing);
                 if first.attempts == OUTLIVED {

@@ -7,10 +7,10 @@ use tenure_service::flags::go_style;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     tenure_service::install_crypto_provider();
-    let arguments = go_style(std::env::args_os());
-    if arguments.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "-h") {
+    let mut own = std::env::args_os().skip(1).take_while(|argument| argument != "--");
+    if own.any(|argument| argument == "-h" || argument == "-help") {
         print!("{}", short_help(&Args::command()));
         return Ok(());
     }
-    Args::parse_from(arguments).run().await
+    Args::parse_from(go_style(std::env::args_os())).run().await
 }

@@ -1,5 +1,6 @@
 //! Pauses of late, by whomever, as the watches show them. A pause and its event are two writes, between which a keeper
-//! can die or lose its lease: whoever leads next writes what may be missing.
+//! can die or lose its lease; and a patch that was sent in time may arrive when another leads. Whoever leads then writes
+//! what may be missing.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,6 +13,9 @@ use tenure_types::{keys, paused::PausedRecord};
 
 /// Events themselves are kept for an hour: written much later, one would come a second time.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
+
+/// Who has paused an owner tells it at once; only what is older may be owed.
+const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
 /// An owner that was paused.
 #[derive(Clone, Debug)]
@@ -28,54 +32,77 @@ pub struct RecentPauses(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     by_uid: HashMap<Uid, RecentPause>,
-    newest: Timestamp,
+    /// Pauses whose events this keeper has written or is writing.
+    told: HashMap<Uid, Timestamp>,
     sweep_at: usize,
 }
 
 impl RecentPauses {
-    /// Takes an owner as the API server has it.
-    pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta) {
+    /// Takes an owner as the API server has it at `now`.
+    pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
         let Some(uid) = metadata.uid.as_deref() else { return };
         let annotation = metadata.annotations.as_ref().and_then(|all| all.get(keys::PAUSED_ANNOTATION));
         let record = annotation.and_then(|text| serde_json::from_str::<PausedRecord>(text).ok());
-        let mut kept = self.0.lock();
-        match record.filter(|record| is_recent(record, kept.newest)) {
-            None => {
-                kept.by_uid.remove(&Uid::of(uid));
-            }
-            Some(record) => {
-                let owner = OwnerReference {
-                    api_version: resource.api_version.clone(),
-                    kind: resource.kind.clone(),
-                    name: metadata.name.clone().unwrap_or_default(),
-                    uid: uid.into(),
-                    ..OwnerReference::default()
-                };
-                kept.insert(RecentPause { owner, namespace: metadata.namespace.clone(), record });
-            }
-        }
+        // before the first look at the server's clock, all may be of late
+        let Some(record) = record.filter(|record| now == Timestamp::MIN || is_recent(record, now)) else {
+            self.0.lock().by_uid.remove(&Uid::of(uid));
+            return;
+        };
+        let owner = OwnerReference {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: uid.into(),
+            ..OwnerReference::default()
+        };
+        self.0.lock().insert(RecentPause { owner, namespace: metadata.namespace.clone(), record }, now);
     }
 
-    /// Those whose events may still be written.
-    pub fn at(&self, now: Timestamp) -> Vec<RecentPause> {
-        self.0.lock().by_uid.values().filter(|pause| is_recent(&pause.record, now)).cloned().collect()
+    /// The owner is gone.
+    pub fn forget(&self, owner: Uid) {
+        self.0.lock().by_uid.remove(&owner);
+    }
+
+    /// This keeper tells of a pause, so that it isn't owed.
+    pub fn telling(&self, owner: &OwnerReference, at: Timestamp) {
+        self.0.lock().told.insert(Uid::of(&owner.uid), at);
+    }
+
+    /// Pauses of which somebody may not have had the time to tell; each only once.
+    pub fn owed(&self, now: Timestamp) -> Vec<RecentPause> {
+        let mut kept = self.0.lock();
+        let Kept { by_uid, told, .. } = &mut *kept;
+        let is_owed = |uid: &Uid, pause: &RecentPause| {
+            is_recent(&pause.record, now)
+                && now.duration_since(pause.record.at) >= OWED_AFTER
+                && told.get(uid) != Some(&pause.record.at)
+        };
+        let owed: Vec<(Uid, RecentPause)> = by_uid
+            .iter()
+            .filter(|(uid, pause)| is_owed(uid, pause))
+            .map(|(uid, p)| (*uid, p.clone()))
+            .collect();
+        told.extend(owed.iter().map(|(uid, pause)| (*uid, pause.record.at)));
+        owed.into_iter().map(|(_, pause)| pause).collect()
     }
 }
 
 impl Kept {
-    fn insert(&mut self, pause: RecentPause) {
-        self.newest = self.newest.max(pause.record.at);
+    fn insert(&mut self, pause: RecentPause, now: Timestamp) {
         self.by_uid.insert(Uid::of(&pause.owner.uid), pause);
-        if self.by_uid.len() > self.sweep_at {
-            let newest = self.newest;
-            self.by_uid.retain(|_, pause| is_recent(&pause.record, newest));
-            self.sweep_at = self.by_uid.len().saturating_mul(2).max(64);
+        if self.by_uid.len() > self.sweep_at && now != Timestamp::MIN {
+            let Self { by_uid, told, .. } = self;
+            by_uid.retain(|_, pause| is_recent(&pause.record, now));
+            told.retain(|uid, _| by_uid.contains_key(uid));
+            self.sweep_at = by_uid.len().saturating_mul(2).max(64);
         }
     }
 }
 
+/// Annotations can be written by anybody, with any time.
 fn is_recent(record: &PausedRecord, now: Timestamp) -> bool {
-    now.duration_since(record.at) < EVENT_REPAIR
+    let age = now.duration_since(record.at);
+    age < EVENT_REPAIR && age > -EVENT_REPAIR
 }
 
 #[cfg(test)]
@@ -95,37 +122,67 @@ mod tests {
         serde_json::from_value(metadata).unwrap()
     }
 
-    fn names(pauses: &RecentPauses, now: &str) -> Vec<String> {
-        let mut names: Vec<_> = pauses.at(now.parse().unwrap()).into_iter().map(|p| p.owner.name).collect();
+    fn owed(pauses: &RecentPauses, now: &str) -> Vec<String> {
+        let mut names: Vec<_> = pauses.owed(at(now)).into_iter().map(|pause| pause.owner.name).collect();
         names.sort();
         names
     }
 
-    #[test]
-    fn only_pauses_of_late_are_known() {
-        let pauses = RecentPauses::default();
-        pauses.apply(&resource(), &paused("old", Some("2026-01-01T00:00:00Z")));
-        pauses.apply(&resource(), &paused("new", Some("2026-01-01T00:04:00Z")));
-        pauses.apply(&resource(), &paused("never", None));
-        assert_eq!(names(&pauses, "2026-01-01T00:04:30Z"), ["new", "old"]);
-        assert_eq!(names(&pauses, "2026-01-01T00:06:00Z"), ["new"]);
+    fn at(time: &str) -> Timestamp {
+        time.parse().unwrap()
     }
 
     #[test]
-    fn who_was_resumed_is_forgotten() {
+    fn pauses_of_late_are_owed_once() {
         let pauses = RecentPauses::default();
-        pauses.apply(&resource(), &paused("a", Some("2026-01-01T00:00:00Z")));
-        pauses.apply(&resource(), &paused("a", None));
-        assert!(names(&pauses, "2026-01-01T00:00:01Z").is_empty());
+        for (name, time) in
+            [("old", Some("2026-01-01T00:00:00Z")), ("new", Some("2026-01-01T00:04:00Z")), ("never", None)]
+        {
+            pauses.apply(&resource(), &paused(name, time), Timestamp::MIN);
+        }
+        assert_eq!(owed(&pauses, "2026-01-01T00:04:01Z"), ["old"], "who paused tells it at once");
+        assert_eq!(owed(&pauses, "2026-01-01T00:04:30Z"), ["new"]);
+        assert!(owed(&pauses, "2026-01-01T00:04:31Z").is_empty());
+    }
+
+    #[test]
+    fn what_this_keeper_tells_itself_is_not_owed() {
+        let pauses = RecentPauses::default();
+        let (time, metadata) = ("2026-01-01T00:00:00Z", paused("a", Some("2026-01-01T00:00:00Z")));
+        pauses.apply(&resource(), &metadata, at(time));
+        pauses.telling(&OwnerReference { uid: "a".into(), ..OwnerReference::default() }, at(time));
+        assert!(owed(&pauses, "2026-01-01T00:00:30Z").is_empty());
+        pauses.apply(&resource(), &paused("a", Some("2026-01-01T00:01:00Z")), at("2026-01-01T00:01:00Z"));
+        assert_eq!(owed(&pauses, "2026-01-01T00:01:30Z"), ["a"], "another pause");
+    }
+
+    #[test]
+    fn who_was_resumed_or_is_gone_is_forgotten() {
+        let pauses = RecentPauses::default();
+        let time = "2026-01-01T00:00:00Z";
+        for name in ["resumed", "gone"] {
+            pauses.apply(&resource(), &paused(name, Some(time)), at(time));
+        }
+        pauses.apply(&resource(), &paused("resumed", None), at(time));
+        pauses.forget(Uid::of("gone"));
+        assert!(owed(&pauses, "2026-01-01T00:00:10Z").is_empty());
+    }
+
+    #[test]
+    fn a_record_from_the_future_is_nobodys_pause() {
+        let pauses = RecentPauses::default();
+        pauses.apply(&resource(), &paused("a", Some("2999-01-01T00:00:00Z")), Timestamp::MIN);
+        pauses.apply(&resource(), &paused("b", Some("2026-01-01T00:00:00Z")), at("2026-01-01T00:00:01Z"));
+        assert_eq!(owed(&pauses, "2026-01-01T00:00:10Z"), ["b"]);
     }
 
     #[test]
     fn what_is_no_longer_of_late_takes_no_room() {
         let pauses = RecentPauses::default();
         for minute in 0..1_000 {
-            let at = Timestamp::from_second(minute * 60).unwrap().to_string();
-            pauses.apply(&resource(), &paused(&format!("pause-{minute}"), Some(&at)));
+            let at = Timestamp::from_second(minute * 60).unwrap();
+            pauses.apply(&resource(), &paused(&format!("pause-{minute}"), Some(&at.to_string())), at);
         }
-        assert!(pauses.0.lock().by_uid.len() <= 64);
+        assert!(pauses.0.lock().by_uid.len() <= 65);
     }
 }

@@ -1,10 +1,11 @@
 //! How the parts of the keeper are put together.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client, runtime::watcher};
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tenure_index::Settings;
 use tenure_policy::expiry::{SYSTEM_CRITICAL_PRIORITY, Scope};
@@ -27,7 +28,7 @@ use crate::{
     events::Events,
     expiry::Expiry,
     metrics::{Metrics, State},
-    owners::follow_owners,
+    owners::Owners,
 };
 
 /// For pauses in flight, after a signal to end.
@@ -76,7 +77,13 @@ impl Args {
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
         let watches = watches(&client, &cluster, &readiness, &t9k_system_namespace);
         let looked = readiness.awaiting("the kinds of owners");
-        let owners = follow_owners(client.clone(), cluster.clone(), table.clone(), readiness.clone(), looked);
+        let owners = Owners {
+            client: client.clone(),
+            cluster: cluster.clone(),
+            clock: clock.clone(),
+            table: Arc::new(table.clone()),
+        };
+        let owners = owners.follow(readiness.clone(), looked);
         let actor = Actor {
             cluster: cluster.clone(),
             clock: clock.clone(),
@@ -85,6 +92,8 @@ impl Args {
             table,
             scope,
             dry_run,
+            announcements: write_limit(writes_per_second, burst),
+            exempt_roots: Mutex::default(),
         };
         let events = Events::new(client, lead.clone());
         let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness };

@@ -103,8 +103,8 @@ pub fn deadline(
 pub fn own_ceiling(text: &str) -> Result<SignedDuration, String> {
     let duration = humantime::parse_duration(text)
         .map_err(|error| format!("must be a duration such as 90m or \"2h 30m\": {error}"))?;
-    if duration.is_zero() {
-        return Err("must be greater than zero".into());
+    if duration.as_secs() == 0 {
+        return Err("must be at least a second".into());
     }
     SignedDuration::try_from(duration).map_err(|_| "is too long".into())
 }
@@ -178,7 +178,7 @@ mod tests {
         for (text, seconds) in [("90s", 90), ("2h 30m", 9_000), ("1day", 86_400)] {
             assert_eq!(own_ceiling(text), Ok(SignedDuration::from_secs(seconds)), "{text}");
         }
-        for bad in ["", "soon", "-5m", "10", "0s", "9999999999999y"] {
+        for bad in ["", "soon", "-5m", "10", "0s", "1us", "999ms", "9999999999999y"] {
             assert!(own_ceiling(bad).is_err(), "{bad}");
         }
     }

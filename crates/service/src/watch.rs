@@ -20,9 +20,9 @@ pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// A server that has just started forbids everything for a moment: so many refusals in a row, over some seconds, are
-/// meant.
-const REFUSALS: u8 = 5;
+/// A server that has just started forbids everything for a moment: so many failures in a row, over some seconds, are
+/// more than that.
+const FAILURES: u8 = 5;
 
 /// What takes the objects of a watch.
 pub trait Store<K> {
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// The same as long as the API server has the kind. A kind that may not be read counts as one without objects.
+/// The same as long as the API server has the kind. Nobody waits for a kind that can't be listed.
 pub async fn follow_while_served<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -70,11 +70,11 @@ where
 struct Follower<S, Key> {
     store: S,
     synced: Awaited,
-    /// Nobody waits for a kind that may not be read.
+    /// Nobody waits for a kind that can't be listed.
     optional: bool,
     listed: HashSet<Key>,
     trouble: Trouble,
-    refusals: u8,
+    failures: u8,
 }
 
 /// What was last said in the log, so that it isn't said again each second.
@@ -87,7 +87,7 @@ enum Trouble {
 
 impl<S, Key: Eq + Hash> Follower<S, Key> {
     fn new(store: S, synced: Awaited) -> Self {
-        Self { store, synced, optional: false, listed: HashSet::new(), trouble: Trouble::None, refusals: 0 }
+        Self { store, synced, optional: false, listed: HashSet::new(), trouble: Trouble::None, failures: 0 }
     }
 
     /// Follows until the API server doesn't have the kind.
@@ -143,7 +143,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             Event::InitDone => {
                 self.store.retain(&std::mem::take(&mut self.listed));
                 self.synced.done();
-                self.refusals = 0;
+                self.failures = 0;
             }
             Event::Apply(object) => self.store.apply(object),
             Event::Delete(object) => self.store.delete(&S::key(object.meta())),
@@ -167,9 +167,9 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
 
     fn fail(&mut self, error: &Error) {
         let trouble = Trouble::Other(with_causes(error));
-        if self.optional && is_forbidden(error) {
-            self.refusals = self.refusals.saturating_add(1);
-            if self.refusals >= REFUSALS {
+        if self.optional {
+            self.failures = self.failures.saturating_add(1);
+            if self.failures >= FAILURES {
                 self.synced.done();
             }
         }
@@ -186,10 +186,6 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
 /// By the code alone: for a group that it doesn't know, the API server answers in plain text.
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
-}
-
-fn is_forbidden(error: &Error) -> bool {
-    matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 403)
 }
 
 /// The version that was watched from is too old, or the kind is gone: a list will tell.

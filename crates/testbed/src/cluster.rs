@@ -28,6 +28,13 @@ pub const NODES: usize = 3;
 // longer than any test, shorter than what the API server would refuse
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
+/// Who runs beside the API server.
+#[derive(Clone, Copy)]
+enum Others {
+    Everyone,
+    Nobody,
+}
+
 /// A running control plane.
 ///
 /// It ends when this value is dropped, or with this process, however that ends. Logs, keys and data are in
@@ -37,6 +44,7 @@ pub struct Cluster {
     controllers: Vec<Process>,
     api_server_process: Mutex<Process>,
     etcd: Process,
+    etcd_url: String,
     api_server: Server,
     config: Config,
     kubeconfig: PathBuf,
@@ -52,12 +60,23 @@ impl Cluster {
     /// The first start ever builds the binaries, see [`Binaries::locate`]. `name` is for the work directory. An
     /// error names the process that failed, its log, and the log's end.
     pub async fn start(name: &str) -> Result<Self> {
-        install_crypto_provider();
-        // the future is large, and most callers hold it inside several others
-        Box::pin(Self::bring_up(name)).await
+        Self::start_with(name, Others::Everyone).await
     }
 
-    async fn bring_up(name: &str) -> Result<Self> {
+    /// Starts etcd and kube-apiserver alone: there are no nodes, and nobody acts on what is created.
+    ///
+    /// Then the service account `default`, without which pods are refused, has to be created in each namespace.
+    pub async fn start_api_server_alone(name: &str) -> Result<Self> {
+        Self::start_with(name, Others::Nobody).await
+    }
+
+    async fn start_with(name: &str, others: Others) -> Result<Self> {
+        install_crypto_provider();
+        // the future is large, and most callers hold it inside several others
+        Box::pin(Self::bring_up(name, others)).await
+    }
+
+    async fn bring_up(name: &str, others: Others) -> Result<Self> {
         let binaries = spawn_blocking(Binaries::locate).await??;
         let mut directory = Directory::create(name)?;
         let credentials = Credentials::create(directory.join("pki"))?;
@@ -69,13 +88,17 @@ impl Cluster {
         let api_server_process = api_server.start().await?;
         let kubeconfig = credentials.certificate_kubeconfig(&url, "admin", Some("system:masters"))?;
         let config = read(&kubeconfig).await?;
-        let controllers = start_controllers(&plan, &url, &config).await?;
+        let controllers = match others {
+            Others::Everyone => start_controllers(&plan, &url, &config).await?,
+            Others::Nobody => Vec::new(),
+        };
 
         directory.make_disposable();
         Ok(Self {
             controllers,
             api_server_process: Mutex::new(api_server_process),
             etcd,
+            etcd_url: format!("http://127.0.0.1:{etcd_port}"),
             api_server,
             config,
             kubeconfig,
@@ -100,6 +123,11 @@ impl Cluster {
     /// The API server's URL: `https://127.0.0.1:<port>`.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// etcd's URL, which takes anybody's requests: `http://127.0.0.1:<port>`.
+    pub fn etcd_url(&self) -> &str {
+        &self.etcd_url
     }
 
     /// The work directory, with a log for each process: `kube-apiserver.log` and so on.

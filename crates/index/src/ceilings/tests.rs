@@ -8,7 +8,7 @@ use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
 use super::{CeilingIndex, Settings};
 use tenure_policy::expiry::Family;
 
-use crate::{Group, Task, Uid};
+use crate::{Group, Outcome, Served, Task, Uid};
 
 const THRESHOLD: i32 = 2_000_000_000;
 
@@ -102,7 +102,7 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     assert_eq!(index.claim(at(20)), None);
     tensorstack(&mut index, "10s");
     let group = index.claim(at(20)).unwrap();
-    index.settle(&group, at(20));
+    index.settle(&group, Served::All, Outcome::Acted, at(20));
     tensorstack(&mut index, "1h");
     assert_eq!(index.claim(at(100)), None);
     index.delete_tensorstack("demo");
@@ -198,7 +198,7 @@ fn what_is_claimed_is_not_claimed_again_until_settled_and_then_ever_later() {
         index.apply_pod(&pod("a", &json!({})));
         assert_eq!(index.claim(at(now)), None);
         assert_eq!(group.first.deadline, at(10), "a retry doesn't hide how late it is");
-        index.settle(&group, at(now));
+        index.settle(&group, Served::All, Outcome::Acted, at(now));
         assert_eq!(index.claim(at(now + wait)), None);
         now += wait + 1;
     }
@@ -239,7 +239,7 @@ fn pods_of_one_controller_are_due_again_at_once_and_by_themselves_if_only_the_fi
     index.apply_pod(&pod("third", &json!({"metadata": {"creationTimestamp": at(-3)}})));
     let group = index.claim(at(20)).unwrap();
     assert_eq!(group.pods().count(), 3);
-    index.settle_first(&group, at(20));
+    index.settle(&group, Served::First, Outcome::Acted, at(20));
     assert_eq!(claimed(&mut index, at(20)), [Uid::of("second")]);
     assert_eq!(claimed(&mut index, at(20)), [Uid::of("third")]);
     assert_eq!(index.claim(at(20)), None);
@@ -275,7 +275,7 @@ fn a_workload_is_told_once_before_its_end() {
     let group = index.claim(at(41)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.since), (Task::Announce, at(60), at(40)));
     assert_eq!(index.claim(at(41)), None);
-    index.settle_notice(&group, true, at(41));
+    index.settle(&group, Served::All, Outcome::Told, at(41));
     assert_eq!(index.claim(at(60)), None);
     assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
 }
@@ -285,7 +285,7 @@ fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(41)).unwrap();
-    index.settle_notice(&group, false, at(55));
+    index.settle(&group, Served::All, Outcome::Untold, at(55));
     assert_eq!(index.claim(at(60)), None);
     assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
 }
@@ -295,16 +295,16 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(41)).unwrap();
-    index.settle_notice(&group, true, at(41));
+    index.settle(&group, Served::All, Outcome::Told, at(41));
     set_notice(&mut index, "5m", "20s");
     let group = index.claim(at(42)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
-    index.settle_notice(&group, true, at(42));
+    index.settle(&group, Served::All, Outcome::Told, at(42));
     assert_eq!(index.claim(at(299)), None);
     index.delete_tensorstack("demo");
     let group = index.claim(at(299)).unwrap();
     assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
-    index.settle_notice(&group, true, at(299));
+    index.settle(&group, Served::All, Outcome::Told, at(299));
     assert_eq!(index.next_due(), None);
 }
 
@@ -370,7 +370,7 @@ fn nothing_more_is_done_about_what_is_settled_for_good() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(11)).unwrap();
-    index.settle_for_good(&group, true);
+    index.settle(&group, Served::All, Outcome::Final, at(11));
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.claim(at(1_000_000)), None);
 }
@@ -396,4 +396,69 @@ fn a_pod_that_is_not_kept_stands_as_it_would_if_it_were() {
     assert_eq!(standing.expires, Some((at(10), Family::Tensorstack)));
     assert!(index.standing(&pod("b", &json!({"metadata": {"labels": null}}))).is_none());
     assert_eq!(index.pods(), 0);
+}
+
+#[test]
+fn pods_of_one_controller_stay_together_if_the_first_is_gone() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    for (uid, created) in [("first", -5), ("second", -4), ("third", -3)] {
+        index.apply_pod(&pod(uid, &json!({"metadata": {"creationTimestamp": at(created)}})));
+    }
+    let group = index.claim(at(20)).unwrap();
+    index.settle(&group, Served::Gone, Outcome::Acted, at(20));
+    assert_eq!(claimed(&mut index, at(20)), [Uid::of("second"), Uid::of("third")]);
+}
+
+#[test]
+fn only_who_was_told_counts_as_told() {
+    let mut index = with_notice("60s", "20s");
+    index.apply_pod(&pod("first", &json!({"metadata": {"creationTimestamp": at(-1)}})));
+    index.apply_pod(&pod("second", &json!({})));
+    let group = index.claim(at(50)).unwrap();
+    assert_eq!(group.pods().count(), 2);
+    index.settle(&group, Served::First, Outcome::Told, at(50));
+    assert_eq!(claimed(&mut index, at(50)), [Uid::of("second")]);
+    assert_eq!(index.claim(at(50)), None);
+}
+
+#[test]
+fn what_did_not_help_comes_after_what_was_not_tried() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("old", &json!({"metadata": {"ownerReferences": null}})));
+    let group = index.claim(at(11)).unwrap();
+    index.settle(&group, Served::All, Outcome::Acted, at(11));
+    index
+        .apply_pod(&pod("new", &json!({"metadata": {"ownerReferences": null, "creationTimestamp": at(90)}})));
+    assert_eq!(claimed(&mut index, at(200)), [Uid::of("new")]);
+    assert_eq!(claimed(&mut index, at(200)), [Uid::of("old")]);
+}
+
+#[test]
+fn an_own_ceiling_has_no_effect_in_a_queue_that_does_not_exist() {
+    let mut index = index();
+    index.apply_pod(&pod("a", &json!({"metadata": {"annotations": {"tenure.dev/max-duration": "5s"}}})));
+    assert_eq!(index.next_due(), None);
+    tensorstack(&mut index, "10s");
+    assert_eq!(index.next_expiry(), Some(at(5)));
+}
+
+#[test]
+fn the_first_end_of_a_root_owner_is_that_of_its_oldest_pod() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    let of = |name: &str| json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": name, "controller": true}]);
+    for (uid, set, created) in [("a", "old", 3), ("b", "new", 5), ("c", "other", 1)] {
+        let change = json!({"metadata": {"ownerReferences": of(set), "creationTimestamp": at(created)}});
+        index.apply_pod(&pod(uid, &change));
+    }
+    for set in ["old", "new"] {
+        let above = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true}]);
+        let metadata = json!({"uid": set, "namespace": "ns", "ownerReferences": above});
+        index.apply_owner(0, &serde_json::from_value(metadata).unwrap());
+    }
+    assert_eq!(index.first_end("ns", Uid::of("d")), Some(at(13)));
+    assert_eq!(index.first_end("ns", Uid::of("other")), Some(at(11)));
+    assert_eq!(index.first_end("elsewhere", Uid::of("d")), None);
 }

@@ -3,66 +3,79 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::Value;
-use tenure_index::{Due, Group, Task};
+use tenure_index::{Due, Group, Served, Task, Uid};
 use tenure_policy::pause::{self, Owner};
-use tenure_types::projection::Pod;
 
-use super::{Actor, Deed, Done, Failure, READS, Target, json, of_pod, reference};
+use super::{Actor, Deed, Done, READS, json, reference};
 use crate::{api::ApiError, events::Happening, recent::EVENT_REPAIR};
 
 impl Actor {
-    pub(super) async fn announce(&self, group: &Group, target: Target, pod: &Pod) -> Result<Done, Failure> {
-        let now = self.clock.now();
-        if group.task == Task::Announce && group.first.deadline <= now {
-            return Ok(Done::nothing("its run has ended", true));
-        }
-        let object = match target {
-            Target::Owner(owner) => owner,
-            Target::Pod => of_pod(pod),
-            Target::Nothing(why, of_owner) => return Ok(Done::nothing(why, of_owner)),
-        };
+    /// Tells an owner, or a pod that has none to be told, when the run of a group ends.
+    pub(super) async fn announce(
+        &self,
+        group: &Group,
+        object: &OwnerReference,
+        served: Served,
+    ) -> Result<Done, ApiError> {
         let mut tries = 1..READS;
         loop {
-            match self.try_to_announce(group, &object).await {
+            match self.try_to_announce(group, object, served).await {
                 Err(ApiError::Stale(_)) if tries.next().is_some() => {}
-                Err(ApiError::NotFound) => return Ok(Done::nothing("its owner is gone", true)),
-                result => return Ok(result?),
+                Err(ApiError::NotFound) => return Ok(Done::nothing("its owner is gone", served)),
+                result => return result,
             }
         }
     }
 
-    async fn try_to_announce(&self, group: &Group, owner: &OwnerReference) -> Result<Done, ApiError> {
+    async fn try_to_announce(
+        &self,
+        group: &Group,
+        owner: &OwnerReference,
+        served: Served,
+    ) -> Result<Done, ApiError> {
         let found = self.objects.get(&group.first.namespace, owner).await?;
         if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
-            return Ok(Done::nothing("its owner is going or gone", true));
+            return Ok(Done::nothing("its owner is going or gone", served));
         }
         let at = reference(owner, found.metadata.namespace.as_deref());
         let object = json(&found);
         if self.table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
-            return Ok(Done::nothing("its owner is paused", true));
+            return Ok(Done::nothing("its owner is paused", served));
         }
-        let (patch, event) = match decide(group, Owner(&object).announced(), self.clock.now()) {
+        let end = self.end(group, owner);
+        let (patch, event) = match decide(group, end, Owner(&object).announced(), self.clock.now()) {
             Decision::Keep => (None, None),
-            Decision::TellAgain(end) => (None, Some(end)),
+            Decision::TellAgain => (None, Some(end)),
             Decision::Clear => (Some(pause::withdraw(Owner(&object))), None),
-            Decision::Set { end, first } => {
-                (Some(pause::announce(Owner(&object), end)), first.then_some(end))
-            }
+            Decision::Set { first } => (Some(pause::announce(Owner(&object), end)), first.then_some(end)),
         };
-        let deed = if patch.is_some() { Deed::Announced } else { Deed::Nothing("it has been told") };
+        let deed = if patch.is_some() { Deed::Announced(end) } else { Deed::Nothing("it has been told") };
         if let Some(patch) = patch {
             self.write(&group.first, owner, &patch).await?;
         }
-        let events = event.map(|end| approaching(group, end, at)).into_iter().collect();
-        Ok(Done { deed, events, of_owner: true })
+        let events = event.map(|end| self.approaching(group, end, at)).into_iter().collect();
+        Ok(Done { deed, events, served })
+    }
+
+    /// When the first of an owner's pods ends, whichever of them are due.
+    fn end(&self, group: &Group, owner: &OwnerReference) -> Timestamp {
+        let of_all = self.cluster.with(|index| index.first_end(&group.first.namespace, Uid::of(&owner.uid)));
+        group.pods().map(|pod| pod.deadline).chain(of_all).min().unwrap_or(group.first.deadline)
     }
 
     async fn write(&self, due: &Due, owner: &OwnerReference, patch: &Value) -> Result<(), ApiError> {
         if self.dry_run {
             return Ok(());
         }
-        self.limit.until_ready().await;
+        self.announcements.until_ready().await;
         self.objects.merge(&due.namespace, owner, patch).await.map(drop)
+    }
+
+    fn approaching(&self, group: &Group, end: Timestamp, object: ObjectReference) -> Happening {
+        let reason = pause::MAX_DURATION_APPROACHING;
+        let note = pause::approaching(end, &group.first.queue);
+        let note = if self.dry_run { pause::dry_run(&note) } else { note };
+        Happening { object, reason, action: "Announcing", note, at: end }
     }
 }
 
@@ -72,46 +85,30 @@ enum Decision {
     /// It is right, or not ours.
     Keep,
     /// It is right, but its event may be missing.
-    TellAgain(Timestamp),
+    TellAgain,
     /// It is to be taken away.
     Clear,
-    /// It is to be this; an event is for the first of a run.
-    Set { end: Timestamp, first: bool },
+    /// It is to be the end; an event is for the first of a run.
+    Set { first: bool },
 }
 
-fn decide(group: &Group, announced: Option<Timestamp>, now: Timestamp) -> Decision {
-    // what one of these pods was told counts no longer
-    let stale = announced.is_some() && group.pods().any(|pod| pod.told == announced);
-    let end = group.pods().map(|pod| pod.deadline).min().unwrap_or(group.first.deadline);
+fn decide(group: &Group, end: Timestamp, announced: Option<Timestamp>, now: Timestamp) -> Decision {
+    // what these pods were told themselves
+    let ours = announced.is_some() && group.pods().any(|pod| pod.told == announced);
     match announced {
-        _ if group.task == Task::Withdraw => {
-            if stale {
-                Decision::Clear
-            } else {
-                Decision::Keep
-            }
+        _ if group.task == Task::Withdraw && ours => Decision::Clear,
+        _ if group.task == Task::Withdraw => Decision::Keep,
+        Some(at) if at == end && !ours && now.duration_since(group.first.since) < EVENT_REPAIR => {
+            Decision::TellAgain
         }
-        Some(at) if at == end && now.duration_since(group.first.since) < EVENT_REPAIR => {
-            Decision::TellAgain(end)
-        }
-        // another pod of the same owner ends it earlier
-        Some(at) if now < at && at <= end && !stale => Decision::Keep,
-        Some(at) if now < at => Decision::Set { end, first: false },
+        Some(at) if at == end => Decision::Keep,
         // none, or one of an earlier run
-        _ => Decision::Set { end, first: !stale },
+        announced => Decision::Set { first: !ours && announced.is_none_or(|at| at <= now) },
     }
-}
-
-fn approaching(group: &Group, end: Timestamp, object: ObjectReference) -> Happening {
-    let reason = pause::MAX_DURATION_APPROACHING;
-    let note = pause::approaching(end, &group.first.queue);
-    Happening { object, reason, action: "Announcing", note, at: end }
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure_index::Uid;
-
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
@@ -134,46 +131,45 @@ mod tests {
     }
 
     fn decided(pods: &[(i64, Option<i64>)], announced: Option<i64>, now: i64) -> Decision {
-        decide(&group(Task::Announce, pods), announced.map(at), at(now))
+        let end = pods.iter().map(|(end, _)| *end).min().unwrap();
+        decide(&group(Task::Announce, pods), at(end), announced.map(at), at(now))
     }
 
     #[test]
-    fn a_run_is_told_once_with_the_end_of_its_first_pod() {
-        assert_eq!(
-            decided(&[(1001, None), (1000, None)], None, 600),
-            Decision::Set { end: at(1000), first: true }
-        );
-        assert_eq!(decided(&[(1001, None)], Some(1000), 601), Decision::Keep);
+    fn a_run_is_told_once() {
+        assert_eq!(decided(&[(1001, None), (1000, None)], None, 600), Decision::Set { first: true });
+        assert_eq!(decided(&[(1000, None)], Some(1000), 999), Decision::Keep);
     }
 
     #[test]
     fn what_an_earlier_run_was_told_does_not_count() {
-        assert_eq!(decided(&[(1000, None)], Some(500), 600), Decision::Set { end: at(1000), first: true });
+        assert_eq!(decided(&[(1000, None)], Some(500), 600), Decision::Set { first: true });
     }
 
     #[test]
     fn a_moved_end_is_corrected_without_another_event() {
+        assert_eq!(decided(&[(2000, Some(1000))], Some(1000), 700), Decision::Set { first: false });
+        assert_eq!(decided(&[(2000, Some(1000))], Some(1000), 1700), Decision::Set { first: false });
+        assert_eq!(decided(&[(900, Some(1000))], Some(1000), 700), Decision::Set { first: false });
         assert_eq!(
-            decided(&[(2000, Some(1000))], Some(1000), 700),
-            Decision::Set { end: at(2000), first: false }
-        );
-        assert_eq!(
-            decided(&[(900, Some(1000))], Some(1000), 700),
-            Decision::Set { end: at(900), first: false }
+            decided(&[(2000, None)], Some(1000), 700),
+            Decision::Set { first: false },
+            "told by another"
         );
     }
 
     #[test]
     fn an_event_that_a_crash_may_have_prevented_is_told_again_for_a_while() {
-        assert_eq!(decided(&[(1000, None)], Some(1000), 601), Decision::TellAgain(at(1000)));
-        assert_eq!(decided(&[(1000, None)], Some(1000), 999), Decision::Keep);
+        assert_eq!(decided(&[(1000, None)], Some(1000), 601), Decision::TellAgain);
+        assert_eq!(decided(&[(1000, Some(1000))], Some(1000), 601), Decision::Keep);
     }
 
     #[test]
     fn where_no_ceiling_applies_any_more_what_was_told_is_taken_away() {
         let withdraw = group(Task::Withdraw, &[(1000, Some(1000))]);
-        assert_eq!(decide(&withdraw, Some(at(1000)), at(700)), Decision::Clear);
-        assert_eq!(decide(&withdraw, Some(at(900)), at(700)), Decision::Keep);
-        assert_eq!(decide(&withdraw, None, at(700)), Decision::Keep);
+        let decided = |announced: Option<i64>| decide(&withdraw, at(1000), announced.map(at), at(700));
+        assert_eq!(decided(Some(1000)), Decision::Clear);
+        assert_eq!(decided(Some(900)), Decision::Keep);
+        assert_eq!(decided(None), Decision::Keep);
     }
 }

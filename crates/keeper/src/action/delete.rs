@@ -1,6 +1,6 @@
 //! Deletes a pod that has nothing above it to pause.
 
-use tenure_index::Due;
+use tenure_index::{Due, Served};
 use tenure_policy::pause;
 use tenure_types::projection::Pod;
 
@@ -22,13 +22,13 @@ impl Actor {
         };
         if self.dry_run {
             let events = vec![event(pause::dry_run(pause::DELETED_MESSAGE), due.deadline)];
-            return Ok(Done { deed: Deed::Deleted, events, of_owner: false });
+            return Ok(Done { deed: Deed::Deleted, events, served: Served::First });
         }
         self.limit.until_ready().await;
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
-                return Ok(Done::nothing("the pod is gone or another one", false));
+                return Ok(Done::nothing("the pod is gone or another one", Served::Gone));
             }
             // it may have been done all the same
             Err(error) if error.is_open() => {
@@ -40,6 +40,6 @@ impl Actor {
             result => result.map_err(Failure::Delete)?,
         }
         let events = vec![event(pause::DELETED_MESSAGE.into(), self.clock.now())];
-        Ok(Done { deed: Deed::Deleted, events, of_owner: false })
+        Ok(Done { deed: Deed::Deleted, events, served: Served::First })
     }
 }

@@ -4,61 +4,74 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
-use tenure_index::Due;
+use tenure_index::{Due, Served};
 use tenure_policy::{
     owners::PauseRule,
     pause::{self, Owner, TOLD_REVERSALS},
 };
 use tenure_types::{paused::PausedRecord, projection::Pod};
 
-use super::{Actor, Deed, Done, Failure, READS, json, reference};
+use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, json, reference};
 use crate::{
     api::{ApiError, persist},
     events::Happening,
     recent::{EVENT_REPAIR, RecentPause},
 };
+use tracing::warn;
 
 /// What became of a try.
 enum Attempt {
     Done(Done),
+    /// It was paused before.
+    Paused(Done),
     /// The owner's work has ended: what is left of it is the pod.
     Finished,
 }
 
 impl Actor {
     pub(super) async fn pause(&self, due: &Due, owner: OwnerReference, pod: &Pod) -> Result<Done, Failure> {
-        // before the read, so that what is read is fresh when it is patched
-        if !self.dry_run {
-            self.limit.until_ready().await;
-        }
         let mut tries = 1..READS;
+        let mut allowed = self.dry_run;
         loop {
-            match self.try_to_pause(due, &owner).await {
+            match self.try_to_pause(due, &owner, &mut allowed).await {
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if tries.next().is_some() => {}
                 Err(Failure::Pause { source: ApiError::NotFound, .. }) => {
-                    return Ok(Done::nothing("its owner is gone", true));
+                    return Ok(Done::nothing("its owner is gone", Served::All));
                 }
-                Ok(Attempt::Done(done)) => return Ok(done),
                 Ok(Attempt::Finished) => return self.delete(due, pod).await,
+                Ok(Attempt::Paused(_)) | Err(Failure::NoField { .. }) if due.attempts >= TRIES => {
+                    let (namespace, pod_name, owner) = (&due.namespace, &due.name, describe(&owner));
+                    warn!(%namespace, pod = %pod_name, owner, "Runs on although its owner is paused or can't be: deleting it");
+                    return self.delete(due, pod).await;
+                }
+                Ok(Attempt::Done(done) | Attempt::Paused(done)) => return Ok(done),
                 Err(failure) => return Err(failure),
             }
         }
     }
 
-    async fn try_to_pause(&self, due: &Due, owner: &OwnerReference) -> Result<Attempt, Failure> {
+    async fn try_to_pause(
+        &self,
+        due: &Due,
+        owner: &OwnerReference,
+        allowed: &mut bool,
+    ) -> Result<Attempt, Failure> {
         let failed = |source| Failure::Pause { owner: owner.clone(), source };
         let object = self.objects.get(&due.namespace, owner).await.map_err(failed)?;
         if object.metadata.uid.as_deref() != Some(&owner.uid) || object.metadata.deletion_timestamp.is_some()
         {
-            return Ok(Attempt::Done(Done::nothing("its owner is going or gone", true)));
+            return Ok(Attempt::Done(Done::nothing("its owner is going or gone", Served::All)));
         }
         let at = reference(owner, object.metadata.namespace.as_deref());
         let object = json(&object);
         if self.table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
-            return Ok(Attempt::Done(self.already_paused(Owner(&object), &at)));
+            return Ok(Attempt::Paused(self.already_paused(Owner(&object), &at)));
         }
         if Owner(&object).is_finished() {
             return Ok(Attempt::Finished);
+        }
+        if !std::mem::replace(allowed, true) {
+            self.limit.until_ready().await;
         }
         for rule in self.table.rules(owner) {
             match self.apply(due, owner, rule, &object).await {
@@ -108,6 +121,7 @@ impl Actor {
 
     fn paused(&self, due: &Due, owner: &OwnerReference, record: &PausedRecord, at: &ObjectReference) -> Done {
         let mut events = told(record, at);
+        self.cluster.recent.telling(owner, record.at);
         if self.dry_run {
             events.truncate(1);
             for event in &mut events {
@@ -115,7 +129,7 @@ impl Actor {
             }
         }
         let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals };
-        Done { deed, events, of_owner: true }
+        Done { deed, events, served: Served::All }
     }
 
     /// A pause and its event are two writes, between which a process can die.
@@ -123,17 +137,17 @@ impl Actor {
         let now = self.clock.now();
         let ours = owner.record().filter(|record| now.duration_since(record.at) < EVENT_REPAIR);
         let events = ours.filter(|_| !self.dry_run).map(|record| told(&record, at)).unwrap_or_default();
-        Done { events, ..Done::nothing("its owner is paused", true) }
+        Done { events, ..Done::nothing("its owner is paused", Served::All) }
     }
 
-    /// What those who led before may not have had the time to tell.
-    pub fn untold(&self) -> Vec<Happening> {
+    /// What somebody may not have had the time to tell.
+    pub fn owed(&self) -> Vec<Happening> {
         if self.dry_run {
             return Vec::new();
         }
         let of =
             |pause: RecentPause| told(&pause.record, &reference(&pause.owner, pause.namespace.as_deref()));
-        self.cluster.recent.at(self.clock.now()).into_iter().flat_map(of).collect()
+        self.cluster.recent.owed(self.clock.now()).into_iter().flat_map(of).collect()
     }
 }
 
