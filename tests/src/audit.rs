@@ -3,28 +3,62 @@
 use std::fs;
 
 use serde_json::Value;
-use tenure_testbed::{Cluster, RELEASE_NAMESPACE};
+use tenure_testbed::{Cluster, RELEASE_NAMESPACE, eventually};
+
+use crate::DEADLINE;
 
 /// The keeper's requests of one verb on one resource in a namespace that were answered with success: the names of
 /// the objects, in the order of the answers.
 pub fn of_keeper(cluster: &Cluster, verb: &str, resource: &str, namespace: &str) -> Vec<String> {
+    successes(cluster, namespace)
+        .filter(|entry| text(entry, "/verb") == verb && text(entry, "/objectRef/resource") == resource)
+        .map(|entry| text(&entry, "/objectRef/name").to_owned())
+        .collect()
+}
+
+/// All that the keeper has changed in a namespace, but for events: `patch deployments/test`, in the order of the
+/// answers.
+pub fn changes_of_keeper(cluster: &Cluster, namespace: &str) -> Vec<String> {
+    let is_change = |entry: &Value| {
+        ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
+            && text(entry, "/objectRef/resource") != "events"
+    };
+    let told = |entry: Value| {
+        let [verb, resource, name] =
+            ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
+        format!("{verb} {resource}/{name}")
+    };
+    successes(cluster, namespace).filter(is_change).map(told).collect()
+}
+
+/// Waits until the keeper has changed as much in a namespace as `expected` says, and asserts that it was that, in
+/// whatever order. An entry of the log may come a little later than what it tells of.
+pub async fn assert_changes(cluster: &Cluster, namespace: &str, expected: &[impl AsRef<str>]) {
+    let mut expected: Vec<_> = expected.iter().map(AsRef::as_ref).collect();
+    expected.sort_unstable();
+    let changes = async || {
+        Ok(Some(changes_of_keeper(cluster, namespace)).filter(|changes| changes.len() >= expected.len()))
+    };
+    let mut changes = eventually(&format!("{expected:?}"), DEADLINE, changes).await.unwrap();
+    changes.sort_unstable();
+    assert_eq!(changes, expected);
+}
+
+/// The keeper's requests in a namespace that were answered with success.
+fn successes(cluster: &Cluster, namespace: &str) -> impl Iterator<Item = Value> {
     let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:tenure-keeper");
     let log = fs::read_to_string(cluster.audit_log()).expect("the audit log can be read");
     // the last line may be half written
     let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    entries
-        .filter(|entry| {
-            let is = |pointer, value: &str| entry.pointer(pointer).and_then(Value::as_str) == Some(value);
-            is("/stage", "ResponseComplete")
-                && is("/user/username", &user)
-                && is("/verb", verb)
-                && is("/objectRef/resource", resource)
-                && is("/objectRef/namespace", namespace)
-                && entry
-                    .pointer("/responseStatus/code")
-                    .and_then(Value::as_u64)
-                    .is_some_and(|code| code < 300)
-        })
-        .map(|entry| entry.pointer("/objectRef/name").and_then(Value::as_str).unwrap_or_default().to_owned())
-        .collect()
+    let is_success = |entry: &Value| {
+        text(entry, "/stage") == "ResponseComplete"
+            && text(entry, "/user/username") == user
+            && text(entry, "/objectRef/namespace") == namespace
+            && entry.pointer("/responseStatus/code").and_then(Value::as_u64).is_some_and(|code| code < 300)
+    };
+    entries.filter(is_success).collect::<Vec<_>>().into_iter()
+}
+
+fn text<'a>(entry: &'a Value, pointer: &str) -> &'a str {
+    entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -8,7 +8,13 @@
 )]
 
 pub mod audit;
+pub mod failover;
+pub mod fixtures;
+pub mod keeper;
+pub mod policies;
+pub mod proxy;
 pub mod queues;
+pub mod scale;
 pub mod workloads;
 
 use std::{
@@ -35,15 +41,25 @@ pub struct World {
 impl World {
     /// A control plane with the chart installed and the T9k system namespace, but no program running.
     pub async fn installed(name: &str, values: &[&str]) -> Result<Self> {
+        Self::installed_with(name, values, &[]).await
+    }
+
+    /// The same with more flags of the keepers.
+    pub async fn installed_with(name: &str, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         let cluster = Cluster::start(name).await?;
-        let tenure = Tenure::install(&cluster, values).await?;
+        let tenure = Tenure::install_with(&cluster, values, keeper_flags).await?;
         cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
         Ok(Self { cluster, tenure })
     }
 
     /// The same with webhook and keeper running.
     pub async fn running(name: &str) -> Result<Self> {
-        let world = Self::installed(name, &[]).await?;
+        Self::running_with(name, &[], &[]).await
+    }
+
+    /// The same with more values of the chart, and more flags of the keepers.
+    pub async fn running_with(name: &str, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
+        let world = Self::installed_with(name, values, keeper_flags).await?;
         world.tenure.start_webhook(&world.cluster).await?;
         world.tenure.start_keeper().await?;
         Ok(world)

@@ -1,12 +1,19 @@
 //! Workloads in queues, and what becomes of them.
 
-use k8s_openapi::api::{
-    apps::v1::{Deployment, ReplicaSet, StatefulSet},
-    batch::v1::Job,
-    core::v1::Pod,
-    events::v1::Event,
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{core::v1::Pod, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    core::{DynamicObject, GroupVersionKind},
+    discovery::{Scope, pinned_kind},
+};
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 
@@ -82,7 +89,53 @@ pub fn bare_pod(namespace: &str, name: &str, labels: &Value, pod_spec: &Value) -
     pod
 }
 
-/// What the tests look at in one namespace.
+/// A reference to an object that exists, as the one that controls.
+pub fn controller(owner: &DynamicObject) -> OwnerReference {
+    OwnerReference { controller: Some(true), ..reference(owner) }
+}
+
+/// A reference to an object that exists, as one of several that merely own.
+pub fn reference(owner: &DynamicObject) -> OwnerReference {
+    let types = owner.types.clone().expect("it has a kind");
+    OwnerReference {
+        api_version: types.api_version,
+        kind: types.kind,
+        name: owner.name_any(),
+        uid: owner.uid().expect("it has a uid"),
+        ..OwnerReference::default()
+    }
+}
+
+/// The same object with owners.
+pub fn owned(mut object: Value, owners: &[OwnerReference]) -> Value {
+    object["metadata"]["ownerReferences"] = json!(owners);
+    object
+}
+
+/// The same workload with pods of its own, where others are in the namespace.
+pub fn distinct(mut object: Value, app: &str) -> Value {
+    for labels in ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        if let Some(labels) = object.pointer_mut(labels) {
+            labels["app"] = json!(app);
+        }
+    }
+    object
+}
+
+/// What is told of a pause.
+pub fn pause_event(owner: &DynamicObject, field: &str, value: &str) -> String {
+    let OwnerReference { kind, name, .. } = reference(owner);
+    format!(
+        "{kind}/{name}: Set {field} to {value} because its pod's lifetime exceeded maxDuration defined in Queue"
+    )
+}
+
+/// What is told of the deletion of a pod.
+pub fn deletion_event(pod: &str) -> String {
+    format!("Pod/{pod}: Deleted because its lifetime exceeded maxDuration defined in Queue")
+}
+
+/// One namespace, and what is in it.
 pub struct Namespace {
     client: Client,
     name: String,
@@ -94,29 +147,151 @@ impl Namespace {
         Self { client: world.cluster.client().expect("a client"), name: name.into() }
     }
 
+    /// A new one.
+    pub async fn new(world: &World) -> Self {
+        Self::of(world, &world.namespace().await)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Creates an object that must be accepted, of any kind that is served.
+    pub async fn create(&self, object: &Value) -> DynamicObject {
+        let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
+        let created = self.api(&object).await.create(&PostParams::default(), &object).await;
+        created.expect("it is accepted")
+    }
+
+    /// Creates an object, or makes it what this says.
+    pub async fn apply(&self, object: &Value) -> DynamicObject {
+        let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
+        let apply = PatchParams::apply("tenure-tests").force();
+        let applied = self.api(&object).await.patch(&object.name_any(), &apply, &Patch::Apply(&object)).await;
+        applied.expect("it is accepted")
+    }
+
+    /// Merges a patch into an object.
+    pub async fn patch(&self, object: &DynamicObject, patch: &Value) -> DynamicObject {
+        let (api, how) = (self.api(object).await, PatchParams::default());
+        api.patch(&object.name_any(), &how, &Patch::Merge(patch)).await.expect("it can be patched")
+    }
+
+    /// Merges a patch into the status of an object.
+    pub async fn patch_status(&self, object: &DynamicObject, status: &Value) {
+        let (api, how) = (self.api(object).await, PatchParams::default());
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(&object.name_any(), &how, &patch).await.expect("its status can be patched");
+    }
+
+    /// Asks for the deletion of an object.
+    pub async fn delete(&self, object: &DynamicObject) {
+        let delete = self.api(object).await.delete(&object.name_any(), &DeleteParams::background()).await;
+        delete.expect("it can be deleted");
+    }
+
+    /// The object as it is now, if it still is the same one.
+    pub async fn get(&self, object: &DynamicObject) -> Option<DynamicObject> {
+        let now = self.api(object).await.get_opt(&object.name_any()).await.expect("it can be read");
+        now.filter(|now| now.uid() == object.uid())
+    }
+
+    /// The object of this kind and name, whatever its uid.
+    pub async fn find(&self, object: &DynamicObject) -> DynamicObject {
+        self.api(object).await.get(&object.name_any()).await.expect("it is there")
+    }
+
+    /// What a field of the object holds now, by a path with dots; null if it isn't there.
+    pub async fn field(&self, object: &DynamicObject, path: &str) -> Value {
+        let now = serde_json::to_value(self.get(object).await).expect("JSON");
+        path.split('.').fold(&now, |value, key| value.get(key).unwrap_or(&Value::Null)).clone()
+    }
+
+    async fn api(&self, object: &DynamicObject) -> Api<DynamicObject> {
+        let types = object.types.clone().expect("it has a kind");
+        let kind = GroupVersionKind::try_from(types).expect("a group, a version and a kind");
+        let (resource, capabilities) = pinned_kind(&self.client, &kind).await.expect("the kind is served");
+        let client = self.client.clone();
+        match capabilities.scope {
+            Scope::Cluster => Api::all_with(client, &resource),
+            Scope::Namespaced => {
+                let namespace = object.namespace().unwrap_or_else(|| self.name.clone());
+                Api::namespaced_with(client, &namespace, &resource)
+            }
+        }
+    }
+
+    /// Creates objects without a spec, `(apiVersion, kind)`, each controlled by the one before it.
+    pub async fn chain(&self, kinds: &[(&str, &str)]) -> Vec<DynamicObject> {
+        let mut chain = Vec::new();
+        for (api_version, kind) in kinds {
+            let above: Vec<_> = chain.last().map(controller).into_iter().collect();
+            let object = json!({
+                "apiVersion": api_version, "kind": kind, "spec": {},
+                "metadata": {"name": kind.to_lowercase(), "namespace": self.name},
+            });
+            chain.push(self.create(&owned(object, &above)).await);
+        }
+        chain
+    }
+
+    /// Creates a pod in a tensorstack queue that an object controls.
+    pub async fn pod_of(&self, owner: &DynamicObject, name: &str, queue: &str) -> DynamicObject {
+        let pod = distinct(bare_pod(&self.name, name, &in_queue(queue), &Value::Null), name);
+        self.create(&owned(pod, &[controller(owner)])).await
+    }
+
     /// The live pods, by uid.
     pub async fn pods(&self) -> Vec<String> {
+        let list = self.list_pods().await.expect("pods can be listed");
+        list.iter().filter_map(ResourceExt::uid).collect()
+    }
+
+    /// The names of the live pods.
+    pub async fn pod_names(&self) -> BTreeSet<String> {
+        let list = self.list_pods().await.expect("pods can be listed");
+        list.iter().map(ResourceExt::name_any).collect()
+    }
+
+    /// When the live pods were created.
+    pub async fn created(&self) -> Vec<Timestamp> {
+        let list = self.list_pods().await.expect("pods can be listed");
+        list.iter().filter_map(ResourceExt::creation_timestamp).map(|time| time.0).collect()
+    }
+
+    async fn list_pods(&self) -> Result<Vec<Pod>> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.name);
-        let list = pods.list(&ListParams::default()).await.expect("pods can be listed");
-        list.items.iter().filter_map(ResourceExt::uid).collect()
+        Ok(pods.list(&ListParams::default()).await?.items)
+    }
+
+    /// Waits until exactly these pods are left.
+    pub async fn await_pods(&self, names: &[&str]) {
+        let expected: BTreeSet<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let left = async || Ok((self.pod_names().await == expected).then_some(()));
+        eventually(&format!("pods {names:?} alone to be left"), DEADLINE, left).await.expect("they are");
     }
 
     /// Waits until so many pods are there and all run.
     pub async fn await_running(&self, count: usize) {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.name);
         let running = |pod: &Pod| pod.status.as_ref().is_some_and(|s| s.phase.as_deref() == Some("Running"));
         let all = async || {
-            let items = pods.list(&ListParams::default()).await?.items;
-            Ok((items.len() == count && items.iter().all(running)).then_some(()))
+            let pods = self.list_pods().await?;
+            Ok((pods.len() == count && pods.iter().all(running)).then_some(()))
         };
         eventually("all pods to run", DEADLINE, all).await.expect("pods run");
     }
 
     /// The objects of all `MaxDurationExceeded` events, as `Kind/name: note`.
     pub async fn events(&self) -> Vec<String> {
+        self.events_of("MaxDurationExceeded").await
+    }
+
+    /// The objects of all events for a reason, as `Kind/name: note`.
+    pub async fn events_of(&self, reason: &str) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
-        let exceeded = ListParams::default().fields("reason=MaxDurationExceeded");
-        let list = events.list(&exceeded).await.expect("events can be listed");
+        let of_reason = ListParams::default().fields(&format!("reason={reason}"));
+        let list = events.list(&of_reason).await.expect("events can be listed");
         let told = |event: &Event| {
             let object = event.regarding.clone().unwrap_or_default();
             let (kind, name) = (object.kind.unwrap_or_default(), object.name.unwrap_or_default());
@@ -127,39 +302,48 @@ impl Namespace {
 
     /// Waits until there are so many `MaxDurationExceeded` events, or more.
     pub async fn await_events(&self, count: usize) {
-        let enough = async || Ok((self.events().await.len() >= count).then_some(()));
-        eventually(&format!("{count} events"), DEADLINE, enough).await.expect("there are events");
+        self.await_events_of("MaxDurationExceeded", count).await;
     }
 
-    /// Waits until a workload is paused and its pods are gone; returns the record of the pause.
+    /// Waits until there are so many events for a reason, or more; returns them in alphabetical order.
+    pub async fn await_events_of(&self, reason: &str, count: usize) -> Vec<String> {
+        let enough = async || Ok(Some(self.events_of(reason).await).filter(|events| events.len() >= count));
+        let events = eventually(&format!("{count} events of {reason}"), DEADLINE, enough).await;
+        let mut events = events.expect("there are events");
+        events.sort();
+        events
+    }
+
+    /// Waits until a native workload is paused; returns the record of the pause.
     pub async fn await_paused(&self, kind: &str, name: &str) -> Value {
         let what = format!("{kind} {name} to be paused");
         let record = eventually(&what, DEADLINE, async || Ok(self.pause(kind, name).await)).await;
         record.expect("it is paused")
     }
 
-    /// The record of a pause; none if the workload isn't paused.
+    /// The record of a pause; none if the native workload isn't paused.
     pub async fn pause(&self, kind: &str, name: &str) -> Option<Value> {
-        let (client, namespace) = (self.client.clone(), self.name.as_str());
-        let (paused, annotations) = match kind {
-            "Deployment" => {
-                let found: Deployment = Api::namespaced(client, namespace).get(name).await.ok()?;
-                (found.spec.replicas == Some(0), found.annotations().clone())
-            }
-            "StatefulSet" => {
-                let found: StatefulSet = Api::namespaced(client, namespace).get(name).await.ok()?;
-                (found.spec.replicas == Some(0), found.metadata.annotations.unwrap_or_default())
-            }
-            "ReplicaSet" => {
-                let found: ReplicaSet = Api::namespaced(client, namespace).get(name).await.ok()?;
-                (found.spec.replicas == Some(0), found.metadata.annotations.unwrap_or_default())
-            }
-            _ => {
-                let found: Job = Api::namespaced(client, namespace).get(name).await.ok()?;
-                (found.spec?.suspend == Some(true), found.metadata.annotations.unwrap_or_default())
-            }
+        let (version, field, value) = match kind {
+            "Job" => ("batch/v1", "spec.suspend", json!(true)),
+            _ => ("apps/v1", "spec.replicas", json!(0)),
         };
-        let record = annotations.get("tenure.dev/paused")?;
-        paused.then(|| serde_json::from_str(record).expect("the record is JSON"))
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}});
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let found = self.api(&object).await.get(name).await.ok()?;
+        self.pause_of(&found, field, &value).await
+    }
+
+    /// Waits until an object's field has the value that pauses; returns the record of the pause.
+    pub async fn await_pause_of(&self, object: &DynamicObject, field: &str, value: &Value) -> Value {
+        let what = format!("{} to have {field} {value} and a record of it", object.name_any());
+        let record = async || Ok(self.pause_of(object, field, value).await);
+        eventually(&what, DEADLINE, record).await.expect("it is paused")
+    }
+
+    /// The record of a pause; none if the object isn't paused.
+    pub async fn pause_of(&self, object: &DynamicObject, field: &str, value: &Value) -> Option<Value> {
+        let record = self.get(object).await?.annotations().get("tenure.dev/paused")?.clone();
+        let record: Value = serde_json::from_str(&record).expect("the record is JSON");
+        (self.field(object, field).await == *value && record["field"] == field).then_some(record)
     }
 }

@@ -1,0 +1,171 @@
+//! A leader goes while pauses are pending: who leads next, what is lost, and what is done twice.
+//!
+//! Two keepers are on etcd and an API server alone, with the lease's default durations. Who wrote what, and when, is
+//! from the API server's own audit log.
+
+mod batch;
+mod journal;
+mod pair;
+mod table;
+mod way;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep, timeout};
+
+use batch::{Batch, OWNERS, Operator};
+use journal::Journal;
+use pair::Pair;
+
+pub use journal::Late;
+pub use table::print;
+
+use crate::{DEADLINE, scale::random};
+
+/// Slow, so that pauses are pending for several seconds.
+const PER_SECOND: u32 = 5;
+/// At once, so that several are on the way when the first is done.
+const BURST: u32 = 10;
+
+/// For how long a leader is stopped.
+const STOPPED: Duration = Duration::from_secs(30);
+
+/// Of the way to the API server that will be cut, so that pauses are on it.
+const LATENCY: Duration = Duration::from_millis(300);
+
+/// A strike comes at most so much later than the first pause.
+const LATEST_STRIKE: Duration = Duration::from_secs(1);
+
+/// How a leader goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// By SIGKILL. It is started again when another leads.
+    Kill,
+    /// By SIGSTOP, and goes on after 30 seconds.
+    Stop,
+    /// It is cut off from the API server, until another leads.
+    Cut,
+    /// By SIGTERM: the control.
+    End,
+}
+
+impl Strike {
+    /// When another must lead, at the latest. That of the control is sooner than a lease could run out.
+    pub const fn limit(self) -> Duration {
+        match self {
+            Self::Kill | Self::Stop | Self::Cut => Duration::from_secs(20),
+            Self::End => Duration::from_secs(10),
+        }
+    }
+
+    fn complaints(self, takeover: Duration, late: Late) -> Vec<String> {
+        let mut complaints = Vec::new();
+        if takeover > self.limit() {
+            complaints.push(format!("another leads only after {takeover:?}"));
+        }
+        // no lease can prevent that what is on the way arrives when the way is mended
+        if late.through > 0 && self != Self::Cut {
+            complaints.push(format!("{} writes of who no longer led came through", late.through));
+        }
+        complaints
+    }
+}
+
+/// What came of one strike.
+#[derive(Debug)]
+pub struct Round {
+    /// Which.
+    pub strike: Strike,
+    /// Owners that were overdue then.
+    pub pending: usize,
+    /// How long nobody, or nobody who could do anything, has led.
+    pub takeover: Duration,
+    /// How long after the strike the next leader's first pause was done.
+    pub first_pause: Duration,
+    /// What the keeper that was struck wrote when another led.
+    pub late: Late,
+    /// What is wrong. Nothing should be.
+    pub complaints: Vec<String>,
+}
+
+/// Strikes the leader again and again, each time with pauses pending, on a cluster of its own.
+///
+/// # Errors
+/// If nobody leads in time, or not all is paused in the end. What else is wrong is in the rounds.
+pub async fn play(name: &str, strikes: &[Strike], seed: u64) -> Result<Vec<Round>> {
+    let latency = if strikes.contains(&Strike::Cut) { LATENCY } else { Duration::ZERO };
+    let mut arena = Box::pin(Arena::new(name, latency)).await?;
+    let mut rounds = Vec::new();
+    for (number, strike) in (0..).zip(strikes) {
+        let delay = delay(seed, number);
+        let round = Box::pin(arena.round(&format!("{name}-{number}"), *strike, delay)).await;
+        let round = round.with_context(|| format!("{name}, round {number}: {strike:?} after {delay:?}"))?;
+        println!("{name} {number}: {}", table::in_brief(&round));
+        rounds.push(round);
+    }
+    Ok(rounds)
+}
+
+/// From the first pause to the strike. Each second time it is none: then more pauses are on the way.
+fn delay(seed: u64, number: u64) -> Duration {
+    if number.is_multiple_of(2) {
+        Duration::ZERO
+    } else {
+        LATEST_STRIKE * percent(random(seed, number)) / 100
+    }
+}
+
+fn percent(random: u64) -> u32 {
+    u32::try_from(random % 100).unwrap_or_default()
+}
+
+struct Arena {
+    operator: Operator,
+    journal: Journal,
+    pair: Pair,
+}
+
+impl Arena {
+    async fn new(name: &str, latency: Duration) -> Result<Self> {
+        let flags = [format!("--writes-per-second={PER_SECOND}"), format!("--burst={BURST}")];
+        let flags = flags.each_ref().map(String::as_str);
+        let pair = Box::pin(Pair::start(name, &flags, latency)).await?;
+        let operator = Operator::start(pair.world().cluster.client()?);
+        Ok(Self { operator, journal: Journal::of(&pair.world().cluster), pair })
+    }
+
+    async fn round(&mut self, name: &str, strike: Strike, delay: Duration) -> Result<Round> {
+        let batch = Batch::create(self.pair.world(), name).await?;
+        let leader = self.pair.leader().await?;
+        batch.exceed_ceiling(self.pair.world()).await;
+        self.operator.await_pauses(name, 1).await?;
+        sleep(delay).await;
+
+        let pending = OWNERS.saturating_sub(self.operator.paused(name));
+        ensure!(pending > 2 * BURST as usize, "only {pending} are pending");
+        let (began, struck) = (Instant::now(), Timestamp::now());
+        self.pair.strike(strike, leader).await?;
+        let next = Pair::other(leader);
+        let takeover = self.pair.await_leader(next).await? - began;
+        let recovery = self.pair.recover(strike, leader, began + STOPPED);
+        let ((), ()) = tokio::try_join!(recovery, self.operator.await_pauses(name, OWNERS))?;
+
+        let mut complaints = batch.complaints().await?;
+        complaints.extend(self.pair.complaints(next).await?);
+        // after the events, so that all is in it
+        self.journal.read_on()?;
+        let first_pause = self.journal.first_patch(name, struck, |by| self.pair.is(next, by));
+        let first_pause = first_pause.context("the next leader has paused nothing")?;
+        complaints.extend(self.journal.twice_patched(name));
+        let late = self.journal.late(name);
+        complaints.extend(strike.complaints(takeover, late));
+        Ok(Round { strike, pending, takeover, first_pause, late, complaints })
+    }
+}
+
+/// The same with a deadline.
+async fn in_time<T>(what: &str, wait: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(DEADLINE, wait).await.with_context(|| format!("waited {DEADLINE:?} in vain for {what}"))?
+}

@@ -1,0 +1,143 @@
+//! Who wrote what, and when, by the API server's audit log. Reads of it go on where the last has ended.
+
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::{Read, Seek, SeekFrom},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde_json::Value;
+use tenure_testbed::Cluster;
+
+use super::pair::CREDENTIAL;
+use crate::policies::keeper_user;
+
+pub(super) struct Journal {
+    log: PathBuf,
+    read: u64,
+    /// Writes of the lease that were successful.
+    terms: Vec<Write>,
+    /// All others of keepers.
+    writes: Vec<Write>,
+}
+
+/// A write by a keeper.
+struct Write {
+    /// The credential.
+    by: String,
+    verb: String,
+    resource: String,
+    namespace: String,
+    name: String,
+    is_success: bool,
+    received: Timestamp,
+    answered: Timestamp,
+}
+
+/// Writes that the API server got from one keeper after another had taken the lease. Some are on the way when a leader
+/// is struck, which no lease can prevent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Late {
+    /// Who leads had been first, so they were refused; or they were dropped, since who had sent them had given up.
+    pub failed: usize,
+    /// Done, before who leads had come to that.
+    pub through: usize,
+}
+
+impl Journal {
+    pub fn of(cluster: &Cluster) -> Self {
+        Self { log: cluster.audit_log(), read: 0, terms: Vec::new(), writes: Vec::new() }
+    }
+
+    /// Takes what is new.
+    pub fn read_on(&mut self) -> Result<()> {
+        let mut file = File::open(&self.log)?;
+        file.seek(SeekFrom::Start(self.read))?;
+        let mut news = Vec::new();
+        file.read_to_end(&mut news)?;
+        // the last line may be half written
+        let end = news.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        self.read += u64::try_from(end)?;
+        let user = keeper_user();
+        for line in String::from_utf8_lossy(&news[..end]).lines().filter(|line| line.contains(&user)) {
+            if let Some(write) = Write::of(&serde_json::from_str(line)?, &user) {
+                match write.resource.as_str() {
+                    "leases" if write.is_success => self.terms.push(write),
+                    "leases" => {}
+                    _ => self.writes.push(write),
+                }
+            }
+        }
+        self.terms.sort_by_key(|write| write.answered);
+        Ok(())
+    }
+
+    fn writes(&self, namespace: &str) -> impl Iterator<Item = &Write> {
+        self.writes.iter().filter(move |write| write.namespace == namespace)
+    }
+
+    fn patches(&self, namespace: &str) -> impl Iterator<Item = &Write> {
+        self.writes(namespace).filter(|write| write.verb == "patch" && write.is_success)
+    }
+
+    /// Complaints about owners that were.
+    pub fn twice_patched(&self, namespace: &str) -> Vec<String> {
+        let mut seen = HashSet::new();
+        let twice = self.patches(namespace).filter(|write| !seen.insert(&write.name));
+        twice.map(|write| format!("{} was patched twice", write.name)).collect()
+    }
+
+    /// How long after `struck` the first patch by one of them was done.
+    pub fn first_patch(
+        &self,
+        namespace: &str,
+        struck: Timestamp,
+        is_theirs: impl Fn(&str) -> bool,
+    ) -> Option<Duration> {
+        let theirs = self.patches(namespace).filter(|write| write.answered > struck && is_theirs(&write.by));
+        Duration::try_from(theirs.map(|write| write.answered).min()?.duration_since(struck)).ok()
+    }
+
+    /// An owner that is paused, and not by a patch that was answered with success, was by one of which nobody waited for
+    /// the answer.
+    pub fn late(&self, namespace: &str) -> Late {
+        let patched: HashSet<&str> = self.patches(namespace).map(|write| write.name.as_str()).collect();
+        let mut late = Late::default();
+        for write in self.writes(namespace).filter(|write| !self.led(write)) {
+            let is_alone = write.verb == "patch" && !patched.contains(write.name.as_str());
+            *(if write.is_success || is_alone { &mut late.through } else { &mut late.failed }) += 1;
+        }
+        late
+    }
+
+    /// Whether nobody else had taken the lease when the write came.
+    fn led(&self, write: &Write) -> bool {
+        let taken = self.terms.partition_point(|term| term.answered < write.received);
+        taken.checked_sub(1).is_some_and(|last| self.terms[last].by == write.by)
+    }
+}
+
+impl Write {
+    fn of(entry: &Value, user: &str) -> Option<Self> {
+        let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let credential = format!("/user/extra/{}/0", CREDENTIAL.replace('/', "~1"));
+        let is_write = ["create", "update", "patch", "delete"].contains(&text("/verb"));
+        if !is_write || text("/stage") != "ResponseComplete" || text("/user/username") != user {
+            return None;
+        }
+        Some(Self {
+            by: text(&credential).into(),
+            verb: text("/verb").into(),
+            resource: text("/objectRef/resource").into(),
+            namespace: text("/objectRef/namespace").into(),
+            name: text("/objectRef/name").into(),
+            is_success: entry.pointer("/responseStatus/code")?.as_u64()? < 300,
+            received: text("/requestReceivedTimestamp").parse().ok()?,
+            answered: text("/stageTimestamp").parse().ok()?,
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Keepers with flags of their own, and what a keeper counts.
+
+use std::{ffi::OsString, fs, net::TcpListener, process::Command, time::Duration};
+
+use kube::{Client, Config};
+use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, program};
+use tokio::task::spawn_blocking;
+
+use crate::{DEADLINE, World};
+
+/// A keeper with flags of its own, as the chart's service account, on a cluster where no other runs.
+pub struct Keeper {
+    process: Process,
+    admin: String,
+}
+
+impl Keeper {
+    /// Starts one and waits until it keeps ceilings.
+    pub async fn start(world: &World, flags: &[&str]) -> Self {
+        let (port, log) = (free_port(), world.cluster.directory().join("keeper-with-flags.log"));
+        let kubeconfig = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await;
+        let mut command = Command::new(keeper_program().await);
+        command
+            .arg("--kubeconfig")
+            .arg(kubeconfig.unwrap())
+            .arg(format!("--admin-listen=127.0.0.1:{port}"))
+            .arg("--leader-elect=false")
+            .args(flags);
+        let _ = fs::remove_file(&log);
+        let mut process = Process::spawn("keeper", command, &log).unwrap();
+        let admin = format!("http://127.0.0.1:{port}");
+        let ready = async || match process.exit_status()? {
+            Some(status) => Ok(Some(Err(status))),
+            None => Ok(get(&admin, "/ready").await.ok().map(Ok)),
+        };
+        let ready = eventually("the keeper to be ready", DEADLINE, ready).await;
+        assert!(matches!(ready, Ok(Ok(_))), "{:?}", process.failure(&format!("isn't ready: {ready:?}")));
+        Self { process, admin }
+    }
+
+    /// What it has counted so far.
+    pub async fn metrics(&self) -> Metrics {
+        Metrics::of(&self.admin).await
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.process.log()).unwrap()
+    }
+
+    /// Asks it to end, and waits until it has ended well.
+    pub async fn stop(mut self) {
+        self.process.terminate().unwrap();
+        let status = self.process.wait(Duration::from_secs(30)).await.unwrap();
+        assert!(status.success(), "{:?}", self.process.failure(&status.to_string()));
+    }
+}
+
+/// The path of the keeper's program.
+pub async fn keeper_program() -> OsString {
+    spawn_blocking(|| program("tenure-keeper")).await.unwrap().unwrap().into_os_string()
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
+    let mut config = Config::new(admin.parse()?);
+    // each poll is a try
+    config.default_retry = false;
+    Ok(Client::try_from(config)?.request_text(http::Request::get(path).body(Vec::new())?).await?)
+}
+
+/// What a keeper has counted, as Prometheus reads it.
+pub struct Metrics(String);
+
+impl Metrics {
+    /// Those of a cluster's own keeper.
+    pub async fn of_world(world: &World) -> Self {
+        let [_, admin] = world.tenure.admin_urls();
+        Self::of(admin).await
+    }
+
+    async fn of(admin: &str) -> Self {
+        Self(get(admin, "/metrics").await.unwrap())
+    }
+
+    /// The value of a gauge without labels; none if it is absent.
+    pub fn gauge(&self, name: &str) -> Option<f64> {
+        let (_, value) =
+            self.0.lines().filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name)?;
+        value.parse().ok()
+    }
+
+    /// The sum over all series of a counter that have these labels.
+    pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
+        let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+        let samples = self.0.lines().filter_map(|line| line.rsplit_once(' '));
+        let of_name = samples.filter(|(series, _)| series.split('{').next() == Some(name));
+        let chosen = of_name.filter(|(series, _)| labels.iter().all(|label| series.contains(label)));
+        chosen.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+    }
+}
+
+/// Waits until a cluster's own keeper has come to this result so often for expired pods of a queue.
+pub async fn await_result(world: &World, queue: &str, result: &str, count: u64) {
+    let labels = [("queue", queue), ("result", result)];
+    let name = "tenure_keeper_expirations_total";
+    eventually(&format!("{count} times {result} in queue {queue}"), DEADLINE, async || {
+        Ok((Metrics::of_world(world).await.count(name, &labels) >= count).then_some(()))
+    })
+    .await
+    .unwrap();
+}

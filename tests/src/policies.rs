@@ -1,0 +1,139 @@
+//! What an administrator lays down beside Tenure: refusals by the API server's own admission policies, rights by roles.
+
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::{Api, api::PostParams};
+use serde_json::{Value, json};
+use tenure_testbed::{RELEASE_NAMESPACE, eventually};
+
+use crate::{DEADLINE, World, workloads::Namespace};
+
+/// The keeper's user.
+pub fn keeper_user() -> String {
+    format!("system:serviceaccount:{RELEASE_NAMESPACE}:tenure-keeper")
+}
+
+/// Refuses requests in one namespace, until it is lifted.
+pub struct Refusal {
+    policy: Value,
+    binding: Value,
+    probe: Value,
+}
+
+impl Refusal {
+    /// Refuses what the CEL expression `unless` is false for, and returns when it is in force.
+    pub async fn start(world: &World, namespace: &Namespace, unless: &str) -> Self {
+        let name = format!("refusal-{}", namespace.name());
+        let probe = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace.name()},
+        });
+        let everything =
+            json!({"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]});
+        let is_probe = format!("request.resource.resource == 'configmaps' && request.name == '{name}'");
+        let constraints = json!({
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name()}},
+            "resourceRules": [everything],
+        });
+        let validation = json!({"expression": format!("!({is_probe}) && ({unless})"), "message": "refused"});
+        let policy = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {"matchConstraints": constraints, "validations": [validation]},
+        });
+        let binding = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]},
+        });
+        let refusal = Self { policy, binding, probe };
+        for object in [&refusal.policy, &refusal.binding] {
+            world.apply(object).await;
+        }
+        refusal.await_probe(world, false).await;
+        refusal
+    }
+
+    /// Refuses the garbage collector every deletion and every change: dependents outlive their owners.
+    pub async fn of_garbage_collection(world: &World, namespace: &Namespace) -> Self {
+        let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
+        Self::start(world, namespace, &format!("request.userInfo.username != '{collector}'")).await
+    }
+
+    /// Refuses no longer, and returns when that is so.
+    pub async fn lift(self, world: &World) {
+        for object in [&self.binding, &self.policy] {
+            let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &object.to_string()).await;
+            delete.unwrap().success().unwrap();
+        }
+        self.await_probe(world, true).await;
+    }
+
+    async fn await_probe(&self, world: &World, passes: bool) {
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        let what = format!("a probe to {}", if passes { "pass" } else { "be refused" });
+        eventually(&what, DEADLINE, async || {
+            let output = world.cluster.kubectl_with_input(&create, &self.probe.to_string()).await?;
+            Ok((output.status.success() == passes).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// Lets the keeper do more: verbs on the resources of a group.
+pub async fn grant(world: &World, name: &str, group: &str, resources: &[&str], verbs: &[&str]) {
+    world
+        .apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
+            "rules": [{"apiGroups": [group], "resources": resources, "verbs": verbs}],
+        }))
+        .await;
+    let subject = json!({"kind": "ServiceAccount", "name": "tenure-keeper", "namespace": RELEASE_NAMESPACE});
+    world
+        .apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
+        }))
+        .await;
+    let (resource, verb) = (resources.first().expect("a resource"), verbs.first().expect("a verb"));
+    await_right(world, verb, group, resource, true).await;
+}
+
+/// Takes a verb on a resource from the keeper's role.
+pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) {
+    let role = ["get", "clusterrole", "tenure-keeper", "-o", "json"];
+    let role = world.cluster.kubectl(&role).await.unwrap().success().unwrap();
+    let mut role: Value = serde_json::from_str(&role).unwrap();
+    let rules = role["rules"].as_array_mut().unwrap();
+    let contains = |list: &Value, text: &str| list.as_array().unwrap().iter().any(|item| item == text);
+    let without = |list: &Value, texts: &[&str]| {
+        let rest = list.as_array().unwrap().iter().filter(|item| !texts.iter().any(|text| *item == text));
+        json!(rest.collect::<Vec<_>>())
+    };
+    let place = rules
+        .iter()
+        .position(|rule| contains(&rule["apiGroups"], group) && contains(&rule["resources"], resource))
+        .expect("the keeper has a right to it");
+    let mut alone = rules[place].clone();
+    rules[place]["resources"] = without(&rules[place]["resources"], &[resource]);
+    alone["resources"] = json!([resource]);
+    alone["verbs"] = without(&alone["verbs"], verbs);
+    rules.push(alone);
+    rules.retain(|rule| rule["resources"] != json!([]) && rule["verbs"] != json!([]));
+    let replace = world.cluster.kubectl_with_input(&["replace", "-f", "-"], &role.to_string()).await;
+    replace.unwrap().success().unwrap();
+    await_right(world, verbs.first().expect("a verb"), group, resource, false).await;
+}
+
+/// The authorizer sees a change a little later.
+async fn await_right(world: &World, verb: &str, group: &str, resource: &str, granted: bool) {
+    let reviews: Api<SubjectAccessReview> = Api::all(world.cluster.client().unwrap());
+    let attributes = json!({"verb": verb, "group": group, "resource": resource});
+    let review = json!({"metadata": {}, "spec": {"user": keeper_user(), "resourceAttributes": attributes}});
+    let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
+    eventually(&format!("the right to {verb} {resource}.{group} to be {granted}"), DEADLINE, async || {
+        let answer = reviews.create(&PostParams::default(), &review).await?.status;
+        Ok(answer.filter(|status| status.allowed == granted).map(drop))
+    })
+    .await
+    .unwrap();
+}

@@ -1,0 +1,121 @@
+//! A network on the way to the API server that can be cut.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    task::JoinSet,
+    try_join,
+};
+
+/// What goes through.
+#[derive(Clone, Copy, Default)]
+struct Network {
+    is_cut: bool,
+    /// Older connections are dead.
+    generation: u32,
+}
+
+/// Carries connections to a server. It ends when this is dropped, and its connections with it.
+///
+/// It lives on the runtime of the test that starts it, so a test that blocks, blocks it.
+pub struct Proxy {
+    server: String,
+    url: String,
+    network: watch::Sender<Network>,
+    _carrier: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Starts one on the way to a server: `https://<host>:<port>`.
+    pub async fn start(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let network = watch::Sender::new(Network::default());
+        let address = server.strip_prefix("https://").expect("a URL of HTTPS").to_owned();
+        let mut carrier = JoinSet::new();
+        carrier.spawn(accept(listener, address, network.subscribe()));
+        Self { server: server.into(), url, network, _carrier: carrier }
+    }
+
+    /// A copy of a kubeconfig that takes this way.
+    pub fn kubeconfig(&self, original: &Path) -> PathBuf {
+        let content = fs::read_to_string(original).unwrap();
+        assert!(content.contains(&self.server), "{} is for another server", original.display());
+        let port = self.url.rsplit(':').next().unwrap();
+        let copy = original.with_extension(format!("by-{port}.kubeconfig"));
+        fs::write(&copy, content.replace(&self.server, &self.url)).unwrap();
+        copy
+    }
+
+    /// From now on nothing goes through, and nobody is told: connections are accepted and stay open, old ones too.
+    pub fn cut(&self) {
+        self.network.send_modify(|network| network.is_cut = true);
+    }
+
+    /// From now on everything goes through, and first what was sent in the meantime, even by who has given up since.
+    pub fn heal(&self) {
+        self.network.send_modify(|network| network.is_cut = false);
+    }
+
+    /// From now on nothing goes through the connections that are open, and nobody is told: as when something on the
+    /// way has forgotten them. New ones work.
+    pub fn strand(&self) {
+        self.network.send_modify(|network| network.generation += 1);
+    }
+}
+
+async fn accept(listener: TcpListener, server: String, network: watch::Receiver<Network>) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        let generation = network.borrow().generation;
+        let gate = Gate { network: network.clone(), generation };
+        connections.spawn(carry(client, server.clone(), gate));
+    }
+}
+
+/// Lets one connection through, or not.
+#[derive(Clone)]
+struct Gate {
+    network: watch::Receiver<Network>,
+    generation: u32,
+}
+
+impl Gate {
+    async fn open(&mut self) {
+        let open = |network: &Network| !network.is_cut && network.generation == self.generation;
+        // an error means that the proxy is gone, and so will this be
+        let _ = self.network.wait_for(open).await;
+    }
+}
+
+/// An error is the end of a connection, which both ends notice by themselves.
+async fn carry(client: TcpStream, server: String, mut gate: Gate) -> io::Result<()> {
+    gate.open().await;
+    let server = TcpStream::connect(server).await?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let there = forward(from_client, to_server, gate.clone());
+    let back = forward(from_server, to_client, gate);
+    try_join!(there, back).map(drop)
+}
+
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut gate: Gate) -> io::Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let count = from.read(&mut buffer).await?;
+        gate.open().await;
+        if count == 0 {
+            return to.shutdown().await;
+        }
+        to.write_all(&buffer[..count]).await?;
+    }
+}

@@ -1,0 +1,118 @@
+//! What the benchmarks of large clusters share.
+//!
+//! They run on etcd and an API server alone: nobody else works there whose work would be measured too.
+
+pub mod crowd;
+pub mod etcd;
+pub mod load;
+
+use std::{
+    fmt::Display,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use futures::stream::{StreamExt, TryStreamExt, iter};
+use serde_json::json;
+use tenure_testbed::{Cluster, Tenure};
+
+use crate::World;
+
+/// Requests that are under way at the same time: more make an API server on few processors no faster.
+const CONCURRENCY: usize = 32;
+
+/// `cargo bench` asks for the numbers; `cargo test` only for a short run that shows that all works.
+pub fn is_measured() -> bool {
+    std::env::args().any(|argument| argument == "--bench")
+}
+
+/// One thing for a measured run, another for a short one.
+pub fn full_or_short<T>(full: T, short: T) -> T {
+    if is_measured() { full } else { short }
+}
+
+/// Tenure with its webhook running, and with the T9k system namespace.
+pub async fn world(name: &str, keeper_flags: &[&str]) -> Result<World> {
+    let cluster = Cluster::start_api_server_alone(name).await?;
+    let tenure = Tenure::install_with(&cluster, &[], keeper_flags).await?;
+    let world = World { cluster, tenure };
+    namespace(&world, "t9k-system").await;
+    world.tenure.start_webhook(&world.cluster).await?;
+    Ok(world)
+}
+
+/// Creates a namespace, and in it the service account that pods need.
+pub async fn namespace(world: &World, name: &str) {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name},
+    });
+    world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": [namespace, account]})).await;
+}
+
+/// Does something so often, many at a time, and tells now and then how far it is.
+pub async fn each<T>(count: usize, what: &str, task: impl AsyncFn(usize) -> Result<T>) -> Result<Vec<T>> {
+    let progress = Progress::new(what, count);
+    let task = async |number| {
+        let done = task(number).await;
+        progress.one_more();
+        done
+    };
+    let done = iter(0..count).map(task).buffered(CONCURRENCY).try_collect().await?;
+    progress.end();
+    Ok(done)
+}
+
+/// Tells now and then how far something is, if it takes long.
+pub struct Progress {
+    what: String,
+    count: usize,
+    done: AtomicUsize,
+    begun: Instant,
+    tens_of_seconds: AtomicUsize,
+}
+
+impl Progress {
+    /// Begins with none of `count` done.
+    pub fn new(what: &str, count: usize) -> Self {
+        let (done, tens_of_seconds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { what: what.into(), count, done, begun: Instant::now(), tens_of_seconds }
+    }
+
+    /// One more is done.
+    pub fn one_more(&self) {
+        self.reached(self.done.fetch_add(1, Relaxed) + 1);
+    }
+
+    /// So many are done.
+    pub fn reached(&self, done: usize) {
+        let tens = usize::try_from(self.begun.elapsed().as_secs() / 10).unwrap_or(usize::MAX);
+        if self.tens_of_seconds.fetch_max(tens, Relaxed) < tens {
+            println!("  … {done} of {} {}", self.count, self.what);
+        }
+    }
+
+    /// All are done.
+    pub fn end(&self) {
+        println!("  {} {} in {}", self.count, self.what, seconds(self.begun.elapsed()));
+    }
+}
+
+/// A time as it is printed.
+pub fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+/// One line of a report: what was measured, what came out, what was hoped for.
+pub fn line(what: &str, value: impl Display, goal: impl Display) {
+    println!("{what:<46} {value:<28} {goal}");
+}
+
+/// As random as a test needs, and the same for the same seed.
+pub fn random(seed: u64, number: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (seed, number).hash(&mut hasher);
+    hasher.finish()
+}

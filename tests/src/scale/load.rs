@@ -1,0 +1,167 @@
+//! Reviews at a steady rate, and how long the webhook takes for them.
+
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use http::{Request, header::CONTENT_TYPE};
+use kube::{Client, Config, core::DynamicObject};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::World;
+
+/// When a review was sent, and how long its answer took.
+type Sample = (Instant, Duration);
+
+/// Asks the webhook at a steady rate, whether it has answered or not, until it is dropped.
+pub struct Load {
+    samples: Arc<Mutex<Vec<Sample>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+impl Load {
+    /// Reviews an update of a queue, so often a second. It has a thread of its own, so that what else this process
+    /// does isn't measured.
+    pub fn start(world: &World, queue: &DynamicObject, per_second: u32) -> Result<Self> {
+        let (samples, stop) = (Arc::default(), Arc::default());
+        let asker = Asker {
+            config: config(world)?,
+            review: review(queue)?,
+            between: Duration::from_secs(1) / per_second,
+            samples: Arc::clone(&samples),
+            stop: Arc::clone(&stop),
+        };
+        let thread = thread::spawn(move || asker.run());
+        Ok(Self { samples, stop, thread: Some(thread) })
+    }
+
+    /// The latencies of what was sent in a span of time.
+    pub fn between(&self, from: Instant, to: Instant) -> Latencies {
+        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = samples.iter().filter(|(sent, _)| (from..to).contains(sent));
+        Latencies::of(sent.map(|(_, latency)| *latency).collect())
+    }
+
+    /// Ends it, and says whether all reviews were answered as they should.
+    pub fn end(mut self) -> Result<()> {
+        self.stop.store(true, Relaxed);
+        let ended = self.thread.take().context("it was started")?.join();
+        ended.unwrap_or_else(|_| Err(anyhow::anyhow!("it panicked")))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
+}
+
+/// Latencies, the shortest first.
+pub struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    fn of(mut latencies: Vec<Duration>) -> Self {
+        latencies.sort_unstable();
+        Self(latencies)
+    }
+
+    /// All of several.
+    pub fn joined(several: Vec<Self>) -> Self {
+        Self::of(several.into_iter().flat_map(|latencies| latencies.0).collect())
+    }
+
+    /// How many there are.
+    pub const fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// In milliseconds, that of which so many percent are shorter.
+    pub fn percentile(&self, percent: usize) -> f64 {
+        let latency = self.0.get(self.0.len() * percent / 100);
+        latency.map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e3)
+    }
+}
+
+struct Asker {
+    config: Config,
+    review: Vec<u8>,
+    between: Duration,
+    samples: Arc<Mutex<Vec<Sample>>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Asker {
+    fn run(self) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(self.ask_on())
+    }
+
+    async fn ask_on(self) -> Result<()> {
+        let client = Client::try_from(self.config)?;
+        // connecting doesn't count
+        ask(&client, &self.review).await?;
+        let mut answers = tokio::task::JoinSet::new();
+        let mut each = interval(self.between);
+        each.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !self.stop.load(Relaxed) {
+            each.tick().await;
+            let (client, review, samples) = (client.clone(), self.review.clone(), Arc::clone(&self.samples));
+            answers.spawn(async move {
+                let sent = Instant::now();
+                ask(&client, &review).await?;
+                samples.lock().unwrap_or_else(PoisonError::into_inner).push((sent, sent.elapsed()));
+                anyhow::Ok(())
+            });
+            while let Some(answered) = answers.try_join_next() {
+                answered??;
+            }
+        }
+        answers.join_all().await.into_iter().collect()
+    }
+}
+
+async fn ask(client: &Client, review: &[u8]) -> Result<()> {
+    let request = Request::post("/validate?timeout=10s").header(CONTENT_TYPE, "application/json");
+    let answer = client.request_text(request.body(review.to_vec())?).await?;
+    ensure!(answer.contains(r#""allowed":true"#), "the webhook answered {answer}");
+    Ok(())
+}
+
+fn config(world: &World) -> Result<Config> {
+    let authority = fs::read(world.cluster.directory().join("webhook/ca.crt"))?;
+    let mut config = Config::new(world.tenure.webhook_url().parse()?);
+    config.root_cert = Some(vec![CertificateDer::from_pem_slice(&authority)?.to_vec()]);
+    config.default_retry = false;
+    Ok(config)
+}
+
+/// What the API server would send for a `kubectl apply` of another ceiling.
+fn review(queue: &DynamicObject) -> Result<Vec<u8>> {
+    let old = serde_json::to_value(queue)?;
+    let mut new = old.clone();
+    new["spec"]["maxDuration"] = json!("36h");
+    let kind = json!({"group": "scheduler.tensorstack.dev", "version": "v1beta1", "kind": "Queue"});
+    let resource = json!({"group": "scheduler.tensorstack.dev", "version": "v1beta1", "resource": "queues"});
+    let review: Value = json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": "UPDATE", "dryRun": false,
+            "kind": kind, "requestKind": kind, "resource": resource, "requestResource": resource,
+            "namespace": queue.metadata.namespace, "name": queue.metadata.name,
+            "userInfo": {"username": "admin", "groups": ["system:masters", "system:authenticated"]},
+            "object": new, "oldObject": old,
+            "options": {"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl"},
+        },
+    });
+    Ok(review.to_string().into_bytes())
+}

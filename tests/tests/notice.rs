@@ -1,0 +1,126 @@
+//! Workloads are told beforehand when their run will end, where their queue says so.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use jiff::{SignedDuration, Timestamp};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE, World, audit, fixtures,
+    workloads::{Namespace, bare_pod, in_queue, in_runai_queue, queue, runai_queue, workload},
+};
+use tokio::sync::OnceCell;
+
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_try_init(|| fixtures::world("notice")).await.unwrap()
+}
+
+fn with_notice(mut queue: Value, notice: &str) -> Value {
+    queue["spec"]["expiryNotice"] = json!(notice);
+    queue
+}
+
+const APPROACHING: &str = "MaxDurationApproaching";
+
+/// When an object says that its run will end.
+async fn announced(namespace: &Namespace, object: &DynamicObject) -> Option<Timestamp> {
+    let annotations = namespace.field(object, "metadata.annotations").await;
+    annotations.get("tenure.dev/expires-at")?.as_str()?.parse().ok()
+}
+
+async fn await_announced(namespace: &Namespace, object: &DynamicObject) -> Timestamp {
+    let told = async || Ok(announced(namespace, object).await);
+    eventually("the end of the run to be announced", DEADLINE, told).await.unwrap()
+}
+
+/// When the first pod of a namespace will be so old.
+async fn first_end(namespace: &Namespace, seconds: i64) -> Timestamp {
+    *namespace.created().await.iter().min().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+#[tokio::test]
+async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announcement_away() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&with_notice(queue("told", "6s"), "4s")).await;
+    let deployment = workload("Deployment", namespace.name(), "test", &in_queue("told"), &Value::Null);
+    let deployment = namespace.create(&deployment).await;
+    for run in 1..=2 {
+        namespace.await_running(2).await;
+        let end = first_end(&namespace, 6).await;
+        assert_eq!(await_announced(&namespace, &deployment).await, end);
+        assert!(Timestamp::now() < end, "told only at {}", Timestamp::now());
+        let told = namespace.await_events_of(APPROACHING, run).await;
+        assert!(told.iter().all(|event| event.starts_with("Deployment/test: Its run ends at ")), "{told:?}");
+        assert!(told.iter().any(|event| event.contains(&end.to_string())), "{told:?}");
+        namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
+        assert_eq!(announced(&namespace, &deployment).await, None);
+        assert_eq!(namespace.events_of(APPROACHING).await.len(), run);
+        namespace.await_pods(&[]).await;
+        namespace.patch(&deployment, &json!({"spec": {"replicas": 2}})).await;
+    }
+    let patches = audit::of_keeper(&world.cluster, "patch", "deployments", namespace.name());
+    assert_eq!(patches, ["test"; 4], "an announcement and a pause a run");
+}
+
+#[tokio::test]
+async fn a_workload_of_any_kind_and_a_pod_without_owner_are_told() {
+    let namespace = Namespace::new(world().await).await;
+    namespace.apply(&with_notice(queue("told-kinds", "1d"), "2d")).await;
+    let job = namespace.chain(&[("batch.tensorstack.dev/v1beta1", "GenericJob")]).await.remove(0);
+    namespace.pod_of(&job, "worker", "told-kinds").await;
+    let pod = bare_pod(namespace.name(), "alone", &in_queue("told-kinds"), &Value::Null);
+    let pod = namespace.create(&pod).await;
+    for object in [&job, &pod] {
+        await_announced(&namespace, object).await;
+    }
+    let told = namespace.await_events_of(APPROACHING, 2).await;
+    let objects: Vec<_> = told.iter().map(|event| event.split(':').next().unwrap()).collect();
+    assert_eq!(objects, ["GenericJob/genericjob", "Pod/alone"]);
+}
+
+#[tokio::test]
+async fn a_runai_queue_inherits_its_notice() {
+    let namespace = Namespace::new(world().await).await;
+    namespace.apply(&with_notice(runai_queue("told-root", "", "1d"), "2d")).await;
+    namespace.apply(&runai_queue("told-leaf", "told-root", "2h")).await;
+    let pod = bare_pod(namespace.name(), "test", &in_runai_queue("told-leaf"), &Value::Null);
+    let pod = namespace.create(&pod).await;
+    await_announced(&namespace, &pod).await;
+    assert_eq!(namespace.await_events_of(APPROACHING, 1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn without_a_notice_or_with_one_of_zero_nobody_is_told() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&queue("untold", "2s")).await;
+    namespace.apply(&with_notice(queue("untold-zero", "2s"), "0")).await;
+    for name in ["untold", "untold-zero"] {
+        namespace.create(&bare_pod(namespace.name(), name, &in_queue(name), &Value::Null)).await;
+    }
+    namespace.await_pods(&[]).await;
+    namespace.await_events(2).await;
+    assert_eq!(namespace.events_of(APPROACHING).await, [""; 0]);
+    assert!(audit::of_keeper(&world.cluster, "patch", "pods", namespace.name()).is_empty());
+}
+
+#[tokio::test]
+async fn an_end_that_moves_is_told_by_the_annotation_alone_and_one_that_goes_takes_it_away() {
+    let namespace = Namespace::new(world().await).await;
+    namespace.apply(&with_notice(queue("moved", "1h"), "2d")).await;
+    let deployment = workload("Deployment", namespace.name(), "test", &in_queue("moved"), &Value::Null);
+    let deployment = namespace.create(&deployment).await;
+    namespace.await_running(2).await;
+    assert_eq!(await_announced(&namespace, &deployment).await, first_end(&namespace, 3600).await);
+    namespace.await_events_of(APPROACHING, 1).await;
+    let moved = first_end(&namespace, 7200).await;
+    namespace.apply(&with_notice(queue("moved", "2h"), "2d")).await;
+    let told = async || Ok((announced(&namespace, &deployment).await == Some(moved)).then_some(()));
+    eventually("the new end to be announced", DEADLINE, told).await.unwrap();
+    namespace.apply(&with_notice(queue("moved", ""), "2d")).await;
+    let gone = async || Ok(announced(&namespace, &deployment).await.is_none().then_some(()));
+    eventually("the announcement to be taken back", DEADLINE, gone).await.unwrap();
+    assert_eq!(namespace.events_of(APPROACHING).await.len(), 1);
+}

@@ -1,0 +1,249 @@
+//! The owner table on a real API server: which field of which kind is set, and which kinds are left alone.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use kube::{ResourceExt, core::DynamicObject};
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE, World, audit,
+    fixtures::{self, SUSPEND_EDITION, definitions, install, object},
+    keeper::await_result,
+    workloads::{Namespace, pause_event, queue},
+};
+use tokio::sync::OnceCell;
+
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_try_init(|| fixtures::world("owners")).await.unwrap()
+}
+
+const T9K_JOBS: &str = "batch.tensorstack.dev/v1beta1";
+const T9K: &str = "tensorstack.dev/v1beta1";
+const KUBEFLOW: &str = "kubeflow.org/v1";
+
+/// Objects of these kinds, each with an expired pod.
+async fn owners_of_expired_pods(
+    namespace: &Namespace,
+    queue_name: &str,
+    kinds: &[(&str, &str)],
+    spec: &Value,
+) -> Vec<DynamicObject> {
+    namespace.apply(&queue(queue_name, "1s")).await;
+    let mut owners = Vec::new();
+    for (api_version, kind) in kinds {
+        let name = kind.to_lowercase();
+        let owner = namespace.create(&object(api_version, kind, namespace.name(), &name, spec)).await;
+        namespace.pod_of(&owner, &name, queue_name).await;
+        owners.push(owner);
+    }
+    owners
+}
+
+/// All objects of these kinds are paused by a field, in one patch and with one event each, and nothing else happens.
+async fn assert_paused_by(kinds: &[(&str, &str)], field: &str, value: Value) {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let queue_name = format!("owners-{}", namespace.name());
+    let owners = owners_of_expired_pods(&namespace, &queue_name, kinds, &json!({})).await;
+    let said = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let (mut events, mut changes) = (Vec::new(), Vec::new());
+    for owner in &owners {
+        let before = serde_json::to_value(owner).unwrap();
+        let before = field.split('.').fold(&before, |value, key| value.get(key).unwrap_or(&Value::Null));
+        let record = namespace.await_pause_of(owner, field, &value).await;
+        assert_eq!(record["reason"], "MaxDurationExceeded");
+        assert_eq!(record["queue"], queue_name);
+        assert_eq!(record["previousValue"], *before);
+        events.push(pause_event(owner, field, &said));
+        let name = owner.name_any();
+        changes.push(format!("patch {name}s/{name}"));
+    }
+    events.sort();
+    assert_eq!(namespace.await_events_of("MaxDurationExceeded", kinds.len()).await, events);
+    audit::assert_changes(&world.cluster, namespace.name(), &changes).await;
+}
+
+#[tokio::test]
+async fn t9k_jobs_are_paused_by_their_run_mode() {
+    let kinds = [
+        "MPIJob",
+        "ColossalAIJob",
+        "DeepSpeedJob",
+        "GenericJob",
+        "PyTorchTrainingJob",
+        "TensorFlowTrainingJob",
+        "XGBoostTrainingJob",
+    ];
+    assert_paused_by(&kinds.map(|kind| (T9K_JOBS, kind)), "spec.runMode.pause.enabled", json!(true)).await;
+}
+
+#[tokio::test]
+async fn t9k_services_are_paused_by_their_run_mode() {
+    let kinds = ["Notebook", "TensorBoard", "MLService"].map(|kind| (T9K, kind));
+    assert_paused_by(&kinds, "spec.runMode", json!("paused")).await;
+}
+
+#[tokio::test]
+async fn simple_ml_services_and_leader_worker_sets_are_scaled_to_zero() {
+    let kinds = [(T9K, "SimpleMLService"), ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")];
+    assert_paused_by(&kinds, "spec.replicas", json!(0)).await;
+}
+
+#[tokio::test]
+async fn workloads_of_other_operators_are_suspended() {
+    let kinds = [
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        ("ray.io/v1", "RayJob"),
+        ("ray.io/v1", "RayCluster"),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+        ("workload.codeflare.dev/v1beta2", "AppWrapper"),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication"),
+    ];
+    assert_paused_by(&kinds, "spec.suspend", json!(true)).await;
+}
+
+#[tokio::test]
+async fn kubeflow_jobs_are_suspended_by_their_run_policy() {
+    let kinds = ["PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob"];
+    assert_paused_by(&kinds.map(|kind| (KUBEFLOW, kind)), "spec.runPolicy.suspend", json!(true)).await;
+}
+
+#[tokio::test]
+async fn what_stands_beside_the_pausing_field_is_preserved() {
+    let namespace = Namespace::new(world().await).await;
+    namespace.apply(&queue("beside", "1s")).await;
+    let resume = json!([{"type": "worker", "skipInitContainer": true, "command": ["/usr/bin/sshd"]}]);
+    let mode = |enabled: bool| json!({"debug": {"enabled": true}, "pause": {"enabled": enabled, "resumeSpecs": resume}});
+    let spec = json!({"runMode": mode(false), "scheduler": {"t9kScheduler": {"queue": "beside"}}});
+    let job = namespace.create(&object(T9K_JOBS, "GenericJob", namespace.name(), "test", &spec)).await;
+    namespace.pod_of(&job, "test", "beside").await;
+    let record = namespace.await_pause_of(&job, "spec.runMode.pause.enabled", &json!(true)).await;
+    assert_eq!(record["previousValue"], json!(false));
+    assert_eq!(namespace.field(&job, "spec.runMode").await, mode(true));
+    assert_eq!(namespace.field(&job, "spec.scheduler").await, spec["scheduler"]);
+}
+
+/// Pods of these kinds are deleted, and their owners not touched.
+async fn assert_left_alone(kinds: &[(&str, &str)]) {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let queue_name = format!("owners-{}", namespace.name());
+    let owners = owners_of_expired_pods(&namespace, &queue_name, kinds, &json!({})).await;
+    namespace.await_pods(&[]).await;
+    let deletion = |owner: &DynamicObject| format!("delete pods/{}", owner.name_any());
+    let deletions: Vec<_> = owners.iter().map(deletion).collect();
+    audit::assert_changes(&world.cluster, namespace.name(), &deletions).await;
+}
+
+#[tokio::test]
+async fn namesakes_in_other_groups_are_not_paused() {
+    assert_left_alone(&[
+        (KUBEFLOW, "Notebook"),
+        ("tensorboard.kubeflow.org/v1alpha1", "Tensorboard"),
+        ("batch.volcano.sh/v1alpha1", "Job"),
+        ("apps.kruise.io/v1beta1", "StatefulSet"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn kinds_that_are_not_in_the_table_are_not_paused() {
+    assert_left_alone(&[
+        (T9K_JOBS, "BeamJob"),
+        (T9K_JOBS, "WorkflowRun"),
+        (T9K_JOBS, "CronWorkflowRun"),
+        (T9K, "Explorer"),
+        (T9K, "AutoTuneExperiment"),
+        (T9K, "VirtualServer"),
+        ("serving.knative.dev/v1", "Service"),
+        ("argoproj.io/v1alpha1", "Workflow"),
+        ("argoproj.io/v1alpha1", "Rollout"),
+        ("example.com/v1", "Widget"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_paused_already_is_neither_patched_nor_told_of() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&queue("paused-already", "1s")).await;
+    let table = [
+        (T9K_JOBS, "GenericJob", json!({"runMode": {"pause": {"enabled": true}}})),
+        (T9K, "MLService", json!({"runMode": "paused"})),
+        (T9K, "Notebook", json!({"runMode": "paused"})),
+        (T9K, "SimpleMLService", json!({"replicas": 0})),
+        ("ray.io/v1", "RayCluster", json!({"suspend": true})),
+        (KUBEFLOW, "PyTorchJob", json!({"runPolicy": {"suspend": true}})),
+    ];
+    for (api_version, kind, spec) in &table {
+        let name = kind.to_lowercase();
+        let owner = namespace.create(&object(api_version, kind, namespace.name(), &name, spec)).await;
+        namespace.pod_of(&owner, &name, "paused-already").await;
+    }
+    await_result(world, "paused-already", "Nothing", 6).await;
+    audit::assert_changes(&world.cluster, namespace.name(), &[""; 0]).await;
+    assert_eq!(namespace.events().await, [""; 0]);
+}
+
+/// A cluster whose definitions are changed; its `MLService` has no field that pauses.
+async fn editions() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = || {
+        let mut all = fixtures::all();
+        let service = all.iter_mut().find(|definition| definition.spec.names.kind == "MLService");
+        let version = &mut service.unwrap().spec.versions[0];
+        let schema = version.schema.as_mut().unwrap().open_api_v3_schema.as_mut().unwrap();
+        let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+        spec.properties.as_mut().unwrap().remove("runMode").unwrap();
+        fixtures::world_of("editions", all)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
+/// Waits until the API server takes a Notebook with this spec.
+async fn await_edition(world: &World, namespace: &Namespace, spec: &Value) {
+    let probe = object(T9K, "Notebook", namespace.name(), "probe", spec).to_string();
+    let create = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
+    eventually("the edition to be served", DEADLINE, async || {
+        Ok(world.cluster.kubectl_with_input(&create, &probe).await?.status.success().then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn an_edition_of_a_kind_with_another_field_is_paused_by_that() {
+    let world = editions().await;
+    let namespace = Namespace::new(world).await;
+    let kinds = [(T9K, "Notebook"), (T9K, "TensorBoard")];
+    for owner in owners_of_expired_pods(&namespace, "edition-of-modes", &kinds, &json!({})).await {
+        namespace.await_pause_of(&owner, "spec.runMode", &json!("paused")).await;
+    }
+
+    // as when T9k is upgraded: the keeper has run all the time
+    install(world, definitions(SUSPEND_EDITION)).await;
+    let namespace = Namespace::new(world).await;
+    await_edition(world, &namespace, &json!({"suspend": true})).await;
+    let suspended = owners_of_expired_pods(&namespace, "edition-of-switches", &kinds, &json!({})).await;
+    let mut events = Vec::new();
+    for owner in &suspended {
+        let record = namespace.await_pause_of(owner, "spec.suspend", &json!(true)).await;
+        assert_eq!(record["previousValue"], json!(false));
+        events.push(pause_event(owner, "spec.suspend", "true"));
+    }
+    assert_eq!(namespace.await_events_of("MaxDurationExceeded", 2).await, events);
+}
+
+#[tokio::test]
+async fn a_kind_whose_schema_has_none_of_its_fields_is_a_failure_and_nothing_below_is_touched() {
+    let world = editions().await;
+    let namespace = Namespace::new(world).await;
+    let kinds = [(T9K, "MLService")];
+    let owners = owners_of_expired_pods(&namespace, "no-field", &kinds, &json!({})).await;
+    await_result(world, "no-field", "Failed", 1).await;
+    audit::assert_changes(&world.cluster, namespace.name(), &[""; 0]).await;
+    assert_eq!(namespace.events().await, [""; 0]);
+    assert_eq!(namespace.field(&owners[0], "metadata.annotations").await, Value::Null);
+    namespace.await_pods(&["mlservice"]).await;
+}
