@@ -107,6 +107,13 @@ fn runai_durations() -> Vec<Case> {
         runai(json!({"preemptMinRuntime": "5 m"}), bad("spec.preemptMinRuntime", &json!("5 m"), duration)),
         runai(json!({"reclaimMinRuntime": "-1s"}), bad("spec.reclaimMinRuntime", &json!("-1s"), duration)),
         runai(json!({"requeueDelay": "5"}), bad("spec.requeueDelay", &json!("5"), duration)),
+        runai(json!({"maxDuration": "1h", "expiryNotice": "10m"}), Verdict::Accepted),
+        runai(json!({"expiryNotice": "0s"}), Verdict::Accepted),
+        runai(json!({"expiryNotice": "10 m"}), bad("spec.expiryNotice", &json!("10 m"), duration)),
+        runai(
+            json!({"maxDuration": "1h", "expiryNotice": "1h"}),
+            Verdict::Warned("spec.expiryNotice: 1h0m0s is no shorter than maxDuration, 1h0m0s"),
+        ),
     ]);
     cases
 }
@@ -222,6 +229,14 @@ fn tensorstack_queues() -> Vec<Case> {
         tensorstack(
             json!({"maxDuration": 10}),
             refused(By::Schema, ["spec.maxDuration", "must be of type string"]),
+        ),
+        tensorstack(json!({"maxDuration": "1h", "expiryNotice": "10m"}), Verdict::Accepted),
+        tensorstack(json!({"maxDuration": "1h", "expiryNotice": ""}), Verdict::Accepted),
+        tensorstack(json!({"expiryNotice": "0"}), Verdict::Accepted),
+        tensorstack(json!({"expiryNotice": "1.5m"}), bad("spec.expiryNotice", &json!("1.5m"), duration)),
+        tensorstack(
+            json!({"maxDuration": "1h", "expiryNotice": "2h"}),
+            Verdict::Warned("is no shorter than maxDuration"),
         ),
         tensorstack(whole, Verdict::Accepted),
         tensorstack(json!({"priority": 101}), too_high),

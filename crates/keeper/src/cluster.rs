@@ -2,12 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use kube::{ResourceExt, core::ObjectMeta};
+use kube::{Resource, ResourceExt, core::ObjectMeta};
 use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Settings, Uid};
 use tenure_policy::expiry::Family;
 use tenure_service::watch::Store;
-use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
+use tenure_types::projection::{Pod, PodGroupSpec, RunaiQueue, TensorstackQueue};
 use tokio::sync::Notify;
 
 use crate::recent::RecentPauses;
@@ -119,52 +119,29 @@ impl Store<TensorstackQueue> for TensorstackStore {
     }
 }
 
+/// `PodGroup`s of either family.
 #[derive(Debug)]
-pub struct RunaiGroupStore(pub Cluster);
+pub struct GroupStore {
+    pub cluster: Cluster,
+    pub family: Family,
+}
 
-impl Store<RunaiPodGroup> for RunaiGroupStore {
+impl<G: Resource + AsRef<PodGroupSpec>> Store<G> for GroupStore {
     type Key = (String, String);
 
     fn key(metadata: &ObjectMeta) -> (String, String) {
-        namespaced(metadata)
+        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
     }
 
-    fn apply(&mut self, group: RunaiPodGroup) {
-        self.0.change(|index| index.apply_group(Family::Runai, &group.metadata, &group.spec));
-    }
-
-    fn delete(&mut self, (namespace, name): &(String, String)) {
-        self.0.change(|index| index.delete_group(Family::Runai, namespace, name));
-    }
-
-    fn retain(&mut self, keys: &HashSet<(String, String)>) {
-        self.0.change(|index| index.retain_groups(Family::Runai, keys));
-    }
-}
-
-#[derive(Debug)]
-pub struct TensorstackGroupStore(pub Cluster);
-
-impl Store<TensorstackPodGroup> for TensorstackGroupStore {
-    type Key = (String, String);
-
-    fn key(metadata: &ObjectMeta) -> (String, String) {
-        namespaced(metadata)
-    }
-
-    fn apply(&mut self, group: TensorstackPodGroup) {
-        self.0.change(|index| index.apply_group(Family::Tensorstack, &group.metadata, &group.spec));
+    fn apply(&mut self, group: G) {
+        self.cluster.change(|index| index.apply_group(self.family, group.meta(), group.as_ref()));
     }
 
     fn delete(&mut self, (namespace, name): &(String, String)) {
-        self.0.change(|index| index.delete_group(Family::Tensorstack, namespace, name));
+        self.cluster.change(|index| index.delete_group(self.family, namespace, name));
     }
 
     fn retain(&mut self, keys: &HashSet<(String, String)>) {
-        self.0.change(|index| index.retain_groups(Family::Tensorstack, keys));
+        self.cluster.change(|index| index.retain_groups(self.family, keys));
     }
-}
-
-fn namespaced(metadata: &ObjectMeta) -> (String, String) {
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

@@ -4,17 +4,18 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::{Api, Client, runtime::watcher};
+use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tenure_index::Settings;
-use tenure_policy::expiry::{SYSTEM_CRITICAL_PRIORITY, Scope};
+use tenure_policy::expiry::{Family, SYSTEM_CRITICAL_PRIORITY, Scope};
 use tenure_service::{
     leadership::{Election, Leadership},
     readiness::Readiness,
     shutdown::Signals,
     watch::{Guarded, follow},
 };
+use tenure_types::projection::{RunaiPodGroup, TensorstackPodGroup};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -23,7 +24,7 @@ use crate::{
     action::{Actor, write_limit},
     api::{ApiError, Objects, call, persist},
     clock::ServerClock,
-    cluster::{Cluster, PodStore, RunaiGroupStore, RunaiStore, TensorstackGroupStore, TensorstackStore},
+    cluster::{Cluster, GroupStore, PodStore, RunaiStore, TensorstackStore},
     config::Config,
     events::Events,
     expiry::Expiry,
@@ -170,17 +171,18 @@ fn watches(
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
         Guarded(TensorstackStore(cluster.clone())),
     );
+    let groups = |family| Guarded(GroupStore { cluster: cluster.clone(), family });
     let runai_groups = follow(
-        Api::all(client.clone()),
+        Api::<DeserializeGuard<RunaiPodGroup>>::all(client.clone()),
         all.clone(),
         readiness.awaiting("podgroups.scheduling.run.ai"),
-        Guarded(RunaiGroupStore(cluster.clone())),
+        groups(Family::Runai),
     );
     let tensorstack_groups = follow(
-        Api::all(client.clone()),
+        Api::<DeserializeGuard<TensorstackPodGroup>>::all(client.clone()),
         all,
         readiness.awaiting("podgroups.scheduler.tensorstack.dev"),
-        Guarded(TensorstackGroupStore(cluster.clone())),
+        groups(Family::Tensorstack),
     );
     async {
         tokio::join!(pods, runai, tensorstack, runai_groups, tensorstack_groups);

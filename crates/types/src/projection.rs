@@ -206,6 +206,18 @@ pub struct PodGroupSpec {
     pub queue: Option<String>,
 }
 
+impl AsRef<PodGroupSpec> for RunaiPodGroup {
+    fn as_ref(&self) -> &PodGroupSpec {
+        &self.spec
+    }
+}
+
+impl AsRef<PodGroupSpec> for TensorstackPodGroup {
+    fn as_ref(&self) -> &PodGroupSpec {
+        &self.spec
+    }
+}
+
 /// An object of any kind that may own pods: of whom it is and what people have noted on it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Owner {

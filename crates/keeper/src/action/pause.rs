@@ -15,7 +15,7 @@ use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, json, reference}
 use crate::{
     api::{ApiError, persist},
     events::Happening,
-    recent::{EVENT_REPAIR, RecentPause},
+    recent::RecentPause,
 };
 use tracing::warn;
 
@@ -23,7 +23,7 @@ use tracing::warn;
 enum Attempt {
     Done(Done),
     /// It was paused before.
-    Paused(Done),
+    Paused,
     /// The owner's work has ended: what is left of it is the pod.
     Finished,
 }
@@ -39,12 +39,13 @@ impl Actor {
                     return Ok(Done::nothing("its owner is gone", Served::All));
                 }
                 Ok(Attempt::Finished) => return self.delete(due, pod).await,
-                Ok(Attempt::Paused(_)) | Err(Failure::NoField { .. }) if due.attempts >= TRIES => {
+                Ok(Attempt::Paused) | Err(Failure::NoField { .. }) if due.attempts >= TRIES => {
                     let (namespace, pod_name, owner) = (&due.namespace, &due.name, describe(&owner));
                     warn!(%namespace, pod = %pod_name, owner, "Runs on although its owner is paused or can't be: deleting it");
                     return self.delete(due, pod).await;
                 }
-                Ok(Attempt::Done(done) | Attempt::Paused(done)) => return Ok(done),
+                Ok(Attempt::Paused) => return Ok(Done::nothing("its owner is paused", Served::All)),
+                Ok(Attempt::Done(done)) => return Ok(done),
                 Err(failure) => return Err(failure),
             }
         }
@@ -62,10 +63,10 @@ impl Actor {
         {
             return Ok(Attempt::Done(Done::nothing("its owner is going or gone", Served::All)));
         }
-        let at = reference(owner, object.metadata.namespace.as_deref());
+        let told_of = reference(owner, object.metadata.namespace.as_deref());
         let object = json(&object);
         if self.table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
-            return Ok(Attempt::Paused(self.already_paused(Owner(&object), &at)));
+            return Ok(Attempt::Paused);
         }
         if Owner(&object).is_finished() {
             return Ok(Attempt::Finished);
@@ -81,7 +82,7 @@ impl Actor {
                     if !pause::took(Owner(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
-                    return Ok(Attempt::Done(self.paused(due, owner, &record, &at)));
+                    return Ok(Attempt::Done(self.paused(due, owner, &record, &told_of)));
                 }
             }
         }
@@ -130,14 +131,6 @@ impl Actor {
         }
         let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals };
         Done { deed, events, served: Served::All }
-    }
-
-    /// A pause and its event are two writes, between which a process can die.
-    fn already_paused(&self, owner: Owner<'_>, at: &ObjectReference) -> Done {
-        let now = self.clock.now();
-        let ours = owner.record().filter(|record| now.duration_since(record.at) < EVENT_REPAIR);
-        let events = ours.filter(|_| !self.dry_run).map(|record| told(&record, at)).unwrap_or_default();
-        Done { events, ..Done::nothing("its owner is paused", Served::All) }
     }
 
     /// What somebody may not have had the time to tell.
