@@ -14,7 +14,7 @@ demo: ## Watch a Deployment in a queue with maxDuration 10s be paused, on a cont
 .PHONY: test
 test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes, and that the benchmarks run
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --locked --package tenure-index --bench memory --package tenure-webhook --bench reviews
+	$(CARGO) test --workspace --locked --bench memory --bench reviews --bench scale
 
 .PHONY: format
 format: ## Is the code formatted?
@@ -33,9 +33,14 @@ control-plane: ## Build the control plane for tests and demo, once: about 6 minu
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
-bench: ## Bytes a pod at 150,000 pods; admission reviews a second beside a bare TLS server
+bench: ## Bytes a pod; reviews a second; 10,000 owners overdue at once; a keeper killed again and again; one with 150,000 pods
 	$(CARGO) bench --locked --package tenure-index --bench memory
 	$(CARGO) bench --locked --package tenure-webhook --bench reviews
+	$(CARGO) bench --locked --workspace --bench scale
+
+.PHONY: failover
+failover: ## The leader of two keepers killed, stopped and cut off, 20 times each, while pauses are pending: a quarter of an hour
+	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture
 
 .PHONY: crds
 crds: ## Write the chart's CRDs anew, after a change of the types

@@ -102,7 +102,7 @@ pub async fn play(name: &str, strikes: &[Strike], seed: u64) -> Result<Vec<Round
         let delay = delay(seed, number);
         let round = Box::pin(arena.round(&format!("{name}-{number}"), *strike, delay)).await;
         let round = round.with_context(|| format!("{name}, round {number}: {strike:?} after {delay:?}"))?;
-        println!("{name} {number}: {}", table::in_brief(&round));
+        println!("{name} {number}: {strike:?}, {}", table::in_brief(&round));
         rounds.push(round);
     }
     Ok(rounds)

@@ -1,0 +1,34 @@
+//! Tenure in large clusters: `cargo bench -p tenure-tests`, or a part by its name, such as
+//! `cargo bench -p tenure-tests -- storm`.
+//!
+//! A part fails when something is done twice or not at all. A goal of speed or size that is missed is printed.
+
+mod footprint;
+mod kills;
+mod model;
+mod storm;
+
+use anyhow::{Result, ensure};
+use tenure_tests::scale::{is_measured, seconds};
+
+const PARTS: [&str; 3] = ["storm", "kills", "footprint"];
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    // cargo adds flags of its own
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with("--")).collect();
+    ensure!(chosen.iter().all(|name| PARTS.contains(&&**name)), "there are {PARTS:?}, and not {chosen:?}");
+    if !is_measured() {
+        println!("A short run, which shows that all works: what it measures says nothing.\n");
+    }
+    for part in PARTS.into_iter().filter(|part| chosen.is_empty() || chosen.iter().any(|name| name == part)) {
+        let begin = std::time::Instant::now();
+        match part {
+            "storm" => Box::pin(storm::run()).await?,
+            "kills" => Box::pin(kills::run()).await?,
+            _ => Box::pin(footprint::run()).await?,
+        }
+        println!("({part} took {})\n", seconds(begin.elapsed()));
+    }
+    Ok(())
+}
