@@ -107,7 +107,7 @@ pub fn seconds(time: Duration) -> String {
 
 /// One line of a report: what was measured, what came out, what was hoped for.
 pub fn line(what: &str, value: impl Display, goal: impl Display) {
-    println!("{what:<46} {value:<28} {goal}");
+    println!("{what:<50} {value:<26} {goal}");
 }
 
 /// As random as a test needs, and the same for the same seed.

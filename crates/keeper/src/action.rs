@@ -80,7 +80,7 @@ pub enum Deed {
     /// The pod was deleted.
     Deleted,
     /// The workload was told when its run will end, or that none is set.
-    Announced(Timestamp),
+    Announced { owner: OwnerReference, end: Timestamp },
     /// Nothing, for this reason.
     Nothing(&'static str),
 }

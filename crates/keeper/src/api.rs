@@ -55,8 +55,8 @@ pub enum ApiError {
     #[error("not the leader")]
     NotLeading,
     /// Anything else: worth another try.
-    #[error(transparent)]
-    Other(Box<kube::Error>),
+    #[error("no good answer")]
+    Other(#[source] Box<kube::Error>),
     /// No answer in time.
     #[error("no answer within {TIMEOUT:?}")]
     Timeout,

@@ -199,13 +199,16 @@ impl Expiry {
                 );
                 info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
-            Deed::Announced(end) if dry_run => {
-                info!(%queue, %namespace, %pod, %end, "Dry run: would tell of the end of its run");
+            Deed::Announced { owner, end } => {
+                let owner = describe(owner);
+                if group.task == Task::Withdraw {
+                    info!(%queue, %namespace, owner, "Told that no end of its run is set any more");
+                } else if dry_run {
+                    info!(%queue, %namespace, owner, %end, "Dry run: would tell of the end of its run");
+                } else {
+                    info!(%queue, %namespace, owner, %end, "Told of the end of its run");
+                }
             }
-            Deed::Announced(_) if group.task == Task::Withdraw => {
-                info!(%queue, %namespace, %pod, "Told that no end of its run is set any more");
-            }
-            Deed::Announced(end) => info!(%queue, %namespace, %pod, %end, "Told of the end of its run"),
             Deed::Nothing(why) if group.task == Task::Expire => {
                 self.metrics.expired(queue, "", Result::Nothing);
                 if first.attempts == OUTLIVED {

@@ -101,7 +101,7 @@ impl Args {
         let everything = async |shutdown: CancellationToken| {
             let work = async {
                 tokio::select! {
-                    () = readiness.ready() => info!(dry_run, "Keeping ceilings"),
+                    () = readiness.ready() => info!(dry_run, "Knows all queues, PodGroups and pods"),
                     () = shutdown.cancelled() => return,
                 }
                 lead_and_work(&expiry, &lead, election, &shutdown).await;

@@ -168,7 +168,7 @@ pub fn reversed(record: &PausedRecord) -> String {
 
 /// The message of the event on a workload whose run will end at `at`.
 pub fn approaching(at: Timestamp, queue: &str) -> String {
-    format!("Its run ends at {at}, by maxDuration of Queue {queue}: save what is needed to go on")
+    format!("Its run in Queue {queue} ends at {at}: save what is needed to go on")
 }
 
 #[cfg(test)]

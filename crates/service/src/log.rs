@@ -72,13 +72,17 @@ fn filter(level: LogLevel) -> Targets {
 }
 
 /// An error with its causes, each said once: many errors say their cause themselves, and many don't.
-pub fn with_causes(error: &dyn Error) -> String {
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
-    let mut next = error.source();
+    let mut next = Some(error);
     while let Some(cause) = next {
         let said = cause.to_string();
         if !text.contains(&said) {
             text = format!("{text}: {said}");
+        }
+        // what kube says of an answer of the API server has all its fields
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+            return text.replace(&said, &format!("{} ({})", status.message, status.code));
         }
         next = cause.source();
     }
@@ -119,6 +123,15 @@ mod tests {
         }
         assert!(filter(LogLevel::Debug).would_enable("kube_client::client", &Level::DEBUG));
         assert!(!filter(LogLevel::Warn).would_enable("tenure_keeper", &Level::INFO));
+    }
+
+    #[test]
+    fn of_an_answer_of_the_api_server_the_message_is_said_and_the_code() {
+        let status: kube::core::Status =
+            serde_json::from_str(r#"{"status": "Failure", "message": "no such thing", "code": 404}"#)
+                .unwrap();
+        let error = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("list");
+        assert_eq!(with_causes(error.as_ref()), "list: no such thing (404)");
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         self.store.retain(&HashSet::new());
         self.synced.done();
         if std::mem::replace(&mut self.trouble, Trouble::Missing) != Trouble::Missing && !self.optional {
-            info!(kind = self.synced.what(), "Not installed in the cluster: waiting for it");
+            info!(kind = self.synced.what(), "Not installed in the cluster: going on without it until it is");
         }
     }
 

@@ -33,7 +33,6 @@ const NAMESPACE: &str = "crowd";
 const QUEUE: &str = "crowd";
 const API_VERSION: &str = "batch.tensorstack.dev/v1beta1";
 const KIND: &str = "GenericJob";
-const PAUSED: &str = "/spec/runMode/pause/enabled";
 
 /// Owners in one queue, whose ceiling is far away at first.
 pub struct Crowd<'a> {
@@ -141,8 +140,7 @@ fn pods(client: &Client) -> Api<Pod> {
 }
 
 fn is_paused(owner: &DynamicObject) -> bool {
-    let below_spec = PAUSED.trim_start_matches("/spec");
-    owner.data.pointer("/spec").and_then(|spec| spec.pointer(below_spec)) == Some(&Value::Bool(true))
+    owner.data.pointer("/spec/runMode/pause/enabled") == Some(&Value::Bool(true))
 }
 
 /// What is wrong about an owner that should have been paused once.

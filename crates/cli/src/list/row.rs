@@ -242,6 +242,8 @@ fn ceiling_from(run: &Run, tree: &Tree) -> Option<String> {
         }
         Family::Runai => {
             let path = ceiling::path(tree, run.runai.as_deref()?).unwrap_or_default();
+            // not even a ceiling of its own applies in a queue that doesn't exist
+            path.first()?;
             match (ceiling::least(&path), run.own) {
                 (Some((queue, ceiling)), own) if own.is_none_or(|own| ceiling.to_signed() < own) => {
                     Some(queue.to_owned())

@@ -49,7 +49,11 @@ impl Actor {
             Decision::Clear => (Some(pause::withdraw(Owner(&object))), None),
             Decision::Set { first } => (Some(pause::announce(Owner(&object), end)), first.then_some(end)),
         };
-        let deed = if patch.is_some() { Deed::Announced(end) } else { Deed::Nothing("it has been told") };
+        let deed = if patch.is_some() {
+            Deed::Announced { owner: owner.clone(), end }
+        } else {
+            Deed::Nothing("it has been told")
+        };
         if let Some(patch) = patch {
             self.write(&group.first, owner, &patch).await?;
         }

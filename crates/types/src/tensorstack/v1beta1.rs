@@ -41,7 +41,7 @@ pub struct QueueSpec {
     pub max_duration: Option<Written<TensorstackDuration>>,
     /// How long before a pod is too old its topmost owner is told: by an event `MaxDurationApproaching` and by
     /// annotation tenure.dev/expires-at, so that it can save its work. A duration as for maxDuration, such as 10m.
-    /// Empty or unset: as the keeper is configured. 0: no notice.
+    /// Empty or unset: as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry_notice: Option<Written<TensorstackDuration>>,
     /// From 0 to 100. Queues of higher priority get resources first and may preempt lower ones. Unset means 0.
