@@ -14,7 +14,7 @@ use crate::{KnownQueues, Metrics, Validator, router};
 /// It answers the API server on POST /validate, for both Queue kinds: scheduling.run.ai/v3alpha1 and
 /// scheduler.tensorstack.dev/v1beta1.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "tenure-webhook", version, max_term_width = 100)]
+#[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 pub struct Args {
     #[command(flatten, next_help_heading = "Server")]
     tls: TlsArgs,
