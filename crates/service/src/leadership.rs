@@ -62,7 +62,8 @@ pub struct LeaderArgs {
     #[arg(value_parser = NonEmptyStringValueParser::new(), default_value = "tenure-keeper")]
     resource_name: String,
 
-    /// The Lease's namespace. Without it: that of the pod's service account, or of the kubeconfig's context
+    /// The Lease's namespace, the same for all replicas. Without it: that of the pod's service account, or of the
+    /// kubeconfig's context
     #[arg(long = "leader-elect-resource-namespace", value_name = "NAMESPACE")]
     #[arg(default_value = "", hide_default_value = true)]
     resource_namespace: String,
@@ -95,7 +96,8 @@ impl LeaderArgs {
         let identity = or(identity, random_identity);
         let leadership = Leadership::not_yet();
         let leases = Api::namespaced(client, &namespace);
-        let candidate = Candidate::new(leases, resource_name, identity, timing, leadership.clone());
+        let candidate =
+            Candidate::new(leases, (&namespace, resource_name), identity, timing, leadership.clone());
         Ok((leadership, Election::of(candidate)))
     }
 }

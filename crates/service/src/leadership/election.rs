@@ -46,6 +46,7 @@ impl Election {
             return stop.cancelled().await;
         };
         let (leadership, identity) = (candidate.leadership.clone(), candidate.identity.clone());
+        let lease = candidate.lease.clone();
         let patience = candidate.timeout;
         let too_long = async {
             stop.cancelled().await;
@@ -53,7 +54,7 @@ impl Election {
         };
         select! {
             () = candidate.campaign(&stop) => {}
-            () = report(&leadership, &identity) => {}
+            () = report(&leadership, &identity, &lease) => {}
             () = too_long => warn!(identity, "No answer in time: the lease may not be released"),
         }
         leadership.end();
@@ -61,10 +62,10 @@ impl Election {
 }
 
 /// Apart from the campaign, which may be waiting for an answer when the deadline passes.
-async fn report(leadership: &Leadership, identity: &str) {
+async fn report(leadership: &Leadership, identity: &str, lease: &str) {
     loop {
         leadership.acquired().await;
-        info!(identity, "Leading");
+        info!(identity, lease, "Leading");
         leadership.lost().await;
         if leadership.ran_out() {
             warn!(identity, "No longer leading: could not renew the lease in time");
@@ -76,6 +77,8 @@ async fn report(leadership: &Leadership, identity: &str) {
 pub(super) struct Candidate {
     leases: Api<Lease>,
     name: String,
+    /// Namespace and name, for people.
+    lease: String,
     identity: String,
     timing: Timing,
     timeout: Duration,
@@ -98,13 +101,14 @@ struct Failure {
 impl Candidate {
     pub(super) fn new(
         leases: Api<Lease>,
-        name: String,
+        (namespace, name): (&str, String),
         identity: String,
         timing: Timing,
         leadership: Leadership,
     ) -> Self {
         Self {
             leases,
+            lease: format!("{namespace}/{name}"),
             view: View::new(name.clone(), identity.clone(), timing.lease_duration),
             name,
             identity,
@@ -177,7 +181,7 @@ impl Candidate {
     fn stand_by(&mut self, leader: String) {
         self.claimed = false;
         if self.leader.as_ref() != Some(&leader) {
-            info!(identity = self.identity, leader, "Standing by");
+            info!(identity = self.identity, lease = self.lease, leader, "Standing by");
             self.leader = Some(leader);
         }
     }
@@ -239,7 +243,7 @@ impl Candidate {
     fn warn_once(&mut self, failure: Failure) {
         let Failure { reason, .. } = failure;
         if self.trouble.as_ref() != Some(&reason) {
-            let (lease, identity) = (&self.name, &self.identity);
+            let (lease, identity) = (&self.lease, &self.identity);
             warn!(lease, identity, error = reason, "The lease is out of reach: trying again");
             self.trouble = Some(reason);
         }
