@@ -52,7 +52,10 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
         assert_eq!(await_announced(&namespace, &deployment).await, end);
         assert!(Timestamp::now() < end, "told only at {}", Timestamp::now());
         let told = namespace.await_events_of(APPROACHING, run).await;
-        assert!(told.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends at ")), "{told:?}");
+        assert!(
+            told.iter().all(|event| event.starts_with("Deployment/test: Its run in Queue told ends at ")),
+            "{told:?}"
+        );
         assert!(told.iter().any(|event| event.contains(&end.to_string())), "{told:?}");
         namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
         assert_eq!(announced(&namespace, &deployment).await, None);
