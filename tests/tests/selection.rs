@@ -195,6 +195,8 @@ async fn pods_that_have_ended_or_are_ending_are_left_alone() {
     let scene = Scene::new("ended").await;
     let label = |key: &str| with(in_queue(&scene.long), &json!({key: "true"}));
     let ending = scene.pod("ending", &label(UNDYING), &Value::Null).await;
+    // a pod that no kubelet has taken up goes at once
+    scene.namespace.await_running(1).await;
     scene.namespace.delete(&ending).await;
     for phase in ["Succeeded", "Failed"] {
         let ended = scene.pod(&phase.to_lowercase(), &label(UNREADY), &Value::Null).await;
