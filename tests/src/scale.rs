@@ -5,6 +5,7 @@
 pub mod crowd;
 pub mod etcd;
 pub mod load;
+pub mod processors;
 
 use std::{
     fmt::Display,

@@ -64,7 +64,7 @@ pub async fn run() -> Result<()> {
     crowd.set_ceiling("1s").await;
 
     let lives = kill_again_and_again(world, &size, seed, &crowd, &controller).await?;
-    crowd.await_pauses(&controller, Duration::from_mins(5)).await?;
+    crowd.await_pauses(&controller, crowd.count(), Duration::from_mins(5)).await?;
     // so that what it has paused last has its event
     world.tenure.stop_keeper().await?;
     crowd.assert_each_paused_once().await?;

@@ -6,6 +6,7 @@
 mod footprint;
 mod kills;
 mod model;
+mod reviews;
 mod storm;
 
 use anyhow::{Result, ensure};

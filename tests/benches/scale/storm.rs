@@ -1,25 +1,17 @@
 //! Ten thousand owners that are overdue in the same second: each is paused, none twice, as fast as the limit allows,
 //! and the webhook doesn't notice.
 
-use std::{
-    iter::successors,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World,
     keeper::Metrics,
-    scale::{
-        crowd::Crowd,
-        full_or_short, line,
-        load::{Latencies, Load},
-        seconds, world,
-    },
+    scale::{crowd::Crowd, full_or_short, line, load::Load, processors::Processors, seconds, world},
 };
 
-const REVIEWS_PER_SECOND: u32 = 200;
+use crate::reviews::{self, Condition, REVIEWS_PER_SECOND, Span};
 
 /// What a run has of everything.
 struct Size {
@@ -65,20 +57,33 @@ pub async fn run() -> Result<()> {
     let crowd = Crowd::new(world, size.owners as usize).await?;
     world.tenure.start_keeper().await?;
     let load = Load::start(world, crowd.queue(), REVIEWS_PER_SECOND)?;
+    let processors = Processors::several()?;
 
-    let before = idle(&size).await;
-    let storm = storm(&size, &crowd).await?;
+    processors.as_ref().map_or(Ok(()), Processors::divide)?;
+    let idle_divided = idle(&size).await;
+    let storm = storm(&size, &crowd, processors.as_ref()).await?;
     crowd.set_ceiling("30d").await;
-    let after = idle(&size).await;
+    let idle_shared = idle(&size).await;
 
     println!();
     report_pauses(world, &size, &crowd, &storm).await?;
     println!();
-    report_reviews(&size, &load, &[before, after], storm.span());
+    let condition = |span| Condition::of(&load, size.window, span);
+    reviews::introduce(size.window);
+    if processors.is_some() {
+        let [idle, storm] = [idle_divided, (storm.begin, storm.shared)].map(condition);
+        reviews::report(
+            "webhook and client with a processor of their own",
+            &idle,
+            &storm,
+            "goal: at most 1.20",
+        );
+    }
+    let [idle, storm] = [idle_shared, (storm.shared, storm.end())].map(condition);
+    let why = "what the API server and etcd take from it";
+    reviews::report("all on the same processors", &idle, &storm, why);
     load.end()
 }
-
-type Span = (Instant, Instant);
 
 /// Lets the keeper be.
 async fn idle(size: &Size) -> Span {
@@ -90,17 +95,18 @@ async fn idle(size: &Size) -> Span {
 /// When the ceiling was cut, and when each of the pauses was seen.
 struct Storm {
     begin: Instant,
+    /// Since when all share the processors: about half of the time.
+    shared: Instant,
     pauses: Vec<Instant>,
 }
 
 impl Storm {
-    fn span(&self) -> Span {
-        (self.begin, self.pauses.last().copied().unwrap_or(self.begin))
+    fn end(&self) -> Instant {
+        self.pauses.last().copied().unwrap_or(self.begin)
     }
 
     fn lasted(&self) -> Duration {
-        let (begin, end) = self.span();
-        end.saturating_duration_since(begin)
+        self.end().saturating_duration_since(self.begin)
     }
 
     fn first(&self) -> Duration {
@@ -116,11 +122,15 @@ impl Storm {
     }
 }
 
-async fn storm(size: &Size, crowd: &Crowd<'_>) -> Result<Storm> {
+async fn storm(size: &Size, crowd: &Crowd<'_>, processors: Option<&Processors>) -> Result<Storm> {
     let controller = crowd.controller()?;
+    let deadline = size.shortest() * 3 + Duration::from_mins(1);
     let begin = crowd.set_ceiling("1s").await;
-    crowd.await_pauses(&controller, size.shortest() * 3 + Duration::from_mins(1)).await?;
-    Ok(Storm { begin, pauses: controller.pauses() })
+    crowd.await_pauses(&controller, crowd.count() / 2, deadline).await?;
+    processors.map_or(Ok(()), Processors::share)?;
+    let shared = Instant::now();
+    crowd.await_pauses(&controller, crowd.count(), deadline).await?;
+    Ok(Storm { begin, shared, pauses: controller.pauses() })
 }
 
 async fn report_pauses(world: &World, size: &Size, crowd: &Crowd<'_>, storm: &Storm) -> Result<()> {
@@ -148,61 +158,4 @@ async fn report_pauses(world: &World, size: &Size, crowd: &Crowd<'_>, storm: &St
         format!("goal: {per_second}, as configured"),
     );
     Ok(())
-}
-
-/// The webhook's latencies under one condition.
-struct Condition {
-    all: Latencies,
-    windows: Vec<Latencies>,
-}
-
-impl Condition {
-    fn of(load: &Load, window: Duration, spans: &[Span]) -> Self {
-        let all: Vec<Latencies> = spans.iter().map(|(from, to)| load.between(*from, *to)).collect();
-        let windows = spans.iter().flat_map(|(from, to)| {
-            let starts = successors(Some(*from), move |start| Some(*start + window));
-            starts.map(move |start| (start, start + window)).take_while(|(_, end)| end <= to)
-        });
-        let windows = windows.map(|(from, to)| load.between(from, to)).collect();
-        Self { all: Latencies::joined(all), windows }
-    }
-
-    /// The median over all windows: what else runs on the machine spoils some of them.
-    fn typical(&self, percent: usize) -> f64 {
-        let mut values: Vec<f64> = self.windows.iter().map(|window| window.percentile(percent)).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-    }
-
-    fn print(&self, name: &str) {
-        let [p50, p99] = [50, 99].map(|percent| self.typical(percent));
-        let [all50, all99] = [50, 99].map(|percent| self.all.percentile(percent));
-        println!(
-            "{name:<28} {:>8} {p50:>9.3} {p99:>9.3} {:>9} {all50:>9.3} {all99:>9.3}",
-            self.all.count(),
-            self.windows.len()
-        );
-    }
-}
-
-fn report_reviews(size: &Size, load: &Load, idle: &[Span], storm: Span) {
-    let control = Condition::of(load, size.window, idle);
-    let storm = Condition::of(load, size.window, &[storm]);
-    println!(
-        "webhook at {REVIEWS_PER_SECOND} reviews a second, over TLS, seen by the client; all on {} processors, API server and etcd too",
-        std::thread::available_parallelism().map_or(0, usize::from)
-    );
-    println!("median of windows of {:<28?} of all", size.window);
-    println!("                              reviews    p50 ms    p99 ms   windows    p50 ms    p99 ms");
-    control.print("keeper idle (control)");
-    storm.print(&format!("keeper pauses {} a second", size.per_second));
-    let ratio = |of: fn(&Condition, usize) -> f64, percent| of(&storm, percent) / of(&control, percent);
-    line("ratio of p50, median of windows", format!("{:.2}", ratio(Condition::typical, 50)), "");
-    line(
-        "ratio of p99, median of windows",
-        format!("{:.2}", ratio(Condition::typical, 99)),
-        "goal: at most 1.20",
-    );
-    let of_all = |condition: &Condition, percent| condition.all.percentile(percent);
-    line("ratio of p99, all reviews", format!("{:.2}", ratio(of_all, 99)), "goal: at most 1.20");
 }

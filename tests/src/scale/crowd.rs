@@ -74,16 +74,21 @@ impl<'a> Crowd<'a> {
         Ok(Controller::start(self.world.cluster.client()?))
     }
 
-    /// Waits until all are paused.
-    pub async fn await_pauses(&self, controller: &Controller, deadline: Duration) -> Result<()> {
+    /// Waits until so many are paused.
+    pub async fn await_pauses(
+        &self,
+        controller: &Controller,
+        count: usize,
+        deadline: Duration,
+    ) -> Result<()> {
         let progress = Progress::new("owners paused", self.count);
-        let all = async || {
+        let enough = async || {
             let paused = controller.paused();
             progress.reached(paused);
-            ensure!(paused >= self.count, "{paused} of {} are paused", self.count);
+            ensure!(paused >= count, "{paused} of {count} are paused");
             Ok(Some(()))
         };
-        eventually("all owners to be paused", deadline, all).await
+        eventually("owners to be paused", deadline, enough).await
     }
 
     /// Fails unless each owner was paused, and none twice: the API server counts how often a spec was changed.

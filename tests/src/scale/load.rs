@@ -19,6 +19,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::World;
 
+/// The name of the thread that asks.
+pub const THREAD: &str = "reviews";
+
 /// When a review was sent, and how long its answer took.
 type Sample = (Instant, Duration);
 
@@ -41,7 +44,7 @@ impl Load {
             samples: Arc::clone(&samples),
             stop: Arc::clone(&stop),
         };
-        let thread = thread::spawn(move || asker.run());
+        let thread = thread::Builder::new().name(THREAD.into()).spawn(move || asker.run())?;
         Ok(Self { samples, stop, thread: Some(thread) })
     }
 
@@ -73,11 +76,6 @@ impl Latencies {
     fn of(mut latencies: Vec<Duration>) -> Self {
         latencies.sort_unstable();
         Self(latencies)
-    }
-
-    /// All of several.
-    pub fn joined(several: Vec<Self>) -> Self {
-        Self::of(several.into_iter().flat_map(|latencies| latencies.0).collect())
     }
 
     /// How many there are.
