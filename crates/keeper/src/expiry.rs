@@ -54,7 +54,10 @@ impl Expiry {
             tokio::select! {
                 biased;
                 // what is in flight is dropped
-                () = lead.lost() => self.cluster.with(CeilingIndex::release_all),
+                () = lead.lost() => {
+                    self.cluster.with(CeilingIndex::release_all);
+                    self.cluster.recent.interrupted();
+                }
                 () = self.work(shutdown) => return,
             }
         }
@@ -224,6 +227,7 @@ impl Expiry {
     async fn tell(&self, happening: Happening) {
         if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
             let Happening { object, reason, .. } = happening;
+            self.cluster.recent.not_told(object.uid.as_deref().unwrap_or_default());
             let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
             error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
         }

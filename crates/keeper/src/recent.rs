@@ -68,6 +68,16 @@ impl RecentPauses {
         self.0.lock().told.insert(Uid::of(&owner.uid), at);
     }
 
+    /// It could not tell of this owner's pause.
+    pub fn not_told(&self, owner: &str) {
+        self.0.lock().told.remove(&Uid::of(owner));
+    }
+
+    /// It leads no longer, and what it was telling was dropped: should it lead again, it may owe all of that.
+    pub fn interrupted(&self) {
+        self.0.lock().told.clear();
+    }
+
     /// Pauses of which somebody may not have had the time to tell; each only once.
     pub fn owed(&self, now: Timestamp) -> Vec<RecentPause> {
         let mut kept = self.0.lock();
@@ -154,6 +164,20 @@ mod tests {
         assert!(owed(&pauses, "2026-01-01T00:00:30Z").is_empty());
         pauses.apply(&resource(), &paused("a", Some("2026-01-01T00:01:00Z")), at("2026-01-01T00:01:00Z"));
         assert_eq!(owed(&pauses, "2026-01-01T00:01:30Z"), ["a"], "another pause");
+    }
+
+    #[test]
+    fn what_this_keeper_could_not_tell_or_was_kept_from_telling_is_owed() {
+        let pauses = RecentPauses::default();
+        let time = "2026-01-01T00:00:00Z";
+        for uid in ["a", "b"] {
+            pauses.apply(&resource(), &paused(uid, Some(time)), at(time));
+            pauses.telling(&OwnerReference { uid: uid.into(), ..OwnerReference::default() }, at(time));
+        }
+        pauses.not_told("a");
+        assert_eq!(owed(&pauses, "2026-01-01T00:00:30Z"), ["a"]);
+        pauses.interrupted();
+        assert_eq!(owed(&pauses, "2026-01-01T00:00:31Z"), ["a", "b"]);
     }
 
     #[test]
