@@ -14,5 +14,5 @@ mod uid;
 
 pub use ceilings::{CeilingIndex, Settings, Standing};
 pub use due::{Due, Group, Outcome, Served, Task};
-pub use queues::{Limits, QueueIndex, RunaiQueues, TensorstackQueues};
+pub use queues::{Limits, RunaiQueues, TensorstackQueues};
 pub use uid::Uid;

@@ -4,20 +4,25 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::SignedDuration;
 use tenure_policy::{
-    ceiling::{self, QueueTree},
+    ceiling,
     field::FieldError,
     queue::{RunaiQueue, TensorstackQueue},
+    tree::{Cycle, QueueTree},
 };
 use tenure_types::{TensorstackDuration, runai::v3alpha1, tensorstack::v1beta1};
 use tracing::warn;
 
-/// The queues of one family, by name.
-#[derive(Debug)]
-pub struct QueueIndex<Q> {
-    queues: BTreeMap<String, Q>,
+/// Queues of group `scheduling.run.ai`.
+#[derive(Debug, Default)]
+pub struct RunaiQueues {
+    tree: QueueTree,
     /// What applies to each leaf, as far as it was asked for since the tree last changed.
     limits: HashMap<String, Limits>,
 }
+
+/// Queues of group `scheduler.tensorstack.dev`, those of the system namespace.
+#[derive(Debug, Default)]
+pub struct TensorstackQueues(BTreeMap<String, TensorstackQueue>);
 
 /// What applies to the workloads of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,62 +33,34 @@ pub struct Limits {
     pub notice: Option<SignedDuration>,
 }
 
-/// Queues of group `scheduling.run.ai`.
-pub type RunaiQueues = QueueIndex<RunaiQueue>;
-
-/// Queues of group `scheduler.tensorstack.dev`, those of the system namespace.
-pub type TensorstackQueues = QueueIndex<TensorstackQueue>;
-
-impl<Q> Default for QueueIndex<Q> {
-    fn default() -> Self {
-        Self { queues: BTreeMap::new(), limits: HashMap::new() }
-    }
-}
-
-impl<Q: PartialEq> QueueIndex<Q> {
-    /// Says whether anything changed that a decision depends on: schedulers write the status of their queues
-    /// all the time.
-    fn put(&mut self, name: &str, queue: Q) -> bool {
-        if self.queues.get(name) == Some(&queue) {
-            return false;
+impl RunaiQueues {
+    /// Takes a queue as the API server has it; says whether a decision may have changed: schedulers write the status
+    /// of their queues all the time.
+    pub fn apply(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
+        let (queue, errors) = RunaiQueue::read(spec);
+        let changed = self.tree.put(name, queue);
+        if changed {
+            self.limits.clear();
+            warn_of(name, &errors);
         }
-        self.queues.insert(name.into(), queue);
-        self.limits.clear();
-        true
+        changed
     }
 
     /// Forgets a queue; says whether it was known.
     pub fn delete(&mut self, name: &str) -> bool {
         self.limits.clear();
-        self.queues.remove(name).is_some()
+        self.tree.delete(name)
     }
 
     /// Forgets all queues but these; says whether any was forgotten.
     pub fn retain(&mut self, names: &HashSet<String>) -> bool {
         self.limits.clear();
-        let before = self.queues.len();
-        self.queues.retain(|name, _| names.contains(name));
-        self.queues.len() != before
+        self.tree.retain(names)
     }
 
-    /// How many queues are known.
-    pub fn len(&self) -> usize {
-        self.queues.len()
-    }
-
-    /// Whether no queue is known.
-    pub fn is_empty(&self) -> bool {
-        self.queues.is_empty()
-    }
-}
-
-impl RunaiQueues {
-    /// Takes a queue as the API server has it; says whether a decision may have changed.
-    pub fn apply(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
-        let (queue, errors) = RunaiQueue::read(spec);
-        let changed = self.put(name, queue);
-        warn_of(changed, name, &errors);
-        changed
+    /// As decisions need them.
+    pub const fn tree(&self) -> &QueueTree {
+        &self.tree
     }
 
     /// What applies to workloads of a leaf; none if there is no such queue.
@@ -92,7 +69,7 @@ impl RunaiQueues {
             return Some(*known);
         }
         // pods may name whatever they like: only real queues are remembered
-        self.queues.get(leaf)?;
+        self.tree.find(leaf)?;
         let limits = self.resolve(leaf).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
             Limits::default()
@@ -101,17 +78,11 @@ impl RunaiQueues {
         Some(limits)
     }
 
-    fn resolve(&self, leaf: &str) -> Result<Limits, ceiling::Cycle> {
-        let path = ceiling::path(self, leaf)?;
+    fn resolve(&self, leaf: &str) -> Result<Limits, Cycle> {
+        let path = ceiling::path(&self.tree, leaf)?;
         let ceiling = ceiling::least(&path).map(|(_, ceiling)| ceiling.to_signed());
         let notice = ceiling::nearest(&path, |queue| queue.notice).map(|(_, notice)| notice.to_signed());
         Ok(Limits { ceiling, notice })
-    }
-}
-
-impl QueueTree for RunaiQueues {
-    fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)> {
-        self.queues.queue(name)
     }
 }
 
@@ -119,14 +90,29 @@ impl TensorstackQueues {
     /// Takes a queue as the API server has it; says whether a decision may have changed.
     pub fn apply(&mut self, name: &str, spec: &v1beta1::QueueSpec) -> bool {
         let (queue, errors) = TensorstackQueue::read(spec);
-        let changed = self.put(name, queue);
-        warn_of(changed, name, &errors);
-        changed
+        if self.0.get(name) == Some(&queue) {
+            return false;
+        }
+        self.0.insert(name.into(), queue);
+        warn_of(name, &errors);
+        true
+    }
+
+    /// Forgets a queue; says whether it was known.
+    pub fn delete(&mut self, name: &str) -> bool {
+        self.0.remove(name).is_some()
+    }
+
+    /// Forgets all queues but these; says whether any was forgotten.
+    pub fn retain(&mut self, names: &HashSet<String>) -> bool {
+        let before = self.0.len();
+        self.0.retain(|name, _| names.contains(name));
+        self.0.len() != before
     }
 
     /// What applies to the workloads of a queue; none if there is no such queue.
     pub fn limits(&self, name: &str) -> Option<Limits> {
-        self.queues.get(name).map(|queue| Limits {
+        self.0.get(name).map(|queue| Limits {
             ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
             notice: queue.notice.map(TensorstackDuration::to_signed),
         })
@@ -134,8 +120,8 @@ impl TensorstackQueues {
 }
 
 /// A queue that was stored around the webhook.
-fn warn_of(changed: bool, queue: &str, errors: &[FieldError]) {
-    for error in errors.iter().filter(|_| changed) {
+fn warn_of(queue: &str, errors: &[FieldError]) {
+    for error in errors {
         warn!(queue, %error, "Stored field counts as unset");
     }
 }
@@ -200,7 +186,7 @@ mod tests {
         applied(&mut queues, "b", json!({}));
         assert!(queues.retain(&HashSet::from(["b".to_owned()])));
         assert!(!queues.retain(&HashSet::from(["b".to_owned()])));
-        assert_eq!(queues.len(), 1);
-        assert!(queues.delete("b") && !queues.delete("b") && queues.is_empty());
+        assert_eq!(queues.tree().len(), 1);
+        assert!(queues.delete("b") && !queues.delete("b") && queues.tree().is_empty());
     }
 }

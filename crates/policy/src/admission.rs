@@ -8,9 +8,10 @@ use tenure_types::{
 };
 
 use crate::{
-    ceiling::{self, QueueTree},
+    ceiling,
     field::FieldError,
     queue::{RunaiQueue, TensorstackQueue},
+    tree::QueueTree,
 };
 
 /// What was found in an object under review. It is admitted if there are no errors.
@@ -24,7 +25,7 @@ pub struct Findings {
 
 /// Reviews a queue of the run.ai family against the queues that are known. The tree may hold an older version
 /// of the queue itself; what is under review counts.
-pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &impl QueueTree) -> Findings {
+pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &QueueTree) -> Findings {
     let (queue, mut errors) = RunaiQueue::read(spec);
     let mut warnings = without_effect(spec);
     match ancestors(name, &queue, tree) {
@@ -85,11 +86,7 @@ enum Broken<'t> {
 }
 
 /// The path from the parent to the root.
-fn ancestors<'t>(
-    name: &str,
-    queue: &'t RunaiQueue,
-    tree: &'t impl QueueTree,
-) -> Result<Path<'t>, Broken<'t>> {
+fn ancestors<'t>(name: &str, queue: &'t RunaiQueue, tree: &'t QueueTree) -> Result<Path<'t>, Broken<'t>> {
     let Some(parent) = queue.parent.as_deref() else {
         return Ok(Vec::new());
     };
@@ -152,15 +149,13 @@ fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueu
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn tree(queues: &[(&str, Value)]) -> BTreeMap<String, RunaiQueue> {
+    fn tree(queues: &[(&str, Value)]) -> QueueTree {
         let read = |spec: &Value| RunaiQueue::read(&serde_json::from_value(spec.clone()).unwrap()).0;
-        queues.iter().map(|(name, spec)| ((*name).to_owned(), read(spec))).collect()
+        queues.iter().map(|(name, spec)| (name, read(spec))).collect()
     }
 
     fn review(name: &str, spec: Value, queues: &[(&str, Value)]) -> (Vec<String>, Vec<String>) {

@@ -1,41 +1,16 @@
 //! The ceiling that applies in a tree of queues.
 
-use std::collections::HashSet;
-
 use tenure_types::ExtendedDuration;
 
-use crate::queue::RunaiQueue;
+use crate::{
+    queue::RunaiQueue,
+    tree::{Cycle, QueueTree},
+};
 
-/// The queues of the run.ai family, by name.
-pub trait QueueTree {
-    /// None if there is no such queue.
-    fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)>;
-}
-
-impl QueueTree for std::collections::BTreeMap<String, RunaiQueue> {
-    fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)> {
-        self.get_key_value(name).map(|(name, queue)| (name.as_str(), queue))
-    }
-}
-
-/// The queues on the way to the root go round in a circle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the queue's ancestors form a cycle")]
-pub struct Cycle;
-
-/// A queue and its ancestors, leaf first. A queue that doesn't exist ends the path: its children are at the top.
-pub fn path<'t>(tree: &'t impl QueueTree, leaf: &str) -> Result<Vec<(&'t str, &'t RunaiQueue)>, Cycle> {
-    let mut path = Vec::new();
-    let mut seen = HashSet::new();
-    let mut next = tree.queue(leaf);
-    while let Some((name, queue)) = next {
-        if !seen.insert(name) {
-            return Err(Cycle);
-        }
-        path.push((name, queue));
-        next = queue.parent.as_deref().and_then(|parent| tree.queue(parent));
-    }
-    Ok(path)
+/// A queue and its ancestors, leaf first; empty if there is no such queue.
+pub fn path<'t>(tree: &'t QueueTree, leaf: &str) -> Result<Vec<(&'t str, &'t RunaiQueue)>, Cycle> {
+    let ids = tree.find(leaf).map_or_else(|| Ok(Vec::new()), |leaf| tree.path(leaf))?;
+    Ok(ids.into_iter().filter_map(|id| tree.get(id)).collect())
 }
 
 /// The least ceiling on a path, and the queue that has it; the one nearest to the leaf if several have it.
@@ -54,26 +29,21 @@ pub fn nearest<'t>(
 
 /// The ceiling that applies to workloads of a leaf, and the queue that it comes from. A cycle that got stored
 /// has none.
-pub fn effective<'t>(
-    tree: &'t impl QueueTree,
-    leaf: &str,
-) -> Result<Option<(&'t str, ExtendedDuration)>, Cycle> {
+pub fn effective<'t>(tree: &'t QueueTree, leaf: &str) -> Result<Option<(&'t str, ExtendedDuration)>, Cycle> {
     Ok(least(&path(tree, leaf)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
-    fn tree(queues: &[(&str, &str, &str)]) -> BTreeMap<String, RunaiQueue> {
+    fn tree(queues: &[(&str, &str, &str)]) -> QueueTree {
         let queue = |parent: &str, ceiling: &str| RunaiQueue {
             parent: Some(parent.to_owned()).filter(|parent| !parent.is_empty()),
             ceiling: ceiling.parse().ok(),
             ..RunaiQueue::default()
         };
-        queues.iter().map(|(name, parent, ceiling)| ((*name).to_owned(), queue(parent, ceiling))).collect()
+        queues.iter().map(|(name, parent, ceiling)| (name, queue(parent, ceiling))).collect()
     }
 
     fn effective_of(queues: &[(&str, &str, &str)], leaf: &str) -> Result<Option<(String, String)>, Cycle> {

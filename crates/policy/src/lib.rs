@@ -8,3 +8,4 @@ pub mod field;
 pub mod owners;
 pub mod pause;
 pub mod queue;
+pub mod tree;

@@ -82,7 +82,7 @@ impl Validator {
             (RUNAI, "Queue") => (
                 RUNAI,
                 read(request, |name, _, spec| {
-                    self.queues.look(|queues| admission::runai(name, spec, queues))
+                    self.queues.look(|queues| admission::runai(name, spec, queues.tree()))
                 }),
             ),
             (TENSORSTACK, "Queue") => (

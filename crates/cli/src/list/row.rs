@@ -9,10 +9,11 @@ use tenure_policy::{
     ceiling,
     expiry::{Exemption, Family},
     owners::group_of,
+    tree::QueueTree,
 };
 use tenure_types::{keys, paused::PausedRecord};
 
-use super::{run::Run, view::Tree};
+use super::run::Run;
 
 /// How a workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -142,7 +143,7 @@ impl Workload {
     }
 
     /// None if there is nothing to say.
-    pub fn row(self, tree: &Tree, now: Timestamp) -> Option<Row> {
+    pub fn row(self, tree: &QueueTree, now: Timestamp) -> Option<Row> {
         let Self { namespace, reference, run, pause, terminating } = self;
         let row = Row {
             namespace,
@@ -175,7 +176,7 @@ impl Workload {
     }
 }
 
-fn running(row: Row, run: &Run, terminating: bool, tree: &Tree, now: Timestamp) -> Row {
+fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timestamp) -> Row {
     let other = match run.family {
         Family::Tensorstack => &run.runai,
         Family::Runai => &run.tensorstack,
@@ -224,7 +225,7 @@ const fn reason(why: Exemption) -> &'static str {
 }
 
 /// When both floors are over: each is the nearest on the way up from the queue.
-fn floor(run: &Run, tree: &Tree) -> Option<Timestamp> {
+fn floor(run: &Run, tree: &QueueTree) -> Option<Timestamp> {
     let path = ceiling::path(tree, run.runai.as_deref()?).ok()?;
     let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
     let reclaim = ceiling::nearest(&path, |queue| queue.reclaim_floor);
@@ -233,7 +234,7 @@ fn floor(run: &Run, tree: &Tree) -> Option<Timestamp> {
 }
 
 /// Where the ceiling comes from; none if there is none.
-fn ceiling_from(run: &Run, tree: &Tree) -> Option<String> {
+fn ceiling_from(run: &Run, tree: &QueueTree) -> Option<String> {
     let annotation = || keys::MAX_DURATION_ANNOTATION.to_owned();
     match run.family {
         Family::Tensorstack => {

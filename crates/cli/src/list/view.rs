@@ -1,6 +1,6 @@
 //! A namespace or a cluster as it was read, and the workloads in it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -11,6 +11,7 @@ use tenure_policy::{
     expiry::{Exemption, Family, Scope, exemption},
     owners::OwnerTable,
     queue,
+    tree::QueueTree,
 };
 use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
 
@@ -32,9 +33,6 @@ pub enum Page {
     Owners(u16, Kind, Vec<ObjectMeta>),
 }
 
-/// The queues of the run.ai family, by name.
-pub type Tree = BTreeMap<String, queue::RunaiQueue>;
-
 /// What was read. Pods come last: what they are in is looked up as they come.
 #[derive(Debug)]
 pub struct View {
@@ -42,7 +40,7 @@ pub struct View {
     scope: Scope,
     /// The keeper's own arithmetic. It keeps no pods here.
     index: CeilingIndex,
-    tree: Tree,
+    tree: QueueTree,
     pub owners: Owners,
     packs: HashMap<(String, Uid), Pack>,
 }
@@ -83,7 +81,7 @@ impl View {
             owners.listed(group, kind);
         }
         let index = CeilingIndex::new(settings);
-        Self { table, scope, index, tree: Tree::new(), owners, packs: HashMap::new() }
+        Self { table, scope, index, tree: QueueTree::default(), owners, packs: HashMap::new() }
     }
 
     pub fn take(&mut self, page: Page) {
@@ -92,7 +90,7 @@ impl View {
             Page::Runai(queues) => {
                 for found in queues {
                     index.apply_runai(&found.name_any(), &found.spec);
-                    tree.insert(found.name_any(), queue::RunaiQueue::read(&found.spec).0);
+                    tree.put(&found.name_any(), queue::RunaiQueue::read(&found.spec).0);
                 }
             }
             Page::Tensorstack(queues) => {

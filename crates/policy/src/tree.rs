@@ -1,0 +1,356 @@
+//! The tree of queues that every inherited value is resolved in.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use crate::queue::RunaiQueue;
+
+/// The queues of the run.ai family, linked to their parents.
+///
+/// A change costs as much as a queue has parents, which is one. What is asked for often is remembered beside each queue
+/// until the next change: memory grows with the number of queues, and never with that of pairs of them.
+#[derive(Debug)]
+pub struct QueueTree {
+    ids: HashMap<Box<str>, QueueId>,
+    nodes: Vec<Node>,
+    free: Vec<QueueId>,
+    /// How many queues exist.
+    len: usize,
+    generation: u32,
+}
+
+/// A queue in a [`QueueTree`], as long as the tree doesn't change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueId(u32);
+
+/// The queues on the way to the root go round in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the queue's ancestors form a cycle")]
+pub struct Cycle;
+
+/// A floor that a queue may have, or inherit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inherited {
+    /// `preemptMinRuntime`
+    Preempt,
+    /// `reclaimMinRuntime`
+    Reclaim,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    name: Box<str>,
+    /// None: it doesn't exist, but is somebody's parent.
+    queue: Option<RunaiQueue>,
+    parent: Option<QueueId>,
+    children: u32,
+    /// Queues on the way to the root, itself included; 0 if there is no root.
+    depth: Memo,
+    nearest_preempt: Memo,
+    nearest_reclaim: Memo,
+}
+
+/// A number that holds for one generation of the tree. A tree is read from many threads and changed by one.
+#[derive(Debug, Default)]
+struct Memo(AtomicU64);
+
+impl Memo {
+    fn get(&self, generation: u32) -> Option<u32> {
+        let [of, value] = halves(self.0.load(Ordering::Relaxed));
+        (of == generation).then_some(value)
+    }
+
+    fn set(&self, generation: u32, value: u32) {
+        self.0.store(u64::from(generation) << 32 | u64::from(value), Ordering::Relaxed);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "that is the purpose")]
+const fn halves(whole: u64) -> [u32; 2] {
+    [(whole >> 32) as u32, whole as u32]
+}
+
+/// Remembered where there is no such queue.
+const NOBODY: u32 = u32::MAX;
+
+impl Default for QueueTree {
+    fn default() -> Self {
+        // memos begin with generation 0
+        Self { ids: HashMap::new(), nodes: Vec::new(), free: Vec::new(), len: 0, generation: 1 }
+    }
+}
+
+impl QueueTree {
+    /// Takes a queue; says whether that changes anything.
+    pub fn put(&mut self, name: &str, queue: RunaiQueue) -> bool {
+        let id = self.enter(name);
+        let known = self.node(id).and_then(|node| node.queue.as_ref());
+        if known == Some(&queue) {
+            return false;
+        }
+        let is_new = known.is_none();
+        let before = self.node(id).and_then(|node| node.parent);
+        let parent = queue.parent.as_deref().map(|parent| self.enter(parent));
+        if let Some(parent) = parent.and_then(|parent| self.node_mut(parent)) {
+            parent.children = parent.children.saturating_add(1);
+        }
+        if let Some(node) = self.node_mut(id) {
+            node.queue = Some(queue);
+            node.parent = parent;
+        }
+        self.leave(before);
+        self.len = self.len.saturating_add(usize::from(is_new));
+        self.changed();
+        true
+    }
+
+    /// Forgets a queue; says whether it was known.
+    pub fn delete(&mut self, name: &str) -> bool {
+        let Some(id) = self.find(name) else { return false };
+        let parent = self.node_mut(id).and_then(|node| {
+            node.queue = None;
+            node.parent.take()
+        });
+        self.leave(parent);
+        self.drop_if_unused(id);
+        self.len = self.len.saturating_sub(1);
+        self.changed();
+        true
+    }
+
+    /// Forgets all queues but these; says whether any was forgotten.
+    pub fn retain(&mut self, names: &HashSet<String>) -> bool {
+        let gone: Vec<Box<str>> =
+            self.queues().filter(|(name, _)| !names.contains(*name)).map(|(name, _)| name.into()).collect();
+        for name in &gone {
+            self.delete(name);
+        }
+        !gone.is_empty()
+    }
+
+    /// How many queues there are.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no queue.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A queue, if it exists.
+    pub fn find(&self, name: &str) -> Option<QueueId> {
+        let id = *self.ids.get(name)?;
+        self.exists(id).then_some(id)
+    }
+
+    /// A queue by name, if it exists.
+    pub fn queue(&self, name: &str) -> Option<(&str, &RunaiQueue)> {
+        self.get(self.find(name)?)
+    }
+
+    /// The name of a queue and what it says.
+    pub fn get(&self, id: QueueId) -> Option<(&str, &RunaiQueue)> {
+        let node = self.node(id)?;
+        Some((&node.name, node.queue.as_ref()?))
+    }
+
+    /// The name of a queue.
+    pub fn name(&self, id: QueueId) -> &str {
+        self.node(id).map_or("", |node| &node.name)
+    }
+
+    /// The parent, if there is one and it exists.
+    pub fn parent(&self, id: QueueId) -> Option<QueueId> {
+        self.node(id)?.parent.filter(|parent| self.exists(*parent))
+    }
+
+    /// All queues, in no order.
+    pub fn queues(&self) -> impl Iterator<Item = (&str, &RunaiQueue)> {
+        self.nodes.iter().filter_map(|node| Some((&*node.name, node.queue.as_ref()?)))
+    }
+
+    /// How many queues there are on the way to the root, the queue itself included.
+    pub fn depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
+        let known = |id| self.node(id).and_then(|node| node.depth.get(self.generation));
+        let mut steps = 0u32;
+        let (mut turtle, mut rest_at) = (leaf, 1u32);
+        let mut top = Some(leaf);
+        // Brent's way to find a cycle: a turtle rests, and is carried along ever less often
+        let above = loop {
+            let Some(id) = top else { break 0 };
+            if let Some(depth) = known(id) {
+                if depth == 0 {
+                    return self.in_cycle(leaf);
+                }
+                break depth;
+            }
+            top = self.parent(id);
+            steps = steps.saturating_add(1);
+            if top == Some(turtle) {
+                return self.in_cycle(leaf);
+            }
+            if steps == rest_at {
+                (turtle, rest_at) = (top.unwrap_or(id), rest_at.saturating_mul(2));
+            }
+        };
+        let depth = steps.saturating_add(above);
+        let mut next = Some(leaf);
+        for place in (above.saturating_add(1)..=depth).rev() {
+            let Some(id) = next else { break };
+            self.remember(id, |node| &node.depth, place);
+            next = self.parent(id);
+        }
+        Ok(depth)
+    }
+
+    fn in_cycle(&self, leaf: QueueId) -> Result<u32, Cycle> {
+        self.remember(leaf, |node| &node.depth, 0);
+        Err(Cycle)
+    }
+
+    /// A queue and its ancestors, leaf first. A queue that doesn't exist ends the path: its children are at the top.
+    pub fn path(&self, leaf: QueueId) -> Result<Vec<QueueId>, Cycle> {
+        self.depth(leaf)?;
+        Ok(std::iter::successors(Some(leaf), |id| self.parent(*id)).collect())
+    }
+
+    /// The nearest queue on the way to the root that has a floor of its own.
+    pub fn nearest(&self, leaf: QueueId, field: Inherited) -> Result<Option<QueueId>, Cycle> {
+        self.depth(leaf)?;
+        let memo = |node: &'_ Node| match field {
+            Inherited::Preempt => node.nearest_preempt.get(self.generation),
+            Inherited::Reclaim => node.nearest_reclaim.get(self.generation),
+        };
+        let mut next = Some(leaf);
+        let found = loop {
+            let Some(node) = next.and_then(|id| self.node(id)) else { break NOBODY };
+            if let Some(known) = memo(node) {
+                break known;
+            }
+            if node.queue.as_ref().and_then(|queue| field.of(queue)).is_some() {
+                break next.map_or(NOBODY, |id| id.0);
+            }
+            next = next.and_then(|id| self.parent(id));
+        };
+        match field {
+            Inherited::Preempt => self.remember(leaf, |node| &node.nearest_preempt, found),
+            Inherited::Reclaim => self.remember(leaf, |node| &node.nearest_reclaim, found),
+        }
+        Ok((found != NOBODY).then_some(QueueId(found)))
+    }
+
+    /// From the lowest common ancestor one step down towards the victim: the victim itself if it is that ancestor, its
+    /// top-level queue if they have none. A preemptor that is in no tree has no ancestor in common with anybody.
+    pub fn towards(&self, victim: QueueId, preemptor: Option<QueueId>) -> Result<QueueId, Cycle> {
+        let mut depth = self.depth(victim)?;
+        let other = preemptor.and_then(|id| Some((id, self.depth(id).ok()?)));
+        let (mut other, mut other_depth) = other.map_or((None, 0), |(id, depth)| (Some(id), depth));
+        while other_depth > depth {
+            other = other.and_then(|id| self.parent(id));
+            other_depth = other_depth.saturating_sub(1);
+        }
+        let (mut below, mut at) = (victim, Some(victim));
+        while let Some(id) = at.filter(|_| at != other) {
+            below = id;
+            at = self.parent(id);
+            if depth == other_depth {
+                other = other.and_then(|id| self.parent(id));
+                other_depth = other_depth.saturating_sub(1);
+            }
+            depth = depth.saturating_sub(1);
+        }
+        Ok(below)
+    }
+
+    fn node(&self, id: QueueId) -> Option<&Node> {
+        self.nodes.get(usize::try_from(id.0).ok()?)
+    }
+
+    fn node_mut(&mut self, id: QueueId) -> Option<&mut Node> {
+        self.nodes.get_mut(usize::try_from(id.0).ok()?)
+    }
+
+    fn exists(&self, id: QueueId) -> bool {
+        self.node(id).is_some_and(|node| node.queue.is_some())
+    }
+
+    fn remember(&self, id: QueueId, memo: fn(&Node) -> &Memo, value: u32) {
+        if let Some(node) = self.node(id) {
+            memo(node).set(self.generation, value);
+        }
+    }
+
+    fn changed(&mut self) {
+        self.generation = self.generation.wrapping_add(1).max(1);
+    }
+
+    /// The place of a name, made if there is none.
+    fn enter(&mut self, name: &str) -> QueueId {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let node = Node { name: name.into(), ..Node::default() };
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.nodes.push(Node::default());
+            // a cluster has fewer than four thousand million queues
+            QueueId(u32::try_from(self.nodes.len()).map_or(NOBODY, |len| len.saturating_sub(1)))
+        });
+        if let Some(place) = self.node_mut(id) {
+            *place = node;
+        }
+        self.ids.insert(name.into(), id);
+        id
+    }
+
+    /// A parent has one child less.
+    fn leave(&mut self, parent: Option<QueueId>) {
+        let Some(id) = parent else { return };
+        if let Some(node) = self.node_mut(id) {
+            node.children = node.children.saturating_sub(1);
+        }
+        self.drop_if_unused(id);
+    }
+
+    fn drop_if_unused(&mut self, id: QueueId) {
+        let Some(node) = self.node_mut(id).filter(|node| node.queue.is_none() && node.children == 0) else {
+            return;
+        };
+        let name = std::mem::take(&mut node.name);
+        self.ids.remove(&name);
+        self.free.push(id);
+    }
+}
+
+impl Inherited {
+    /// The queue's own.
+    pub fn of(self, queue: &RunaiQueue) -> Option<tenure_types::ExtendedDuration> {
+        match self {
+            Self::Preempt => queue.preempt_floor,
+            Self::Reclaim => queue.reclaim_floor,
+        }
+    }
+
+    /// As the field is called.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Preempt => "preemptMinRuntime",
+            Self::Reclaim => "reclaimMinRuntime",
+        }
+    }
+}
+
+impl<N: AsRef<str>> FromIterator<(N, RunaiQueue)> for QueueTree {
+    fn from_iter<I: IntoIterator<Item = (N, RunaiQueue)>>(queues: I) -> Self {
+        let mut tree = Self::default();
+        for (name, queue) in queues {
+            tree.put(name.as_ref(), queue);
+        }
+        tree
+    }
+}
+
+#[cfg(test)]
+mod tests;

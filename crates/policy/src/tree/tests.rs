@@ -1,0 +1,67 @@
+use super::*;
+
+fn queue(parent: &str) -> RunaiQueue {
+    RunaiQueue {
+        parent: Some(parent.to_owned()).filter(|parent| !parent.is_empty()),
+        ..RunaiQueue::default()
+    }
+}
+
+fn tree(queues: &[(&str, &str)]) -> QueueTree {
+    queues.iter().map(|(name, parent)| (name, queue(parent))).collect()
+}
+
+fn path(tree: &QueueTree, leaf: &str) -> Result<Vec<String>, Cycle> {
+    let path = tree.path(tree.find(leaf).unwrap())?;
+    Ok(path.into_iter().map(|id| tree.name(id).to_owned()).collect())
+}
+
+#[test]
+fn a_parent_may_come_after_its_children_and_go_before_them() {
+    let mut tree = tree(&[("leaf", "team"), ("team", "root")]);
+    assert_eq!(path(&tree, "leaf").unwrap(), ["leaf", "team"]);
+    assert!(tree.find("root").is_none() && tree.len() == 2);
+    tree.put("root", queue(""));
+    assert_eq!(path(&tree, "leaf").unwrap(), ["leaf", "team", "root"]);
+    assert!(tree.delete("team") && !tree.delete("team"));
+    assert_eq!(path(&tree, "leaf").unwrap(), ["leaf"]);
+}
+
+#[test]
+fn a_queue_can_move() {
+    let mut tree = tree(&[("a", ""), ("b", ""), ("leaf", "a")]);
+    assert!(tree.put("leaf", queue("b")));
+    assert!(!tree.put("leaf", queue("b")));
+    assert_eq!(path(&tree, "leaf").unwrap(), ["leaf", "b"]);
+}
+
+#[test]
+fn cycles_are_told_from_wherever_they_are_met() {
+    let mut tree =
+        tree(&[("a", "b"), ("b", "c"), ("c", "a"), ("leaf", "a"), ("self", "self"), ("apart", "")]);
+    for name in ["leaf", "a", "b", "c", "self", "leaf"] {
+        assert_eq!(path(&tree, name), Err(Cycle), "{name}");
+    }
+    assert_eq!(path(&tree, "apart").unwrap(), ["apart"]);
+    tree.put("c", queue(""));
+    assert_eq!(path(&tree, "leaf").unwrap(), ["leaf", "a", "b", "c"]);
+}
+
+#[test]
+fn what_nobody_names_takes_no_room() {
+    let mut tree = QueueTree::default();
+    for number in 0..1000 {
+        tree.put(&format!("q{number}"), queue(&format!("p{number}")));
+        tree.delete(&format!("q{number}"));
+    }
+    assert!(tree.nodes.len() <= 2 && tree.ids.is_empty(), "{}", tree.nodes.len());
+    assert!(tree.is_empty());
+}
+
+#[test]
+fn a_list_that_lacks_a_queue_ends_it() {
+    let mut tree = tree(&[("a", ""), ("b", "a")]);
+    assert!(tree.retain(&HashSet::from(["b".to_owned()])));
+    assert!(!tree.retain(&HashSet::from(["b".to_owned()])));
+    assert_eq!(path(&tree, "b").unwrap(), ["b"]);
+}
