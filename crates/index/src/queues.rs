@@ -122,7 +122,7 @@ impl TensorstackQueues {
 /// A queue that was stored around the webhook.
 fn warn_of(queue: &str, errors: &[FieldError]) {
     for error in errors {
-        warn!(queue, %error, "Stored field counts as unset");
+        warn!(queue, %error, "Stored field counts as unset, or as 0s if it is a negative floor");
     }
 }
 

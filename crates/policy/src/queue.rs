@@ -3,8 +3,11 @@
 
 use serde_json::Value;
 use tenure_types::{
-    DurationError, ExtendedDuration, Grammar, TensorstackDuration, Written,
-    runai::v3alpha1::{self, QueueResource, RequeuingStrategy, WaitForPodsReady},
+    DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written,
+    runai::{
+        v2,
+        v3alpha1::{self, QueueResource, RequeuingStrategy, WaitForPodsReady},
+    },
     tensorstack::v1beta1,
 };
 
@@ -32,8 +35,8 @@ impl RunaiQueue {
         let mut errors = Vec::new();
         let queue = Self {
             parent: parent(spec.parent_queue.as_deref(), &mut errors),
-            preempt_floor: duration("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), &mut errors),
-            reclaim_floor: duration("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), &mut errors),
+            preempt_floor: floor("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), &mut errors),
+            reclaim_floor: floor("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), &mut errors),
             ceiling: positive("spec.maxDuration", spec.max_duration.as_ref(), &mut errors),
             notice: duration("spec.expiryNotice", spec.expiry_notice.as_ref(), &mut errors),
         };
@@ -47,6 +50,18 @@ impl RunaiQueue {
             resource("spec.resources.gpu", resources.gpu.as_ref(), &mut errors);
             resource("spec.resources.memory", resources.memory.as_ref(), &mut errors);
         }
+        (queue, errors)
+    }
+
+    /// Reads a spec of KAI-Scheduler's version, which knows no ceiling, and says what is wrong with it.
+    pub fn read_v2(spec: &v2::QueueSpec) -> (Self, Vec<FieldError>) {
+        let mut errors = Vec::new();
+        let queue = Self {
+            parent: parent(spec.parent_queue.as_deref(), &mut errors),
+            preempt_floor: floor_v2("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), &mut errors),
+            reclaim_floor: floor_v2("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), &mut errors),
+            ..Self::default()
+        };
         (queue, errors)
     }
 
@@ -103,6 +118,32 @@ fn duration<D: Grammar>(
         FieldError::invalid(field, written.as_str(), format!("must be {}: {error}", D::EXPECTED))
     };
     written.parse().map_err(|error| errors.push(explain(error))).ok()
+}
+
+/// A negative floor that got stored protects nobody, as it does in KAI's own version: it isn't the same as none, which
+/// is inheritance.
+fn floor(
+    field: &str,
+    written: Option<&Written<ExtendedDuration>>,
+    errors: &mut Vec<FieldError>,
+) -> Option<ExtendedDuration> {
+    let written = written?;
+    let value = duration(field, Some(written), errors);
+    let negative = || written.as_str().parse::<GoDuration>().is_ok_and(|value| value.as_nanos() < 0);
+    value.or_else(|| negative().then_some(ExtendedDuration::ZERO))
+}
+
+fn floor_v2(
+    field: &str,
+    written: Option<&Written<GoDuration>>,
+    errors: &mut Vec<FieldError>,
+) -> Option<ExtendedDuration> {
+    let written = written?;
+    let value = duration(field, Some(written), errors)?;
+    if value.as_nanos() < 0 {
+        errors.push(FieldError::invalid(field, written.as_str(), "must not be negative"));
+    }
+    Some(ExtendedDuration::from_go(value))
 }
 
 fn positive<D: Grammar>(
@@ -233,6 +274,26 @@ mod tests {
         for (error, expected) in errors.iter().zip(expected) {
             assert!(error.starts_with(expected), "{error} should start with {expected}");
         }
+    }
+
+    #[test]
+    fn a_negative_floor_is_refused_and_protects_nobody_where_it_is_stored() {
+        let (queue, errors) = runai(json!({"preemptMinRuntime": "-5s", "reclaimMinRuntime": "-5x"}));
+        assert_eq!((queue.preempt_floor, queue.reclaim_floor), (Some(ExtendedDuration::ZERO), None));
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        let spec =
+            serde_json::from_value(json!({"preemptMinRuntime": "-5s", "reclaimMinRuntime": "2d"})).unwrap();
+        let (queue, errors) = RunaiQueue::read_v2(&spec);
+        assert_eq!((queue.preempt_floor, queue.reclaim_floor), (Some(ExtendedDuration::ZERO), None));
+        assert_eq!(errors.len(), 2, "{errors:?}");
+    }
+
+    #[test]
+    fn the_version_of_kai_is_read_in_its_own_grammar() {
+        let spec = serde_json::from_value(json!({"parentQueue": "a", "reclaimMinRuntime": "1h30m"})).unwrap();
+        let (queue, errors) = RunaiQueue::read_v2(&spec);
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!((queue.parent.as_deref(), queue.reclaim_floor), (Some("a"), Some("90m".parse().unwrap())));
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The tree of queues that every inherited value is resolved in.
 
+mod troubles;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use crate::queue::RunaiQueue;
+
+pub use troubles::{Trouble, trouble_above, troubles};
 
 /// The queues of the run.ai family, linked to their parents.
 ///
@@ -39,13 +43,17 @@ pub enum Inherited {
     Reclaim,
 }
 
+/// All that a way to the root asks of a queue is in one line of the processor's cache.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Node {
     name: Box<str>,
     /// None: it doesn't exist, but is somebody's parent.
-    queue: Option<RunaiQueue>,
+    queue: Option<Box<RunaiQueue>>,
     parent: Option<QueueId>,
     children: u32,
+    has_preempt: bool,
+    has_reclaim: bool,
     /// Queues on the way to the root, itself included; 0 if there is no root.
     depth: Memo,
     nearest_preempt: Memo,
@@ -86,7 +94,7 @@ impl QueueTree {
     /// Takes a queue; says whether that changes anything.
     pub fn put(&mut self, name: &str, queue: RunaiQueue) -> bool {
         let id = self.enter(name);
-        let known = self.node(id).and_then(|node| node.queue.as_ref());
+        let known = self.node(id).and_then(|node| node.queue.as_deref());
         if known == Some(&queue) {
             return false;
         }
@@ -97,7 +105,9 @@ impl QueueTree {
             parent.children = parent.children.saturating_add(1);
         }
         if let Some(node) = self.node_mut(id) {
-            node.queue = Some(queue);
+            node.has_preempt = queue.preempt_floor.is_some();
+            node.has_reclaim = queue.reclaim_floor.is_some();
+            node.queue = Some(Box::new(queue));
             node.parent = parent;
         }
         self.leave(before);
@@ -111,6 +121,7 @@ impl QueueTree {
         let Some(id) = self.find(name) else { return false };
         let parent = self.node_mut(id).and_then(|node| {
             node.queue = None;
+            (node.has_preempt, node.has_reclaim) = (false, false);
             node.parent.take()
         });
         self.leave(parent);
@@ -154,7 +165,7 @@ impl QueueTree {
     /// The name of a queue and what it says.
     pub fn get(&self, id: QueueId) -> Option<(&str, &RunaiQueue)> {
         let node = self.node(id)?;
-        Some((&node.name, node.queue.as_ref()?))
+        Some((&node.name, node.queue.as_deref()?))
     }
 
     /// The name of a queue.
@@ -169,11 +180,19 @@ impl QueueTree {
 
     /// All queues, in no order.
     pub fn queues(&self) -> impl Iterator<Item = (&str, &RunaiQueue)> {
-        self.nodes.iter().filter_map(|node| Some((&*node.name, node.queue.as_ref()?)))
+        self.nodes.iter().filter_map(|node| Some((&*node.name, node.queue.as_deref()?)))
     }
 
     /// How many queues there are on the way to the root, the queue itself included.
     pub fn depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
+        match self.node(leaf).and_then(|node| node.depth.get(self.generation)) {
+            Some(0) => Err(Cycle),
+            Some(depth) => Ok(depth),
+            None => self.count_depth(leaf),
+        }
+    }
+
+    fn count_depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
         let known = |id| self.node(id).and_then(|node| node.depth.get(self.generation));
         let mut steps = 0u32;
         let (mut turtle, mut rest_at) = (leaf, 1u32);
@@ -219,26 +238,17 @@ impl QueueTree {
 
     /// The nearest queue on the way to the root that has a floor of its own.
     pub fn nearest(&self, leaf: QueueId, field: Inherited) -> Result<Option<QueueId>, Cycle> {
-        self.depth(leaf)?;
-        let memo = |node: &'_ Node| match field {
-            Inherited::Preempt => node.nearest_preempt.get(self.generation),
-            Inherited::Reclaim => node.nearest_reclaim.get(self.generation),
+        let known = |id| self.node(id).and_then(|node| field.memo(node).get(self.generation));
+        let own = |id| self.node(id).is_some_and(|node| field.is_own(node));
+        let found = if let Some(found) = known(leaf) {
+            found
+        } else {
+            self.depth(leaf)?;
+            let mut way = std::iter::successors(Some(leaf), |id| self.parent(*id));
+            let found = way.find_map(|id| known(id).or_else(|| own(id).then_some(id.0))).unwrap_or(NOBODY);
+            self.remember(leaf, |node| field.memo(node), found);
+            found
         };
-        let mut next = Some(leaf);
-        let found = loop {
-            let Some(node) = next.and_then(|id| self.node(id)) else { break NOBODY };
-            if let Some(known) = memo(node) {
-                break known;
-            }
-            if node.queue.as_ref().and_then(|queue| field.of(queue)).is_some() {
-                break next.map_or(NOBODY, |id| id.0);
-            }
-            next = next.and_then(|id| self.parent(id));
-        };
-        match field {
-            Inherited::Preempt => self.remember(leaf, |node| &node.nearest_preempt, found),
-            Inherited::Reclaim => self.remember(leaf, |node| &node.nearest_reclaim, found),
-        }
         Ok((found != NOBODY).then_some(QueueId(found)))
     }
 
@@ -277,7 +287,7 @@ impl QueueTree {
         self.node(id).is_some_and(|node| node.queue.is_some())
     }
 
-    fn remember(&self, id: QueueId, memo: fn(&Node) -> &Memo, value: u32) {
+    fn remember(&self, id: QueueId, memo: impl Fn(&Node) -> &Memo, value: u32) {
         if let Some(node) = self.node(id) {
             memo(node).set(self.generation, value);
         }
@@ -330,6 +340,20 @@ impl Inherited {
         match self {
             Self::Preempt => queue.preempt_floor,
             Self::Reclaim => queue.reclaim_floor,
+        }
+    }
+
+    const fn is_own(self, node: &Node) -> bool {
+        match self {
+            Self::Preempt => node.has_preempt,
+            Self::Reclaim => node.has_reclaim,
+        }
+    }
+
+    const fn memo(self, node: &Node) -> &Memo {
+        match self {
+            Self::Preempt => &node.nearest_preempt,
+            Self::Reclaim => &node.nearest_reclaim,
         }
     }
 

@@ -40,6 +40,15 @@ pub struct PodSpec {
     /// Who places the pod.
     #[serde(default)]
     pub scheduler_name: Option<String>,
+    /// The node that it is bound to.
+    #[serde(default)]
+    pub node_name: Option<String>,
+    /// The class that says what it tolerates.
+    #[serde(default)]
+    pub priority_class_name: Option<String>,
+    /// Never, if it waits rather than preempt others.
+    #[serde(default)]
+    pub preemption_policy: Option<String>,
 }
 
 /// The `status` of a [`Pod`].
@@ -165,6 +174,17 @@ pub struct RunaiQueue {
     pub spec: runai::v3alpha1::QueueSpec,
 }
 
+/// A queue as KAI-Scheduler writes it, as far as Tenure cares; see [`RunaiQueue`].
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct RunaiQueueV2 {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// As far as needed.
+    #[serde(default, deserialize_with = "runai_v2_spec")]
+    pub spec: runai::v2::QueueSpec,
+}
+
 /// A queue of the tensorstack family, as far as Tenure cares; see [`RunaiQueue`].
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct TensorstackQueue {
@@ -204,6 +224,26 @@ pub struct PodGroupSpec {
     /// The queue of its pods.
     #[serde(default, deserialize_with = "lenient")]
     pub queue: Option<String>,
+    /// How many of its pods it takes to run; absent means 1.
+    #[serde(default, rename = "minMember", deserialize_with = "count")]
+    pub min_member: Option<u32>,
+    /// Its subgroups, if it has any.
+    #[serde(default, rename = "subGroups", deserialize_with = "readable_list")]
+    pub sub_groups: Vec<SubGroup>,
+}
+
+/// A part of a `PodGroup` of the run.ai family, with a minimum of its own.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SubGroup {
+    /// As pods name it.
+    pub name: String,
+    /// How many of its pods it takes to run; absent means 1.
+    #[serde(default, deserialize_with = "count")]
+    pub min_member: Option<u32>,
+    /// The subgroup that it is a part of. One that has parts has no pods of its own.
+    #[serde(default)]
+    pub parent: Option<String>,
 }
 
 impl AsRef<PodGroupSpec> for RunaiPodGroup {
@@ -254,6 +294,16 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
     })
 }
 
+fn runai_v2_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v2::QueueSpec, D::Error> {
+    let SlimSpec { parent_queue, preempt_min_runtime, reclaim_min_runtime, .. } =
+        SlimSpec::deserialize(deserializer)?;
+    Ok(runai::v2::QueueSpec {
+        parent_queue: text(parent_queue),
+        preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
+        reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
+    })
+}
+
 fn tensorstack_spec<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<tensorstack::v1beta1::QueueSpec, D::Error> {
@@ -267,6 +317,19 @@ fn tensorstack_spec<'de, D: Deserializer<'de>>(
 
 fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(text(Value::deserialize(deserializer)?))
+}
+
+/// What isn't a number of pods counts as absent.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_u64().and_then(|count| u32::try_from(count).ok()))
+}
+
+/// What can't be read is left out.
+fn readable_list<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let items = Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
 /// What isn't a text is kept as one, so that whoever parses it can say what is wrong.

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
 
 use super::{CeilingIndex, Settings};
-use tenure_policy::expiry::Family;
+use tenure_policy::{
+    expiry::Family,
+    owners::{OwnerTable, PauseRule},
+};
 
 use crate::{Group, Outcome, Served, Task, Uid};
 
@@ -321,13 +324,57 @@ fn the_configured_notice_is_for_queues_that_do_not_say() {
 }
 
 #[test]
+fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
+    let mut index = index();
+    tensorstack(&mut index, "60s");
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.next_due(), index.next_expiry().map(|at| at + SignedDuration::from_millis(1)));
+    index.configure(&OwnerTable::default(), SignedDuration::from_secs(30));
+    let group = index.claim(at(31)).unwrap();
+    assert_eq!((group.task, group.first.since), (Task::Announce, at(30)));
+    index.configure(&OwnerTable::default(), SignedDuration::from_secs(40));
+    assert_eq!(index.claim(at(31)), None, "what is claimed stays claimed");
+    index.settle(&group, Served::All, Outcome::Told, at(31));
+    index.configure(&OwnerTable::default(), SignedDuration::ZERO);
+    assert_eq!(index.claim(at(60)), None, "who was told isn't told again");
+    assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
+}
+
+#[test]
+fn another_table_changes_whose_own_ceilings_count() {
+    let mut index = index();
+    tensorstack(&mut index, "60s");
+    let above = json!([{"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "r", "uid": "r", "controller": true}]);
+    let set = json!({"uid": "rs", "namespace": "ns", "ownerReferences": above});
+    let rollout = json!({"uid": "r", "namespace": "ns", "annotations": {"tenure.dev/max-duration": "40s"}});
+    for owner in [set, rollout] {
+        index.apply_owner(0, &serde_json::from_value(owner).unwrap());
+    }
+    index.apply_pod(&pod("a", &json!({})));
+    assert_eq!(index.next_expiry(), Some(at(60)));
+    let rule = PauseRule {
+        group: "argoproj.io".into(),
+        kind: "Rollout".into(),
+        field: "spec.replicas".into(),
+        value: json!(0),
+    };
+    index.configure(&OwnerTable::default().with(vec![rule]), SignedDuration::ZERO);
+    assert_eq!(index.next_expiry(), Some(at(40)));
+    index.configure(&OwnerTable::default(), SignedDuration::ZERO);
+    assert_eq!(index.next_expiry(), Some(at(60)));
+}
+
+#[test]
 fn a_pod_groups_queue_counts_and_not_the_label() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     let grouped = json!({"metadata": {"labels": {"scheduler.tensorstack.dev/group-name": "g"}}});
     index.apply_pod(&pod("a", &grouped));
     assert!(index.next_due().is_some(), "as long as there is no such group the label counts");
-    let group = |queue: Option<&str>| projection::PodGroupSpec { queue: queue.map(str::to_owned) };
+    let group = |queue: Option<&str>| projection::PodGroupSpec {
+        queue: queue.map(str::to_owned),
+        ..Default::default()
+    };
     let metadata: ObjectMeta = serde_json::from_value(json!({"name": "g", "namespace": "ns"})).unwrap();
     index.apply_group(Family::Tensorstack, &metadata, &group(Some("other")));
     assert_eq!(index.next_due(), None);

@@ -33,6 +33,15 @@ macro_rules! extended_seconds {
 pub struct ExtendedDuration(i64);
 
 impl ExtendedDuration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// As long as another grammar says; less than nothing is nothing.
+    pub const fn from_go(duration: GoDuration) -> Self {
+        let nanoseconds = duration.as_nanos();
+        Self(if nanoseconds < 0 { 0 } else { nanoseconds })
+    }
+
     /// In nanoseconds; never negative.
     pub const fn as_nanos(self) -> i64 {
         self.0

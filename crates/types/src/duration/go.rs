@@ -1,9 +1,10 @@
 use std::{fmt, str::FromStr};
 
 use jiff::SignedDuration;
+use schemars::{Schema, json_schema};
 
 use super::{
-    DurationError,
+    DurationError, Grammar,
     units::{HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, go_unit, magnitude},
 };
 
@@ -76,4 +77,18 @@ fn decimal(f: &mut fmt::Formatter<'_>, nanoseconds: u64, unit: u64, symbol: &str
         write!(f, ".{}", format!("{fraction:0width$}").trim_end_matches('0'))?;
     }
     f.write_str(symbol)
+}
+
+impl Grammar for GoDuration {
+    const NAME: &'static str = "GoDuration";
+    const EXPECTED: &'static str = "a duration such as 90m or 1h30m (units: h, m, s, ms, us, ns)";
+
+    fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// As KAI-Scheduler has it.
+    fn schema() -> Schema {
+        json_schema!({"type": "string"})
+    }
 }

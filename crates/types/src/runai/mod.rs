@@ -1,3 +1,4 @@
 //! The run.ai family: group `scheduling.run.ai`, as KAI-Scheduler and Tenure use it.
 
+pub mod v2;
 pub mod v3alpha1;

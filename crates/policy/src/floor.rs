@@ -1,0 +1,170 @@
+//! The floor that applies to a workload: which value, and from where.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use tenure_types::{ExtendedDuration, keys};
+
+use crate::tree::{Inherited, QueueId, QueueTree};
+
+/// What an admin has configured about floors, with the names of the `MinRuntime` plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Floors {
+    /// `defaultPreemptMinRuntime`: where no queue on the way to the root says anything.
+    pub preempt: ExtendedDuration,
+    /// `defaultReclaimMinRuntime`: likewise.
+    pub reclaim: ExtendedDuration,
+    /// `reclaimResolveMethod`
+    pub method: ReclaimResolveMethod,
+    /// The node label whose value is the name of the node's pool.
+    pub node_pool_label_key: String,
+    /// Defaults for victims on the nodes of a pool, which come before those above.
+    pub node_pools: BTreeMap<String, NodePool>,
+}
+
+/// The defaults of a node pool; what it leaves out is as for all nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodePool {
+    /// `defaultPreemptMinRuntime`
+    pub preempt: Option<ExtendedDuration>,
+    /// `defaultReclaimMinRuntime`
+    pub reclaim: Option<ExtendedDuration>,
+}
+
+/// Where the search for a victim's `reclaimMinRuntime` begins. It always goes upward from there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReclaimResolveMethod {
+    /// One below the lowest common ancestor of preemptor and victim: what a queue says holds against its siblings.
+    #[default]
+    Lca,
+    /// At the victim's leaf, whoever the preemptor is.
+    Queue,
+}
+
+impl FromStr for ReclaimResolveMethod {
+    type Err = UnknownMethod;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMethod> {
+        match text {
+            "lca" => Ok(Self::Lca),
+            "queue" => Ok(Self::Queue),
+            _ => Err(UnknownMethod),
+        }
+    }
+}
+
+/// Not a resolve method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be lca (the default) or queue")]
+pub struct UnknownMethod;
+
+impl fmt::Display for ReclaimResolveMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lca => "lca",
+            Self::Queue => "queue",
+        })
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'t> {
+    /// The spec of this queue.
+    Queue(&'t str),
+    /// The default of this node pool.
+    NodePool(&'t str),
+    /// The default for all.
+    Default,
+}
+
+impl fmt::Display for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Queue(name) => write!(f, "queue {name:?}"),
+            Self::NodePool(name) => write!(f, "node pool {name:?}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// A floor. Zero protects nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor<'t> {
+    /// How long after its start a workload is protected.
+    pub value: ExtendedDuration,
+    /// Who says so.
+    pub from: Source<'t>,
+}
+
+impl Default for Floors {
+    fn default() -> Self {
+        Self {
+            preempt: ExtendedDuration::default(),
+            reclaim: ExtendedDuration::default(),
+            method: ReclaimResolveMethod::default(),
+            node_pool_label_key: keys::NODE_POOL_LABEL.into(),
+            node_pools: BTreeMap::new(),
+        }
+    }
+}
+
+impl Floors {
+    /// Against a preemptor of the same leaf queue: the nearest `preemptMinRuntime` from the victim's leaf upward, else
+    /// the default. None stands for a queue that doesn't exist. A cycle that got stored has the default, too.
+    pub fn preempt<'t>(
+        &'t self,
+        tree: &'t QueueTree,
+        victim: Option<QueueId>,
+        pool: Option<&str>,
+    ) -> Floor<'t> {
+        self.upward(tree, victim, Inherited::Preempt, pool)
+    }
+
+    /// Against a preemptor of another leaf queue: the nearest `reclaimMinRuntime`, from where the method says upward,
+    /// else the default. A preemptor without a queue counts as one of another tree: else nobody would be safe from a
+    /// workload that just doesn't name its queue.
+    pub fn reclaim<'t>(
+        &'t self,
+        tree: &'t QueueTree,
+        preemptor: Option<QueueId>,
+        victim: Option<QueueId>,
+        pool: Option<&str>,
+    ) -> Floor<'t> {
+        let from = match self.method {
+            ReclaimResolveMethod::Lca => victim.and_then(|victim| tree.towards(victim, preemptor).ok()),
+            ReclaimResolveMethod::Queue => victim,
+        };
+        self.upward(tree, from, Inherited::Reclaim, pool)
+    }
+
+    fn upward<'t>(
+        &'t self,
+        tree: &'t QueueTree,
+        from: Option<QueueId>,
+        field: Inherited,
+        pool: Option<&str>,
+    ) -> Floor<'t> {
+        let queue = from.and_then(|from| tree.nearest(from, field).ok().flatten());
+        let own = queue.and_then(|queue| tree.get(queue));
+        match own.and_then(|(name, queue)| Some((name, field.of(queue)?))) {
+            Some((name, value)) => Floor { value, from: Source::Queue(name) },
+            None => self.default_of(field, pool),
+        }
+    }
+
+    fn default_of(&self, field: Inherited, pool: Option<&str>) -> Floor<'_> {
+        let pool = pool.and_then(|name| self.node_pools.get_key_value(name));
+        let of_pool = pool.and_then(|(name, pool)| match field {
+            Inherited::Preempt => Some((name, pool.preempt?)),
+            Inherited::Reclaim => Some((name, pool.reclaim?)),
+        });
+        match (of_pool, field) {
+            (Some((name, value)), _) => Floor { value, from: Source::NodePool(name) },
+            (None, Inherited::Preempt) => Floor { value: self.preempt, from: Source::Default },
+            (None, Inherited::Reclaim) => Floor { value: self.reclaim, from: Source::Default },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

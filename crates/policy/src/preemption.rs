@@ -1,0 +1,375 @@
+//! Whether a preemptor may have its victims: floors, minimums of elastic workloads and tolerations, together.
+//!
+//! The filters and validators have the names that the text on the `MinRuntime` plugin gives them.
+
+use std::{collections::BTreeMap, ptr};
+
+use jiff::Timestamp;
+
+use crate::{
+    expiry::SYSTEM_CRITICAL_PRIORITY,
+    floor::{Floor, Floors},
+    toleration::{self, ClassState, Judgement},
+    tree::{QueueId, QueueTree},
+};
+
+mod because;
+
+/// Whether preemptor and victim are in the same leaf queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// They are.
+    Preempt,
+    /// They are not.
+    Reclaim,
+}
+
+/// What protects a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Its floor against preemptors of the same leaf queue.
+    PreemptMinRuntime,
+    /// Its floor against preemptors of other leaf queues.
+    ReclaimMinRuntime,
+    /// The annotations of its `PriorityClass`.
+    PreemptionToleration,
+    /// Its workload is elastic and within its floor, and would have fewer pods than its minimum.
+    MinAvailable,
+}
+
+impl Rule {
+    /// As it is called in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PreemptMinRuntime => "preemptMinRuntime",
+            Self::ReclaimMinRuntime => "reclaimMinRuntime",
+            Self::PreemptionToleration => "preemptionToleration",
+            Self::MinAvailable => "minAvailable",
+        }
+    }
+}
+
+/// The leaf queue that a workload names.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place<'a> {
+    name: Option<&'a str>,
+    queue: Option<QueueId>,
+}
+
+impl<'a> Place<'a> {
+    /// Looks the queue up. None: the workload names no queue, and no floor applies to it.
+    pub fn find(tree: &QueueTree, name: Option<&'a str>) -> Self {
+        Self { name, queue: name.and_then(|name| tree.find(name)) }
+    }
+
+    /// The queue's name.
+    pub const fn name(&self) -> Option<&'a str> {
+        self.name
+    }
+
+    /// The queue, if it exists.
+    pub const fn queue(&self) -> Option<QueueId> {
+        self.queue
+    }
+
+    fn kind(&self, preemptor: &Self) -> Kind {
+        let same = match (self.queue, preemptor.queue) {
+            (Some(queue), Some(other)) => queue == other,
+            _ => self.name == preemptor.name,
+        };
+        if same { Kind::Preempt } else { Kind::Reclaim }
+    }
+}
+
+/// Some pods of a workload that have a minimum of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subgroup {
+    /// Fewer of them can't run.
+    pub min: u32,
+    /// How many there are, running or waiting, but for those that have ended or are about to.
+    pub live: u32,
+    /// How many of those are scheduled.
+    pub running: u32,
+}
+
+/// What starts and stops as one.
+#[derive(Clone, Debug)]
+pub struct Workload<'a> {
+    /// Where it is.
+    pub place: Place<'a>,
+    /// Since when it runs; none if it doesn't.
+    pub start: Option<Timestamp>,
+    /// At least one; a pod by itself has one of one.
+    pub subgroups: Vec<Subgroup>,
+}
+
+impl Workload<'_> {
+    /// Whether it may lose pods and run on.
+    pub fn is_elastic(&self) -> bool {
+        self.subgroups.iter().any(|subgroup| subgroup.min < subgroup.live)
+    }
+}
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It wasn't scheduled yet.
+    Waiting,
+    /// It was.
+    Running,
+    /// It has ended, or is terminating: it has nothing to lose.
+    Gone,
+}
+
+/// A pod that is to make room.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim<'a> {
+    /// Victims of one workload have the very same here.
+    pub workload: &'a Workload<'a>,
+    /// The number of its subgroup there.
+    pub subgroup: usize,
+    /// How far it has come.
+    pub progress: Progress,
+    /// The pool of its node.
+    pub pool: Option<&'a str>,
+    /// What its `PriorityClass` says.
+    pub class: ClassState,
+    /// When it was scheduled.
+    pub scheduled_at: Option<Timestamp>,
+}
+
+/// A pod that wants room.
+#[derive(Clone, Copy, Debug)]
+pub struct Preemptor<'a> {
+    /// Where it is.
+    pub place: Place<'a>,
+    /// How it takes it.
+    pub claim: toleration::Preemptor,
+}
+
+/// What decisions are taken by.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'t> {
+    /// As configured.
+    pub floors: &'t Floors,
+    /// All queues.
+    pub tree: &'t QueueTree,
+    /// By the API server's clock.
+    pub now: Timestamp,
+}
+
+/// Whether all victims may be had, and what protects those that may not.
+#[derive(Clone, Debug)]
+pub struct Verdict<'t> {
+    /// Whether no victim is protected.
+    pub allowed: bool,
+    /// [`Kind::Reclaim`] if any victim is in another queue than the preemptor.
+    pub kind: Kind,
+    /// One for each victim, in their order.
+    pub rulings: Vec<Ruling<'t>>,
+}
+
+/// What was found about a victim.
+#[derive(Clone, Copy, Debug)]
+pub struct Ruling<'t> {
+    /// What protects it; if several rules do, the one that does so for longest.
+    pub rule: Option<Rule>,
+    /// From when on it is not protected any more; none if it isn't, or if nobody knows.
+    pub until: Option<Timestamp>,
+    /// By its place and that of the preemptor.
+    pub kind: Kind,
+    /// Its floor; none if it is in no queue.
+    pub floor: Option<Floor<'t>>,
+    /// When its workload started, as it is known: what lies in the future counts as now.
+    pub start: Option<Timestamp>,
+    /// Until when its floor lasts, if that isn't over.
+    pub floor_until: Option<Timestamp>,
+    /// What would be left of its subgroup, if its workload is elastic.
+    pub left: Option<Left>,
+    /// What its class tolerates.
+    pub toleration: Judgement,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+/// What would be left of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Running now.
+    pub running: u32,
+    /// To be evicted.
+    pub evicted: u32,
+    /// The minimum.
+    pub min: u32,
+}
+
+impl Left {
+    /// Whether the minimum would be kept.
+    pub const fn is_enough(&self) -> bool {
+        self.running.saturating_sub(self.evicted) >= self.min
+    }
+}
+
+/// From when on a workload isn't protected any more; none if it isn't now. A start in the future counts as now.
+pub fn protected_until(start: Option<Timestamp>, floor: &Floor<'_>, now: Timestamp) -> Option<Timestamp> {
+    let until = start?.min(now).checked_add(floor.value.to_signed()).unwrap_or(Timestamp::MAX);
+    (now < until).then_some(until)
+}
+
+/// Pods of a scenario that belong to the same subgroup.
+#[derive(Clone, Copy, Debug)]
+pub struct Evicted<'a> {
+    /// Their workload.
+    pub workload: &'a Workload<'a>,
+    /// The number of their subgroup.
+    pub subgroup: usize,
+    /// How many they are.
+    pub pods: u32,
+    /// The pool of their nodes.
+    pub pool: Option<&'a str>,
+}
+
+impl<'t> Rules<'t> {
+    /// Whether a victim may be considered for preemption by a workload of its own leaf queue. Elastic ones always may:
+    /// the validator sees to them.
+    pub fn preempt_filter(&self, victim: &Workload<'_>, pool: Option<&str>) -> bool {
+        victim.is_elastic() || self.within(Kind::Preempt, None, victim, pool).is_none()
+    }
+
+    /// Whether a victim may be considered for reclaim by a workload of another leaf queue. Elastic ones always may: the
+    /// validator sees to them.
+    pub fn reclaim_filter(
+        &self,
+        preemptor: Option<QueueId>,
+        victim: &Workload<'_>,
+        pool: Option<&str>,
+    ) -> bool {
+        victim.is_elastic() || self.within(Kind::Reclaim, preemptor, victim, pool).is_none()
+    }
+
+    /// Whether a scenario within a queue leaves every elastic workload that is within its floor its minimum.
+    pub fn preempt_scenario_validator(&self, scenario: &[Evicted<'_>]) -> bool {
+        scenario.iter().all(|evicted| self.leaves_enough(Kind::Preempt, None, evicted))
+    }
+
+    /// Whether a scenario across queues leaves every elastic workload that is within its floor its minimum.
+    pub fn reclaim_scenario_validator(&self, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
+        scenario.iter().all(|evicted| self.leaves_enough(Kind::Reclaim, preemptor, evicted))
+    }
+
+    fn leaves_enough(&self, kind: Kind, preemptor: Option<QueueId>, evicted: &Evicted<'_>) -> bool {
+        let Evicted { workload, subgroup, pods, pool } = *evicted;
+        left(workload, subgroup, pods)
+            .is_none_or(|left| left.is_enough() || self.within(kind, preemptor, workload, pool).is_none())
+    }
+
+    /// Judges all of a scenario's victims.
+    pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
+        let evictions = evictions(victims);
+        let ruling = |victim: &Victim<'_>| {
+            let evicted = || evictions.get(&(ptr::from_ref(victim.workload), victim.subgroup)).copied();
+            let evicted = victim.workload.is_elastic().then(evicted).flatten().unwrap_or_default();
+            self.rule(preemptor, victim, evicted)
+        };
+        let rulings: Vec<Ruling<'t>> = victims.iter().map(ruling).collect();
+        let reclaims = rulings.iter().any(|ruling| ruling.kind == Kind::Reclaim);
+        Verdict {
+            allowed: rulings.iter().all(|ruling| ruling.rule.is_none()),
+            kind: if reclaims { Kind::Reclaim } else { Kind::Preempt },
+            rulings,
+        }
+    }
+
+    fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, evicted: u32) -> Ruling<'t> {
+        let workload = victim.workload;
+        let kind = workload.place.kind(&preemptor.place);
+        let floor = self.floor(kind, preemptor.place.queue, workload, victim.pool);
+        let toleration = toleration::judge(victim.class, victim.scheduled_at, &preemptor.claim, self.now);
+        let mut ruling = Ruling {
+            rule: None,
+            until: None,
+            kind,
+            floor,
+            start: workload.start,
+            floor_until: floor.and_then(|floor| protected_until(workload.start, &floor, self.now)),
+            left: left(workload, victim.subgroup, evicted),
+            toleration,
+            progress: victim.progress,
+        };
+        // what the cluster itself needs always gets room, and what is about to go has none to keep
+        if preemptor.claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != Progress::Gone {
+            (ruling.rule, ruling.until) = ruling.strongest();
+        }
+        ruling
+    }
+
+    /// The floor that applies between two places; none if the victim is in no queue.
+    pub fn floor(
+        &self,
+        kind: Kind,
+        preemptor: Option<QueueId>,
+        victim: &Workload<'_>,
+        pool: Option<&str>,
+    ) -> Option<Floor<'t>> {
+        victim.place.name?;
+        let victim = victim.place.queue;
+        Some(match kind {
+            Kind::Preempt => self.floors.preempt(self.tree, victim, pool),
+            Kind::Reclaim => self.floors.reclaim(self.tree, preemptor, victim, pool),
+        })
+    }
+
+    fn within(
+        &self,
+        kind: Kind,
+        preemptor: Option<QueueId>,
+        victim: &Workload<'_>,
+        pool: Option<&str>,
+    ) -> Option<Timestamp> {
+        protected_until(victim.start, &self.floor(kind, preemptor, victim, pool)?, self.now)
+    }
+}
+
+impl Ruling<'_> {
+    fn strongest(&self) -> (Option<Rule>, Option<Timestamp>) {
+        let floor = self.floor_until.and_then(|until| Some((self.floor_rule()?, until)));
+        if !self.toleration.is_exempt() {
+            return (floor.map(|(rule, _)| rule), floor.map(|(_, until)| until));
+        }
+        match (floor, self.toleration.until()) {
+            (Some((rule, floor)), Some(tolerated)) if floor >= tolerated => (Some(rule), Some(floor)),
+            (_, until) => (Some(Rule::PreemptionToleration), until),
+        }
+    }
+
+    /// What a floor that isn't over comes to.
+    fn floor_rule(&self) -> Option<Rule> {
+        match (self.left, self.kind) {
+            (Some(left), _) => (!left.is_enough()).then_some(Rule::MinAvailable),
+            (None, Kind::Preempt) => Some(Rule::PreemptMinRuntime),
+            (None, Kind::Reclaim) => Some(Rule::ReclaimMinRuntime),
+        }
+    }
+}
+
+/// None if the workload isn't elastic. A pod of a subgroup that there isn't counts towards no minimum.
+fn left(workload: &Workload<'_>, subgroup: usize, evicted: u32) -> Option<Left> {
+    let (min, running) = workload.subgroups.get(subgroup).map_or((0, evicted), |of| (of.min, of.running));
+    workload.is_elastic().then_some(Left { running, evicted, min })
+}
+
+/// How many running pods of each subgroup of an elastic workload are victims.
+fn evictions<'a>(victims: &[Victim<'a>]) -> BTreeMap<(*const Workload<'a>, usize), u32> {
+    let mut evictions = BTreeMap::new();
+    for victim in victims.iter().filter(|victim| victim.progress == Progress::Running) {
+        if victim.workload.is_elastic() {
+            let place = (ptr::from_ref(victim.workload), victim.subgroup);
+            let evicted: &mut u32 = evictions.entry(place).or_default();
+            *evicted = evicted.saturating_add(1);
+        }
+    }
+    evictions
+}
+
+#[cfg(test)]
+mod tests;

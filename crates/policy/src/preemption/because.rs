@@ -1,0 +1,106 @@
+//! The reasoning behind a ruling, in sentences.
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::GoDuration;
+
+use super::{Kind, Left, Place, Preemptor, Progress, Ruling};
+use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Source};
+
+impl Kind {
+    /// As it is called in answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Preempt => "preempt",
+            Self::Reclaim => "reclaim",
+        }
+    }
+
+    /// The field that counts.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Preempt => "preemptMinRuntime",
+            Self::Reclaim => "reclaimMinRuntime",
+        }
+    }
+}
+
+impl Ruling<'_> {
+    /// Why, in the order in which it was found out. `victim` is the place of the victim's workload.
+    pub fn because(&self, preemptor: &Preemptor<'_>, victim: &Place<'_>, now: Timestamp) -> Vec<String> {
+        if self.progress == Progress::Gone {
+            return vec!["it has ended, or is terminating: it has nothing to lose".into()];
+        }
+        let mut sentences = vec![self.place(&preemptor.place, victim)];
+        sentences.extend(missing(&preemptor.place, "the preemptor counts as one of another tree"));
+        sentences.extend(missing(victim, "the default floor counts"));
+        if let Some(floor) = self.floor {
+            let from = match floor.from {
+                Source::Default => "by default".into(),
+                source => format!("from {source}"),
+            };
+            sentences.push(format!("{} is {}, {from}", self.kind.field(), floor.value));
+            sentences.push(self.floor_sentence(floor.value.to_signed(), now));
+            sentences.extend(self.left.map(elastic));
+        }
+        sentences.push(self.toleration.to_string());
+        if preemptor.claim.priority >= SYSTEM_CRITICAL_PRIORITY && self.floor_until.is_some() {
+            sentences.push("no floor holds against it".into());
+        }
+        sentences
+    }
+
+    fn place(&self, preemptor: &Place<'_>, victim: &Place<'_>) -> String {
+        match (self.kind, victim.name()) {
+            (Kind::Preempt, Some(queue)) => {
+                format!("preemptor and victim are both in queue {queue:?}: preemptMinRuntime counts")
+            }
+            (_, None) => "it is in no queue: no floor counts".into(),
+            (Kind::Reclaim, Some(queue)) => {
+                let other = preemptor.name().map_or("no queue".into(), |name| format!("queue {name:?}"));
+                format!("it is in queue {queue:?}, and the preemptor in {other}: reclaimMinRuntime counts")
+            }
+        }
+    }
+
+    fn floor_sentence(&self, floor: SignedDuration, now: Timestamp) -> String {
+        let Some(start) = self.start else {
+            return "its workload has no start time: it is not protected".into();
+        };
+        if floor.is_zero() {
+            return "a floor of 0s protects nobody".into();
+        }
+        let since = if start > now {
+            format!("its workload's start time, {start}, lies in the future and counts as now")
+        } else {
+            format!("its workload started at {start}, {} ago", shown(now.duration_since(start)))
+        };
+        match self.floor_until {
+            Some(until) => {
+                format!(
+                    "{since}: the floor lasts until {until}, for another {}",
+                    shown(until.duration_since(now))
+                )
+            }
+            None => format!("{since}: the floor is over"),
+        }
+    }
+}
+
+fn missing(place: &Place<'_>, consequence: &str) -> Option<String> {
+    let name = place.name().filter(|_| place.queue().is_none())?;
+    Some(format!("queue {name:?} doesn't exist: {consequence}"))
+}
+
+fn elastic(left: Left) -> String {
+    let Left { running, evicted, min } = left;
+    let rest = running.saturating_sub(evicted);
+    let verdict = if left.is_enough() { "enough" } else { "too few while the floor lasts" };
+    format!(
+        "its workload is elastic: of {running} running pods {evicted} would go and {rest} stay, where {min} must: {verdict}"
+    )
+}
+
+/// As Go prints it.
+fn shown(duration: SignedDuration) -> GoDuration {
+    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}

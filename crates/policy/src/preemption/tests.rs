@@ -1,0 +1,374 @@
+use tenure_types::ExtendedDuration;
+
+use super::*;
+use crate::{floor::ReclaimResolveMethod, queue::RunaiQueue, toleration::Toleration};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+fn duration(seconds: u64) -> ExtendedDuration {
+    format!("{seconds}s").parse().unwrap()
+}
+
+fn queue(parent: &str, preempt: Option<u64>, reclaim: Option<u64>) -> RunaiQueue {
+    RunaiQueue {
+        parent: Some(parent.to_owned()).filter(|parent| !parent.is_empty()),
+        preempt_floor: preempt.map(duration),
+        reclaim_floor: reclaim.map(duration),
+        ..RunaiQueue::default()
+    }
+}
+
+/// The queues of the upstream plugin's own tests.
+fn upstream() -> QueueTree {
+    [
+        ("dev", queue("", Some(5), Some(10))),
+        ("prod", queue("", Some(20), Some(30))),
+        ("dev-team1", queue("dev", None, Some(8))),
+        ("prod-team2", queue("prod", Some(15), Some(35))),
+    ]
+    .into_iter()
+    .collect()
+}
+
+fn floors(method: ReclaimResolveMethod) -> Floors {
+    Floors { preempt: duration(5), reclaim: duration(3), method, ..Floors::default() }
+}
+
+struct Case {
+    tree: QueueTree,
+    floors: Floors,
+}
+
+impl Case {
+    fn new(method: ReclaimResolveMethod) -> Self {
+        Self { tree: upstream(), floors: floors(method) }
+    }
+
+    /// The upstream tests' clock stands at 0.
+    fn rules(&self) -> Rules<'_> {
+        Rules { floors: &self.floors, tree: &self.tree, now: at(0) }
+    }
+
+    fn workload<'a>(&self, queue: &'a str, start: Option<i64>, subgroups: &[(u32, u32)]) -> Workload<'a> {
+        Workload {
+            place: Place::find(&self.tree, Some(queue)),
+            start: start.map(at),
+            subgroups: subgroups
+                .iter()
+                .map(|(min, pods)| Subgroup { min: *min, live: *pods, running: *pods })
+                .collect(),
+        }
+    }
+
+    fn preemptor<'a>(&self, queue: &'a str, priority: i32) -> Preemptor<'a> {
+        let claim = toleration::Preemptor { priority, never_preempts: false };
+        Preemptor { place: Place::find(&self.tree, Some(queue)), claim }
+    }
+}
+
+fn victim<'a>(workload: &'a Workload<'a>, subgroup: usize) -> Victim<'a> {
+    Victim {
+        workload,
+        subgroup,
+        progress: Progress::Running,
+        pool: None,
+        class: ClassState::None,
+        scheduled_at: Some(at(-60)),
+    }
+}
+
+fn evicted<'a>(workload: &'a Workload<'a>, subgroup: usize, pods: u32) -> Evicted<'a> {
+    Evicted { workload, subgroup, pods, pool: None }
+}
+
+#[test]
+fn filters_as_upstream() {
+    use ReclaimResolveMethod::{Lca, Queue};
+    for (start, expected) in [(Some(-10), false), (Some(-30), true), (None, true)] {
+        let case = Case::new(Lca);
+        let workload = case.workload("prod-team2", start, &[(1, 1)]);
+        assert_eq!(case.rules().preempt_filter(&workload, None), expected, "{start:?}");
+    }
+    for (method, start, expected) in
+        [(Lca, -20, false), (Lca, -40, true), (Queue, -20, false), (Lca, -32, true), (Queue, -32, false)]
+    {
+        let case = Case::new(method);
+        let workload = case.workload("prod-team2", Some(start), &[(1, 1)]);
+        let preemptor = case.tree.find("dev-team1");
+        assert_eq!(case.rules().reclaim_filter(preemptor, &workload, None), expected, "{method} {start}");
+    }
+}
+
+#[test]
+fn filters_take_a_new_start_into_account() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let mut workload = case.workload("prod-team2", Some(-10), &[(1, 1)]);
+    assert!(!case.rules().preempt_filter(&workload, None));
+    workload.start = Some(at(-30));
+    assert!(case.rules().preempt_filter(&workload, None));
+    let preemptor = case.tree.find("dev-team1");
+    workload.start = Some(at(-20));
+    assert!(!case.rules().reclaim_filter(preemptor, &workload, None));
+    workload.start = Some(at(-40));
+    assert!(case.rules().reclaim_filter(preemptor, &workload, None));
+}
+
+#[test]
+fn validators_as_upstream() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let preemptor = case.tree.find("dev-team1");
+    for (min, pods, expected) in [(1, 1, true), (2, 2, false)] {
+        let workload = case.workload("prod-team2", Some(-10), &[(min, 3)]);
+        let scenario = [evicted(&workload, 0, pods)];
+        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{min} {pods}");
+        let workload = case.workload("prod-team2", Some(-20), &[(min, 3)]);
+        let scenario = [evicted(&workload, 0, pods)];
+        assert_eq!(case.rules().reclaim_scenario_validator(preemptor, &scenario), expected, "{min} {pods}");
+    }
+}
+
+/// As observed upstream: a lead of one and workers of at least two.
+#[test]
+fn each_subgroup_keeps_its_own_minimum() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workload = case.workload("prod-team2", Some(-10), &[(1, 1), (2, 4)]);
+    assert!(case.rules().preempt_filter(&workload, None));
+    for (subgroup, pods, expected) in [(1, 2, true), (1, 3, false), (0, 1, false)] {
+        let scenario = [evicted(&workload, subgroup, pods)];
+        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{subgroup} {pods}");
+    }
+}
+
+/// What upstream gets wrong, by its number in the list of its surprises.
+#[test]
+fn deviations_from_upstream() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    // B1: there, a start in the future protects for ever, even with a floor of nothing
+    let future = Some(at(1_000_000));
+    let floor = |seconds| Floor { value: duration(seconds), from: crate::floor::Source::Default };
+    assert_eq!(protected_until(future, &floor(0), at(0)), None);
+    assert_eq!(protected_until(future, &floor(15), at(0)), Some(at(15)));
+    // B2: there, pods that are terminating count as running; of three, one is
+    let subgroups = vec![Subgroup { min: 2, live: 2, running: 2 }];
+    let workload = Workload { subgroups, ..case.workload("prod-team2", Some(-10), &[]) };
+    let verdict = case.rules().verdict(&case.preemptor("prod-team2", 5), &[victim(&workload, 0)]);
+    assert!(!verdict.allowed);
+    // B3: there, a pod that has failed makes a gang elastic, and then nothing of it may go
+    let over = case.workload("prod-team2", Some(-30), &[(1, 1)]);
+    assert!(!over.is_elastic() && case.rules().preempt_filter(&over, None));
+    // B6: there, a pod of a subgroup that its group doesn't have is the end of the scheduler
+    assert!(case.rules().preempt_scenario_validator(&[evicted(&over, 7, 1)]));
+}
+
+#[test]
+fn equality_is_not_protected_and_no_start_is_not_protected() {
+    let floor = Floor { value: duration(10), from: crate::floor::Source::Default };
+    assert_eq!(protected_until(Some(at(-9)), &floor, at(0)), Some(at(1)));
+    assert_eq!(protected_until(Some(at(-10)), &floor, at(0)), None);
+    assert_eq!(protected_until(None, &floor, at(0)), None);
+    let longest = Floor { value: "292y".parse().unwrap_or(duration(9_223_372_036)), ..floor };
+    assert_eq!(protected_until(Some(Timestamp::MAX), &longest, Timestamp::MAX), None);
+}
+
+#[test]
+fn a_verdict_says_for_each_victim_what_protects_it_and_until_when() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workloads = [
+        case.workload("prod-team2", Some(-10), &[(1, 1)]),
+        case.workload("prod-team2", Some(-40), &[(1, 1)]),
+        case.workload("dev-team1", Some(-4), &[(1, 1)]),
+        case.workload("prod-team2", Some(-10), &[(2, 3)]),
+    ];
+    let preemptor = case.preemptor("dev-team1", 5);
+    let judge = |victims: &[Victim<'_>]| {
+        let verdict = case.rules().verdict(&preemptor, victims);
+        let rulings: Vec<_> = verdict.rulings.iter().map(|ruling| (ruling.rule, ruling.until)).collect();
+        (verdict.allowed, verdict.kind, rulings)
+    };
+    let reclaim = (Some(Rule::ReclaimMinRuntime), Some(at(20)));
+    let preempt = (Some(Rule::PreemptMinRuntime), Some(at(1)));
+    let minimum = (Some(Rule::MinAvailable), Some(at(20)));
+    let free = (None, None);
+    assert_eq!(judge(&[victim(&workloads[0], 0)]), (false, Kind::Reclaim, vec![reclaim]));
+    assert_eq!(judge(&[victim(&workloads[1], 0)]), (true, Kind::Reclaim, vec![free]));
+    assert_eq!(judge(&[victim(&workloads[2], 0)]), (false, Kind::Preempt, vec![preempt]));
+    assert_eq!(
+        judge(&[victim(&workloads[2], 0), victim(&workloads[1], 0)]),
+        (false, Kind::Reclaim, vec![preempt, free])
+    );
+    assert_eq!(judge(&[victim(&workloads[3], 0)]), (true, Kind::Reclaim, vec![free]));
+    assert_eq!(judge(&[victim(&workloads[3], 0); 2]), (false, Kind::Reclaim, vec![minimum; 2]));
+}
+
+#[test]
+fn the_rule_that_protects_for_longest_is_named() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workloads = [case.workload("prod-team2", Some(-10), &[(1, 1)])];
+    let preemptor = case.preemptor("dev-team1", 5);
+    let judge = |seconds| {
+        let class = ClassState::Known(Toleration { minimum_preemptable_priority: 10, seconds });
+        let victim = Victim { class, ..victim(&workloads[0], 0) };
+        let verdict = case.rules().verdict(&preemptor, &[victim]);
+        (verdict.rulings[0].rule, verdict.rulings[0].until)
+    };
+    let tolerated = Some(Rule::PreemptionToleration);
+    assert_eq!(judge(0), (Some(Rule::ReclaimMinRuntime), Some(at(20))));
+    assert_eq!(judge(70), (Some(Rule::ReclaimMinRuntime), Some(at(20))));
+    assert_eq!(judge(90), (tolerated, Some(at(30))));
+    assert_eq!(judge(-1), (tolerated, None));
+}
+
+#[test]
+fn what_the_cluster_needs_always_gets_room() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workloads = [case.workload("prod-team2", Some(-10), &[(1, 1)])];
+    let forever = Toleration { minimum_preemptable_priority: i64::MAX, seconds: -1 };
+    let victim = Victim { class: ClassState::Known(forever), ..victim(&workloads[0], 0) };
+    let allowed = |priority| case.rules().verdict(&case.preemptor("dev-team1", priority), &[victim]).allowed;
+    assert!(allowed(2_000_000_000) && !allowed(1_999_999_999));
+}
+
+#[test]
+fn what_is_about_to_go_has_nothing_to_lose() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workloads = [case.workload("prod-team2", Some(-10), &[(1, 1)])];
+    let gone = Victim { progress: Progress::Gone, ..victim(&workloads[0], 0) };
+    assert!(case.rules().verdict(&case.preemptor("dev-team1", 5), &[gone]).allowed);
+}
+
+#[test]
+fn who_is_in_no_queue_has_no_floor_and_who_names_a_missing_one_has_the_default() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let nowhere = Workload { place: Place::default(), ..case.workload("prod-team2", Some(-1), &[(1, 1)]) };
+    let missing = case.workload("gone", Some(-1), &[(1, 1)]);
+    let preemptor = case.preemptor("dev-team1", 5);
+    let until = |workload: &Workload<'_>| {
+        let verdict = case.rules().verdict(&preemptor, &[victim(workload, 0)]);
+        verdict.rulings[0].until
+    };
+    assert_eq!((until(&nowhere), until(&missing)), (None, Some(at(2))));
+}
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(self.0 >> 33).unwrap() % limit
+    }
+
+    fn maybe(&mut self, limit: u32) -> Option<u64> {
+        (self.below(3) > 0).then(|| u64::from(self.below(limit)))
+    }
+}
+
+const LEAVES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Queues, of which some are in a cycle now and then, workloads in them and victims of those.
+struct Scene {
+    queues: Vec<RunaiQueue>,
+    /// Leaf, start, subgroups.
+    workloads: Vec<(usize, i64, Vec<Subgroup>)>,
+    /// Workload and subgroup.
+    victims: Vec<(usize, usize)>,
+    method: ReclaimResolveMethod,
+}
+
+fn any_queue(numbers: &mut Numbers, place: u32) -> RunaiQueue {
+    let above = if numbers.below(10) == 0 { 3 } else { numbers.below(4).min(place) };
+    let parent = if above == place { "" } else { LEAVES[above as usize] };
+    queue(parent, numbers.maybe(20), numbers.maybe(20))
+}
+
+fn any_workload(numbers: &mut Numbers) -> (usize, i64, Vec<Subgroup>) {
+    let subgroup = |numbers: &mut Numbers| {
+        let live = 1 + numbers.below(3);
+        Subgroup { min: numbers.below(4), live, running: numbers.below(live + 1) }
+    };
+    let subgroups = (0..=numbers.below(2)).map(|_| subgroup(numbers)).collect();
+    (numbers.below(4) as usize, i64::from(numbers.below(30)) - 25, subgroups)
+}
+
+impl Scene {
+    fn any(numbers: &mut Numbers) -> Self {
+        Self {
+            queues: (0..4).map(|place| any_queue(numbers, place)).collect(),
+            workloads: (0..3).map(|_| any_workload(numbers)).collect(),
+            victims: (0..=numbers.below(5))
+                .map(|_| (numbers.below(3) as usize, numbers.below(2) as usize))
+                .collect(),
+            method: [ReclaimResolveMethod::Lca, ReclaimResolveMethod::Queue][numbers.below(2) as usize],
+        }
+    }
+
+    /// Makes the floors of one queue longer.
+    fn lengthen(&mut self, numbers: &mut Numbers) {
+        let queue = &mut self.queues[numbers.below(4) as usize];
+        let more = u64::from(numbers.below(20));
+        for floor in [&mut queue.preempt_floor, &mut queue.reclaim_floor].into_iter().flatten() {
+            *floor = duration(u64::try_from(floor.as_nanos()).unwrap() / 1_000_000_000 + more);
+        }
+    }
+
+    /// Which victims are protected. Filters and validators must agree whether any is.
+    fn protected(&self) -> Vec<bool> {
+        let tree: QueueTree = LEAVES.into_iter().zip(self.queues.iter().cloned()).collect();
+        let floors = floors(self.method);
+        let rules = Rules { floors: &floors, tree: &tree, now: at(0) };
+        let workload = |(leaf, start, subgroups): &(usize, i64, Vec<Subgroup>)| Workload {
+            place: Place::find(&tree, Some(LEAVES[*leaf])),
+            start: Some(at(*start)),
+            subgroups: subgroups.clone(),
+        };
+        let workloads: Vec<_> = self.workloads.iter().map(workload).collect();
+        let victims: Vec<_> =
+            self.victims.iter().map(|(of, subgroup)| victim(&workloads[*of], *subgroup)).collect();
+        let claim = toleration::Preemptor { priority: 5, never_preempts: false };
+        let preemptor = Preemptor { place: Place::find(&tree, Some("a")), claim };
+        let verdict = rules.verdict(&preemptor, &victims);
+        let by_parts = victims.iter().all(|victim| by_parts(&rules, &preemptor, victim, &victims));
+        assert_eq!(verdict.allowed, by_parts, "{:?} {:?} {:?}", self.queues, self.workloads, self.victims);
+        verdict.rulings.iter().map(|ruling| ruling.rule.is_some()).collect()
+    }
+}
+
+/// Whether filter and validator let a victim pass, in a scenario.
+fn by_parts(
+    rules: &Rules<'_>,
+    preemptor: &Preemptor<'_>,
+    victim: &Victim<'_>,
+    scenario: &[Victim<'_>],
+) -> bool {
+    let workload = victim.workload;
+    let alike = |other: &&Victim<'_>| {
+        ptr::eq(other.workload, victim.workload) && other.subgroup == victim.subgroup
+    };
+    let pods = u32::try_from(scenario.iter().filter(alike).count()).unwrap();
+    let scenario = [evicted(workload, victim.subgroup, pods)];
+    let ours = preemptor.place.queue();
+    if workload.place.queue() == ours {
+        rules.preempt_filter(workload, None) && rules.preempt_scenario_validator(&scenario)
+    } else {
+        rules.reclaim_filter(ours, workload, None) && rules.reclaim_scenario_validator(ours, &scenario)
+    }
+}
+
+#[test]
+fn a_longer_floor_never_makes_a_protected_victim_unprotected() {
+    let mut numbers = Numbers(7);
+    let mut kept = 0;
+    for _ in 0..30_000 {
+        let mut scene = Scene::any(&mut numbers);
+        let before = scene.protected();
+        scene.lengthen(&mut numbers);
+        let after = scene.protected();
+        for (before, after) in before.into_iter().zip(after) {
+            assert!(after || !before, "{:?} {:?} {:?}", scene.queues, scene.workloads, scene.victims);
+            kept += usize::from(before);
+        }
+    }
+    assert!(kept > 1000, "the scenes must have protected victims: {kept}");
+}

@@ -1,0 +1,183 @@
+//! When a workload whose pods didn't get ready comes back, how often, and before which others.
+
+use std::cmp::Ordering;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::{
+    ExtendedDuration, Grammar,
+    runai::v3alpha1::{RequeuingTimestamp, WaitForPodsReady},
+};
+
+/// The most by which a delay is made longer at random, as a part of it: workloads that were paused together shall not
+/// come back in the same instant.
+const JITTER: f64 = 0.0001;
+
+/// How long a workload may take to get ready, how long it then waits, and how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Backoff {
+    /// How long after its start a workload's pods may take until all are ready.
+    pub timeout: SignedDuration,
+    /// The first delay.
+    pub base_seconds: i32,
+    /// From one delay to the next; less than 1 counts as 1.
+    pub factor: f64,
+    /// The longest delay; none, or less than 1, is no bound.
+    pub max_seconds: Option<i32>,
+    /// How often a workload comes back before it is deactivated; none: always.
+    pub limit: Option<i32>,
+}
+
+/// What follows when the pods of a workload have not got ready in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterTimeout {
+    /// It comes back.
+    Requeue {
+        /// For the how many-th time, counted from 1.
+        count: i32,
+        /// After this delay.
+        wait: SignedDuration,
+    },
+    /// It has come back often enough, and stays paused until somebody sets it active again.
+    Deactivate,
+}
+
+/// One return of a workload that never gets ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Counted from 1.
+    pub retry: i32,
+    /// How long the workload waits before it.
+    pub wait: SignedDuration,
+    /// From the first start until the timeout that follows this retry; if it is the last one, until the workload is
+    /// deactivated.
+    pub cumulative: SignedDuration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            timeout: SignedDuration::from_mins(5),
+            base_seconds: 1,
+            factor: 1.412_847_38,
+            max_seconds: None,
+            limit: None,
+        }
+    }
+}
+
+impl From<&WaitForPodsReady> for Backoff {
+    /// What is left out, or can't be, is as by default.
+    fn from(wait: &WaitForPodsReady) -> Self {
+        let default = Self::default();
+        let timeout = wait.timeout.as_ref().and_then(|timeout| timeout.parse().ok());
+        let strategy = wait.requeuing_strategy.as_ref();
+        let at_least = |least: i32, value: Option<i32>| value.filter(|value| *value >= least);
+        Self {
+            timeout: timeout
+                .filter(|timeout| !timeout.is_zero())
+                .map_or(default.timeout, ExtendedDuration::to_signed),
+            base_seconds: strategy
+                .and_then(|strategy| at_least(1, strategy.backoff_base_seconds))
+                .unwrap_or(default.base_seconds),
+            factor: strategy
+                .and_then(|strategy| factor(strategy.backoff_factor.as_deref()?))
+                .unwrap_or(default.factor),
+            max_seconds: strategy.and_then(|strategy| at_least(1, strategy.backoff_max_seconds)),
+            limit: strategy.and_then(|strategy| at_least(0, strategy.backoff_limit_count)),
+        }
+    }
+}
+
+/// Reads a `backoffFactor`: a decimal number of at least 1, such as `1.5`, of at most 20 characters.
+pub fn factor(text: &str) -> Option<f64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let good = text.len() <= 20 && digits(whole) && digits(fraction);
+    text.parse().ok().filter(|factor| good && *factor >= 1.0)
+}
+
+impl Backoff {
+    /// The delay before the `count`-th return, without jitter: `base * factor^(count - 1)`, at most the maximum, and at
+    /// most what a duration can hold. None before the first.
+    ///
+    /// Kueue lets the first delay, and jitter, exceed its maximum; here nothing but jitter does.
+    pub fn wait(&self, count: i32) -> SignedDuration {
+        let Some(steps) = count.checked_sub(1).filter(|steps| *steps >= 0) else {
+            return SignedDuration::ZERO;
+        };
+        if self.base_seconds <= 0 {
+            return SignedDuration::ZERO;
+        }
+        // no number is never more than 1
+        let grown = f64::from(self.base_seconds) * self.factor.max(1.0).powi(steps);
+        let bound = self.max_seconds.filter(|max| *max > 0).map_or(f64::INFINITY, f64::from);
+        seconds(grown.min(bound))
+    }
+
+    /// The same with jitter, from a number of at least 0 and less than 1 that is drawn at random.
+    pub fn wait_with_jitter(&self, count: i32, random: f64) -> SignedDuration {
+        let wait = self.wait(count);
+        let part = if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) * JITTER };
+        wait.saturating_add(seconds(wait.as_secs_f64() * part))
+    }
+
+    /// What follows when a workload that has come back `count` times is not ready in time once more.
+    pub fn after_timeout(&self, count: i32) -> AfterTimeout {
+        let count = count.max(0).saturating_add(1);
+        match self.limit {
+            Some(limit) if count > limit => AfterTimeout::Deactivate,
+            _ => AfterTimeout::Requeue { count, wait: self.wait(count) },
+        }
+    }
+
+    /// All returns of a workload that never gets ready, until it is deactivated; without a limit there is no end.
+    pub fn schedule(&self) -> impl Iterator<Item = Retry> + use<> {
+        let backoff = *self;
+        let retries = 1..=self.limit.unwrap_or(i32::MAX);
+        retries.scan(self.timeout, move |cumulative, retry| {
+            let wait = backoff.wait(retry);
+            *cumulative = cumulative.saturating_add(wait).saturating_add(backoff.timeout);
+            Some(Retry { retry, wait, cumulative: *cumulative })
+        })
+    }
+}
+
+/// What is too long is as long as can be.
+fn seconds(seconds: f64) -> SignedDuration {
+    SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX)
+}
+
+/// A workload that waits for its turn, as far as the order needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The higher is served first.
+    pub priority: i32,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// When it was paused because its pods didn't get ready; none if it wasn't, or was for another reason.
+    pub evicted: Option<Timestamp>,
+    /// What tells it from others; the last resort.
+    pub name: String,
+}
+
+impl Waiting {
+    /// The time by which it is ordered among those of its priority.
+    pub fn timestamp(&self, strategy: RequeuingTimestamp) -> Timestamp {
+        match strategy {
+            RequeuingTimestamp::Eviction => self.evicted.unwrap_or(self.created),
+            RequeuingTimestamp::Creation => self.created,
+        }
+    }
+}
+
+/// Who comes first: the higher priority, then the earlier time by the strategy, then the name.
+pub fn order(strategy: RequeuingTimestamp) -> impl Fn(&Waiting, &Waiting) -> Ordering {
+    move |one, other| {
+        let by_priority = other.priority.cmp(&one.priority);
+        let by_time = || one.timestamp(strategy).cmp(&other.timestamp(strategy));
+        by_priority.then_with(by_time).then_with(|| one.name.cmp(&other.name))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! What the victims of a preemption tolerate, by annotations on their `PriorityClass`: the rules of the scheduler
+//! plugin `PreemptionToleration`.
+//!
+//! Four decisions differ from that plugin's:
+//! - A system-critical preemptor may always preempt. There, a class can tolerate even those.
+//! - A missing `PriorityClass` exempts the pod. There, it is an error that rules out the whole node.
+//! - Seconds saturate. There, more than 292 years of them overflow, and protect nobody.
+//! - A pod scheduled in the future counts as scheduled now. There, it is exempt until then even for 0 seconds.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::keys::{
+    MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, PREEMPTION_TOLERATION_PREFIX, TOLERATION_SECONDS_ANNOTATION,
+};
+
+use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, field::FieldError};
+
+/// What the pods of a `PriorityClass` tolerate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Toleration {
+    /// Preemptors of this priority or a higher one are not tolerated: the pod may be preempted. Wider than a
+    /// priority, because its default is one more than the class's value.
+    pub minimum_preemptable_priority: i64,
+    /// For how long others are tolerated after the pod was scheduled; negative: for ever.
+    pub seconds: i64,
+}
+
+impl Toleration {
+    /// Reads the annotations of a class of this value. Others are none of its business; of its own, all that can't
+    /// be read are errors.
+    pub fn read(value: i32, annotations: Option<&BTreeMap<String, String>>) -> Result<Self, Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let minimum: Option<i32> =
+            integer(annotations, MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, PRIORITY, &mut errors);
+        let seconds: Option<i64> = integer(annotations, TOLERATION_SECONDS_ANNOTATION, SECONDS, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let minimum_preemptable_priority = minimum.map_or(i64::from(value) + 1, i64::from);
+        Ok(Self { minimum_preemptable_priority, seconds: seconds.unwrap_or(0) })
+    }
+
+    fn judge(&self, priority: i32, scheduled_at: Option<Timestamp>, now: Timestamp) -> Judgement {
+        let Self { minimum_preemptable_priority: minimum, seconds } = *self;
+        if i64::from(priority) >= minimum {
+            return Judgement::PriorityReached { minimum, priority };
+        }
+        if seconds < 0 {
+            return Judgement::Forever { minimum };
+        }
+        let Some(scheduled_at) = scheduled_at else {
+            return Judgement::NotScheduled { minimum };
+        };
+        // seconds can't be negative here: the end of time is the only end to saturate at
+        let duration = SignedDuration::from_secs(seconds);
+        let until = scheduled_at.min(now).checked_add(duration).unwrap_or(Timestamp::MAX);
+        if now < until {
+            Judgement::Within { minimum, seconds, until }
+        } else {
+            Judgement::Over { minimum, seconds, at: until }
+        }
+    }
+}
+
+const PRIORITY: &str = "must be a priority, a whole number from -2147483648 to 2147483647";
+const SECONDS: &str = "must be a whole number of seconds, such as 600; -1 means for ever";
+
+/// Where an annotation's errors are.
+pub(crate) fn field(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
+}
+
+/// The grammar is that of Go's `strconv.ParseInt` with base 10: a sign and leading zeros are fine, spaces aren't.
+fn integer<T: FromStr>(
+    annotations: Option<&BTreeMap<String, String>>,
+    key: &str,
+    detail: &str,
+    errors: &mut Vec<FieldError>,
+) -> Option<T> {
+    let text = annotations?.get(key)?;
+    text.parse().map_err(|_| errors.push(FieldError::invalid(field(key), text.as_str(), detail))).ok()
+}
+
+/// What is known of a victim's `PriorityClass`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassState {
+    /// The pod names none.
+    None,
+    /// The pod names one that doesn't exist.
+    Missing,
+    /// Its annotations can't be read: admission would have refused them, but they got stored.
+    Unreadable,
+    /// What it says, or leaves at the defaults.
+    Known(Toleration),
+}
+
+impl ClassState {
+    /// Of a class that exists.
+    pub fn of(value: i32, annotations: Option<&BTreeMap<String, String>>) -> Self {
+        Toleration::read(value, annotations).map_or(Self::Unreadable, Self::Known)
+    }
+}
+
+/// A pod that could make room for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preemptor {
+    /// `spec.priority`; a pod without one has 0.
+    pub priority: i32,
+    /// Its `spec.preemptionPolicy` is `Never`.
+    pub never_preempts: bool,
+}
+
+/// Whether a victim is exempt from preemption by a preemptor, and why. As text, it is the why, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Not exempt: nobody tolerates preemption by what the cluster itself needs.
+    SystemCritical {
+        /// The preemptor's.
+        priority: i32,
+    },
+    /// Not exempt: the victim has no class.
+    NoClass,
+    /// Exempt: what its class says can't be known.
+    MissingClass,
+    /// Exempt: the preemptor preempts nobody.
+    PreemptorNever,
+    /// Not exempt: what can't be read protects nobody.
+    Unreadable,
+    /// Not exempt: the preemptor's priority isn't tolerated.
+    PriorityReached {
+        /// The least priority that isn't.
+        minimum: i64,
+        /// The preemptor's.
+        priority: i32,
+    },
+    /// Exempt for ever.
+    Forever {
+        /// The least priority that isn't tolerated.
+        minimum: i64,
+    },
+    /// Exempt: its time has not begun.
+    NotScheduled {
+        /// The least priority that isn't tolerated.
+        minimum: i64,
+    },
+    /// Exempt for some time.
+    Within {
+        /// The least priority that isn't tolerated.
+        minimum: i64,
+        /// How long that time is.
+        seconds: i64,
+        /// From then on, it isn't exempt.
+        until: Timestamp,
+    },
+    /// Not exempt any more.
+    Over {
+        /// The least priority that isn't tolerated.
+        minimum: i64,
+        /// How long that time was.
+        seconds: i64,
+        /// From then on, it isn't exempt.
+        at: Timestamp,
+    },
+}
+
+impl Judgement {
+    /// Whether the victim must be left alone.
+    pub const fn is_exempt(&self) -> bool {
+        match self {
+            Self::MissingClass
+            | Self::PreemptorNever
+            | Self::Forever { .. }
+            | Self::NotScheduled { .. }
+            | Self::Within { .. } => true,
+            Self::SystemCritical { .. }
+            | Self::NoClass
+            | Self::Unreadable
+            | Self::PriorityReached { .. }
+            | Self::Over { .. } => false,
+        }
+    }
+
+    /// When an exemption ends by itself: from that instant on, the victim isn't exempt. None if it isn't now, or if
+    /// it is for ever or until something else changes.
+    pub const fn until(&self) -> Option<Timestamp> {
+        match self {
+            Self::Within { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Judgement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SystemCritical { priority } => {
+                write!(f, "the preemptor is system-critical: priority {priority} may always preempt")
+            }
+            Self::NoClass => f.write_str("it has no PriorityClass that could tolerate preemption"),
+            Self::MissingClass => {
+                f.write_str("its PriorityClass doesn't exist: what it tolerates isn't known")
+            }
+            Self::PreemptorNever => f.write_str("the preemptor's preemptionPolicy is Never"),
+            Self::Unreadable => write!(
+                f,
+                "its PriorityClass has an annotation {PREEMPTION_TOLERATION_PREFIX}… that can't be read"
+            ),
+            Self::PriorityReached { minimum, priority } => {
+                write!(f, "{}, and the preemptor's is {priority}", Tolerates(*minimum))
+            }
+            Self::Forever { minimum } => write!(f, "{} for ever", Tolerates(*minimum)),
+            Self::NotScheduled { minimum } => {
+                write!(f, "{}, and it has not been scheduled yet", Tolerates(*minimum))
+            }
+            Self::Within { minimum, seconds, .. } => {
+                write!(f, "{} for {seconds}s after it was scheduled", Tolerates(*minimum))
+            }
+            Self::Over { seconds: 0, .. } => {
+                f.write_str("its PriorityClass tolerates no preemption once it was scheduled")
+            }
+            Self::Over { minimum, seconds, at } => {
+                write!(f, "{} for {seconds}s after it was scheduled, until {at}", Tolerates(*minimum))
+            }
+        }
+    }
+}
+
+/// How the sentence begins, with the least priority that isn't tolerated.
+struct Tolerates(i64);
+
+impl fmt::Display for Tolerates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its PriorityClass tolerates preemption by priorities below {}", self.0)
+    }
+}
+
+/// Whether a preemptor must leave a victim alone. `scheduled_at` is when the victim's `PodScheduled` condition became
+/// true, if it is. That the victim's priority is lower than the preemptor's is for the scheduler to see to.
+pub fn judge(
+    class: ClassState,
+    scheduled_at: Option<Timestamp>,
+    preemptor: &Preemptor,
+    now: Timestamp,
+) -> Judgement {
+    if preemptor.priority >= SYSTEM_CRITICAL_PRIORITY {
+        return Judgement::SystemCritical { priority: preemptor.priority };
+    }
+    match class {
+        ClassState::None => Judgement::NoClass,
+        ClassState::Missing => Judgement::MissingClass,
+        _ if preemptor.never_preempts => Judgement::PreemptorNever,
+        ClassState::Unreadable => Judgement::Unreadable,
+        ClassState::Known(toleration) => toleration.judge(preemptor.priority, scheduled_at, now),
+    }
+}
+
+#[cfg(test)]
+mod tests;
