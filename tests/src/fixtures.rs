@@ -50,7 +50,7 @@ pub async fn world(name: &str) -> Result<World> {
 /// A cluster that has these definitions, with Tenure running. The keeper may read what isn't listed in the chart's role
 /// either: else each of those costs a try that is refused.
 pub async fn world_of(name: &str, definitions: Vec<CustomResourceDefinition>) -> Result<World> {
-    let world = World::installed(name, &[]).await?;
+    let world = Box::pin(World::installed(name, &[])).await?;
     install(&world, definitions).await;
     for group in ["example.com", "apps.kruise.io", "apps.openshift.io", "argoproj.io", "batch.volcano.sh"] {
         grant(&world, &format!("read-{group}"), group, &["*"], &["get"]).await;

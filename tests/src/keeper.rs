@@ -82,7 +82,8 @@ impl Metrics {
         Self::of(admin).await
     }
 
-    async fn of(admin: &str) -> Self {
+    /// Those of a program, by the base URL of its admin port.
+    pub async fn of(admin: &str) -> Self {
         Self(get(admin, "/metrics").await.unwrap())
     }
 

@@ -1,14 +1,17 @@
-//! Queues on a real API server with the webhook up.
+//! Queues and priority classes on a real API server with the webhook up, and priority classes while it is down.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use futures::{StreamExt, stream};
-use serde_json::json;
-use tenure_testbed::Output;
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, Output, Tenure};
 use tenure_tests::{
     World,
     queues::{Case, Verdict, ancestors, table},
 };
 use tokio::sync::OnceCell;
+
+const MINIMUM: &str = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority";
+const SECONDS: &str = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds";
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
@@ -16,7 +19,12 @@ async fn world() -> &'static World {
 }
 
 async fn start() -> anyhow::Result<World> {
-    let world = World::installed("admission", &[]).await?;
+    let cluster = Cluster::start("admission").await?;
+    let stored = class("stored", &json!({MINIMUM: "high"}));
+    cluster.kubectl_with_input(&["create", "-f", "-"], &stored.to_string()).await?.success()?;
+    let tenure = Tenure::install(&cluster, &[]).await?;
+    cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
+    let world = World { cluster, tenure };
     world.tenure.start_webhook(&world.cluster).await?;
     for ancestor in ancestors() {
         world.apply(&ancestor).await;
@@ -39,8 +47,16 @@ async fn await_known(world: &World, queue: &str) {
     .unwrap();
 }
 
-async fn kubectl(world: &World, verb: &[&str], object: &serde_json::Value) -> Output {
+async fn kubectl(world: &World, verb: &[&str], object: &Value) -> Output {
     world.cluster.kubectl_with_input(&[verb, &["-f", "-"]].concat(), &object.to_string()).await.unwrap()
+}
+
+/// A priority class of value 8000.
+fn class(name: &str, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": name, "annotations": annotations}, "value": 8000,
+    })
 }
 
 /// What is wrong with the output for a case; none if it is as the table says.
@@ -108,6 +124,92 @@ async fn a_cycle_is_refused_with_field_value_and_rule() {
     assert!(!output.status.success());
     let expected = "spec.parentQueue: Invalid value: \"cycle-b\": a queue can't be its own ancestor: cycle-a -> cycle-b -> cycle-a";
     assert!(output.stderr.contains(expected), "{}", output.stderr);
+}
+
+#[tokio::test]
+async fn a_class_whose_toleration_can_not_be_read_is_refused_and_told_why() {
+    let world = world().await;
+    let bad = class("unreadable", &json!({MINIMUM: "10000", SECONDS: "10m"}));
+    let expected = format!(
+        "The PriorityClass \"unreadable\" is invalid: metadata.annotations[{SECONDS}]: Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever\n"
+    );
+    let created = kubectl(world, &["create"], &bad).await;
+    assert_eq!((created.status.success(), created.stderr), (false, expected.clone()));
+    world.apply(&class("unreadable", &json!({}))).await;
+    let changed = kubectl(world, &["replace"], &bad).await;
+    assert_eq!((changed.status.success(), changed.stderr), (false, expected));
+}
+
+#[tokio::test]
+async fn a_class_that_tolerates_nothing_is_accepted_with_a_warning() {
+    let world = world().await;
+    let output = kubectl(world, &["create"], &class("useless", &json!({SECONDS: "600"}))).await;
+    let expected = format!(
+        "Warning: metadata.annotations[{SECONDS}]: 600 has no effect without {MINIMUM}, whose default is 8001: set that above 8001\n"
+    );
+    assert_eq!(output.stderr, expected);
+    output.success().unwrap();
+}
+
+#[tokio::test]
+async fn a_class_that_tolerates_something_or_says_nothing_is_accepted_without_a_word() {
+    let world = world().await;
+    for (name, annotations) in
+        [("tolerates", json!({MINIMUM: "10000", SECONDS: "600"})), ("plain", json!({"a": "b"}))]
+    {
+        let output = kubectl(world, &["create"], &class(name, &annotations)).await;
+        assert_eq!(output.stderr, "", "{name}");
+        output.success().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_class_with_a_bad_toleration_that_was_stored_can_be_labelled_and_deleted() {
+    let world = world().await;
+    let of_class = async |arguments: &[&str]| {
+        let output = world.cluster.kubectl(&[arguments, &["priorityclass", "stored"]].concat()).await;
+        output.unwrap()
+    };
+    let change = async |metadata: Value| {
+        let patch = json!({"metadata": metadata}).to_string();
+        of_class(&["patch", "--type=merge", "--patch", &patch]).await
+    };
+    let warning = format!(
+        "Warning: metadata.annotations[{MINIMUM}]: Invalid value: \"high\": must be a priority, a whole number from -2147483648 to 2147483647\n"
+    );
+    for metadata in [json!({"labels": {"a": "b"}}), json!({"finalizers": ["example.com/a"]})] {
+        let output = change(metadata).await;
+        assert_eq!(output.stderr, warning);
+        output.success().unwrap();
+    }
+    let output = change(json!({"annotations": {MINIMUM: "higher"}})).await;
+    assert!(
+        !output.status.success() && output.stderr.contains("Invalid value: \"higher\""),
+        "{}",
+        output.stderr
+    );
+    of_class(&["delete", "--wait=false"]).await.success().unwrap();
+    let output = change(json!({"finalizers": []})).await;
+    assert_eq!(output.stderr, warning);
+    output.success().unwrap();
+}
+
+#[tokio::test]
+async fn classes_that_say_nothing_of_preemption_never_wait_for_the_webhook() {
+    let world = &World::installed("admission-down", &[]).await.unwrap();
+    for (verb, annotations) in
+        [("create", json!({"a": "b"})), ("replace", json!({})), ("replace", Value::Null)]
+    {
+        let output = kubectl(world, &[verb], &class("plain", &annotations)).await;
+        assert_eq!(output.stderr, "", "{verb} {annotations}");
+        output.success().unwrap();
+    }
+    let former = "preemption-toleration.scheduling.sigs.k8s.io/toleration-seconds";
+    for key in [MINIMUM, SECONDS, former] {
+        let output = kubectl(world, &["replace"], &class("plain", &json!({key: "10000"}))).await;
+        let expected = "failed calling webhook \"priorityclasses.tenure.dev\"";
+        assert!(!output.status.success() && output.stderr.contains(expected), "{key}: {}", output.stderr);
+    }
 }
 
 #[tokio::test]

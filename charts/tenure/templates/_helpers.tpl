@@ -31,11 +31,27 @@
 {{- .Values.keeper.dryRun | ternary (min 1 .Values.keeper.replicas) .Values.keeper.replicas }}
 {{- end }}
 
-{{- /* The keeper's configuration file; empty if it needs none. */}}
-{{- define "tenure.keeper.config" -}}
+{{- define "tenure.config.name" -}}
+{{- include "tenure.fullname" . }}-config
+{{- end }}
+
+{{- /* The configuration file of keeper and webhook. They take a change up by themselves, so it makes no new pods. */}}
+{{- define "tenure.config" -}}
 {{- $config := dict }}
 {{- with .Values.keeper.expiryNotice }}
 {{-   $_ := set $config "expiryNotice" . }}
+{{- end }}
+{{- range $name, $value := .Values.floors }}
+{{-   if $value }}
+{{-     $_ := set $config $name $value }}
+{{-   end }}
+{{- end }}
+{{- $pools := dict }}
+{{- range .Values.floors.nodePools }}
+{{-   if hasKey $pools .name }}
+{{-     fail (printf "floors.nodePools has two pools %q" .name) }}
+{{-   end }}
+{{-   $_ := set $pools .name true }}
 {{- end }}
 {{- $seen := dict }}
 {{- range .Values.keeper.owners }}
@@ -52,9 +68,19 @@
 {{-   $row := dict "group" .group "kind" .kind "path" .path "value" $value }}
 {{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
 {{- end }}
-{{- with $config }}
-{{- toYaml . }}
+{{- toYaml $config }}
 {{- end }}
+
+{{- define "tenure.configVolumeMount" -}}
+- name: config
+  mountPath: /config
+  readOnly: true
+{{- end }}
+
+{{- define "tenure.configVolume" -}}
+- name: config
+  configMap:
+    name: {{ include "tenure.config.name" . }}
 {{- end }}
 
 {{- /* Labels that never change over the life of a Deployment. Takes (list $ component). */}}

@@ -14,6 +14,7 @@ use tenure_types::{keys, projection, runai::v3alpha1, tensorstack::v1beta1};
 use crate::{
     Group, Outcome, Served, Uid,
     groups::{PodGroup, PodGroups},
+    kinds::Kinds,
     names::Names,
     own::OwnCeilings,
     owners::{Controller, Owner, Owners},
@@ -70,7 +71,7 @@ struct Moved {
 /// What objects are read with.
 #[derive(Debug, Default)]
 pub struct Readers {
-    pub table: OwnerTable,
+    pub kinds: Kinds,
     pub names: Names,
     pub own: OwnCeilings,
 }
@@ -90,9 +91,21 @@ impl CeilingIndex {
     /// Of an empty cluster.
     pub fn new(settings: Settings) -> Self {
         let Settings { scope, table, notice } = settings;
-        let queues = Queues { notice, ..Queues::default() };
-        let readers = Readers { table, ..Readers::default() };
-        Self { readers, queues, pods: Pods::new(scope), moved: Moved::default() }
+        let mut index = Self {
+            readers: Readers::default(),
+            queues: Queues::default(),
+            pods: Pods::new(scope),
+            moved: Moved::default(),
+        };
+        index.configure(&table, notice);
+        index
+    }
+
+    /// Goes by another table of owners and another notice from now on.
+    pub fn configure(&mut self, table: &OwnerTable, notice: SignedDuration) {
+        self.queues.owners.set_pausable(self.readers.kinds.pausable(table));
+        self.queues.notice = notice;
+        self.moved.everybody = true;
     }
 
     /// Takes a pod as the API server has it.
@@ -177,8 +190,7 @@ impl CeilingIndex {
     pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.as_deref() else { return };
         let controller = projection::controller(metadata);
-        let controller = controller
-            .map(|above| Controller { uid: Uid::of(&above.uid), pausable: self.readers.table.knows(above) });
+        let controller = controller.map(|above| Controller::read(above, &self.readers.kinds));
         let owner = Owner { controller, own: self.readers.own.read(metadata), source };
         if self.queues.owners.apply(Uid::of(uid), owner) {
             match metadata.namespace.as_deref() {

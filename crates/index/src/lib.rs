@@ -4,6 +4,7 @@
 mod ceilings;
 mod due;
 mod groups;
+mod kinds;
 mod names;
 mod own;
 mod owners;

@@ -3,8 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::Uid;
+use crate::{
+    Uid,
+    kinds::{Kind, Kinds},
+};
 
 /// More ancestors than any real chain has.
 const MAX_DEPTH: usize = 16;
@@ -13,8 +17,13 @@ const MAX_DEPTH: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Controller {
     pub uid: Uid,
-    /// Whether its kind can be paused.
-    pub pausable: bool,
+    pub kind: Kind,
+}
+
+impl Controller {
+    pub fn read(owner: &OwnerReference, kinds: &Kinds) -> Self {
+        Self { uid: Uid::of(&owner.uid), kind: kinds.of(owner) }
+    }
 }
 
 /// What is known of an owner; one with neither is not kept.
@@ -33,9 +42,16 @@ pub struct Owners {
     by_uid: HashMap<Uid, Owner>,
     /// How many have a ceiling of their own: as long as none has, no chain matters.
     with_own: usize,
+    /// Kinds that can be paused.
+    pausable: HashSet<Kind>,
 }
 
 impl Owners {
+    /// From now on these kinds can be paused, and no others.
+    pub fn set_pausable(&mut self, pausable: HashSet<Kind>) {
+        self.pausable = pausable;
+    }
+
     /// Takes an owner, and says whether a ceiling may have changed.
     pub fn apply(&mut self, uid: Uid, owner: Owner) -> bool {
         let before = if owner.controller.is_none() && owner.own.is_none() {
@@ -80,7 +96,7 @@ impl Owners {
         let mut next = controller;
         for _ in 0..MAX_DEPTH {
             let Some(controller) = next else { break };
-            if controller.pausable {
+            if self.pausable.contains(&controller.kind) {
                 root = Some(controller.uid);
             }
             next = self.by_uid.get(&controller.uid).and_then(|owner| owner.controller);
@@ -93,48 +109,80 @@ impl Owners {
 mod tests {
     use super::*;
 
-    fn controller(uid: &str) -> Controller {
-        Controller { uid: Uid::of(uid), pausable: !uid.starts_with("through") }
+    /// Owners of two kinds, of which all that isn't passed through can be paused.
+    #[derive(Default)]
+    struct World {
+        kinds: Kinds,
+        owners: Owners,
     }
 
-    fn owner(above: Option<&str>, own: Option<i64>) -> Owner {
-        Owner { controller: above.map(controller), own: own.map(SignedDuration::from_secs), source: 0 }
-    }
+    impl World {
+        fn new() -> Self {
+            let mut world = Self::default();
+            world.owners.set_pausable(HashSet::from([world.controller("set").kind]));
+            world
+        }
 
-    fn own_of(owners: &Owners, uid: &str) -> Option<i64> {
-        owners.own_ceiling(Some(controller(uid))).map(|own| own.as_secs())
+        fn controller(&self, uid: &str) -> Controller {
+            let kind = if uid.starts_with("through") { "Passed" } else { "Paused" };
+            let (uid, kind) = (uid.into(), kind.into());
+            Controller::read(&OwnerReference { uid, kind, ..OwnerReference::default() }, &self.kinds)
+        }
+
+        fn apply(&mut self, uid: &str, above: Option<&str>, own: Option<i64>) -> bool {
+            let (controller, own) =
+                (above.map(|uid| self.controller(uid)), own.map(SignedDuration::from_secs));
+            self.owners.apply(Uid::of(uid), Owner { controller, own, source: 0 })
+        }
+
+        fn own_of(&self, uid: &str) -> Option<i64> {
+            self.owners.own_ceiling(Some(self.controller(uid))).map(|own| own.as_secs())
+        }
     }
 
     #[test]
     fn only_the_topmost_owner_that_can_be_paused_counts() {
-        let mut owners = Owners::default();
-        assert!(owners.apply(Uid::of("set"), owner(Some("deployment"), Some(1))));
-        assert_eq!(own_of(&owners, "set"), None, "the deployment has none");
-        assert!(owners.apply(Uid::of("deployment"), owner(Some("through"), Some(2))));
-        assert_eq!(own_of(&owners, "set"), Some(2));
-        owners.apply(Uid::of("through"), owner(Some("service"), Some(3)));
-        assert_eq!(own_of(&owners, "set"), None);
-        owners.apply(Uid::of("service"), owner(None, Some(4)));
-        assert_eq!(own_of(&owners, "set"), Some(4));
+        let mut world = World::new();
+        assert!(world.apply("set", Some("deployment"), Some(1)));
+        assert_eq!(world.own_of("set"), None, "the deployment has none");
+        assert!(world.apply("deployment", Some("through"), Some(2)));
+        assert_eq!(world.own_of("set"), Some(2));
+        world.apply("through", Some("service"), Some(3));
+        assert_eq!(world.own_of("set"), None);
+        world.apply("service", None, Some(4));
+        assert_eq!(world.own_of("set"), Some(4));
+    }
+
+    #[test]
+    fn what_can_be_paused_may_change() {
+        let mut world = World::new();
+        world.apply("set", Some("through"), Some(1));
+        world.apply("through", None, Some(2));
+        assert_eq!(world.own_of("set"), Some(1));
+        let both = [world.controller("set").kind, world.controller("through").kind];
+        world.owners.set_pausable(HashSet::from(both));
+        assert_eq!(world.own_of("set"), Some(2));
+        world.owners.set_pausable(HashSet::new());
+        assert_eq!(world.own_of("set"), None);
     }
 
     #[test]
     fn owners_that_go_round_in_a_circle_end() {
-        let mut owners = Owners::default();
-        owners.apply(Uid::of("a"), owner(Some("b"), Some(1)));
-        owners.apply(Uid::of("b"), owner(Some("a"), Some(2)));
-        assert!(own_of(&owners, "a").is_some());
+        let mut world = World::new();
+        world.apply("a", Some("b"), Some(1));
+        world.apply("b", Some("a"), Some(2));
+        assert!(world.own_of("a").is_some());
     }
 
     #[test]
     fn nothing_moves_while_nobody_has_a_ceiling_of_its_own() {
-        let mut owners = Owners::default();
-        assert!(!owners.apply(Uid::of("set"), owner(Some("deployment"), None)));
-        assert!(owners.apply(Uid::of("deployment"), owner(None, Some(2))));
-        assert!(!owners.apply(Uid::of("deployment"), owner(None, Some(2))));
-        assert!(owners.retain(0, &HashSet::from([Uid::of("set")])));
-        assert_eq!(own_of(&owners, "set"), None);
-        assert!(!owners.retain(1, &HashSet::new()), "of another watch");
-        assert_eq!(owners.by_uid.len(), 1);
+        let mut world = World::new();
+        assert!(!world.apply("set", Some("deployment"), None));
+        assert!(world.apply("deployment", None, Some(2)));
+        assert!(!world.apply("deployment", None, Some(2)));
+        assert!(world.owners.retain(0, &HashSet::from([Uid::of("set")])));
+        assert_eq!(world.own_of("set"), None);
+        assert!(!world.owners.retain(1, &HashSet::new()), "of another watch");
+        assert_eq!(world.owners.by_uid.len(), 1);
     }
 }

@@ -104,7 +104,7 @@ impl Pod {
 
     /// Takes what can change; says whether it is still in a queue.
     pub fn update(&mut self, pod: &projection::Pod, readers: &mut Readers) -> bool {
-        let Readers { table, names, own } = readers;
+        let Readers { kinds, names, own } = readers;
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         self.tensorstack = Membership {
@@ -116,9 +116,7 @@ impl Pod {
             group: shared(pod.annotation(keys::RUNAI_GROUP_ANNOTATION)),
         };
         self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
-        self.controller = pod
-            .controller()
-            .map(|owner| Controller { uid: Uid::of(&owner.uid), pausable: table.knows(owner) });
+        self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.own = own
             .read(&pod.metadata)
             .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));

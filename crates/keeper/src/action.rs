@@ -7,6 +7,7 @@ mod pause;
 use std::{
     collections::HashMap,
     num::NonZeroU32,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,6 +20,7 @@ use serde_json::Value;
 use tenure_index::{Due, Group, Served, Task, Uid};
 use tenure_policy::{
     climb::{Action, Climb},
+    config::Config,
     expiry::{Scope, exemption},
     owners::OwnerTable,
 };
@@ -30,6 +32,7 @@ use crate::{
     api::{ApiError, Objects},
     clock::ServerClock,
     cluster::Cluster,
+    config::Current,
     events::Happening,
 };
 
@@ -56,14 +59,44 @@ pub struct Actor {
     pub clock: ServerClock,
     pub objects: Objects,
     pub limit: WriteLimit,
-    pub table: OwnerTable,
+    pub config: Current,
     pub scope: Scope,
     /// Decide everything, and write nothing but events.
     pub dry_run: bool,
     /// For announcements, apart from the limit of pauses: they must not wait for each other.
     pub announcements: WriteLimit,
-    /// By the uid of a controller of pods that are exempt by priority.
-    pub exempt_roots: Mutex<HashMap<String, (Option<String>, Instant)>>,
+    /// What owns pods that are exempt by priority.
+    pub exempt_roots: Mutex<ExemptRoots>,
+}
+
+/// The uid of what would be paused for a pod; none if that is nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Root(Option<String>);
+
+/// What would be paused for pods that are exempt, each with the time since when it is known.
+#[derive(Default)]
+pub struct ExemptRoots {
+    /// By the table of this configuration.
+    config: Option<Arc<Config>>,
+    by_controller: HashMap<String, (Root, Instant)>,
+}
+
+impl ExemptRoots {
+    /// As it was a moment ago, by the same table.
+    fn get(&self, controller: &str, config: &Arc<Config>) -> Option<Root> {
+        let (root, since) = self.by_controller.get(controller)?;
+        let same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
+        (same && since.elapsed() < EXEMPT_ROOT_AGE).then(|| root.clone())
+    }
+
+    fn insert(&mut self, controller: String, root: Root, config: &Arc<Config>) {
+        if self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config)) {
+            self.by_controller.retain(|_, (_, since)| since.elapsed() < EXEMPT_ROOT_AGE);
+        } else {
+            (self.config, self.by_controller) = (Some(Arc::clone(config)), HashMap::new());
+        }
+        self.by_controller.insert(controller, (root, Instant::now()));
+    }
 }
 
 /// What was done, and what is to be told of it.
@@ -147,9 +180,11 @@ impl Actor {
         let Some(pod) = self.still_there(due).await? else {
             return Ok(Done::nothing("the pod is gone or exempt", Served::Gone));
         };
-        match (group.task, self.target(due, &pod).await?) {
+        // a change in between must not part the climb from the pause
+        let config = self.config.get();
+        match (group.task, self.target(due, &pod, &config).await?) {
             (_, Target::Nothing(why)) => Ok(Done::nothing(why, Served::All)),
-            (Task::Expire, Target::Owner(owner)) => self.pause(due, owner, &pod).await,
+            (Task::Expire, Target::Owner(owner)) => self.pause(due, owner, &pod, &config.table).await,
             (Task::Expire, Target::Pod { spared }) => {
                 if let Some(owner) = spared {
                     let (namespace, owner) = (&due.namespace, describe(&owner));
@@ -158,11 +193,11 @@ impl Actor {
                 self.delete(due, &pod).await
             }
             (Task::Announce | Task::Withdraw, Target::Owner(owner)) => {
-                Ok(self.announce(group, &owner, Served::All).await?)
+                Ok(self.announce(group, &owner, Served::All, &config.table).await?)
             }
             (Task::Announce | Task::Withdraw, Target::Pod { .. }) => {
                 let alone = Group { rest: Vec::new(), ..group.clone() };
-                Ok(self.announce(&alone, &of_pod(&pod), Served::First).await?)
+                Ok(self.announce(&alone, &of_pod(&pod), Served::First, &config.table).await?)
             }
         }
     }
@@ -179,9 +214,9 @@ impl Actor {
         }
     }
 
-    async fn target(&self, due: &Due, pod: &Pod) -> Result<Target, Failure> {
-        Ok(match self.climb(due, pod.controller()).await? {
-            Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner).await? => {
+    async fn target(&self, due: &Due, pod: &Pod, config: &Arc<Config>) -> Result<Target, Failure> {
+        Ok(match self.climb(due, pod.controller(), &config.table).await? {
+            Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner, config).await? => {
                 Target::Pod { spared: Some(owner) }
             }
             Action::Pause(owner) => Target::Owner(owner),
@@ -191,8 +226,13 @@ impl Actor {
         })
     }
 
-    async fn climb(&self, due: &Due, controller: Option<&OwnerReference>) -> Result<Action, ApiError> {
-        let mut climb = Climb::from(controller, &self.table);
+    async fn climb(
+        &self,
+        due: &Due,
+        controller: Option<&OwnerReference>,
+        table: &OwnerTable,
+    ) -> Result<Action, ApiError> {
+        let mut climb = Climb::from(controller, table);
         while let Some(owner) = climb.next() {
             let answer = self.objects.look_up(&due.namespace, owner).await?;
             climb.answer(answer);
@@ -201,34 +241,36 @@ impl Actor {
     }
 
     /// Whether a live pod that is exempt by priority has the same owner.
-    async fn would_stop_an_exempt_pod(&self, due: &Due, owner: &OwnerReference) -> Result<bool, ApiError> {
+    async fn would_stop_an_exempt_pod(
+        &self,
+        due: &Due,
+        owner: &OwnerReference,
+        config: &Arc<Config>,
+    ) -> Result<bool, ApiError> {
         for controller in self.cluster.with(|index| index.exempt_controllers(&due.namespace)) {
-            if self.root_of_exempt(due, &controller).await?.as_deref() == Some(&*owner.uid) {
+            if self.root_of_exempt(due, &controller, config).await?.0.as_deref() == Some(&*owner.uid) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The uid of what would be paused for an exempt pod, as it was a moment ago.
+    /// What would be paused for an exempt pod, as it was a moment ago.
     async fn root_of_exempt(
         &self,
         due: &Due,
         controller: &OwnerReference,
-    ) -> Result<Option<String>, ApiError> {
-        let known = self.exempt_roots.lock().get(&controller.uid).cloned();
-        if let Some((root, since)) = known
-            && since.elapsed() < EXEMPT_ROOT_AGE
-        {
+        config: &Arc<Config>,
+    ) -> Result<Root, ApiError> {
+        let known = self.exempt_roots.lock().get(&controller.uid, config);
+        if let Some(root) = known {
             return Ok(root);
         }
-        let root = match self.climb(due, Some(controller)).await? {
+        let root = Root(match self.climb(due, Some(controller), &config.table).await? {
             Action::Pause(root) => Some(root.uid),
             _ => None,
-        };
-        let mut roots = self.exempt_roots.lock();
-        roots.retain(|_, (_, since)| since.elapsed() < EXEMPT_ROOT_AGE);
-        roots.insert(controller.uid.clone(), (root.clone(), Instant::now()));
+        });
+        self.exempt_roots.lock().insert(controller.uid.clone(), root.clone(), config);
         Ok(root)
     }
 }
@@ -262,5 +304,21 @@ fn of_pod(pod: &Pod) -> OwnerReference {
         name: pod.metadata.name.clone().unwrap_or_default(),
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         ..OwnerReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_by_another_table_is_not_believed() {
+        let (old, new) = (Arc::new(Config::default()), Arc::new(Config::default()));
+        let mut roots = ExemptRoots::default();
+        let root = |uid: &str| Root(Some(uid.into()));
+        roots.insert("set".into(), root("set"), &old);
+        assert_eq!((roots.get("set", &old), roots.get("set", &new)), (Some(root("set")), None));
+        roots.insert("set".into(), root("rollout"), &new);
+        assert_eq!((roots.get("set", &old), roots.get("set", &new)), (None, Some(root("rollout"))));
     }
 }

@@ -1,7 +1,9 @@
-use std::{num::NonZeroU32, path::PathBuf};
+use std::num::NonZeroU32;
 
 use clap::{ArgAction, Parser};
-use tenure_service::{admin::AdminArgs, client::ClientArgs, leadership::LeaderArgs, log::LogArgs};
+use tenure_service::{
+    admin::AdminArgs, client::ClientArgs, config::ConfigArgs, leadership::LeaderArgs, log::LogArgs,
+};
 
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///
@@ -36,11 +38,6 @@ pub struct Args {
     )]
     pub(crate) priority_class_threshold: String,
 
-    /// A YAML file: expiryNotice, how long before its end a workload is told where its queue doesn't say; and
-    /// owners, more kinds that can be paused, each with group, kind, path and value
-    #[arg(long, value_name = "FILE", help_heading = "What is kept")]
-    pub(crate) config: Option<PathBuf>,
-
     /// Say what would be done, in events, metrics and logs, and do nothing else
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "What is kept")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -64,6 +61,9 @@ pub struct Args {
     /// The most that is paused or deleted at once
     #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) burst: NonZeroU32,
+
+    #[command(flatten, next_help_heading = "Configuration file")]
+    pub(crate) config: ConfigArgs,
 
     #[command(flatten, next_help_heading = "Several keepers")]
     pub(crate) leader: LeaderArgs,

@@ -1,6 +1,6 @@
 //! How the parts of the keeper are put together.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
@@ -8,7 +8,10 @@ use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tenure_index::Settings;
-use tenure_policy::expiry::{Family, SYSTEM_CRITICAL_PRIORITY, Scope};
+use tenure_policy::{
+    config::Config,
+    expiry::{Family, SYSTEM_CRITICAL_PRIORITY, Scope},
+};
 use tenure_service::{
     leadership::{Election, Leadership},
     readiness::Readiness,
@@ -25,7 +28,7 @@ use crate::{
     api::{ApiError, Objects, call, persist},
     clock::ServerClock,
     cluster::{Cluster, GroupStore, PodStore, RunaiStore, TensorstackStore},
-    config::Config,
+    config::Configure,
     events::Events,
     expiry::Expiry,
     metrics::{Metrics, State},
@@ -54,8 +57,8 @@ impl Args {
         } = self;
         log.init()?;
         info!(Start = "Run Duration Keeper");
-        let Config { notice, table } =
-            config.map_or_else(|| Ok(Config::default()), |path| Config::read(&path))?;
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        let (config, reload) = config.load(Config::parse, &mut registry)?;
         let signals = Signals::catch()?;
         let client = client.client().await?;
         // a dry run writes nothing, and so no Lease either
@@ -69,9 +72,11 @@ impl Args {
         let scope = Scope { priority_threshold, schedulers };
 
         let readiness = Readiness::default();
-        let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut registry);
-        let cluster = Cluster::new(Settings { scope: scope.clone(), table: table.clone(), notice });
+        let settings = Settings { scope: scope.clone(), table: config.table.clone(), notice: config.notice };
+        let cluster = Cluster::new(settings);
+        let (configure, config) = Configure::new(config, cluster.clone());
+        let configured = reload.follow(move |config| configure.apply(config));
         let clock = ServerClock::default();
         State::register(&mut registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
         let admin = admin.serve(readiness.clone(), registry).await?;
@@ -82,7 +87,7 @@ impl Args {
             client: client.clone(),
             cluster: cluster.clone(),
             clock: clock.clone(),
-            table: Arc::new(table.clone()),
+            config: config.clone(),
         };
         let owners = owners.follow(readiness.clone(), looked);
         let actor = Actor {
@@ -90,7 +95,7 @@ impl Args {
             clock: clock.clone(),
             objects: Objects::new(client.clone(), lead.clone()),
             limit: write_limit(writes_per_second, burst),
-            table,
+            config,
             scope,
             dry_run,
             announcements: write_limit(writes_per_second, burst),
@@ -114,7 +119,7 @@ impl Args {
                 () = work => Ok(()),
                 () = too_long => anyhow::bail!("gave up on what was in flight after {GRACE:?}"),
                 result = admin => result,
-                () = async { tokio::join!(watches, owners, measured); } => Ok(()),
+                () = async { tokio::join!(watches, owners, measured, configured); } => Ok(()),
             }
         };
         // many watches make a large future

@@ -1,4 +1,6 @@
-//! What is refused, and what is warned of, when a Queue is created or changed.
+//! What is refused, and what is warned of, when a Queue or a `PriorityClass` is created or changed.
+
+pub mod priority_class;
 
 use std::fmt::Display;
 
@@ -10,6 +12,7 @@ use tenure_types::{
 use crate::{
     ceiling,
     field::FieldError,
+    floor::Floors,
     queue::{RunaiQueue, TensorstackQueue},
     tree::QueueTree,
 };
@@ -23,13 +26,19 @@ pub struct Findings {
     pub warnings: Vec<String>,
 }
 
-/// Reviews a queue of the run.ai family against the queues that are known. The tree may hold an older version
-/// of the queue itself; what is under review counts.
-pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &QueueTree) -> Findings {
+impl From<FieldError> for Findings {
+    fn from(error: FieldError) -> Self {
+        Self { errors: vec![error], warnings: Vec::new() }
+    }
+}
+
+/// Reviews a queue of the run.ai family against the queues that are known, and the floors that are configured. The
+/// tree may hold an older version of the queue itself; what is under review counts.
+pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &QueueTree, floors: &Floors) -> Findings {
     let (queue, mut errors) = RunaiQueue::read(spec);
     let mut warnings = without_effect(spec);
     match ancestors(name, &queue, tree) {
-        Ok(ancestors) => warnings.extend(runai_warnings(name, &queue, &ancestors)),
+        Ok(ancestors) => warnings.extend(runai_warnings(name, &queue, &ancestors, floors)),
         Err(Broken::Missing(parent)) => warnings
             .push(format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")),
         Err(Broken::CycleAbove(parent)) => warnings.push(format!(
@@ -116,7 +125,12 @@ fn cycle_detail(name: &str, chain: &[&str]) -> String {
     format!("a queue can't be its own ancestor: {name} -> {} -> {name}", chain.join(" -> "))
 }
 
-fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueue)]) -> Vec<String> {
+fn runai_warnings(
+    name: &str,
+    queue: &RunaiQueue,
+    ancestors: &[(&str, &RunaiQueue)],
+    floors: &Floors,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     if let (Some(own), Some((ancestor, least))) = (queue.ceiling, ceiling::least(ancestors))
         && own > least
@@ -129,19 +143,26 @@ fn runai_warnings(name: &str, queue: &RunaiQueue, ancestors: &[(&str, &RunaiQueu
     let Some((of, ceiling)) = ceiling::least(&path) else {
         return warnings;
     };
-    let preempt =
-        ceiling::nearest(&path, |queue| queue.preempt_floor).map(|floor| ("preemptMinRuntime", floor));
-    let reclaim =
-        ceiling::nearest(&path, |queue| queue.reclaim_floor).map(|floor| ("reclaimMinRuntime", floor));
+    let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
+    let reclaim = ceiling::nearest(&path, |queue| queue.reclaim_floor);
+    let of_path =
+        [("preemptMinRuntime", preempt, floors.preempt), ("reclaimMinRuntime", reclaim, floors.reclaim)];
     if let Some((_, notice)) = ceiling::nearest(&path, |queue| queue.notice).filter(|(_, n)| *n >= ceiling) {
         warnings.push(not_before_the_start(notice, ceiling));
     }
-    for (field, (from, floor)) in preempt.into_iter().chain(reclaim) {
-        // both in the queue itself: that is an error, and said already
-        if floor > ceiling && (from, of) != (name, name) {
-            warnings.push(format!(
+    for (field, floor, default) in of_path {
+        match floor {
+            // both in the queue itself: that is an error, and said already
+            Some((from, floor)) if floor > ceiling && (from, of) != (name, name) => warnings.push(format!(
                 "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: workloads end before the floor does"
-            ));
+            )),
+            None if default > ceiling => {
+                let whose = if of == name { String::new() } else { format!(" of ancestor {of:?}") };
+                warnings.push(format!(
+                    "spec.maxDuration: {ceiling}{whose} is shorter than the default {field}, {default}: workloads end before the floor does"
+                ));
+            }
+            Some(_) | None => {}
         }
     }
     warnings
@@ -159,7 +180,16 @@ mod tests {
     }
 
     fn review(name: &str, spec: Value, queues: &[(&str, Value)]) -> (Vec<String>, Vec<String>) {
-        let findings = runai(name, &serde_json::from_value(spec).unwrap(), &tree(queues));
+        review_with(&Floors::default(), name, spec, queues)
+    }
+
+    fn review_with(
+        floors: &Floors,
+        name: &str,
+        spec: Value,
+        queues: &[(&str, Value)],
+    ) -> (Vec<String>, Vec<String>) {
+        let findings = runai(name, &serde_json::from_value(spec).unwrap(), &tree(queues), floors);
         (findings.errors.iter().map(ToString::to_string).collect(), findings.warnings)
     }
 
@@ -226,6 +256,27 @@ mod tests {
         let (errors, warnings) = review("leaf", json!({"parentQueue": "root", "maxDuration": "1h"}), &queues);
         assert!(errors.is_empty());
         assert!(warnings[0].starts_with("spec.preemptMinRuntime: 2h0m0s of queue \"root\""), "{warnings:?}");
+    }
+
+    #[test]
+    fn warns_of_a_default_floor_above_the_effective_ceiling() {
+        let floors = Floors { preempt: "10m".parse().unwrap(), ..Floors::default() };
+        let review = |name, spec, queues: &[(&str, Value)]| review_with(&floors, name, spec, queues);
+        let own = "spec.maxDuration: 5m0s is shorter than the default preemptMinRuntime, 10m0s: workloads end before the floor does";
+        assert_eq!(review("a", json!({"maxDuration": "5m"}), &[]), (vec![], vec![own.to_owned()]));
+        let root = [("root", json!({"maxDuration": "5m"}))];
+        let (_, warnings) = review("leaf", json!({"parentQueue": "root"}), &root);
+        assert!(
+            warnings[0].starts_with("spec.maxDuration: 5m0s of ancestor \"root\" is shorter"),
+            "{warnings:?}"
+        );
+        for spec in [
+            json!({"maxDuration": "10m"}),
+            json!({"maxDuration": "5m", "preemptMinRuntime": "1m"}),
+            json!({}),
+        ] {
+            assert_eq!(review("a", spec, &[]), (vec![], vec![]));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod ceiling;
 pub mod climb;
+pub mod config;
 pub mod expiry;
 pub mod field;
 pub mod floor;
@@ -11,6 +12,7 @@ pub mod pause;
 pub mod preemption;
 pub mod queue;
 pub mod requeue;
+pub mod review;
 pub mod start;
 pub mod toleration;
 pub mod tree;

@@ -22,7 +22,7 @@ impl PauseRule {
     /// What is wrong with a rule that an admin has written; the fields are called as in the configuration.
     pub fn check(&self) -> Result<(), FieldError> {
         let Self { group, kind, field, value } = self;
-        if !group.is_empty() && !is_group(group) {
+        if !group.is_empty() && !is_subdomain(group) {
             let detail = "must be an API group such as batch.example.com; empty for the core group";
             return Err(FieldError::invalid("group", group.as_str(), detail));
         }
@@ -49,7 +49,8 @@ impl PauseRule {
     }
 }
 
-fn is_group(text: &str) -> bool {
+/// A DNS subdomain, as API groups and the prefixes of label keys are.
+pub(crate) fn is_subdomain(text: &str) -> bool {
     let label = |label: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         label.starts_with(inner) && label.ends_with(inner) && label.chars().all(|c| inner(c) || c == '-')

@@ -1,8 +1,10 @@
-//! What Tenure's servers need to be a process: argument groups, logs, an API client, TLS with reload, the admin
-//! port, a shutdown that drains, watches that don't stall, and the election of a leader.
+//! What Tenure's servers need to be a process: argument groups, logs, a configuration and a certificate that may change
+//! while they run, an API client, the admin port, a shutdown that drains, watches that don't stall, and the election of
+//! a leader.
 
 pub mod admin;
 pub mod client;
+pub mod config;
 pub mod flags;
 pub mod leadership;
 pub mod log;

@@ -7,7 +7,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use rustix::process::{Pid, Signal, kill_process};
 use tenure_certs::Pair;
@@ -38,6 +38,7 @@ pub struct Tenure {
     keepers: Vec<Keeper>,
     webhook_url: String,
     webhook_metrics: String,
+    config: PathBuf,
 }
 
 /// A program of ours that may be running.
@@ -92,7 +93,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    async fn new(cluster: &Cluster, index: usize, account: &Path, flags: &[&str]) -> Result<Self> {
+    async fn new(
+        cluster: &Cluster,
+        index: usize,
+        account: &Path,
+        config: &Path,
+        flags: &[&str],
+    ) -> Result<Self> {
         let port = free_port()?;
         let identity = format!("keeper-{index}");
         let kubeconfig = cluster.directory().join(format!("{identity}.kubeconfig"));
@@ -102,6 +109,8 @@ impl Keeper {
             flag("threadiness", "8"),
             flag("leader-elect-identity", &identity),
             flag("leader-elect-resource-namespace", RELEASE_NAMESPACE),
+            flag("config", config),
+            flag("config-reload-interval", "100ms"),
         ];
         // of a flag that comes twice, the last counts
         let arguments = ours.into_iter().chain(flags.iter().map(OsString::from)).collect();
@@ -190,6 +199,7 @@ impl Tenure {
 
         let certificate = cluster.directory().join("webhook");
         fetch_certificate(cluster, &certificate).await?;
+        let config = fetch_config(cluster).await?;
         let webhook = vec![
             flag("kubeconfig", account(cluster, "webhook").await?),
             flag("admin-listen", format!("127.0.0.1:{webhook_admin}")),
@@ -198,11 +208,13 @@ impl Tenure {
             flag("tls-key-file", certificate.join("tls.key")),
             flag("tls-reload-interval", "100ms"),
             flag("drain-delay", "0s"),
+            flag("config", &config),
+            flag("config-reload-interval", "100ms"),
         ];
         let account = account(cluster, "keeper").await?;
         let mut keepers = Vec::new();
         for index in 0..KEEPERS {
-            keepers.push(Keeper::new(cluster, index, &account, keeper_flags).await?);
+            keepers.push(Keeper::new(cluster, index, &account, &config, keeper_flags).await?);
         }
         Ok(Self {
             webhook: our_program("tenure-webhook", "tenure-webhook.log", webhook, cluster, webhook_admin)
@@ -210,6 +222,7 @@ impl Tenure {
             keepers,
             webhook_url: url,
             webhook_metrics: format!("http://127.0.0.1:{webhook_admin}"),
+            config,
         })
     }
 
@@ -265,6 +278,12 @@ impl Tenure {
         [&self.webhook_metrics, self.keeper(0).admin_url()]
     }
 
+    /// The configuration file of webhook and keepers, which look at it ten times a second. At first it is as in the
+    /// chart's `ConfigMap`.
+    pub fn config_file(&self) -> &Path {
+        &self.config
+    }
+
     /// The log of the first keeper.
     pub fn keeper_log(&self) -> &Path {
         self.keeper(0).log()
@@ -298,6 +317,15 @@ async fn our_program(
         health: Some(Health::http(admin, "/ready")?),
     };
     Ok(Program { server, process: Mutex::new(None) })
+}
+
+async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
+    let maps = Api::<ConfigMap>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
+    let map = maps.get("tenure-config").await?;
+    let text = map.data.and_then(|mut data| data.remove("tenure.yaml"));
+    let file = cluster.directory().join("tenure.yaml");
+    fs::write(&file, text.context("the ConfigMap has no tenure.yaml")?)?;
+    Ok(file)
 }
 
 /// What the chart's notes tell a person to do who runs the webhook by hand.

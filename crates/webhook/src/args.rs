@@ -1,18 +1,20 @@
 use clap::Parser;
 use kube::{Api, core::DeserializeGuard, runtime::watcher};
 use prometheus_client::registry::Registry;
+use tenure_policy::config::Config;
 use tenure_service::{
-    admin::AdminArgs, client::ClientArgs, log::LogArgs, readiness::Readiness, shutdown::Signals,
-    tls::TlsArgs, watch,
+    admin::AdminArgs, client::ClientArgs, config::ConfigArgs, log::LogArgs, readiness::Readiness,
+    shutdown::Signals, tls::TlsArgs, watch,
 };
 use tenure_types::projection::RunaiQueue;
 
 use crate::{KnownQueues, Metrics, Validator, router};
 
-/// Tenure's admission webhook: refuses queues that can't be meant, and warns of those that probably aren't.
+/// Tenure's admission webhook: refuses queues and priority classes that can't be meant, and warns of those that
+/// probably aren't.
 ///
-/// It answers the API server on POST /validate, for both Queue kinds: scheduling.run.ai/v3alpha1 and
-/// scheduler.tensorstack.dev/v1beta1.
+/// It answers the API server on POST /validate, for both kinds of Queue (scheduling.run.ai/v3alpha1 and
+/// scheduler.tensorstack.dev/v1beta1) and for PriorityClass (scheduling.k8s.io/v1).
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 pub struct Args {
@@ -29,6 +31,9 @@ pub struct Args {
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system", help_heading = "Cluster")]
     t9k_system_namespace: String,
 
+    #[command(flatten, next_help_heading = "Configuration file")]
+    config: ConfigArgs,
+
     #[command(flatten, next_help_heading = "Logs")]
     log: LogArgs,
 }
@@ -36,15 +41,19 @@ pub struct Args {
 impl Args {
     /// Serves until a signal to end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let Self { tls, admin, client, t9k_system_namespace, log } = self;
+        let Self { tls, admin, client, t9k_system_namespace, config, log } = self;
         log.init()?;
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        let (config, reload) = config.load(Config::parse, &mut registry)?;
         let signals = Signals::catch()?;
         let client = client.client().await?;
         let readiness = Readiness::default();
-        let mut registry = Registry::with_prefix("tenure_webhook");
         let metrics = Metrics::register(&mut registry);
         let queues = KnownQueues::default();
         let validator = Validator::new(queues.clone(), t9k_system_namespace);
+        validator.configure(config.floors);
+        let configured = validator.clone();
+        let configured = reload.follow(move |config| configured.configure(config.floors));
         let synced = readiness.awaiting("queues.scheduling.run.ai");
         let admin = admin.serve(readiness.clone(), registry).await?;
         let api: Api<DeserializeGuard<RunaiQueue>> = Api::all(client);
@@ -55,6 +64,7 @@ impl Args {
                     result = tls.serve(router(validator, metrics), readiness, shutdown) => result,
                     result = admin => result,
                     () = queues => Ok(()),
+                    () = configured => Ok(()),
                 }
             })
             .await

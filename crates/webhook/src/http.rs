@@ -89,7 +89,8 @@ async fn validate(
     };
     let (outgoing, group, verdict) = validator.review(&request);
     if verdict == Verdict::Refused {
-        info!(operation = %request.operation, %group, namespace = %request.namespace, name = %request.name, "Refused a queue");
+        let Request { operation, kind, namespace, name, .. } = &request;
+        info!(%operation, %group, kind = %kind.kind, %namespace, %name, "Refused an object");
     }
     metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
     json(&outgoing)

@@ -21,6 +21,10 @@ use tenure_webhook::{KnownQueues, Metrics, Validator, router};
 
 const RUNAI: &str = "scheduling.run.ai";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev";
+const SCHEDULING: &str = "scheduling.k8s.io";
+
+const MINIMUM: &str = "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority";
+const SECONDS: &str = "preemption-toleration.scheduling.x-k8s.io/toleration-seconds";
 
 async fn ask(webhook: Router, review: &Value) -> Value {
     let (status, kind, body) = oneshot::answer(webhook, post(review.to_string())).await;
@@ -42,6 +46,37 @@ fn create(group: &str, spec: &Value) -> Value {
 
 fn update(group: &str, old: &Value, new: &Value) -> Value {
     review(group, "UPDATE", &object(new), &object(old))
+}
+
+/// A priority class of value 8000.
+fn class(annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": "demo", "annotations": annotations},
+        "value": 8000, "globalDefault": false, "preemptionPolicy": "PreemptLowerPriority",
+    })
+}
+
+fn class_review(operation: &str, object: &Value, old: &Value) -> Value {
+    let mut review = review(SCHEDULING, operation, object, old);
+    let request = review["request"].as_object_mut().unwrap();
+    let kind = json!({"group": SCHEDULING, "version": "v1", "kind": "PriorityClass"});
+    let resource = json!({"group": SCHEDULING, "version": "v1", "resource": "priorityclasses"});
+    for (field, value) in
+        [("kind", &kind), ("requestKind", &kind), ("resource", &resource), ("requestResource", &resource)]
+    {
+        request.insert(field.into(), value.clone());
+    }
+    request.remove("namespace");
+    review
+}
+
+fn create_class(annotations: &Value) -> Value {
+    class_review("CREATE", &class(annotations), &Value::Null)
+}
+
+fn update_class(old: &Value, new: &Value) -> Value {
+    class_review("UPDATE", &class(new), &class(old))
 }
 
 fn queue(name: &str, spec: &Value) -> RunaiQueue {
@@ -75,6 +110,10 @@ fn warned(warnings: &[&str]) -> Value {
 
 /// `text` is what the message says after "is invalid".
 fn refused(group: &str, name: &str, text: &str, causes: &[(&str, &str)]) -> Value {
+    refused_object(("Queue", group), name, text, causes)
+}
+
+fn refused_object((kind, group): (&str, &str), name: &str, text: &str, causes: &[(&str, &str)]) -> Value {
     let cause = |(field, message): &(&str, &str)| json!({"field": field, "message": message, "reason": "FieldValueInvalid"});
     json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -89,10 +128,10 @@ fn refused(group: &str, name: &str, text: &str, causes: &[(&str, &str)]) -> Valu
                 "status": "Failure",
                 "code": 422,
                 "reason": "Invalid",
-                "message": format!("Queue.{group} \"{name}\" is invalid: {text}"),
+                "message": format!("{kind}.{group} \"{name}\" is invalid: {text}"),
                 "details": {
                     "group": group,
-                    "kind": "Queue",
+                    "kind": kind,
                     "name": name,
                     "causes": causes.iter().map(cause).collect::<Vec<_>>(),
                 },
@@ -470,6 +509,109 @@ async fn a_queue_without_any_name_is_in_no_cycle() {
     assert_eq!(ask(webhook(under_demo()), &review).await, admitted());
 }
 
+const BAD_MINIMUM: &str =
+    "Invalid value: \"high\": must be a priority, a whole number from -2147483648 to 2147483647";
+const BAD_SECONDS: &str =
+    "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever";
+
+fn refused_class(causes: &[(&str, &str)]) -> Value {
+    let causes: Vec<_> =
+        causes.iter().map(|(key, message)| (format!("metadata.annotations[{key}]"), *message)).collect();
+    let texts: Vec<_> = causes.iter().map(|(field, message)| format!("{field}: {message}")).collect();
+    let text = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
+    let causes: Vec<_> = causes.iter().map(|(field, message)| (field.as_str(), *message)).collect();
+    refused_object(("PriorityClass", SCHEDULING), "demo", &text, &causes)
+}
+
+#[tokio::test]
+async fn a_class_that_tolerates_something_or_says_nothing_is_admitted_without_a_word() {
+    for annotations in [json!({MINIMUM: "10000", SECONDS: "600"}), json!({"a": "b"}), json!({}), Value::Null]
+    {
+        assert_eq!(answer(&create_class(&annotations)).await, admitted(), "{annotations}");
+        assert_eq!(answer(&update_class(&json!({}), &annotations)).await, admitted(), "{annotations}");
+    }
+}
+
+#[tokio::test]
+async fn a_toleration_that_can_not_be_read_is_refused_in_the_words_of_the_api() {
+    let answer = answer(&create_class(&json!({MINIMUM: "10000", SECONDS: "10m"}))).await;
+    let expected = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "allowed": false,
+            "status": {
+                "apiVersion": "v1",
+                "kind": "Status",
+                "metadata": {},
+                "status": "Failure",
+                "code": 422,
+                "reason": "Invalid",
+                "message": "PriorityClass.scheduling.k8s.io \"demo\" is invalid: metadata.annotations[preemption-toleration.scheduling.x-k8s.io/toleration-seconds]: Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever",
+                "details": {
+                    "group": "scheduling.k8s.io",
+                    "kind": "PriorityClass",
+                    "name": "demo",
+                    "causes": [{
+                        "field": "metadata.annotations[preemption-toleration.scheduling.x-k8s.io/toleration-seconds]",
+                        "message": "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever",
+                        "reason": "FieldValueInvalid",
+                    }],
+                },
+            },
+        },
+    });
+    assert_eq!(answer, expected);
+}
+
+#[tokio::test]
+async fn every_toleration_that_can_not_be_read_has_a_cause_of_its_own() {
+    let review = create_class(&json!({MINIMUM: "high", SECONDS: "10m"}));
+    assert_eq!(answer(&review).await, refused_class(&[(MINIMUM, BAD_MINIMUM), (SECONDS, BAD_SECONDS)]));
+}
+
+#[tokio::test]
+async fn a_toleration_without_effect_is_admitted_with_a_warning() {
+    let warning = format!(
+        "metadata.annotations[{SECONDS}]: 600 has no effect without {MINIMUM}, whose default is 8001: set that above 8001"
+    );
+    assert_eq!(answer(&create_class(&json!({SECONDS: "600"}))).await, warned(&[&warning]));
+    let former = "preemption-toleration.scheduling.sigs.k8s.io/toleration-seconds";
+    let warning = format!("metadata.annotations[{former}]: \"600\" has no effect; did you mean {SECONDS}?");
+    assert_eq!(answer(&create_class(&json!({former: "600"}))).await, warned(&[&warning]));
+}
+
+#[tokio::test]
+async fn a_bad_toleration_that_was_stored_does_not_keep_the_rest_of_its_class_from_changing() {
+    let warning = format!("metadata.annotations[{MINIMUM}]: {BAD_MINIMUM}");
+    let mut review = update_class(&json!({MINIMUM: "high"}), &json!({MINIMUM: "high", "a": "b"}));
+    review["request"]["object"]["metadata"]["labels"] = json!({"a": "b"});
+    assert_eq!(answer(&review).await, warned(&[&warning]));
+}
+
+#[tokio::test]
+async fn an_update_that_leaves_one_of_two_bad_tolerations_is_refused() {
+    let old = json!({MINIMUM: "high", SECONDS: "10m"});
+    let review = update_class(&old, &json!({MINIMUM: "high"}));
+    assert_eq!(answer(&review).await, refused_class(&[(MINIMUM, BAD_MINIMUM)]));
+    assert_eq!(answer(&update_class(&old, &json!({}))).await, admitted());
+}
+
+#[tokio::test]
+async fn a_class_about_to_go_is_admitted_with_warnings() {
+    let mut going = update_class(&json!({}), &json!({MINIMUM: "high"}));
+    going["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+    let warning = format!("metadata.annotations[{MINIMUM}]: {BAD_MINIMUM}");
+    assert_eq!(answer(&going).await, warned(&[&warning]));
+}
+
+#[tokio::test]
+async fn a_class_may_be_deleted_whatever_it_says() {
+    let bad = class(&json!({MINIMUM: "high"}));
+    assert_eq!(answer(&class_review("DELETE", &Value::Null, &bad)).await, admitted());
+}
+
 #[tokio::test]
 async fn reviews_and_rejected_requests_are_counted() {
     let mut registry = Registry::with_prefix("tenure_webhook");
@@ -479,6 +621,7 @@ async fn reviews_and_rejected_requests_are_counted() {
         ask(webhook.clone(), &create(RUNAI, &spec)).await;
     }
     ask(webhook.clone(), &create("example.com", &json!({}))).await;
+    ask(webhook.clone(), &create_class(&json!({SECONDS: "soon"}))).await;
     oneshot::answer(webhook.clone(), post("{}")).await;
     let get = Request::builder().method(Method::GET).uri("/validate").body(Body::empty());
     oneshot::answer(webhook, get.unwrap()).await;
@@ -489,8 +632,9 @@ async fn reviews_and_rejected_requests_are_counted() {
         r#"tenure_webhook_reviews_total{group="scheduling.run.ai",verdict="Warned"} 1"#,
         r#"tenure_webhook_reviews_total{group="scheduling.run.ai",verdict="Refused"} 1"#,
         r#"tenure_webhook_reviews_total{group="other",verdict="Warned"} 1"#,
+        r#"tenure_webhook_reviews_total{group="scheduling.k8s.io",verdict="Refused"} 1"#,
         r#"tenure_webhook_rejected_requests_total{code="400"} 1"#,
-        "tenure_webhook_review_duration_seconds_count 4",
+        "tenure_webhook_review_duration_seconds_count 5",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }

@@ -25,6 +25,9 @@ fn of_each_webhook<'a>(configuration: &'a Value, pointer: &str) -> Vec<Option<&'
 
 const CA_BUNDLE: &str = "/clientConfig/caBundle";
 
+/// One for each family of queues, and one for priority classes.
+const WEBHOOKS: usize = 3;
+
 /// The certificate that a release runs on, as the API server has it.
 struct Live {
     secret: BTreeMap<String, ByteString>,
@@ -53,10 +56,10 @@ impl Live {
         }
     }
 
-    /// Both webhooks trust the CA in the Secret, and Helm alone says so.
+    /// All webhooks trust the CA in the Secret, and Helm alone says so.
     fn assert_fits(&self) {
         let ca = self.secret.get("ca.crt").expect("the Secret has a ca.crt");
-        assert_eq!(self.bundles, [ca.clone(), ca.clone()]);
+        assert_eq!(self.bundles, vec![ca.clone(); WEBHOOKS]);
         assert_eq!(self.bundle_writers, ["helm"]);
     }
 }
@@ -198,8 +201,8 @@ async fn cert_manager_alone_writes_the_ca_bundle_that_it_injects() {
     // as its cainjector does; any CA will do
     let certificate = cluster.authority().certificate_pem();
     let bundle = ByteString(certificate.as_bytes().to_vec());
-    let add = |webhook: u8| json!({"op": "add", "path": format!("/webhooks/{webhook}{CA_BUNDLE}"), "value": bundle});
-    let patch = json!([add(0), add(1)]).to_string();
+    let add = |webhook: usize| json!({"op": "add", "path": format!("/webhooks/{webhook}{CA_BUNDLE}"), "value": bundle});
+    let patch = json!((0..WEBHOOKS).map(add).collect::<Vec<_>>()).to_string();
     let name = "validatingwebhookconfiguration/managed-tenure-webhook";
     let inject = ["patch", name, "--type=json", "--field-manager=cainjector", "-p", &patch];
     kubectl(cluster, &inject, "").await;
@@ -207,7 +210,7 @@ async fn cert_manager_alone_writes_the_ca_bundle_that_it_injects() {
     let upgrade = helm(cluster, "upgrade", "managed", &more, &["--reuse-values"]).await;
     upgrade.success().unwrap();
     let live = Live::of(cluster, "managed").await;
-    assert_eq!(live.bundles, [bundle.clone(), bundle]);
+    assert_eq!(live.bundles, vec![bundle; WEBHOOKS]);
     assert_eq!(live.bundle_writers, ["cainjector"]);
 
     let generated = json!({"webhook": {"certificate": {"mode": "generated"}}});
@@ -237,7 +240,7 @@ async fn existing_secret_brings_its_ca_or_the_values_do() {
         let objects = parse(&output.success()?);
         let configuration = find(&objects, "ValidatingWebhookConfiguration", "test-tenure-webhook");
         let bundles = of_each_webhook(configuration, CA_BUNDLE);
-        assert_eq!(bundles.first(), bundles.last());
+        assert_eq!(bundles, vec![*bundles.first().unwrap(); WEBHOOKS]);
         let bundle: ByteString = serde_json::from_value(json!(bundles.first())).unwrap();
         Ok::<_, anyhow::Error>(String::from_utf8(bundle.0)?)
     };

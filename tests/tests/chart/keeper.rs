@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::{NAMESPACE, arguments, assert_accepted, find, helm, kinds, parse, render, shared};
 
-/// Where the keeper finds its configuration in a pod.
-pub const CONFIG_FILE: &str = "/config/keeper.yaml";
+/// Where keeper and webhook find their configuration in a pod.
+pub const CONFIG_FILE: &str = "/config/tenure.yaml";
 
 const NAME: &str = "test-tenure-keeper";
 
@@ -35,9 +35,21 @@ async fn keeper(values: Value) -> Vec<Value> {
     render("test", &json!({"keeper": values})).await
 }
 
-/// The keeper's configuration file.
-pub fn config<'a>(objects: &'a [Value], name: &str) -> &'a str {
-    find(objects, "ConfigMap", name).pointer("/data/keeper.yaml").unwrap().as_str().unwrap()
+/// The configuration file of release `test`.
+pub fn config(objects: &[Value]) -> &str {
+    let map = find(objects, "ConfigMap", "test-tenure-config");
+    map.pointer("/data/tenure.yaml").unwrap().as_str().unwrap()
+}
+
+/// Floors of which none is the default.
+pub fn floors() -> Value {
+    json!({
+        "defaultPreemptMinRuntime": "10m",
+        "defaultReclaimMinRuntime": "1.5h",
+        "reclaimResolveMethod": "queue",
+        "nodePoolLabelKey": "example.com/pool",
+        "nodePools": [{"name": "a100", "defaultPreemptMinRuntime": "0s"}, {"name": "H100.x"}],
+    })
 }
 
 fn replicas(objects: &[Value]) -> Option<u64> {
@@ -55,12 +67,7 @@ async fn each_set_of_values_makes_what_it_needs_and_the_api_server_accepts_it() 
         ("one", json!({"replicas": 1}), [&["Deployment"][..], &elects].concat()),
         ("none", json!({"replicas": 0}), [&["Deployment"][..], &elects].concat()),
         ("dry-run", json!({"dryRun": true}), vec!["Deployment"]),
-        ("dry-run-notice", json!({"dryRun": true, "expiryNotice": "5m"}), vec!["Deployment", "ConfigMap"]),
-        (
-            "everything",
-            everything_set(),
-            [&["Deployment", "PodDisruptionBudget", "ConfigMap"][..], &elects].concat(),
-        ),
+        ("everything", everything_set(), [&["Deployment", "PodDisruptionBudget"][..], &elects].concat()),
     ] {
         let output = helm(cluster, "template", name, &json!({"keeper": values}), &[]).await;
         let rendered = output.success().unwrap();
@@ -105,9 +112,12 @@ async fn values_become_flags() {
         "--writes-per-second=50",
     ];
     let log = ["--log-level=info", "--log-format=logfmt"];
-    assert_eq!(passed(json!({})).await, [&before[..], &["--burst=100"], &lease, &log].concat());
+    assert_eq!(
+        passed(json!({})).await,
+        [&before[..], &["--burst=100", "--config=/config/tenure.yaml"], &lease, &log].concat()
+    );
 
-    let dry_run = ["--burst=100", "--dry-run", "--leader-elect=false"];
+    let dry_run = ["--burst=100", "--dry-run", "--config=/config/tenure.yaml", "--leader-elect=false"];
     assert_eq!(passed(json!({"dryRun": true})).await, [&before[..], &dry_run, &log].concat());
 
     let all = [
@@ -118,7 +128,7 @@ async fn values_become_flags() {
         "--threadiness=4",
         "--writes-per-second=20",
         "--burst=40",
-        "--config=/config/keeper.yaml",
+        "--config=/config/tenure.yaml",
         "--leader-elect=true",
         "--leader-elect-lease-duration=1m",
         "--leader-elect-renew-deadline=40s",
@@ -150,7 +160,7 @@ async fn dry_run_has_one_pod_because_it_has_no_leader() {
 }
 
 #[tokio::test]
-async fn configuration_file_has_what_the_keeper_reads_and_no_more() {
+async fn configuration_file_has_what_the_programs_read_and_no_more() {
     let words =
         json!({"group": "", "kind": "Thing", "resource": "things", "path": "spec.mode", "value": "true"});
     let large = json!({
@@ -159,8 +169,9 @@ async fn configuration_file_has_what_the_keeper_reads_and_no_more() {
     let switch = json!({
         "group": "example.com", "kind": "Lamp", "resource": "lamps", "path": "spec.lit", "value": false,
     });
-    let objects = keeper(json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]})).await;
-    let expected = json!({
+    let values = json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]});
+    let objects = render("test", &json!({"keeper": values, "floors": floors()})).await;
+    let mut expected = json!({
         "expiryNotice": "10m",
         "owners": [
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
@@ -169,29 +180,40 @@ async fn configuration_file_has_what_the_keeper_reads_and_no_more() {
             {"group": "example.com", "kind": "Lamp", "path": "spec.lit", "value": false},
         ],
     });
-    let written: Value = serde_saphyr::from_str(config(&objects, NAME)).unwrap();
+    expected.as_object_mut().unwrap().append(floors().as_object_mut().unwrap());
+    let written: Value = serde_saphyr::from_str(config(&objects)).unwrap();
     assert_eq!(written, expected);
-
-    let pod = find(&objects, "Deployment", NAME).pointer("/spec/template/spec").unwrap();
-    let volumes = json!([{"name": "config", "configMap": {"name": NAME}}]);
-    let mounts = json!([{"name": "config", "mountPath": "/config", "readOnly": true}]);
-    assert_eq!(pod.get("volumes"), Some(&volumes));
-    assert_eq!(pod.pointer("/containers/0/volumeMounts"), Some(&mounts));
+    let defaults: Value = serde_saphyr::from_str(config(&keeper(json!({})).await)).unwrap();
+    let method = json!({"reclaimResolveMethod": "lca", "nodePoolLabelKey": "kai.scheduler/node-pool"});
+    assert_eq!(defaults, method);
 }
 
 #[tokio::test]
-async fn change_of_the_configuration_alone_makes_new_pods() {
-    let template = async |values: Value| {
-        find(&keeper(values).await, "Deployment", NAME).pointer("/spec/template").unwrap().clone()
+async fn keeper_and_webhook_share_the_configuration_file() {
+    let objects = keeper(json!({})).await;
+    for name in [NAME, "test-tenure-webhook"] {
+        let pod = find(&objects, "Deployment", name).pointer("/spec/template/spec").unwrap();
+        let list = |pointer: &str| pod.pointer(pointer).unwrap().as_array().unwrap().clone();
+        let volume = json!({"name": "config", "configMap": {"name": "test-tenure-config"}});
+        let mount = json!({"name": "config", "mountPath": "/config", "readOnly": true});
+        assert!(list("/volumes").contains(&volume) && list("/containers/0/volumeMounts").contains(&mount));
+        assert!(list("/containers/0/args").contains(&json!(format!("--config={CONFIG_FILE}"))));
+    }
+}
+
+#[tokio::test]
+async fn change_of_the_configuration_makes_no_new_pods_because_running_ones_take_it_up() {
+    let templates = async |values: Value| {
+        let objects = render("test", &values).await;
+        [NAME, "test-tenure-webhook"]
+            .map(|name| find(&objects, "Deployment", name).pointer("/spec/template").unwrap().clone())
     };
-    let five = template(json!({"expiryNotice": "5m", "podAnnotations": {"a": "b"}})).await;
-    let six = template(json!({"expiryNotice": "6m", "podAnnotations": {"a": "b"}})).await;
-    assert_ne!(five, six);
-    assert_eq!(
-        template(json!({"expiryNotice": "5m", "podAnnotations": {"a": "b"}, "replicas": 7})).await,
-        five
-    );
-    assert_eq!(template(json!({})).await.pointer("/metadata/annotations"), None);
+    let before = templates(json!({})).await;
+    let configuration = json!({"keeper": {"expiryNotice": "5m", "owners": [rollout()]}, "floors": floors()});
+    assert_eq!(templates(configuration).await, before);
+    let annotated = templates(json!({"keeper": {"podAnnotations": {"a": "b"}}})).await;
+    assert_eq!(annotated[0].pointer("/metadata/annotations"), Some(&json!({"a": "b"})));
+    assert_eq!(before[0].pointer("/metadata/annotations"), None);
 }
 
 #[tokio::test]
@@ -233,7 +255,7 @@ async fn names_and_namespace_can_be_replaced_everywhere() {
             assert_eq!(subject.get("namespace"), Some(&json!("elsewhere")));
         }
     }
-    for kind in ["Deployment", "Role", "ClusterRole", "ServiceAccount", "ConfigMap", "PodDisruptionBudget"] {
+    for kind in ["Deployment", "Role", "ClusterRole", "ServiceAccount", "PodDisruptionBudget"] {
         find(&objects, kind, "duration-keeper");
     }
     let deployment = find(&objects, "Deployment", "duration-keeper");

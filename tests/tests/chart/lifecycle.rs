@@ -78,7 +78,8 @@ async fn upgrade_takes_a_release_from_any_values_to_any_others() {
         assert_eq!(of("role", "{.metadata.name}").await, role, "{keeper}");
         assert_eq!(of("rolebinding", "{.metadata.name}").await, role, "{keeper}");
         assert_eq!(of("poddisruptionbudget", "{.metadata.name}").await, budget, "{keeper}");
-        assert!(of("configmap", "{.data}").await.contains(owners), "{keeper}");
+        let config = ["get", "configmap", "changing-tenure-config", "-n", NAMESPACE, "-o=jsonpath={.data}"];
+        assert!(kubectl(cluster, &config, "").await.contains(owners), "{keeper}");
     }
     let off = json!({"crds": crds, "options": {"durationKeeper": {"enabled": false}}});
     helm(cluster, verb, "changing", &off, &[]).await.success().unwrap();

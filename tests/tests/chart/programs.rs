@@ -8,13 +8,17 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     arguments, find, helm,
-    keeper::{CONFIG_FILE, config, everything_set},
+    keeper::{CONFIG_FILE, config, everything_set, floors},
     render, shared,
 };
 
 #[tokio::test]
 async fn programs_know_the_flags_that_the_chart_passes() {
-    let mut table = vec![json!({}), json!({"keeper": {"dryRun": true}}), json!({"keeper": everything_set()})];
+    let mut table = vec![
+        json!({}),
+        json!({"keeper": {"dryRun": true}}),
+        json!({"keeper": everything_set(), "floors": floors()}),
+    ];
     for (level, format) in [("error", "logfmt"), ("warn", "json"), ("info", "logfmt"), ("debug", "json")] {
         table.push(json!({"log": {"level": level, "format": format}}));
     }
@@ -38,8 +42,9 @@ async fn programs_know_the_flags_that_the_chart_passes() {
 async fn complaint(component: &str, objects: &[Value]) -> String {
     let mut arguments = arguments(find(objects, "Deployment", &format!("test-tenure-{component}")));
     for argument in arguments.iter_mut().filter(|argument| argument.contains(CONFIG_FILE)) {
-        let file = shared().await.directory().join("chart-keeper.yaml").display().to_string();
-        fs::write(&file, config(objects, "test-tenure-keeper")).unwrap();
+        let name = format!("chart-{component}.yaml");
+        let file = shared().await.directory().join(name).display().to_string();
+        fs::write(&file, config(objects)).unwrap();
         *argument = argument.replace(CONFIG_FILE, &file);
     }
     let name = format!("tenure-{component}");
@@ -70,7 +75,11 @@ async fn extra_arguments_come_last_and_repeat_no_flag() {
         // the chart may set it, but doesn't with these values
         ("keeper", "--schedulers=a", "must not have --schedulers: set keeper.schedulers instead"),
         ("keeper", "--dry-run", "must not have --dry-run: set keeper.dryRun instead"),
-        ("keeper", "--config=/x", "must not have --config: set keeper.expiryNotice or keeper.owners instead"),
+        (
+            "keeper",
+            "--config=/x",
+            "must not have --config: set floors, keeper.expiryNotice or keeper.owners instead",
+        ),
         ("keeper", "--leader-elect=false", "must not have --leader-elect: the chart sets it by itself"),
         ("keeper", "--metrics-addr=:9090", "must not have --metrics-addr: the chart sets it by itself"),
     ] {

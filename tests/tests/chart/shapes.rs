@@ -63,6 +63,7 @@ impl Shape {
         let always = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"].map(|kind| (kind, 2));
         let rest = [
             ("ValidatingWebhookConfiguration", 1),
+            ("ConfigMap", 1),
             // for the Lease
             ("Role", 1),
             ("RoleBinding", 1),

@@ -1,13 +1,15 @@
 //! The preset that takes the place of T9k's Duration Keeper. Its commands are those of that program's page.
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Process, eventually, program};
 use tokio::task::spawn_blocking;
 
 use crate::{
-    CHART, DEADLINE, arguments, find, helm, kubectl,
+    CHART, DEADLINE, arguments, find, helm,
+    keeper::CONFIG_FILE,
+    kubectl,
     notes::{commands, free_port, shell},
     parse, shared,
 };
@@ -148,7 +150,14 @@ async fn keeper_of_the_deployment(cluster: &Cluster, arguments: Vec<String>) -> 
     let kubeconfig = cluster.service_account_kubeconfig(SYSTEM, "duration-keeper").await.unwrap();
     let admin = format!("127.0.0.1:{}", free_port());
     let mut command = Command::new(spawn_blocking(|| program("tenure-keeper")).await.unwrap().unwrap());
-    let here = |argument: String| argument.replace(":8080", &admin).replace("$(POD_NAME)", "pod-of-the-test");
+    let get = ["get", "configmap", "tenure-config", "-n", SYSTEM, "-o=jsonpath={.data.tenure\\.yaml}"];
+    let config = cluster.directory().join("t9k.yaml");
+    fs::write(&config, kubectl(cluster, &get, "").await).unwrap();
+    let config = config.display().to_string();
+    let here = |argument: String| {
+        let argument = argument.replace(":8080", &admin).replace("$(POD_NAME)", "pod-of-the-test");
+        argument.replace(CONFIG_FILE, &config)
+    };
     command.args(arguments.into_iter().map(here)).arg("--kubeconfig").arg(kubeconfig);
     let log = cluster.directory().join("tenure-keeper.log");
     (Process::spawn("duration-keeper", command, &log).unwrap(), format!("http://{admin}"))

@@ -12,6 +12,8 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
     let url = |url: &str| json!({"webhook": {"url": url}});
     let certificate = |values: Value| json!({"webhook": {"certificate": values}});
     let keeper = |values: Value| json!({"keeper": values});
+    let floors = |values: Value| json!({"floors": values});
+    let pool = |pool: Value| json!({"floors": {"nodePools": [pool]}});
     let row = |fields: Value| {
         let mut row = rollout();
         row.as_object_mut().unwrap().append(&mut fields.as_object().unwrap().clone());
@@ -66,6 +68,25 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (row(json!({"group": "", "kind": "Pod"})), "keeper.owners must not have kind Pod"),
         (json!({"keeper": {"extraArgs": ["log-level=debug"]}}), "'/keeper/extraArgs/0'"),
         (json!({"t9k": {"systemNamespace": "T9K"}}), "'/t9k/systemNamespace'"),
+        (floors(json!({"defaultPremptMinRuntime": "1m"})), "'defaultPremptMinRuntime' not allowed"),
+        (floors(json!({"defaultPreemptMinRuntime": "10 m"})), "'/floors/defaultPreemptMinRuntime'"),
+        (floors(json!({"defaultReclaimMinRuntime": "-1m"})), "'/floors/defaultReclaimMinRuntime'"),
+        (floors(json!({"defaultReclaimMinRuntime": 600})), "'/floors/defaultReclaimMinRuntime': got number"),
+        (
+            floors(json!({"reclaimResolveMethod": "LCA"})),
+            "'/floors/reclaimResolveMethod': value must be one of",
+        ),
+        (floors(json!({"nodePoolLabelKey": "a/b/c"})), "'/floors/nodePoolLabelKey'"),
+        (pool(json!({"defaultPreemptMinRuntime": "1m"})), "missing property 'name'"),
+        (pool(json!({"name": "a b"})), "'/floors/nodePools/0/name'"),
+        (
+            pool(json!({"name": "a", "defaultPreemptMinRuntime": "5"})),
+            "'/floors/nodePools/0/defaultPreemptMinRuntime'",
+        ),
+        (
+            floors(json!({"nodePools": [{"name": "a"}, {"name": "a"}]})),
+            "floors.nodePools has two pools \"a\"",
+        ),
         (url("http://10.0.0.7:9443"), "'/webhook/url'"),
         (url("10.0.0.7:9443"), "'/webhook/url'"),
         (url("https://10.0.0.7:65536"), "'/webhook/url'"),

@@ -4,7 +4,10 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::Value;
 use tenure_index::{Due, Group, Served, Task, Uid};
-use tenure_policy::pause::{self, Owner};
+use tenure_policy::{
+    owners::OwnerTable,
+    pause::{self, Owner},
+};
 
 use super::{Actor, Deed, Done, READS, json, reference};
 use crate::{api::ApiError, events::Happening, recent::EVENT_REPAIR};
@@ -16,10 +19,11 @@ impl Actor {
         group: &Group,
         object: &OwnerReference,
         served: Served,
+        table: &OwnerTable,
     ) -> Result<Done, ApiError> {
         let mut tries = 1..READS;
         loop {
-            match self.try_to_announce(group, object, served).await {
+            match self.try_to_announce(group, object, served, table).await {
                 Err(ApiError::Stale(_)) if tries.next().is_some() => {}
                 Err(ApiError::NotFound) => return Ok(Done::nothing("its owner is gone", served)),
                 result => return result,
@@ -32,6 +36,7 @@ impl Actor {
         group: &Group,
         owner: &OwnerReference,
         served: Served,
+        table: &OwnerTable,
     ) -> Result<Done, ApiError> {
         let found = self.objects.get(&group.first.namespace, owner).await?;
         if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
@@ -39,7 +44,7 @@ impl Actor {
         }
         let at = reference(owner, found.metadata.namespace.as_deref());
         let object = json(&found);
-        if self.table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
+        if table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
             return Ok(Done::nothing("its owner is paused", served));
         }
         let end = self.end(group, owner);

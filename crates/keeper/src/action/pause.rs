@@ -6,7 +6,7 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::{Due, Served};
 use tenure_policy::{
-    owners::PauseRule,
+    owners::{OwnerTable, PauseRule},
     pause::{self, Owner, TOLD_REVERSALS},
 };
 use tenure_types::{paused::PausedRecord, projection::Pod};
@@ -29,11 +29,17 @@ enum Attempt {
 }
 
 impl Actor {
-    pub(super) async fn pause(&self, due: &Due, owner: OwnerReference, pod: &Pod) -> Result<Done, Failure> {
+    pub(super) async fn pause(
+        &self,
+        due: &Due,
+        owner: OwnerReference,
+        pod: &Pod,
+        table: &OwnerTable,
+    ) -> Result<Done, Failure> {
         let mut tries = 1..READS;
         let mut allowed = self.dry_run;
         loop {
-            match self.try_to_pause(due, &owner, &mut allowed).await {
+            match self.try_to_pause(due, &owner, table, &mut allowed).await {
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if tries.next().is_some() => {}
                 Err(Failure::Pause { source: ApiError::NotFound, .. }) => {
                     return Ok(Done::nothing("its owner is gone", Served::All));
@@ -55,6 +61,7 @@ impl Actor {
         &self,
         due: &Due,
         owner: &OwnerReference,
+        table: &OwnerTable,
         allowed: &mut bool,
     ) -> Result<Attempt, Failure> {
         let failed = |source| Failure::Pause { owner: owner.clone(), source };
@@ -65,7 +72,7 @@ impl Actor {
         }
         let told_of = reference(owner, object.metadata.namespace.as_deref());
         let object = json(&object);
-        if self.table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
+        if table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
             return Ok(Attempt::Paused);
         }
         if Owner(&object).is_finished() {
@@ -74,7 +81,7 @@ impl Actor {
         if !std::mem::replace(allowed, true) {
             self.limit.until_ready().await;
         }
-        for rule in self.table.rules(owner) {
+        for rule in table.rules(owner) {
             match self.apply(due, owner, rule, &object).await {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
@@ -86,7 +93,7 @@ impl Actor {
                 }
             }
         }
-        let fields: Vec<&str> = self.table.rules(owner).map(|rule| rule.field.as_str()).collect();
+        let fields: Vec<&str> = table.rules(owner).map(|rule| rule.field.as_str()).collect();
         Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
     }
 

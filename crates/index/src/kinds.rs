@@ -1,0 +1,64 @@
+//! Kinds of owners in four bytes each, so that millions of records can say of which kind an owner is. Which kinds can
+//! be paused may change while they are kept.
+
+use std::{
+    collections::HashSet,
+    hash::{BuildHasher, RandomState},
+    num::NonZeroU32,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_policy::owners::{OwnerTable, group_of};
+
+/// A group and kind, hashed. Not zero: so an `Option` of it takes no more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind(NonZeroU32);
+
+/// Hashes kinds, with a key that nobody knows: whoever makes objects can't make one pass for another.
+#[derive(Debug, Default)]
+pub struct Kinds(RandomState);
+
+impl Kinds {
+    pub fn of(&self, owner: &OwnerReference) -> Kind {
+        self.named(group_of(&owner.api_version), &owner.kind)
+    }
+
+    /// Those of a table that can be paused themselves.
+    pub fn pausable(&self, table: &OwnerTable) -> HashSet<Kind> {
+        let pausable = table.ancestors().filter(|(_, _, pausable)| *pausable);
+        pausable.map(|(group, kind, _)| self.named(group, kind)).collect()
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
+    fn named(&self, group: &str, kind: &str) -> Kind {
+        let hash = self.0.hash_one((group, kind)) as u32;
+        Kind(NonZeroU32::new(hash).unwrap_or(NonZeroU32::MIN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(api_version: &str, kind: &str) -> OwnerReference {
+        OwnerReference { api_version: api_version.into(), kind: kind.into(), ..OwnerReference::default() }
+    }
+
+    #[test]
+    fn a_kind_is_its_group_and_kind_in_whatever_version() {
+        let kinds = Kinds::default();
+        let job = kinds.of(&owner("batch/v1", "Job"));
+        assert_eq!(kinds.of(&owner("batch/v1beta1", "Job")), job);
+        assert_ne!(kinds.of(&owner("batch.volcano.sh/v1", "Job")), job);
+        assert_ne!(kinds.of(&owner("batch/v1", "CronJob")), job);
+    }
+
+    #[test]
+    fn kinds_that_are_only_passed_through_are_not_pausable() {
+        let kinds = Kinds::default();
+        let pausable = kinds.pausable(&OwnerTable::default());
+        assert!(pausable.contains(&kinds.of(&owner("batch/v1", "Job"))));
+        assert!(!pausable.contains(&kinds.of(&owner("serving.knative.dev/v1", "Service"))));
+        assert!(!pausable.contains(&kinds.of(&owner("example.com/v1", "Thing"))));
+    }
+}

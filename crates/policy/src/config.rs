@@ -1,0 +1,183 @@
+//! The configuration file, which both servers and the command line read.
+//!
+//! It is strict: what isn't known, or isn't what it must be, is refused with its path and line. The one exception is
+//! [`Kai`]: a file of KAI-Scheduler's own, which KAI reads with indulgence.
+
+mod fields;
+mod floors;
+mod kai;
+mod owners;
+mod tree;
+
+use std::{collections::BTreeSet, fmt};
+
+use jiff::SignedDuration;
+use thiserror::Error;
+
+use crate::{floor::Floors, owners::OwnerTable};
+use fields::{Field, Problems};
+use tree::Node;
+
+pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
+pub use kai::Kai;
+
+/// How long before its end a workload is told, where its queue doesn't say.
+pub const EXPIRY_NOTICE: &str = "expiryNotice";
+/// More kinds that can be paused.
+pub const OWNERS: &str = "owners";
+
+/// What an admin has configured, read and checked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// How long before its end a workload is told, where its queue doesn't say. Zero: not at all.
+    pub notice: SignedDuration,
+    /// Which owners can be paused.
+    pub table: OwnerTable,
+    /// Defaults of floors, and how they are resolved.
+    pub floors: Floors,
+    /// Which of the fields at the top the file sets.
+    pub set: BTreeSet<&'static str>,
+    /// How many rows it adds to the table.
+    pub rows: usize,
+}
+
+/// A file in either of the forms that are understood.
+#[derive(Clone, Debug, PartialEq)]
+pub enum File {
+    /// Tenure's own.
+    Tenure(Config),
+    /// A configuration of KAI-Scheduler.
+    Kai(Kai),
+}
+
+/// One thing that is wrong, or worth knowing, in one place of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// From 1.
+    pub line: u64,
+    /// Which field, what it holds, and what would be right.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.text)
+    }
+}
+
+/// Why a file is refused: all that is wrong with it, in the order of its lines.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}", joined(.problems))]
+pub struct ConfigError {
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+fn joined(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl Config {
+    /// Reads a file of Tenure's own. One that is empty is the defaults.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        Self::read(&Node::parse(text)?)
+    }
+
+    fn read(root: &Node) -> Result<Self, ConfigError> {
+        if root.is_null() {
+            return Ok(Self::default());
+        }
+        let mut problems = Problems::default();
+        let file = Field { path: String::new(), node: root };
+        let config = file.fields(&mut problems).map(|mut fields| {
+            let floors = floors::read(&mut fields, &mut problems);
+            let notice = fields.take(EXPIRY_NOTICE).and_then(|notice| notice.duration(&mut problems));
+            let rules = fields.take(OWNERS).map(|field| owners::read(&field, &mut problems));
+            let rules = rules.unwrap_or_default();
+            fields.end(&mut problems);
+            Self {
+                notice: notice.unwrap_or_default().to_signed(),
+                rows: rules.len(),
+                table: OwnerTable::default().with(rules),
+                floors,
+                set: set(root, &[PREEMPT, RECLAIM, METHOD, LABEL_KEY, POOLS, EXPIRY_NOTICE, OWNERS]),
+            }
+        });
+        match config {
+            Some(config) if problems.0.is_empty() => Ok(config),
+            _ => Err(in_order(problems)),
+        }
+    }
+}
+
+impl File {
+    /// Reads a file of either form, also when it is wrapped in a `ConfigMap`.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let root = Node::parse(text)?;
+        match kai::within_config_map(&root)? {
+            Some((inner, lines_before)) => {
+                let inner = Node::parse(inner).map_err(|error| error.shifted(lines_before))?;
+                Self::read(&inner)
+                    .map(|file| file.shifted(lines_before))
+                    .map_err(|error| error.shifted(lines_before))
+            }
+            None => Self::read(&root),
+        }
+    }
+
+    fn read(root: &Node) -> Result<Self, ConfigError> {
+        if kai::is_kai(root) { Ok(Self::Kai(Kai::read(root))) } else { Config::read(root).map(Self::Tenure) }
+    }
+
+    fn shifted(self, lines: u64) -> Self {
+        match self {
+            Self::Tenure(_) => self,
+            Self::Kai(kai) => Self::Kai(kai.shifted(lines)),
+        }
+    }
+
+    /// What it says about floors.
+    pub const fn floors(&self) -> &Floors {
+        match self {
+            Self::Tenure(config) => &config.floors,
+            Self::Kai(kai) => &kai.floors,
+        }
+    }
+}
+
+impl ConfigError {
+    fn shifted(mut self, lines: u64) -> Self {
+        shift(&mut self.problems, lines);
+        self
+    }
+}
+
+fn shift(problems: &mut [Problem], lines: u64) {
+    for problem in problems {
+        problem.line = problem.line.saturating_add(lines);
+    }
+}
+
+fn in_order(Problems(mut problems): Problems) -> ConfigError {
+    problems.sort_by_key(|problem| problem.line);
+    ConfigError { problems }
+}
+
+/// Those of the names that a map sets.
+fn set(map: &Node, names: &[&'static str]) -> BTreeSet<&'static str> {
+    names.iter().copied().filter(|name| map.get(name).is_some_and(|value| !value.is_null())).collect()
+}
+
+/// Reads a configuration of KAI-Scheduler, also when it is wrapped in a `ConfigMap`.
+pub fn parse_kai(text: &str) -> Result<Kai, ConfigError> {
+    match File::parse(text)? {
+        File::Kai(kai) => Ok(kai),
+        File::Tenure(_) => {
+            let text = "tiers: Required value".to_owned();
+            Err(ConfigError { problems: vec![Problem { line: 1, text }] })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! KAI-Scheduler's own configuration, as far as its plugin `minruntime` is concerned.
+//!
+//! KAI refuses nothing there: what it can't read, it takes as 0s or lca, with no more than a line of log. So this says
+//! both what applies in KAI and where that is probably not meant.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tenure_types::ExtendedDuration;
+
+use super::{
+    ConfigError, Problem,
+    fields::{DURATION, Problems, nearest},
+    floors::{METHOD, PREEMPT, RECLAIM},
+    in_order, set, shift,
+    tree::{Entry, Node, Tree},
+};
+use crate::{
+    field::FieldError,
+    floor::{Floors, ReclaimResolveMethod, UnknownMethod},
+};
+
+const PLUGIN: &str = "minruntime";
+const ARGUMENTS: [&str; 3] = [PREEMPT, RECLAIM, METHOD];
+
+/// Keys of a `ConfigMap` that hold a configuration: Tenure's and KAI's.
+const KEYS: [&str; 2] = ["tenure.yaml", "config.yaml"];
+
+/// What applies in KAI.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Kai {
+    /// As KAI takes them.
+    pub floors: Floors,
+    /// Which of the plugin's arguments the file sets, and KAI takes.
+    pub set: BTreeSet<&'static str>,
+    /// What KAI takes for something else than what is written.
+    pub problems: Vec<Problem>,
+    /// What KAI takes as it is written, and Tenure wouldn't.
+    pub notes: Vec<Problem>,
+}
+
+impl Kai {
+    pub(super) fn read(root: &Node) -> Self {
+        let mut kai = Self::default();
+        let tiers = root.get("tiers").into_iter().flat_map(Node::items);
+        let plugins = tiers.flat_map(|tier| tier.get("plugins").into_iter().flat_map(Node::items));
+        let ours = |plugin: &&Node| plugin.get("name").and_then(Node::as_str) == Some(PLUGIN);
+        let mut plugins = plugins.filter(ours);
+        let mut problems = Problems::default();
+        match plugins.next() {
+            Some(plugin) => kai.take(plugin, &mut problems),
+            None => problems.add(
+                root.get("tiers").map_or(root.line, |tiers| tiers.line),
+                "tiers: no plugin minruntime: KAI protects nobody, whatever its queues say",
+            ),
+        }
+        for plugin in plugins {
+            problems.add(plugin.line, "tiers: a second plugin minruntime, which isn't looked at here");
+        }
+        kai.problems = in_order(problems).problems;
+        kai
+    }
+
+    fn take(&mut self, plugin: &Node, problems: &mut Problems) {
+        let Some(arguments) = plugin.get("arguments").filter(|arguments| !arguments.is_null()) else {
+            return;
+        };
+        let Tree::Map(entries) = &arguments.tree else {
+            problems.add(arguments.line, "arguments: must be a map");
+            return;
+        };
+        self.set = set(arguments, &ARGUMENTS);
+        for entry in entries {
+            self.argument(entry, problems);
+        }
+    }
+
+    fn argument(&mut self, entry: &Entry, problems: &mut Problems) {
+        match entry.key.as_str() {
+            PREEMPT => self.floors.preempt = self.duration(entry, problems).unwrap_or_default(),
+            RECLAIM => self.floors.reclaim = self.duration(entry, problems).unwrap_or_default(),
+            METHOD => self.floors.method = self.method(entry, problems).unwrap_or_default(),
+            other => {
+                let help = nearest(other, &ARGUMENTS).map(|name| format!(": did you mean {name}?"));
+                let help = help.unwrap_or_default();
+                let text = format!("arguments.{other}: Unknown argument: KAI ignores it{help}");
+                problems.add(entry.line, text);
+            }
+        }
+    }
+
+    /// As KAI's parser has it: a sign is fine; none if that makes it negative, or it can't be read.
+    fn duration(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ExtendedDuration> {
+        let text = written(&entry.value);
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(&text);
+        let refused = match unsigned.parse::<ExtendedDuration>() {
+            Ok(duration) if text.starts_with('-') && duration != ExtendedDuration::ZERO => {
+                "must not be negative".into()
+            }
+            Ok(duration) => {
+                if text.len() > unsigned.len() {
+                    let note = format!(
+                        "{}: a sign is fine with KAI, and not in a file of Tenure's own",
+                        path(entry)
+                    );
+                    self.notes.push(Problem { line: entry.line, text: note });
+                }
+                return Some(duration);
+            }
+            Err(error) => format!("{DURATION}: {error}"),
+        };
+        self.refuse(entry, &format!("{refused}: KAI takes 0s"), problems)
+    }
+
+    /// Nothing is what it is by default.
+    fn method(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ReclaimResolveMethod> {
+        let text = written(&entry.value);
+        if text.is_empty() {
+            return None;
+        }
+        let refused = |error: UnknownMethod| self.refuse(entry, &format!("{error}: KAI takes lca"), problems);
+        text.parse().map_or_else(refused, Some)
+    }
+
+    fn refuse<T>(&mut self, entry: &Entry, detail: &str, problems: &mut Problems) -> Option<T> {
+        self.set.retain(|name| *name != entry.key);
+        problems.add(entry.value.line, invalid(entry, detail));
+        None
+    }
+
+    pub(super) fn shifted(mut self, lines: u64) -> Self {
+        shift(&mut self.problems, lines);
+        shift(&mut self.notes, lines);
+        self
+    }
+}
+
+fn invalid(entry: &Entry, detail: &str) -> String {
+    FieldError::invalid(path(entry), entry.value.to_json(), detail).to_string()
+}
+
+fn path(entry: &Entry) -> String {
+    format!("arguments.{}", entry.key)
+}
+
+/// A value as a text: KAI has no other.
+fn written(node: &Node) -> String {
+    match node.to_json() {
+        Value::String(text) => text,
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a file is KAI's and not Tenure's own.
+pub fn is_kai(root: &Node) -> bool {
+    ["tiers", "actions"].iter().any(|key| root.get(key).is_some())
+}
+
+/// The configuration that a `ConfigMap` holds, and how many lines there are before its first; none if this isn't a
+/// `ConfigMap`.
+pub fn within_config_map(root: &Node) -> Result<Option<(&str, u64)>, ConfigError> {
+    if root.get("kind").and_then(Node::as_str) != Some("ConfigMap") {
+        return Ok(None);
+    }
+    let data = root.get("data").unwrap_or(root);
+    let held = KEYS.iter().find_map(|key| data.get(key)).and_then(|held| Some((held, held.as_str()?)));
+    let Some((held, inner)) = held else {
+        let text = format!("data: a ConfigMap must have one of {}", KEYS.join(", "));
+        return Err(ConfigError { problems: vec![Problem { line: data.line, text }] });
+    };
+    // a block of text has the line of its first word
+    let empty_lines = inner.chars().take_while(|c| *c == '\n').count();
+    let first_line = held.line.saturating_sub(empty_lines.try_into().unwrap_or_default());
+    Ok(Some((inner, first_line.saturating_sub(1))))
+}

@@ -1,0 +1,47 @@
+//! Rows for the table of owners.
+
+use super::fields::{Field, Problems};
+use crate::{field::FieldError, owners::PauseRule};
+
+/// Those of the rows that are good.
+pub fn read(field: &Field<'_>, problems: &mut Problems) -> Vec<PauseRule> {
+    let mut rules: Vec<PauseRule> = Vec::new();
+    for item in field.list(problems) {
+        let Some(rule) = row(&item, problems) else { continue };
+        let is_same = |other: &PauseRule| {
+            (&other.group, &other.kind, &other.field) == (&rule.group, &rule.kind, &rule.field)
+        };
+        if rules.iter().any(is_same) {
+            let (PauseRule { group, kind, field, .. }, path) = (&rule, &item.path);
+            let twice = format!("{path}: {kind} of group {group:?} has a row for {field} already");
+            problems.add(item.node.line, twice);
+        } else {
+            rules.push(rule);
+        }
+    }
+    rules
+}
+
+fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
+    let mut fields = item.fields(problems)?;
+    let text = |field: Option<Field<'_>>, problems: &mut Problems| {
+        field?.text("must be a text", problems).map(str::to_owned)
+    };
+    let group = match fields.take("group") {
+        Some(group) => text(Some(group), problems),
+        None => Some(String::new()),
+    };
+    let kind = fields.require("kind", problems);
+    let path = fields.require("path", problems);
+    let value = fields.require("value", problems);
+    fields.end(problems);
+    let (kind, path) = (text(kind, problems), text(path, problems));
+    let rule = PauseRule { group: group?, kind: kind?, field: path?, value: value?.node.to_json() };
+    if let Err(FieldError { field, value, detail }) = rule.check() {
+        let line = item.node.get(&field).map_or(item.node.line, |node| node.line);
+        let path = format!("{}.{field}", item.path);
+        problems.add(line, FieldError::invalid_json(path, &value, detail));
+        return None;
+    }
+    Some(rule)
+}

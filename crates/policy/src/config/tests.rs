@@ -1,0 +1,297 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use proptest::prelude::*;
+use tenure_types::ExtendedDuration;
+
+use super::*;
+use crate::floor::{NodePool, ReclaimResolveMethod};
+
+fn duration(text: &str) -> ExtendedDuration {
+    text.parse().unwrap()
+}
+
+fn complaints(text: &str) -> Vec<String> {
+    Config::parse(text).unwrap_err().problems.iter().map(ToString::to_string).collect()
+}
+
+fn knows(config: &Config, api_version: &str, kind: &str) -> bool {
+    let owner =
+        OwnerReference { api_version: api_version.into(), kind: kind.into(), ..OwnerReference::default() };
+    config.table.knows(&owner)
+}
+
+const ALL: &str = "\
+defaultPreemptMinRuntime: 10m
+defaultReclaimMinRuntime: 1d
+reclaimResolveMethod: queue
+nodePoolLabelKey: example.com/pool
+nodePools:
+- name: a100
+  defaultPreemptMinRuntime: 1h
+- {name: h100, defaultReclaimMinRuntime: 0s}
+expiryNotice: 10m
+owners:
+- {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}
+";
+
+#[test]
+fn each_field_is_read() {
+    let config = Config::parse(ALL).unwrap();
+    let Floors { preempt, reclaim, method, node_pool_label_key, node_pools } = &config.floors;
+    assert_eq!((*preempt, *reclaim), (duration("10m"), duration("24h")));
+    assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
+    assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
+    assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
+    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 7));
+    assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
+    assert!(knows(&config, "apps/v1", "Deployment"));
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    let nulls = "owners:\nexpiryNotice: null\ndefaultPreemptMinRuntime: ~\nnodePools: []\n";
+    for text in ["", "\n", "# nothing\n", "{}", "owners: []\n", nulls] {
+        let config = Config { set: BTreeSet::new(), ..Config::parse(text).unwrap() };
+        assert_eq!(config, Config::default(), "{text:?}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_with_its_line_and_path() {
+    for (text, expected) in [
+        (
+            "nodePools:\n- name: a\n  defaultPreemptMinRuntime: 10 s\n",
+            "line 3: nodePools[0].defaultPreemptMinRuntime: Invalid value: \"10 s\": must be a duration such as 10m, 1h30m or 1d: ",
+        ),
+        (
+            "\ndefaultReclaimMinRuntime: 10\n",
+            "line 2: defaultReclaimMinRuntime: Invalid value: 10: must be a duration",
+        ),
+        (
+            "defaultReclaimMinRuntime: +5s",
+            "line 1: defaultReclaimMinRuntime: Invalid value: \"+5s\": must be a duration such as 10m, 1h30m or 1d: a sign is not allowed",
+        ),
+        (
+            "defaultReclaimMinRuntime: {a: 1}",
+            "line 1: defaultReclaimMinRuntime: Invalid value: {\"a\":1}: must be",
+        ),
+        (
+            "reclaimResolveMethod: LCA",
+            "line 1: reclaimResolveMethod: Invalid value: \"LCA\": must be lca (the default) or queue",
+        ),
+        (
+            "nodePoolLabelKey: a/b/c",
+            "line 1: nodePoolLabelKey: Invalid value: \"a/b/c\": must be the key of a label",
+        ),
+        ("nodePoolLabelKey: ''", "line 1: nodePoolLabelKey: Invalid value: \"\": must be the key"),
+        ("nodePools: {}", "line 1: nodePools: Invalid value: {}: must be a list"),
+        ("nodePools: [a]", "line 1: nodePools[0]: Invalid value: \"a\": must be a map of fields"),
+        ("nodePools:\n- defaultPreemptMinRuntime: 1m", "line 2: nodePools[0].name: Required value"),
+        ("nodePools: [{name: ''}]", "line 1: nodePools[0].name: Invalid value: \"\": must be the value"),
+        (
+            "nodePools:\n- name: a\n- name: a\n",
+            "line 3: nodePools[1].name: Invalid value: \"a\": is the name of another pool",
+        ),
+        (
+            "owners: []\nexpiryNotice: soon\n",
+            "line 2: expiryNotice: Invalid value: \"soon\": must be a duration",
+        ),
+        ("[]", "line 1: the file: Invalid value: []: must be a map of fields"),
+        ("a: 1\na: 1\n", "line 2: "),
+    ] {
+        let complaints = complaints(text);
+        assert!(
+            complaints.len() == 1 && complaints[0].starts_with(expected),
+            "{complaints:?} should be {expected}"
+        );
+    }
+}
+
+#[test]
+fn an_unknown_field_is_refused_and_the_one_that_was_meant_is_named() {
+    for (text, expected) in [
+        (
+            "expiryNotice: 1m\ndefaultPremptMinRuntime: 1m\n",
+            "line 2: defaultPremptMinRuntime: Unknown field: did you mean defaultPreemptMinRuntime?",
+        ),
+        (
+            "nodePools:\n- name: a\n  preemptMinRuntime: 1m\n",
+            "line 3: nodePools[0].preemptMinRuntime: Unknown field: known here: name, defaultPreemptMinRuntime, defaultReclaimMinRuntime",
+        ),
+        ("Owners: []", "line 1: Owners: Unknown field: did you mean owners?"),
+    ] {
+        assert_eq!(complaints(text), [expected]);
+    }
+}
+
+#[test]
+fn all_that_is_wrong_is_said_in_the_order_of_the_lines() {
+    let text = "owners: 1\nexpiryNotice: soon\ndefaultPreemptMinRuntime: 1\nunknown: 1\n";
+    let complaints = complaints(text);
+    let starts: Vec<_> = complaints.iter().map(|complaint| complaint.split(": ").nth(1).unwrap()).collect();
+    assert_eq!(starts, ["owners", "expiryNotice", "defaultPreemptMinRuntime", "unknown"]);
+    assert_eq!(Config::parse(text).unwrap_err().to_string(), complaints.join("; "));
+}
+
+#[test]
+fn a_bad_row_is_refused_with_its_line() {
+    let good = "owners:\n- {group: a.b, kind: Good, path: spec.suspend, value: true}\n";
+    for (row, expected) in [
+        (
+            "- {group: a.b, kind: bad, path: spec.suspend, value: true}",
+            "line 3: owners[1].kind: Invalid value: \"bad\"",
+        ),
+        (
+            "- group: A_B\n  kind: Bad\n  path: spec.suspend\n  value: true",
+            "line 3: owners[1].group: Invalid value: \"A_B\"",
+        ),
+        (
+            "- group: a.b\n  kind: Bad\n  path: status.x\n  value: true",
+            "line 5: owners[1].path: Invalid value: \"status.x\"",
+        ),
+        ("- {group: a.b, kind: Bad, path: spec.x, value: []}", "line 3: owners[1].value: Invalid value: []"),
+        (
+            "- {group: a.b, kind: Good, path: spec.suspend, value: false}",
+            "line 3: owners[1]: Good of group \"a.b\" has a row for spec.suspend already",
+        ),
+        ("- {group: a.b, kind: Bad, path: spec.x}", "line 3: owners[1].value: Required value"),
+        ("- {group: 1, kind: Bad, path: spec.x, value: 1}", "line 3: owners[1].group: Invalid value: 1"),
+        (
+            "- {group: a.b, kind: Bad, path: spec.x, value: 0, more: 1}",
+            "line 3: owners[1].more: Unknown field",
+        ),
+        ("expiryNotic: 1m", "line 3: expiryNotic: Unknown field: did you mean expiryNotice?"),
+    ] {
+        let complaints = complaints(&format!("{good}{row}\n"));
+        assert!(
+            complaints.len() == 1 && complaints[0].starts_with(expected),
+            "{complaints:?} should be {expected}"
+        );
+    }
+}
+
+#[test]
+fn aliases_are_followed() {
+    let text = "defaultPreemptMinRuntime: &a 10m\ndefaultReclaimMinRuntime: *a\n";
+    assert_eq!(Config::parse(text).unwrap().floors.reclaim, duration("10m"));
+}
+
+fn kai(arguments: &str) -> Kai {
+    let text = format!(
+        "actions: \"allocate, reclaim\"\ntiers:\n- plugins:\n  - name: predicates\n  - name: minruntime\n    arguments:\n{arguments}"
+    );
+    parse_kai(&text).unwrap()
+}
+
+#[test]
+fn arguments_of_kais_plugin_are_read() {
+    let Kai { floors, set, problems, notes } = kai(
+        "      defaultPreemptMinRuntime: \"2d4h30m\"\n      defaultReclaimMinRuntime: 10m\n      reclaimResolveMethod: \"queue\"\n",
+    );
+    assert_eq!((floors.preempt, floors.reclaim), (duration("52h30m"), duration("10m")));
+    assert_eq!((floors.method, set.len()), (ReclaimResolveMethod::Queue, 3));
+    assert_eq!((problems, notes), (vec![], vec![]));
+}
+
+#[test]
+fn what_kai_takes_for_something_else_is_said() {
+    for (arguments, expected) in [
+        (
+            "defaultPreemptMinRuntime: -5s",
+            "arguments.defaultPreemptMinRuntime: Invalid value: \"-5s\": must not be negative: KAI takes 0s",
+        ),
+        (
+            "defaultPreemptMinRuntime: 5",
+            "must be a duration such as 10m, 1h30m or 1d: the unit is missing after \"5\": KAI takes 0s",
+        ),
+        ("defaultPreemptMinRuntime: ' 5s'", "KAI takes 0s"),
+        ("defaultPreemptMinRuntime: 1h30", "KAI takes 0s"),
+        ("defaultPreemptMinRuntime: 1D", "KAI takes 0s"),
+        ("defaultPreemptMinRuntime: 9999999w", "KAI takes 0s"),
+        ("defaultPreemptMinRuntime: ''", "KAI takes 0s"),
+        (
+            "reclaimResolveMethod: LCA",
+            "arguments.reclaimResolveMethod: Invalid value: \"LCA\": must be lca (the default) or queue: KAI takes lca",
+        ),
+        (
+            "defaultPremptMinRuntime: 5s",
+            "arguments.defaultPremptMinRuntime: Unknown argument: KAI ignores it: did you mean defaultPreemptMinRuntime?",
+        ),
+    ] {
+        let Kai { floors, problems, notes, .. } = kai(&format!("      {arguments}\n"));
+        assert!(problems.len() == 1 && problems[0].text.ends_with(expected), "{arguments}: {problems:?}");
+        assert_eq!((problems[0].line, notes.len(), floors), (7, 0, Floors::default()));
+    }
+}
+
+#[test]
+fn what_kai_takes_in_silence_is_no_problem() {
+    for arguments in [
+        "defaultPreemptMinRuntime: 0",
+        "defaultPreemptMinRuntime: 0s",
+        "reclaimResolveMethod: ''",
+        "reclaimResolveMethod:",
+    ] {
+        assert_eq!(kai(&format!("      {arguments}\n")).problems, [], "{arguments}");
+    }
+    let Kai { floors, problems, notes, .. } = kai("      defaultPreemptMinRuntime: +5s\n");
+    assert_eq!((floors.preempt, problems.len(), notes.len()), (duration("5s"), 0, 1));
+    assert_eq!(kai("").problems, []);
+}
+
+#[test]
+fn a_kai_without_the_plugin_is_told_of() {
+    let kai = parse_kai("actions: allocate\ntiers:\n- plugins:\n  - name: other\n").unwrap();
+    assert!(kai.problems[0].text.starts_with("tiers: no plugin minruntime"), "{kai:?}");
+    assert!(parse_kai("defaultPreemptMinRuntime: 1m").is_err());
+}
+
+#[test]
+fn a_config_map_is_unwrapped_and_lines_are_its_own() {
+    let map = |key: &str, inner: &str| format!("kind: ConfigMap\ndata:\n  {key}: |\n{inner}");
+    let inner = "    tiers:\n    - plugins:\n      - name: minruntime\n        arguments:\n          defaultPreemptMinRuntime: x\n";
+    let File::Kai(kai) = File::parse(&map("config.yaml", inner)).unwrap() else { panic!() };
+    assert_eq!(kai.problems[0].line, 8);
+    let File::Kai(kai) = File::parse(&map("config.yaml", &format!("\n\n{inner}"))).unwrap() else { panic!() };
+    assert_eq!(kai.problems[0].line, 10);
+    let ours = map("tenure.yaml", "    expiryNotice: 1m\n    unknown: 1\n");
+    assert_eq!(File::parse(&ours).unwrap_err().problems[0].line, 5);
+    let ours = map("tenure.yaml", "    defaultPreemptMinRuntime: 1m\n");
+    assert_eq!(File::parse(&ours).unwrap().floors().preempt, duration("1m"));
+    let folded = "kind: ConfigMap\ndata:\n  config.yaml: \"tiers: []\"\n";
+    let File::Kai(kai) = File::parse(folded).unwrap() else { panic!() };
+    assert_eq!(kai.problems[0].line, 3);
+    assert!(File::parse("kind: ConfigMap\ndata: {other: x}\n").is_err());
+}
+
+/// Lines of which many files can be made, good and bad.
+const LINES: [&str; 12] = [
+    "defaultPreemptMinRuntime: 10m",
+    "reclaimResolveMethod: queue",
+    "nodePools:",
+    "- name: a",
+    "  defaultReclaimMinRuntime: 5",
+    "owners: [{kind: Thing}]",
+    "tiers:",
+    "- plugins:",
+    "  - name: minruntime",
+    "    arguments: {defaultPreemptMinRuntime: x}",
+    "kind: ConfigMap",
+    "data: {tenure.yaml: 'a: 1', config.yaml: \"\\n\\ntiers: 1\"}",
+];
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused_with_a_line_that_it_has(
+        text in prop_oneof![
+            "\\PC{0,40}",
+            "[a-z:{}\\[\\]&*!|>#\"' \n-]{0,60}",
+            proptest::sample::subsequence(&LINES[..], 0..6).prop_map(|lines| lines.join("\n")),
+        ],
+    ) {
+        let lines = u64::try_from(text.lines().count()).unwrap() + 1;
+        if let Err(ConfigError { problems }) = File::parse(&text) {
+            prop_assert!(!problems.is_empty());
+            prop_assert!(problems.iter().all(|problem| (1..=lines).contains(&problem.line)), "{problems:?}");
+        }
+    }
+}

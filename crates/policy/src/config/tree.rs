@@ -1,0 +1,200 @@
+//! YAML as a tree in which every value knows its line.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, SeqAccess, Visitor},
+};
+use serde_json::{Map, Value};
+use serde_saphyr::Spanned;
+
+use super::{ConfigError, Problem};
+
+/// A value and the line that it stands in.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub line: u64,
+    pub tree: Tree,
+}
+
+#[derive(Clone, Debug)]
+pub enum Tree {
+    /// Null, a boolean, a number or a text.
+    Scalar(Value),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub line: u64,
+    pub key: String,
+    pub value: Node,
+}
+
+impl Node {
+    /// Reads a file. One that is empty is null.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+        if text.lines().all(says_nothing) {
+            return Ok(Self { line: 1, tree: Tree::Scalar(Value::Null) });
+        }
+        serde_saphyr::from_str(text).map_err(|error| unreadable(&error))
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self.tree, Tree::Scalar(Value::Null))
+    }
+
+    /// The value of a key; none if this is no map, or there is no such key.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        match &self.tree {
+            Tree::Map(entries) => entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value),
+            Tree::Scalar(_) | Tree::List(_) => None,
+        }
+    }
+
+    /// The items of a list; none of anything else.
+    pub fn items(&self) -> &[Self] {
+        match &self.tree {
+            Tree::List(items) => items,
+            Tree::Scalar(_) | Tree::Map(_) => &[],
+        }
+    }
+
+    pub fn as_str(&self) -> Option<&str> {
+        match &self.tree {
+            Tree::Scalar(Value::String(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn to_json(&self) -> Value {
+        match &self.tree {
+            Tree::Scalar(value) => value.clone(),
+            Tree::List(items) => items.iter().map(Self::to_json).collect(),
+            Tree::Map(entries) => {
+                let pairs = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json()));
+                Value::Object(pairs.collect::<Map<_, _>>())
+            }
+        }
+    }
+}
+
+fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
+    let line = error.location().map_or(1, |location| location.line());
+    let text = error.without_snippet().to_string();
+    let text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let text = match text.rsplit_once(" at line ") {
+        // the rest is for programmers
+        Some((text, _)) => text.split("; use ").next().unwrap_or(text).to_owned(),
+        None => text,
+    };
+    ConfigError { problems: vec![Problem { line, text }] }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Spanned { value, referenced, .. } = Spanned::<Tree>::deserialize(deserializer)?;
+        Ok(Self { line: referenced.line(), tree: value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Trees)
+    }
+}
+
+struct Trees;
+
+impl<'de> Visitor<'de> for Trees {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Scalar(Value::Null))
+    }
+
+    fn visit_none<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Scalar(Value::Null))
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
+        Tree::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            list.push(item);
+        }
+        Ok(Tree::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
+        let mut map = Vec::new();
+        while let Some((key, value)) = entries.next_entry::<Spanned<String>, Node>()? {
+            map.push(Entry { line: key.referenced.line(), key: key.value, value });
+        }
+        Ok(Tree::Map(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_value_knows_its_line() {
+        let node = Node::parse("a: 1\nb:\n- x: true\n  y: 0s\n- null\nc: |\n  one\n  two\n").unwrap();
+        assert_eq!(node.to_json(), json!({"a": 1, "b": [{"x": true, "y": "0s"}, null], "c": "one\ntwo\n"}));
+        let list = node.get("b").unwrap();
+        assert_eq!(list.items()[0].get("y").unwrap().line, 4);
+        assert_eq!(list.items()[1].line, 5);
+        assert_eq!(node.get("c").unwrap().line, 7, "that of its first word");
+    }
+
+    #[test]
+    fn a_file_without_a_word_is_null() {
+        for text in ["", "\n", "# nothing\n", "---\n", "~", "# a\n---\n# b\n"] {
+            assert!(Node::parse(text).unwrap().is_null(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_refused_with_its_line() {
+        for (text, line) in [("a: 1\na: 2\n", 2), ("a: [\n", 1), ("a: 1\n  b: 2\n", 2), ("a: *b\n", 1)] {
+            let ConfigError { problems } = Node::parse(text).unwrap_err();
+            assert_eq!((problems.len(), problems[0].line), (1, line), "{text:?}: {problems:?}");
+            assert!(!problems[0].text.contains('\n'), "{problems:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+use serde_json::{json, value::to_raw_value};
+
+use super::*;
+
+const KINDS: [(&str, &str, Reviewable); 3] = [
+    ("scheduling.run.ai", "Queue", Reviewable::RunaiQueue),
+    ("scheduler.tensorstack.dev", "Queue", Reviewable::TensorstackQueue),
+    ("scheduling.k8s.io", "PriorityClass", Reviewable::PriorityClass),
+];
+
+fn raw(object: &Value) -> Box<RawValue> {
+    to_raw_value(object).unwrap()
+}
+
+fn errors_of(kind: Reviewable, object: &Value) -> Vec<String> {
+    let context = Context {
+        tree: &QueueTree::default(),
+        t9k_system_namespace: "t9k-system",
+        floors: &Floors::default(),
+    };
+    let found = kind.read("demo", "t9k-system", Some(&raw(object)));
+    let Findings { errors, .. } = found.map_or_else(Findings::from, |subject| subject.review(&context));
+    errors.iter().map(ToString::to_string).collect()
+}
+
+fn class(toleration_seconds: &Value) -> Value {
+    json!({"metadata": {"annotations": {TOLERATION_SECONDS_ANNOTATION: toleration_seconds}}, "value": 1})
+}
+
+#[test]
+fn a_kind_is_known_by_group_and_kind() {
+    for (group, kind, known) in KINDS {
+        assert_eq!(Reviewable::of(group, kind), Some(known));
+    }
+    for (group, kind) in [
+        ("scheduling.k8s.io", "Queue"),
+        ("scheduling.run.ai", "PriorityClass"),
+        ("scheduling.run.ai", "PodGroup"),
+        ("", "Pod"),
+    ] {
+        assert_eq!(Reviewable::of(group, kind), None);
+    }
+}
+
+#[test]
+fn an_object_without_a_field_of_its_own_is_fine() {
+    for (_, _, kind) in KINDS {
+        assert_eq!(errors_of(kind, &json!({})), [""; 0]);
+    }
+    assert_eq!(errors_of(Reviewable::PriorityClass, &json!({"metadata": {"annotations": null}})), [""; 0]);
+}
+
+#[test]
+fn what_does_not_decode_is_an_error_that_names_the_field() {
+    for (_, _, kind) in KINDS {
+        assert_eq!(errors_of(kind, &json!([])), ["object: Invalid value: []: must be an object"]);
+    }
+    for (object, expected) in [
+        (json!({"value": "1"}), "value: Invalid value: \"1\": invalid type: string \"1\", expected i32"),
+        (
+            class(&json!(600)),
+            "metadata.annotations.preemption-toleration.scheduling.x-k8s.io/toleration-seconds: Invalid value: 600: invalid type: integer `600`, expected a string",
+        ),
+    ] {
+        assert_eq!(errors_of(Reviewable::PriorityClass, &object), [expected]);
+    }
+}
+
+#[test]
+fn each_kind_is_reviewed_by_its_own_rules() {
+    for (_, _, kind) in KINDS {
+        assert_eq!(
+            errors_of(kind, &json!({"spec": {"maxDuration": "0s"}})).is_empty(),
+            kind == Reviewable::PriorityClass
+        );
+        assert_eq!(errors_of(kind, &class(&json!("10m"))).is_empty(), kind != Reviewable::PriorityClass);
+    }
+}
+
+#[test]
+fn unchanged_is_what_leaves_alone_that_which_is_refused() {
+    let unchanged = |kind: Reviewable, new: &Value, old: &Value| kind.is_unchanged(&raw(new), &raw(old));
+    let queue = |ceiling: &str| json!({"metadata": {"name": ceiling}, "spec": {"maxDuration": ceiling}});
+    for kind in [Reviewable::RunaiQueue, Reviewable::TensorstackQueue] {
+        let labelled = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"maxDuration": "soon"}});
+        assert!(unchanged(kind, &labelled, &queue("soon")));
+        assert!(!unchanged(kind, &queue("soon"), &queue("1h")));
+        assert!(!unchanged(kind, &json!([1]), &json!([1])));
+    }
+    let mut labelled = class(&json!("soon"));
+    labelled["metadata"]["labels"] = json!({"a": "b"});
+    labelled["metadata"]["annotations"]["example.com/a"] = json!("b");
+    let kind = Reviewable::PriorityClass;
+    assert!(unchanged(kind, &labelled, &class(&json!("soon"))));
+    assert!(!unchanged(kind, &class(&json!("soon")), &class(&json!("10m"))));
+    assert!(!unchanged(kind, &class(&json!("soon")), &json!({"value": 1})));
+    assert!(!unchanged(kind, &class(&json!(1)), &class(&json!(1))));
+}

@@ -1,0 +1,321 @@
+//! The configuration file, which may change while a server runs.
+
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicU64,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use jiff::Timestamp;
+use prometheus_client::{
+    metrics::{counter::Counter, gauge::Gauge},
+    registry::{Registry, Unit},
+};
+use tracing::{error, info};
+
+/// A file may be looked at while somebody writes it: a change counts once it has lasted for this long.
+const SETTLED: Duration = Duration::from_millis(200);
+
+/// Where the configuration is, and how often it is looked at.
+#[derive(Clone, Debug, Args)]
+pub struct ConfigArgs {
+    /// The configuration file, in YAML; `kubectl tenure config check` says what is wrong with one. A change is
+    /// taken up without a restart; while the file is bad or gone, the last good configuration holds
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// How often the configuration file is looked at
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    config_reload_interval: Duration,
+}
+
+impl ConfigArgs {
+    /// Reads the file for the first time, when nothing else would hold if it were bad. Without one the defaults hold,
+    /// for ever. The metrics of what is read later become part of the registry.
+    pub fn load<T: Default, E: Display>(
+        self,
+        parse: fn(&str) -> Result<T, E>,
+        registry: &mut Registry,
+    ) -> anyhow::Result<(T, Reload<T, E>)> {
+        let Self { config, config_reload_interval: interval } = self;
+        let Some(path) = config else {
+            return Ok((T::default(), Reload(None)));
+        };
+        let bytes = std::fs::read(&path).with_context(|| describe(&path))?;
+        let first = read(&bytes, parse).map_err(|error| anyhow!("{}: {error}", describe(&path)))?;
+        let metrics = Metrics::register(registry);
+        metrics.good();
+        let file = File { path, parse, metrics, held: bytes, refused: None };
+        Ok((first, Reload(Some((file, interval)))))
+    }
+}
+
+fn describe(path: &Path) -> String {
+    format!("--config {}", path.display())
+}
+
+/// What is left to do with a configuration file once it is read.
+pub struct Reload<T, E>(Option<(File<T, E>, Duration)>);
+
+impl<T, E: Display> Reload<T, E> {
+    /// Hands on each good configuration that differs from the last, for ever.
+    pub async fn follow(self, mut apply: impl FnMut(T)) {
+        let Some((mut file, interval)) = self.0 else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::time::sleep(interval).await;
+            if let Some(config) = file.look().await {
+                apply(config);
+            }
+        }
+    }
+}
+
+struct File<T, E> {
+    path: PathBuf,
+    parse: fn(&str) -> Result<T, E>,
+    metrics: Metrics,
+    /// What was last read and good.
+    held: Vec<u8>,
+    /// What was last complained of.
+    refused: Option<Refused>,
+}
+
+/// What there was in place of a good configuration.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    Content(Vec<u8>),
+    /// No file that could be read, for this reason.
+    Unreadable(String),
+}
+
+impl<T, E: Display> File<T, E> {
+    /// A good configuration, if there is another than before. It looks instead of being told: a mounted `ConfigMap`
+    /// changes by a swap of symbolic links, after which a watch on the file hears nothing any more.
+    async fn look(&mut self) -> Option<T> {
+        match self.settled().await {
+            Ok(bytes) => self.take(bytes?),
+            Err(error) => {
+                let error = error.to_string();
+                self.refuse(Refused::Unreadable(error.clone()), &error);
+                None
+            }
+        }
+    }
+
+    /// What the file holds, if nobody is writing it.
+    async fn settled(&self) -> std::io::Result<Option<Vec<u8>>> {
+        let first = tokio::fs::read(&self.path).await?;
+        if first == self.held {
+            return Ok(Some(first));
+        }
+        tokio::time::sleep(SETTLED).await;
+        let second = tokio::fs::read(&self.path).await?;
+        Ok((first == second).then_some(second))
+    }
+
+    fn take(&mut self, bytes: Vec<u8>) -> Option<T> {
+        let file = self.path.display();
+        if bytes == self.held {
+            if self.refused.take().is_some() {
+                self.metrics.good();
+                info!(%file, "The configuration is again as it was");
+            }
+            return None;
+        }
+        if matches!(&self.refused, Some(Refused::Content(refused)) if *refused == bytes) {
+            return None;
+        }
+        match read(&bytes, self.parse) {
+            Ok(config) => {
+                info!(%file, "Took up the changed configuration");
+                (self.held, self.refused) = (bytes, None);
+                self.metrics.good();
+                Some(config)
+            }
+            Err(error) => {
+                self.refuse(Refused::Content(bytes), &error);
+                None
+            }
+        }
+    }
+
+    /// Complains once of each thing that is bad.
+    fn refuse(&mut self, refused: Refused, error: &str) {
+        if self.refused.as_ref() == Some(&refused) {
+            return;
+        }
+        self.refused = Some(refused);
+        self.metrics.bad();
+        error!(file = %self.path.display(), error, "Keeping the last good configuration");
+    }
+}
+
+fn read<T, E: Display>(bytes: &[u8], parse: fn(&str) -> Result<T, E>) -> Result<T, String> {
+    let text = str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
+    parse(text).map_err(|error| error.to_string())
+}
+
+#[derive(Clone, Debug, Default)]
+struct Metrics {
+    successful: Gauge,
+    success_time: Gauge<f64, AtomicU64>,
+    failures: Counter,
+}
+
+impl Metrics {
+    fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "config_last_reload_successful",
+            "Whether the configuration file was good when it last changed: 1 or 0",
+            metrics.successful.clone(),
+        );
+        registry.register_with_unit(
+            "config_last_reload_success_timestamp",
+            "When a good configuration was last taken up, in seconds since the epoch",
+            Unit::Seconds,
+            metrics.success_time.clone(),
+        );
+        registry.register(
+            "config_reload_failures",
+            "Changes of the configuration file that were bad, and not taken up",
+            metrics.failures.clone(),
+        );
+        metrics
+    }
+
+    fn good(&self) {
+        self.successful.set(1);
+        self.success_time.set(Timestamp::now().as_duration().as_secs_f64());
+    }
+
+    fn bad(&self) {
+        self.successful.set(0);
+        self.failures.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, num::ParseIntError, os::unix::fs::symlink};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    struct Case {
+        directory: TempDir,
+        file: File<u32, ParseIntError>,
+    }
+
+    fn load(path: &Path) -> anyhow::Result<(u32, Reload<u32, ParseIntError>)> {
+        let args = ConfigArgs { config: Some(path.into()), config_reload_interval: Duration::from_secs(1) };
+        args.load(|text| text.trim().parse(), &mut Registry::default())
+    }
+
+    impl Case {
+        fn new() -> Self {
+            let directory = TempDir::new().unwrap();
+            let path = directory.path().join("config");
+            fs::write(&path, "1").unwrap();
+            let (first, reload) = load(&path).unwrap();
+            assert_eq!(first, 1);
+            Self { directory, file: reload.0.unwrap().0 }
+        }
+
+        async fn after(&mut self, text: &str) -> Option<u32> {
+            fs::write(&self.file.path, text).unwrap();
+            self.file.look().await
+        }
+
+        /// Whether the last was good, and how many were bad.
+        fn counted(&self) -> (i64, u64) {
+            (self.file.metrics.successful.get(), self.file.metrics.failures.get())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_is_handed_on_once() {
+        let mut case = Case::new();
+        assert_eq!(case.file.look().await, None);
+        assert_eq!(case.after("2").await, Some(2));
+        assert_eq!(case.file.look().await, None);
+        assert_eq!(case.counted(), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn what_is_bad_is_counted_once_and_the_next_good_one_is_taken() {
+        let mut case = Case::new();
+        assert_eq!((case.after("x").await, case.file.look().await), (None, None));
+        assert_eq!(case.counted(), (0, 1));
+        assert_eq!(case.after("y").await, None);
+        assert_eq!(case.counted(), (0, 2), "it is bad in another way");
+        assert_eq!(case.after("3").await, Some(3));
+        assert_eq!(case.counted(), (1, 2));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_as_it_was_is_good_again() {
+        let mut case = Case::new();
+        case.after("x").await;
+        assert_eq!(case.after("1").await, None, "nothing has changed");
+        assert_eq!(case.counted(), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_gone_is_bad_until_it_is_back() {
+        let mut case = Case::new();
+        fs::remove_file(&case.file.path).unwrap();
+        assert_eq!((case.file.look().await, case.file.look().await), (None, None));
+        assert_eq!(case.counted(), (0, 1));
+        assert_eq!(case.after("1").await, None);
+        assert_eq!(case.counted(), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_swap_of_symbolic_links_is_a_change() {
+        let mut case = Case::new();
+        let (path, other) = (case.file.path.clone(), case.directory.path().join("other"));
+        fs::write(&other, "2").unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(other, path).unwrap();
+        assert_eq!(case.file.look().await, Some(2));
+    }
+
+    #[tokio::test]
+    async fn what_somebody_is_writing_is_left_for_the_next_look() {
+        let mut case = Case::new();
+        fs::write(&case.file.path, "2").unwrap();
+        let path = case.file.path.clone();
+        let write = async {
+            tokio::time::sleep(SETTLED / 2).await;
+            fs::write(path, "23").unwrap();
+        };
+        assert_eq!(tokio::join!(case.file.look(), write).0, None);
+        assert_eq!(case.file.look().await, Some(23));
+    }
+
+    #[test]
+    fn a_bad_file_at_the_start_is_named() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("config");
+        let refusal = |path: &Path| format!("{:#}", load(path).err().unwrap());
+        assert!(refusal(&path).contains(&describe(&path)), "{}", refusal(&path));
+        for bytes in [&b"x"[..], b"\xff"] {
+            fs::write(&path, bytes).unwrap();
+            assert!(refusal(&path).starts_with(&describe(&path)), "{}", refusal(&path));
+        }
+    }
+
+    #[test]
+    fn without_a_file_the_defaults_hold() {
+        let args = ConfigArgs { config: None, config_reload_interval: Duration::from_secs(1) };
+        let (first, reload) = args.load(str::parse::<u32>, &mut Registry::default()).unwrap();
+        assert!(first == 0 && reload.0.is_none());
+    }
+}

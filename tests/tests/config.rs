@@ -1,0 +1,240 @@
+//! The configuration file changes while the programs run.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use std::{
+    fs,
+    io::Write,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use serde_json::{Value, json};
+use tenure_testbed::{eventually, program};
+use tenure_tests::{
+    DEADLINE, World, audit, fixtures,
+    keeper::Metrics,
+    policies::grant,
+    workloads::{
+        Namespace, bare_pod, controller, in_queue, owned, pause_event, queue, runai_queue, workload,
+    },
+};
+use tokio::{
+    sync::{Mutex, MutexGuard, OnceCell},
+    task::spawn_blocking,
+};
+
+/// Keeper and webhook with one configuration file. One test at a time has them.
+async fn world() -> MutexGuard<'static, World> {
+    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
+    let start = async || {
+        let world = World::installed("config", &["keeper.expiryNotice=0s"]).await?;
+        fixtures::install(&world, fixtures::definitions("unlisted")).await;
+        grant(&world, "pause-rollouts", "argoproj.io", &["*"], &["get", "list", "watch", "patch"]).await;
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        Ok::<_, anyhow::Error>(Mutex::new(world))
+    };
+    WORLD.get_or_try_init(start).await.unwrap().lock().await
+}
+
+/// The programs, as their metrics are called.
+const PROGRAMS: [&str; 2] = ["webhook", "keeper"];
+
+/// Changes the file, and waits until both programs have judged it.
+async fn configure(world: &World, text: &str, good: bool) {
+    static CHANGES: AtomicU32 = AtomicU32::new(1);
+    let before = taken_up(world).await;
+    // so that it is a change, whatever another test has left
+    let text = format!("{text}# {}\n", CHANGES.fetch_add(1, Relaxed));
+    fs::write(world.tenure.config_file(), text).unwrap();
+    eventually("both programs to have looked at the file", DEADLINE, async || {
+        let taken = taken_up(world).await;
+        let done = |((now, is_good), (before, _)): (&(f64, bool), &(f64, bool))| {
+            if good { now > before && *is_good } else { !is_good }
+        };
+        Ok(taken.iter().zip(&before).all(done).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// When each program has last taken up a configuration, and whether the last was good.
+async fn taken_up(world: &World) -> Vec<(f64, bool)> {
+    let mut taken = Vec::new();
+    for (program, url) in PROGRAMS.iter().zip(world.tenure.admin_urls()) {
+        let metrics = Metrics::of(url).await;
+        let gauge = |name: &str| metrics.gauge(&format!("tenure_{program}_config_last_reload_{name}"));
+        taken.push((gauge("success_timestamp_seconds").unwrap(), gauge("successful").unwrap() > 0.5));
+    }
+    taken
+}
+
+/// How many changes the keeper has refused.
+async fn failures(world: &World) -> u64 {
+    Metrics::of_world(world).await.count("tenure_keeper_config_reload_failures_total", &[])
+}
+
+fn log(world: &World) -> String {
+    fs::read_to_string(world.tenure.keeper_log()).unwrap()
+}
+
+/// Who leads, since when, and how often that has changed.
+async fn lease(world: &World) -> String {
+    let path = "-o=jsonpath={.spec.holderIdentity} {.spec.acquireTime} {.spec.leaseTransitions}";
+    let get = ["get", "lease", "tenure-keeper", "-n", tenure_testbed::RELEASE_NAMESPACE, path];
+    world.cluster.kubectl(&get).await.unwrap().success().unwrap()
+}
+
+/// A pod without an owner that runs for a day.
+async fn pod(namespace: &Namespace, name: &str) -> kube::core::DynamicObject {
+    namespace.create(&bare_pod(namespace.name(), name, &in_queue("a-day"), &Value::Null)).await
+}
+
+async fn await_told(namespace: &Namespace, pod: &kube::core::DynamicObject) {
+    eventually("the end of its run to be announced", DEADLINE, async || {
+        let annotations = namespace.field(pod, "metadata.annotations").await;
+        Ok(annotations.get("tenure.dev/expires-at").map(drop))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn keeper_takes_up_a_changed_notice_and_keeps_the_last_good_one_while_the_file_is_bad() {
+    let world = &*world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&queue("a-day", "1d")).await;
+    let (led, refused) = (lease(world).await, failures(world).await);
+    configure(world, "expiryNotice: 1h\n", true).await;
+    let first = pod(&namespace, "first").await;
+    configure(world, "expiryNotice: 2d\n", true).await;
+    await_told(&namespace, &first).await;
+
+    configure(world, "# not yet\nexpiryNotice: soon\ndefaultPremptMinRuntime: 1m\n", false).await;
+    await_told(&namespace, &pod(&namespace, "second").await).await;
+    assert_eq!(failures(world).await, refused + 1);
+    let log = log(world);
+    let complaints: Vec<_> = log.lines().filter(|line| line.contains("Keeping the last good")).collect();
+    let complaint = complaints.last().unwrap();
+    let file = world.tenure.config_file().display().to_string();
+    for words in
+        ["level=error", &file, "line 2: expiryNotice: Invalid value", "line 3: defaultPremptMinRuntime"]
+    {
+        assert!(complaint.contains(words), "{words} in {complaint}");
+    }
+
+    configure(world, "expiryNotice: 0s\n", true).await;
+    let third = pod(&namespace, "third").await;
+    configure(world, "expiryNotice: 3d\n", true).await;
+    await_told(&namespace, &third).await;
+    fs::remove_file(world.tenure.config_file()).unwrap();
+    let gone = async || Ok((failures(world).await == refused + 2).then_some(()));
+    eventually("the file to be missed", DEADLINE, gone).await.unwrap();
+    await_told(&namespace, &pod(&namespace, "fourth").await).await;
+    assert_eq!(lease(world).await, led, "nobody has lost the lead");
+    configure(world, "", true).await;
+}
+
+#[tokio::test]
+async fn keeper_takes_up_changed_owners_and_the_ceilings_noted_on_them() {
+    const ROW: &str = "owners:\n- {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}\n";
+    let world = &*world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&queue("a-day", "1d")).await;
+    configure(world, "", true).await;
+    let mut rollout = fixtures::object(
+        "argoproj.io/v1alpha1",
+        "Rollout",
+        namespace.name(),
+        "first",
+        &json!({"replicas": 3}),
+    );
+    // which nobody looks at as long as it isn't known how a Rollout is paused
+    rollout["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "1s"});
+    let first = namespace.create(&rollout).await;
+    let set = workload("ReplicaSet", namespace.name(), "first", &in_queue("a-day"), &Value::Null);
+    namespace.create(&owned(set, &[controller(&first)])).await;
+    namespace.await_running(2).await;
+    configure(world, ROW, true).await;
+    namespace.await_pause_of(&first, "spec.replicas", &json!(0)).await;
+    let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
+    assert_eq!(told, [pause_event(&first, "spec.replicas", "0")]);
+    audit::assert_changes(&world.cluster, namespace.name(), &["patch rollouts/first"]).await;
+
+    // without the row it is what stands below that is paused
+    configure(world, "owners: []\n", true).await;
+    namespace.apply(&queue("a-day", "1s")).await;
+    namespace.await_paused("ReplicaSet", "first").await;
+    let changes = ["patch rollouts/first", "patch replicasets/first"];
+    audit::assert_changes(&world.cluster, namespace.name(), &changes).await;
+    configure(world, "", true).await;
+}
+
+#[tokio::test]
+async fn webhook_warns_of_ceilings_below_the_configured_default_floor() {
+    let world = &*world().await;
+    let warnings = async || {
+        let apply = ["apply", "--dry-run=server", "-f", "-"];
+        let queue = runai_queue("short", "", "5m").to_string();
+        let output = world.cluster.kubectl_with_input(&apply, &queue).await.unwrap();
+        let warnings = output.stderr.clone();
+        output.success().unwrap();
+        warnings
+    };
+    configure(world, "reclaimResolveMethod: lca\n", true).await;
+    assert!(!warnings().await.contains("Warning"), "{}", warnings().await);
+    configure(world, "defaultPreemptMinRuntime: 10m\n", true).await;
+    let expected = "Warning: spec.maxDuration: 5m0s is shorter than the default preemptMinRuntime, 10m0s: workloads end before the floor does";
+    assert!(warnings().await.contains(expected), "{}", warnings().await);
+    configure(world, "defaultPreemptMinRuntime: 10\n", false).await;
+    assert!(warnings().await.contains(expected), "the last good one holds: {}", warnings().await);
+    configure(world, "defaultPreemptMinRuntime: 5m\n", true).await;
+    assert!(!warnings().await.contains("Warning"), "{}", warnings().await);
+    configure(world, "", true).await;
+}
+
+#[tokio::test]
+async fn neither_program_starts_with_a_bad_file() {
+    let file = std::env::temp_dir().join(format!("tenure-config-{}.yaml", std::process::id()));
+    fs::write(&file, "\nnodePools:\n- defaultPreemptMinRuntime: 1m\n").unwrap();
+    for name in ["tenure-webhook", "tenure-keeper"] {
+        let path = spawn_blocking(move || program(name)).await.unwrap().unwrap();
+        let output = Command::new(path).arg("--config").arg(&file).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let expected = format!("--config {}: line 3: nodePools[0].name: Required value", file.display());
+        assert!(said.contains(&expected), "{said}");
+    }
+    fs::remove_file(&file).unwrap();
+}
+
+/// `kubectl-tenure config check -`: its exit code, what it prints, and its complaints.
+async fn check(input: String) -> (Option<i32>, String, String) {
+    let check = move || {
+        let mut plugin = Command::new(program("kubectl-tenure")?);
+        plugin.args(["config", "check", "-"]).stdin(Stdio::piped());
+        let mut plugin = plugin.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        plugin.stdin.take().unwrap().write_all(input.as_bytes())?;
+        Ok::<_, anyhow::Error>(plugin.wait_with_output()?)
+    };
+    let output = spawn_blocking(check).await.unwrap().unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), out, err)
+}
+
+#[tokio::test]
+async fn plugin_checks_the_configuration_of_a_cluster() {
+    let world = &*world().await;
+    let get = ["get", "configmap", "tenure-config", "-n", tenure_testbed::RELEASE_NAMESPACE, "--output=yaml"];
+    let map = world.cluster.kubectl(&get).await.unwrap().success().unwrap();
+    let (code, said, complaints) = check(map.clone()).await;
+    assert_eq!((code, complaints.as_str()), (Some(0), ""));
+    assert!(said.contains("expiryNotice               0s                        file\n"), "{said}");
+    let (line, _) = map.lines().enumerate().find(|(_, line)| line.contains("expiryNotice")).unwrap();
+    let (code, _, complaints) = check(map.replace("expiryNotice", "expiryNotic")).await;
+    let expected = format!(
+        "error: standard input:{}: expiryNotic: Unknown field: did you mean expiryNotice?\n",
+        line + 1
+    );
+    assert_eq!((code, complaints), (Some(1), expected));
+}
