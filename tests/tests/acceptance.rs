@@ -1,12 +1,18 @@
-//! `docs/acceptance.md` names tests that there are.
+//! `docs/acceptance.md` and `docs/floors.md` name tests that there are.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{fs, path::Path};
 
 #[test]
-fn every_test_that_the_list_names_exists() {
+fn every_test_that_a_list_names_exists() {
+    for list in ["docs/acceptance.md", "docs/floors.md"] {
+        assert_all_exist(list);
+    }
+}
+
+fn assert_all_exist(list: &str) {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let list = fs::read_to_string(workspace.join("docs/acceptance.md")).unwrap();
+    let list = fs::read_to_string(workspace.join(list)).unwrap();
     // code is between backticks: every second part
     let names =
         list.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.split('`').skip(1).step_by(2));

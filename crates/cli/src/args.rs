@@ -6,9 +6,13 @@ use std::{
 };
 
 use anyhow::Error;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{connect::ConnectArgs, list::ListArgs, resume::ResumeArgs, server::FROM_SERVER};
+use crate::{
+    completion::CompletionArgs, config::ConfigArgs, connect::ConnectArgs, explain::ExplainArgs,
+    list::ListArgs, matrix::MatrixArgs, requeue_schedule::RequeueScheduleArgs, resume::ResumeArgs,
+    server::FROM_SERVER, validate::ValidateArgs,
+};
 
 /// See which workloads are in a queue and when their time is over, and let paused ones go on.
 ///
@@ -42,6 +46,12 @@ Exit codes: 0 if all went well; 1 if something didn't: standard error says what;
 enum Command {
     List(ListArgs),
     Resume(ResumeArgs),
+    Config(ConfigArgs),
+    Matrix(MatrixArgs),
+    Explain(ExplainArgs),
+    RequeueSchedule(RequeueScheduleArgs),
+    Validate(ValidateArgs),
+    Completion(CompletionArgs),
     /// Print the version of this plugin
     Version,
 }
@@ -53,6 +63,12 @@ impl Cli {
         let result = match command {
             Command::List(list) => Box::pin(list.run(connect)).await,
             Command::Resume(resume) => Box::pin(resume.run(connect)).await,
+            Command::Config(config) => config.run(),
+            Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
+            Command::Explain(explain) => Box::pin(explain.run(connect)).await,
+            Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
+            Command::Validate(validate) => validate.run(),
+            Command::Completion(completion) => completion.run(Self::command()),
             Command::Version => version().map(|()| ExitCode::SUCCESS),
         };
         result.unwrap_or_else(|error| fail(&error))

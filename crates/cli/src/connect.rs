@@ -35,6 +35,11 @@ pub struct Connection {
 }
 
 impl ConnectArgs {
+    /// The namespace that is asked for; without a cluster there is no other to go by.
+    pub fn namespace_or_default(&self) -> String {
+        self.namespace.clone().unwrap_or_else(|| "default".into())
+    }
+
     pub async fn connect(self) -> Result<Connection> {
         let Self { namespace, kubeconfig, context } = self;
         let mut config = config(kubeconfig, context).await?;

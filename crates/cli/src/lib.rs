@@ -2,13 +2,24 @@
 
 mod age;
 mod args;
+mod completion;
+mod config;
 mod connect;
+mod explain;
+mod floors;
+mod input;
 mod kinds;
 mod list;
+mod matrix;
+mod output;
+mod pages;
+mod requeue_schedule;
 mod resume;
+mod scene;
 mod server;
 mod table;
 mod target;
+mod validate;
 
 pub use args::Cli;
 

@@ -2,7 +2,6 @@
 
 mod gather;
 mod owners;
-mod pages;
 mod print;
 mod row;
 mod run;

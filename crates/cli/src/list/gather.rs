@@ -21,13 +21,13 @@ use tenure_policy::{climb::Answer, expiry::Family, owners::OwnerTable};
 use tenure_types::projection::{self, Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
 
 use super::{
-    pages::pages,
     row::Row,
     view::{Page, View},
 };
 use crate::{
     args::{tell, with_causes},
     kinds::{Kind, Kinds},
+    pages::pages,
     server::{Clock, code, explain},
     target::is_segment,
 };

@@ -343,9 +343,8 @@ fn by_parts(
     scenario: &[Victim<'_>],
 ) -> bool {
     let workload = victim.workload;
-    let alike = |other: &&Victim<'_>| {
-        ptr::eq(other.workload, victim.workload) && other.subgroup == victim.subgroup
-    };
+    let alike =
+        |other: &&Victim<'_>| ptr::eq(other.workload, victim.workload) && other.subgroup == victim.subgroup;
     let pods = u32::try_from(scenario.iter().filter(alike).count()).unwrap();
     let scenario = [evicted(workload, victim.subgroup, pods)];
     let ours = preemptor.place.queue();

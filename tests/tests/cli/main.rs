@@ -1,6 +1,8 @@
 //! The kubectl plugin on a real API server, as people call it: through kubectl, which finds it on the PATH.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
+mod explain;
+
 use std::{
     env,
     ffi::OsString,

@@ -1,0 +1,175 @@
+//! What applies with a file.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
+
+use serde::Serialize;
+use tenure_policy::{
+    config::{Config, EXPIRY_NOTICE, File, LABEL_KEY, METHOD, OWNERS, PREEMPT, RECLAIM},
+    floor::{Floors, NodePool},
+};
+use tenure_types::GoDuration;
+
+use crate::table::Table;
+
+/// All of it, as it is printed.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Whose configuration it is.
+    of: &'static str,
+    parameters: Vec<Parameter>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    node_pools: Vec<Pool>,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Parameter {
+    name: &'static str,
+    value: String,
+    from: &'static str,
+}
+
+/// What it leaves out is as for all nodes.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pool {
+    name: String,
+    default_preempt_min_runtime: String,
+    default_reclaim_min_runtime: String,
+}
+
+impl Report {
+    pub fn of(file: &File) -> Self {
+        match file {
+            File::Kai(kai) => {
+                let parameters = sourced(common(&kai.floors), &kai.set);
+                Self { of: "KAI-Scheduler", parameters, node_pools: Vec::new() }
+            }
+            File::Tenure(config) => {
+                let all = common(&config.floors).into_iter().chain(own(config)).collect();
+                let node_pools = pools(&config.floors);
+                Self { of: "Tenure", parameters: sourced(all, &config.set), node_pools }
+            }
+        }
+    }
+
+    pub fn tables(&self, out: &mut impl Write) -> io::Result<()> {
+        let row = |parameter: &Parameter| {
+            let Parameter { name, value, from } = parameter;
+            [*name, value, from].map(str::to_owned).to_vec()
+        };
+        table(&["PARAMETER", "VALUE", "FROM"], self.parameters.iter().map(row), out)?;
+        if self.node_pools.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        let row = |pool: &Pool| {
+            let Pool { name, default_preempt_min_runtime: preempt, default_reclaim_min_runtime: reclaim } =
+                pool;
+            vec![name.clone(), preempt.clone(), reclaim.clone()]
+        };
+        let headers = ["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"];
+        table(&headers, self.node_pools.iter().map(row), out)
+    }
+}
+
+fn table(headers: &[&str], rows: impl Iterator<Item = Vec<String>>, out: &mut impl Write) -> io::Result<()> {
+    let headers = headers.iter().map(|header| (*header).to_owned()).collect();
+    let rows: Vec<_> = std::iter::once(headers).chain(rows).collect();
+    let table = Table::fitting(&rows);
+    rows.iter().try_for_each(|row| table.print(row, out))
+}
+
+/// What both forms have.
+fn common(floors: &Floors) -> Vec<(&'static str, String)> {
+    let Floors { preempt, reclaim, method, .. } = floors;
+    vec![(PREEMPT, preempt.to_string()), (RECLAIM, reclaim.to_string()), (METHOD, method.to_string())]
+}
+
+/// What Tenure's own form has beyond that.
+fn own(config: &Config) -> [(&'static str, String); 3] {
+    let notice = GoDuration::from_nanos(config.notice.as_nanos().try_into().unwrap_or(i64::MAX));
+    let rows = if config.rows == 1 { "1 row".into() } else { format!("{} rows", config.rows) };
+    [
+        (LABEL_KEY, config.floors.node_pool_label_key.clone()),
+        (EXPIRY_NOTICE, notice.to_string()),
+        (OWNERS, rows),
+    ]
+}
+
+fn sourced(values: Vec<(&'static str, String)>, set: &BTreeSet<&'static str>) -> Vec<Parameter> {
+    let from = |name| if set.contains(name) { "file" } else { "default" };
+    values.into_iter().map(|(name, value)| Parameter { name, value, from: from(name) }).collect()
+}
+
+fn pools(floors: &Floors) -> Vec<Pool> {
+    let pool = |(name, pool): (&String, &NodePool)| Pool {
+        name: name.clone(),
+        default_preempt_min_runtime: pool.preempt.unwrap_or(floors.preempt).to_string(),
+        default_reclaim_min_runtime: pool.reclaim.unwrap_or(floors.reclaim).to_string(),
+    };
+    floors.node_pools.iter().map(pool).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Output;
+
+    fn printed(text: &str) -> String {
+        let mut out = Vec::new();
+        Report::of(&File::parse(text).unwrap()).tables(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn each_parameter_is_shown_with_where_it_is_from() {
+        let text = "\
+defaultReclaimMinRuntime: 1h
+nodePools: [{name: a100, defaultPreemptMinRuntime: 1d}]
+owners: [{group: a.b, kind: Thing, path: spec.x, value: 0}]
+";
+        let expected = "\
+PARAMETER                  VALUE                     FROM
+defaultPreemptMinRuntime   0s                        default
+defaultReclaimMinRuntime   1h0m0s                    file
+reclaimResolveMethod       lca                       default
+nodePoolLabelKey           kai.scheduler/node-pool   default
+expiryNotice               0s                        default
+owners                     1 row                     file
+
+NODE POOL   DEFAULT PREEMPT   DEFAULT RECLAIM
+a100        24h0m0s           1h0m0s
+";
+        assert_eq!(printed(text), expected);
+    }
+
+    #[test]
+    fn of_kai_only_what_its_plugin_has_is_shown() {
+        let arguments = "{defaultPreemptMinRuntime: 5m, defaultReclaimMinRuntime: '5'}";
+        let text = format!("tiers: [{{plugins: [{{name: minruntime, arguments: {arguments}}}]}}]");
+        let expected = "\
+PARAMETER                  VALUE   FROM
+defaultPreemptMinRuntime   5m0s    file
+defaultReclaimMinRuntime   0s      default
+reclaimResolveMethod       lca     default
+";
+        assert_eq!(printed(&text), expected);
+    }
+
+    #[test]
+    fn json_and_yaml_say_the_same() {
+        let report = Report::of(&File::parse("nodePools: [{name: a}]").unwrap());
+        let (mut json, mut yaml) = (Vec::new(), Vec::new());
+        Output::Json.print(&report, &mut json).unwrap();
+        Output::Yaml.print(&report, &mut yaml).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let yaml: serde_json::Value = serde_saphyr::from_slice(&yaml).unwrap();
+        assert_eq!(json, yaml);
+        assert_eq!(json["nodePools"][0]["defaultPreemptMinRuntime"], "0s");
+        assert_eq!(json["parameters"][2]["name"], "reclaimResolveMethod");
+    }
+}

@@ -1,0 +1,77 @@
+//! `kubectl tenure explain pod`: what applies to a pod.
+
+mod answer;
+mod print;
+
+use std::{io, process::ExitCode};
+
+use anyhow::Result;
+use clap::Args;
+
+use super::{PodName, pod_name};
+use crate::{
+    connect::ConnectArgs,
+    floors::FloorArgs,
+    input::InputArgs,
+    output::OutputArgs,
+    scene::{Scene, Wanted},
+};
+use answer::Question;
+
+/// Say what applies to a pod: until when it is protected, when it expires, and what would be paused
+///
+/// Protection is told against a preemptor of the same leaf queue, one elsewhere below each of the queue's ancestors,
+/// and one of each other top-level queue. The end of its run is computed by the keeper's own code.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PodArgs {
+    /// The pod
+    #[arg(value_name = "NAMESPACE/POD", value_parser = pod_name)]
+    pod: PodName,
+
+    #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// The namespace in which queues of T9k count, as the keeper has it
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    t9k_system_namespace: String,
+
+    #[command(flatten)]
+    floors: FloorArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure explain pod team/train-0
+  kubectl tenure explain pod -f cluster.yaml --now 2026-01-02T03:04:05Z team/train-0 -o json";
+
+impl PodArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { pod, input, output: OutputArgs { output }, t9k_system_namespace, floors: args } = self;
+        let key = pod.key(&connect);
+        let floors = args.floors()?;
+        let wanted = Wanted {
+            pods: std::slice::from_ref(&key),
+            t9k_system_namespace: &t9k_system_namespace,
+            nodes: !floors.node_pools.is_empty() && args.node_pool.is_none(),
+        };
+        let mut scene = Scene::read(input, connect, wanted).await?;
+        let pod = scene.pod(&key)?.clone();
+        let (action, owners) = scene.owners.climb(&scene.table, &key.0, pod.controller()).await?;
+        for owner in &owners {
+            scene.index.apply_owner(0, owner);
+        }
+        let standing = scene.index.standing(&pod);
+        let pool = args.node_pool.as_deref().or_else(|| scene.pool(&pod, &floors.node_pool_label_key));
+        let question = Question { scene: &scene, floors: &floors, pool, key: &key, pod: &pod };
+        let answer = question.answer(&action, standing);
+        let mut out = io::stdout().lock();
+        if !output.print(&answer, &mut out)? {
+            print::sentences(&answer, scene.now, &mut out)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

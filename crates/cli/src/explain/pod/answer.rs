@@ -1,0 +1,242 @@
+//! What is said of a pod.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Serialize;
+use serde_json::Value;
+use tenure_index::Standing;
+use tenure_policy::{
+    ceiling,
+    climb::Action,
+    expiry::{Exemption, Family, Scope, exemption},
+    floor::{Floor, Floors},
+    preemption::{Kind, protected_until},
+    toleration::{ClassState, Toleration},
+    tree::QueueId,
+};
+use tenure_types::{GoDuration, keys, projection::Pod};
+
+use crate::{
+    explain::shown,
+    scene::{Gang, Key, Scene},
+};
+
+/// As programs are told of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    pub pod: String,
+    /// `PodGroup ns/name`, or `pod ns/name`.
+    pub workload: String,
+    /// Of the run.ai family.
+    pub queue: Option<String>,
+    /// From the root to the queue; empty if there is no way.
+    pub path: Vec<String>,
+    /// Of the tensorstack family.
+    pub tensorstack_queue: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub started_at_from: &'static str,
+    pub protected: Vec<Protection>,
+    pub preemption_toleration: Option<TolerationAnswer>,
+    pub expires_at: Option<Timestamp>,
+    pub max_duration: Option<Ceiling>,
+    pub would: Would,
+    /// Why it is never touched.
+    pub exempt: Option<&'static str>,
+}
+
+/// How long it is safe from a workload of some queue.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Protection {
+    /// The queue, or the one below which the preemptor is.
+    pub preemptor_queue: Option<String>,
+    pub preemptor: Relation,
+    pub kind: &'static str,
+    pub value: String,
+    pub from: String,
+    /// Null: not protected now.
+    pub until: Option<Timestamp>,
+}
+
+/// How a preemptor's queue stands to the pod's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Relation {
+    /// It is the same.
+    Same,
+    /// It is an ancestor of the pod's, or another of that ancestor's descendants.
+    Below,
+    /// It is another top-level queue, or below that.
+    OtherTree,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TolerationAnswer {
+    pub priority_class: String,
+    pub minimum_preemptable_priority: i64,
+    pub toleration_seconds: i64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Ceiling {
+    pub value: String,
+    pub from: String,
+}
+
+/// What the keeper would do on expiry.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Would {
+    /// `pause`, `delete`, or why nothing.
+    pub action: &'static str,
+    pub kind: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+pub struct Question<'s> {
+    pub scene: &'s Scene,
+    pub floors: &'s Floors,
+    pub pool: Option<&'s str>,
+    pub key: &'s Key,
+    pub pod: &'s Pod,
+}
+
+impl Question<'_> {
+    pub fn answer(&self, action: &Action, standing: Option<Standing>) -> Answer {
+        let Self { scene, pod, key, .. } = self;
+        let gang = scene.gang(pod);
+        let exempt = exemption(pod, &Scope::default());
+        let expires = standing.as_ref().and_then(|standing| standing.expires).filter(|_| exempt.is_none());
+        Answer {
+            pod: shown(key),
+            workload: gang.name.clone(),
+            queue: scene.queue_of(pod).map(str::to_owned),
+            path: self.path(&gang),
+            tensorstack_queue: standing.as_ref().and_then(|of| of.tensorstack.as_deref().map(str::to_owned)),
+            started_at: gang.workload.start,
+            started_at_from: gang.start_from,
+            protected: self.protections(&gang),
+            preemption_toleration: self.toleration(),
+            expires_at: expires.map(|(at, _)| at),
+            max_duration: standing.zip(expires).and_then(|(of, (at, family))| self.ceiling(&of, at, family)),
+            would: self.would(action),
+            exempt: exempt.map(why),
+        }
+    }
+
+    fn path(&self, gang: &Gang<'_>) -> Vec<String> {
+        let tree = &self.scene.tree;
+        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        path.into_iter().rev().map(|id| tree.name(id).to_owned()).collect()
+    }
+
+    fn protections(&self, gang: &Gang<'_>) -> Vec<Protection> {
+        let (tree, place) = (&self.scene.tree, &gang.workload.place);
+        let Some(name) = place.name() else { return Vec::new() };
+        let queue = place.queue();
+        let preempt = self.floors.preempt(tree, queue, self.pool);
+        let mut protections = vec![self.protection(Some(name), Relation::Same, Kind::Preempt, preempt, gang)];
+        let path = queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let against = |preemptor: QueueId, relation| {
+            let floor = self.floors.reclaim(tree, Some(preemptor), queue, self.pool);
+            self.protection(Some(tree.name(preemptor)), relation, Kind::Reclaim, floor, gang)
+        };
+        protections.extend(path.iter().skip(1).map(|above| against(*above, Relation::Below)));
+        let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
+        others.sort_unstable();
+        let others = others.into_iter().filter_map(|name| tree.find(name));
+        let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
+        protections.extend(others.map(|top| against(top, Relation::OtherTree)));
+        protections
+    }
+
+    fn protection(
+        &self,
+        queue: Option<&str>,
+        preemptor: Relation,
+        kind: Kind,
+        floor: Floor<'_>,
+        gang: &Gang<'_>,
+    ) -> Protection {
+        Protection {
+            preemptor_queue: queue.map(str::to_owned),
+            preemptor,
+            kind: kind.name(),
+            value: floor.value.to_string(),
+            from: floor.from.to_string(),
+            until: protected_until(gang.workload.start, &floor, self.scene.now),
+        }
+    }
+
+    fn toleration(&self) -> Option<TolerationAnswer> {
+        let ClassState::Known(toleration) = self.scene.class_state(self.pod) else { return None };
+        let Toleration { minimum_preemptable_priority, seconds } = toleration;
+        Some(TolerationAnswer {
+            priority_class: self.pod.spec.priority_class_name.clone().unwrap_or_default(),
+            minimum_preemptable_priority,
+            toleration_seconds: seconds,
+        })
+    }
+
+    fn ceiling(&self, standing: &Standing, expires: Timestamp, family: Family) -> Option<Ceiling> {
+        let (clock, queue) = match family {
+            Family::Tensorstack => (Some(standing.clocks.created), standing.tensorstack.as_deref()),
+            Family::Runai => (standing.clocks.started, standing.runai.as_deref()),
+        };
+        let value = expires.duration_since(clock?);
+        let above = queue.and_then(|queue| ceiling::effective(&self.scene.tree, queue).ok().flatten());
+        let from = match (standing.own, family, above) {
+            (Some(own), _, _) if own == value => format!("annotation {}", keys::MAX_DURATION_ANNOTATION),
+            (_, Family::Runai, Some((above, _))) => format!("queue {above:?}"),
+            _ => format!("queue {:?}", queue?),
+        };
+        Some(Ceiling { value: go(value), from })
+    }
+
+    fn would(&self, action: &Action) -> Would {
+        let of = |action, owner: &OwnerReference| Would {
+            action,
+            kind: owner.kind.clone(),
+            name: format!("{}/{}", self.key.0, owner.name),
+            field: None,
+            value: None,
+        };
+        match action {
+            Action::Pause(owner) => {
+                let rule = self.scene.table.rules(owner).next();
+                let field = rule.map(|rule| rule.field.clone());
+                Would { field, value: rule.map(|rule| rule.value.clone()), ..of("pause", owner) }
+            }
+            Action::DeletePod => Would {
+                action: "delete",
+                kind: "Pod".into(),
+                name: shown(self.key),
+                field: None,
+                value: None,
+            },
+            Action::AwaitDeletion(owner) => of("awaitDeletion", owner),
+            Action::Forbidden(owner) => of("forbidden", owner),
+        }
+    }
+}
+
+fn go(duration: SignedDuration) -> String {
+    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
+}
+
+const fn why(exemption: Exemption) -> &'static str {
+    match exemption {
+        Exemption::Priority => "its priority is that of the cluster's own pods",
+        Exemption::DaemonSet => "a DaemonSet controls it",
+        Exemption::Mirror => "it is a static pod",
+        Exemption::Terminating => "it is terminating",
+        Exemption::Finished => "it has ended",
+        Exemption::Scheduler => "another scheduler places it",
+    }
+}

@@ -1,0 +1,227 @@
+//! `kubectl tenure explain preemption`: whether a pod may preempt others, and why.
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+use tenure_policy::{
+    floor::Floors,
+    preemption::{Preemptor, Rule, Rules, Verdict, Victim},
+    toleration,
+};
+use tenure_types::projection::Pod;
+
+use super::{PodName, lines, pod_name, shown};
+use crate::{
+    connect::ConnectArgs,
+    floors::FloorArgs,
+    input::InputArgs,
+    output::OutputArgs,
+    scene::{Gang, Key, Scene, Wanted, progress, scheduled_at},
+};
+
+/// Say whether a pod may preempt others, and what protects those that it may not
+///
+/// Judges by the floors of queues (preemptMinRuntime within a leaf queue, reclaimMinRuntime across queues), the minimum
+/// of elastic workloads, and what the priority classes of the victims tolerate. Whether a scheduler would choose these
+/// victims is another question: that their priority is lower, or that they make enough room, is not judged.
+///
+/// JSON: {"allowed", "kind": "preempt"|"reclaim", "victims": [{"pod", "protected", "rule": "preemptMinRuntime"|
+/// "reclaimMinRuntime"|"preemptionToleration"|"minAvailable"|null, "until": TIME|null, "because": [SENTENCE...]}]}.
+/// Where several rules protect a victim, the one is named that does so for longest.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PreemptionArgs {
+    #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// The pod that wants room
+    #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
+    preemptor: PodName,
+
+    /// A pod that is to make room. Can be repeated: all of them together are one scenario
+    #[arg(long = "victim", value_name = "NAMESPACE/POD", value_parser = pod_name, required = true)]
+    victims: Vec<PodName>,
+
+    #[command(flatten)]
+    floors: FloorArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure explain preemption --preemptor team/big-0 --victim prod/train-0 --victim prod/train-1
+  kubectl tenure explain preemption -f cluster.yaml --now 2026-01-02T03:04:05Z --preemptor a/p --victim b/v -o json";
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    allowed: bool,
+    kind: &'static str,
+    victims: Vec<VictimAnswer>,
+}
+
+#[derive(Debug, Serialize)]
+struct VictimAnswer {
+    pod: String,
+    protected: bool,
+    rule: Option<&'static str>,
+    until: Option<Timestamp>,
+    because: Vec<String>,
+}
+
+impl PreemptionArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { input, output: OutputArgs { output }, preemptor, victims, floors: args } = self;
+        let preemptor = preemptor.key(&connect);
+        let victims: Vec<Key> = victims.into_iter().map(|victim| victim.key(&connect)).collect();
+        check(&preemptor, &victims)?;
+        let floors = args.floors()?;
+        let pods: Vec<Key> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
+        let nodes = !floors.node_pools.is_empty() && args.node_pool.is_none();
+        let wanted = Wanted { pods: &pods, t9k_system_namespace: "", nodes };
+        let scene = Scene::read(input, connect, wanted).await?;
+        let answer = Question { scene: &scene, floors: &floors, pool: args.node_pool.as_deref() }
+            .answer(&preemptor, &victims)?;
+        let mut out = io::stdout().lock();
+        if !output.print(&answer, &mut out)? {
+            print(&answer, &shown(&preemptor), scene.now, &mut out)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn check(preemptor: &Key, victims: &[Key]) -> Result<()> {
+    for (place, victim) in victims.iter().enumerate() {
+        if victim == preemptor {
+            bail!("--victim {}: a pod can't preempt itself", shown(victim));
+        }
+        if victims.iter().take(place).any(|before| before == victim) {
+            bail!("--victim {}: named twice", shown(victim));
+        }
+    }
+    Ok(())
+}
+
+struct Question<'s> {
+    scene: &'s Scene,
+    floors: &'s Floors,
+    /// In place of the pools of the victims' nodes.
+    pool: Option<&'s str>,
+}
+
+impl<'s> Question<'s> {
+    fn answer(&self, preemptor: &Key, victims: &[Key]) -> Result<Answer> {
+        let scene = self.scene;
+        let aggressor = scene.pod(preemptor)?;
+        let pods: Vec<&Pod> = victims.iter().map(|victim| scene.pod(victim)).collect::<Result<_>>()?;
+        let preemptor = Preemptor { place: scene.place(aggressor), claim: self.claim(aggressor) };
+        let (gangs, of) = self.gangs(&pods);
+        let judged: Vec<Victim<'_>> = pods
+            .iter()
+            .zip(&of)
+            .filter_map(|(pod, workload)| Some(self.victim(pod, gangs.get(*workload)?)))
+            .collect();
+        let rules = Rules { floors: self.floors, tree: &scene.tree, now: scene.now };
+        let verdict = rules.verdict(&preemptor, &judged);
+        let answers = self.victims(&verdict, &preemptor, &pods, &of, &gangs);
+        Ok(Answer { allowed: verdict.allowed, kind: verdict.kind.name(), victims: answers })
+    }
+
+    /// The workloads of pods, each once, and the number of each pod's.
+    fn gangs(&self, pods: &[&'s Pod]) -> (Vec<Gang<'s>>, Vec<usize>) {
+        let (mut gangs, mut numbers) = (Vec::new(), HashMap::new());
+        let of = pods.iter().map(|pod| {
+            *numbers.entry(self.scene.gang_key(pod)).or_insert_with(|| {
+                gangs.push(self.scene.gang(pod));
+                gangs.len().saturating_sub(1)
+            })
+        });
+        let of = of.collect();
+        (gangs, of)
+    }
+
+    fn victim<'g>(&self, pod: &'g Pod, gang: &'g Gang<'_>) -> Victim<'g>
+    where
+        's: 'g,
+    {
+        Victim {
+            workload: &gang.workload,
+            subgroup: gang.subgroup(pod),
+            progress: progress(pod),
+            pool: self.pool.or_else(|| self.scene.pool(pod, &self.floors.node_pool_label_key)),
+            class: self.scene.class_state(pod),
+            scheduled_at: scheduled_at(pod),
+        }
+    }
+
+    fn claim(&self, pod: &Pod) -> toleration::Preemptor {
+        let of_class = || self.scene.class(pod)?.preemption_policy.as_deref();
+        let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
+        toleration::Preemptor { priority: self.scene.priority(pod), never_preempts: policy == Some("Never") }
+    }
+
+    fn victims(
+        &self,
+        verdict: &Verdict<'_>,
+        preemptor: &Preemptor<'_>,
+        pods: &[&'s Pod],
+        of: &[usize],
+        gangs: &[Gang<'_>],
+    ) -> Vec<VictimAnswer> {
+        let rulings = verdict.rulings.iter().zip(pods).zip(of);
+        let answers = rulings.filter_map(|((ruling, pod), gang)| {
+            let gang = gangs.get(*gang)?;
+            let mut because = vec![format!("its workload is {}", gang.name)];
+            because.extend(ruling.because(preemptor, &gang.workload.place, self.scene.now));
+            if ruling.start.is_some() && ruling.floor.is_some() {
+                because.push(format!("the start time is from {}", gang.start_from));
+            }
+            if self.scene.priority(pod) >= preemptor.claim.priority {
+                because.push(format!(
+                    "its priority, {}, is not below the preemptor's, {}: as a preemption, no scheduler would choose it",
+                    self.scene.priority(pod),
+                    preemptor.claim.priority
+                ));
+            }
+            Some(VictimAnswer {
+                pod: shown(&(pod_namespace(pod), pod.metadata.name.clone().unwrap_or_default())),
+                protected: ruling.rule.is_some(),
+                rule: ruling.rule.map(Rule::name),
+                until: ruling.until,
+                because,
+            })
+        });
+        answers.collect()
+    }
+}
+
+fn pod_namespace(pod: &Pod) -> String {
+    pod.metadata.namespace.clone().unwrap_or_else(|| crate::scene::DEFAULT.into())
+}
+
+fn print(answer: &Answer, preemptor: &str, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+    let may = if answer.allowed { "may" } else { "may not" };
+    writeln!(out, "{preemptor} {may} {} what it asks for.", answer.kind)?;
+    for victim in &answer.victims {
+        let heading = match (victim.rule, victim.until) {
+            (None, _) => format!("{}: not protected", victim.pod),
+            (Some(rule), Some(until)) => {
+                format!("{}: protected by {rule} until {}", victim.pod, lines::moment(until, now))
+            }
+            (Some(rule), None) => {
+                format!("{}: protected by {rule}, without an end that is known", victim.pod)
+            }
+        };
+        writeln!(out)?;
+        lines::paragraph(&heading, &victim.because, out)?;
+    }
+    out.flush()
+}

@@ -1,0 +1,138 @@
+//! Which floors are to be reckoned with, where no cluster can be asked.
+
+use anyhow::Result;
+use clap::Args;
+use tenure_policy::{
+    config::File,
+    floor::{Floors, ReclaimResolveMethod},
+};
+use tenure_types::{DurationError, ExtendedDuration};
+
+use crate::{
+    args::tell,
+    config::{complaint, read},
+};
+
+/// Defaults of floors, and how they are resolved.
+#[derive(Clone, Debug, Default, Args)]
+pub struct FloorArgs {
+    /// The configuration file of the servers, or of KAI-Scheduler (also as a ConfigMap); - for standard input. Flags
+    /// win over it
+    #[arg(long, value_name = "FILE", help_heading = "Floors")]
+    config: Option<String>,
+
+    /// How long a workload is safe from preemption where no queue says [default: the file's, or 0s]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Floors")]
+    default_preempt_min_runtime: Option<ExtendedDuration>,
+
+    /// How long a workload is safe from reclaim where no queue says [default: the file's, or 0s]
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Floors")]
+    default_reclaim_min_runtime: Option<ExtendedDuration>,
+
+    /// Where the search for a victim's reclaimMinRuntime begins: lca, one below the lowest common ancestor with the
+    /// preemptor, or queue, at the victim's own queue [default: the file's, or lca]
+    #[arg(long, value_name = "METHOD", help_heading = "Floors")]
+    reclaim_resolve_method: Option<ReclaimResolveMethod>,
+
+    /// The node pool that the victim runs in, where pools have defaults of their own
+    #[arg(long, value_name = "NAME", help_heading = "Floors")]
+    pub node_pool: Option<String>,
+}
+
+impl FloorArgs {
+    /// What the flags say, and for the rest the file.
+    pub fn floors(&self) -> Result<Floors> {
+        let mut floors = self.config.as_deref().map(of_file).transpose()?.unwrap_or_default();
+        floors.preempt = self.default_preempt_min_runtime.unwrap_or(floors.preempt);
+        floors.reclaim = self.default_reclaim_min_runtime.unwrap_or(floors.reclaim);
+        floors.method = self.reclaim_resolve_method.unwrap_or(floors.method);
+        Ok(floors)
+    }
+}
+
+/// As they apply; with a warning of what KAI-Scheduler takes for something else than what is written.
+fn of_file(path: &str) -> Result<Floors> {
+    let source = read(path)?;
+    let file = source.parse()?;
+    if let File::Kai(kai) = &file {
+        for problem in &kai.problems {
+            tell(&format!("warning: {}", complaint(&source.name, problem)));
+        }
+    }
+    Ok(file.floors().clone())
+}
+
+fn duration(text: &str) -> Result<ExtendedDuration, String> {
+    let explain = |error: DurationError| format!("must be a duration such as 10m, 1h30m or 1d: {error}");
+    text.parse().map_err(explain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+    use tempfile::NamedTempFile;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Program {
+        #[command(flatten)]
+        floors: FloorArgs,
+    }
+
+    fn args(words: &[&str]) -> Result<FloorArgs, clap::Error> {
+        Program::try_parse_from([&["program"], words].concat()).map(|program| program.floors)
+    }
+
+    fn file(text: &str) -> (NamedTempFile, String) {
+        let file = NamedTempFile::new().unwrap();
+        fs::write(&file, text).unwrap();
+        let path = file.path().display().to_string();
+        (file, path)
+    }
+
+    fn floors(words: &[&str]) -> (String, String, String) {
+        let Floors { preempt, reclaim, method, .. } = args(words).unwrap().floors().unwrap();
+        (preempt.to_string(), reclaim.to_string(), method.to_string())
+    }
+
+    fn three(preempt: &str, reclaim: &str, method: &str) -> (String, String, String) {
+        (preempt.into(), reclaim.into(), method.into())
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_the_defaults() {
+        assert_eq!(floors(&[]), three("0s", "0s", "lca"));
+        let (_file, path) = file("defaultPreemptMinRuntime: 1m\ndefaultReclaimMinRuntime: 2m\n");
+        assert_eq!(floors(&["--config", &path]), three("1m0s", "2m0s", "lca"));
+        let flags = ["--default-reclaim-min-runtime=1d", "--reclaim-resolve-method=queue"];
+        assert_eq!(floors(&[&["--config", &path], &flags[..]].concat()), three("1m0s", "24h0m0s", "queue"));
+    }
+
+    #[test]
+    fn a_file_of_kai_counts_as_kai_takes_it() {
+        let arguments = "{defaultPreemptMinRuntime: 1m, defaultReclaimMinRuntime: '5'}";
+        let text = format!("tiers: [{{plugins: [{{name: minruntime, arguments: {arguments}}}]}}]");
+        let (_file, path) = file(&text);
+        assert_eq!(floors(&["--config", &path]), three("1m0s", "0s", "lca"));
+    }
+
+    #[test]
+    fn bad_values_are_refused_by_the_name_of_the_flag() {
+        for flag in ["--default-preempt-min-runtime", "--default-reclaim-min-runtime"] {
+            let refused = args(&[flag, "10 s"]).unwrap_err().to_string();
+            assert!(refused.contains(flag) && refused.contains("must be a duration such as"), "{refused}");
+        }
+        let refused = args(&["--reclaim-resolve-method", "LCA"]).unwrap_err().to_string();
+        assert!(refused.contains("--reclaim-resolve-method") && refused.contains("must be lca"), "{refused}");
+    }
+
+    #[test]
+    fn a_bad_file_is_refused_by_its_name_and_line() {
+        let (_file, path) = file("\nexpiryNotice: soon\n");
+        let refused = args(&["--config", &path]).unwrap().floors().unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("{path}:2: expiryNotice: Invalid value")), "{refused}");
+    }
+}

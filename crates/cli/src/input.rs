@@ -1,0 +1,55 @@
+//! Objects that are read from files, as kubectl reads them, instead of from a cluster.
+
+mod document;
+mod files;
+mod json;
+mod parse;
+pub mod queues;
+mod split;
+mod wrong;
+mod yaml;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use jiff::Timestamp;
+
+pub use document::Document;
+
+/// Where the objects of a decision come from, and when it is taken.
+#[derive(Clone, Debug, Default, Args)]
+pub struct InputArgs {
+    /// Take objects from this file and not from the cluster: YAML or JSON, many documents, Lists; of a directory all
+    /// .yaml, .yml and .json files, except hidden ones; - is standard input. Can be repeated
+    #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
+    pub filename: Vec<String>,
+
+    /// What time it is taken to be, such as 2026-01-02T03:04:05Z; without it, now
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub now: Option<Timestamp>,
+}
+
+/// Of a `--now`.
+pub fn time(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "must be a time with its zone, such as 2026-01-02T03:04:05Z".to_owned())
+}
+
+/// All objects in files, in directories and below, and on standard input (`-`), in their order.
+pub fn read(paths: &[String]) -> Result<Vec<Document>> {
+    if paths.iter().filter(|path| *path == files::STDIN).count() > 1 {
+        bail!("-f -: standard input can be read only once");
+    }
+    let mut documents = Vec::new();
+    for path in paths {
+        let found = parse::files(&files::of(path)?)?;
+        if found.is_empty() {
+            bail!("no objects in {}", files::shown(path));
+        }
+        for found in found {
+            found.flatten(&mut documents)?;
+        }
+    }
+    Ok(documents)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! One object, and where it is from.
+
+use anyhow::{Result, anyhow, bail};
+use serde_json::Value;
+
+/// An object of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// `queues.yaml:12`, or `<stdin>:12`: where it begins; of an item of a List `queues.yaml:12 item 3`.
+    pub source: String,
+    /// `scheduling.run.ai/v3alpha1`, `v1`.
+    pub api_version: String,
+    /// `Queue`.
+    pub kind: String,
+    /// All of it.
+    pub value: Value,
+}
+
+impl Document {
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+
+    /// The version without its group.
+    pub fn version(&self) -> &str {
+        self.api_version.split_once('/').map_or(&self.api_version, |(_, version)| version)
+    }
+
+    /// `metadata.name`, if it is a text.
+    pub fn name(&self) -> Option<&str> {
+        self.metadata("name")
+    }
+
+    /// `metadata.namespace`, if it is a text.
+    pub fn namespace(&self) -> Option<&str> {
+        self.metadata("namespace")
+    }
+
+    fn metadata(&self, key: &str) -> Option<&str> {
+        self.value.get("metadata")?.get(key)?.as_str().filter(|text| !text.is_empty())
+    }
+}
+
+/// A value that may be an object, or a List of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    pub source: String,
+    pub value: Value,
+}
+
+impl Found {
+    /// Adds the object, or the items of the List, and of the Lists in it.
+    pub fn flatten(mut self, documents: &mut Vec<Document>) -> Result<()> {
+        if !self.value.is_object() {
+            bail!("{}: an object was expected, with apiVersion, kind and metadata", self.source);
+        }
+        let (api_version, kind) = (self.text("apiVersion")?, self.text("kind")?);
+        let Some(items) = self.items(&kind)? else {
+            documents.push(Document { source: self.source, api_version, kind, value: self.value });
+            return Ok(());
+        };
+        let of = kind.strip_suffix("List").filter(|of| !of.is_empty());
+        for (number, mut value) in (1usize..).zip(items) {
+            if let Some(of) = of {
+                inherit(&mut value, &api_version, of);
+            }
+            Self { source: format!("{} item {number}", self.source), value }.flatten(documents)?;
+        }
+        Ok(())
+    }
+
+    fn text(&self, key: &str) -> Result<String> {
+        let source = &self.source;
+        match self.value.get(key) {
+            None | Some(Value::Null) => bail!("{source}: {key} is missing"),
+            Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+            Some(other) => bail!("{source}: {key} must be a text, not {other}"),
+        }
+    }
+
+    /// None if it isn't a List: an object whose kind only sounds like one has no items.
+    fn items(&mut self, kind: &str) -> Result<Option<Vec<Value>>> {
+        if !kind.ends_with("List") {
+            return Ok(None);
+        }
+        match self.value.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(Value::Null) => Ok(Some(Vec::new())),
+            None => Ok((kind == "List").then(Vec::new)),
+            Some(_) => Err(anyhow!("{}: items must be a list", self.source)),
+        }
+    }
+}
+
+/// Items of a typed list may leave out what the list has said.
+fn inherit(item: &mut Value, api_version: &str, kind: &str) {
+    let Some(object) = item.as_object_mut() else { return };
+    if !object.contains_key("kind") {
+        object.insert("kind".into(), kind.into());
+    }
+    if !object.contains_key("apiVersion") {
+        object.insert("apiVersion".into(), api_version.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn flat(value: Value) -> Result<Vec<(String, String, String)>, String> {
+        let mut documents = Vec::new();
+        let found = Found { source: "f:1".into(), value };
+        found.flatten(&mut documents).map_err(|error| error.to_string())?;
+        Ok(documents
+            .into_iter()
+            .map(|document| (document.source, document.api_version, document.kind))
+            .collect())
+    }
+
+    fn triple(source: &str, api_version: &str, kind: &str) -> (String, String, String) {
+        (source.into(), api_version.into(), kind.into())
+    }
+
+    #[test]
+    fn lists_are_their_items() {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod"});
+        let inner = json!({"apiVersion": "v1", "kind": "List", "items": [pod]});
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod, inner]});
+        assert_eq!(
+            flat(list),
+            Ok(vec![triple("f:1 item 1", "v1", "Pod"), triple("f:1 item 2 item 1", "v1", "Pod")])
+        );
+    }
+
+    #[test]
+    fn items_of_a_typed_list_inherit_what_they_are() {
+        let list = json!({"apiVersion": "g/v1", "kind": "QueueList", "items": [{}, {"apiVersion": "v1", "kind": "Pod"}]});
+        assert_eq!(
+            flat(list),
+            Ok(vec![triple("f:1 item 1", "g/v1", "Queue"), triple("f:1 item 2", "v1", "Pod")])
+        );
+    }
+
+    #[test]
+    fn a_list_may_be_empty() {
+        assert_eq!(flat(json!({"apiVersion": "v1", "kind": "List"})), Ok(vec![]));
+        assert_eq!(flat(json!({"apiVersion": "v1", "kind": "PodList", "items": null})), Ok(vec![]));
+    }
+
+    #[test]
+    fn a_kind_that_only_sounds_like_a_list_is_an_object() {
+        let object = json!({"apiVersion": "g/v1", "kind": "AllowList", "spec": {}});
+        assert_eq!(flat(object), Ok(vec![triple("f:1", "g/v1", "AllowList")]));
+    }
+
+    #[test]
+    fn what_is_no_object_is_told() {
+        for (value, expected) in [
+            (json!([]), "f:1: an object was expected, with apiVersion, kind and metadata"),
+            (json!({"kind": "A"}), "f:1: apiVersion is missing"),
+            (json!({"apiVersion": "v1"}), "f:1: kind is missing"),
+            (json!({"apiVersion": 1, "kind": "A"}), "f:1: apiVersion must be a text, not 1"),
+            (json!({"apiVersion": "v1", "kind": "List", "items": [{}]}), "f:1 item 1: apiVersion is missing"),
+            (json!({"apiVersion": "v1", "kind": "List", "items": {}}), "f:1: items must be a list"),
+        ] {
+            assert_eq!(flat(value).unwrap_err(), expected);
+        }
+    }
+}

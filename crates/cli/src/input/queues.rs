@@ -1,0 +1,188 @@
+//! The tree of the queues that files have.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, de::value::MapDeserializer};
+use serde_json::Value;
+use tenure_policy::{
+    field::FieldError,
+    queue::RunaiQueue,
+    tree::{QueueTree, troubles},
+};
+use tenure_types::{ExtendedDuration, projection};
+
+use super::Document;
+
+/// The group of queues that are in a tree.
+pub const GROUP: &str = "scheduling.run.ai";
+
+/// The tree of all Queues of group scheduling.run.ai, and warnings of what in them doesn't count as it is written.
+pub fn tree(documents: &[Document]) -> (QueueTree, Vec<String>) {
+    let (counting, mut warnings) = counting(documents);
+    let mut tree = QueueTree::default();
+    for (name, document) in counting {
+        let queue = read(name, document, &mut warnings);
+        tree.put(name, queue);
+    }
+    warnings.extend(troubles(&tree).iter().map(ToString::to_string));
+    (tree, warnings)
+}
+
+/// The queues of the tree with their names, and warnings of those that don't count.
+pub fn counting(documents: &[Document]) -> (Vec<(&str, &Document)>, Vec<String>) {
+    let (mut last, mut warnings) = (HashMap::new(), Vec::new());
+    let queues = || documents.iter().filter(|document| is_queue(document));
+    for document in queues() {
+        let Some(name) = document.name() else {
+            warnings.push(format!("{}: a Queue without metadata.name: it doesn't count", document.source));
+            continue;
+        };
+        if let Some(before) = last.insert(name, document) {
+            let (first, second) = (&before.source, &document.source);
+            warnings.push(format!(
+                "queue {name:?} is defined in {first} and again in {second}: the last one counts"
+            ));
+        }
+    }
+    let counts = |(name, document): &(&str, &Document)| {
+        last.get(name).is_some_and(|last| std::ptr::eq(*last, *document))
+    };
+    let named = queues().filter_map(|document| Some((document.name()?, document)));
+    (named.filter(counts).collect(), warnings)
+}
+
+/// Whether it is a queue of the tree, in one of the versions that are known.
+pub fn is_queue(document: &Document) -> bool {
+    document.kind == "Queue" && document.group() == GROUP && matches!(document.version(), "v3alpha1" | "v2")
+}
+
+fn read(name: &str, document: &Document, warnings: &mut Vec<String>) -> RunaiQueue {
+    let spec = document.value.get("spec").filter(|spec| !spec.is_null());
+    if let Some(spec) = spec.filter(|spec| !spec.is_object()) {
+        let error = FieldError::invalid("spec", spec.clone(), "must be an object");
+        warnings.push(format!("queue {name:?}: {error}: it counts as empty"));
+        return RunaiQueue::default();
+    }
+    let (queue, errors) = if document.version() == "v2" {
+        RunaiQueue::read_v2(&project::<projection::RunaiQueueV2>(spec).spec)
+    } else {
+        RunaiQueue::read(&project::<projection::RunaiQueue>(spec).spec)
+    };
+    let told = |error: &FieldError| format!("queue {name:?}: {error}: {}", counts_as(&queue, &error.field));
+    warnings.extend(errors.iter().map(told));
+    queue
+}
+
+/// The projection of an object that has nothing but this spec. What others have made of its metadata is no reason to
+/// leave out a queue.
+fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
+    let object = spec.map(|spec| ("spec", spec)).into_iter();
+    P::deserialize(MapDeserializer::<_, serde_json::Error>::new(object)).unwrap_or_default()
+}
+
+fn counts_as(queue: &RunaiQueue, field: &str) -> String {
+    let value = match field {
+        "spec.parentQueue" => return "it counts as a top-level queue".into(),
+        "spec.preemptMinRuntime" => queue.preempt_floor,
+        "spec.reclaimMinRuntime" => queue.reclaim_floor,
+        "spec.maxDuration" => queue.ceiling,
+        _ => queue.notice.filter(|_| field == "spec.expiryNotice"),
+    };
+    value.map_or_else(|| "counts as unset".into(), |value: ExtendedDuration| format!("counts as {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn queue_of(version: &str, name: &str, spec: Value) -> Document {
+        let api_version = format!("{GROUP}/{version}");
+        let mut value = json!({"apiVersion": api_version, "kind": "Queue", "metadata": {"name": name}});
+        value["spec"] = spec;
+        Document { source: format!("q.yaml:{name}"), api_version, kind: "Queue".into(), value }
+    }
+
+    fn queue(name: &str, spec: Value) -> Document {
+        queue_of("v3alpha1", name, spec)
+    }
+
+    fn path(tree: &QueueTree, leaf: &str) -> Vec<String> {
+        let path = tree.path(tree.find(leaf).unwrap()).unwrap();
+        path.into_iter().map(|id| tree.name(id).to_owned()).collect()
+    }
+
+    #[test]
+    fn queues_of_both_versions_are_in_one_tree() {
+        let documents = [
+            queue("leaf", json!({"parentQueue": "root", "preemptMinRuntime": "1d"})),
+            queue_of("v2", "root", json!({"reclaimMinRuntime": "1h", "resources": "whatever"})),
+            queue_of("v9", "other", json!({})),
+            Document { api_version: "v1".into(), ..queue("pod", json!({})) },
+        ];
+        let (tree, warnings) = tree(&documents);
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!((path(&tree, "leaf"), tree.len()), (vec!["leaf".to_owned(), "root".to_owned()], 2));
+        let (_, root) = tree.queue("root").unwrap();
+        assert_eq!(root.reclaim_floor, Some("1h".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_does_not_count_as_it_is_written_is_told() {
+        let documents = [
+            queue("a", json!({"reclaimMinRuntime": "-5s", "maxDuration": "0s", "expiryNotice": 5})),
+            queue("b", json!({"parentQueue": "Not A Name", "preemptMinRuntime": "2h", "maxDuration": "1h"})),
+            queue_of("v2", "c", json!({"preemptMinRuntime": "-5s", "reclaimMinRuntime": "2d"})),
+            queue("d", json!("spec")),
+        ];
+        let (_, warnings) = tree(&documents);
+        let expected = [
+            ("queue \"a\": spec.reclaimMinRuntime: Invalid value: \"-5s\": ", ": counts as 0s"),
+            ("queue \"a\": spec.maxDuration: Invalid value: \"0s\": ", ": counts as unset"),
+            ("queue \"a\": spec.expiryNotice: Invalid value: \"5\": ", ": counts as unset"),
+            (
+                "queue \"b\": spec.parentQueue: Invalid value: \"Not A Name\": ",
+                ": it counts as a top-level queue",
+            ),
+            ("queue \"b\": spec.preemptMinRuntime: Invalid value: \"2h\": ", ": counts as 2h0m0s"),
+            ("queue \"c\": spec.preemptMinRuntime: Invalid value: \"-5s\": ", ": counts as 0s"),
+            ("queue \"c\": spec.reclaimMinRuntime: Invalid value: \"2d\": ", ": counts as unset"),
+            ("queue \"d\": spec: Invalid value: \"spec\": ", ": it counts as empty"),
+        ];
+        assert_eq!(warnings.len(), expected.len(), "{warnings:#?}");
+        let mut unmet: Vec<_> = warnings.clone();
+        for (begin, end) in expected {
+            unmet.retain(|warning| !(warning.starts_with(begin) && warning.ends_with(end)));
+        }
+        assert_eq!(unmet, Vec::<String>::new());
+    }
+
+    #[test]
+    fn of_a_queue_that_is_there_twice_the_last_one_counts() {
+        let documents = [
+            queue("a", json!({"preemptMinRuntime": "nonsense"})),
+            queue_of("v2", "a", json!({"preemptMinRuntime": "5m"})),
+        ];
+        let (tree, warnings) = tree(&documents);
+        assert_eq!(
+            warnings,
+            ["queue \"a\" is defined in q.yaml:a and again in q.yaml:a: the last one counts"]
+        );
+        assert_eq!(tree.queue("a").unwrap().1.preempt_floor, Some("5m".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_tree_is_told_last() {
+        let documents = [
+            queue("a", json!({"parentQueue": "b"})),
+            queue("b", json!({"parentQueue": "a"})),
+            queue("c", json!({"parentQueue": "gone"})),
+            Document { value: json!({"metadata": {"name": 5}}), ..queue("e", json!({})) },
+        ];
+        let (tree, warnings) = tree(&documents);
+        assert_eq!((tree.len(), warnings.len()), (3, 3), "{warnings:?}");
+        assert_eq!(warnings[0], "q.yaml:e: a Queue without metadata.name: it doesn't count");
+        assert!(warnings.iter().any(|warning| warning.contains("a -> b -> a")), "{warnings:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! `kubectl tenure matrix`: what applies in each queue, and between each two of them.
+
+mod answer;
+mod print;
+
+use std::{io, process::ExitCode};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use jiff::Timestamp;
+
+use crate::{
+    args::tell,
+    connect::ConnectArgs,
+    floors::FloorArgs,
+    input::{self, InputArgs, queues},
+    output::{Output, OutputArgs},
+    scene,
+};
+use answer::{Matrix, Selection};
+
+/// Show the floors and ceilings of all queues, and the floor between each two of them
+///
+/// For each queue: its preemptMinRuntime, which holds against workloads of the same leaf queue, and its effective
+/// maxDuration. For each ordered pair of queues: the reclaimMinRuntime that holds for a victim in the one against a
+/// preemptor in the other. Each with where it comes from.
+///
+/// Only queues of group scheduling.run.ai have floors. Pairs are computed as they are printed: however many there are,
+/// they take no memory.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct MatrixArgs {
+    #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// Only pairs with this queue as the preemptor's
+    #[arg(long, value_name = "QUEUE")]
+    preemptor_queue: Option<String>,
+
+    /// Only pairs with this queue as the victim's
+    #[arg(long, value_name = "QUEUE")]
+    victim_queue: Option<String>,
+
+    #[command(flatten)]
+    floors: FloorArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure matrix                                   # of the cluster's queues
+  kubectl tenure matrix -f queues/                        # of queues that are not yet in a cluster
+  kubectl tenure matrix --preemptor-queue a --victim-queue b
+  kubectl tenure matrix -o json | jq -r '.reclaim[] | \"\\(.preemptor) -> \\(.victim): \\(.value)\"'";
+
+impl MatrixArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { input, output: OutputArgs { output }, preemptor_queue, victim_queue, floors: args } = self;
+        let floors = args.floors()?;
+        let documents = if input.filename.is_empty() {
+            scene::queues(connect).await?
+        } else {
+            input::read(&input.filename)?
+        };
+        let (tree, warnings) = queues::tree(&documents);
+        let oddities = scene::oddities(&documents, input.now.unwrap_or_else(Timestamp::now))?;
+        for warning in warnings.into_iter().chain(oddities) {
+            tell(&format!("Warning: {warning}"));
+        }
+        for name in preemptor_queue.iter().chain(&victim_queue) {
+            if tree.find(name).is_none() {
+                bail!("there is no queue {name:?} of group scheduling.run.ai");
+            }
+        }
+        if tree.is_empty() {
+            tell("No queues of group scheduling.run.ai found.");
+        }
+        let selection = Selection { preemptor: preemptor_queue.as_deref(), victim: victim_queue.as_deref() };
+        let matrix = Matrix::new(&tree, &floors, args.node_pool.as_deref(), selection);
+        let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        match output {
+            Output::Table => print::tables(&matrix, &mut out)?,
+            Output::Json => print::json(&matrix, &mut out)?,
+            Output::Yaml => print::yaml(&matrix, &mut out)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,164 @@
+//! `kubectl tenure requeue-schedule`: when a workload whose pods don't get ready comes back.
+
+mod print;
+mod source;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use anyhow::Result;
+use clap::Args;
+use tenure_policy::requeue::{self, Backoff};
+use tenure_types::{ExtendedDuration, Grammar};
+
+use crate::{
+    args::tell,
+    connect::ConnectArgs,
+    input,
+    output::{Output, OutputArgs},
+    scene,
+};
+use print::Answer;
+use source::Source;
+
+/// Rows, where nothing says how many.
+const ROWS: i32 = 30;
+
+/// Nobody reads more.
+const MOST_ROWS: i32 = 100_000;
+
+/// Show when a workload whose pods don't get ready comes back, and when it is given up
+///
+/// A workload whose pods are not all ready within the timeout is paused. It comes back after a delay, which grows from
+/// one time to the next: backoffBaseSeconds * backoffFactor^(retry - 1), at most backoffMaxSeconds. Once it has come
+/// back backoffLimitCount times, it stays paused.
+///
+/// CUMULATIVE is the time from the first start to the timeout that follows the retry.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RequeueScheduleArgs {
+    /// Take waitForPodsReady from this queue, or else from its nearest ancestor that has one; flags override it
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// Take queues from this file and not from the cluster: YAML or JSON; of a directory all .yaml, .yml and .json
+    /// files; - is standard input. Can be repeated
+    #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-", requires = "queue")]
+    filename: Vec<String>,
+
+    /// How long pods may take to get ready [default: 5m]
+    #[arg(long, value_name = "DURATION", value_parser = timeout, allow_hyphen_values = true)]
+    timeout: Option<ExtendedDuration>,
+
+    /// The first delay, in seconds [default: 1]
+    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
+    backoff_base_seconds: Option<i32>,
+
+    /// From one delay to the next [default: 1.41284738]
+    #[arg(long, value_name = "FACTOR", value_parser = factor, allow_negative_numbers = true)]
+    backoff_factor: Option<f64>,
+
+    /// The longest delay, in seconds [default: none]
+    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
+    backoff_max_seconds: Option<i32>,
+
+    /// How often a workload comes back [default: always]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    backoff_limit_count: Option<i32>,
+
+    /// How many rows to print [default: as many as the limit, else 30]
+    #[arg(long, value_name = "N", value_parser = rows, allow_negative_numbers = true)]
+    retries: Option<i32>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure requeue-schedule                              # with the defaults
+  kubectl tenure requeue-schedule --backoff-limit-count 10 --backoff-max-seconds 3600
+  kubectl tenure requeue-schedule --queue research             # as it is for a queue of the cluster
+  kubectl tenure requeue-schedule --queue research -f queues/ --timeout 10m";
+
+impl RequeueScheduleArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let (backoff, source) = match &self.queue {
+            None => (Backoff::default(), Source::Defaults),
+            Some(queue) => {
+                let documents = match self.filename.as_slice() {
+                    [] => scene::queues(connect).await?,
+                    paths => input::read(paths)?,
+                };
+                source::find(&documents, queue)?
+            }
+        };
+        let answer = self.answer(backoff, &source);
+        if self.retries.is_none() && answer.backoff.limit.is_none() {
+            tell(&format!(
+                "note: there is no limit: the first {ROWS} retries are shown; --retries shows more"
+            ));
+        }
+        let Self { output: OutputArgs { output }, .. } = self;
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        match output {
+            Output::Table => answer.table(&mut out)?,
+            other => _ = other.print(&answer, &mut out)?,
+        }
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Flags count for more than a queue.
+    fn answer(&self, found: Backoff, source: &Source) -> Answer {
+        let backoff = Backoff {
+            timeout: self.timeout.map_or(found.timeout, ExtendedDuration::to_signed),
+            base_seconds: self.backoff_base_seconds.unwrap_or(found.base_seconds),
+            factor: self.backoff_factor.unwrap_or(found.factor),
+            max_seconds: self.backoff_max_seconds.or(found.max_seconds),
+            limit: self.backoff_limit_count.or(found.limit),
+        };
+        let rows = self.retries.or(backoff.limit).unwrap_or(ROWS).min(MOST_ROWS);
+        Answer::new(backoff, source, self.has_flags(), rows)
+    }
+
+    const fn has_flags(&self) -> bool {
+        self.timeout.is_some()
+            || self.backoff_base_seconds.is_some()
+            || self.backoff_factor.is_some()
+            || self.backoff_max_seconds.is_some()
+            || self.backoff_limit_count.is_some()
+    }
+}
+
+fn timeout(text: &str) -> Result<ExtendedDuration, String> {
+    let value: ExtendedDuration =
+        text.parse().map_err(|error| format!("must be {}: {error}", ExtendedDuration::EXPECTED))?;
+    if value.is_zero() { Err("must be greater than zero, such as 5m".into()) } else { Ok(value) }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    requeue::factor(text).ok_or_else(|| "must be a decimal number of at least 1, such as 1.5".into())
+}
+
+fn positive(text: &str) -> Result<i32, String> {
+    whole(text, 1, i32::MAX)
+}
+
+fn count(text: &str) -> Result<i32, String> {
+    whole(text, 0, i32::MAX)
+}
+
+fn rows(text: &str) -> Result<i32, String> {
+    whole(text, 1, MOST_ROWS)
+}
+
+fn whole(text: &str, least: i32, most: i32) -> Result<i32, String> {
+    let value = text.parse().ok().filter(|value| (least..=most).contains(value));
+    value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+}
+
+#[cfg(test)]
+mod tests;

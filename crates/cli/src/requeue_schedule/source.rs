@@ -1,0 +1,129 @@
+//! The waitForPodsReady that applies in a queue.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result, anyhow};
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_policy::{queue::RunaiQueue, requeue::Backoff, tree::trouble_above};
+use tenure_types::runai::v3alpha1::{QueueSpec, WaitForPodsReady};
+
+use crate::{
+    args::tell,
+    input::{Document, queues},
+};
+
+/// Where numbers are from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Defaults,
+    /// The queue that has the block, which may be an ancestor of the one that was asked for.
+    Queue(String),
+}
+
+/// The block of the nearest queue on the way to the root that has one. It counts as a whole: what it leaves out is as by
+/// default, and not as an ancestor has it.
+pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
+    let (tree, _) = queues::tree(documents);
+    let id =
+        tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;
+    if let Some(trouble) = trouble_above(&tree, id) {
+        tell(&format!("Warning: {trouble}"));
+    }
+    let path = tree.path(id).with_context(|| format!("queue {leaf:?}"))?;
+    let blocks = blocks(documents);
+    let nearest = path.into_iter().find_map(|id| Some((tree.name(id), *blocks.get(tree.name(id))?)));
+    let Some((queue, block)) = nearest else {
+        return Ok((Backoff::default(), Source::Defaults));
+    };
+    let wait = WaitForPodsReady::deserialize(block)
+        .with_context(|| format!("queue {queue:?}: spec.waitForPodsReady can't be read"))?;
+    for warning in warnings(queue, &wait) {
+        tell(&format!("Warning: {warning}"));
+    }
+    Ok((Backoff::from(&wait), Source::Queue(queue.into())))
+}
+
+/// By queue; of a queue that is there twice, the last one counts.
+fn blocks(documents: &[Document]) -> HashMap<&str, &Value> {
+    let mut blocks = HashMap::new();
+    for document in documents.iter().filter(|document| queues::is_queue(document)) {
+        let Some(name) = document.name() else { continue };
+        let block = document.value.get("spec").and_then(|spec| spec.get("waitForPodsReady"));
+        match block.filter(|block| !block.is_null()) {
+            Some(block) => blocks.insert(name, block),
+            None => blocks.remove(name),
+        };
+    }
+    blocks
+}
+
+fn warnings(queue: &str, wait: &WaitForPodsReady) -> Vec<String> {
+    let spec = QueueSpec { wait_for_pods_ready: Some(wait.clone()), ..QueueSpec::default() };
+    let (_, errors) = RunaiQueue::read(&spec);
+    errors.iter().map(|error| format!("queue {queue:?}: {error}: counts as unset")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn queue(name: &str, spec: Value) -> Document {
+        let mut value = json!({"metadata": {"name": name}});
+        value["spec"] = spec;
+        Document {
+            source: "q.yaml:1".into(),
+            api_version: "scheduling.run.ai/v3alpha1".into(),
+            kind: "Queue".into(),
+            value,
+        }
+    }
+
+    fn limit(count: i32) -> Value {
+        json!({"requeuingStrategy": {"backoffLimitCount": count}})
+    }
+
+    #[test]
+    fn the_nearest_block_counts_as_a_whole() {
+        let queues = [
+            queue(
+                "root",
+                json!({"waitForPodsReady": {"timeout": "9m", "requeuingStrategy": {"backoffLimitCount": 9}}}),
+            ),
+            queue("team", json!({"parentQueue": "root", "waitForPodsReady": limit(3)})),
+            queue("leaf", json!({"parentQueue": "team", "waitForPodsReady": null})),
+            queue("alone", json!({})),
+        ];
+        let expected = Backoff { limit: Some(3), ..Backoff::default() };
+        assert_eq!(find(&queues, "leaf").unwrap(), (expected, Source::Queue("team".into())));
+        assert_eq!(find(&queues, "alone").unwrap(), (Backoff::default(), Source::Defaults));
+        assert_eq!(find(&queues, "root").unwrap().0.limit, Some(9));
+    }
+
+    #[test]
+    fn what_can_not_be_found_or_read_is_told() {
+        let queues = [
+            queue("a", json!({"parentQueue": "b"})),
+            queue("b", json!({"parentQueue": "a"})),
+            queue("c", json!({"waitForPodsReady": []})),
+            queue("d", json!({"waitForPodsReady": {"timeout": 5}})),
+        ];
+        assert!(find(&queues, "a").is_err());
+        assert!(find(&queues, "gone").unwrap_err().to_string().contains("no queue \"gone\""));
+        assert!(
+            find(&queues, "d").unwrap_err().to_string().starts_with("queue \"d\": spec.waitForPodsReady")
+        );
+    }
+
+    #[test]
+    fn values_that_do_not_count_are_warned_of() {
+        let wait =
+            serde_json::from_value(json!({"timeout": "0s", "requeuingStrategy": {"backoffFactor": "0"}}));
+        let warnings = warnings("q", &wait.unwrap());
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].starts_with("queue \"q\": spec.waitForPodsReady.timeout: Invalid value: \"0s\""));
+        assert!(warnings[0].ends_with(": counts as unset"));
+    }
+}

@@ -1,0 +1,80 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn answer(flags: &[&str], source: &Source) -> Answer {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RequeueScheduleArgs,
+    }
+    let line: Line = clap::Parser::parse_from(["test"].iter().chain(flags));
+    line.args.answer(Backoff::default(), source)
+}
+
+fn table(flags: &[&str]) -> String {
+    let mut out = Vec::new();
+    answer(flags, &Source::Defaults).table(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_limit_says_how_many_rows_there_are_and_when_it_ends() {
+    let expected = "\
+Timeout 5m, base 1s, factor 1.41284738, maximum none, limit 2 (from flags and defaults)
+RETRY   WAIT   CUMULATIVE
+1       1s     10m1s
+2       1.4s   15m2s
+Deactivated after 15m2s, at the timeout that follows retry 2.
+";
+    assert_eq!(table(&["--backoff-limit-count", "2"]), expected);
+    let thirty = table(&["--backoff-limit-count", "30"]);
+    assert!(thirty.ends_with("Deactivated after 1d, at the timeout that follows retry 30.\n"), "{thirty}");
+}
+
+#[test]
+fn without_a_row_there_is_no_table() {
+    let expected = "\
+Timeout 1m, base 1s, factor 1.41284738, maximum none, limit 0 (from flags and defaults)
+Deactivated after 1m, at the first timeout.
+";
+    assert_eq!(table(&["--backoff-limit-count", "0", "--timeout", "1m"]), expected);
+}
+
+#[test]
+fn fewer_rows_than_there_are_retries_say_so() {
+    assert!(table(&["--retries", "1"]).ends_with("\nAnd so on for ever: there is no limit.\n"));
+    let limited = table(&["--retries", "1", "--backoff-limit-count", "3"]);
+    assert!(limited.ends_with("\nAnd so on until it is deactivated after retry 3.\n"), "{limited}");
+    assert_eq!(table(&[]).lines().count(), 30 + 3);
+    assert_eq!(table(&["--retries", "9", "--backoff-limit-count", "3"]).lines().count(), 3 + 3);
+}
+
+#[test]
+fn programs_get_exact_numbers() {
+    let flags = ["--retries", "2", "--backoff-max-seconds", "1", "--timeout", "5m"];
+    let answer = answer(&flags, &Source::Queue("team".into()));
+    let expected: Value = json!({
+        "timeout": "5m", "backoffBaseSeconds": 1, "backoffFactor": "1.41284738", "backoffMaxSeconds": 1,
+        "backoffLimitCount": null, "from": "flags and queue team",
+        "schedule": [
+            {"retry": 1, "waitSeconds": 1.0, "cumulativeSeconds": 601, "wait": "1s", "cumulative": "10m1s"},
+            {"retry": 2, "waitSeconds": 1.0, "cumulativeSeconds": 902, "wait": "1s", "cumulative": "15m2s"},
+        ],
+    });
+    assert_eq!(serde_json::to_value(answer).unwrap(), expected);
+}
+
+#[test]
+fn bad_values_are_told_what_would_be_right() {
+    for (read, bad, right) in [
+        (timeout("0s").err(), "0s", "must be greater than zero, such as 5m"),
+        (factor("0.5").err(), "0.5", "must be a decimal number of at least 1, such as 1.5"),
+        (positive("0").err(), "0", "must be a whole number from 1 to 2147483647"),
+        (count("-1").err(), "-1", "must be a whole number from 0 to 2147483647"),
+        (rows("1000000").err(), "1000000", "must be a whole number from 1 to 100000"),
+    ] {
+        assert_eq!(read.as_deref(), Some(right), "{bad}");
+    }
+    assert!(timeout("-5m").unwrap_err().starts_with("must be a duration such as"));
+}

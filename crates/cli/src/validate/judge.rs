@@ -1,0 +1,157 @@
+//! The webhook's own review, of objects that no API server has seen.
+
+use serde::Serialize;
+use serde_json::{Map, Value, value::to_raw_value};
+use tenure_policy::{
+    admission::Findings,
+    field::FieldError,
+    floor::Floors,
+    review::{Context, Reviewable, Subject},
+};
+
+use crate::input::{Document, queues};
+
+/// Where kubectl puts an object that doesn't say.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// What would become of the objects of some files.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    pub reviewed: Vec<Verdict>,
+    /// Queues of KAI's version.
+    pub v2: usize,
+    /// Objects of kinds that the webhook doesn't review.
+    pub others: usize,
+}
+
+/// What would become of an object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    pub source: String,
+    api_version: String,
+    kind: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    pub allowed: bool,
+    pub errors: Vec<Reason>,
+    pub warnings: Vec<String>,
+}
+
+/// Why an object would be refused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Reason {
+    pub field: String,
+    pub message: String,
+}
+
+impl From<FieldError> for Reason {
+    fn from(error: FieldError) -> Self {
+        Self { message: error.message(), field: error.field }
+    }
+}
+
+impl Verdicts {
+    /// The queues among the objects are all that there are.
+    pub fn of(documents: &[Document], t9k_system_namespace: &str, floors: &Floors) -> Self {
+        let (tree, _) = queues::tree(documents);
+        let context = Context { tree: &tree, t9k_system_namespace, floors };
+        let mut verdicts = Self::default();
+        for document in documents {
+            match Reviewable::of(document.group(), &document.kind) {
+                None => verdicts.others = verdicts.others.saturating_add(1),
+                Some(Reviewable::RunaiQueue) if document.version() == "v2" => {
+                    verdicts.v2 = verdicts.v2.saturating_add(1);
+                }
+                Some(kind) => verdicts.reviewed.push(Verdict::of(document, kind, &context)),
+            }
+        }
+        verdicts
+    }
+
+    pub fn refused(&self) -> usize {
+        self.reviewed.iter().filter(|verdict| !verdict.allowed).count()
+    }
+}
+
+impl Verdict {
+    fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
+        let Findings { errors, warnings } = findings(document, kind, context);
+        let errors: Vec<Reason> =
+            no_name(document).into_iter().chain(errors.into_iter().map(Reason::from)).collect();
+        Self {
+            source: document.source.clone(),
+            api_version: document.api_version.clone(),
+            kind: document.kind.clone(),
+            name: document.name().unwrap_or_default().into(),
+            namespace: document.namespace().map(str::to_owned),
+            allowed: errors.is_empty(),
+            errors,
+            warnings,
+        }
+    }
+
+    /// `queue.scheduling.run.ai/research`
+    pub fn object(&self) -> String {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        format!("{}.{group}/{}", self.kind.to_lowercase(), self.name)
+    }
+}
+
+fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Findings {
+    let raw = match to_raw_value(&document.value) {
+        Ok(raw) => raw,
+        Err(error) => return FieldError::invalid_json("object", "", error.to_string()).into(),
+    };
+    let namespace = document.namespace().unwrap_or(DEFAULT_NAMESPACE);
+    match kind.read("", namespace, Some(&raw)) {
+        Ok(subject) => {
+            let mut findings = subject.review(context);
+            findings.warnings.extend(unknown_fields(document, &subject));
+            findings
+        }
+        Err(error) => error.into(),
+    }
+}
+
+/// The API server itself refuses an object without a name, in these words.
+fn no_name(document: &Document) -> Option<Reason> {
+    let metadata = document.value.get("metadata");
+    let has = |key: &str| {
+        metadata.and_then(|metadata| metadata.get(key)).is_some_and(|name| *name != "" && !name.is_null())
+    };
+    let missing = !has("name") && !has("generateName");
+    missing.then(|| Reason {
+        field: "metadata.name".into(),
+        message: "Required value: name or generateName is required".into(),
+    })
+}
+
+/// What isn't there any more once a spec was read and written again is of no use to anybody.
+fn unknown_fields(document: &Document, subject: &Subject) -> Vec<String> {
+    let known = match subject {
+        Subject::RunaiQueue { spec, .. } => serde_json::to_value(spec),
+        Subject::TensorstackQueue { spec, .. } => serde_json::to_value(spec),
+        Subject::PriorityClass { .. } => return Vec::new(),
+    };
+    let mut unknown = Vec::new();
+    if let (Some(Value::Object(written)), Ok(Value::Object(known))) = (document.value.get("spec"), known) {
+        compare("spec", written, &known, &mut unknown);
+    }
+    unknown.into_iter().map(|field| format!("{field}: unknown field: the API server would drop it")).collect()
+}
+
+fn compare(path: &str, written: &Map<String, Value>, known: &Map<String, Value>, unknown: &mut Vec<String>) {
+    for (key, value) in written.iter().filter(|(_, value)| !value.is_null()) {
+        let field = format!("{path}.{key}");
+        match (value, known.get(key)) {
+            (_, None) => unknown.push(field),
+            (Value::Object(written), Some(Value::Object(known))) => compare(&field, written, known, unknown),
+            (_, Some(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,351 @@
+//! What `matrix` and `explain` answer about objects of files.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::{
+    io::Write,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::{Value, json};
+
+const NOW: &str = "2026-01-01T01:00:00Z";
+
+fn tenure(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kubectl-tenure"))
+        .args(arguments)
+        .env("KUBECONFIG", "/nonexistent")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // whoever refuses its arguments doesn't read
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn answer(arguments: &[&str], input: &str) -> (Value, Vec<String>) {
+    let Output { status, stdout, stderr } = tenure(arguments, input);
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(status.success(), "{said}");
+    (serde_json::from_slice(&stdout).unwrap(), said.lines().map(str::to_owned).collect())
+}
+
+fn objects(items: &[Value]) -> String {
+    json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+}
+
+fn queue(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+}
+
+fn group(name: &str, queue: &str, min: u32, start: &str) -> Value {
+    json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {
+            "name": name, "namespace": "ns", "annotations": {"kai.scheduler/last-start-timestamp": start},
+        },
+        "spec": {"queue": queue, "minMember": min},
+    })
+}
+
+fn pod(name: &str, group: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {"pod-group-name": group},
+        },
+        "spec": {"nodeName": "node-1", "priority": 10},
+        "status": {"phase": "Running", "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:59:00Z"},
+        ]},
+    })
+}
+
+fn with(mut object: Value, key: &str, value: Value) -> Value {
+    object[key] = value;
+    object
+}
+
+/// Two trees, with a gang of three, an elastic workload of three of which it takes one, and a preemptor in each tree.
+fn cluster() -> Vec<Value> {
+    let start = "2026-01-01T00:59:50Z";
+    let mut items = vec![
+        queue("dev", &json!({"preemptMinRuntime": "5s", "reclaimMinRuntime": "10s"})),
+        queue("dev-team1", &json!({"parentQueue": "dev", "reclaimMinRuntime": "8s"})),
+        queue("prod", &json!({"preemptMinRuntime": "20s", "reclaimMinRuntime": "30s", "maxDuration": "2h"})),
+        queue(
+            "prod-team2",
+            &json!({"parentQueue": "prod", "preemptMinRuntime": "15s", "reclaimMinRuntime": "35s"}),
+        ),
+        group("gang", "prod-team2", 3, start),
+        group("elastic", "prod-team2", 1, start),
+        group("ours", "prod-team2", 1, start),
+        group("theirs", "dev-team1", 1, start),
+    ];
+    for number in 0..3 {
+        items.push(pod(&format!("gang-{number}"), "gang"));
+        items.push(pod(&format!("elastic-{number}"), "elastic"));
+    }
+    for group in ["ours", "theirs"] {
+        items.push(with(pod(group, group), "spec", json!({"priority": 100})));
+    }
+    items
+}
+
+struct Verdict {
+    allowed: bool,
+    kind: String,
+    /// Whether protected, by which rule, until when.
+    rulings: Vec<Value>,
+    because: String,
+}
+
+fn preemption(items: &[Value], preemptor: &str, victims: &[&str]) -> Verdict {
+    let preemptor = format!("--preemptor=ns/{preemptor}");
+    let victims: Vec<String> = victims.iter().map(|victim| format!("--victim=ns/{victim}")).collect();
+    let mut arguments = vec!["explain", "preemption", "-f", "-", "-o", "json", "--now", NOW, &preemptor];
+    arguments.extend(victims.iter().map(String::as_str));
+    let (answer, _) = answer(&arguments, &objects(items));
+    let victims = answer["victims"].as_array().unwrap();
+    Verdict {
+        allowed: answer["allowed"].as_bool().unwrap(),
+        kind: answer["kind"].as_str().unwrap().into(),
+        rulings: victims.iter().map(|of| json!([of["protected"], of["rule"], of["until"]])).collect(),
+        because: victims.iter().map(|of| of["because"].to_string()).collect(),
+    }
+}
+
+#[test]
+fn a_matrix_has_all_queues_and_each_ordered_pair() {
+    let (answer, said) = answer(&["matrix", "-f", "-", "-o", "json"], &objects(&cluster()));
+    assert_eq!(said, [""; 0]);
+    let expected = json!({
+        "name": "prod-team2",
+        "path": ["prod", "prod-team2"],
+        "preemptMinRuntime": {"value": "15s", "from": "queue \"prod-team2\""},
+        "maxDuration": {"value": "2h0m0s", "from": "queue \"prod\""},
+    });
+    assert_eq!(answer["queues"][3], expected);
+    assert_eq!(answer["queues"][0]["maxDuration"], Value::Null);
+    assert_eq!(answer["queues"].as_array().unwrap().len(), 4);
+    let pairs = answer["reclaim"].as_array().unwrap();
+    assert_eq!(pairs.len(), 4 * 3);
+    let expected =
+        json!({"preemptor": "dev-team1", "victim": "prod-team2", "value": "30s", "from": "queue \"prod\""});
+    assert!(pairs.contains(&expected), "{pairs:#?}");
+}
+
+#[test]
+fn a_matrix_takes_defaults_and_methods_from_flags_and_shows_one_pair() {
+    let chosen =
+        ["matrix", "-f", "-", "-o", "json", "--preemptor-queue=dev-team1", "--victim-queue=prod-team2"];
+    let arguments = [chosen.as_slice(), &["--reclaim-resolve-method", "queue"]].concat();
+    let expected = json!([{
+        "preemptor": "dev-team1", "victim": "prod-team2", "value": "35s", "from": "queue \"prod-team2\"",
+    }]);
+    assert_eq!(answer(&arguments, &objects(&cluster())).0["reclaim"], expected);
+    let defaults = ["--default-reclaim-min-runtime=90m", "--default-preempt-min-runtime=1d"];
+    let arguments = [["matrix", "-f", "-", "-o", "json"].as_slice(), &defaults].concat();
+    let (answer, _) = answer(&arguments, &objects(&[queue("a", &json!({})), queue("b", &json!({}))]));
+    let value = json!({"value": "24h0m0s", "from": "default"});
+    assert_eq!(answer["queues"][0]["preemptMinRuntime"], value);
+    let pair = json!({"preemptor": "a", "victim": "b", "value": "1h30m0s", "from": "default"});
+    assert_eq!(answer["reclaim"][0], pair);
+}
+
+#[test]
+fn a_matrix_is_the_same_in_yaml_and_a_table_for_people() {
+    let printed = |format: &str| {
+        let output = tenure(&["matrix", "-f", "-", "-o", format], &objects(&cluster()));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (json, _) = answer(&["matrix", "-f", "-", "-o", "json"], &objects(&cluster()));
+    let yaml: Value = serde_saphyr::from_str(&printed("yaml")).unwrap();
+    assert_eq!(yaml, json);
+    let table = printed("table");
+    let row = "prod-team2   15s             queue \"prod-team2\"   2h0m0s    queue \"prod\"";
+    assert!(table.contains(row), "{table}");
+    assert!(table.contains("dev-team1    prod-team2   30s             queue \"prod\"\n"), "{table}");
+}
+
+#[test]
+fn a_matrix_of_a_queue_that_is_not_there_says_so() {
+    let output = tenure(&["matrix", "-f", "-", "--victim-queue", "nobody"], &objects(&cluster()));
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "error: there is no queue \"nobody\" of group scheduling.run.ai\n");
+}
+
+#[test]
+fn a_gang_is_protected_by_the_floor_of_its_kind() {
+    let verdict = preemption(&cluster(), "ours", &["gang-0"]);
+    assert_eq!((verdict.allowed, verdict.kind.as_str()), (false, "preempt"));
+    assert_eq!(verdict.rulings, [json!([true, "preemptMinRuntime", "2026-01-01T01:00:05Z"])]);
+    let verdict = preemption(&cluster(), "theirs", &["gang-0"]);
+    assert_eq!((verdict.allowed, verdict.kind.as_str()), (false, "reclaim"));
+    assert_eq!(verdict.rulings, [json!([true, "reclaimMinRuntime", "2026-01-01T01:00:20Z"])]);
+    let because = verdict.because;
+    assert!(because.contains("reclaimMinRuntime is 30s, from queue \\\"prod\\\""), "{because}");
+}
+
+#[test]
+fn an_elastic_workload_may_shrink_to_its_minimum() {
+    let verdict = preemption(&cluster(), "theirs", &["elastic-0", "elastic-1"]);
+    assert_eq!((verdict.allowed, verdict.rulings), (true, vec![json!([false, null, null]); 2]));
+    let verdict = preemption(&cluster(), "theirs", &["elastic-0", "elastic-1", "elastic-2"]);
+    let protected = json!([true, "minAvailable", "2026-01-01T01:00:20Z"]);
+    assert_eq!((verdict.allowed, verdict.rulings), (false, vec![protected; 3]));
+}
+
+#[test]
+fn pods_that_are_terminating_do_not_count_as_running() {
+    let mut items = cluster();
+    for item in &mut items {
+        if ["elastic-1", "elastic-2"].map(Value::from).contains(&item["metadata"]["name"]) {
+            item["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:59:59Z");
+        }
+    }
+    assert!(!preemption(&items, "theirs", &["elastic-0"]).allowed);
+    let Verdict { allowed, because, .. } = preemption(&items, "theirs", &["elastic-1"]);
+    assert!(allowed && because.contains("terminating"), "{because}");
+}
+
+#[test]
+fn the_rule_is_named_that_protects_for_longest() {
+    let class = |seconds: &str| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "tolerant", "annotations": {
+                "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority": "200",
+                "preemption-toleration.scheduling.x-k8s.io/toleration-seconds": seconds,
+            }},
+            "value": 10,
+        })
+    };
+    let spec = json!({"nodeName": "node-1", "priority": 10, "priorityClassName": "tolerant"});
+    let judged = |seconds: &str| {
+        let mut items = cluster();
+        items.extend([class(seconds), with(pod("gang-0", "gang"), "spec", spec.clone())]);
+        preemption(&items, "theirs", &["gang-0"]).rulings.remove(0)
+    };
+    assert_eq!(judged("600"), json!([true, "preemptionToleration", "2026-01-01T01:09:00Z"]));
+    assert_eq!(judged("-1"), json!([true, "preemptionToleration", null]));
+    assert_eq!(judged("0"), json!([true, "reclaimMinRuntime", "2026-01-01T01:00:20Z"]));
+}
+
+#[test]
+fn what_is_asked_wrongly_is_refused() {
+    let input = objects(&cluster());
+    let asked = |arguments: &[&str]| {
+        let arguments = [&["explain", "preemption", "-f", "-"], arguments].concat();
+        let output = tenure(&arguments, &input);
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (arguments, expected) in [
+        (["--preemptor=ns/ours", "--victim=ns/ours"].as_slice(), "a pod can't preempt itself"),
+        (&["--preemptor=ns/ours", "--victim=ns/gang-0", "--victim=ns/gang-0"], "named twice"),
+        (&["--preemptor=ns/ours", "--victim=ns/gone"], "pod ns/gone is not among the objects"),
+        (&["--preemptor=ns/ours", "--victim=a/b/c"], "must be NAMESPACE/POD"),
+        (&["--preemptor=ns/ours"], "--victim"),
+        (&["--preemptor=ns/ours", "--victim=ns/gang-0", "--now", "noon"], "must be a time"),
+    ] {
+        let said = asked(arguments);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
+    let mut items = cluster();
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "ns", "uid": "7"},
+    });
+    let owner =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "7", "controller": true}]);
+    for item in &mut items {
+        if item["metadata"]["name"] == "gang-0" {
+            item["metadata"]["ownerReferences"] = owner.clone();
+        }
+    }
+    items.push(job);
+    let arguments = ["explain", "pod", "ns/gang-0", "-f", "-", "--now", NOW];
+    let (answer, said) = answer(&[arguments.as_slice(), &["-o", "json"]].concat(), &objects(&items));
+    assert_eq!(said, [""; 0]);
+    let would =
+        json!({"action": "pause", "kind": "Job", "name": "ns/train", "field": "spec.suspend", "value": true});
+    for (pointer, expected) in [
+        ("/pod", json!("ns/gang-0")),
+        ("/workload", json!("PodGroup ns/gang")),
+        ("/path", json!(["prod", "prod-team2"])),
+        ("/startedAt", json!("2026-01-01T00:59:50Z")),
+        ("/expiresAt", json!("2026-01-01T02:59:00Z")),
+        ("/maxDuration", json!({"value": "2h0m0s", "from": "queue \"prod\""})),
+        ("/would", would),
+        ("/protected/0/preemptor", json!("same")),
+        ("/protected/0/until", json!("2026-01-01T01:00:05Z")),
+        ("/protected/1/preemptorQueue", json!("prod")),
+        ("/protected/1/until", json!("2026-01-01T01:00:25Z")),
+        ("/protected/2/preemptorQueue", json!("dev")),
+        ("/protected/2/until", json!("2026-01-01T01:00:20Z")),
+    ] {
+        assert_eq!(answer.pointer(pointer), Some(&expected), "{pointer} of {answer:#}");
+    }
+    let text = String::from_utf8(tenure(&arguments, &objects(&items)).stdout).unwrap();
+    assert!(text.contains("then Job ns/train is paused: spec.suspend is set to true"), "{text}");
+}
+
+/// Each is told once, by each command that meets it.
+#[test]
+fn what_can_not_be_meant_draws_a_warning_each_and_nothing_hangs() {
+    let mut items = cluster();
+    items.extend([
+        queue("c1", &json!({"parentQueue": "c2", "preemptMinRuntime": "1h"})),
+        queue("c2", &json!({"parentQueue": "c1", "reclaimMinRuntime": "1h"})),
+        queue("self", &json!({"parentQueue": "self"})),
+        queue("lonely", &json!({"parentQueue": "nobody"})),
+        queue("negative", &json!({"preemptMinRuntime": "-5s"})),
+        group("future", "c1", 1, "2099-01-01T00:00:00Z"),
+        pod("from-the-future", "future"),
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": "garbage", "annotations": {
+                "preemption-toleration.scheduling.x-k8s.io/toleration-seconds": "ten",
+            }},
+            "value": 1,
+        }),
+    ]);
+    let input = objects(&items);
+    for arguments in [
+        ["matrix"].as_slice(),
+        &["explain", "pod", "ns/from-the-future"],
+        &["explain", "preemption", "--preemptor=ns/ours", "--victim=ns/from-the-future"],
+    ] {
+        let arguments = [arguments, &["-f", "-", "-o", "json", "--now", NOW]].concat();
+        let (_, said) = answer(&arguments, &input);
+        for expected in [
+            "c1 -> c2 -> c1",
+            "queue \"self\" is its own parent",
+            "its parent \"nobody\" doesn't exist",
+            "queue \"negative\": spec.preemptMinRuntime: Invalid value: \"-5s\"",
+            "2099-01-01T00:00:00Z lies in the future",
+            "PriorityClass \"garbage\": metadata.annotations",
+        ] {
+            let times = said.iter().filter(|line| line.contains(expected)).count();
+            assert_eq!(times, 1, "{arguments:?}: {expected}: {said:#?}");
+        }
+        assert_eq!(said.len(), 6, "{arguments:?}: {said:#?}");
+    }
+    let verdict = preemption(&items, "ours", &["from-the-future"]);
+    assert_eq!(verdict.rulings, [json!([false, null, null])], "a cycle has the default floor, which is none");
+}
+
+#[test]
+fn a_start_in_the_future_counts_as_now() {
+    let mut items = cluster();
+    items.extend([group("future", "prod-team2", 1, "2099-01-01T00:00:00Z"), pod("early", "future")]);
+    let verdict = preemption(&items, "ours", &["early"]);
+    assert_eq!(verdict.rulings, [json!([true, "preemptMinRuntime", "2026-01-01T01:00:15Z"])]);
+}

@@ -1,0 +1,98 @@
+//! `matrix` and `explain`, about a cluster.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tenure_tests::{
+    fixtures,
+    workloads::{Namespace, bare_pod, controller, in_runai_queue, owned},
+};
+
+use super::{Said, await_state, deployment, in_namespace, run, time, world};
+
+fn queue(name: &str, parent: &str, reclaim: &str) -> Value {
+    json!({
+        "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name},
+        "spec": {"parentQueue": parent, "preemptMinRuntime": "1h", "reclaimMinRuntime": reclaim, "maxDuration": "1d"},
+    })
+}
+
+fn object(said: Said) -> Value {
+    serde_json::from_str(&said.good()).unwrap()
+}
+
+#[tokio::test]
+async fn a_pair_of_queues_has_the_floor_of_the_cluster() {
+    let world = world().await;
+    for (name, parent, reclaim) in [("ex-a", "", "2h"), ("ex-b", "", "3h"), ("ex-leaf", "ex-b", "4h")] {
+        world.apply(&queue(name, parent, reclaim)).await;
+    }
+    let pair = ["matrix", "-o", "json", "--preemptor-queue", "ex-a", "--victim-queue", "ex-leaf"];
+    let matrix = object(run(world, &pair).await);
+    let expected =
+        json!([{"preemptor": "ex-a", "victim": "ex-leaf", "value": "3h0m0s", "from": "queue \"ex-b\""}]);
+    assert_eq!(matrix["reclaim"], expected);
+    assert_eq!(matrix["queues"][1]["path"], json!(["ex-b", "ex-leaf"]));
+    let missing = run(world, &["matrix", "--victim-queue", "ex-gone"]).await.bad();
+    assert_eq!(missing, "error: there is no queue \"ex-gone\" of group scheduling.run.ai\n");
+}
+
+#[tokio::test]
+async fn a_preemption_is_explained_by_what_the_cluster_shows() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    fixtures::install(world, fixtures::definitions("scheduling.run.ai")).await;
+    world.apply(&queue("ex-prod", "", "2h")).await;
+    world.apply(&queue("ex-dev", "", "2h")).await;
+    let spec = json!({"queue": "ex-prod", "minMember": 1});
+    let group = fixtures::object("scheduling.run.ai/v2alpha2", "PodGroup", name, "elastic", &spec);
+    namespace.create(&group).await;
+    for pod in ["elastic-0", "elastic-1"] {
+        let mut pod = bare_pod(name, pod, &json!({}), &Value::Null);
+        pod["metadata"]["annotations"] = json!({"pod-group-name": "elastic"});
+        namespace.create(&pod).await;
+    }
+    for (pod, queue) in [("victim", "ex-prod"), ("preemptor", "ex-dev")] {
+        namespace.create(&bare_pod(name, pod, &in_runai_queue(queue), &Value::Null)).await;
+    }
+    namespace.await_running(4).await;
+
+    let explain = async |victims: &[&str]| {
+        let preemptor = format!("{name}/preemptor");
+        let mut arguments = vec!["explain", "preemption", "-o", "json", "--preemptor", &preemptor];
+        // without a namespace, that of the flag
+        arguments.extend(victims.iter().flat_map(|victim| ["--victim", victim]));
+        object(in_namespace(world, name, &arguments).await)
+    };
+    let verdict = explain(&["victim"]).await;
+    assert_eq!((&verdict["allowed"], &verdict["kind"]), (&json!(false), &json!("reclaim")), "{verdict:#}");
+    assert_eq!(verdict["victims"][0]["rule"], "reclaimMinRuntime");
+    let one = explain(&["elastic-0"]).await;
+    assert_eq!((&one["allowed"], &one["victims"][0]["rule"]), (&json!(true), &Value::Null), "{one:#}");
+    let both = explain(&["elastic-0", "elastic-1"]).await;
+    assert_eq!((&both["allowed"], &both["victims"][1]["rule"]), (&json!(false), &json!("minAvailable")));
+
+    let missing = in_namespace(world, name, &["explain", "pod", "gone"]).await.bad();
+    assert_eq!(missing, "Error from server (NotFound): pods \"gone\" not found\n");
+}
+
+#[tokio::test]
+async fn a_pod_is_explained_as_the_keeper_sees_it() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    world.apply(&queue("ex-pod", "", "2h")).await;
+    let owner = namespace.create(&deployment(&namespace, "web")).await;
+    let pod = owned(bare_pod(name, "pod", &in_runai_queue("ex-pod"), &Value::Null), &[controller(&owner)]);
+    namespace.create(&pod).await;
+    let row = await_state(world, name, "Running").await;
+
+    let explained = object(in_namespace(world, name, &["explain", "pod", "pod", "-o", "json"]).await);
+    assert_eq!(explained["expiresAt"], row["expiresAt"]);
+    assert_eq!(explained["would"]["field"], "spec.replicas", "{explained:#}");
+    assert_eq!(explained["would"]["name"], format!("{name}/web"));
+    let until = time(&explained["protected"][0]["until"]).duration_since(time(&explained["startedAt"]));
+    assert_eq!(until, SignedDuration::from_hours(1));
+    let text = in_namespace(world, name, &["explain", "pod", "pod"]).await.good();
+    assert!(text.contains("then Deployment") && text.contains("spec.replicas is set to 0"), "{text}");
+}
