@@ -47,7 +47,8 @@
 {{-   end }}
 {{- end }}
 {{- $pools := dict }}
-{{- range .Values.floors.nodePools }}
+{{- /* an upgrade that reuses the values of an older chart has none of these */}}
+{{- range (default dict .Values.floors).nodePools }}
 {{-   if hasKey $pools .name }}
 {{-     fail (printf "floors.nodePools has two pools %q" .name) }}
 {{-   end }}

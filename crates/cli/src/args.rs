@@ -11,13 +11,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     completion::CompletionArgs, config::ConfigArgs, connect::ConnectArgs, explain::ExplainArgs,
     list::ListArgs, matrix::MatrixArgs, requeue_schedule::RequeueScheduleArgs, resume::ResumeArgs,
-    server::FROM_SERVER, validate::ValidateArgs,
+    tell::complain, validate::ValidateArgs,
 };
 
-/// See which workloads are in a queue and when their time is over, and let paused ones go on.
+/// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
 ///
-/// Tenure pauses workloads that have run for longer than the maxDuration of their queue. Needs no more than the rights
-/// of whoever runs it.
+/// Tenure gives workloads of a queue a guaranteed minimum run and a bounded maximum run: it pauses those that have run
+/// for longer than the maxDuration of their queue. Needs no more than the rights of whoever runs it, and with -f no
+/// cluster at all.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubectl-tenure",
@@ -39,6 +40,9 @@ Examples:
   kubectl tenure list                     # workloads of this namespace that are in a queue
   kubectl tenure list -A research -w      # those of queue research in all namespaces, and what changes
   kubectl tenure resume deployment/test   # let a Deployment go on that Tenure has paused
+  kubectl tenure explain pod team/train-0 # until when a pod is protected, and when it expires
+  kubectl tenure matrix -f queues.yaml    # what applies in and between queues that are not applied yet
+  kubectl tenure validate -f queues.yaml  # what the webhook would say of them
 
 Exit codes: 0 if all went well; 1 if something didn't: standard error says what; 2 for a bad command line.";
 
@@ -89,31 +93,6 @@ fn fail(error: &Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Says on standard error what went wrong.
-pub fn complain(error: &Error) {
-    let message = with_causes(error);
-    let whose = if message.starts_with(FROM_SERVER) { "" } else { "error: " };
-    tell(&format!("{whose}{message}"));
-}
-
-/// An error and its causes, but for those that repeat what was said.
-pub fn with_causes(error: &Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
-        if said.is_empty() {
-            cause
-        } else if said.contains(&cause) {
-            said
-        } else {
-            format!("{said}: {cause}")
-        }
-    })
-}
-
-/// A line on standard error. If nobody reads it, there is nobody to tell.
-pub fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -123,12 +102,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn causes_are_named_once() {
-        let error = Error::msg("no such file").context("cannot read: no such file").context("--kubeconfig");
-        assert_eq!(with_causes(&error), "--kubeconfig: cannot read: no such file");
     }
 
     #[test]

@@ -8,11 +8,11 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
 use tenure_policy::config::{File, Problem};
 
-use crate::{args::tell, output::OutputArgs};
+use crate::{output::OutputArgs, tell::tell};
 use report::Report;
 
 /// Look at the configuration file of Tenure's servers
@@ -87,6 +87,7 @@ pub fn read(path: &str) -> Result<Source> {
     if path == "-" {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).context("standard input")?;
+        ensure!(!text.trim().is_empty(), "standard input is empty");
         return Ok(Source { name: "standard input".into(), text });
     }
     let text = fs::read_to_string(path).with_context(|| path.to_owned())?;

@@ -2,12 +2,17 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+
+use crate::target::is_segment;
+
+/// Where objects are that name no namespace.
+pub const DEFAULT: &str = "default";
 
 /// For an answer to begin, and to go on.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
@@ -35,9 +40,13 @@ pub struct Connection {
 }
 
 impl ConnectArgs {
-    /// The namespace that is asked for; without a cluster there is no other to go by.
-    pub fn namespace_or_default(&self) -> String {
-        self.namespace.clone().unwrap_or_else(|| "default".into())
+    /// The namespace that is asked for; else that of the context, if a cluster is asked at all.
+    pub async fn namespace(&self, offline: bool) -> Result<String> {
+        match &self.namespace {
+            Some(namespace) if !namespace.is_empty() => Ok(namespace.clone()),
+            _ if offline => Ok(DEFAULT.into()),
+            _ => Ok(config(self.kubeconfig.clone(), self.context.clone()).await?.default_namespace),
+        }
     }
 
     pub async fn connect(self) -> Result<Connection> {
@@ -49,7 +58,9 @@ impl ConnectArgs {
         config.read_timeout = Some(READ_TIMEOUT);
         // else the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+        let given = namespace.filter(|namespace| !namespace.is_empty());
+        let namespace = given.unwrap_or_else(|| config.default_namespace.clone());
+        ensure!(is_segment(&namespace), "{namespace:?} can't be a namespace");
         Ok(Connection { client: Client::try_from(config)?, namespace })
     }
 }

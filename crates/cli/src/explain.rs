@@ -54,9 +54,9 @@ fn pod_name(text: &str) -> Result<PodName, String> {
 }
 
 impl PodName {
-    fn key(self, connect: &ConnectArgs) -> Key {
-        let namespace = self.namespace.unwrap_or_else(|| connect.namespace_or_default());
-        (namespace, self.name)
+    /// `namespace` is for those that name none.
+    fn key(self, namespace: &str) -> Key {
+        (self.namespace.unwrap_or_else(|| namespace.to_owned()), self.name)
     }
 }
 

@@ -3,14 +3,14 @@
 use anyhow::Result;
 use clap::Args;
 use tenure_policy::{
-    config::File,
+    config::{Config, File},
     floor::{Floors, ReclaimResolveMethod},
 };
 use tenure_types::{DurationError, ExtendedDuration};
 
 use crate::{
-    args::tell,
     config::{complaint, read},
+    tell::warn,
 };
 
 /// Defaults of floors, and how they are resolved.
@@ -42,24 +42,35 @@ pub struct FloorArgs {
 impl FloorArgs {
     /// What the flags say, and for the rest the file.
     pub fn floors(&self) -> Result<Floors> {
-        let mut floors = self.config.as_deref().map(of_file).transpose()?.unwrap_or_default();
+        Ok(self.config()?.floors)
+    }
+
+    /// The same with what else the servers' file says.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = self.config.as_deref().map(of_file).transpose()?.unwrap_or_default();
+        let floors = &mut config.floors;
         floors.preempt = self.default_preempt_min_runtime.unwrap_or(floors.preempt);
         floors.reclaim = self.default_reclaim_min_runtime.unwrap_or(floors.reclaim);
         floors.method = self.reclaim_resolve_method.unwrap_or(floors.method);
-        Ok(floors)
+        if let Some(pool) = self.node_pool.as_ref().filter(|pool| !floors.node_pools.contains_key(*pool)) {
+            warn(&format!("--node-pool {pool}: no such pool is configured: the defaults for all count"));
+        }
+        Ok(config)
     }
 }
 
 /// As they apply; with a warning of what KAI-Scheduler takes for something else than what is written.
-fn of_file(path: &str) -> Result<Floors> {
+fn of_file(path: &str) -> Result<Config> {
     let source = read(path)?;
-    let file = source.parse()?;
-    if let File::Kai(kai) = &file {
-        for problem in &kai.problems {
-            tell(&format!("warning: {}", complaint(&source.name, problem)));
+    match source.parse()? {
+        File::Tenure(config) => Ok(config),
+        File::Kai(kai) => {
+            for problem in &kai.problems {
+                warn(&complaint(&source.name, problem));
+            }
+            Ok(Config { floors: kai.floors, ..Config::default() })
         }
     }
-    Ok(file.floors().clone())
 }
 
 fn duration(text: &str) -> Result<ExtendedDuration, String> {

@@ -19,6 +19,7 @@ mod scene;
 mod server;
 mod table;
 mod target;
+mod tell;
 mod validate;
 
 pub use args::Cli;

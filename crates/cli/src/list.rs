@@ -18,9 +18,9 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::{
-    args::{tell, with_causes},
     connect::ConnectArgs,
     server::Clock,
+    tell::{tell, with_causes},
 };
 use gather::Gatherer;
 use print::{Format, Printer};
@@ -35,7 +35,7 @@ const REST: u32 = 9;
 /// A workload is what Tenure would pause: the topmost owner of pods that it knows, or a pod by itself. AGE and EXPIRES
 /// AT count from the pods' creation in queues of T9k (scheduler.tensorstack.dev), and from their scheduling in queues of
 /// group scheduling.run.ai. Of several pods the one counts that expires first. FLOOR UNTIL is when the workload's
-/// preemptMinRuntime and reclaimMinRuntime are both over.
+/// preemptMinRuntime and every reclaimMinRuntime on the way to the root are over.
 ///
 /// STATE is Pending, Running, Expired (about to be paused), Paused, Exempt (never touched) or Terminating.
 #[derive(Clone, Debug, Args)]

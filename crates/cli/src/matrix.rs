@@ -10,12 +10,12 @@ use clap::Args;
 use jiff::Timestamp;
 
 use crate::{
-    args::tell,
     connect::ConnectArgs,
     floors::FloorArgs,
     input::{self, InputArgs, queues},
     output::{Output, OutputArgs},
     scene,
+    tell::{tell, warn},
 };
 use answer::{Matrix, Selection};
 
@@ -25,7 +25,7 @@ use answer::{Matrix, Selection};
 /// maxDuration. For each ordered pair of queues: the reclaimMinRuntime that holds for a victim in the one against a
 /// preemptor in the other. Each with where it comes from.
 ///
-/// Only queues of group scheduling.run.ai have floors. Pairs are computed as they are printed: however many there are,
+/// Only queues of group scheduling.run.ai have floors. In this version no scheduler is held to them. Pairs are computed as they are printed: however many there are,
 /// they take no memory.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -60,14 +60,14 @@ impl MatrixArgs {
         let Self { input, output: OutputArgs { output }, preemptor_queue, victim_queue, floors: args } = self;
         let floors = args.floors()?;
         let documents = if input.filename.is_empty() {
-            scene::queues(connect).await?
+            scene::queue_documents(connect).await?
         } else {
             input::read(&input.filename)?
         };
         let (tree, warnings) = queues::tree(&documents);
-        let oddities = scene::oddities(&documents, input.now.unwrap_or_else(Timestamp::now))?;
+        let oddities = scene::oddities(&documents, input.now.unwrap_or_else(Timestamp::now));
         for warning in warnings.into_iter().chain(oddities) {
-            tell(&format!("Warning: {warning}"));
+            warn(&warning);
         }
         for name in preemptor_queue.iter().chain(&victim_queue) {
             if tree.find(name).is_none() {

@@ -14,11 +14,11 @@ use tenure_policy::requeue::{self, Backoff};
 use tenure_types::{ExtendedDuration, Grammar};
 
 use crate::{
-    args::tell,
     connect::ConnectArgs,
     input,
     output::{Output, OutputArgs},
     scene,
+    tell::tell,
 };
 use print::Answer;
 use source::Source;
@@ -34,6 +34,8 @@ const MOST_ROWS: i32 = 100_000;
 /// A workload whose pods are not all ready within the timeout is paused. It comes back after a delay, which grows from
 /// one time to the next: backoffBaseSeconds * backoffFactor^(retry - 1), at most backoffMaxSeconds. Once it has come
 /// back backoffLimitCount times, it stays paused.
+///
+/// In this version nothing acts on it.
 ///
 /// CUMULATIVE is the time from the first start to the timeout that follows the retry.
 #[derive(Clone, Debug, Args)]
@@ -89,7 +91,7 @@ impl RequeueScheduleArgs {
             None => (Backoff::default(), Source::Defaults),
             Some(queue) => {
                 let documents = match self.filename.as_slice() {
-                    [] => scene::queues(connect).await?,
+                    [] => scene::queue_documents(connect).await?,
                     paths => input::read(paths)?,
                 };
                 source::find(&documents, queue)?

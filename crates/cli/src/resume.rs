@@ -19,11 +19,11 @@ use serde_json::Value;
 use tenure_policy::owners::OwnerTable;
 
 use crate::{
-    args::{complain, tell},
     connect::{ConnectArgs, Connection},
     kinds::{Kind, Kinds, Unresolved},
     server::{code, explain},
     target::{self, Target},
+    tell::{complain, tell},
 };
 use judge::{Object, Resumption, judge};
 

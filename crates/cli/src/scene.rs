@@ -1,8 +1,8 @@
 //! The part of a cluster that an explanation is about, whether it was read from files or from an API server.
 
 mod cluster;
-mod gang;
 mod owners;
+mod workload;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,27 +16,31 @@ use kube::{ResourceExt, core::PartialObjectMeta};
 use serde::de::DeserializeOwned;
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
-    expiry::Family,
+    expiry::{Family, SYSTEM_CRITICAL_PRIORITY},
     owners::OwnerTable,
     toleration::{ClassState, Toleration},
     tree::QueueTree,
 };
-use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
+use tenure_types::{
+    keys,
+    projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue},
+};
 
 use crate::{
-    args::tell,
-    connect::ConnectArgs,
-    input::{self, Document, InputArgs},
+    connect::{ConnectArgs, DEFAULT},
+    input::{self, Document, InputArgs, queues},
+    tell::{warn, with_causes},
 };
-pub use cluster::queues;
-pub use gang::{Gang, progress, scheduled_at};
+pub use cluster::{TENSORSTACK, queue_documents};
 pub use owners::Owners;
+pub use workload::Gang;
 
 /// Namespace and name.
 pub type Key = (String, String);
 
 /// Classes that every cluster has.
-const BUILT_IN: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+const BUILT_IN: [(&str, i32); 2] =
+    [("system-cluster-critical", SYSTEM_CRITICAL_PRIORITY), ("system-node-critical", 2_000_001_000)];
 
 /// What is known, and what time it is.
 pub struct Scene {
@@ -48,131 +52,174 @@ pub struct Scene {
     pub owners: Owners,
     pods: BTreeMap<Key, Pod>,
     groups: HashMap<Key, RunaiPodGroup>,
+    /// The pods of each group, whether or not there is such a group.
+    members: HashMap<Key, Vec<Key>>,
     classes: HashMap<String, PriorityClass>,
     nodes: HashMap<String, ObjectMeta>,
+    warnings: Vec<String>,
 }
 
-/// What is to be read of a cluster.
-#[derive(Clone, Copy, Debug)]
+/// What is to be read, and what to go by.
+#[derive(Clone, Debug)]
 pub struct Wanted<'a> {
     pub pods: &'a [Key],
-    pub t9k_system_namespace: &'a str,
+    /// None: queues of T9k don't matter.
+    pub t9k_system_namespace: Option<&'a str>,
     /// Nodes are asked for only where pools matter.
     pub nodes: bool,
+    pub table: OwnerTable,
+}
+
+/// What was read, before it is known what it means.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub documents: Vec<Document>,
+    pub pods: Vec<Pod>,
+    pub nodes: Vec<ObjectMeta>,
 }
 
 /// What is odd about objects that aren't queues, for commands that have no other use for them.
-pub fn oddities(documents: &[Document], now: Timestamp) -> Result<Vec<String>> {
-    let others: Vec<Document> =
-        documents.iter().filter(|document| document.kind != "Queue").cloned().collect();
-    if others.is_empty() {
-        return Ok(Vec::new());
+pub fn oddities(documents: &[Document], now: Timestamp) -> Vec<String> {
+    let mut scene =
+        Scene::empty(QueueTree::default(), Owners::Files(HashMap::new()), now, OwnerTable::default());
+    for document in documents.iter().filter(|document| document.kind != "Queue") {
+        scene.take(document, None);
     }
-    Ok(Scene::of(&others, Owners::Files(HashMap::new()), now, "")?.1)
+    scene.complete();
+    scene.warnings
 }
 
 impl Scene {
     /// Reads what is wanted, and warns of what is odd about it.
     pub async fn read(input: InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<Self> {
         let InputArgs { filename, now } = input;
-        let (documents, owners, clock) = if filename.is_empty() {
-            cluster::read(connect, wanted).await?
+        let (found, owners, clock) = if filename.is_empty() {
+            cluster::read(connect, &wanted).await?
         } else {
             let documents = input::read(&filename)?;
-            let owners = Owners::of_files(&documents)?;
-            (documents, owners, Timestamp::now())
+            let owners = Owners::of_files(&documents);
+            (Found { documents, ..Found::default() }, owners, Timestamp::now())
         };
-        let now = now.unwrap_or(clock);
-        let (scene, warnings) = Self::of(&documents, owners, now, wanted.t9k_system_namespace)?;
-        for warning in warnings {
-            tell(&format!("Warning: {warning}"));
+        let scene = Self::of(found, owners, now.unwrap_or(clock), wanted);
+        for warning in &scene.warnings {
+            warn(warning);
         }
         Ok(scene)
     }
 
-    fn of(
-        documents: &[Document],
-        owners: Owners,
-        now: Timestamp,
-        t9k_system_namespace: &str,
-    ) -> Result<(Self, Vec<String>)> {
-        let (tree, mut warnings) = input::queues::tree(documents);
-        let table = OwnerTable::default();
-        let mut scene = Self {
+    fn of(found: Found, owners: Owners, now: Timestamp, wanted: Wanted<'_>) -> Self {
+        let Found { documents, pods, nodes } = found;
+        let (tree, warnings) = queues::tree(&documents);
+        let mut scene = Self::empty(tree, owners, now, wanted.table);
+        scene.warnings = warnings;
+        for document in &documents {
+            scene.take(document, wanted.t9k_system_namespace);
+        }
+        scene.pods.extend(pods.into_iter().map(|pod| (key(&pod.metadata), pod)));
+        scene.nodes.extend(nodes.into_iter().map(|node| (node.name.clone().unwrap_or_default(), node)));
+        scene.complete();
+        scene
+    }
+
+    fn empty(tree: QueueTree, owners: Owners, now: Timestamp, table: OwnerTable) -> Self {
+        let settings = Settings { table: table.clone(), ..Settings::default() };
+        Self {
             now,
             tree,
-            index: CeilingIndex::new(Settings { table: table.clone(), ..Settings::default() }),
+            index: CeilingIndex::new(settings),
             table,
             owners,
             pods: BTreeMap::new(),
             groups: HashMap::new(),
+            members: HashMap::new(),
             classes: HashMap::new(),
             nodes: HashMap::new(),
-        };
-        for document in documents {
-            scene.take(document, t9k_system_namespace)?;
+            warnings: Vec::new(),
         }
-        warnings.extend(scene.warnings());
-        Ok((scene, warnings))
     }
 
-    fn take(&mut self, document: &Document, t9k_system_namespace: &str) -> Result<()> {
-        match (document.group(), document.kind.as_str()) {
+    /// What can't be read is left out, with a warning: it may have nothing to do with what is asked.
+    fn take(&mut self, document: &Document, t9k_system_namespace: Option<&str>) {
+        let group_kind = (document.group(), document.kind.as_str());
+        let taken = match group_kind {
             ("", "Pod") => {
-                let mut pod: Pod = decode(document)?;
-                self.complete(&mut pod);
-                self.pods.insert(key(&pod.metadata), pod);
+                self.put(document, |scene, pod: Pod| _ = scene.pods.insert(key(&pod.metadata), pod))
             }
-            ("", "Node") => {
-                let node: PartialObjectMeta = decode(document)?;
-                self.nodes.insert(node.name_any(), node.metadata);
+            ("", "Node") => self.put(document, |scene, node: PartialObjectMeta| {
+                scene.nodes.insert(node.name_any(), node.metadata);
+            }),
+            ("scheduling.k8s.io", "PriorityClass") => self.put(document, |scene, class: PriorityClass| {
+                scene.classes.insert(class.name_any(), class);
+            }),
+            // KAI's version has no ceilings, and the keeper doesn't read it
+            (queues::GROUP, "Queue") if document.version() == "v3alpha1" => {
+                let take = |scene: &mut Self, queue: RunaiQueue| {
+                    scene.index.apply_runai(&queue.name_any(), &queue.spec);
+                };
+                // the tree has said already what it makes of one that can't be read
+                _ = self.put(document, take);
+                Ok(())
             }
-            ("scheduling.k8s.io", "PriorityClass") => {
-                let class: PriorityClass = decode(document)?;
-                self.classes.insert(class.name_any(), class);
-            }
-            ("scheduling.run.ai", "Queue") => {
-                // what can't be read has drawn a warning already
-                let Ok(mut queue) = decode::<RunaiQueue>(document) else { return Ok(()) };
-                // KAI's version has no such field
-                queue.spec.max_duration.take_if(|_| document.version() == "v2");
-                self.index.apply_runai(&queue.name_any(), &queue.spec);
-            }
-            ("scheduler.tensorstack.dev", "Queue")
-                if document.namespace().unwrap_or(DEFAULT) == t9k_system_namespace =>
+            (TENSORSTACK, "Queue")
+                if Some(document.namespace().unwrap_or(DEFAULT)) == t9k_system_namespace =>
             {
-                let queue: TensorstackQueue = decode(document)?;
-                self.index.apply_tensorstack(&queue.name_any(), &queue.spec);
+                self.put(document, |scene, queue: TensorstackQueue| {
+                    scene.index.apply_tensorstack(&queue.name_any(), &queue.spec);
+                })
             }
-            ("scheduling.run.ai", "PodGroup") => {
-                let mut group: RunaiPodGroup = decode(document)?;
+            (queues::GROUP, "PodGroup") => self.put(document, |scene, mut group: RunaiPodGroup| {
                 group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
-                self.index.apply_group(Family::Runai, &group.metadata, &group.spec);
-                self.groups.insert(key(&group.metadata), group);
-            }
-            ("scheduler.tensorstack.dev", "PodGroup") => {
-                let mut group: TensorstackPodGroup = decode(document)?;
+                scene.index.apply_group(Family::Runai, &group.metadata, &group.spec);
+                scene.groups.insert(key(&group.metadata), group);
+            }),
+            (TENSORSTACK, "PodGroup") => self.put(document, |scene, mut group: TensorstackPodGroup| {
                 group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
-                self.index.apply_group(Family::Tensorstack, &group.metadata, &group.spec);
-            }
-            _ => {}
+                scene.index.apply_group(Family::Tensorstack, &group.metadata, &group.spec);
+            }),
+            _ => Ok(()),
+        };
+        if let Err(error) = taken {
+            self.warnings.push(format!("{}: it doesn't count", with_causes(&error)));
         }
+    }
+
+    fn put<T: DeserializeOwned>(
+        &mut self,
+        document: &Document,
+        put: impl FnOnce(&mut Self, T),
+    ) -> Result<()> {
+        put(self, decode(document)?);
         Ok(())
     }
 
-    /// Adds what a manifest leaves to the API server.
-    fn complete(&self, pod: &mut Pod) {
-        let seen = pod.scheduled_at().map_or(self.now, |at| at.0);
-        pod.metadata.creation_timestamp.get_or_insert(Time(seen));
-        pod.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
+    /// Adds what manifests leave to the API server, once everything is known, and says what is odd.
+    fn complete(&mut self) {
+        let Self { pods, classes, members, now, .. } = self;
+        let default = classes.values().find(|class| class.global_default == Some(true));
+        for (key, pod) in pods {
+            let seen = pod.scheduled_at().map_or(*now, |at| at.0);
+            pod.metadata.creation_timestamp.get_or_insert(Time(seen));
+            pod.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
+            if pod.spec.priority.is_none() {
+                let name = pod
+                    .spec
+                    .priority_class_name
+                    .get_or_insert_with(|| default.map(ResourceExt::name_any).unwrap_or_default());
+                pod.spec.priority = value_of(classes, name);
+            }
+            if let Some(group) = pod.annotation(keys::RUNAI_GROUP_ANNOTATION) {
+                members.entry((key.0.clone(), group.to_owned())).or_default().push(key.clone());
+            }
+        }
+        let oddities = self.oddities();
+        self.warnings.extend(oddities);
     }
 
     /// A pod that was asked for.
     pub fn pod(&self, key: &Key) -> Result<&Pod> {
         let (namespace, name) = key;
-        self.pods
-            .get(key)
-            .ok_or_else(|| anyhow!("pod {namespace}/{name} is not among the objects that were read"))
+        let missing = || anyhow!("pod {namespace}/{name} is not among the objects that were read");
+        self.pods.get(key).ok_or_else(missing)
     }
 
     /// The class that a pod names, if it is known.
@@ -185,16 +232,11 @@ impl Scene {
         let Some(name) = pod.spec.priority_class_name.as_deref().filter(|name| !name.is_empty()) else {
             return ClassState::None;
         };
-        match self.classes.get(name) {
-            Some(class) => ClassState::of(class.value.unwrap_or(0), class.metadata.annotations.as_ref()),
-            None if BUILT_IN.contains(&name) => ClassState::of(pod.spec.priority.unwrap_or(0), None),
+        let annotations = self.classes.get(name).and_then(|class| class.metadata.annotations.as_ref());
+        match value_of(&self.classes, name) {
+            Some(value) => ClassState::of(value, annotations),
             None => ClassState::Missing,
         }
-    }
-
-    /// The priority of a pod; of one that no API server has seen, that of its class.
-    pub fn priority(&self, pod: &Pod) -> i32 {
-        pod.spec.priority.or_else(|| self.class(pod)?.value).unwrap_or(0)
     }
 
     /// The pool of the node that a pod is on.
@@ -203,32 +245,32 @@ impl Scene {
         node.labels.as_ref()?.get(label_key).map(String::as_str)
     }
 
-    /// What a `PriorityClass` or a clock says that can't be meant.
-    fn warnings(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.classes.iter().collect();
-        names.sort_unstable_by_key(|(name, _)| *name);
-        let of_classes = names.into_iter().flat_map(|(name, class)| {
+    /// What a `PriorityClass`, a `PodGroup` or a clock says that can't be meant.
+    fn oddities(&self) -> Vec<String> {
+        let classes: BTreeMap<_, _> = self.classes.iter().collect();
+        let of_classes = classes.into_iter().flat_map(|(name, class)| {
             let errors =
                 Toleration::read(class.value.unwrap_or(0), class.metadata.annotations.as_ref()).err();
             let shown = move |error| format!("PriorityClass {name:?}: {error}: it protects no pod");
             errors.into_iter().flatten().map(shown)
         });
-        let mut groups: Vec<_> = self.groups.iter().collect();
-        groups.sort_unstable_by_key(|(key, _)| *key);
-        let of_groups = groups.into_iter().filter_map(|(_, group)| gang::stamp_warning(group, self.now));
+        let groups: BTreeMap<_, _> = self.groups.iter().collect();
+        let of_groups = groups.into_values().filter_map(|group| workload::stamp_warning(group, self.now));
         let of_pods = self.pods.iter().filter_map(|((namespace, name), pod)| {
-            let at = pod.scheduled_at().filter(|at| at.0 > self.now)?;
+            let at = pod.scheduled_at().filter(|at| at.0 > self.now)?.0;
             Some(format!(
-                "pod {namespace}/{name}: it was scheduled in the future, at {}: that counts as now",
-                at.0
+                "pod {namespace}/{name}: it was scheduled in the future, at {at}: that counts as now"
             ))
         });
         of_classes.chain(of_groups).chain(of_pods).collect()
     }
 }
 
-/// Where objects are that name no namespace.
-pub const DEFAULT: &str = "default";
+/// The value of a class; none if there is no such class.
+fn value_of(classes: &HashMap<String, PriorityClass>, name: &str) -> Option<i32> {
+    let built_in = || BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    classes.get(name).map(|class| class.value.unwrap_or(0)).or_else(built_in)
+}
 
 fn key(metadata: &ObjectMeta) -> Key {
     let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT.into());

@@ -36,9 +36,12 @@ impl Table {
     }
 }
 
-/// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal.
+/// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal, or
+/// turn the direction of what follows.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    let is_command =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if is_command(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// What a cell shows that has nothing to show.

@@ -12,10 +12,10 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::{
-    args::tell,
     floors::FloorArgs,
-    input::{self, queues},
+    input,
     output::{Output, OutputArgs},
+    tell::{tell, warn},
 };
 use judge::Verdicts;
 
@@ -56,11 +56,10 @@ impl ValidateArgs {
         let Self { filename, t9k_system_namespace, output: OutputArgs { output }, floors } = self;
         let floors = floors.floors()?;
         let documents = input::read(&filename)?;
-        let (_, warnings) = queues::counting(&documents);
-        for warning in warnings {
-            tell(&format!("Warning: {warning}"));
-        }
         let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &floors);
+        for warning in &verdicts.warnings {
+            warn(warning);
+        }
         if verdicts.v2 > 0 {
             tell(&format!(
                 "note: the webhook doesn't review queues of scheduling.run.ai/v2: {} skipped, but they count as ancestors",

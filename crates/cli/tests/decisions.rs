@@ -349,3 +349,115 @@ fn a_start_in_the_future_counts_as_now() {
     let verdict = preemption(&items, "ours", &["early"]);
     assert_eq!(verdict.rulings, [json!([true, "preemptMinRuntime", "2026-01-01T01:00:15Z"])]);
 }
+
+fn explained(items: &[Value], pod: &str) -> (Value, Vec<String>) {
+    answer(&["explain", "pod", &format!("ns/{pod}"), "-f", "-", "-o", "json", "--now", NOW], &objects(items))
+}
+
+#[test]
+fn a_pod_is_explained_with_what_its_workload_may_lose() {
+    assert_eq!(explained(&cluster(), "elastic-0").0["elastic"], true);
+    assert_eq!(explained(&cluster(), "gang-0").0["elastic"], false);
+    let mut items = cluster();
+    items.push(with(
+        pod("gang-0", "gang"),
+        "metadata",
+        json!({
+            "name": "gang-0", "namespace": "ns", "annotations": {"pod-group-name": "gang"},
+            "deletionTimestamp": "2026-01-01T00:59:59Z",
+        }),
+    ));
+    let (gone, _) = explained(&items, "gang-0");
+    assert_eq!((&gone["protected"], &gone["would"]), (&json!([]), &Value::Null), "{gone:#}");
+}
+
+#[test]
+fn a_class_that_is_not_there_is_told_by_both_explanations() {
+    let mut items = cluster();
+    let spec = json!({"nodeName": "node-1", "priority": 10, "priorityClassName": "lost"});
+    items.push(with(pod("gang-0", "gang"), "spec", spec));
+    let (explained, _) = explained(&items, "gang-0");
+    assert!(explained["priorityClassTrouble"].as_str().unwrap().contains("\"lost\" doesn't exist"));
+    let verdict = preemption(&items, "theirs", &["gang-0"]);
+    assert_eq!(verdict.rulings, [json!([true, "preemptionToleration", null])]);
+}
+
+#[test]
+fn the_classes_of_every_cluster_have_their_priorities_in_manifests_too() {
+    let mut items = cluster();
+    let spec = json!({"priorityClassName": "system-node-critical"});
+    items.push(with(pod("theirs", "theirs"), "spec", spec.clone()));
+    assert!(preemption(&items, "theirs", &["gang-0"]).allowed);
+    items.push(with(pod("gang-0", "gang"), "spec", spec));
+    assert!(explained(&items, "gang-0").0["exempt"].is_string());
+}
+
+#[test]
+fn a_pod_of_no_subgroup_may_go() {
+    let mut items = cluster();
+    let mut group = group("parts", "prod-team2", 3, "2026-01-01T00:59:50Z");
+    group["spec"]["subGroups"] =
+        json!([{"name": "lead", "minMember": 1}, {"name": "worker", "minMember": 1}]);
+    items.push(group);
+    for (name, subgroup) in [("lead", "lead"), ("worker", "worker"), ("extra", "unknown")] {
+        let mut pod = pod(name, "parts");
+        pod["metadata"]["labels"] = json!({"kai.scheduler/subgroup-name": subgroup});
+        items.push(pod);
+    }
+    assert!(preemption(&items, "theirs", &["extra"]).allowed);
+    assert!(!preemption(&items, "theirs", &["worker"]).allowed);
+}
+
+#[test]
+fn what_can_not_be_read_is_warned_of_and_in_nobodys_way() {
+    let mut items = cluster();
+    items.push(
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "odd", "namespace": "ns"}, "spec": 7}),
+    );
+    items.push(pod("lonely", "no-such-group"));
+    let (_, said) = answer(&["matrix", "-f", "-", "-o", "json"], &objects(&items));
+    assert!(said.len() == 1 && said[0].contains("not a Pod"), "{said:?}");
+    let (_, said) = explained(&items, "lonely");
+    assert!(said.iter().any(|line| line.contains("its PodGroup \"no-such-group\" is not there")), "{said:?}");
+}
+
+#[test]
+fn what_the_servers_configuration_says_of_owners_counts() {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let rows = "owners: [{group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}]\n";
+    std::fs::write(config.path(), rows).unwrap();
+    let mut items = cluster();
+    let mut owned = pod("gang-0", "gang");
+    owned["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "1", "controller": true,
+    }]);
+    items.push(owned);
+    items.push(json!({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "web", "namespace": "ns"}}));
+    let would = |more: &[&str]| {
+        let arguments =
+            [&["explain", "pod", "ns/gang-0", "-f", "-", "-o", "json", "--now", NOW], more].concat();
+        answer(&arguments, &objects(&items)).0["would"].clone()
+    };
+    assert_eq!(would(&[])["action"], "delete");
+    let configured = would(&["--config", config.path().to_str().unwrap()]);
+    assert_eq!((&configured["action"], &configured["kind"]), (&json!("pause"), &json!("Rollout")));
+}
+
+#[test]
+fn nothing_of_an_object_commands_the_terminal() {
+    let mut items = cluster();
+    items.push(queue("a", &json!({"parentQueue": "\u{1b}[2J\u{9b}", "maxDuration": "\u{1b}]0;x\u{7}"})));
+    let mut odd = pod("gang-0", "gang");
+    odd["metadata"]["ownerReferences"] = json!([{"apiVersion": "v1", "kind": "\u{1b}[31mX", "name": "\u{202e}j", "uid": "1", "controller": true}]);
+    items.push(odd);
+    let commands = ['\u{1b}', '\u{9b}', '\u{7}', '\u{202e}'];
+    for arguments in
+        [["matrix"].as_slice(), &["explain", "pod", "ns/gang-0"], &["explain", "pod", "ns/\u{1b}[2J"]]
+    {
+        let output = tenure(&[arguments, &["-f", "-", "--now", NOW]].concat(), &objects(&items));
+        for text in [output.stdout, output.stderr] {
+            let text = String::from_utf8(text).unwrap();
+            assert!(!text.contains(commands), "{arguments:?}: {text:?}");
+        }
+    }
+}

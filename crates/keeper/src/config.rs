@@ -42,8 +42,10 @@ impl Configure {
 
     /// Has everybody go by another configuration.
     pub fn apply(&self, config: Config) {
+        // whoever acts on what the index says must have the same table, or a later one
+        let config = Arc::new(config);
+        self.current.send_replace(Arc::clone(&config));
         self.cluster.change(|index| index.configure(&config.table, config.notice));
-        self.current.send_replace(Arc::new(config));
     }
 }
 

@@ -2,7 +2,7 @@
 
 pub mod priority_class;
 
-use std::fmt::Display;
+use std::{collections::HashSet, fmt::Display};
 
 use tenure_types::{
     runai::v3alpha1::{self, MaxDurationAction},
@@ -14,7 +14,7 @@ use crate::{
     field::FieldError,
     floor::Floors,
     queue::{RunaiQueue, TensorstackQueue},
-    tree::QueueTree,
+    tree::{self, QueueTree},
 };
 
 /// What was found in an object under review. It is admitted if there are no errors.
@@ -42,7 +42,7 @@ pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &QueueTree, floors: &
         Err(Broken::Missing(parent)) => warnings
             .push(format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")),
         Err(Broken::CycleAbove(parent)) => warnings.push(format!(
-            "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no floor and no ceiling applies here until it is broken"
+            "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no ceiling and only the default floors apply here until it is broken"
         )),
         Err(Broken::Cycle(chain)) => {
             let parent = queue.parent.as_deref().unwrap_or_default();
@@ -102,18 +102,18 @@ fn ancestors<'t>(name: &str, queue: &'t RunaiQueue, tree: &'t QueueTree) -> Resu
     if parent == name {
         return Err(Broken::Cycle(Vec::new()));
     }
-    let mut chain: Vec<&str> = vec![parent];
-    let mut path = vec![tree.queue(parent).ok_or(Broken::Missing(parent))?];
-    while let Some(next) = path.last().and_then(|(_, last)| last.parent.as_deref()) {
-        if next == name {
-            return Err(Broken::Cycle(chain));
-        }
-        if chain.contains(&next) {
+    let (mut path, mut seen) = (Path::new(), HashSet::new());
+    let mut next = Some(tree.find(parent).ok_or(Broken::Missing(parent))?);
+    while let Some(id) = next {
+        if !seen.insert(id) {
             return Err(Broken::CycleAbove(parent));
         }
-        let Some(found) = tree.queue(next) else { break };
-        chain.push(next);
-        path.push(found);
+        path.extend(tree.get(id));
+        // the tree may not have the queue itself yet, or an older version of it
+        if path.last().is_some_and(|(_, last)| last.parent.as_deref() == Some(name)) {
+            return Err(Broken::Cycle(path.into_iter().map(|(name, _)| name).collect()));
+        }
+        next = tree.parent(id);
     }
     Ok(path)
 }
@@ -122,7 +122,7 @@ fn cycle_detail(name: &str, chain: &[&str]) -> String {
     if chain.is_empty() {
         return "a queue can't be its own parent".into();
     }
-    format!("a queue can't be its own ancestor: {name} -> {} -> {name}", chain.join(" -> "))
+    format!("a queue can't be its own ancestor: {name} -> {} -> {name}", tree::way(chain))
 }
 
 fn runai_warnings(

@@ -204,9 +204,9 @@ pub struct Left {
 }
 
 impl Left {
-    /// Whether the minimum would be kept.
+    /// Whether the minimum would be kept, or what runs would stay as it is.
     pub const fn is_enough(&self) -> bool {
-        self.running.saturating_sub(self.evicted) >= self.min
+        self.evicted == 0 || self.running.saturating_sub(self.evicted) >= self.min
     }
 }
 
@@ -249,18 +249,26 @@ impl<'t> Rules<'t> {
 
     /// Whether a scenario within a queue leaves every elastic workload that is within its floor its minimum.
     pub fn preempt_scenario_validator(&self, scenario: &[Evicted<'_>]) -> bool {
-        scenario.iter().all(|evicted| self.leaves_enough(Kind::Preempt, None, evicted))
+        self.leaves_enough(Kind::Preempt, None, scenario)
     }
 
     /// Whether a scenario across queues leaves every elastic workload that is within its floor its minimum.
     pub fn reclaim_scenario_validator(&self, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
-        scenario.iter().all(|evicted| self.leaves_enough(Kind::Reclaim, preemptor, evicted))
+        self.leaves_enough(Kind::Reclaim, preemptor, scenario)
     }
 
-    fn leaves_enough(&self, kind: Kind, preemptor: Option<QueueId>, evicted: &Evicted<'_>) -> bool {
-        let Evicted { workload, subgroup, pods, pool } = *evicted;
-        left(workload, subgroup, pods)
-            .is_none_or(|left| left.is_enough() || self.within(kind, preemptor, workload, pool).is_none())
+    fn leaves_enough(&self, kind: Kind, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
+        // pods of one subgroup may be in several pools
+        let mut sums: BTreeMap<_, u32> = BTreeMap::new();
+        for evicted in scenario {
+            let sum = sums.entry((ptr::from_ref(evicted.workload), evicted.subgroup)).or_default();
+            *sum = sum.saturating_add(evicted.pods);
+        }
+        scenario.iter().all(|Evicted { workload, subgroup, pool, .. }| {
+            let pods = sums.get(&(ptr::from_ref(*workload), *subgroup)).copied().unwrap_or_default();
+            let is_enough = left(workload, *subgroup, pods).is_none_or(|left| left.is_enough());
+            is_enough || self.within(kind, preemptor, workload, *pool).is_none()
+        })
     }
 
     /// Judges all of a scenario's victims.

@@ -11,7 +11,7 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 
-use crate::field::FieldError;
+use crate::{field::FieldError, owners::is_subdomain, requeue::factor};
 
 /// A queue of the run.ai family, as decisions need it. A field that can't be read counts as unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,7 +129,8 @@ fn floor(
 ) -> Option<ExtendedDuration> {
     let written = written?;
     let value = duration(field, Some(written), errors);
-    let negative = || written.as_str().parse::<GoDuration>().is_ok_and(|value| value.as_nanos() < 0);
+    let unsigned = written.as_str().strip_prefix('-');
+    let negative = || unsigned.is_some_and(|rest| rest.parse::<ExtendedDuration>().is_ok());
     value.or_else(|| negative().then_some(ExtendedDuration::ZERO))
 }
 
@@ -160,7 +161,7 @@ fn positive<D: Grammar>(
     Some(value)
 }
 
-/// An empty name means the top, as it does for KAI.
+/// An empty name means the top, as it does for KAI. A bad one that got stored is that of a queue that there isn't.
 fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     let name = name.filter(|name| !name.is_empty())?;
     if is_subdomain(name) {
@@ -168,15 +169,7 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     }
     let detail = "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
     errors.push(FieldError::invalid("spec.parentQueue", name, detail));
-    None
-}
-
-fn is_subdomain(name: &str) -> bool {
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.len() <= 253
-        && name.starts_with(inner)
-        && name.ends_with(inner)
-        && name.chars().all(|c| inner(c) || c == '-' || c == '.')
+    Some(name.into())
 }
 
 fn wait_for_pods_ready(wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
@@ -192,16 +185,10 @@ fn requeuing_strategy(strategy: &RequeuingStrategy, errors: &mut Vec<FieldError>
     at_least(0, &format!("{path}.backoffLimitCount"), strategy.backoff_limit_count, errors);
     at_least(1, &format!("{path}.backoffBaseSeconds"), strategy.backoff_base_seconds, errors);
     at_least(1, &format!("{path}.backoffMaxSeconds"), strategy.backoff_max_seconds, errors);
-    if let Some(factor) = strategy.backoff_factor.as_deref().filter(|factor| !is_factor(factor)) {
+    if let Some(text) = strategy.backoff_factor.as_deref().filter(|text| factor(text).is_none()) {
         let detail = "must be a decimal number of at least 1, such as \"1.5\"";
-        errors.push(FieldError::invalid(format!("{path}.backoffFactor"), factor, detail));
+        errors.push(FieldError::invalid(format!("{path}.backoffFactor"), text, detail));
     }
-}
-
-fn is_factor(text: &str) -> bool {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    text.len() <= 20 && digits(whole) && digits(fraction) && whole.bytes().any(|b| b != b'0')
 }
 
 fn at_least(least: i32, field: &str, value: Option<i32>, errors: &mut Vec<FieldError>) {
@@ -259,7 +246,8 @@ mod tests {
             "waitForPodsReady": {"timeout": "0", "requeuingStrategy": {"backoffFactor": "0.5", "backoffBaseSeconds": 0}},
             "resources": {"gpu": {"quota": -2.0}},
         }));
-        assert_eq!(queue, RunaiQueue::default());
+        let unset = RunaiQueue { parent: Some("Not A Name".into()), ..RunaiQueue::default() };
+        assert_eq!(queue, unset);
         let expected = [
             "spec.parentQueue: Invalid value: \"Not A Name\": must be the name of a queue",
             "spec.preemptMinRuntime: Invalid value: \"10 s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): unknown unit \" s\"",
@@ -278,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_negative_floor_is_refused_and_protects_nobody_where_it_is_stored() {
-        let (queue, errors) = runai(json!({"preemptMinRuntime": "-5s", "reclaimMinRuntime": "-5x"}));
+        let (queue, errors) = runai(json!({"preemptMinRuntime": "-2d", "reclaimMinRuntime": "-5x"}));
         assert_eq!((queue.preempt_floor, queue.reclaim_floor), (Some(ExtendedDuration::ZERO), None));
         assert_eq!(errors.len(), 2, "{errors:?}");
         let spec =

@@ -183,9 +183,10 @@ impl Judgement {
 
     /// When an exemption ends by itself: from that instant on, the victim isn't exempt. None if it isn't now, or if
     /// it is for ever or until something else changes.
-    pub const fn until(&self) -> Option<Timestamp> {
+    pub fn until(&self) -> Option<Timestamp> {
         match self {
-            Self::Within { until, .. } => Some(*until),
+            // what ends with time itself doesn't end
+            Self::Within { until, .. } if until.as_second() < Timestamp::MAX.as_second() => Some(*until),
             _ => None,
         }
     }
@@ -216,9 +217,7 @@ impl fmt::Display for Judgement {
             Self::Within { minimum, seconds, .. } => {
                 write!(f, "{} for {seconds}s after it was scheduled", Tolerates(*minimum))
             }
-            Self::Over { seconds: 0, .. } => {
-                f.write_str("its PriorityClass tolerates no preemption once it was scheduled")
-            }
+            Self::Over { seconds: 0, .. } => f.write_str("its PriorityClass gives no protection"),
             Self::Over { minimum, seconds, at } => {
                 write!(f, "{} for {seconds}s after it was scheduled, until {at}", Tolerates(*minimum))
             }

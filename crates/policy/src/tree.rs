@@ -9,7 +9,7 @@ use std::{
 
 use crate::queue::RunaiQueue;
 
-pub use troubles::{Trouble, trouble_above, troubles};
+pub use troubles::{Trouble, troubles, way};
 
 /// The queues of the run.ai family, linked to their parents.
 ///
@@ -63,6 +63,12 @@ struct Node {
 /// A number that holds for one generation of the tree. A tree is read from many threads and changed by one.
 #[derive(Debug, Default)]
 struct Memo(AtomicU64);
+
+impl Node {
+    fn forget(&mut self) {
+        (self.depth, self.nearest_preempt, self.nearest_reclaim) = Default::default();
+    }
+}
 
 impl Memo {
     fn get(&self, generation: u32) -> Option<u32> {
@@ -225,8 +231,15 @@ impl QueueTree {
         Ok(depth)
     }
 
+    /// Nobody on the way has a root.
     fn in_cycle(&self, leaf: QueueId) -> Result<u32, Cycle> {
-        self.remember(leaf, |node| &node.depth, 0);
+        let unknown =
+            |id: &QueueId| self.node(*id).is_some_and(|node| node.depth.get(self.generation).is_none());
+        let mut next = Some(leaf).filter(unknown);
+        while let Some(id) = next {
+            self.remember(id, |node| &node.depth, 0);
+            next = self.parent(id).filter(unknown);
+        }
         Err(Cycle)
     }
 
@@ -246,7 +259,13 @@ impl QueueTree {
             self.depth(leaf)?;
             let mut way = std::iter::successors(Some(leaf), |id| self.parent(*id));
             let found = way.find_map(|id| known(id).or_else(|| own(id).then_some(id.0))).unwrap_or(NOBODY);
-            self.remember(leaf, |node| field.memo(node), found);
+            let mut below = std::iter::successors(Some(leaf), |id| self.parent(*id));
+            while let Some(id) = below.next().filter(|id| known(*id).is_none()) {
+                self.remember(id, |node| field.memo(node), found);
+                if id.0 == found {
+                    break;
+                }
+            }
             found
         };
         Ok((found != NOBODY).then_some(QueueId(found)))
@@ -294,7 +313,13 @@ impl QueueTree {
     }
 
     fn changed(&mut self) {
-        self.generation = self.generation.wrapping_add(1).max(1);
+        self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
+            // what was remembered in the first generations would be believed again
+            for node in &mut self.nodes {
+                node.forget();
+            }
+            1
+        });
     }
 
     /// The place of a name, made if there is none.
@@ -329,8 +354,10 @@ impl QueueTree {
             return;
         };
         let name = std::mem::take(&mut node.name);
-        self.ids.remove(&name);
-        self.free.push(id);
+        // a queue that is its own parent is dropped by its child, and then by itself
+        if self.ids.remove(&name).is_some() {
+            self.free.push(id);
+        }
     }
 }
 

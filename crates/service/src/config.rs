@@ -28,8 +28,13 @@ pub struct ConfigArgs {
     config: Option<PathBuf>,
 
     /// How often the configuration file is looked at
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     config_reload_interval: Duration,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if interval.is_zero() { Err("must be longer than zero".into()) } else { Ok(interval) }
 }
 
 impl ConfigArgs {

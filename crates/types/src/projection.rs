@@ -328,7 +328,7 @@ fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::E
 fn readable_list<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    let items = Option::<Vec<Value>>::deserialize(deserializer)?.unwrap_or_default();
+    let Value::Array(items) = Value::deserialize(deserializer)? else { return Ok(Vec::new()) };
     Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 

@@ -539,6 +539,14 @@ fn spec() -> impl Strategy<Value = Value> {
         .prop_map(|fields| fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
+fn annotation() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<i64>().prop_map(|number| json!(number.to_string())),
+        any::<String>().prop_map(Value::from),
+        json_value()
+    ]
+}
+
 fn reviewed(review: &Value) -> bool {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(outcome(review.to_string())).is_ok()
@@ -570,5 +578,17 @@ proptest! {
     fn any_spec_is_reviewed(spec in prop_oneof![spec(), json_value()], old in spec(), group in prop::sample::select(vec![RUNAI, TENSORSTACK])) {
         let object = |spec| json!({"metadata": {"name": "demo"}, "spec": spec});
         prop_assert!(reviewed(&review(group, "UPDATE", &object(spec), &object(old))));
+    }
+
+    #[test]
+    fn any_class_is_reviewed(class in json_value(), value in json_value(), minimum in annotation(), seconds in annotation()) {
+        let key = |name: &str| format!("preemption-toleration.scheduling.x-k8s.io/{name}");
+        let annotations = json!({key("minimum-preemptable-priority"): minimum, key("toleration-seconds"): seconds});
+        let annotated = json!({"metadata": {"name": "demo", "annotations": annotations}, "value": value});
+        for (new, old) in [(&annotated, &class), (&class, &annotated)] {
+            let mut review = review("scheduling.k8s.io", "UPDATE", new, old);
+            review["request"]["kind"]["kind"] = json!("PriorityClass");
+            prop_assert!(reviewed(&review));
+        }
     }
 }

@@ -7,7 +7,7 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, controller, in_runai_queue, owned},
 };
 
-use super::{Said, await_state, deployment, in_namespace, run, time, world};
+use super::{NOTHING, Said, await_state, deployment, in_namespace, run, tenure, time, user, world};
 
 fn queue(name: &str, parent: &str, reclaim: &str) -> Value {
     json!({
@@ -95,4 +95,27 @@ async fn a_pod_is_explained_as_the_keeper_sees_it() {
     assert_eq!(until, SignedDuration::from_hours(1));
     let text = in_namespace(world, name, &["explain", "pod", "pod"]).await.good();
     assert!(text.contains("then Deployment") && text.contains("spec.replicas is set to 0"), "{text}");
+}
+
+#[tokio::test]
+async fn without_the_right_to_see_queues_there_is_no_verdict_rather_than_a_wrong_one() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    for pod in ["ours", "theirs"] {
+        namespace.create(&bare_pod(name, pod, &in_runai_queue("ex-unseen"), &NOTHING)).await;
+    }
+    let kubeconfig = user(world, name, "get,list", "pods").await;
+    let file = kubeconfig.to_str().unwrap();
+    let set = ["--kubeconfig", file, "config", "set-context", "--current", "--namespace", name];
+    world.cluster.kubectl(&set).await.unwrap().success().unwrap();
+    // a name by itself is one in the namespace of the context, which is the user's own
+    for arguments in [
+        ["explain", "pod", "ours"].as_slice(),
+        &["explain", "preemption", "--preemptor=ours", "--victim=theirs"],
+    ] {
+        let told = Said::of(tenure(&world.cluster, &kubeconfig, arguments).await).await.bad();
+        assert!(told.contains("can't list queues.scheduling.run.ai"), "{told}");
+        assert!(told.contains("(Forbidden)"), "{told}");
+    }
 }

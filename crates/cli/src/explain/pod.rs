@@ -7,6 +7,7 @@ use std::{io, process::ExitCode};
 
 use anyhow::Result;
 use clap::Args;
+use tenure_policy::config::Config;
 
 use super::{PodName, pod_name};
 use crate::{
@@ -51,15 +52,17 @@ Examples:
 impl PodArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { pod, input, output: OutputArgs { output }, t9k_system_namespace, floors: args } = self;
-        let key = pod.key(&connect);
-        let floors = args.floors()?;
+        let key = pod.key(&connect.namespace(!input.filename.is_empty()).await?);
+        let Config { floors, table, .. } = args.config()?;
         let wanted = Wanted {
             pods: std::slice::from_ref(&key),
-            t9k_system_namespace: &t9k_system_namespace,
+            t9k_system_namespace: Some(&t9k_system_namespace),
+            table,
             nodes: !floors.node_pools.is_empty() && args.node_pool.is_none(),
         };
         let mut scene = Scene::read(input, connect, wanted).await?;
         let pod = scene.pod(&key)?.clone();
+        scene.warn_of_missing_group(&pod);
         let (action, owners) = scene.owners.climb(&scene.table, &key.0, pod.controller()).await?;
         for owner in &owners {
             scene.index.apply_owner(0, owner);

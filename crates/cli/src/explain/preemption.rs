@@ -1,7 +1,7 @@
 //! `kubectl tenure explain preemption`: whether a pod may preempt others, and why.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{self, Write},
     process::ExitCode,
 };
@@ -12,18 +12,20 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tenure_policy::{
     floor::Floors,
-    preemption::{Preemptor, Rule, Rules, Verdict, Victim},
+    gang::progress,
+    owners::OwnerTable,
+    preemption::{Kind, Preemptor, Rule, Rules, Verdict, Victim},
     toleration,
 };
 use tenure_types::projection::Pod;
 
 use super::{PodName, lines, pod_name, shown};
 use crate::{
-    connect::ConnectArgs,
+    connect::{ConnectArgs, DEFAULT},
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    scene::{Gang, Key, Scene, Wanted, progress, scheduled_at},
+    scene::{Gang, Key, Scene, Wanted},
 };
 
 /// Say whether a pod may preempt others, and what protects those that it may not
@@ -31,6 +33,8 @@ use crate::{
 /// Judges by the floors of queues (preemptMinRuntime within a leaf queue, reclaimMinRuntime across queues), the minimum
 /// of elastic workloads, and what the priority classes of the victims tolerate. Whether a scheduler would choose these
 /// victims is another question: that their priority is lower, or that they make enough room, is not judged.
+///
+/// In this version no scheduler is held to what is said here.
 ///
 /// JSON: {"allowed", "kind": "preempt"|"reclaim", "victims": [{"pod", "protected", "rule": "preemptMinRuntime"|
 /// "reclaimMinRuntime"|"preemptionToleration"|"minAvailable"|null, "until": TIME|null, "because": [SENTENCE...]}]}.
@@ -80,13 +84,14 @@ struct VictimAnswer {
 impl PreemptionArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { input, output: OutputArgs { output }, preemptor, victims, floors: args } = self;
-        let preemptor = preemptor.key(&connect);
-        let victims: Vec<Key> = victims.into_iter().map(|victim| victim.key(&connect)).collect();
+        let namespace = connect.namespace(!input.filename.is_empty()).await?;
+        let preemptor = preemptor.key(&namespace);
+        let victims: Vec<Key> = victims.into_iter().map(|victim| victim.key(&namespace)).collect();
         check(&preemptor, &victims)?;
         let floors = args.floors()?;
         let pods: Vec<Key> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
         let nodes = !floors.node_pools.is_empty() && args.node_pool.is_none();
-        let wanted = Wanted { pods: &pods, t9k_system_namespace: "", nodes };
+        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, nodes, table: OwnerTable::default() };
         let scene = Scene::read(input, connect, wanted).await?;
         let answer = Question { scene: &scene, floors: &floors, pool: args.node_pool.as_deref() }
             .answer(&preemptor, &victims)?;
@@ -99,11 +104,12 @@ impl PreemptionArgs {
 }
 
 fn check(preemptor: &Key, victims: &[Key]) -> Result<()> {
-    for (place, victim) in victims.iter().enumerate() {
+    let mut named = HashSet::new();
+    for victim in victims {
         if victim == preemptor {
             bail!("--victim {}: a pod can't preempt itself", shown(victim));
         }
-        if victims.iter().take(place).any(|before| before == victim) {
+        if !named.insert(victim) {
             bail!("--victim {}: named twice", shown(victim));
         }
     }
@@ -154,18 +160,18 @@ impl<'s> Question<'s> {
     {
         Victim {
             workload: &gang.workload,
-            subgroup: gang.subgroup(pod),
+            subgroup: gang.shape.subgroup(pod),
             progress: progress(pod),
             pool: self.pool.or_else(|| self.scene.pool(pod, &self.floors.node_pool_label_key)),
             class: self.scene.class_state(pod),
-            scheduled_at: scheduled_at(pod),
+            scheduled_at: pod.scheduled_at().map(|at| at.0),
         }
     }
 
     fn claim(&self, pod: &Pod) -> toleration::Preemptor {
         let of_class = || self.scene.class(pod)?.preemption_policy.as_deref();
         let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
-        toleration::Preemptor { priority: self.scene.priority(pod), never_preempts: policy == Some("Never") }
+        toleration::Preemptor { priority: priority(pod), never_preempts: policy == Some("Never") }
     }
 
     fn victims(
@@ -180,16 +186,19 @@ impl<'s> Question<'s> {
         let answers = rulings.filter_map(|((ruling, pod), gang)| {
             let gang = gangs.get(*gang)?;
             let mut because = vec![format!("its workload is {}", gang.name)];
+            self.scene.warn_of_missing_group(pod);
             because.extend(ruling.because(preemptor, &gang.workload.place, self.scene.now));
             if ruling.start.is_some() && ruling.floor.is_some() {
                 because.push(format!("the start time is from {}", gang.start_from));
             }
-            if self.scene.priority(pod) >= preemptor.claim.priority {
+            let (theirs, ours) = (priority(pod), preemptor.claim.priority);
+            if ruling.kind == Kind::Preempt && theirs >= ours {
                 because.push(format!(
-                    "its priority, {}, is not below the preemptor's, {}: as a preemption, no scheduler would choose it",
-                    self.scene.priority(pod),
-                    preemptor.claim.priority
+                    "its priority, {theirs}, is not below the preemptor's, {ours}: no scheduler would choose it"
                 ));
+            }
+            if preemptor.claim.never_preempts {
+                because.push("the preemptor's preemptionPolicy is Never: kube-scheduler wouldn't ask".into());
             }
             Some(VictimAnswer {
                 pod: shown(&(pod_namespace(pod), pod.metadata.name.clone().unwrap_or_default())),
@@ -204,7 +213,12 @@ impl<'s> Question<'s> {
 }
 
 fn pod_namespace(pod: &Pod) -> String {
-    pod.metadata.namespace.clone().unwrap_or_else(|| crate::scene::DEFAULT.into())
+    pod.metadata.namespace.clone().unwrap_or_else(|| DEFAULT.into())
+}
+
+/// A pod without one has 0.
+fn priority(pod: &Pod) -> i32 {
+    pod.spec.priority.unwrap_or(0)
 }
 
 fn print(answer: &Answer, preemptor: &str, now: Timestamp, out: &mut impl Write) -> io::Result<()> {

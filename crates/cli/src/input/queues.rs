@@ -82,7 +82,7 @@ fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
 
 fn counts_as(queue: &RunaiQueue, field: &str) -> String {
     let value = match field {
-        "spec.parentQueue" => return "it counts as a top-level queue".into(),
+        "spec.parentQueue" => return "it counts as it is written".into(),
         "spec.preemptMinRuntime" => queue.preempt_floor,
         "spec.reclaimMinRuntime" => queue.reclaim_floor,
         "spec.maxDuration" => queue.ceiling,
@@ -143,8 +143,9 @@ mod tests {
             ("queue \"a\": spec.expiryNotice: Invalid value: \"5\": ", ": counts as unset"),
             (
                 "queue \"b\": spec.parentQueue: Invalid value: \"Not A Name\": ",
-                ": it counts as a top-level queue",
+                ": it counts as it is written",
             ),
+            ("queue \"b\": its parent \"Not A Name\" doesn't exist", ": it counts as a top-level queue"),
             ("queue \"b\": spec.preemptMinRuntime: Invalid value: \"2h\": ", ": counts as 2h0m0s"),
             ("queue \"c\": spec.preemptMinRuntime: Invalid value: \"-5s\": ", ": counts as 0s"),
             ("queue \"c\": spec.reclaimMinRuntime: Invalid value: \"2d\": ", ": counts as unset"),

@@ -25,11 +25,11 @@ use super::{
     view::{Page, View},
 };
 use crate::{
-    args::{tell, with_causes},
     kinds::{Kind, Kinds},
     pages::pages,
     server::{Clock, code, explain},
     target::is_segment,
+    tell::{warn, with_causes},
 };
 
 /// Requests under way at once.
@@ -72,7 +72,7 @@ impl Gatherer {
     /// Says something on standard error, but only once.
     pub fn warn(&mut self, what: String) {
         if !self.told.contains(&what) {
-            tell(&format!("Warning: {what}"));
+            warn(&what);
             self.told.insert(what);
         }
     }

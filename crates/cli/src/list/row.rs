@@ -224,12 +224,12 @@ const fn reason(why: Exemption) -> &'static str {
     }
 }
 
-/// When both floors are over: each is the nearest on the way up from the queue.
+/// When it is safe from nobody any more: how long it is safe from workloads of other queues depends on where they are.
 fn floor(run: &Run, tree: &QueueTree) -> Option<Timestamp> {
     let path = ceiling::path(tree, run.runai.as_deref()?).ok()?;
     let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
-    let reclaim = ceiling::nearest(&path, |queue| queue.reclaim_floor);
-    let (_, floor) = preempt.into_iter().chain(reclaim).max_by_key(|(_, floor)| *floor)?;
+    let reclaim = path.iter().filter_map(|(_, queue)| queue.reclaim_floor);
+    let floor = preempt.map(|(_, floor)| floor).into_iter().chain(reclaim).max()?;
     run.started?.checked_add(floor.to_signed()).ok()
 }
 

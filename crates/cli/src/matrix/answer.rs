@@ -115,17 +115,22 @@ impl<'t> Matrix<'t> {
     /// asked for.
     pub fn pairs(&self) -> impl Iterator<Item = Pair<'t>> {
         let Selection { preemptor, victim } = self.selection;
-        let of = move |only: Option<&'t str>| {
-            self.queues.iter().filter(move |(name, _)| only.is_none_or(|only| only == *name))
-        };
+        let (preemptors, victims) = (self.only(preemptor), self.only(victim));
         let itself = preemptor.is_some() && preemptor == victim;
-        of(preemptor).flat_map(move |ours| {
-            of(victim).filter(move |theirs| itself || theirs.1 != ours.1).map(move |theirs| Pair {
+        preemptors.iter().flat_map(move |ours| {
+            victims.iter().filter(move |theirs| itself || theirs.1 != ours.1).map(move |theirs| Pair {
                 preemptor: ours.0,
                 victim: theirs.0,
                 floor: self.floors.reclaim(self.tree, Some(ours.1), Some(theirs.1), self.pool).into(),
             })
         })
+    }
+
+    /// The queue of a name, or all of them.
+    fn only(&self, name: Option<&str>) -> &[(&'t str, QueueId)] {
+        let Some(name) = name else { return &self.queues };
+        let place = self.queues.binary_search_by_key(&name, |(name, _)| name).ok();
+        place.and_then(|place| self.queues.get(place..=place)).unwrap_or_default()
     }
 }
 

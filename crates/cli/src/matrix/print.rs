@@ -50,8 +50,31 @@ pub fn json(matrix: &Matrix<'_>, out: &mut impl Write) -> io::Result<()> {
 
 /// As YAML.
 pub fn yaml(matrix: &Matrix<'_>, out: &mut impl Write) -> io::Result<()> {
-    serde_saphyr::to_io_writer(&mut *out, &Whole(matrix)).map_err(io::Error::other)?;
+    let mut kept = Kept { out, error: None };
+    let written = serde_saphyr::to_io_writer(&mut kept, &Whole(matrix));
+    // the serializer's error doesn't tell a closed pipe from others
+    kept.error.map_or_else(|| written.map_err(io::Error::other), Err)?;
     out.flush()
+}
+
+/// Keeps the error that ends it.
+struct Kept<'w, W> {
+    out: &'w mut W,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Write for Kept<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|error| {
+            let kind = error.kind();
+            self.error = Some(error);
+            kind.into()
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 struct Whole<'m>(&'m Matrix<'m>);

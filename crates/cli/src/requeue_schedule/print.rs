@@ -98,8 +98,8 @@ fn from(source: &Source, with_flags: bool) -> String {
     match (source, with_flags) {
         (Source::Defaults, false) => "defaults".into(),
         (Source::Defaults, true) => "flags and defaults".into(),
-        (Source::Queue(name), false) => format!("queue {name}"),
-        (Source::Queue(name), true) => format!("flags and queue {name}"),
+        (Source::Queue(name), false) => format!("queue {name:?}"),
+        (Source::Queue(name), true) => format!("flags and queue {name:?}"),
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
 use serde_json::Value;
-use tenure_policy::{queue::RunaiQueue, requeue::Backoff, tree::trouble_above};
+use tenure_policy::{queue::RunaiQueue, requeue::Backoff};
 use tenure_types::runai::v3alpha1::{QueueSpec, WaitForPodsReady};
 
 use crate::{
-    args::tell,
     input::{Document, queues},
+    tell::warn,
 };
 
 /// Where numbers are from.
@@ -24,22 +24,24 @@ pub enum Source {
 /// The block of the nearest queue on the way to the root that has one. It counts as a whole: what it leaves out is as by
 /// default, and not as an ancestor has it.
 pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
-    let (tree, _) = queues::tree(documents);
+    let (tree, troubles) = queues::tree(documents);
     let id =
         tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;
-    if let Some(trouble) = trouble_above(&tree, id) {
-        tell(&format!("Warning: {trouble}"));
+    for trouble in troubles {
+        warn(&trouble);
     }
-    let path = tree.path(id).with_context(|| format!("queue {leaf:?}"))?;
+    let path = tree.path(id).unwrap_or_else(|_| vec![id]);
     let blocks = blocks(documents);
     let nearest = path.into_iter().find_map(|id| Some((tree.name(id), *blocks.get(tree.name(id))?)));
     let Some((queue, block)) = nearest else {
         return Ok((Backoff::default(), Source::Defaults));
     };
-    let wait = WaitForPodsReady::deserialize(block)
-        .with_context(|| format!("queue {queue:?}: spec.waitForPodsReady can't be read"))?;
+    let what = || format!("queue {queue:?}: spec.waitForPodsReady can't be read");
+    // serde would read a list as well, field by field
+    ensure!(block.is_object(), "{}: must be an object", what());
+    let wait = WaitForPodsReady::deserialize(block).with_context(what)?;
     for warning in warnings(queue, &wait) {
-        tell(&format!("Warning: {warning}"));
+        warn(&warning);
     }
     Ok((Backoff::from(&wait), Source::Queue(queue.into())))
 }
@@ -110,7 +112,8 @@ mod tests {
             queue("c", json!({"waitForPodsReady": []})),
             queue("d", json!({"waitForPodsReady": {"timeout": 5}})),
         ];
-        assert!(find(&queues, "a").is_err());
+        assert_eq!(find(&queues, "a").unwrap(), (Backoff::default(), Source::Defaults), "in a cycle");
+        assert!(find(&queues, "c").unwrap_err().to_string().ends_with("must be an object"));
         assert!(find(&queues, "gone").unwrap_err().to_string().contains("no queue \"gone\""));
         assert!(
             find(&queues, "d").unwrap_err().to_string().starts_with("queue \"d\": spec.waitForPodsReady")

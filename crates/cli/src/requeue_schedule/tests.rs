@@ -56,7 +56,7 @@ fn programs_get_exact_numbers() {
     let answer = answer(&flags, &Source::Queue("team".into()));
     let expected: Value = json!({
         "timeout": "5m", "backoffBaseSeconds": 1, "backoffFactor": "1.41284738", "backoffMaxSeconds": 1,
-        "backoffLimitCount": null, "from": "flags and queue team",
+        "backoffLimitCount": null, "from": "flags and queue \"team\"",
         "schedule": [
             {"retry": 1, "waitSeconds": 1.0, "cumulativeSeconds": 601, "wait": "1s", "cumulative": "10m1s"},
             {"retry": 2, "waitSeconds": 1.0, "cumulativeSeconds": 902, "wait": "1s", "cumulative": "15m2s"},

@@ -1,67 +1,72 @@
 //! Reads from an API server what a scene is made of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use futures::TryStreamExt;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Client, core::DynamicObject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::{Api, Client, core::DynamicObject};
 use serde_json::Value;
-use tenure_types::keys;
+use tenure_types::{keys, projection::Pod};
 
-use super::{Key, Owners, Wanted};
+use super::{Found, Key, Owners, Wanted};
 use crate::{
-    args::{tell, with_causes},
     connect::{ConnectArgs, Connection},
-    input::Document,
+    input::{Document, queues::GROUP as RUNAI},
     kinds::{Kind, Kinds},
     pages::pages,
     server::{Clock, explain},
     target::is_segment,
+    tell::{warn, with_causes},
 };
 
-const RUNAI: &str = "scheduling.run.ai";
-const TENSORSTACK: &str = "scheduler.tensorstack.dev";
+/// The group of T9k's queues.
+pub const TENSORSTACK: &str = "scheduler.tensorstack.dev";
 
 /// Tenure's version of a queue has more to say than KAI's.
 const RUNAI_VERSIONS: [&str; 2] = ["scheduling.run.ai/v3alpha1", "scheduling.run.ai/v2"];
 
 /// All queues of the run.ai family.
-pub async fn queues(connect: ConnectArgs) -> Result<Vec<Document>> {
+pub async fn queue_documents(connect: ConnectArgs) -> Result<Vec<Document>> {
     let Connection { client, .. } = connect.connect().await?;
     let kinds = Kinds::discover(&client).await.map_err(explain)?;
     let Some(kind) = runai_queues(&kinds) else {
-        tell("Warning: the cluster has no queues.scheduling.run.ai");
+        warn("the cluster has no queues.scheduling.run.ai");
         return Ok(Vec::new());
     };
-    list(&client, kind, None).await.map_err(explain)
+    Reader(&client).list(kind, None).await
 }
 
 /// What is wanted, who owns it, and what time it is there.
-pub async fn read(connect: ConnectArgs, wanted: Wanted<'_>) -> Result<(Vec<Document>, Owners, Timestamp)> {
+pub async fn read(connect: ConnectArgs, wanted: &Wanted<'_>) -> Result<(Found, Owners, Timestamp)> {
     let Connection { client, .. } = connect.connect().await?;
     let clock = Clock::of(&client).await;
     let kinds = Kinds::discover(&client).await.map_err(explain)?;
     let reader = Reader(&client);
-    let mut documents = Vec::new();
-    if let Some(pods) = kinds.find("", "Pod") {
-        documents = reader.pods(pods, wanted.pods).await?;
+    let mut found = Found { pods: reader.pods(wanted.pods).await?, ..Found::default() };
+    let documents = &mut found.documents;
+    // without these a verdict could be wrong, and not only incomplete
+    for kind in [runai_queues(&kinds), kinds.find("scheduling.k8s.io", "PriorityClass")].into_iter().flatten()
+    {
+        documents.extend(reader.list(kind, None).await?);
     }
-    let namespaces: BTreeSet<String> = wanted.pods.iter().map(|(namespace, _)| namespace.clone()).collect();
-    reader.kind(runai_queues(&kinds), None, &mut documents).await;
-    let t9k_queues = kinds.find(TENSORSTACK, "Queue");
-    reader.kind(t9k_queues, Some(wanted.t9k_system_namespace), &mut documents).await;
-    reader.kind(kinds.find("scheduling.k8s.io", "PriorityClass"), None, &mut documents).await;
+    let namespaces: BTreeSet<&str> = wanted.pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
     for namespace in &namespaces {
-        for group in [RUNAI, TENSORSTACK] {
-            reader.kind(kinds.find(group, "PodGroup"), Some(namespace), &mut documents).await;
+        if let Some(groups) = kinds.find(RUNAI, "PodGroup") {
+            documents.extend(reader.list(groups, Some(namespace)).await?);
+        }
+    }
+    if let Some(place) = wanted.t9k_system_namespace {
+        reader.if_allowed(kinds.find(TENSORSTACK, "Queue"), place, documents).await;
+        for namespace in &namespaces {
+            reader.if_allowed(kinds.find(TENSORSTACK, "PodGroup"), namespace, documents).await;
         }
     }
     if wanted.nodes {
-        reader.kind(kinds.find("", "Node"), None, &mut documents).await;
+        found.nodes = reader.nodes(kinds.find("", "Node")).await;
     }
-    Ok((documents, Owners::Cluster(client, kinds), clock.now()))
+    Ok((found, Owners::Cluster(client, kinds), clock.now()))
 }
 
 fn runai_queues(kinds: &Kinds) -> Option<&Kind> {
@@ -78,45 +83,79 @@ fn runai_queues(kinds: &Kinds) -> Option<&Kind> {
 struct Reader<'c>(&'c Client);
 
 impl Reader<'_> {
-    /// The pods that were asked for, and the others of namespaces where one of those is not by itself.
-    async fn pods(&self, kind: &Kind, wanted: &[Key]) -> Result<Vec<Document>> {
-        let mut documents = Vec::new();
-        let mut crowded = BTreeSet::new();
+    /// The pods that were asked for, and the others of their groups.
+    async fn pods(&self, wanted: &[Key]) -> Result<Vec<Pod>> {
+        let mut pods: Vec<Pod> = Vec::new();
+        let mut groups: HashSet<(String, String)> = HashSet::new();
         for (namespace, name) in wanted {
-            anyhow::ensure!(is_segment(name) && is_segment(namespace), "{namespace}/{name} can't be a pod");
-            let pod = kind.api(self.0, Some(namespace)).get(name).await.map_err(explain)?;
-            let annotations = pod.metadata.annotations.as_ref();
-            if annotations.is_some_and(|all| all.contains_key(keys::RUNAI_GROUP_ANNOTATION)) {
-                crowded.insert(namespace.as_str());
-            }
-            documents.push(document(kind, &pod)?);
+            ensure!(is_segment(name) && is_segment(namespace), "{namespace}/{name} can't be a pod");
+            let pod = Api::<Pod>::namespaced(self.0.clone(), namespace).get(name).await.map_err(explain)?;
+            let group = pod.annotation(keys::RUNAI_GROUP_ANNOTATION);
+            groups.extend(group.map(|group| (namespace.clone(), group.to_owned())));
+            pods.push(pod);
         }
+        let crowded: BTreeSet<&str> = groups.iter().map(|(namespace, _)| namespace.as_str()).collect();
         for namespace in crowded {
-            documents.extend(list(self.0, kind, Some(namespace)).await.map_err(explain)?);
+            let api: Api<Pod> = Api::namespaced(self.0.clone(), namespace);
+            let is_wanted = |pod: &Pod| {
+                let group = pod.annotation(keys::RUNAI_GROUP_ANNOTATION);
+                group.is_some_and(|group| groups.contains(&(namespace.to_owned(), group.to_owned())))
+            };
+            let found = pages(None, |params| {
+                let api = api.clone();
+                async move { api.list(&params).await }
+            });
+            let found = found.try_fold(Vec::new(), |mut kept, page| {
+                kept.extend(page.into_iter().filter(is_wanted));
+                std::future::ready(Ok(kept))
+            });
+            pods.extend(found.await.map_err(explain)?);
         }
-        Ok(documents)
+        Ok(pods)
+    }
+
+    /// Without them it isn't known in which pool a pod is.
+    async fn nodes(&self, kind: Option<&Kind>) -> Vec<ObjectMeta> {
+        let Some(kind) = kind else { return Vec::new() };
+        let api = kind.api(self.0, None);
+        let found = pages(None, |params| {
+            let api = api.clone();
+            async move { api.list_metadata(&params).await }
+        });
+        match found.try_concat().await {
+            Ok(nodes) => nodes.into_iter().map(|node| node.metadata).collect(),
+            Err(error) => {
+                warn(&format!("no node pool is known: can't list nodes: {}", with_causes(&explain(error))));
+                Vec::new()
+            }
+        }
     }
 
     /// What may not be listed is done without, with a warning.
-    async fn kind(&self, kind: Option<&Kind>, namespace: Option<&str>, documents: &mut Vec<Document>) {
+    async fn if_allowed(&self, kind: Option<&Kind>, namespace: &str, documents: &mut Vec<Document>) {
         let Some(kind) = kind else { return };
-        match list(self.0, kind, namespace).await {
+        match self.list(kind, Some(namespace)).await {
             Ok(found) => documents.extend(found),
-            Err(error) => {
-                tell(&format!("Warning: can't list {}: {}", kind.plural(), with_causes(&explain(error))));
-            }
+            Err(error) => warn(&with_causes(&error)),
         }
     }
-}
 
-async fn list(client: &Client, kind: &Kind, namespace: Option<&str>) -> kube::Result<Vec<Document>> {
-    let api = kind.api(client, namespace);
-    let pages = pages(None, |params| {
-        let api = api.clone();
-        async move { api.list(&params).await }
-    });
-    let found: Vec<Vec<DynamicObject>> = pages.try_collect().await?;
-    found.iter().flatten().map(|object| document(kind, object).map_err(kube::Error::SerdeError)).collect()
+    async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<Document>> {
+        let api = kind.api(self.0, namespace);
+        let found = pages(None, |params| {
+            let api = api.clone();
+            async move { api.list(&params).await }
+        });
+        let found = found.try_fold(Vec::new(), |mut documents, page: Vec<DynamicObject>| {
+            let read = page.iter().map(|object| document(kind, object).map_err(kube::Error::SerdeError));
+            let read: kube::Result<Vec<Document>> = read.collect();
+            std::future::ready(read.map(|read| {
+                documents.extend(read);
+                documents
+            }))
+        });
+        found.await.map_err(|error| explain(error).context(format!("can't list {}", kind.plural())))
+    }
 }
 
 /// Items of a list don't say what they are.

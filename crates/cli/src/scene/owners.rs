@@ -11,37 +11,35 @@ use tenure_policy::{
 };
 use tenure_types::projection;
 
-use super::{DEFAULT, decode};
+use super::decode;
 use crate::{
-    args::tell,
     input::Document,
     kinds::Kinds,
     server::{code, explain},
     target::is_segment,
+    tell::warn,
 };
 
 /// Where owners are looked up.
 pub enum Owners {
-    /// In files: by group, kind, namespace and name.
+    /// In files: by group, kind, namespace if they name one, and name.
     Files(HashMap<Name, ObjectMeta>),
     Cluster(Client, Kinds),
 }
 
-type Name = (String, String, String, String);
+type Name = (String, String, Option<String>, String);
 
 impl Owners {
-    /// All objects that have a name may own others.
-    pub fn of_files(documents: &[Document]) -> Result<Self> {
-        let mut owners = HashMap::new();
-        for document in documents {
-            let Some(name) = document.name() else { continue };
-            let namespace = document.namespace().unwrap_or(DEFAULT);
-            let group = group_of(&document.api_version);
-            let key = (group.to_owned(), document.kind.clone(), namespace.to_owned(), name.to_owned());
-            let object: PartialObjectMeta = decode(document)?;
-            owners.insert(key, object.metadata);
-        }
-        Ok(Self::Files(owners))
+    /// All objects that have a name may own others, but for pods.
+    pub fn of_files(documents: &[Document]) -> Self {
+        let owner = |document: &Document| {
+            let (name, namespace) = (document.name()?.to_owned(), document.namespace().map(str::to_owned));
+            let group = group_of(&document.api_version).to_owned();
+            let object: PartialObjectMeta = decode(document).ok()?;
+            Some(((group, document.kind.clone(), namespace, name), object.metadata))
+        };
+        let others = documents.iter().filter(|document| document.kind != "Pod");
+        Self::Files(others.filter_map(owner).collect())
     }
 
     /// Climbs as the keeper does; with the metadata of all owners that it met.
@@ -81,14 +79,15 @@ fn in_files(
     owner: &OwnerReference,
 ) -> (Answer, Option<ObjectMeta>) {
     let group = group_of(&owner.api_version);
-    let key =
-        |namespace: &str| (group.to_owned(), owner.kind.clone(), namespace.to_owned(), owner.name.clone());
-    if let Some(metadata) = owners.get(&key(namespace)).or_else(|| owners.get(&key(DEFAULT))) {
+    let key = |namespace: Option<&str>| {
+        (group.to_owned(), owner.kind.clone(), namespace.map(str::to_owned), owner.name.clone())
+    };
+    if let Some(metadata) = owners.get(&key(Some(namespace))).or_else(|| owners.get(&key(None))) {
         let uid = metadata.uid.clone().unwrap_or_else(|| owner.uid.clone());
         return (found(owner, metadata), Some(ObjectMeta { uid: Some(uid), ..metadata.clone() }));
     }
-    tell(&format!(
-        "Warning: {} {:?}, an owner, is not among the objects that were read: it is taken to exist and to have no owner itself",
+    warn(&format!(
+        "{} {:?}, an owner, is not among the objects that were read: it is taken to exist and to have no owner itself",
         owner.kind, owner.name
     ));
     (found(owner, &ObjectMeta::default()), None)

@@ -18,6 +18,8 @@ const DEFAULT_NAMESPACE: &str = "default";
 #[derive(Debug, Default)]
 pub struct Verdicts {
     pub reviewed: Vec<Verdict>,
+    /// What isn't as it is written, where no review says so.
+    pub warnings: Vec<String>,
     /// Queues of KAI's version.
     pub v2: usize,
     /// Objects of kinds that the webhook doesn't review.
@@ -55,7 +57,7 @@ impl From<FieldError> for Reason {
 impl Verdicts {
     /// The queues among the objects are all that there are.
     pub fn of(documents: &[Document], t9k_system_namespace: &str, floors: &Floors) -> Self {
-        let (tree, _) = queues::tree(documents);
+        let (tree, warnings) = queues::tree(documents);
         let context = Context { tree: &tree, t9k_system_namespace, floors };
         let mut verdicts = Self::default();
         for document in documents {
@@ -67,6 +69,8 @@ impl Verdicts {
                 Some(kind) => verdicts.reviewed.push(Verdict::of(document, kind, &context)),
             }
         }
+        // what a review says of a queue needn't be said twice
+        verdicts.warnings = if verdicts.v2 > 0 { warnings } else { queues::counting(documents).1 };
         verdicts
     }
 

@@ -89,7 +89,10 @@ fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     let text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let text = match text.rsplit_once(" at line ") {
         // the rest is for programmers
-        Some((text, _)) => text.split("; use ").next().unwrap_or(text).to_owned(),
+        Some((text, _)) => {
+            let text = text.split("; use ").next().unwrap_or(text);
+            text.split(", set ").next().unwrap_or(text).to_owned()
+        }
         None => text,
     };
     ConfigError { problems: vec![Problem { line, text }] }

@@ -382,21 +382,23 @@ fn an_unrelated_queue_changes_no_answer() {
 #[test]
 fn answers_after_changes_are_those_of_a_new_tree() {
     let mut numbers = Numbers(4);
-    for _ in 0..20_000 {
-        let (before, after) = (numbers.queues(), numbers.queues());
-        let mut changed = QueueTree::default();
-        for (number, queue) in before.iter().enumerate() {
-            put(&mut changed, number, *queue);
+    for _ in 0..5_000 {
+        let (mut changed, mut queues) = (QueueTree::default(), [None; NAMES.len()]);
+        for _ in 0..20 {
+            let number = numbers.below(NAMES.len());
+            let parent = [None, Some(numbers.below(NAMES.len()))][numbers.below(2)];
+            queues[number] = (numbers.below(3) > 0).then(|| (parent, numbers.value(), numbers.value()));
+            match queues[number] {
+                Some(queue) => put(&mut changed, number, queue),
+                None => _ = changed.delete(NAMES[number]),
+            }
+            let mut new = QueueTree::default();
+            for (number, queue) in queues.iter().enumerate() {
+                if let Some(queue) = queue {
+                    put(&mut new, number, *queue);
+                }
+            }
+            assert_eq!(answers(&changed, NAMES.len()), answers(&new, NAMES.len()), "{queues:?}");
         }
-        answers(&changed, before.len());
-        for name in NAMES.iter().take(before.len()).skip(after.len()) {
-            changed.delete(name);
-        }
-        let mut new = QueueTree::default();
-        for (number, queue) in after.iter().enumerate() {
-            put(&mut changed, number, *queue);
-            put(&mut new, number, *queue);
-        }
-        assert_eq!(answers(&changed, after.len()), answers(&new, after.len()), "{before:?} {after:?}");
     }
 }

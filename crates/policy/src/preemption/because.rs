@@ -40,7 +40,7 @@ impl Ruling<'_> {
             };
             sentences.push(format!("{} is {}, {from}", self.kind.field(), floor.value));
             sentences.push(self.floor_sentence(floor.value.to_signed(), now));
-            sentences.extend(self.left.map(elastic));
+            sentences.extend(self.left.map(|left| elastic(left, self.floor_until.is_some())));
         }
         sentences.push(self.toleration.to_string());
         if preemptor.claim.priority >= SYSTEM_CRITICAL_PRIORITY && self.floor_until.is_some() {
@@ -91,16 +91,20 @@ fn missing(place: &Place<'_>, consequence: &str) -> Option<String> {
     Some(format!("queue {name:?} doesn't exist: {consequence}"))
 }
 
-fn elastic(left: Left) -> String {
+fn elastic(left: Left, within_floor: bool) -> String {
     let Left { running, evicted, min } = left;
     let rest = running.saturating_sub(evicted);
-    let verdict = if left.is_enough() { "enough" } else { "too few while the floor lasts" };
+    let verdict = match (left.is_enough(), within_floor) {
+        (true, _) => "enough",
+        (false, true) => "too few while the floor lasts",
+        (false, false) => "too few, but no floor lasts",
+    };
     format!(
-        "its workload is elastic: of {running} running pods {evicted} would go and {rest} stay, where {min} must: {verdict}"
+        "its workload is elastic: of {running} running pods of its subgroup {evicted} would go and {rest} stay, where {min} must: {verdict}"
     )
 }
 
-/// As Go prints it.
+/// As Go prints it, to the second.
 fn shown(duration: SignedDuration) -> GoDuration {
-    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+    GoDuration::from_nanos(duration.as_secs().saturating_mul(1_000_000_000))
 }

@@ -141,6 +141,15 @@ fn each_subgroup_keeps_its_own_minimum() {
     }
 }
 
+#[test]
+fn pods_of_a_subgroup_in_several_pools_are_counted_together() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workload = case.workload("prod-team2", Some(-10), &[(2, 3)]);
+    let apart = [evicted(&workload, 0, 1), Evicted { pool: Some("a100"), ..evicted(&workload, 0, 1) }];
+    assert!(case.rules().preempt_scenario_validator(&apart[..1]));
+    assert!(!case.rules().preempt_scenario_validator(&apart));
+}
+
 /// What upstream gets wrong, by its number in the list of its surprises.
 #[test]
 fn deviations_from_upstream() {

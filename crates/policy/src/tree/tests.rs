@@ -48,6 +48,30 @@ fn cycles_are_told_from_wherever_they_are_met() {
 }
 
 #[test]
+fn a_place_is_given_to_one_queue_at_a_time() {
+    for (name, parent) in [("self", "self"), ("c1", "c2")] {
+        let mut tree = tree(&[(name, parent), ("c2", "c1")]);
+        tree.delete(name);
+        tree.delete("c2");
+        for name in ["a", "b", "c"] {
+            tree.put(name, queue(""));
+        }
+        let ids: HashSet<_> = ["a", "b", "c"].map(|name| tree.find(name).unwrap()).into();
+        assert_eq!((ids.len(), tree.len()), (3, 3), "{name}");
+    }
+}
+
+#[test]
+fn memos_of_a_generation_that_comes_again_are_not_believed() {
+    let mut tree = tree(&[("root", ""), ("leaf", "root")]);
+    tree.generation = 1;
+    assert_eq!(path(&tree, "leaf").unwrap(), ["leaf", "root"]);
+    tree.generation = u32::MAX;
+    tree.put("leaf", queue(""));
+    assert_eq!((tree.generation, tree.depth(tree.find("leaf").unwrap())), (1, Ok(1)));
+}
+
+#[test]
 fn what_nobody_names_takes_no_room() {
     let mut tree = QueueTree::default();
     for number in 0..1000 {

@@ -1,6 +1,6 @@
 //! What got stored although no queue may be so: how it counts is for people to know.
 
-use std::{collections::HashSet, fmt};
+use std::fmt;
 
 use super::{QueueId, QueueTree};
 
@@ -36,21 +36,36 @@ impl fmt::Display for Trouble {
                 )
             }
             Self::SelfParent { queue } => {
-                write!(f, "queue {queue:?} is its own parent: {WITHOUT_EFFECT}")
+                write!(f, "queue {queue:?} is its own parent: it {WITHOUT_EFFECT}")
             }
             Self::Cycle { members } => {
-                let first = members.first().map_or("", String::as_str);
+                let (first, all) = (members.first().map_or("", String::as_str), way(members));
                 write!(
                     f,
-                    "queues are each other's ancestors: {} -> {first}: {WITHOUT_EFFECT}",
-                    members.join(" -> ")
+                    "queues are each other's ancestors: {all} -> {first}: each of them {WITHOUT_EFFECT}"
                 )
             }
         }
     }
 }
 
-const WITHOUT_EFFECT: &str = "in it and below it no floor and no ceiling applies but the defaults";
+const WITHOUT_EFFECT: &str = "and all below it have no ceiling, and only the default floors";
+
+/// As many names as people read.
+const SHOWN: usize = 10;
+
+/// Queues on a way: `a -> b -> c`; of a long one its beginning and its end.
+pub fn way(names: &[impl AsRef<str>]) -> String {
+    let shown = |names: &[_]| names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(" -> ");
+    match names.split_last_chunk::<1>() {
+        Some((most, last)) if names.len() > SHOWN => {
+            let first = most.get(..SHOWN.saturating_sub(1)).unwrap_or(most);
+            let others = names.len().saturating_sub(SHOWN);
+            format!("{} -> ({others} more) -> {}", shown(first), shown(last))
+        }
+        _ => shown(names),
+    }
+}
 
 /// All troubles of a tree, each once, in the order of their kinds and names. Takes time in proportion to the number of
 /// queues.
@@ -63,19 +78,6 @@ pub fn troubles(tree: &QueueTree) -> Vec<Trouble> {
     troubles.extend(ids().filter_map(|id| missing_parent(tree, id)));
     troubles.sort();
     troubles
-}
-
-/// What is wrong on the way from a queue to the root: one thing at most, for that is where the way ends.
-pub fn trouble_above(tree: &QueueTree, leaf: QueueId) -> Option<Trouble> {
-    let mut seen = HashSet::new();
-    let mut at = leaf;
-    while seen.insert(at) {
-        match tree.parent(at) {
-            Some(parent) => at = parent,
-            None => return missing_parent(tree, at),
-        }
-    }
-    Some(cycle(tree, at))
 }
 
 /// Goes up to where an earlier walk has been; a walk that meets itself has gone round a cycle.
@@ -150,7 +152,7 @@ mod tests {
         assert_eq!(
             told(&[("a", "a"), ("b", "a")]),
             [
-                "queue \"a\" is its own parent: in it and below it no floor and no ceiling applies but the defaults"
+                "queue \"a\" is its own parent: it and all below it have no ceiling, and only the default floors"
             ]
         );
     }
@@ -165,18 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn of_a_path_only_its_own_trouble_is_told() {
-        let tree =
-            tree(&[("a", "b"), ("b", "a"), ("c", "a"), ("d", "gone"), ("e", "d"), ("f", ""), ("g", "g")]);
-        let above = |name| trouble_above(&tree, tree.find(name).unwrap());
-        let members = vec!["a".to_owned(), "b".to_owned()];
-        for name in ["a", "b", "c"] {
-            assert_eq!(above(name), Some(Trouble::Cycle { members: members.clone() }), "{name}");
-        }
-        let missing = Trouble::MissingParent { queue: "d".into(), parent: "gone".into() };
-        assert_eq!((above("d"), above("e")), (Some(missing.clone()), Some(missing)));
-        assert_eq!(above("f"), None);
-        assert_eq!(above("g"), Some(Trouble::SelfParent { queue: "g".into() }));
+    fn of_a_long_way_the_ends_are_told() {
+        let names: Vec<String> = (0..100).map(|number| format!("q{number}")).collect();
+        let told = "q0 -> q1 -> q2 -> q3 -> q4 -> q5 -> q6 -> q7 -> q8 -> (90 more) -> q99";
+        assert_eq!((way(&names).as_str(), way(&names[..2]).as_str()), (told, "q0 -> q1"));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, exemption},
     floor::{Floor, Floors},
-    preemption::{Kind, protected_until},
-    toleration::{ClassState, Toleration},
+    gang::progress,
+    preemption::{Kind, Progress, protected_until},
+    toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
 };
 use tenure_types::{GoDuration, keys, projection::Pod};
@@ -36,11 +37,19 @@ pub struct Answer {
     pub tensorstack_queue: Option<String>,
     pub started_at: Option<Timestamp>,
     pub started_at_from: &'static str,
+    /// It may lose pods at any time, but while it is protected none that it takes to run.
+    pub elastic: bool,
+    /// Of nobody once it has ended, or is terminating.
     pub protected: Vec<Protection>,
     pub preemption_toleration: Option<TolerationAnswer>,
+    /// Why nothing is known of its toleration.
+    pub priority_class_trouble: Option<String>,
+    /// Counted from `ceiling_since`.
     pub expires_at: Option<Timestamp>,
+    pub ceiling_since: Option<Timestamp>,
     pub max_duration: Option<Ceiling>,
-    pub would: Would,
+    /// None if it is never touched.
+    pub would: Option<Would>,
     /// Why it is never touched.
     pub exempt: Option<&'static str>,
 }
@@ -77,6 +86,8 @@ pub struct TolerationAnswer {
     pub priority_class: String,
     pub minimum_preemptable_priority: i64,
     pub toleration_seconds: i64,
+    /// Null: not protected by it now, or for ever if the seconds are negative.
+    pub until: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,6 +108,9 @@ pub struct Would {
     pub field: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+    /// Where the served schema has another field than that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub or_field: Option<String>,
 }
 
 pub struct Question<'s> {
@@ -112,6 +126,7 @@ impl Question<'_> {
         let Self { scene, pod, key, .. } = self;
         let gang = scene.gang(pod);
         let exempt = exemption(pod, &Scope::default());
+        let is_gone = progress(pod) == Progress::Gone;
         let expires = standing.as_ref().and_then(|standing| standing.expires).filter(|_| exempt.is_none());
         Answer {
             pod: shown(key),
@@ -121,11 +136,14 @@ impl Question<'_> {
             tensorstack_queue: standing.as_ref().and_then(|of| of.tensorstack.as_deref().map(str::to_owned)),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
-            protected: self.protections(&gang),
+            elastic: gang.workload.is_elastic(),
+            protected: if is_gone { Vec::new() } else { self.protections(&gang) },
             preemption_toleration: self.toleration(),
+            priority_class_trouble: self.class_trouble(),
             expires_at: expires.map(|(at, _)| at),
-            max_duration: standing.zip(expires).and_then(|(of, (at, family))| self.ceiling(&of, at, family)),
-            would: self.would(action),
+            ceiling_since: standing.as_ref().zip(expires).and_then(|(of, (_, family))| since(of, family)),
+            max_duration: standing.and_then(|of| self.ceiling(&of, expires)),
+            would: exempt.is_none().then(|| self.would(action)),
             exempt: exempt.map(why),
         }
     }
@@ -177,21 +195,43 @@ impl Question<'_> {
     fn toleration(&self) -> Option<TolerationAnswer> {
         let ClassState::Known(toleration) = self.scene.class_state(self.pod) else { return None };
         let Toleration { minimum_preemptable_priority, seconds } = toleration;
+        let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
+        // the one that is tolerated if any is
+        let least = Preemptor { priority: i32::MIN, never_preempts: false };
         Some(TolerationAnswer {
+            until: judge(ClassState::Known(toleration), scheduled_at, &least, self.scene.now).until(),
             priority_class: self.pod.spec.priority_class_name.clone().unwrap_or_default(),
             minimum_preemptable_priority,
             toleration_seconds: seconds,
         })
     }
 
-    fn ceiling(&self, standing: &Standing, expires: Timestamp, family: Family) -> Option<Ceiling> {
-        let (clock, queue) = match family {
-            Family::Tensorstack => (Some(standing.clocks.created), standing.tensorstack.as_deref()),
-            Family::Runai => (standing.clocks.started, standing.runai.as_deref()),
+    fn class_trouble(&self) -> Option<String> {
+        let name = self.pod.spec.priority_class_name.as_deref()?;
+        match self.scene.class_state(self.pod) {
+            ClassState::Missing => Some(format!(
+                "its PriorityClass {name:?} doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods"
+            )),
+            ClassState::Unreadable => Some(format!(
+                "its PriorityClass {name:?} has a toleration that can't be read: it tolerates nothing"
+            )),
+            ClassState::None | ClassState::Known(_) => None,
+        }
+    }
+
+    /// The one that counts; of a pod that hasn't started, that of its queue.
+    fn ceiling(&self, standing: &Standing, expires: Option<(Timestamp, Family)>) -> Option<Ceiling> {
+        let of_queue = |queue: &str| ceiling::effective(&self.scene.tree, queue).ok().flatten();
+        let Some((at, family)) = expires else {
+            let (from, value) = of_queue(standing.runai.as_deref()?)?;
+            return Some(Ceiling { value: value.to_string(), from: format!("queue {from:?}") });
         };
-        let value = expires.duration_since(clock?);
-        let above = queue.and_then(|queue| ceiling::effective(&self.scene.tree, queue).ok().flatten());
-        let from = match (standing.own, family, above) {
+        let value = at.duration_since(since(standing, family)?);
+        let queue = match family {
+            Family::Tensorstack => standing.tensorstack.as_deref(),
+            Family::Runai => standing.runai.as_deref(),
+        };
+        let from = match (standing.own, family, queue.and_then(of_queue)) {
             (Some(own), _, _) if own == value => format!("annotation {}", keys::MAX_DURATION_ANNOTATION),
             (_, Family::Runai, Some((above, _))) => format!("queue {above:?}"),
             _ => format!("queue {:?}", queue?),
@@ -206,12 +246,18 @@ impl Question<'_> {
             name: format!("{}/{}", self.key.0, owner.name),
             field: None,
             value: None,
+            or_field: None,
         };
         match action {
             Action::Pause(owner) => {
-                let rule = self.scene.table.rules(owner).next();
-                let field = rule.map(|rule| rule.field.clone());
-                Would { field, value: rule.map(|rule| rule.value.clone()), ..of("pause", owner) }
+                let mut rules = self.scene.table.rules(owner);
+                let (rule, other) = (rules.next(), rules.next());
+                Would {
+                    field: rule.map(|rule| rule.field.clone()),
+                    value: rule.map(|rule| rule.value.clone()),
+                    or_field: other.map(|rule| rule.field.clone()),
+                    ..of("pause", owner)
+                }
             }
             Action::DeletePod => Would {
                 action: "delete",
@@ -219,10 +265,19 @@ impl Question<'_> {
                 name: shown(self.key),
                 field: None,
                 value: None,
+                or_field: None,
             },
             Action::AwaitDeletion(owner) => of("awaitDeletion", owner),
             Action::Forbidden(owner) => of("forbidden", owner),
         }
+    }
+}
+
+/// When a family's clock began.
+fn since(standing: &Standing, family: Family) -> Option<Timestamp> {
+    match family {
+        Family::Tensorstack => Some(standing.clocks.created),
+        Family::Runai => standing.clocks.started,
     }
 }
 

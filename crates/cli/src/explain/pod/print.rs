@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use jiff::Timestamp;
 
-use super::answer::{Answer, Protection, Relation};
+use super::answer::{Answer, Protection, Relation, Would};
 use crate::explain::lines::{moment, paragraph};
 
 /// What people read.
@@ -21,7 +21,7 @@ fn who(answer: &Answer, now: Timestamp) -> Vec<String> {
     let mut sentences = vec![format!("its workload is {}", answer.workload)];
     sentences.push(match &answer.queue {
         Some(queue) if answer.path.is_empty() => {
-            format!("it names queue {queue:?}, which doesn't exist or is in a cycle: defaults apply")
+            format!("it names queue {queue:?}, which doesn't exist, or whose ancestors form a cycle: the default floors apply")
         }
         Some(queue) => format!("it is in queue {queue:?} ({})", answer.path.join(" > ")),
         None => "it is in no queue of group scheduling.run.ai: no floor applies".into(),
@@ -53,13 +53,23 @@ fn protected(answer: &Answer, now: Timestamp) -> Vec<String> {
             sentences.push(sentence(first, &all, now));
         }
     }
+    if answer.elastic && !answer.protected.is_empty() {
+        sentences.push(
+            "its workload is elastic: of its pods it may lose those that it doesn't take to run, at any time"
+                .into(),
+        );
+    }
+    sentences.extend(answer.priority_class_trouble.clone());
     if let Some(toleration) = &answer.preemption_toleration {
         let (class, minimum) = (&toleration.priority_class, toleration.minimum_preemptable_priority);
-        sentences.push(match toleration.toleration_seconds {
-            0 => format!("its PriorityClass {class:?} tolerates no preemption once it was scheduled"),
-            ..0 => format!("its PriorityClass {class:?} tolerates priorities below {minimum} for ever"),
-            seconds => format!(
-                "its PriorityClass {class:?} tolerates priorities below {minimum} for {seconds}s after it was scheduled"
+        sentences.push(match (toleration.toleration_seconds, toleration.until) {
+            (0, _) => format!("its PriorityClass {class:?} gives no protection"),
+            (..0, _) => format!("against priorities below {minimum}: for ever (PriorityClass {class:?})"),
+            (_, Some(at)) => {
+                format!("against priorities below {minimum}: until {} (PriorityClass {class:?})", moment(at, now))
+            }
+            (seconds, None) => format!(
+                "against priorities below {minimum}: not protected (PriorityClass {class:?} tolerates them for {seconds}s after scheduling)"
             ),
         });
     }
@@ -88,21 +98,34 @@ fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
     if let Some(why) = answer.exempt {
         return vec![format!("never by Tenure: {why}")];
     }
+    let ceiling =
+        answer.max_duration.as_ref().map(|of| format!("maxDuration is {}, from {}", of.value, of.from));
     let Some(at) = answer.expires_at else {
-        return vec!["no ceiling applies, or it has not started".into()];
+        return vec![match ceiling {
+            Some(ceiling) => format!("{ceiling}: counted from when it is scheduled, which it is not"),
+            None => "no ceiling applies".into(),
+        }];
     };
-    let ceiling = answer.max_duration.as_ref();
-    let because = ceiling.map(|of| format!(": maxDuration is {}, from {}", of.value, of.from));
-    let end = format!("it expires at {}{}", moment(at, now), because.unwrap_or_default());
-    let would = &answer.would;
+    let since = answer.ceiling_since.map(|since| format!(", counted from {since}")).unwrap_or_default();
+    let mut sentences =
+        vec![format!("it expires at {}: {}{since}", moment(at, now), ceiling.unwrap_or_default())];
+    sentences.extend(answer.would.as_ref().map(then));
+    sentences
+}
+
+fn then(would: &Would) -> String {
     let (kind, name) = (&would.kind, &would.name);
-    let action = match (would.action, &would.field, &would.value) {
+    match (would.action, &would.field, &would.value) {
         ("pause", Some(field), Some(value)) => {
-            format!("then {kind} {name} is paused: {field} is set to {value}")
+            let other =
+                would.or_field.as_ref().map(|other| format!(" (or {other}, where its schema has that)"));
+            format!(
+                "then {kind} {name} is paused: {field} is set to {value}{}; the pod alone is deleted if that would stop a pod of system-critical priority",
+                other.unwrap_or_default()
+            )
         }
         ("delete", ..) => "then it is deleted: nothing above it can be paused".into(),
         ("awaitDeletion", ..) => format!("nothing more is done: {kind} {name} is being deleted"),
         _ => format!("whether {kind} {name} is to be paused can't be told: it may not be read"),
-    };
-    vec![end, action]
+    }
 }

@@ -1,0 +1,50 @@
+//! What is said on standard error.
+
+use std::io::{self, Write};
+
+use anyhow::Error;
+
+use crate::{server::FROM_SERVER, table::printable};
+
+/// A line on standard error. If nobody reads it, there is nobody to tell. Some of it may be others' words, who might
+/// send commands to the terminal.
+pub fn tell(line: &str) {
+    let lines: Vec<String> = line.split('\n').map(printable).collect();
+    let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
+}
+
+/// Something that is odd, but keeps nobody from going on.
+pub fn warn(what: &str) {
+    tell(&format!("Warning: {what}"));
+}
+
+/// What went wrong.
+pub fn complain(error: &Error) {
+    let message = with_causes(error);
+    let whose = if message.starts_with(FROM_SERVER) { "" } else { "error: " };
+    tell(&format!("{whose}{message}"));
+}
+
+/// An error and its causes, but for those that repeat what was said.
+pub fn with_causes(error: &Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
+        if said.is_empty() {
+            cause
+        } else if said.contains(&cause) {
+            said
+        } else {
+            format!("{said}: {cause}")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_named_once() {
+        let error = Error::msg("no such file").context("cannot read: no such file").context("--kubeconfig");
+        assert_eq!(with_causes(&error), "--kubeconfig: cannot read: no such file");
+    }
+}
