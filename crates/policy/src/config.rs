@@ -168,16 +168,5 @@ fn set(map: &Node, names: &[&'static str]) -> BTreeSet<&'static str> {
     names.iter().copied().filter(|name| map.get(name).is_some_and(|value| !value.is_null())).collect()
 }
 
-/// Reads a configuration of KAI-Scheduler, also when it is wrapped in a `ConfigMap`.
-pub fn parse_kai(text: &str) -> Result<Kai, ConfigError> {
-    match File::parse(text)? {
-        File::Kai(kai) => Ok(kai),
-        File::Tenure(_) => {
-            let text = "tiers: Required value".to_owned();
-            Err(ConfigError { problems: vec![Problem { line: 1, text }] })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,15 @@ use std::{collections::BTreeSet, fs};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::{CHART, helm, keeper::rollout, shared};
+use crate::{CHART, helm, keeper::rollout, render, shared};
+
+/// So an upgrade does that reuses the values of an older chart.
+#[tokio::test]
+async fn a_chart_without_values_for_floors_renders_the_defaults() {
+    let rendered = render("test", &json!({"floors": null})).await;
+    let config = rendered.iter().find(|object| object["data"]["tenure.yaml"].is_string()).unwrap();
+    assert_eq!(config["data"]["tenure.yaml"].as_str().unwrap().trim(), "{}");
+}
 
 #[tokio::test]
 async fn value_that_cannot_be_meant_is_refused_by_its_name() {
