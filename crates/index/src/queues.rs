@@ -122,7 +122,7 @@ impl TensorstackQueues {
 /// A queue that was stored around the webhook.
 fn warn_of(queue: &str, errors: &[FieldError]) {
     for error in errors {
-        warn!(queue, %error, "Stored field counts as unset, or as 0s if it is a negative floor");
+        warn!(queue, %error, "Stored field is bad: what can't be read counts as unset, a negative floor as 0s");
     }
 }
 
