@@ -199,6 +199,24 @@ fn arguments_of_kais_plugin_are_read() {
     assert_eq!((problems, notes), (vec![], vec![]));
 }
 
+/// The durations of upstream's own tests.
+#[test]
+fn durations_are_read_as_upstreams_tests_read_them() {
+    let read = |text: &str| kai(&format!("      defaultPreemptMinRuntime: '{text}'\n"));
+    for good in ["5s", "10s", "10m5s", "1m", "1.5s", "2m30s", "1h", "1h30m", "2h45m15s", "2d4h30m", "5w4d12h"]
+    {
+        let Kai { floors, problems, .. } = read(good);
+        assert!(floors.preempt > ExtendedDuration::ZERO && problems.is_empty(), "{good}: {problems:?}");
+    }
+    let invalid = ["5", "1h2", "2h45m15", "abc", "1h-30m", "dfdsfdfdf"];
+    let negative = ["-5s", "-10m", "-1h", "-2d", "-3w"];
+    for bad in invalid.into_iter().chain(negative) {
+        let Kai { floors, problems, .. } = read(bad);
+        // upstream says so only in a log
+        assert_eq!((floors.preempt, problems.len()), (ExtendedDuration::ZERO, 1), "{bad}");
+    }
+}
+
 #[test]
 fn what_kai_takes_for_something_else_is_said() {
     for (arguments, expected) in [
