@@ -15,6 +15,7 @@ mod output;
 mod pages;
 mod requeue_schedule;
 mod resume;
+mod run;
 mod scene;
 mod server;
 mod table;

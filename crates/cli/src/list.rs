@@ -4,7 +4,6 @@ mod gather;
 mod owners;
 mod print;
 mod row;
-mod run;
 mod view;
 
 use std::{

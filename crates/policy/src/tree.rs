@@ -383,14 +383,6 @@ impl Inherited {
             Self::Reclaim => &node.nearest_reclaim,
         }
     }
-
-    /// As the field is called.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Preempt => "preemptMinRuntime",
-            Self::Reclaim => "reclaimMinRuntime",
-        }
-    }
 }
 
 impl<N: AsRef<str>> FromIterator<(N, RunaiQueue)> for QueueTree {

@@ -129,6 +129,9 @@ impl<'s> Question<'s> {
         let aggressor = scene.pod(preemptor)?;
         let pods: Vec<&Pod> = victims.iter().map(|victim| scene.pod(victim)).collect::<Result<_>>()?;
         let preemptor = Preemptor { place: scene.place(aggressor), claim: self.claim(aggressor) };
+        for pod in &pods {
+            scene.warn_of_missing_group(pod);
+        }
         let (gangs, of) = self.gangs(&pods);
         let judged: Vec<Victim<'_>> = pods
             .iter()
@@ -186,7 +189,6 @@ impl<'s> Question<'s> {
         let answers = rulings.filter_map(|((ruling, pod), gang)| {
             let gang = gangs.get(*gang)?;
             let mut because = vec![format!("its workload is {}", gang.name)];
-            self.scene.warn_of_missing_group(pod);
             because.extend(ruling.because(preemptor, &gang.workload.place, self.scene.now));
             if ruling.start.is_some() && ruling.floor.is_some() {
                 because.push(format!("the start time is from {}", gang.start_from));

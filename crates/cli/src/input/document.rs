@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
+use tenure_policy::owners::group_of;
 
 /// An object of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +20,7 @@ pub struct Document {
 impl Document {
     /// The API group; empty for the core group.
     pub fn group(&self) -> &str {
-        self.api_version.split_once('/').map_or("", |(group, _)| group)
+        group_of(&self.api_version)
     }
 
     /// The version without its group.

@@ -11,9 +11,9 @@ use tenure_policy::{
     owners::group_of,
     tree::QueueTree,
 };
-use tenure_types::{keys, paused::PausedRecord};
+use tenure_types::paused::PausedRecord;
 
-use super::run::Run;
+use crate::run::Run;
 
 /// How a workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -182,6 +182,7 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
         Family::Runai => &run.tensorstack,
     };
     let text = |name: &Arc<str>| name.as_ref().to_owned();
+    let ceiling = run.ceiling(tree);
     Row {
         queue: run.queue().map(text),
         other_queue: other.as_ref().map(text),
@@ -194,7 +195,7 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
         started_at: run.since(),
         floor_until: floor(run, tree).filter(|until| *until > now),
         expires_at: run.expires,
-        ceiling_from: ceiling_from(run, tree).filter(|_| run.exemption.is_none()),
+        ceiling_from: ceiling.filter(|_| run.exemption.is_none()).map(|(_, from)| from.to_string()),
         ..row
     }
 }
@@ -231,28 +232,6 @@ fn floor(run: &Run, tree: &QueueTree) -> Option<Timestamp> {
     let reclaim = path.iter().filter_map(|(_, queue)| queue.reclaim_floor);
     let floor = preempt.map(|(_, floor)| floor).into_iter().chain(reclaim).max()?;
     run.started?.checked_add(floor.to_signed()).ok()
-}
-
-/// Where the ceiling comes from; none if there is none.
-fn ceiling_from(run: &Run, tree: &QueueTree) -> Option<String> {
-    let annotation = || keys::MAX_DURATION_ANNOTATION.to_owned();
-    match run.family {
-        Family::Tensorstack => {
-            let ceiling = run.expires?.duration_since(run.created);
-            Some(if run.own == Some(ceiling) { annotation() } else { run.queue()?.as_ref().to_owned() })
-        }
-        Family::Runai => {
-            let path = ceiling::path(tree, run.runai.as_deref()?).unwrap_or_default();
-            // not even a ceiling of its own applies in a queue that doesn't exist
-            path.first()?;
-            match (ceiling::least(&path), run.own) {
-                (Some((queue, ceiling)), own) if own.is_none_or(|own| ceiling.to_signed() < own) => {
-                    Some(queue.to_owned())
-                }
-                (_, own) => own.map(|_| annotation()),
-            }
-        }
-    }
 }
 
 /// Kinds of other groups than Kubernetes' own have namesakes.

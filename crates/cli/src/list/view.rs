@@ -18,9 +18,8 @@ use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGro
 use super::{
     owners::{Owner, Owners, Step},
     row::{Pause, Row, Workload},
-    run::Run,
 };
-use crate::kinds::Kind;
+use crate::{kinds::Kind, run::Run};
 
 /// Some objects of one kind.
 #[derive(Debug)]

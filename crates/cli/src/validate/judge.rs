@@ -6,13 +6,14 @@ use tenure_policy::{
     admission::Findings,
     field::FieldError,
     floor::Floors,
+    owners::group_of,
     review::{Context, Reviewable, Subject},
 };
 
-use crate::input::{Document, queues};
-
-/// Where kubectl puts an object that doesn't say.
-const DEFAULT_NAMESPACE: &str = "default";
+use crate::{
+    connect::DEFAULT,
+    input::{Document, queues},
+};
 
 /// What would become of the objects of some files.
 #[derive(Debug, Default)]
@@ -98,7 +99,7 @@ impl Verdict {
 
     /// `queue.scheduling.run.ai/research`
     pub fn object(&self) -> String {
-        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        let group = group_of(&self.api_version);
         format!("{}.{group}/{}", self.kind.to_lowercase(), self.name)
     }
 }
@@ -108,7 +109,7 @@ fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Fin
         Ok(raw) => raw,
         Err(error) => return FieldError::invalid_json("object", "", error.to_string()).into(),
     };
-    let namespace = document.namespace().unwrap_or(DEFAULT_NAMESPACE);
+    let namespace = document.namespace().unwrap_or(DEFAULT);
     match kind.read("", namespace, Some(&raw)) {
         Ok(subject) => {
             let mut findings = subject.review(context);

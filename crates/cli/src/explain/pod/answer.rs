@@ -6,19 +6,19 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure_index::Standing;
 use tenure_policy::{
-    ceiling,
     climb::Action,
-    expiry::{Exemption, Family, Scope, exemption},
+    expiry::{Exemption, Scope, exemption},
     floor::{Floor, Floors},
     gang::progress,
     preemption::{Kind, Progress, protected_until},
     toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::{GoDuration, keys, projection::Pod};
+use tenure_types::{GoDuration, projection::Pod};
 
 use crate::{
     explain::shown,
+    run::{CeilingFrom, Run},
     scene::{Gang, Key, Scene},
 };
 
@@ -127,22 +127,23 @@ impl Question<'_> {
         let gang = scene.gang(pod);
         let exempt = exemption(pod, &Scope::default());
         let is_gone = progress(pod) == Progress::Gone;
-        let expires = standing.as_ref().and_then(|standing| standing.expires).filter(|_| exempt.is_none());
+        let run = standing.map(|standing| Run::of(standing, exempt));
+        let expires_at = run.as_ref().and_then(|run| run.expires);
         Answer {
             pod: shown(key),
             workload: gang.name.clone(),
             queue: scene.queue_of(pod).map(str::to_owned),
             path: self.path(&gang),
-            tensorstack_queue: standing.as_ref().and_then(|of| of.tensorstack.as_deref().map(str::to_owned)),
+            tensorstack_queue: run.as_ref().and_then(|run| run.tensorstack.as_deref().map(str::to_owned)),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),
             protected: if is_gone { Vec::new() } else { self.protections(&gang) },
             preemption_toleration: self.toleration(),
             priority_class_trouble: self.class_trouble(),
-            expires_at: expires.map(|(at, _)| at),
-            ceiling_since: standing.as_ref().zip(expires).and_then(|(of, (_, family))| since(of, family)),
-            max_duration: standing.and_then(|of| self.ceiling(&of, expires)),
+            expires_at,
+            ceiling_since: run.as_ref().filter(|_| expires_at.is_some()).and_then(Run::since),
+            max_duration: run.as_ref().and_then(|run| run.ceiling(&scene.tree)).map(ceiling),
             would: exempt.is_none().then(|| self.would(action)),
             exempt: exempt.map(why),
         }
@@ -219,26 +220,6 @@ impl Question<'_> {
         }
     }
 
-    /// The one that counts; of a pod that hasn't started, that of its queue.
-    fn ceiling(&self, standing: &Standing, expires: Option<(Timestamp, Family)>) -> Option<Ceiling> {
-        let of_queue = |queue: &str| ceiling::effective(&self.scene.tree, queue).ok().flatten();
-        let Some((at, family)) = expires else {
-            let (from, value) = of_queue(standing.runai.as_deref()?)?;
-            return Some(Ceiling { value: value.to_string(), from: format!("queue {from:?}") });
-        };
-        let value = at.duration_since(since(standing, family)?);
-        let queue = match family {
-            Family::Tensorstack => standing.tensorstack.as_deref(),
-            Family::Runai => standing.runai.as_deref(),
-        };
-        let from = match (standing.own, family, queue.and_then(of_queue)) {
-            (Some(own), _, _) if own == value => format!("annotation {}", keys::MAX_DURATION_ANNOTATION),
-            (_, Family::Runai, Some((above, _))) => format!("queue {above:?}"),
-            _ => format!("queue {:?}", queue?),
-        };
-        Some(Ceiling { value: go(value), from })
-    }
-
     fn would(&self, action: &Action) -> Would {
         let of = |action, owner: &OwnerReference| Would {
             action,
@@ -273,12 +254,12 @@ impl Question<'_> {
     }
 }
 
-/// When a family's clock began.
-fn since(standing: &Standing, family: Family) -> Option<Timestamp> {
-    match family {
-        Family::Tensorstack => Some(standing.clocks.created),
-        Family::Runai => standing.clocks.started,
-    }
+fn ceiling((value, from): (SignedDuration, CeilingFrom<'_>)) -> Ceiling {
+    let from = match from {
+        CeilingFrom::Queue(name) => format!("queue {name:?}"),
+        CeilingFrom::Annotation => format!("annotation {from}"),
+    };
+    Ceiling { value: go(value), from }
 }
 
 fn go(duration: SignedDuration) -> String {

@@ -131,6 +131,19 @@ fn floor_and_ceiling_count_from_the_scheduling_and_come_from_the_tree() {
 }
 
 #[test]
+fn the_floor_lasts_until_the_workload_is_safe_from_nobody() {
+    let mut view = view();
+    runai(&mut view, "root", &json!({"reclaimMinRuntime": "1m"}));
+    runai(
+        &mut view,
+        "q",
+        &json!({"parentQueue": "root", "preemptMinRuntime": "10s", "reclaimMinRuntime": "0s"}),
+    );
+    pod(&mut view, "a", RUNAI, true, &json!([]));
+    assert_eq!(one(view, 24).floor_until, Some(at(65)), "against queues of other trees");
+}
+
+#[test]
 fn a_floor_that_is_over_is_none() {
     let mut view = view();
     runai(&mut view, "q", &json!({"preemptMinRuntime": "10s"}));

@@ -1,10 +1,31 @@
 //! The runs of pods, put together to that of their workload.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::Standing;
-use tenure_policy::expiry::{Exemption, Family};
+use tenure_policy::{
+    ceiling,
+    expiry::{Exemption, Family},
+    tree::QueueTree,
+};
+use tenure_types::keys;
+
+/// Where a ceiling comes from. As text, the name of the queue or of the annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CeilingFrom<'t> {
+    Queue(&'t str),
+    Annotation,
+}
+
+impl fmt::Display for CeilingFrom<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Queue(name) => name,
+            Self::Annotation => keys::MAX_DURATION_ANNOTATION,
+        })
+    }
+}
 
 /// Some pods of a workload, taken as one.
 #[derive(Clone, Debug)]
@@ -74,6 +95,30 @@ impl Run {
         match self.family {
             Family::Tensorstack => Some(self.created),
             Family::Runai => self.started,
+        }
+    }
+
+    /// The ceiling that counts, and where it comes from; none if there is none.
+    pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, CeilingFrom<'t>)> {
+        match self.family {
+            Family::Tensorstack => {
+                let ceiling = self.expires?.duration_since(self.created);
+                let is_own = self.own == Some(ceiling);
+                let from =
+                    if is_own { CeilingFrom::Annotation } else { CeilingFrom::Queue(self.queue()?.as_ref()) };
+                Some((ceiling, from))
+            }
+            Family::Runai => {
+                let path = ceiling::path(tree, self.runai.as_deref()?).unwrap_or_default();
+                // not even a ceiling of its own applies in a queue that doesn't exist
+                path.first()?;
+                match (ceiling::least(&path), self.own) {
+                    (Some((queue, ceiling)), own) if own.is_none_or(|own| ceiling.to_signed() < own) => {
+                        Some((ceiling.to_signed(), CeilingFrom::Queue(queue)))
+                    }
+                    (_, own) => Some((own?, CeilingFrom::Annotation)),
+                }
+            }
         }
     }
 }
