@@ -37,6 +37,21 @@ async fn a_pair_of_queues_has_the_floor_of_the_cluster() {
 }
 
 #[tokio::test]
+async fn a_requeue_schedule_is_that_of_the_clusters_queue() {
+    let world = world().await;
+    let mut above = queue("ex-requeue", "", "2h");
+    above["spec"]["waitForPodsReady"] =
+        json!({"timeout": "10m", "requeuingStrategy": {"backoffLimitCount": 2}});
+    world.apply(&above).await;
+    world.apply(&queue("ex-requeue-leaf", "ex-requeue", "2h")).await;
+    let schedule =
+        object(run(world, &["requeue-schedule", "--queue", "ex-requeue-leaf", "-o", "json"]).await);
+    assert_eq!(schedule["from"], "queue \"ex-requeue\"", "{schedule:#}");
+    let cumulative = schedule["schedule"].as_array().unwrap().iter().map(|row| &row["cumulativeSeconds"]);
+    assert_eq!(cumulative.collect::<Vec<_>>(), [1201, 1802]);
+}
+
+#[tokio::test]
 async fn a_preemption_is_explained_by_what_the_cluster_shows() {
     let world = world().await;
     let namespace = Namespace::new(world).await;

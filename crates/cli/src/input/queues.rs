@@ -68,8 +68,7 @@ fn read(name: &str, document: &Document, warnings: &mut Vec<String>) -> RunaiQue
     } else {
         RunaiQueue::read(&project::<projection::RunaiQueue>(spec).spec)
     };
-    let told = |error: &FieldError| format!("queue {name:?}: {error}: {}", counts_as(&queue, &error.field));
-    warnings.extend(errors.iter().map(told));
+    warnings.extend(errors.iter().map(|error| wrong(name, &queue, error)));
     queue
 }
 
@@ -78,6 +77,11 @@ fn read(name: &str, document: &Document, warnings: &mut Vec<String>) -> RunaiQue
 fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
     let object = spec.map(|spec| ("spec", spec)).into_iter();
     P::deserialize(MapDeserializer::<_, serde_json::Error>::new(object)).unwrap_or_default()
+}
+
+/// What is wrong with a stored field, and what it counts as.
+pub fn wrong(name: &str, queue: &RunaiQueue, error: &FieldError) -> String {
+    format!("queue {name:?}: {error}: {}", counts_as(queue, &error.field))
 }
 
 fn counts_as(queue: &RunaiQueue, field: &str) -> String {

@@ -94,6 +94,9 @@ impl Gatherer {
         }
         self.pods(&mut view).await?;
         self.ask(&mut view).await;
+        for warning in view.warnings() {
+            self.warn(warning);
+        }
         for family in self.missing(&view) {
             self.warn(format!(
                 "the cluster has no {}: pods that name one have no ceiling",

@@ -11,7 +11,7 @@ use tenure_policy::{
     expiry::{Exemption, Family, Scope, exemption},
     owners::OwnerTable,
     queue,
-    tree::QueueTree,
+    tree::{QueueTree, troubles},
 };
 use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
 
@@ -19,7 +19,7 @@ use super::{
     owners::{Owner, Owners, Step},
     row::{Pause, Row, Workload},
 };
-use crate::{kinds::Kind, run::Run};
+use crate::{input::queues::wrong, kinds::Kind, run::Run};
 
 /// Some objects of one kind.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ pub struct View {
     index: CeilingIndex,
     tree: QueueTree,
     pub owners: Owners,
+    warnings: Vec<String>,
     packs: HashMap<(String, Uid), Pack>,
 }
 
@@ -80,16 +81,27 @@ impl View {
             owners.listed(group, kind);
         }
         let index = CeilingIndex::new(settings);
-        Self { table, scope, index, tree: QueueTree::default(), owners, packs: HashMap::new() }
+        Self {
+            table,
+            scope,
+            index,
+            tree: QueueTree::default(),
+            owners,
+            warnings: Vec::new(),
+            packs: HashMap::new(),
+        }
     }
 
     pub fn take(&mut self, page: Page) {
-        let Self { index, tree, owners, .. } = self;
+        let Self { index, tree, owners, warnings, .. } = self;
         match page {
             Page::Runai(queues) => {
                 for found in queues {
-                    index.apply_runai(&found.name_any(), &found.spec);
-                    tree.put(&found.name_any(), queue::RunaiQueue::read(&found.spec).0);
+                    let name = found.name_any();
+                    index.apply_runai(&name, &found.spec);
+                    let (queue, errors) = queue::RunaiQueue::read(&found.spec);
+                    warnings.extend(errors.iter().map(|error| wrong(&name, &queue, error)));
+                    tree.put(&name, queue);
                 }
             }
             Page::Tensorstack(queues) => {
@@ -147,6 +159,12 @@ impl View {
             }
         }
         asks.into_values().collect()
+    }
+
+    /// What of the queues doesn't count as it is written, and how they don't hang together.
+    pub fn warnings(&self) -> Vec<String> {
+        let troubles = troubles(&self.tree).into_iter().map(|trouble| trouble.to_string());
+        self.warnings.iter().cloned().chain(troubles).collect()
     }
 
     /// Whether any pod is in a queue of a family.

@@ -144,6 +144,18 @@ fn the_floor_lasts_until_the_workload_is_safe_from_nobody() {
 }
 
 #[test]
+fn queues_that_can_not_be_meant_are_warned_of() {
+    let mut view = view();
+    runai(&mut view, "a", &json!({"parentQueue": "b", "preemptMinRuntime": "-5s"}));
+    runai(&mut view, "b", &json!({"parentQueue": "a"}));
+    runai(&mut view, "c", &json!({"parentQueue": "gone"}));
+    let warnings = view.warnings();
+    let told = |what: &str| warnings.iter().filter(|warning| warning.contains(what)).count();
+    let counts = ["\"-5s\"", "a -> b -> a", "\"gone\" doesn't exist"].map(told);
+    assert_eq!((counts, warnings.len()), ([1, 1, 1], 3), "{warnings:?}");
+}
+
+#[test]
 fn a_floor_that_is_over_is_none() {
     let mut view = view();
     runai(&mut view, "q", &json!({"preemptMinRuntime": "10s"}));
