@@ -38,6 +38,10 @@ pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Annotation on a root owner that Tenure has paused; its value is a [`crate::paused::PausedRecord`].
 pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 
+/// Annotation on a root owner that Tenure has paused and will resume by itself; its value is a
+/// [`crate::paused::RequeueState`].
+pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
+
 /// What the annotations of a `PriorityClass` begin with that say what its pods tolerate as victims of a preemption.
 pub const PREEMPTION_TOLERATION_PREFIX: &str = "preemption-toleration.scheduling.x-k8s.io/";
 
@@ -50,3 +54,45 @@ pub const MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION: &str =
 /// by lower priorities. Unset: 0; negative: for ever.
 pub const TOLERATION_SECONDS_ANNOTATION: &str =
     "preemption-toleration.scheduling.x-k8s.io/toleration-seconds";
+
+/// Pod label of the coscheduling plugin: the `PodGroup` of `scheduling.x-k8s.io`, in the pod's namespace.
+pub const COSCHEDULING_GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
+
+/// Pod annotation of Volcano: the `PodGroup` of `scheduling.volcano.sh`, in the pod's namespace.
+pub const VOLCANO_GROUP_ANNOTATION: &str = "scheduling.k8s.io/group-name";
+
+/// Pod annotation of Volcano: the task that the pod is one of.
+pub const VOLCANO_TASK_ANNOTATION: &str = "volcano.sh/task-spec";
+
+/// Pod label of the tensorstack family: the role within its `PodGroup`.
+pub const TENSORSTACK_ROLE_LABEL: &str = "scheduler.tensorstack.dev/role";
+
+/// Annotation on a Queue v2: `maxDuration`, which only v3alpha1 has as a field. So are those that follow.
+pub const QUEUE_MAX_DURATION_ANNOTATION: &str = MAX_DURATION_ANNOTATION;
+
+/// Annotation on a Queue v2: `expiryNotice`.
+pub const QUEUE_EXPIRY_NOTICE_ANNOTATION: &str = "tenure.dev/expiry-notice";
+
+/// Annotation on a Queue v2: `maxDurationAction`.
+pub const QUEUE_MAX_DURATION_ACTION_ANNOTATION: &str = "tenure.dev/max-duration-action";
+
+/// Annotation on a Queue v2: `requeueDelay`.
+pub const QUEUE_REQUEUE_DELAY_ANNOTATION: &str = "tenure.dev/requeue-delay";
+
+/// Annotation on a Queue v2: `waitForPodsReady`, as JSON.
+pub const QUEUE_WAIT_FOR_PODS_READY_ANNOTATION: &str = "tenure.dev/wait-for-pods-ready";
+
+/// Annotation on a Queue v2: `preemptMinRuntime` as it is written in v3alpha1, where v2 can't write it so.
+pub const QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION: &str = "tenure.dev/preempt-min-runtime";
+
+/// Annotation on a Queue v2: `reclaimMinRuntime` as it is written in v3alpha1, where v2 can't write it so.
+pub const QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION: &str = "tenure.dev/reclaim-min-runtime";
+
+/// Annotation on a Queue v2: the fields of the status that only v3alpha1 has, as JSON.
+pub const QUEUE_STATUS_ANNOTATION: &str = "tenure.dev/status";
+
+/// Annotation on a Queue v3alpha1: what of a v2 object has no place in v3alpha1, as JSON.
+pub const QUEUE_FROM_V2_ANNOTATION: &str = "tenure.dev/v2";
+
+/// Annotation on a Queue v2: what of a v3alpha1 object has no place in v2, as JSON.
+pub const QUEUE_FROM_V3ALPHA1_ANNOTATION: &str = "tenure.dev/v3alpha1";

@@ -1,12 +1,15 @@
 //! What Tenure reads and writes on the wire: the custom resources, the duration grammars, the keys of
 //! labels and annotations, and the records that annotations hold. Nothing here does IO.
 
+pub mod amount;
 #[macro_use]
 pub mod duration;
 pub mod keys;
 pub mod paused;
+pub mod podgroup;
 pub mod projection;
 mod quantity;
+pub mod room;
 pub mod runai;
 pub mod tensorstack;
 

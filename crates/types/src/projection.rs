@@ -49,6 +49,18 @@ pub struct PodSpec {
     /// Never, if it waits rather than preempt others.
     #[serde(default)]
     pub preemption_policy: Option<String>,
+    /// The group of Kubernetes itself that it is a member of.
+    #[serde(default)]
+    pub scheduling_group: Option<SchedulingGroup>,
+}
+
+/// What makes a [`Pod`] a member of a group of Kubernetes itself.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulingGroup {
+    /// In the pod's namespace.
+    #[serde(default)]
+    pub pod_group_name: Option<String>,
 }
 
 /// The `status` of a [`Pod`].
@@ -91,7 +103,7 @@ struct SlimMeta {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+pub(crate) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let SlimMeta {
         name,
         namespace,
@@ -172,9 +184,26 @@ pub struct RunaiQueue {
     /// As far as needed.
     #[serde(default, deserialize_with = "runai_spec")]
     pub spec: runai::v3alpha1::QueueSpec,
+    /// As far as Tenure writes it.
+    #[serde(default, deserialize_with = "observed")]
+    pub status: ObservedStatus,
 }
 
-/// A queue as KAI-Scheduler writes it, as far as Tenure cares; see [`RunaiQueue`].
+/// What a queue's status says now of what Tenure writes there, each as it stands: what can't be read is to be replaced
+/// all the same. Null if it isn't there.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObservedStatus {
+    /// A list of names.
+    pub child_queues: Value,
+    /// Numbers of workloads.
+    pub workloads: Value,
+    /// A time.
+    pub next_expiry: Value,
+}
+
+/// A queue in KAI-Scheduler's version, as far as Tenure cares; see [`RunaiQueue`]. Its annotations are as much a part
+/// of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunaiQueueV2 {
     /// Without what no decision needs.
@@ -183,6 +212,15 @@ pub struct RunaiQueueV2 {
     /// As far as needed.
     #[serde(default, deserialize_with = "runai_v2_spec")]
     pub spec: runai::v2::QueueSpec,
+}
+
+impl RunaiQueueV2 {
+    /// What annotation `tenure.dev/status` says; nothing if it can't be read.
+    pub fn observed_status(&self) -> ObservedStatus {
+        let annotations = self.metadata.annotations.as_ref();
+        let text = annotations.and_then(|all| all.get(keys::QUEUE_STATUS_ANNOTATION));
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
 }
 
 /// A queue of the tensorstack family, as far as Tenure cares; see [`RunaiQueue`].
@@ -196,43 +234,18 @@ pub struct TensorstackQueue {
     pub spec: tensorstack::v1beta1::QueueSpec,
 }
 
-/// A `PodGroup` of the run.ai family (`scheduling.run.ai/v2alpha2`), as far as Tenure cares.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct RunaiPodGroup {
-    /// Without what no decision needs.
-    #[serde(default, deserialize_with = "slim")]
-    pub metadata: ObjectMeta,
-    /// As far as needed.
-    #[serde(default)]
-    pub spec: PodGroupSpec,
-}
-
-/// A `PodGroup` of the tensorstack family (`scheduler.tensorstack.dev/v1beta1`), as far as Tenure cares.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct TensorstackPodGroup {
-    /// Without what no decision needs.
-    #[serde(default, deserialize_with = "slim")]
-    pub metadata: ObjectMeta,
-    /// As far as needed.
-    #[serde(default)]
-    pub spec: PodGroupSpec,
-}
-
-/// The `spec` of a `PodGroup` of either family.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// What a `PodGroup` of whatever kind takes to run: see [`crate::podgroup::PodGroupKind::spec`].
+#[derive(Clone, Debug, Default)]
 pub struct PodGroupSpec {
-    /// The queue of its pods.
-    #[serde(default, deserialize_with = "lenient")]
+    /// The queue of its pods, in the family of its kind.
     pub queue: Option<String>,
-    /// How many of its pods it takes to run; absent means 1.
-    #[serde(default, rename = "minMember", deserialize_with = "count")]
+    /// How many of its pods it takes in all; absent means 1, or none beside those that its subgroups take.
     pub min_member: Option<u32>,
     /// Its subgroups, if it has any.
-    #[serde(default, rename = "subGroups", deserialize_with = "readable_list")]
     pub sub_groups: Vec<SubGroup>,
 }
 
-/// A part of a `PodGroup` of the run.ai family, with a minimum of its own.
+/// A part of a `PodGroup`, with a minimum of its own.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubGroup {
@@ -244,18 +257,6 @@ pub struct SubGroup {
     /// The subgroup that it is a part of. One that has parts has no pods of its own.
     #[serde(default)]
     pub parent: Option<String>,
-}
-
-impl AsRef<PodGroupSpec> for RunaiPodGroup {
-    fn as_ref(&self) -> &PodGroupSpec {
-        &self.spec
-    }
-}
-
-impl AsRef<PodGroupSpec> for TensorstackPodGroup {
-    fn as_ref(&self) -> &PodGroupSpec {
-        &self.spec
-    }
 }
 
 /// An object of any kind that may own pods: of whom it is and what people have noted on it.
@@ -301,7 +302,13 @@ fn runai_v2_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v2
         parent_queue: text(parent_queue),
         preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
         reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
+        ..Default::default()
     })
+}
+
+/// What isn't an object says nothing.
+fn observed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObservedStatus, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
 fn tensorstack_spec<'de, D: Deserializer<'de>>(
@@ -315,21 +322,9 @@ fn tensorstack_spec<'de, D: Deserializer<'de>>(
     })
 }
 
-fn lenient<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(text(Value::deserialize(deserializer)?))
-}
-
 /// What isn't a number of pods counts as absent.
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_u64().and_then(|count| u32::try_from(count).ok()))
-}
-
-/// What can't be read is left out.
-fn readable_list<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    let Value::Array(items) = Value::deserialize(deserializer)? else { return Ok(Vec::new()) };
-    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
 }
 
 /// What isn't a text is kept as one, so that whoever parses it can say what is wrong.
@@ -387,24 +382,8 @@ macro_rules! projection_of {
 
 projection_of!(Pod, core::Pod);
 projection_of!(RunaiQueue, runai::v3alpha1::Queue);
+projection_of!(RunaiQueueV2, runai::v2::Queue);
 projection_of!(TensorstackQueue, tensorstack::v1beta1::Queue);
-projection_of!(
-    RunaiPodGroup,
-    NamespaceResourceScope,
-    "scheduling.run.ai",
-    "v2alpha2",
-    "PodGroup",
-    "podgroups"
-);
-projection_of!(
-    TensorstackPodGroup,
-    NamespaceResourceScope,
-    "scheduler.tensorstack.dev",
-    "v1beta1",
-    "PodGroup",
-    "podgroups"
-);
-
 impl Resource for Owner {
     type DynamicType = ApiResource;
     type Scope = NamespaceResourceScope;
@@ -487,6 +466,26 @@ mod tests {
         let queue: TensorstackQueue =
             serde_json::from_value(json!({"metadata": {}, "spec": {"maxDuration": 10, "quota": 7}})).unwrap();
         assert_eq!(queue.spec.max_duration, Some("10".into()));
+    }
+
+    #[test]
+    fn a_status_is_observed_as_it_stands_whatever_it_is() {
+        let observed = |status: Value| {
+            serde_json::from_value::<RunaiQueue>(json!({"metadata": {}, "status": status})).unwrap().status
+        };
+        let status = observed(json!({"childQueues": "a", "workloads": {"running": 1}, "conditions": [{}]}));
+        assert_eq!((status.child_queues, status.workloads), (json!("a"), json!({"running": 1})));
+        assert_eq!(status.next_expiry, Value::Null);
+        for nothing in [json!({}), json!(null), json!("x"), json!([])] {
+            assert_eq!(observed(nothing), ObservedStatus::default());
+        }
+        let of_annotation = |text: &str| {
+            let metadata = json!({"annotations": {"tenure.dev/status": text}});
+            let queue: RunaiQueueV2 = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            queue.observed_status()
+        };
+        assert_eq!(of_annotation(r#"{"nextExpiry": "soon"}"#).next_expiry, json!("soon"));
+        assert_eq!(of_annotation("soon"), ObservedStatus::default());
     }
 
     #[test]

@@ -1,0 +1,191 @@
+//! `PodGroup`s of every scheduler that has them: what a group takes to run, whose pods are its members, and what it says
+//! of itself. One file a kind.
+
+mod coscheduling;
+mod native;
+mod runai;
+mod tensorstack;
+mod volcano;
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Resource,
+    core::{ApiResource, DynamicResourceScope, GroupVersionKind},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::projection::{Pod, PodGroupSpec, SubGroup, slim};
+
+/// A kind of `PodGroup`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PodGroupKind {
+    /// `scheduling.run.ai`, of KAI-Scheduler.
+    Runai,
+    /// `scheduler.tensorstack.dev`, of T9k.
+    Tensorstack,
+    /// `scheduling.x-k8s.io`, of the coscheduling plugin.
+    Coscheduling,
+    /// `scheduling.volcano.sh`, of Volcano.
+    Volcano,
+    /// `scheduling.k8s.io`, of Kubernetes itself.
+    Native,
+}
+
+/// What is to be known of a kind.
+struct Row {
+    group: &'static str,
+    /// Those that have what is read here, the best first.
+    versions: &'static [&'static str],
+    /// The group that a pod names.
+    named_by: fn(&Pod) -> Option<&str>,
+    /// The subgroup that a pod names.
+    subgroup: fn(&Pod) -> Option<&str>,
+    spec: fn(&Value) -> PodGroupSpec,
+    shown: fn(&Value) -> Shown,
+}
+
+/// What a `PodGroup`'s own status shows of its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing, or that it doesn't run.
+    Nothing,
+    /// It runs; since when, it doesn't say.
+    Running,
+    /// It has run since.
+    Since(Timestamp),
+}
+
+impl PodGroupKind {
+    /// All of them. Where a pod is in several groups, that of the first counts for its workload.
+    pub const ALL: [Self; 5] =
+        [Self::Runai, Self::Tensorstack, Self::Coscheduling, Self::Volcano, Self::Native];
+
+    const fn row(self) -> &'static Row {
+        match self {
+            Self::Runai => &runai::ROW,
+            Self::Tensorstack => &tensorstack::ROW,
+            Self::Coscheduling => &coscheduling::ROW,
+            Self::Volcano => &volcano::ROW,
+            Self::Native => &native::ROW,
+        }
+    }
+
+    /// The kind of an API group and a kind; none if it isn't a `PodGroup` that is known.
+    pub fn of(group: &str, kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| kind == "PodGroup" && known.group() == group)
+    }
+
+    /// Its API group.
+    pub const fn group(self) -> &'static str {
+        self.row().group
+    }
+
+    /// The versions of its API group that can be read, the best first.
+    pub const fn versions(self) -> &'static [&'static str] {
+        self.row().versions
+    }
+
+    /// As it is asked for in a version.
+    pub fn resource(self, version: &str) -> ApiResource {
+        let kind = GroupVersionKind::gvk(self.group(), version, "PodGroup");
+        ApiResource::from_gvk_with_plural(&kind, "podgroups")
+    }
+
+    /// The group of this kind, in the pod's namespace, that a pod names.
+    pub fn named_by(self, pod: &Pod) -> Option<&str> {
+        (self.row().named_by)(pod).filter(|name| !name.is_empty())
+    }
+
+    /// The subgroup of its group of this kind that a pod names.
+    pub fn subgroup(self, pod: &Pod) -> Option<&str> {
+        (self.row().subgroup)(pod).filter(|name| !name.is_empty())
+    }
+
+    /// What a group takes to run, from its `spec`. What can't be read counts as absent.
+    pub fn spec(self, spec: &Value) -> PodGroupSpec {
+        (self.row().spec)(spec)
+    }
+
+    /// What a group's `status` shows of its start.
+    pub fn shown(self, status: &Value) -> Shown {
+        (self.row().shown)(status)
+    }
+}
+
+/// A `PodGroup` of any kind, as far as Tenure cares: see [`PodGroupKind::spec`] and [`PodGroupKind::shown`].
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PodGroup {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// As the kind has it.
+    #[serde(default)]
+    pub spec: Value,
+    /// As the kind has it.
+    #[serde(default)]
+    pub status: Value,
+}
+
+impl Resource for PodGroup {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(of: &ApiResource) -> Cow<'_, str> {
+        of.kind.as_str().into()
+    }
+
+    fn group(of: &ApiResource) -> Cow<'_, str> {
+        of.group.as_str().into()
+    }
+
+    fn version(of: &ApiResource) -> Cow<'_, str> {
+        of.version.as_str().into()
+    }
+
+    fn plural(of: &ApiResource) -> Cow<'_, str> {
+        of.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn count(value: &Value) -> Option<u32> {
+    u32::try_from(value.as_u64()?).ok()
+}
+
+/// What can't be read is left out.
+fn sub_groups(list: &Value) -> Vec<SubGroup> {
+    let read = |item: &Value| SubGroup::deserialize(item).ok();
+    list.as_array().into_iter().flatten().filter_map(read).collect()
+}
+
+/// Since when a condition has been true.
+fn condition_since(status: &Value, type_: &str) -> Option<Timestamp> {
+    let mut conditions = status.get("conditions")?.as_array()?.iter();
+    let is_true = |of: &&Value| {
+        of.get("type").and_then(Value::as_str) == Some(type_)
+            && of.get("status").and_then(Value::as_str) == Some("True")
+    };
+    conditions.find(is_true)?.get("lastTransitionTime")?.as_str()?.parse().ok()
+}
+
+fn has_phase(status: &Value, phases: &[&str]) -> bool {
+    status.get("phase").and_then(Value::as_str).is_some_and(|phase| phases.contains(&phase))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! `scheduling.run.ai`: `PodGroup` of KAI-Scheduler.
+
+use serde_json::Value;
+
+use super::{Row, Shown, count, has_phase, sub_groups, text};
+use crate::{keys, projection::PodGroupSpec};
+
+pub const ROW: Row = Row {
+    group: "scheduling.run.ai",
+    versions: &["v2alpha2"],
+    named_by: |pod| pod.annotation(keys::RUNAI_GROUP_ANNOTATION),
+    subgroup: |pod| pod.label(keys::RUNAI_SUBGROUP_LABEL),
+    spec,
+    shown,
+};
+
+fn spec(spec: &Value) -> PodGroupSpec {
+    let sub_groups = sub_groups(&spec["subGroups"]);
+    PodGroupSpec {
+        queue: text(&spec["queue"]),
+        // the subgroups say it all, where there are any
+        min_member: count(&spec["minMember"]).filter(|_| sub_groups.is_empty()),
+        sub_groups,
+    }
+}
+
+/// Older versions have a phase, which KAI itself never wrote; what is allocated is a map that is empty at first.
+fn shown(status: &Value) -> Shown {
+    let allocated = status.pointer("/resourcesStatus/allocated").and_then(Value::as_object);
+    let allocated = allocated.is_some_and(|resources| !resources.is_empty());
+    if allocated || has_phase(status, &["Running"]) { Shown::Running } else { Shown::Nothing }
+}

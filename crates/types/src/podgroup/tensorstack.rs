@@ -1,0 +1,27 @@
+//! `scheduler.tensorstack.dev`: `PodGroup` of T9k.
+
+use serde_json::Value;
+
+use super::{Row, Shown, condition_since, count, sub_groups, text};
+use crate::{keys, projection::PodGroupSpec};
+
+pub const ROW: Row = Row {
+    group: "scheduler.tensorstack.dev",
+    versions: &["v1beta1"],
+    named_by: |pod| pod.label(keys::TENSORSTACK_GROUP_LABEL),
+    subgroup: |pod| pod.label(keys::TENSORSTACK_ROLE_LABEL),
+    spec,
+    shown,
+};
+
+fn spec(spec: &Value) -> PodGroupSpec {
+    PodGroupSpec {
+        queue: text(&spec["queue"]),
+        min_member: count(&spec["minMember"]),
+        sub_groups: sub_groups(&spec["roles"]),
+    }
+}
+
+fn shown(status: &Value) -> Shown {
+    condition_since(status, "GroupScheduled").map_or(Shown::Nothing, Shown::Since)
+}

@@ -1,0 +1,83 @@
+use serde_json::json;
+
+use super::*;
+
+fn pod(value: Value) -> Pod {
+    serde_json::from_value(value).unwrap()
+}
+
+fn minimums(spec: &PodGroupSpec) -> Vec<(&str, Option<u32>)> {
+    spec.sub_groups.iter().map(|of| (of.name.as_str(), of.min_member)).collect()
+}
+
+#[test]
+fn every_kind_is_found_by_its_group() {
+    for kind in PodGroupKind::ALL {
+        assert_eq!(PodGroupKind::of(kind.group(), "PodGroup"), Some(kind));
+        assert_eq!(PodGroupKind::of(kind.group(), "Queue"), None);
+        assert!(!kind.versions().is_empty());
+    }
+    assert_eq!(PodGroupKind::of("example.com", "PodGroup"), None);
+}
+
+#[test]
+fn a_pod_names_its_group_in_the_way_of_each_scheduler() {
+    let in_all = pod(json!({
+        "metadata": {
+            "labels": {"scheduler.tensorstack.dev/group-name": "t", "scheduling.x-k8s.io/pod-group": "c"},
+            "annotations": {"pod-group-name": "r", "scheduling.k8s.io/group-name": "v"},
+        },
+        "spec": {"schedulingGroup": {"podGroupName": "n"}},
+    }));
+    let names = PodGroupKind::ALL.map(|kind| kind.named_by(&in_all));
+    assert_eq!(names, [Some("r"), Some("t"), Some("c"), Some("v"), Some("n")]);
+    let bare = pod(json!({"metadata": {"annotations": {"pod-group-name": ""}}}));
+    assert_eq!(PodGroupKind::ALL.map(|kind| kind.named_by(&bare)), [None; 5]);
+}
+
+#[test]
+fn what_a_group_takes_is_written_in_the_way_of_each_scheduler() {
+    let runai = PodGroupKind::Runai
+        .spec(&json!({"queue": "q", "minMember": 9, "subGroups": [{"name": "a", "minMember": 2}, 7]}));
+    assert_eq!((runai.queue.as_deref(), runai.min_member), (Some("q"), None));
+    assert_eq!(minimums(&runai), [("a", Some(2))]);
+    let tensorstack = PodGroupKind::Tensorstack
+        .spec(&json!({"queue": "q", "minMember": 3, "roles": [{"name": "a", "minMember": 2}]}));
+    assert_eq!((tensorstack.queue.as_deref(), tensorstack.min_member), (Some("q"), Some(3)));
+    assert_eq!(minimums(&tensorstack), [("a", Some(2))]);
+    let volcano =
+        PodGroupKind::Volcano.spec(&json!({"queue": "q", "minMember": 3, "minTaskMember": {"a": 2}}));
+    assert_eq!((volcano.queue, volcano.min_member), (None, Some(3)));
+    assert_eq!(PodGroupKind::Coscheduling.spec(&json!({"minMember": 3})).min_member, Some(3));
+    let native = json!({"schedulingPolicy": {"gang": {"minCount": 4}}});
+    assert_eq!(PodGroupKind::Native.spec(&native).min_member, Some(4));
+    for kind in PodGroupKind::ALL {
+        for garbage in [json!(null), json!([1]), json!({"minMember": "x", "subGroups": 1, "roles": {}})] {
+            assert_eq!(kind.spec(&garbage).min_member, None);
+        }
+    }
+}
+
+#[test]
+fn a_status_shows_a_start_only_while_the_group_runs() {
+    let at = "2026-01-02T03:04:05Z";
+    let condition =
+        |type_: &str, status: &str| json!({"type": type_, "status": status, "lastTransitionTime": at});
+    let since = Shown::Since(at.parse().unwrap());
+    let runai = |status: Value| PodGroupKind::Runai.shown(&status);
+    assert_eq!(runai(json!({"resourcesStatus": {"allocated": {"cpu": "1"}}})), Shown::Running);
+    assert_eq!(runai(json!({"resourcesStatus": {"allocated": {}}})), Shown::Nothing);
+    let tensorstack = |status: &str| {
+        PodGroupKind::Tensorstack.shown(&json!({"conditions": [condition("GroupScheduled", status)]}))
+    };
+    assert_eq!((tensorstack("True"), tensorstack("False")), (since, Shown::Nothing));
+    let volcano = |phase: &str| {
+        PodGroupKind::Volcano.shown(&json!({"phase": phase, "conditions": [condition("Scheduled", "True")]}))
+    };
+    assert_eq!((volcano("Running"), volcano("Inqueue")), (since, Shown::Nothing));
+    let coscheduling = |phase: &str| PodGroupKind::Coscheduling.shown(&json!({"phase": phase}));
+    assert_eq!((coscheduling("Scheduled"), coscheduling("Pending")), (Shown::Running, Shown::Nothing));
+    for kind in PodGroupKind::ALL {
+        assert_eq!(kind.shown(&json!({"conditions": [{}], "phase": 7})), Shown::Nothing);
+    }
+}
