@@ -15,6 +15,10 @@ pub struct PausedRecord {
     pub at: Timestamp,
     /// Name of the queue whose ceiling was exceeded.
     pub queue: String,
+    /// API group of that queue: queues of both groups may have the same name. None in the records of versions that
+    /// didn't say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_group: Option<String>,
     /// Path of the field that was set, with dots: `spec.replicas`.
     pub field: String,
     /// What the field was set to. Null in the records of versions that didn't say.
@@ -26,6 +30,16 @@ pub struct PausedRecord {
     /// `kubectl tenure resume`, which removes it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reversals: u32,
+}
+
+/// The value of annotation [`crate::keys::REQUEUE_STATE_ANNOTATION`], as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequeueState {
+    /// How often it was paused to be resumed.
+    pub count: u32,
+    /// When it is to be resumed (RFC 3339, UTC).
+    pub requeue_at: Timestamp,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
@@ -43,12 +57,13 @@ mod tests {
             reason: "MaxDurationExceeded".into(),
             at: "2026-01-02T03:04:05Z".parse().unwrap(),
             queue: "demo".into(),
+            queue_group: Some("scheduling.run.ai".into()),
             field: "spec.replicas".into(),
             value: 0.into(),
             previous_value: 2.into(),
             reversals: 0,
         };
-        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2}"#;
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(serde_json::from_str::<PausedRecord>(text).unwrap(), record);
     }
@@ -57,6 +72,6 @@ mod tests {
     fn records_without_the_newer_fields_can_be_read() {
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
         let record: PausedRecord = serde_json::from_str(text).unwrap();
-        assert_eq!((record.value, record.reversals), (Value::Null, 0));
+        assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
     }
 }

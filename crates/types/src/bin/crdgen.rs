@@ -2,8 +2,11 @@
 
 use std::{fs, io, path::PathBuf, process::ExitCode};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceConversion, CustomResourceDefinition, ServiceReference, WebhookClientConfig,
+    WebhookConversion,
+};
+use kube::{CustomResourceExt, core::crd::merge_crds};
 use serde_json::Value;
 use tenure_types::{runai, tensorstack};
 
@@ -37,7 +40,7 @@ fn main() -> ExitCode {
 }
 
 fn print() -> io::Result<()> {
-    for crd in crds() {
+    for crd in crds()? {
         println!("---\n{}", yaml(&crd)?);
     }
     Ok(())
@@ -45,7 +48,7 @@ fn print() -> io::Result<()> {
 
 fn write(directory: &PathBuf) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    for crd in crds() {
+    for crd in crds()? {
         let path = directory.join(format!("{}_{}.yaml", crd.spec.group, crd.spec.names.plural));
         fs::write(&path, yaml(&crd)?)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
@@ -54,8 +57,46 @@ fn write(directory: &PathBuf) -> io::Result<()> {
     Ok(())
 }
 
-fn crds() -> [CustomResourceDefinition; 2] {
-    [runai::v3alpha1::Queue::crd(), tensorstack::v1beta1::Queue::crd()].map(kept_by_helm)
+fn crds() -> io::Result<[CustomResourceDefinition; 2]> {
+    Ok([runai_queues()?, tensorstack::v1beta1::Queue::crd()].map(kept_by_helm))
+}
+
+/// Stored as v3alpha1, and served as v2 too.
+fn runai_queues() -> io::Result<CustomResourceDefinition> {
+    let versions = [runai::v3alpha1::Queue::crd(), runai::v2::Queue::crd()].map(nothing_required);
+    let mut crd = merge_crds(versions.into(), "v3alpha1").map_err(io::Error::other)?;
+    crd.spec.conversion = Some(by_webhook());
+    Ok(crd)
+}
+
+/// As in KAI's own: a queue may do without a spec. What v2 can store v3alpha1 must be able to write a status to.
+fn nothing_required(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {
+        schema.required = None;
+    }
+    crd
+}
+
+/// Without a webhook v2 would lose the fields that it doesn't have: so it can't be read or written at all until one
+/// answers. Where that is, the chart knows better.
+fn by_webhook() -> CustomResourceConversion {
+    let service = ServiceReference {
+        namespace: "tenure-system".into(),
+        name: "tenure-webhook".into(),
+        path: Some("/convert".into()),
+        port: Some(443),
+    };
+    CustomResourceConversion {
+        strategy: "Webhook".into(),
+        webhook: Some(WebhookConversion {
+            client_config: Some(WebhookClientConfig {
+                service: Some(service),
+                ..WebhookClientConfig::default()
+            }),
+            conversion_review_versions: vec!["v1".into()],
+        }),
+    }
 }
 
 /// Deleting a definition deletes every object of it, so an uninstall must not.

@@ -1,4 +1,8 @@
 //! The run.ai family: group `scheduling.run.ai`, as KAI-Scheduler and Tenure use it.
 
+pub mod conversion;
 pub mod v2;
 pub mod v3alpha1;
+mod version;
+
+pub use version::{QueueVersion, SPEC_ANNOTATIONS, UnknownQueueVersion};

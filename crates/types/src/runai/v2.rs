@@ -1,20 +1,141 @@
-//! `scheduling.run.ai/v2`: the Queue of KAI-Scheduler, as far as Tenure reads it.
+//! `scheduling.run.ai/v2`: the Queue of KAI-Scheduler.
+//!
+//! Its schema is KAI's, so that whoever writes queues for KAI can write them for Tenure: no field is required, and
+//! durations are any text. What only v3alpha1 has as a field is an annotation here: see [`super::SPEC_ANNOTATIONS`].
 
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::v3alpha1::QueueCondition;
 use crate::duration::{GoDuration, Written};
 
-/// What decisions need of the spec.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+/// What an administrator asks of a queue.
+#[expect(clippy::duplicated_attributes, reason = "the columns are alike in their types")]
+#[derive(Clone, Debug, Default, PartialEq, CustomResource, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "scheduling.run.ai",
+    version = "v2",
+    kind = "Queue",
+    status = "QueueStatus",
+    derive = "PartialEq",
+    doc = "A Queue is a node in a tree of queues. This is KAI-Scheduler's version of it: ceilings and whatever else only v3alpha1 has as a field are annotations here, such as tenure.dev/max-duration.",
+    printcolumn(name = "Priority", type_ = "string", json_path = ".spec.priority"),
+    printcolumn(name = "Parent", type_ = "string", json_path = ".spec.parentQueue"),
+    printcolumn(name = "Children", type_ = "string", json_path = ".status.childQueues"),
+    printcolumn(name = "DisplayName", type_ = "string", json_path = ".spec.displayName"),
+    printcolumn(
+        name = "Max-Duration",
+        type_ = "string",
+        json_path = r".metadata.annotations.tenure\.dev/max-duration"
+    )
+)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSpec {
+    /// Name for people, in logs and metrics.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
     /// Name of the parent queue. Unset or empty: this queue is at the top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_queue: Option<String>,
-    /// Floor against preemptors of the same leaf queue; a Go duration such as 90m or 1h30m.
+    /// Order among sibling queues: the higher is served first. Unset means 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Integer>")]
+    pub priority: Option<i64>,
+    /// Floor: for how long after its start a workload of this queue can't be preempted by another workload of
+    /// the same leaf queue. A duration such as 90m or 1h30m: days and weeks are v3alpha1's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub preempt_min_runtime: Option<Written<GoDuration>>,
-    /// Floor against preemptors of other leaf queues; a Go duration such as 90m or 1h30m.
+    /// Floor: for how long after its start a workload of this queue can't be reclaimed by a workload of another
+    /// queue. A duration such as 90m or 1h30m: days and weeks are v3alpha1's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub reclaim_min_runtime: Option<Written<GoDuration>>,
+    /// What the queue may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<QueueResources>,
 }
+
+/// What a queue may use.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct QueueResources {
+    /// Processors, in thousandths of a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<QueueResource>,
+    /// GPUs; fractions are allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<QueueResource>,
+    /// Memory, in megabytes (1,000,000 bytes).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<QueueResource>,
+}
+
+/// What a queue may use of one resource.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueResource {
+    /// What the queue is entitled to. -1 means without limit, unset means 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Number>")]
+    pub quota: Option<f64>,
+    /// The queue's weight in sharing what is left over. Unset means 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Number>")]
+    pub over_quota_weight: Option<f64>,
+    /// The most that the queue may use. -1 means without limit, unset means 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Number>")]
+    pub limit: Option<f64>,
+}
+
+/// What schedulers report.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueStatus {
+    /// Conditions, such as `Orphan` and `OverQuota`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Vec<QueueCondition>>,
+    /// Names of the child queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_queues: Option<Vec<String>>,
+    /// What is allocated to workloads of the queue, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub allocated: Option<BTreeMap<String, Quantity>>,
+    /// What is allocated to workloads that can't be preempted, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub allocated_non_preemptible: Option<BTreeMap<String, Quantity>>,
+    /// What workloads of the queue request, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub requested: Option<BTreeMap<String, Quantity>>,
+}
+
+/// The schema of a number as KAI has it: a format would say what isn't so.
+macro_rules! plain {
+    ($name:ident, $type:literal) => {
+        struct $name;
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": $type})
+            }
+        }
+    };
+}
+
+plain!(Integer, "integer");
+plain!(Number, "number");

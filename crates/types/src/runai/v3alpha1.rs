@@ -57,8 +57,11 @@ macro_rules! floor_rule {
     printcolumn(name = "Preempt-Min", type_ = "string", json_path = ".spec.preemptMinRuntime"),
     printcolumn(name = "Reclaim-Min", type_ = "string", json_path = ".spec.reclaimMinRuntime"),
     printcolumn(name = "Max-Duration", type_ = "string", json_path = ".spec.maxDuration"),
+    printcolumn(name = "Running", type_ = "integer", json_path = ".status.workloads.running"),
+    printcolumn(name = "Paused", type_ = "integer", json_path = ".status.workloads.paused"),
+    printcolumn(name = "Next-Expiry", type_ = "string", json_path = ".status.nextExpiry", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = Rule::new("!has(self.spec.parentQueue) || self.spec.parentQueue != self.metadata.name")
+    validation = Rule::new("!has(self.spec) || !has(self.spec.parentQueue) || self.spec.parentQueue != self.metadata.name")
         .message(Message::Expression("'\"' + self.spec.parentQueue + '\": a queue can\\'t be its own parent'".into()))
         .field_path(".spec.parentQueue")
 )]
@@ -245,6 +248,32 @@ pub struct QueueStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub requested: Option<BTreeMap<String, Quantity>>,
+    /// How many workloads name this queue, and in what state they are. A workload is a pod group, or a pod that is
+    /// in none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<QueueWorkloads>,
+    /// When the next of them will have run for as long as its queues allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub next_expiry: Option<Timestamp>,
+}
+
+/// Numbers of workloads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueWorkloads {
+    /// Those of which a pod is scheduled and hasn't ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<i64>,
+    /// Those among the running ones that are within a floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<i64>,
+    /// Those that Tenure has paused, until somebody resumes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<i64>,
+    /// Those that Tenure has paused and will resume by itself. They don't count as paused, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeueing: Option<i64>,
 }
 
 /// One condition.

@@ -1,0 +1,74 @@
+//! Every object of either version as an object of the other, and back as it was.
+//!
+//! [`simple`] maps either version to the other. Where going there and back by it gives the same object, and the object
+//! has no carrier, the object is *plain*: so the plain objects of the two versions are each other's images. An object
+//! that is not plain becomes its *carrier*: its simple image, so that whatever decides anything is there, with an
+//! annotation that holds what conversion touches, as it was.
+//!
+//! That alone would have nothing to map to those objects that are not plain and nobody's carrier, and map two objects to
+//! what a carrier stands for; so a carrier (of an object that is not plain) is mapped back to what it carries: `x` is
+//! *captured* when it is the carrier of a `y` of the other version that isn't captured itself. Then conversion `f` and
+//! its mirror image `g` are inverse:
+//! - `x` is plain: `f(x)` is its simple image, which is plain, and whose simple image is `x`.
+//! - `x` is captured, of `y`: `f(x) = y`; `y` isn't plain and isn't captured, so that `g(y)` is its carrier, `x`.
+//! - else `f(x)` is the carrier of `x`, which isn't plain and, as `x` isn't captured, is: `g` gives back `x`.
+//!
+//! What is carried is text within a text. With each level the backslashes before its quotes double, so there are no
+//! more levels than the length has bits, and no bound is needed.
+
+use super::{json::Json, simple::simple, touched::Touched};
+use crate::{
+    keys::{QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOTATION},
+    runai::QueueVersion,
+};
+
+const CARRIERS: [&str; 2] = [QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOTATION];
+
+/// What an object of one version becomes in the other.
+pub(super) fn converted(here: &Touched, from: QueueVersion) -> Touched {
+    let there = simple(here, other(from));
+    // without any annotation of Tenure's nothing is in the way of those that a field becomes
+    let is_surely_plain = from == QueueVersion::V3alpha1 && here.has_no_annotations();
+    if is_surely_plain || is_plain_as(here, &there, from) {
+        return there;
+    }
+    captured(here, from).unwrap_or_else(|| carrier(here, there, from))
+}
+
+fn other(version: QueueVersion) -> QueueVersion {
+    match version {
+        QueueVersion::V2 => QueueVersion::V3alpha1,
+        QueueVersion::V3alpha1 => QueueVersion::V2,
+    }
+}
+
+/// The annotation that holds what came from a version.
+fn carried_by(version: QueueVersion) -> &'static str {
+    match version {
+        QueueVersion::V2 => QUEUE_FROM_V2_ANNOTATION,
+        QueueVersion::V3alpha1 => QUEUE_FROM_V3ALPHA1_ANNOTATION,
+    }
+}
+
+/// Whether an object is plain, when this is its simple image.
+fn is_plain_as(here: &Touched, there: &Touched, from: QueueVersion) -> bool {
+    CARRIERS.iter().all(|annotation| here.annotations.get(annotation).is_none())
+        && simple(there, from) == *here
+}
+
+fn carrier(here: &Touched, mut there: Touched, from: QueueVersion) -> Touched {
+    let carried = here.to_json(&there);
+    there.annotations.set(carried_by(from), Json::Text(carried.into()));
+    there
+}
+
+/// What an object of the other version carries, if it is what such an object becomes.
+fn captured(here: &Touched, from: QueueVersion) -> Option<Touched> {
+    let to = other(from);
+    let there = Touched::from_json(here.annotations.text(carried_by(to))?, here)?;
+    let back = simple(&there, from);
+    let is_its_carrier = !is_plain_as(&there, &back, to)
+        && carrier(&there, back, to) == *here
+        && captured(&there, to).is_none();
+    is_its_carrier.then_some(there)
+}

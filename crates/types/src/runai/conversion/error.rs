@@ -1,0 +1,52 @@
+use thiserror::Error;
+
+/// Why an object can't be converted.
+#[derive(Debug, Error)]
+pub enum ConversionError {
+    /// It isn't even a map.
+    #[error("an object that isn't a map")]
+    NotAMap,
+    /// A field is not what every Queue has there.
+    #[error("queue {queue:?}: {field}: Invalid value: {value}: {must}")]
+    Field {
+        /// The queue's name, or nothing if it has none.
+        queue: String,
+        /// Such as `metadata.annotations[note]`.
+        field: String,
+        /// As JSON, cut like the others if it is long; `null` if there is none.
+        value: String,
+        /// What would be right.
+        must: &'static str,
+    },
+    /// JSON that can't be read or written.
+    #[error("queue {queue:?}: {error}")]
+    Json {
+        /// The queue's name, or nothing if it has none.
+        queue: String,
+        /// Why.
+        error: serde_json::Error,
+    },
+}
+
+const LONGEST_NAME: usize = 253;
+
+const LONGEST_VALUE: usize = 100;
+
+impl ConversionError {
+    pub(super) fn field(queue: &str, field: &str, value: &str, must: &'static str) -> Self {
+        Self::Field {
+            queue: cut(queue, LONGEST_NAME),
+            field: cut(field, LONGEST_NAME),
+            value: cut(value, LONGEST_VALUE),
+            must,
+        }
+    }
+}
+
+fn cut(text: &str, longest: usize) -> String {
+    let mut shown: String = text.chars().take(longest).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,102 @@
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+use serde::{Deserialize, Serialize, Serializer, ser::Error};
+use serde_json::{Value, value::RawValue};
+
+/// Deeper than anything that a Queue has. Canonical form is found by reading once more for each level.
+const DEEPEST: usize = 16;
+
+/// A key, borrowed from the text where it has no escapes.
+#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(transparent)]
+pub(super) struct Key<'b>(#[serde(borrow)] pub(super) Cow<'b, str>);
+
+/// A value in canonical form: no white space, keys in order, numbers as they are written. So two values are equal
+/// when their texts are. Clones share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Json {
+    /// A string, without quotes.
+    Text(Arc<str>),
+    /// The text of a map.
+    Map(Arc<str>),
+    /// The text of anything else, and of what has no canonical form: half of a surrogate pair, and what is too deep.
+    Other(Arc<str>),
+}
+
+impl Json {
+    pub(super) fn read(raw: &RawValue) -> Self {
+        let text = raw.get();
+        if text.starts_with('"') {
+            let decoded = serde_json::from_str::<Key<'_>>(text);
+            return decoded.map_or_else(|_| Self::Other(text.into()), |Key(text)| Self::Text(text.into()));
+        }
+        match canonical(text, DEEPEST) {
+            Some(canonical) if canonical.starts_with('{') => Self::Map(canonical.into()),
+            Some(canonical) => Self::Other(canonical.into()),
+            None => Self::Other(text.into()),
+        }
+    }
+
+    /// The map that somebody wrote as text.
+    pub(super) fn map(text: &str) -> Option<Self> {
+        let raw = serde_json::from_str::<&RawValue>(text).ok()?;
+        Some(Self::read(raw)).filter(|json| matches!(json, Self::Map(_)))
+    }
+
+    /// The text of a string.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// As it stands in JSON.
+    pub(super) fn to_json(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => quoted(text).into(),
+            Self::Map(json) | Self::Other(json) => Cow::Borrowed(json),
+        }
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => text.serialize(serializer),
+            Self::Map(json) | Self::Other(json) => {
+                serde_json::from_str::<&RawValue>(json).map_err(S::Error::custom)?.serialize(serializer)
+            }
+        }
+    }
+}
+
+/// A string as it stands in JSON.
+pub(super) fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Writes a map of values that are JSON already.
+pub(super) fn write_map<'f>(fields: impl IntoIterator<Item = (&'f str, Cow<'f, str>)>) -> String {
+    let fields: Vec<String> =
+        fields.into_iter().map(|(key, value)| format!("{}:{value}", quoted(key))).collect();
+    format!("{{{}}}", fields.join(","))
+}
+
+fn canonical(text: &str, levels: usize) -> Option<String> {
+    let deeper = |raw: &RawValue| canonical(raw.get(), levels.checked_sub(1)?);
+    Some(match text.as_bytes().first()? {
+        b'{' => {
+            let fields: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(text).ok()?;
+            let fields = fields.iter().map(|(key, raw)| Some((&*key.0, deeper(raw)?.into())));
+            write_map(fields.collect::<Option<Vec<_>>>()?)
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            let items: Option<Vec<String>> = items.into_iter().map(deeper).collect();
+            format!("[{}]", items?.join(","))
+        }
+        b'"' => quoted(&serde_json::from_str::<Key<'_>>(text).ok()?.0),
+        _ => text.to_owned(),
+    })
+}

@@ -1,0 +1,93 @@
+//! Queue v2 into v3alpha1 and back. Nothing is lost either way.
+//!
+//! | v3alpha1 | v2 |
+//! | --- | --- |
+//! | `spec.maxDuration`, `expiryNotice`, `maxDurationAction`, `requeueDelay` | an annotation each ([`SPEC_ANNOTATIONS`](super::SPEC_ANNOTATIONS)), the same text |
+//! | `spec.waitForPodsReady` | an annotation, as JSON |
+//! | `status.workloads`, `status.nextExpiry` | one annotation, as a JSON object of them |
+//! | a floor that is no Go duration, such as `2d` | `48h0m0s`, and an annotation with the text, which counts for as long as the field stays so |
+//! | anything else | the same |
+//!
+//! What this table can't express is carried in a further annotation, so that each version of each object is some
+//! other object of the other version and comes back as it was: see [`bijection`].
+
+mod bijection;
+mod error;
+mod json;
+mod object;
+mod simple;
+mod touched;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Value, value::RawValue};
+
+pub use self::error::ConversionError;
+use self::{json::Json, object::Fields};
+use super::QueueVersion;
+
+/// What to say of an apiVersion that [`version_of`] doesn't know.
+pub const MUST_BE_KNOWN: &str = "must be scheduling.run.ai/v2 or scheduling.run.ai/v3alpha1";
+
+const GROUP: &str = "scheduling.run.ai";
+
+/// A converted Queue, to be serialized. What conversion doesn't touch is still the text that was read.
+#[derive(Debug)]
+pub struct Converted<'b>(Fields<'b>);
+
+impl Serialize for Converted<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+/// A Queue of either version as one of the version asked for.
+pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, ConversionError> {
+    let mut queue = object::read(object)?;
+    let from = version(&queue)?;
+    if from != to {
+        queue.set("apiVersion", object::Node::New(Json::Text(api_version(to).into())));
+        let here = queue.touched();
+        if !here.is_ordinary() {
+            queue.touch(bijection::converted(&here, from));
+        }
+    }
+    Ok(Converted(queue))
+}
+
+/// A Queue of either version as v2.
+pub fn to_v2(object: &Value) -> Result<Value, ConversionError> {
+    of_value(object, QueueVersion::V2)
+}
+
+/// A Queue of either version as v3alpha1.
+pub fn to_v3alpha1(object: &Value) -> Result<Value, ConversionError> {
+    of_value(object, QueueVersion::V3alpha1)
+}
+
+fn of_value(object: &Value, to: QueueVersion) -> Result<Value, ConversionError> {
+    let failed = |error| {
+        let name = object.pointer("/metadata/name").and_then(Value::as_str);
+        ConversionError::Json { queue: name.unwrap_or_default().to_owned(), error }
+    };
+    let text = object.to_string();
+    let converted = convert(serde_json::from_str(&text).map_err(failed)?, to)?;
+    serde_json::to_value(converted).map_err(failed)
+}
+
+fn api_version(version: QueueVersion) -> String {
+    format!("{GROUP}/{version}")
+}
+
+/// The version of Queue that an apiVersion names.
+pub fn version_of(api_version: &str) -> Option<QueueVersion> {
+    api_version.strip_prefix(GROUP)?.strip_prefix('/')?.parse().ok()
+}
+
+fn version(queue: &Fields<'_>) -> Result<QueueVersion, ConversionError> {
+    let version = queue.text("apiVersion").and_then(|written| version_of(&written));
+    let version = version.ok_or_else(|| queue.invalid("apiVersion", MUST_BE_KNOWN))?;
+    match queue.text("kind").as_deref() {
+        Some("Queue") => Ok(version),
+        _ => Err(queue.invalid("kind", "must be Queue")),
+    }
+}

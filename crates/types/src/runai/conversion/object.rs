@@ -1,0 +1,216 @@
+use std::{borrow::Cow, collections::BTreeMap, fmt};
+
+use serde::{
+    Deserializer, Serialize, Serializer,
+    de::{DeserializeSeed, Error, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    ConversionError,
+    json::{Json, Key},
+};
+
+/// The maps of a Queue that are looked into; all else stays the text that it is, however large.
+const QUEUE: Opened = Opened(&[
+    ("metadata", Opened(&[("annotations", Opened(&[]))])),
+    ("spec", Opened(&[])),
+    ("status", Opened(&[])),
+]);
+
+const MUST_BE_A_MAP: &str = "must be a map";
+
+/// A map of whose values some are maps to be opened too.
+#[derive(Clone, Copy)]
+struct Opened(&'static [(&'static str, Self)]);
+
+/// A map, in the order in which it is written. Of a key that is there twice the last counts, as everywhere.
+#[derive(Debug)]
+pub(super) struct Fields<'b>(Vec<(Cow<'b, str>, Node<'b>)>);
+
+#[derive(Debug)]
+pub(super) enum Node<'b> {
+    /// As it was read.
+    Raw(&'b RawValue),
+    /// A map that was opened.
+    Fields(Fields<'b>),
+    /// In the place of a map that could have been opened.
+    Null,
+    /// What conversion has put there.
+    New(Json),
+}
+
+impl<'b> Fields<'b> {
+    pub(super) fn get(&self, key: &str) -> Option<&Node<'b>> {
+        self.0.iter().rfind(|(known, _)| known == key).map(|(_, node)| node)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &Node<'b>)> {
+        self.0.iter().map(|(key, node)| (&**key, node))
+    }
+
+    pub(super) fn set(&mut self, key: &'static str, node: Node<'b>) {
+        match self.0.iter_mut().rfind(|(known, _)| known == key) {
+            Some((_, old)) => *old = node,
+            None => self.0.push((key.into(), node)),
+        }
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.0.retain(|(key, _)| keep(key));
+    }
+
+    /// The map at a key, made if there is none.
+    pub(super) fn open(&mut self, key: &'static str) -> Option<&mut Self> {
+        if !matches!(self.get(key), Some(Node::Fields(_))) {
+            self.set(key, Node::Fields(Self(Vec::new())));
+        }
+        self.0.iter_mut().rfind(|(known, _)| known == key).and_then(|(_, node)| match node {
+            Node::Fields(fields) => Some(fields),
+            _ => None,
+        })
+    }
+
+    /// The string at a key.
+    pub(super) fn text(&self, key: &str) -> Option<Cow<'b, str>> {
+        match self.get(key) {
+            Some(Node::Raw(raw)) => serde_json::from_str::<Key<'b>>(raw.get()).ok().map(|text| text.0),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self.get("metadata") {
+            Some(Node::Fields(metadata)) => metadata.text("name").unwrap_or_default().into_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// That a field of this Queue is wrong.
+    pub(super) fn invalid(&self, field: &str, must: &'static str) -> ConversionError {
+        self.wrong(field, self.get(field), must)
+    }
+
+    fn wrong(&self, field: &str, node: Option<&Node<'b>>, must: &'static str) -> ConversionError {
+        let value = node.map_or("null", |node| match node {
+            Node::Raw(raw) => raw.get(),
+            _ => "null",
+        });
+        ConversionError::field(&self.name(), field, value, must)
+    }
+}
+
+/// A Queue, or what keeps it from being one. Which version it is of is for others to say.
+pub(super) fn read(object: &RawValue) -> Result<Fields<'_>, ConversionError> {
+    let mut text = serde_json::Deserializer::from_str(object.get());
+    let queue = QUEUE.deserialize(&mut text).map_err(|error| diagnosis(object, error))?;
+    let Some(Node::Fields(metadata)) = queue.get("metadata") else {
+        return Err(queue.invalid("metadata", MUST_BE_A_MAP));
+    };
+    if let Some(Node::Fields(annotations)) = metadata.get("annotations") {
+        for (key, node) in annotations.iter() {
+            if !matches!(node, Node::Raw(raw) if raw.get().starts_with('"')) {
+                let field = format!("metadata.annotations[{key}]");
+                return Err(queue.wrong(&field, Some(node), "must be a string"));
+            }
+        }
+    }
+    Ok(queue)
+}
+
+/// Which of the opened maps is none.
+fn diagnosis(object: &RawValue, error: serde_json::Error) -> ConversionError {
+    let Some(fields) = map(object) else {
+        return ConversionError::NotAMap;
+    };
+    let metadata = fields.get("metadata").and_then(|metadata| map(metadata)).unwrap_or_default();
+    let name = metadata.get("name").and_then(|name| serde_json::from_str(name.get()).ok());
+    let queue: String = name.unwrap_or_default();
+    let opened = [
+        ("metadata", fields.get("metadata")),
+        ("metadata.annotations", metadata.get("annotations")),
+        ("spec", fields.get("spec")),
+        ("status", fields.get("status")),
+    ];
+    for (field, raw) in opened {
+        if let Some(raw) = raw.filter(|raw| !raw.get().starts_with(['{', 'n'])) {
+            return ConversionError::field(&queue, field, raw.get(), MUST_BE_A_MAP);
+        }
+    }
+    ConversionError::Json { queue, error }
+}
+
+fn map(raw: &RawValue) -> Option<BTreeMap<String, &RawValue>> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+impl<'de> DeserializeSeed<'de> for Opened {
+    type Value = Fields<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Fields<'de>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Opened {
+    type Value = Fields<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+        let mut fields = Vec::with_capacity(8);
+        while let Some(Key(key)) = map.next_key()? {
+            let node = match self.0.iter().find(|(known, _)| *known == key) {
+                Some((_, opened)) => map.next_value_seed(OrNull(*opened))?,
+                None => Node::Raw(map.next_value()?),
+            };
+            fields.push((key, node));
+        }
+        Ok(Fields(fields))
+    }
+}
+
+struct OrNull(Opened);
+
+impl<'de> DeserializeSeed<'de> for OrNull {
+    type Value = Node<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for OrNull {
+    type Value = Node<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map or null")
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Node<'de>, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node<'de>, D::Error> {
+        self.0.deserialize(deserializer).map(Node::Fields)
+    }
+}
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+impl Serialize for Node<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Raw(raw) => raw.serialize(serializer),
+            Self::Fields(fields) => fields.serialize(serializer),
+            Self::Null => serializer.serialize_unit(),
+            Self::New(json) => json.serialize(serializer),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What each field becomes, for all objects that anybody means. See the table in the [module](super)'s docs.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::value::RawValue;
+
+use super::{
+    json::{Json, Key, write_map},
+    touched::{FLOORS, STATUS, Slot, Touched},
+};
+use crate::{
+    ExtendedDuration, GoDuration,
+    keys::{QUEUE_STATUS_ANNOTATION, QUEUE_WAIT_FOR_PODS_READY_ANNOTATION},
+    runai::{QueueVersion, SPEC_ANNOTATIONS},
+};
+
+/// What an object of the other version becomes.
+pub(super) fn simple(here: &Touched, to: QueueVersion) -> Touched {
+    let mut there = here.clone();
+    match to {
+        QueueVersion::V3alpha1 => to_v3alpha1(&mut there),
+        QueueVersion::V2 => to_v2(&mut there),
+    }
+    there
+}
+
+fn to_v3alpha1(queue: &mut Touched) {
+    let had_annotations = queue.annotations.keys().next().is_some();
+    for (field, annotation) in SPEC_ANNOTATIONS {
+        annotation_to_field(queue, field, annotation);
+    }
+    for (field, annotation) in FLOORS {
+        floor_as_written(queue, field, annotation);
+    }
+    annotation_to_status(queue);
+    if had_annotations && queue.annotations.is_empty_map() {
+        queue.annotations = Slot::Absent;
+    }
+}
+
+fn to_v2(queue: &mut Touched) {
+    for (field, annotation) in SPEC_ANNOTATIONS {
+        field_to_annotation(queue, field, annotation);
+    }
+    for (field, annotation) in FLOORS {
+        floor_in_go(queue, field, annotation);
+    }
+    status_to_annotation(queue);
+}
+
+fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &str) {
+    let Some(Json::Text(text)) = queue.annotations.get(annotation).cloned() else { return };
+    if annotation != QUEUE_WAIT_FOR_PODS_READY_ANNOTATION {
+        queue.spec.set(field, Json::Text(text));
+        queue.annotations.remove(annotation);
+    } else if let Some(map) = Json::map(&text) {
+        // JSON as somebody has laid it out stays, and counts for as long as it says the same as the field
+        if map.to_json() == *text {
+            queue.annotations.remove(annotation);
+        }
+        queue.spec.set(field, map);
+    }
+}
+
+fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static str) {
+    let is_json = annotation == QUEUE_WAIT_FOR_PODS_READY_ANNOTATION;
+    let text = match queue.spec.get(field) {
+        Some(Json::Text(text)) if !is_json => text.clone(),
+        Some(Json::Map(map)) if is_json => {
+            let says_the_same = |text: &&str| Json::map(text).is_some_and(|known| known.to_json() == **map);
+            queue.annotations.text(annotation).filter(says_the_same).map_or_else(|| map.clone(), Arc::from)
+        }
+        _ => return,
+    };
+    queue.annotations.set(annotation, Json::Text(text));
+    queue.spec.remove(field);
+}
+
+fn floor_as_written(queue: &mut Touched, field: &'static str, annotation: &str) {
+    let Some(Json::Text(written)) = queue.annotations.get(annotation).cloned() else { return };
+    // else a client of v2 has changed the floor
+    if queue.spec.text(field).is_some_and(|floor| in_go(&written).as_deref() == Some(floor)) {
+        queue.spec.set(field, Json::Text(written));
+        queue.annotations.remove(annotation);
+    }
+}
+
+fn floor_in_go(queue: &mut Touched, field: &'static str, annotation: &'static str) {
+    let Some(Json::Text(written)) = queue.spec.get(field).cloned() else { return };
+    if let Some(floor) = in_go(&written) {
+        queue.annotations.set(annotation, Json::Text(written));
+        queue.spec.set(field, Json::Text(floor.into()));
+    }
+}
+
+/// A floor as Go prints it, if v3alpha1's grammar has it and Go's has not.
+fn in_go(text: &str) -> Option<String> {
+    if text.parse::<GoDuration>().is_ok() {
+        return None;
+    }
+    text.parse::<ExtendedDuration>().ok().map(|duration| duration.to_string())
+}
+
+fn annotation_to_status(queue: &mut Touched) {
+    let Some(fields) = queue.annotations.text(QUEUE_STATUS_ANNOTATION).and_then(status_fields) else {
+        return;
+    };
+    for (field, json) in fields {
+        queue.status.set(field, json);
+    }
+    queue.annotations.remove(QUEUE_STATUS_ANNOTATION);
+}
+
+fn status_to_annotation(queue: &mut Touched) {
+    let fields = STATUS.into_iter().filter_map(|field| Some((field, queue.status.get(field)?.to_json())));
+    let fields: Vec<_> = fields.collect();
+    if fields.is_empty() {
+        return;
+    }
+    let text = write_map(fields);
+    queue.annotations.set(QUEUE_STATUS_ANNOTATION, Json::Text(text.into()));
+    for field in STATUS {
+        queue.status.remove(field);
+    }
+}
+
+/// The fields that an annotation holds, if it holds nothing else.
+fn status_fields(text: &str) -> Option<Vec<(&'static str, Json)>> {
+    let fields: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(text).ok()?;
+    let known = |key: &Key<'_>| STATUS.into_iter().find(|field| *field == key.0);
+    let fields = fields.iter().map(|(key, raw)| Some((known(key)?, Json::read(raw))));
+    fields.collect::<Option<Vec<_>>>().filter(|fields| !fields.is_empty())
+}

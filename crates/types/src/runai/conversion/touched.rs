@@ -1,0 +1,233 @@
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde_json::value::RawValue;
+
+use super::{
+    json::{Json, Key, write_map},
+    object::{Fields, Node},
+};
+use crate::{keys, runai::SPEC_ANNOTATIONS};
+
+/// The fields that both versions have and one can't write as the other does, and their annotations.
+pub(super) const FLOORS: [(&str, &str); 2] = [
+    ("preemptMinRuntime", keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION),
+    ("reclaimMinRuntime", keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION),
+];
+
+/// The fields of the status that only v3alpha1 has, in order.
+pub(super) const STATUS: [&str; 2] = ["nextExpiry", "workloads"];
+
+const ANNOTATIONS: [&str; 3] =
+    [keys::QUEUE_STATUS_ANNOTATION, keys::QUEUE_FROM_V2_ANNOTATION, keys::QUEUE_FROM_V3ALPHA1_ANNOTATION];
+
+/// In the place of a map that isn't there.
+const ABSENT: &str = "\"absent\"";
+
+/// The key, if it is touched.
+type Known = fn(&str) -> Option<&'static str>;
+
+/// All of a Queue that conversion may change, but for its apiVersion. Both versions are laid out alike, so one type
+/// does for both; what else an object holds is the same in both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Touched {
+    pub(super) annotations: Slot,
+    pub(super) spec: Slot,
+    pub(super) status: Slot,
+}
+
+/// What is touched of one map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    Absent,
+    Null,
+    Map {
+        fields: BTreeMap<&'static str, Json>,
+        /// Whether the map has any that aren't touched, too.
+        others: bool,
+    },
+}
+
+impl Slot {
+    pub(super) fn get(&self, key: &str) -> Option<&Json> {
+        match self {
+            Self::Map { fields, .. } => fields.get(key),
+            _ => None,
+        }
+    }
+
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.get(key).and_then(Json::as_text)
+    }
+
+    pub(super) fn set(&mut self, key: &'static str, json: Json) {
+        match self {
+            Self::Map { fields, .. } => _ = fields.insert(key, json),
+            _ => *self = Self::Map { fields: BTreeMap::from([(key, json)]), others: false },
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Self::Map { fields, .. } = self {
+            fields.remove(key);
+        }
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'static str> {
+        let fields = match self {
+            Self::Map { fields, .. } => Some(fields),
+            _ => None,
+        };
+        fields.into_iter().flat_map(|fields| fields.keys().copied())
+    }
+
+    pub(super) fn is_empty_map(&self) -> bool {
+        matches!(self, Self::Map { fields, others: false } if fields.is_empty())
+    }
+
+    fn others(&self) -> bool {
+        matches!(self, Self::Map { others: true, .. })
+    }
+
+    fn to_json(&self) -> Cow<'_, str> {
+        match self {
+            Self::Absent => ABSENT.into(),
+            Self::Null => "null".into(),
+            Self::Map { fields, .. } => {
+                write_map(fields.iter().map(|(key, json)| (*key, json.to_json()))).into()
+            }
+        }
+    }
+
+    fn from_json(raw: &RawValue, others: bool, known: Known) -> Option<Self> {
+        match raw.get() {
+            ABSENT => Some(Self::Absent),
+            "null" => Some(Self::Null),
+            json => {
+                let fields: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(json).ok()?;
+                let fields = fields.iter().map(|(key, raw)| Some((known(&key.0)?, Json::read(raw))));
+                Some(Self::Map { fields: fields.collect::<Option<_>>()?, others })
+            }
+        }
+    }
+
+    /// What is there when nothing in it is touched.
+    fn untouched(others: bool) -> Self {
+        if others { Self::Map { fields: BTreeMap::new(), others } } else { Self::Absent }
+    }
+}
+
+impl Touched {
+    /// Whether it is the same in both versions at first sight: nothing is there but floors that both write alike.
+    pub(super) fn is_ordinary(&self) -> bool {
+        let as_in_go = |field| match self.spec.get(field) {
+            Some(Json::Text(text)) => !text.contains(['d', 'w']),
+            _ => true,
+        };
+        self.annotations.keys().next().is_none()
+            && self.status.keys().next().is_none()
+            && self
+                .spec
+                .keys()
+                .all(|field| FLOORS.iter().any(|(floor, _)| *floor == field) && as_in_go(field))
+    }
+
+    /// Whether no annotation is touched, and the map is there or not as it is then.
+    pub(super) fn has_no_annotations(&self) -> bool {
+        self.annotations == Slot::untouched(self.annotations.others())
+    }
+
+    /// As JSON, laid out as the Queue is but for `metadata`, and without what can be told from the object that carries
+    /// it. So the text stays good when somebody gives that object its first status, or another annotation.
+    pub(super) fn to_json(&self, carrier: &Self) -> String {
+        let Self { annotations, spec, status } = self;
+        let slots = [
+            ("annotations", annotations, self.has_no_annotations()),
+            ("spec", spec, *spec == carrier.spec),
+            ("status", status, *status == carrier.status),
+        ];
+        let told = slots.into_iter().filter(|(_, _, is_evident)| !is_evident);
+        write_map(told.map(|(key, slot, _)| (key, slot.to_json())))
+    }
+
+    /// What [`Self::to_json`] wrote.
+    pub(super) fn from_json(json: &str, carrier: &Self) -> Option<Self> {
+        let slots: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(json).ok()?;
+        let slot = |key: &'static str, other: &Slot, known| {
+            slots.get(&Key(key.into())).map(|raw| Slot::from_json(raw, other.others(), known))
+        };
+        let Self { annotations, spec, status } = carrier;
+        Some(Self {
+            annotations: slot("annotations", annotations, annotation as Known)
+                .unwrap_or_else(|| Some(Slot::untouched(annotations.others())))?,
+            spec: slot("spec", spec, of_spec).unwrap_or_else(|| Some(spec.clone()))?,
+            status: slot("status", status, of_status).unwrap_or_else(|| Some(status.clone()))?,
+        })
+    }
+}
+
+fn annotation(key: &str) -> Option<&'static str> {
+    let known = key.starts_with("tenure.dev/").then(|| {
+        let fields = SPEC_ANNOTATIONS.into_iter().chain(FLOORS).map(|(_, annotation)| annotation);
+        fields.chain(ANNOTATIONS).find(|known| *known == key)
+    });
+    known.flatten()
+}
+
+fn of_spec(key: &str) -> Option<&'static str> {
+    SPEC_ANNOTATIONS.into_iter().chain(FLOORS).map(|(field, _)| field).find(|known| *known == key)
+}
+
+fn of_status(key: &str) -> Option<&'static str> {
+    STATUS.into_iter().find(|known| *known == key)
+}
+
+impl Fields<'_> {
+    /// What conversion may change of this Queue.
+    pub(super) fn touched(&self) -> Touched {
+        let annotations = match self.get("metadata") {
+            Some(Node::Fields(metadata)) => slot(metadata.get("annotations"), annotation),
+            _ => Slot::Absent,
+        };
+        Touched {
+            annotations,
+            spec: slot(self.get("spec"), of_spec),
+            status: slot(self.get("status"), of_status),
+        }
+    }
+
+    /// Makes this so.
+    pub(super) fn touch(&mut self, new: Touched) {
+        if let Some(metadata) = self.open("metadata") {
+            put(metadata, "annotations", new.annotations, annotation);
+        }
+        put(self, "spec", new.spec, of_spec);
+        put(self, "status", new.status, of_status);
+    }
+}
+
+fn slot(node: Option<&Node<'_>>, known: Known) -> Slot {
+    let Some(node) = node else { return Slot::Absent };
+    let Node::Fields(map) = node else { return Slot::Null };
+    let (mut fields, mut others) = (BTreeMap::new(), false);
+    for (key, node) in map.iter() {
+        match (known(key), node) {
+            (Some(key), Node::Raw(raw)) => _ = fields.insert(key, Json::read(raw)),
+            _ => others = true,
+        }
+    }
+    Slot::Map { fields, others }
+}
+
+fn put(parent: &mut Fields<'_>, key: &'static str, slot: Slot, known: Known) {
+    match slot {
+        Slot::Absent => parent.retain(|field| field != key),
+        Slot::Null => parent.set(key, Node::Null),
+        Slot::Map { fields: new, .. } => {
+            let Some(fields) = parent.open(key) else { return };
+            fields.retain(|field| known(field).is_none());
+            for (field, json) in new {
+                fields.set(field, Node::New(json));
+            }
+        }
+    }
+}

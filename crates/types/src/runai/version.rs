@@ -1,0 +1,60 @@
+use std::{fmt, str::FromStr};
+
+use thiserror::Error;
+
+use crate::keys;
+
+/// A version of the Queue of the run.ai family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueVersion {
+    /// Tenure's own.
+    #[default]
+    V3alpha1,
+    /// KAI-Scheduler's. What only v3alpha1 has as a field is an annotation of it.
+    V2,
+}
+
+/// Not the name of a version that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("must be v3alpha1 or v2")]
+pub struct UnknownQueueVersion;
+
+/// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that stand for them there.
+pub const SPEC_ANNOTATIONS: [(&str, &str); 5] = [
+    ("maxDuration", keys::QUEUE_MAX_DURATION_ANNOTATION),
+    ("expiryNotice", keys::QUEUE_EXPIRY_NOTICE_ANNOTATION),
+    ("maxDurationAction", keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION),
+    ("requeueDelay", keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
+    ("waitForPodsReady", keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION),
+];
+
+impl QueueVersion {
+    /// As in an apiVersion.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V3alpha1 => "v3alpha1",
+            Self::V2 => "v2",
+        }
+    }
+
+    /// Where the named field of a v3alpha1 spec is in an object of this version: `spec.maxDuration`, or
+    /// `metadata.annotations[tenure.dev/max-duration]`.
+    pub fn path(self, field: &str) -> String {
+        let annotation = SPEC_ANNOTATIONS.iter().find(|(known, _)| self == Self::V2 && *known == field);
+        annotation.map_or_else(|| format!("spec.{field}"), |(_, key)| format!("metadata.annotations[{key}]"))
+    }
+}
+
+impl fmt::Display for QueueVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for QueueVersion {
+    type Err = UnknownQueueVersion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownQueueVersion> {
+        [Self::V3alpha1, Self::V2].into_iter().find(|known| known.name() == text).ok_or(UnknownQueueVersion)
+    }
+}
