@@ -2,10 +2,17 @@
 
 pub mod priority_class;
 
-use std::{collections::HashSet, fmt::Display};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Display,
+};
 
 use tenure_types::{
-    runai::v3alpha1::{self, MaxDurationAction},
+    keys,
+    runai::{
+        QueueVersion, SPEC_ANNOTATIONS, v2,
+        v3alpha1::{self, MaxDurationAction, WaitForPodsReady},
+    },
     tensorstack::v1beta1,
 };
 
@@ -13,7 +20,7 @@ use crate::{
     ceiling,
     field::FieldError,
     floor::Floors,
-    queue::{RunaiQueue, TensorstackQueue},
+    queue::{self, RunaiQueue, TensorstackQueue},
     tree::{self, QueueTree},
 };
 
@@ -32,13 +39,48 @@ impl From<FieldError> for Findings {
     }
 }
 
+/// The parts of a queue of the run.ai family that a review needs.
+#[derive(Debug)]
+pub struct RunaiSubject<'a, S> {
+    /// `metadata.name`; empty if it is to be generated.
+    pub name: &'a str,
+    /// `spec`.
+    pub spec: &'a S,
+    /// `metadata.annotations`.
+    pub annotations: &'a BTreeMap<String, String>,
+}
+
 /// Reviews a queue of the run.ai family against the queues that are known, and the floors that are configured. The
 /// tree may hold an older version of the queue itself; what is under review counts.
-pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &QueueTree, floors: &Floors) -> Findings {
-    let (queue, mut errors) = RunaiQueue::read(spec);
-    let mut warnings = without_effect(spec);
+pub fn runai(queue: &RunaiSubject<'_, v3alpha1::QueueSpec>, tree: &QueueTree, floors: &Floors) -> Findings {
+    let &RunaiSubject { name, spec, annotations } = queue;
+    let mut findings = judge(QueueVersion::V3alpha1, name, spec, Vec::new(), tree, floors);
+    findings.warnings.extend(leftovers(name, spec, annotations));
+    findings
+}
+
+/// The same of KAI-Scheduler's version, where that is what is stored. An error names the annotation.
+pub fn runai_v2(queue: &RunaiSubject<'_, v2::QueueSpec>, tree: &QueueTree, floors: &Floors) -> Findings {
+    let &RunaiSubject { name, spec, annotations } = queue;
+    let mut errors = Vec::new();
+    let whole = queue::v2::as_v3alpha1(spec, annotations, &mut errors);
+    let mut findings = judge(QueueVersion::V2, name, &whole, errors, tree, floors);
+    findings.warnings.extend(queue::v2::without_effect(spec, annotations));
+    findings
+}
+
+fn judge(
+    version: QueueVersion,
+    name: &str,
+    spec: &v3alpha1::QueueSpec,
+    mut errors: Vec<FieldError>,
+    tree: &QueueTree,
+    floors: &Floors,
+) -> Findings {
+    let queue = RunaiQueue::read_as(version, spec, &mut errors);
+    let mut warnings = without_effect(version, spec);
     match ancestors(name, &queue, tree) {
-        Ok(ancestors) => warnings.extend(runai_warnings(name, &queue, &ancestors, floors)),
+        Ok(ancestors) => warnings.extend(runai_warnings(version, name, &queue, &ancestors, floors)),
         Err(Broken::Missing(parent)) => warnings
             .push(format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")),
         Err(Broken::CycleAbove(parent)) => warnings.push(format!(
@@ -52,6 +94,32 @@ pub fn runai(name: &str, spec: &v3alpha1::QueueSpec, tree: &QueueTree, floors: &
     Findings { errors, warnings }
 }
 
+/// Annotations that mean something on a queue of v2, and nothing where there is a field.
+fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
+    // of how somebody has laid out the field
+    let says_the_same = |key: &str| {
+        let text = annotations.get(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION);
+        let wait = text.and_then(|text| serde_json::from_str::<WaitForPodsReady>(text).ok());
+        key == keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION
+            && wait.is_some()
+            && wait == spec.wait_for_pods_ready
+    };
+    let floors = [
+        ("preemptMinRuntime", keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION),
+        ("reclaimMinRuntime", keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION),
+    ];
+    let present = SPEC_ANNOTATIONS
+        .into_iter()
+        .chain(floors)
+        .filter(|(_, key)| annotations.contains_key(*key) && !says_the_same(key));
+    let told = |(field, key)| {
+        format!(
+            "metadata.annotations[{key}]: has no effect in v3alpha1: set spec.{field}, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai {name} {key}-"
+        )
+    };
+    present.map(told).collect()
+}
+
 /// Reviews a queue of the tensorstack family.
 pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace: &str) -> Findings {
     let (queue, errors) = TensorstackQueue::read(spec);
@@ -59,27 +127,30 @@ pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace:
         format!("metadata.namespace: queues count only in namespace {system_namespace:?}: this one, in {namespace:?}, has no effect")
     });
     let early = queue.notice.zip(queue.ceiling).filter(|(notice, ceiling)| notice >= ceiling);
-    let early = early.map(|(notice, ceiling)| not_before_the_start(notice, ceiling));
+    let early = early.map(|(notice, ceiling)| not_before_the_start("spec.expiryNotice", notice, ceiling));
     Findings { errors, warnings: outside.into_iter().chain(early).collect() }
 }
 
-fn not_before_the_start(notice: impl Display, ceiling: impl Display) -> String {
+fn not_before_the_start(path: &str, notice: impl Display, ceiling: impl Display) -> String {
     format!(
-        "spec.expiryNotice: {notice} is no shorter than maxDuration, {ceiling}: workloads are told as soon as they start"
+        "{path}: {notice} is no shorter than maxDuration, {ceiling}: workloads are told as soon as they start"
     )
 }
 
 /// What is defined, but not yet acted on.
-fn without_effect(spec: &v3alpha1::QueueSpec) -> Vec<String> {
+fn without_effect(version: QueueVersion, spec: &v3alpha1::QueueSpec) -> Vec<String> {
     let requeue = spec.max_duration_action == Some(MaxDurationAction::Requeue);
+    let action = version.path("maxDurationAction");
     [
-        (requeue, "spec.maxDurationAction: Requeue has no effect in this version: workloads stay paused"),
-        (spec.requeue_delay.is_some(), "spec.requeueDelay has no effect in this version"),
-        (spec.wait_for_pods_ready.is_some(), "spec.waitForPodsReady has no effect in this version"),
+        (requeue, format!("{action}: Requeue has no effect in this version: workloads stay paused")),
+        (spec.requeue_delay.is_some(), version.path("requeueDelay") + " has no effect in this version"),
+        (
+            spec.wait_for_pods_ready.is_some(),
+            version.path("waitForPodsReady") + " has no effect in this version",
+        ),
     ]
     .into_iter()
-    .filter(|(set, _)| *set)
-    .map(|(_, warning)| warning.to_owned())
+    .filter_map(|(set, warning)| set.then_some(warning))
     .collect()
 }
 
@@ -126,17 +197,19 @@ fn cycle_detail(name: &str, chain: &[&str]) -> String {
 }
 
 fn runai_warnings(
+    version: QueueVersion,
     name: &str,
     queue: &RunaiQueue,
     ancestors: &[(&str, &RunaiQueue)],
     floors: &Floors,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
+    let ceiling_path = version.path("maxDuration");
     if let (Some(own), Some((ancestor, least))) = (queue.ceiling, ceiling::least(ancestors))
         && own > least
     {
         warnings.push(format!(
-            "spec.maxDuration: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies"
+            "{ceiling_path}: {own} is longer than {least} of ancestor {ancestor:?}: {least} applies"
         ));
     }
     let path: Vec<_> = std::iter::once((name, queue)).chain(ancestors.iter().copied()).collect();
@@ -148,7 +221,7 @@ fn runai_warnings(
     let of_path =
         [("preemptMinRuntime", preempt, floors.preempt), ("reclaimMinRuntime", reclaim, floors.reclaim)];
     if let Some((_, notice)) = ceiling::nearest(&path, |queue| queue.notice).filter(|(_, n)| *n >= ceiling) {
-        warnings.push(not_before_the_start(notice, ceiling));
+        warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));
     }
     for (field, floor, default) in of_path {
         match floor {
@@ -159,7 +232,7 @@ fn runai_warnings(
             None if default > ceiling => {
                 let whose = if of == name { String::new() } else { format!(" of ancestor {of:?}") };
                 warnings.push(format!(
-                    "spec.maxDuration: {ceiling}{whose} is shorter than the default {field}, {default}: workloads end before the floor does"
+                    "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: workloads end before the floor does"
                 ));
             }
             Some(_) | None => {}
@@ -189,7 +262,9 @@ mod tests {
         spec: Value,
         queues: &[(&str, Value)],
     ) -> (Vec<String>, Vec<String>) {
-        let findings = runai(name, &serde_json::from_value(spec).unwrap(), &tree(queues), floors);
+        let spec = &serde_json::from_value(spec).unwrap();
+        let annotations = &BTreeMap::new();
+        let findings = runai(&RunaiSubject { name, spec, annotations }, &tree(queues), floors);
         (findings.errors.iter().map(ToString::to_string).collect(), findings.warnings)
     }
 
@@ -300,6 +375,73 @@ mod tests {
         let (errors, warnings) = review("a", spec, &[]);
         assert_eq!((errors.len(), warnings.len()), (0, 3), "{warnings:?}");
         assert_eq!(review("a", json!({"maxDurationAction": "Pause"}), &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn warns_of_an_annotation_that_only_v2_heeds_and_says_what_to_do() {
+        let annotations = &BTreeMap::from([("tenure.dev/max-duration".to_owned(), "1h".to_owned())]);
+        let queue = RunaiSubject { name: "a", spec: &v3alpha1::QueueSpec::default(), annotations };
+        let expected = "metadata.annotations[tenure.dev/max-duration]: has no effect in v3alpha1: set spec.maxDuration, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai a tenure.dev/max-duration-";
+        let findings = runai(&queue, &QueueTree::default(), &Floors::default());
+        assert_eq!(findings, Findings { errors: vec![], warnings: vec![expected.to_owned()] });
+    }
+
+    #[test]
+    fn an_annotation_that_is_only_how_a_field_is_laid_out_draws_no_warning() {
+        let annotated = "tenure.dev/wait-for-pods-ready".to_owned();
+        let annotations = &BTreeMap::from([(annotated, "{ \"timeout\": \"5m\" }".to_owned())]);
+        let warnings = |spec: Value| {
+            let spec = &serde_json::from_value(spec).unwrap();
+            let queue = RunaiSubject { name: "a", spec, annotations };
+            runai(&queue, &QueueTree::default(), &Floors::default()).warnings
+        };
+        let told =
+            |warnings: &[String]| warnings.iter().any(|warning| warning.contains("remove the annotation"));
+        assert!(!told(&warnings(json!({"waitForPodsReady": {"timeout": "5m"}}))));
+        assert!(told(&warnings(json!({"waitForPodsReady": {"timeout": "9m"}}))));
+        assert!(told(&warnings(json!({}))));
+    }
+
+    #[test]
+    fn a_queue_of_v2_is_reviewed_as_one_of_v3alpha1_and_its_annotations_are_named() {
+        let found = |spec: Value, annotations: &[(&str, &str)], queues: &[(&str, Value)]| {
+            let annotations = &annotations
+                .iter()
+                .map(|(key, text)| (format!("tenure.dev/{key}"), (*text).to_owned()))
+                .collect();
+            let spec = &serde_json::from_value(spec).unwrap();
+            let queue = RunaiSubject { name: "leaf", spec, annotations };
+            let Findings { errors, warnings } = runai_v2(&queue, &tree(queues), &Floors::default());
+            [errors.iter().map(ToString::to_string).collect(), warnings].concat()
+        };
+        let root = [("root", json!({"maxDuration": "1h"}))];
+        for (spec, annotations, queues, expected) in [
+            (json!({"parentQueue": "leaf"}), &[][..], &[][..], "a queue can't be its own parent"),
+            (json!({"parentQueue": "gone"}), &[], &[], "queue \"gone\" doesn't exist"),
+            (
+                json!({"parentQueue": "root"}),
+                &[("max-duration", "2h")],
+                &root,
+                "metadata.annotations[tenure.dev/max-duration]: 2h0m0s is longer than 1h0m0s of ancestor \"root\"",
+            ),
+            (
+                json!({}),
+                &[("max-duration", "1h"), ("expiry-notice", "60m")],
+                &[],
+                "metadata.annotations[tenure.dev/expiry-notice]: 1h0m0s is no shorter than maxDuration",
+            ),
+            (
+                json!({}),
+                &[("requeue-delay", "5m")],
+                &[],
+                "metadata.annotations[tenure.dev/requeue-delay] has no effect in this version",
+            ),
+            (json!({}), &[("preempt-min-runtime", "2d")], &[], "\"2d\" has no effect"),
+        ] {
+            let found = found(spec, annotations, queues);
+            assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+        }
+        assert_eq!(found(json!({"parentQueue": "root"}), &[("max-duration", "30m")], &root), [""; 0]);
     }
 
     #[test]

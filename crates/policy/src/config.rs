@@ -8,13 +8,14 @@ mod floors;
 mod kai;
 mod owners;
 mod tree;
+mod trusted;
 
 use std::{collections::BTreeSet, fmt};
 
 use jiff::SignedDuration;
 use thiserror::Error;
 
-use crate::{floor::Floors, owners::OwnerTable};
+use crate::{floor::Floors, owners::OwnerTable, pod_group::TrustedWriters};
 use fields::{Field, Problems};
 use tree::Node;
 
@@ -25,6 +26,10 @@ pub use kai::Kai;
 pub const EXPIRY_NOTICE: &str = "expiryNotice";
 /// More kinds that can be paused.
 pub const OWNERS: &str = "owners";
+/// Who may set when a `PodGroup` started.
+pub const TRUSTED_WRITERS: &str = "trustedWriters";
+
+const FIELDS: &[&str] = &[PREEMPT, RECLAIM, METHOD, LABEL_KEY, POOLS, EXPIRY_NOTICE, OWNERS, TRUSTED_WRITERS];
 
 /// What an admin has configured, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +40,8 @@ pub struct Config {
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.
     pub floors: Floors,
+    /// Who may set when a `PodGroup` started.
+    pub trusted: TrustedWriters,
     /// Which of the fields at the top the file sets.
     pub set: BTreeSet<&'static str>,
     /// How many rows it adds to the table.
@@ -94,13 +101,15 @@ impl Config {
             let notice = fields.take(EXPIRY_NOTICE).and_then(|notice| notice.duration(&mut problems));
             let rules = fields.take(OWNERS).map(|field| owners::read(&field, &mut problems));
             let rules = rules.unwrap_or_default();
+            let trusted = fields.take(TRUSTED_WRITERS).map(|field| trusted::read(&field, &mut problems));
             fields.end(&mut problems);
             Self {
                 notice: notice.unwrap_or_default().to_signed(),
                 rows: rules.len(),
                 table: OwnerTable::default().with(rules),
                 floors,
-                set: set(root, &[PREEMPT, RECLAIM, METHOD, LABEL_KEY, POOLS, EXPIRY_NOTICE, OWNERS]),
+                trusted: trusted.unwrap_or_default(),
+                set: set(root, FIELDS),
             }
         });
         match config {

@@ -84,6 +84,21 @@ pub enum Family {
     Runai,
 }
 
+impl Family {
+    /// The API group of its queues.
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::Tensorstack => "scheduler.tensorstack.dev",
+            Self::Runai => "scheduling.run.ai",
+        }
+    }
+
+    /// Whose queues are of an API group.
+    pub fn of(group: &str) -> Option<Self> {
+        [Self::Tensorstack, Self::Runai].into_iter().find(|family| family.group() == group)
+    }
+}
+
 /// The last instant at which a pod may run, and the family whose ceiling says so. The stricter of two counts.
 /// It is exceeded when `now` is later: equality isn't.
 pub fn deadline(

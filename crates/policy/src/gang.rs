@@ -1,11 +1,10 @@
-//! Pods that start and stop as one: which of them count, how many it takes, and when they started.
+//! Pods that start and stop as one: which of them count, how many it takes, and what they show of their start.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_types::{
-    keys,
+    podgroup::PodGroupKind,
     projection::{Pod, PodGroupSpec},
 };
 
@@ -28,124 +27,93 @@ pub fn progress(pod: &Pod) -> Progress {
 /// How many pods a workload takes, by subgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    numbers: HashMap<String, usize>,
-    minimums: Vec<u32>,
+    /// The kind of its group; none of a pod by itself.
+    kind: Option<PodGroupKind>,
+    /// Of all pods together.
+    minimum: u32,
+    /// If it has any.
+    subgroups: Box<[(Box<str>, u32)]>,
 }
 
 impl Shape {
     /// Of a `PodGroup`: its subgroups, but for those that are only there to hold others; or all of it, if it has none.
-    pub fn of(spec: &PodGroupSpec) -> Self {
+    pub fn of(kind: PodGroupKind, spec: &PodGroupSpec) -> Self {
         let parents: HashSet<&str> = spec.sub_groups.iter().filter_map(|of| of.parent.as_deref()).collect();
         let leaves = spec.sub_groups.iter().filter(|of| !parents.contains(of.name.as_str()));
-        let mut shape = Self { numbers: HashMap::new(), minimums: Vec::new() };
-        for (number, subgroup) in leaves.enumerate() {
-            shape.numbers.insert(subgroup.name.clone(), number);
-            shape.minimums.push(subgroup.min_member.unwrap_or(1));
-        }
-        if shape.minimums.is_empty() {
-            Self::single(DEFAULT_SUBGROUP, spec.min_member.unwrap_or(1))
-        } else {
-            shape
-        }
+        let subgroups: Box<[_]> =
+            leaves.map(|of| (of.name.as_str().into(), of.min_member.unwrap_or(1))).collect();
+        let unset = u32::from(subgroups.is_empty());
+        Self { kind: Some(kind), minimum: spec.min_member.unwrap_or(unset), subgroups }
     }
 
     /// Of a pod by itself.
-    pub fn alone(pod: &Pod) -> Self {
-        Self::single(subgroup_of(pod), 1)
-    }
-
-    fn single(name: &str, minimum: u32) -> Self {
-        Self { numbers: HashMap::from([(name.to_owned(), 0)]), minimums: vec![minimum] }
+    pub fn alone() -> Self {
+        Self { kind: None, minimum: 1, subgroups: Box::default() }
     }
 
     /// The number of a pod's subgroup; one that there isn't, if it names none of them.
     pub fn subgroup(&self, pod: &Pod) -> usize {
-        self.numbers.get(subgroup_of(pod)).copied().unwrap_or(self.minimums.len())
+        self.number(self.kind.and_then(|kind| kind.subgroup(pod)))
+    }
+
+    /// The number of the subgroup of a pod that names this one.
+    pub fn number(&self, named: Option<&str>) -> usize {
+        let named = named.unwrap_or(DEFAULT_SUBGROUP);
+        let number = self.subgroups.iter().position(|(name, _)| **name == *named);
+        number.unwrap_or(self.subgroups.len())
     }
 
     /// What there is of each subgroup. Pods that have ended, or are about to, don't count.
     pub fn count<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Vec<Subgroup> {
-        let empty = |min: &u32| Subgroup { min: *min, live: 0, running: 0 };
-        let mut subgroups: Vec<Subgroup> = self.minimums.iter().map(empty).collect();
-        for pod in pods {
-            let (progress, number) = (progress(pod), self.subgroup(pod));
+        let live =
+            pods.map(|pod| (self.subgroup(pod), progress(pod))).filter(|(_, of)| *of != Progress::Gone);
+        self.tally(live.map(|(number, progress)| (number, progress == Progress::Running)))
+    }
+
+    /// The same of pods of which the number of the subgroup is known, and whether they run.
+    pub fn tally(&self, live: impl Iterator<Item = (usize, bool)>) -> Vec<Subgroup> {
+        let empty = |min: u32| Subgroup { min, live: 0, running: 0 };
+        let mut subgroups: Vec<Subgroup> = self.subgroups.iter().map(|(_, min)| empty(*min)).collect();
+        if subgroups.is_empty() {
+            subgroups.push(empty(self.minimum));
+        }
+        for (number, runs) in live {
             if number == subgroups.len() {
                 // those that no minimum needs
-                subgroups.push(empty(&0));
+                subgroups.push(empty(0));
             }
             if let Some(subgroup) = subgroups.get_mut(number) {
-                subgroup.live = subgroup.live.saturating_add(u32::from(progress != Progress::Gone));
-                subgroup.running = subgroup.running.saturating_add(u32::from(progress == Progress::Running));
+                subgroup.live = subgroup.live.saturating_add(1);
+                subgroup.running = subgroup.running.saturating_add(u32::from(runs));
             }
         }
         subgroups
     }
 
-    /// When pods show that they started: when as many of each subgroup were scheduled as it takes. None if too few are.
-    pub fn shown_start<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Option<Timestamp> {
-        let mut scheduled: Vec<Vec<Timestamp>> = vec![Vec::new(); self.minimums.len()];
-        let mut first: Option<Timestamp> = None;
-        for pod in pods.filter(|pod| progress(pod) == Progress::Running) {
-            let Some(at) = pod.scheduled_at().map(|at| at.0) else { continue };
-            first = first.into_iter().chain([at]).min();
-            if let Some(times) = scheduled.get_mut(self.subgroup(pod)) {
+    /// When pods show that they started: when as many of each subgroup were scheduled as it takes, and as many of all.
+    /// None if too few are. Of each pod that is active: the number of its subgroup, and when it was scheduled.
+    pub fn shown_start(&self, active: impl Iterator<Item = (usize, Timestamp)>) -> Option<Timestamp> {
+        let mut all: Vec<Timestamp> = Vec::new();
+        let mut of_each: Vec<Vec<Timestamp>> = vec![Vec::new(); self.subgroups.len()];
+        for (subgroup, at) in active {
+            all.push(at);
+            if let Some(times) = of_each.get_mut(subgroup) {
                 times.push(at);
             }
         }
-        let last_of = |(minimum, times): (&u32, &mut Vec<Timestamp>)| {
-            times.sort_unstable();
-            // a subgroup that needs no pod doesn't keep the others from having started
-            let last = usize::try_from(*minimum).ok()?.checked_sub(1)?;
-            Some(times.get(last).copied())
-        };
-        let mut starts = self.minimums.iter().zip(&mut scheduled).filter_map(last_of);
-        starts.try_fold(first?, |latest, at| Some(latest.max(at?)))
+        let first = *all.iter().min()?;
+        let minimums = self.subgroups.iter().map(|(_, minimum)| *minimum).chain([self.minimum]);
+        // a subgroup that needs no pod doesn't keep the others from having started
+        let mut needed =
+            of_each.iter_mut().chain([&mut all]).zip(minimums).filter(|(_, minimum)| *minimum > 0);
+        needed.try_fold(first, |latest, (times, minimum)| Some(latest.max(last_of(times, minimum)?)))
     }
 }
 
-fn subgroup_of(pod: &Pod) -> &str {
-    pod.label(keys::RUNAI_SUBGROUP_LABEL).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_SUBGROUP)
-}
-
-/// When a `PodGroup` is stamped to have started; an error is what can't be read.
-pub fn stamp(metadata: &ObjectMeta) -> Option<Result<Timestamp, &str>> {
-    let text = metadata.annotations.as_ref()?.get(keys::LAST_START_ANNOTATION)?;
-    Some(text.parse().ok().filter(|_| is_rfc3339(text)).ok_or(text.as_str()))
-}
-
-/// Others that write stamps read no other form, though there are more.
-fn is_rfc3339(text: &str) -> bool {
-    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
-    let Some(rest) = shape.strip_prefix("0000-00-00T00:00:00") else { return false };
-    let zone = match rest.strip_prefix('.') {
-        Some(fraction) if fraction.starts_with('0') => fraction.trim_start_matches('0'),
-        Some(_) => return false,
-        None => rest,
-    };
-    matches!(zone, "Z" | "+00:00" | "-00:00")
-}
-
-/// Where a start time comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartFrom {
-    /// The stamp of its `PodGroup`.
-    Stamp,
-    /// What its pods show.
-    Pods,
-    /// None of its pods runs.
-    Nothing,
-}
-
-/// When a workload started, and how that is known. A stamp counts as long as any pod runs: it outlives the run that it
-/// is of.
-pub fn start(stamp: Option<Timestamp>, shape: &Shape, pods: &[&Pod]) -> (Option<Timestamp>, StartFrom) {
-    if !pods.iter().any(|pod| progress(pod) == Progress::Running) {
-        return (None, StartFrom::Nothing);
-    }
-    match stamp {
-        Some(stamp) => (Some(stamp), StartFrom::Stamp),
-        None => (shape.shown_start(pods.iter().copied()), StartFrom::Pods),
-    }
+/// When the last of as many was there.
+fn last_of(times: &mut [Timestamp], minimum: u32) -> Option<Timestamp> {
+    times.sort_unstable();
+    times.get(usize::try_from(minimum).ok()?.checked_sub(1)?).copied()
 }
 
 #[cfg(test)]
@@ -154,8 +122,8 @@ mod tests {
 
     use super::*;
 
-    fn group(spec: Value) -> Shape {
-        Shape::of(&serde_json::from_value(spec).unwrap())
+    fn group(spec: &Value) -> Shape {
+        Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
     }
 
     /// Of a subgroup, scheduled at a second of the year 2026.
@@ -175,7 +143,9 @@ mod tests {
     }
 
     fn started(shape: &Shape, pods: &[Pod]) -> Option<String> {
-        shape.shown_start(pods.iter()).map(|at| at.strftime("%S").to_string())
+        let running = pods.iter().filter(|pod| progress(pod) == Progress::Running);
+        let active = running.filter_map(|pod| Some((shape.subgroup(pod), pod.scheduled_at()?.0)));
+        shape.shown_start(active).map(|at| at.strftime("%S").to_string())
     }
 
     fn counts(shape: &Shape, pods: &[Pod]) -> Vec<(u32, u32, u32)> {
@@ -185,7 +155,7 @@ mod tests {
 
     #[test]
     fn it_starts_when_the_last_pod_that_it_takes_is_scheduled() {
-        let min = |min| group(json!({"minMember": min}));
+        let min = |min| group(&json!({"minMember": min}));
         assert_eq!(started(&min(1), &pods(&[("", 5)])).as_deref(), Some("05"));
         assert_eq!(started(&min(2), &pods(&[("", 9), ("", 5), ("", 7)])).as_deref(), Some("07"));
         assert_eq!(started(&min(2), &pods(&[("", 5)])), None);
@@ -196,7 +166,7 @@ mod tests {
     #[test]
     fn every_subgroup_has_to_start() {
         let shape = group(
-            json!({"subGroups": [{"name": "a"}, {"name": "b", "minMember": 2}, {"name": "c", "minMember": 0}]}),
+            &json!({"subGroups": [{"name": "a"}, {"name": "b", "minMember": 2}, {"name": "c", "minMember": 0}]}),
         );
         assert_eq!(started(&shape, &pods(&[("a", 5), ("b", 6), ("b", 8)])).as_deref(), Some("08"));
         assert_eq!(started(&shape, &pods(&[("a", 5), ("a", 6), ("b", 8)])), None);
@@ -207,7 +177,7 @@ mod tests {
         let spec = json!({"minMember": 9, "subGroups": [
             {"name": "all", "minMember": 2}, {"name": "lead", "parent": "all"}, {"name": "worker", "parent": "all", "minMember": 3},
         ]});
-        let shape = group(spec);
+        let shape = group(&spec);
         let pods = [
             pod("lead", Some(1)),
             pod("worker", Some(1)),
@@ -228,35 +198,17 @@ mod tests {
         pods[2].metadata.deletion_timestamp = Some(
             "2026-01-01T00:00:00Z".parse().map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time).unwrap(),
         );
-        assert_eq!(counts(&group(json!({"minMember": 2})), &pods), [(2, 1, 1)]);
-        assert_eq!(started(&group(json!({"minMember": 2})), &pods), None);
+        assert_eq!(counts(&group(&json!({"minMember": 2})), &pods), [(2, 1, 1)]);
+        assert_eq!(started(&group(&json!({"minMember": 2})), &pods), None);
     }
 
     #[test]
-    fn a_stamp_counts_while_any_pod_runs() {
-        let (shape, stamped) = (group(json!({})), "2026-01-01T00:00:09Z".parse().unwrap());
-        let (running, waiting) = (pod("", Some(5)), pod("", None));
-        assert_eq!(start(Some(stamped), &shape, &[&running, &waiting]), (Some(stamped), StartFrom::Stamp));
-        assert_eq!(start(Some(stamped), &shape, &[&waiting]), (None, StartFrom::Nothing));
-        assert_eq!(start(None, &shape, &[&running]).1, StartFrom::Pods);
-        let metadata = |text: &str| {
-            serde_json::from_value(json!({"annotations": {"kai.scheduler/last-start-timestamp": text}}))
-                .unwrap()
-        };
-        assert_eq!(stamp(&metadata("2026-01-01T00:00:09Z")), Some(Ok(stamped)));
-        for bad in [
-            "soon",
-            "20260101T000009Z",
-            "2026-01-01T00:00Z",
-            "2026-01-01 00:00:09Z",
-            "2026-01-01T00:00:09,5Z",
-            "2026-01-01T00:00:09+00:00[UTC]",
-        ] {
-            assert_eq!(stamp(&metadata(bad)), Some(Err(bad)));
-        }
-        for good in ["2026-01-01T00:00:09.000Z", "2026-01-01T01:00:09+01:00"] {
-            assert_eq!(stamp(&metadata(good)), Some(Ok(stamped)));
-        }
-        assert_eq!(stamp(&ObjectMeta::default()), None);
+    fn where_subgroups_are_not_all_there_is_the_whole_has_a_minimum_too() {
+        let spec = json!({"minMember": 3, "roles": [{"name": "lead", "minMember": 1}]});
+        let shape = Shape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec));
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        assert_eq!(shape.shown_start([(0, at(1)), (1, at(2))].into_iter()), None);
+        assert_eq!(shape.shown_start([(0, at(1)), (1, at(2)), (1, at(5))].into_iter()), Some(at(5)));
+        assert_eq!(shape.shown_start([(1, at(1)), (1, at(2)), (1, at(5))].into_iter()), None);
     }
 }

@@ -1,10 +1,15 @@
 //! The patch that pauses an owner, and whether it took.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use tenure_types::{keys, paused::PausedRecord};
+use tenure_types::{
+    keys,
+    paused::{PausedRecord, RequeueState},
+};
 
-use crate::owners::PauseRule;
+use crate::{expiry::Family, owners::PauseRule};
 
 /// Reason of the event and of the record when a ceiling was exceeded.
 pub const MAX_DURATION_EXCEEDED: &str = "MaxDurationExceeded";
@@ -65,13 +70,33 @@ impl<'o> Owner<'o> {
     }
 }
 
-/// The record of a pause at `at` for the ceiling of `queue`. One of an earlier pause that is still there shows that
+/// The record that a pause left on an object; none if there is none that can be read.
+pub fn record_on(metadata: &ObjectMeta) -> Option<PausedRecord> {
+    noted(metadata, keys::PAUSED_ANNOTATION)
+}
+
+/// When an object is to be resumed by itself; none if it isn't, or can't be read.
+pub fn requeue_state_on(metadata: &ObjectMeta) -> Option<RequeueState> {
+    noted(metadata, keys::REQUEUE_STATE_ANNOTATION)
+}
+
+fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Option<T> {
+    serde_json::from_str(metadata.annotations.as_ref()?.get(key)?).ok()
+}
+
+/// The record of a pause at `at` for the ceiling of a queue, of a family and by name. One of an earlier pause that is still there shows that
 /// somebody has reversed that.
-pub fn record(owner: Owner<'_>, rule: &PauseRule, queue: &str, at: Timestamp) -> PausedRecord {
+pub fn record(
+    owner: Owner<'_>,
+    rule: &PauseRule,
+    (family, queue): (Family, &str),
+    at: Timestamp,
+) -> PausedRecord {
     PausedRecord {
         reason: MAX_DURATION_EXCEEDED.into(),
         at,
         queue: queue.into(),
+        queue_group: Some(family.group().into()),
         field: rule.field.clone(),
         value: rule.value.clone(),
         previous_value: owner.field(rule).clone(),
@@ -179,6 +204,8 @@ mod tests {
         PauseRule { group: String::new(), kind: String::new(), field: field.into(), value }
     }
 
+    const QUEUE: (Family, &str) = (Family::Runai, "q");
+
     fn deployment() -> Value {
         json!({"metadata": {"name": "d", "uid": "u", "resourceVersion": "7"}, "spec": {"replicas": 2}})
     }
@@ -187,8 +214,9 @@ mod tests {
     fn the_patch_pauses_records_and_is_preconditioned() {
         let (object, rule) = (deployment(), rule("spec.replicas", json!(0)));
         let owner = Owner(&object);
-        let record = record(owner, &rule, "demo", "2026-01-02T03:04:05Z".parse().unwrap());
-        let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2}"#;
+        let record =
+            record(owner, &rule, (Family::Tensorstack, "demo"), "2026-01-02T03:04:05Z".parse().unwrap());
+        let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduler.tensorstack.dev","field":"spec.replicas","value":0,"previousValue":2}"#;
         let mut expected: Value = json!({
             "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/expires-at": null}},
             "spec": {"replicas": 0},
@@ -204,7 +232,7 @@ mod tests {
     fn deep_fields_are_set_without_touching_their_siblings() {
         let object = json!({"metadata": {}});
         let rule = rule("spec.runMode.pause.enabled", json!(true));
-        let record = record(Owner(&object), &rule, "q", Timestamp::UNIX_EPOCH);
+        let record = record(Owner(&object), &rule, QUEUE, Timestamp::UNIX_EPOCH);
         assert_eq!(record.previous_value, Value::Null);
         let patch = patch(Owner(&object), &rule, &record);
         assert_eq!(patch["spec"], json!({"runMode": {"pause": {"enabled": true}}}));
@@ -214,7 +242,7 @@ mod tests {
     fn a_pause_of_what_was_paused_before_counts_as_reversed() {
         let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
         for expected in 0..3 {
-            let record = record(Owner(&object), &rule, "q", Timestamp::UNIX_EPOCH);
+            let record = record(Owner(&object), &rule, QUEUE, Timestamp::UNIX_EPOCH);
             assert_eq!(record.reversals, expected);
             object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
         }
@@ -223,7 +251,7 @@ mod tests {
     #[test]
     fn a_pause_is_taken_back_with_its_record() {
         let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-        let record = record(Owner(&object), &rule, "q", Timestamp::UNIX_EPOCH);
+        let record = record(Owner(&object), &rule, QUEUE, Timestamp::UNIX_EPOCH);
         object["spec"]["replicas"] = json!(0);
         let metadata =
             json!({"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/paused": null}});
@@ -247,7 +275,7 @@ mod tests {
     #[test]
     fn a_pruned_field_and_a_lost_record_are_failures() {
         let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-        let record = record(Owner(&object), &rule, "q", Timestamp::UNIX_EPOCH);
+        let record = record(Owner(&object), &rule, QUEUE, Timestamp::UNIX_EPOCH);
         assert!(!took(Owner(&object), &rule, &record));
         object["spec"]["replicas"] = json!(0);
         assert!(!took(Owner(&object), &rule, &record));
@@ -258,7 +286,7 @@ mod tests {
     #[test]
     fn the_message_says_which_field_was_set() {
         let owner = deployment();
-        let record = |field, value| record(Owner(&owner), &rule(field, value), "q", Timestamp::UNIX_EPOCH);
+        let record = |field, value| record(Owner(&owner), &rule(field, value), QUEUE, Timestamp::UNIX_EPOCH);
         let of = |field, value| message(&record(field, value));
         let rest = "because its pod's lifetime exceeded maxDuration defined in Queue";
         assert_eq!(of("spec.replicas", json!(0)), format!("Set spec.replicas to 0 {rest}"));

@@ -288,6 +288,11 @@ impl<'t> Rules<'t> {
         }
     }
 
+    /// Whether one more victim may be had where so many of its subgroup go, with it.
+    pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, evicted: u32) -> bool {
+        self.rule(preemptor, victim, evicted).rule.is_none()
+    }
+
     fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, evicted: u32) -> Ruling<'t> {
         let workload = victim.workload;
         let kind = workload.place.kind(&preemptor.place);

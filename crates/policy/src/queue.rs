@@ -1,11 +1,15 @@
 //! What a Queue's spec means. The webhook and the index read specs here and nowhere else, so that what is
 //! admitted is what is understood.
 
+pub mod v2;
+
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use tenure_types::{
     DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written,
     runai::{
-        v2,
+        self, QueueVersion,
         v3alpha1::{self, QueueResource, RequeuingStrategy, WaitForPodsReady},
     },
     tensorstack::v1beta1,
@@ -33,36 +37,48 @@ impl RunaiQueue {
     /// [`crate::admission`]'s.
     pub fn read(spec: &v3alpha1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
-        let queue = Self {
-            parent: parent(spec.parent_queue.as_deref(), &mut errors),
-            preempt_floor: floor("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), &mut errors),
-            reclaim_floor: floor("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), &mut errors),
-            ceiling: positive("spec.maxDuration", spec.max_duration.as_ref(), &mut errors),
-            notice: duration("spec.expiryNotice", spec.expiry_notice.as_ref(), &mut errors),
-        };
-        queue.floors_under_ceiling(spec, &mut errors);
-        duration("spec.requeueDelay", spec.requeue_delay.as_ref(), &mut errors);
-        if let Some(wait) = &spec.wait_for_pods_ready {
-            wait_for_pods_ready(wait, &mut errors);
-        }
-        if let Some(resources) = &spec.resources {
-            resource("spec.resources.cpu", resources.cpu.as_ref(), &mut errors);
-            resource("spec.resources.gpu", resources.gpu.as_ref(), &mut errors);
-            resource("spec.resources.memory", resources.memory.as_ref(), &mut errors);
-        }
-        (queue, errors)
+        (Self::read_as(QueueVersion::V3alpha1, spec, &mut errors), errors)
     }
 
-    /// Reads a spec of KAI-Scheduler's version, which knows no ceiling, and says what is wrong with it.
-    pub fn read_v2(spec: &v2::QueueSpec) -> (Self, Vec<FieldError>) {
+    /// The same of KAI-Scheduler's version, of which annotations are a part. An error names the annotation.
+    pub fn read_v2(
+        spec: &runai::v2::QueueSpec,
+        annotations: &BTreeMap<String, String>,
+    ) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
-        let queue = Self {
-            parent: parent(spec.parent_queue.as_deref(), &mut errors),
-            preempt_floor: floor_v2("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), &mut errors),
-            reclaim_floor: floor_v2("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), &mut errors),
-            ..Self::default()
+        let spec = v2::as_v3alpha1(spec, annotations, &mut errors);
+        (Self::read_as(QueueVersion::V2, &spec, &mut errors), errors)
+    }
+
+    /// Reads the spec of an object of some version; of v2 what [`v2::as_v3alpha1`] makes of it.
+    pub(crate) fn read_as(
+        version: QueueVersion,
+        spec: &v3alpha1::QueueSpec,
+        errors: &mut Vec<FieldError>,
+    ) -> Self {
+        let floor = match version {
+            QueueVersion::V3alpha1 => floor,
+            QueueVersion::V2 => floor_v2,
         };
-        (queue, errors)
+        let path = |field| version.path(field);
+        let queue = Self {
+            parent: parent(spec.parent_queue.as_deref(), errors),
+            preempt_floor: floor("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), errors),
+            reclaim_floor: floor("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), errors),
+            ceiling: positive(&path("maxDuration"), spec.max_duration.as_ref(), errors),
+            notice: duration(&path("expiryNotice"), spec.expiry_notice.as_ref(), errors),
+        };
+        queue.floors_under_ceiling(spec, errors);
+        duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors);
+        if let Some(wait) = &spec.wait_for_pods_ready {
+            wait_for_pods_ready(&path("waitForPodsReady"), wait, errors);
+        }
+        if let Some(resources) = &spec.resources {
+            resource("spec.resources.cpu", resources.cpu.as_ref(), errors);
+            resource("spec.resources.gpu", resources.gpu.as_ref(), errors);
+            resource("spec.resources.memory", resources.memory.as_ref(), errors);
+        }
+        queue
     }
 
     fn floors_under_ceiling(&self, spec: &v3alpha1::QueueSpec, errors: &mut Vec<FieldError>) {
@@ -136,11 +152,11 @@ fn floor(
 
 fn floor_v2(
     field: &str,
-    written: Option<&Written<GoDuration>>,
+    written: Option<&Written<ExtendedDuration>>,
     errors: &mut Vec<FieldError>,
 ) -> Option<ExtendedDuration> {
-    let written = written?;
-    let value = duration(field, Some(written), errors)?;
+    let written = Written::<GoDuration>::from(written?.as_str());
+    let value = duration(field, Some(&written), errors)?;
     if value.as_nanos() < 0 {
         errors.push(FieldError::invalid(field, written.as_str(), "must not be negative"));
     }
@@ -172,16 +188,15 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     Some(name.into())
 }
 
-fn wait_for_pods_ready(wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
-    positive("spec.waitForPodsReady.timeout", wait.timeout.as_ref(), errors);
-    positive("spec.waitForPodsReady.recoveryTimeout", wait.recovery_timeout.as_ref(), errors);
+fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
+    positive(&format!("{path}.timeout"), wait.timeout.as_ref(), errors);
+    positive(&format!("{path}.recoveryTimeout"), wait.recovery_timeout.as_ref(), errors);
     if let Some(strategy) = &wait.requeuing_strategy {
-        requeuing_strategy(strategy, errors);
+        requeuing_strategy(&format!("{path}.requeuingStrategy"), strategy, errors);
     }
 }
 
-fn requeuing_strategy(strategy: &RequeuingStrategy, errors: &mut Vec<FieldError>) {
-    let path = "spec.waitForPodsReady.requeuingStrategy";
+fn requeuing_strategy(path: &str, strategy: &RequeuingStrategy, errors: &mut Vec<FieldError>) {
     at_least(0, &format!("{path}.backoffLimitCount"), strategy.backoff_limit_count, errors);
     at_least(1, &format!("{path}.backoffBaseSeconds"), strategy.backoff_base_seconds, errors);
     at_least(1, &format!("{path}.backoffMaxSeconds"), strategy.backoff_max_seconds, errors);
@@ -271,17 +286,9 @@ mod tests {
         assert_eq!(errors.len(), 2, "{errors:?}");
         let spec =
             serde_json::from_value(json!({"preemptMinRuntime": "-5s", "reclaimMinRuntime": "2d"})).unwrap();
-        let (queue, errors) = RunaiQueue::read_v2(&spec);
+        let (queue, errors) = RunaiQueue::read_v2(&spec, &BTreeMap::new());
         assert_eq!((queue.preempt_floor, queue.reclaim_floor), (Some(ExtendedDuration::ZERO), None));
         assert_eq!(errors.len(), 2, "{errors:?}");
-    }
-
-    #[test]
-    fn the_version_of_kai_is_read_in_its_own_grammar() {
-        let spec = serde_json::from_value(json!({"parentQueue": "a", "reclaimMinRuntime": "1h30m"})).unwrap();
-        let (queue, errors) = RunaiQueue::read_v2(&spec);
-        assert!(errors.is_empty(), "{errors:?}");
-        assert_eq!((queue.parent.as_deref(), queue.reclaim_floor), (Some("a"), Some("90m".parse().unwrap())));
     }
 
     #[test]

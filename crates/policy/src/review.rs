@@ -4,18 +4,24 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::{Value, value::RawValue};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 use serde_path_to_error::{Path, Segment};
 use tenure_types::{
-    keys::{MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, TOLERATION_SECONDS_ANNOTATION},
-    runai::v3alpha1,
+    keys::{
+        MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, QUEUE_FROM_V2_ANNOTATION, TOLERATION_SECONDS_ANNOTATION,
+    },
+    runai::{QueueVersion, SPEC_ANNOTATIONS, conversion::convert, v2, v3alpha1},
     tensorstack::v1beta1,
 };
 
 use crate::{
-    admission::{self, Findings, priority_class},
+    admission::{self, Findings, RunaiSubject, priority_class},
     field::FieldError,
     floor::Floors,
+    queue,
     tree::QueueTree,
 };
 
@@ -30,6 +36,8 @@ const OBJECT: &str = "object";
 pub enum Reviewable {
     /// Queue of `scheduling.run.ai`.
     RunaiQueue,
+    /// The same in KAI-Scheduler's version, v2.
+    RunaiQueueV2,
     /// Queue of `scheduler.tensorstack.dev`.
     TensorstackQueue,
     /// `PriorityClass` of `scheduling.k8s.io`.
@@ -56,6 +64,19 @@ pub enum Subject {
         name: String,
         /// `spec`.
         spec: Box<v3alpha1::QueueSpec>,
+        /// `metadata.annotations`.
+        annotations: BTreeMap<String, String>,
+        /// `spec` as v2 has it, where conversion by the table isn't all that counts.
+        in_v2: Option<Box<v2::QueueSpec>>,
+    },
+    /// The same in KAI-Scheduler's version.
+    RunaiQueueV2 {
+        /// `metadata.name`; empty if it is to be generated.
+        name: String,
+        /// `spec`.
+        spec: Box<v2::QueueSpec>,
+        /// `metadata.annotations`.
+        annotations: BTreeMap<String, String>,
     },
     /// A queue of the tensorstack family.
     TensorstackQueue {
@@ -92,6 +113,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 struct Metadata {
     name: String,
     namespace: String,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize)]
@@ -109,16 +131,18 @@ struct Annotated {
 }
 
 impl Reviewable {
-    /// None if nothing is known of this kind, or of this group.
-    pub fn of(group: &str, kind: &str) -> Option<Self> {
+    /// None if nothing is known of this kind, or of this group. Where versions differ in what they mean, that counts.
+    pub fn of(group: &str, version: &str, kind: &str) -> Option<Self> {
         let known = [Self::RunaiQueue, Self::TensorstackQueue, Self::PriorityClass];
-        known.into_iter().find(|known| (known.group(), known.kind()) == (group, kind))
+        let known = known.into_iter().find(|known| (known.group(), known.kind()) == (group, kind))?;
+        let is_v2 = known == Self::RunaiQueue && version == QueueVersion::V2.name();
+        Some(if is_v2 { Self::RunaiQueueV2 } else { known })
     }
 
     /// The kind's API group.
     pub const fn group(self) -> &'static str {
         match self {
-            Self::RunaiQueue => "scheduling.run.ai",
+            Self::RunaiQueue | Self::RunaiQueueV2 => "scheduling.run.ai",
             Self::TensorstackQueue => "scheduler.tensorstack.dev",
             Self::PriorityClass => "scheduling.k8s.io",
         }
@@ -126,7 +150,7 @@ impl Reviewable {
 
     const fn kind(self) -> &'static str {
         match self {
-            Self::RunaiQueue | Self::TensorstackQueue => "Queue",
+            Self::RunaiQueue | Self::RunaiQueueV2 | Self::TensorstackQueue => "Queue",
             Self::PriorityClass => "PriorityClass",
         }
     }
@@ -138,9 +162,21 @@ impl Reviewable {
         let object = object.ok_or_else(missing)?;
         let or = |given: &str, own: String| if given.is_empty() { own } else { given.into() };
         match self {
-            Self::RunaiQueue => resource(object).map(|(metadata, spec)| Subject::RunaiQueue {
+            Self::RunaiQueue => resource(object).map(|(metadata, spec)| {
+                let annotations = metadata.annotations.unwrap_or_default();
+                let is_carrier = annotations.contains_key(QUEUE_FROM_V2_ANNOTATION);
+                let in_v2 = is_carrier.then(|| in_v2(object)).flatten().map(Box::new);
+                Subject::RunaiQueue {
+                    name: or(name, metadata.name),
+                    spec: Box::new(spec),
+                    annotations,
+                    in_v2,
+                }
+            }),
+            Self::RunaiQueueV2 => resource(object).map(|(metadata, spec)| Subject::RunaiQueueV2 {
                 name: or(name, metadata.name),
                 spec: Box::new(spec),
+                annotations: metadata.annotations.unwrap_or_default(),
             }),
             Self::TensorstackQueue => resource(object).map(|(metadata, spec)| Subject::TensorstackQueue {
                 namespace: or(namespace, metadata.namespace),
@@ -158,7 +194,9 @@ impl Reviewable {
     /// it can't be told.
     pub fn is_unchanged(self, new: &RawValue, old: &RawValue) -> bool {
         let part = match self {
-            Self::RunaiQueue | Self::TensorstackQueue => spec,
+            Self::RunaiQueue => carried_spec,
+            Self::RunaiQueueV2 => annotated_spec,
+            Self::TensorstackQueue => spec,
             Self::PriorityClass => tolerations,
         };
         part(new).is_some_and(|new| part(old) == Some(new))
@@ -169,7 +207,17 @@ impl Subject {
     /// What is wrong with the object.
     pub fn review(&self, context: &Context<'_>) -> Findings {
         match self {
-            Self::RunaiQueue { name, spec } => admission::runai(name, spec, context.tree, context.floors),
+            Self::RunaiQueue { name, spec, annotations, in_v2 } => {
+                let queue = RunaiSubject { name, spec: &**spec, annotations };
+                let mut findings = admission::runai(&queue, context.tree, context.floors);
+                findings.errors.extend(in_v2.iter().flat_map(|spec| queue::v2::not_in_go(spec)));
+                findings
+            }
+            Self::RunaiQueueV2 { name, spec, annotations } => admission::runai_v2(
+                &RunaiSubject { name, spec: &**spec, annotations },
+                context.tree,
+                context.floors,
+            ),
             Self::TensorstackQueue { namespace, spec } => {
                 admission::tensorstack(namespace, spec, context.t9k_system_namespace)
             }
@@ -184,15 +232,34 @@ fn resource<S: DeserializeOwned + Default>(object: &RawValue) -> Result<(Metadat
     Ok((metadata, spec.unwrap_or_default()))
 }
 
+/// A v3alpha1 queue as clients of v2 will see it.
+fn in_v2(object: &RawValue) -> Option<v2::QueueSpec> {
+    let object = to_raw_value(&convert(object, QueueVersion::V2).ok()?).ok()?;
+    resource(&object).ok().map(|(_, spec)| spec)
+}
+
 fn spec(object: &RawValue) -> Option<Value> {
     let Resource { spec, .. } = serde_json::from_str(object.get()).ok()?;
     spec.map_or(Some(Value::Null), value)
 }
 
+/// What an object of v2 was counts as well: its floors may have been written otherwise.
+fn carried_spec(object: &RawValue) -> Option<Value> {
+    Some(Value::Array(vec![spec(object)?, annotations(object, &[QUEUE_FROM_V2_ANNOTATION])?]))
+}
+
+fn annotated_spec(object: &RawValue) -> Option<Value> {
+    let keys = SPEC_ANNOTATIONS.map(|(_, key)| key);
+    Some(Value::Array(vec![spec(object)?, annotations(object, &keys)?]))
+}
+
 fn tolerations(object: &RawValue) -> Option<Value> {
-    let PriorityClass { metadata, .. } = serde_json::from_str(object.get()).ok()?;
+    annotations(object, &[MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, TOLERATION_SECONDS_ANNOTATION])
+}
+
+fn annotations(object: &RawValue, keys: &[&str]) -> Option<Value> {
+    let Resource { metadata, .. } = serde_json::from_str(object.get()).ok()?;
     let annotations = metadata.annotations.unwrap_or_default();
-    let keys = [MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, TOLERATION_SECONDS_ANNOTATION];
     Some(keys.iter().map(|key| annotations.get(*key).cloned()).collect())
 }
 

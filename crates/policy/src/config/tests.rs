@@ -31,6 +31,7 @@ nodePools:
 expiryNotice: 10m
 owners:
 - {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}
+trustedWriters: ['system:serviceaccount:a:b', admin]
 ";
 
 #[test]
@@ -41,7 +42,8 @@ fn each_field_is_read() {
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
-    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 7));
+    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 8));
+    assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
     assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
     assert!(knows(&config, "apps/v1", "Deployment"));
 }
@@ -52,6 +54,14 @@ fn an_empty_file_is_the_defaults() {
     for text in ["", "\n", "# nothing\n", "{}", "owners: []\n", nulls] {
         let config = Config { set: BTreeSet::new(), ..Config::parse(text).unwrap() };
         assert_eq!(config, Config::default(), "{text:?}");
+    }
+}
+
+#[test]
+fn an_empty_list_of_trusted_writers_trusts_nobody() {
+    assert_eq!(Config::parse("trustedWriters: []").unwrap().trusted.names().count(), 0);
+    for unset in ["", "trustedWriters: ~"] {
+        assert_eq!(Config::parse(unset).unwrap().trusted, TrustedWriters::default());
     }
 }
 
@@ -94,6 +104,14 @@ fn a_bad_value_is_refused_with_its_line_and_path() {
         (
             "owners: []\nexpiryNotice: soon\n",
             "line 2: expiryNotice: Invalid value: \"soon\": must be a duration",
+        ),
+        ("trustedWriters: admin", "line 1: trustedWriters: Invalid value: \"admin\": must be a list"),
+        ("trustedWriters:\n- a\n- ''\n", "line 3: trustedWriters[1]: Invalid value: \"\": must be the name"),
+        ("trustedWriters: [' a']", "line 1: trustedWriters[0]: Invalid value: \" a\": must be the name"),
+        ("trustedWriters: [1]", "line 1: trustedWriters[0]: Invalid value: 1: must be the name of a user"),
+        (
+            "trustedWriters:\n- a\n- b\n- a\n",
+            "line 4: trustedWriters[2]: Invalid value: \"a\": is in the list already",
         ),
         ("[]", "line 1: the file: Invalid value: []: must be a map of fields"),
         ("a: 1\na: 1\n", "line 2: "),

@@ -2,10 +2,11 @@ use serde_json::{json, value::to_raw_value};
 
 use super::*;
 
-const KINDS: [(&str, &str, Reviewable); 3] = [
-    ("scheduling.run.ai", "Queue", Reviewable::RunaiQueue),
-    ("scheduler.tensorstack.dev", "Queue", Reviewable::TensorstackQueue),
-    ("scheduling.k8s.io", "PriorityClass", Reviewable::PriorityClass),
+const KINDS: [(&str, &str, &str, Reviewable); 4] = [
+    ("scheduling.run.ai", "v3alpha1", "Queue", Reviewable::RunaiQueue),
+    ("scheduling.run.ai", "v2", "Queue", Reviewable::RunaiQueueV2),
+    ("scheduler.tensorstack.dev", "v1beta1", "Queue", Reviewable::TensorstackQueue),
+    ("scheduling.k8s.io", "v1", "PriorityClass", Reviewable::PriorityClass),
 ];
 
 fn raw(object: &Value) -> Box<RawValue> {
@@ -28,9 +29,9 @@ fn class(toleration_seconds: &Value) -> Value {
 }
 
 #[test]
-fn a_kind_is_known_by_group_and_kind() {
-    for (group, kind, known) in KINDS {
-        assert_eq!(Reviewable::of(group, kind), Some(known));
+fn a_kind_is_known_by_group_version_and_kind() {
+    for (group, version, kind, known) in KINDS {
+        assert_eq!(Reviewable::of(group, version, kind), Some(known));
     }
     for (group, kind) in [
         ("scheduling.k8s.io", "Queue"),
@@ -38,13 +39,13 @@ fn a_kind_is_known_by_group_and_kind() {
         ("scheduling.run.ai", "PodGroup"),
         ("", "Pod"),
     ] {
-        assert_eq!(Reviewable::of(group, kind), None);
+        assert_eq!(Reviewable::of(group, "v1", kind), None);
     }
 }
 
 #[test]
 fn an_object_without_a_field_of_its_own_is_fine() {
-    for (_, _, kind) in KINDS {
+    for (.., kind) in KINDS {
         assert_eq!(errors_of(kind, &json!({})), [""; 0]);
     }
     assert_eq!(errors_of(Reviewable::PriorityClass, &json!({"metadata": {"annotations": null}})), [""; 0]);
@@ -52,7 +53,7 @@ fn an_object_without_a_field_of_its_own_is_fine() {
 
 #[test]
 fn what_does_not_decode_is_an_error_that_names_the_field() {
-    for (_, _, kind) in KINDS {
+    for (.., kind) in KINDS {
         assert_eq!(errors_of(kind, &json!([])), ["object: Invalid value: []: must be an object"]);
     }
     for (object, expected) in [
@@ -68,11 +69,12 @@ fn what_does_not_decode_is_an_error_that_names_the_field() {
 
 #[test]
 fn each_kind_is_reviewed_by_its_own_rules() {
-    for (_, _, kind) in KINDS {
-        assert_eq!(
-            errors_of(kind, &json!({"spec": {"maxDuration": "0s"}})).is_empty(),
-            kind == Reviewable::PriorityClass
-        );
+    for (.., kind) in KINDS {
+        let annotations = json!({"tenure.dev/max-duration": "0s"});
+        let v2 = errors_of(kind, &json!({"metadata": {"annotations": annotations}}));
+        assert_eq!(v2.is_empty(), kind != Reviewable::RunaiQueueV2);
+        let has_ceilings = [Reviewable::RunaiQueue, Reviewable::TensorstackQueue].contains(&kind);
+        assert_eq!(errors_of(kind, &json!({"spec": {"maxDuration": "0s"}})).is_empty(), !has_ceilings);
         assert_eq!(errors_of(kind, &class(&json!("10m"))).is_empty(), kind != Reviewable::PriorityClass);
     }
 }
@@ -87,6 +89,13 @@ fn unchanged_is_what_leaves_alone_that_which_is_refused() {
         assert!(!unchanged(kind, &queue("soon"), &queue("1h")));
         assert!(!unchanged(kind, &json!([1]), &json!([1])));
     }
+    let v2 = |ceiling: &str| json!({"metadata": {"annotations": {"tenure.dev/max-duration": ceiling, "other": ceiling}}});
+    let kind = Reviewable::RunaiQueueV2;
+    let mut labelled = v2("soon");
+    labelled["metadata"]["annotations"]["other"] = json!("a");
+    assert!(unchanged(kind, &labelled, &v2("soon")));
+    assert!(!unchanged(kind, &v2("soon"), &v2("1h")));
+    assert!(!unchanged(kind, &queue("soon"), &queue("1h")));
     let mut labelled = class(&json!("soon"));
     labelled["metadata"]["labels"] = json!({"a": "b"});
     labelled["metadata"]["annotations"]["example.com/a"] = json!("b");
@@ -95,4 +104,26 @@ fn unchanged_is_what_leaves_alone_that_which_is_refused() {
     assert!(!unchanged(kind, &class(&json!("soon")), &class(&json!("10m"))));
     assert!(!unchanged(kind, &class(&json!("soon")), &json!({"value": 1})));
     assert!(!unchanged(kind, &class(&json!(1)), &class(&json!(1))));
+}
+
+#[test]
+fn a_floor_that_was_written_as_v2_must_be_one_there() {
+    let queue = |carried: &str, floor: &str| {
+        json!({
+            "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue",
+            "metadata": {"name": "demo", "annotations": {"tenure.dev/v2": carried}},
+            "spec": {"preemptMinRuntime": floor},
+        })
+    };
+    let errors = errors_of(Reviewable::RunaiQueue, &queue("{}", "1d"));
+    assert!(
+        matches!(&*errors, [error] if error.starts_with("spec.preemptMinRuntime: Invalid value: \"1d\": v2 has no days")),
+        "{errors:?}"
+    );
+    // it wasn't: v2 has this as 48h0m0s
+    let carried = r#"{"spec":{"preemptMinRuntime":"1d"}}"#;
+    assert_eq!(errors_of(Reviewable::RunaiQueue, &queue(carried, "2d")), [""; 0]);
+    let mut plain = queue("", "1d");
+    plain["metadata"]["annotations"] = Value::Null;
+    assert!(!Reviewable::RunaiQueue.is_unchanged(&raw(&queue("{}", "1d")), &raw(&plain)));
 }

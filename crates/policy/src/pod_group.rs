@@ -1,0 +1,143 @@
+//! Who may say when a `PodGroup` started: nobody but trusted writers. Others could make their workload immune for ever,
+//! or hide from its ceiling.
+//!
+//! A review may see its own answer once more, when another webhook has changed the object in between. So what a review
+//! could have written a moment ago is taken for that, whoever sends it.
+
+mod read;
+mod trusted;
+mod words;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::value::RawValue;
+use tenure_types::podgroup::{PodGroupKind, Shown};
+
+use crate::start;
+
+pub use read::Unreadable;
+pub use trusted::TrustedWriters;
+
+/// How old an answer can be that comes back: the API server waits 30 s for a webhook at most, and the rest was cut off
+/// when the answer was written in whole seconds.
+const COMES_BACK_WITHIN: SignedDuration = SignedDuration::from_secs(31);
+
+/// What is to become of a stamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Review {
+    /// The stamp as it shall be.
+    pub stamp: Option<String>,
+    /// What was done.
+    pub deed: Deed,
+    /// What the writer is to be told.
+    pub warning: Option<String>,
+}
+
+/// What a review did to a stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Nothing.
+    Admitted,
+    /// Set one that was missing.
+    Stamped,
+    /// Took one out of the future.
+    Clamped,
+    /// Undid what somebody did who may not.
+    Reverted,
+    /// Dropped one that can't be read.
+    Dropped,
+}
+
+impl Deed {
+    /// In a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Stamped => "stamped",
+            Self::Clamped => "clamped",
+            Self::Reverted => "reverted",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// A write of a `PodGroup`, as far as its stamp is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// Whether who writes may set stamps.
+    pub trusted: bool,
+    /// The stamp that is written.
+    pub stamp: Option<&'a str>,
+    /// The stamp that is stored.
+    pub old: Option<&'a str>,
+}
+
+/// Reviews an object that is created, or changed from what it was. One that is about to go as well: finalizers can hold it
+/// for as long as its pods run, and all that time its stamp counts.
+pub fn review(
+    kind: PodGroupKind,
+    object: &RawValue,
+    old: Option<&RawValue>,
+    trusted: bool,
+    now: Timestamp,
+) -> Result<Review, Unreadable> {
+    let object = read::Object::read(object)?;
+    let old = old.map(read::Object::read).transpose()?;
+    let write = Write { trusted, stamp: object.stamp(), old: old.as_ref().and_then(read::Object::stamp) };
+    // Only what is stored shows anything: a status is written by itself, so one that comes with the rest is no more than
+    // what somebody claims. And what goes needs no stamp any more.
+    let stored = old.as_ref().filter(|old| !old.is_going());
+    Ok(write.review(|| stored.map_or(Shown::Nothing, |old| old.shown(kind)), now))
+}
+
+impl Write<'_> {
+    /// What is to become of the stamp, where the status shows this.
+    pub fn review(&self, shown: impl Fn() -> Shown, now: Timestamp) -> Review {
+        // what can't be read is as good as none
+        let old = self.old.filter(|text| start::read(text).is_some());
+        let is_kept = self.stamp == self.old || self.stamp == old;
+        let may = self.trusted || is_kept || self.is_ours(old, &shown, now);
+        let given = if may { self.stamp } else { old };
+        let (stamp, deed) = match given.map(|text| (text, start::read(text))) {
+            Some((_, Some(at))) if at > now => (Some(start::write(now)), Deed::Clamped),
+            Some((text, Some(_))) => (Some(text.to_owned()), Deed::Admitted),
+            Some((_, None)) => (stamp(&shown, now), Deed::Dropped),
+            // who may remove it knows better than the status
+            None if self.trusted && self.old.is_some() => (None, Deed::Admitted),
+            None => match stamp(&shown, now) {
+                Some(stamp) => (Some(stamp), Deed::Stamped),
+                None => (None, Deed::Admitted),
+            },
+        };
+        let deed = if may { deed } else { Deed::Reverted };
+        let warning = self.warning(deed, stamp.as_deref());
+        Review { stamp, deed, warning }
+    }
+
+    /// Whether a review could have written this.
+    fn is_ours(&self, old: Option<&str>, shown: impl FnOnce() -> Shown, now: Timestamp) -> bool {
+        let Some((text, at)) = self.stamp.and_then(|text| Some((text, start::read(text)?))) else {
+            return false;
+        };
+        let is_now = text == start::write(at) && at <= now && now.duration_since(at) < COMES_BACK_WITHIN;
+        match old.map(start::read) {
+            Some(old) => is_now && Some(at) < old,
+            None => match shown() {
+                Shown::Nothing => false,
+                Shown::Running => is_now,
+                Shown::Since(since) => at <= now && text == start::write(since) || is_now && at < since,
+            },
+        }
+    }
+}
+
+/// What is written where there is no stamp.
+fn stamp(shown: impl FnOnce() -> Shown, now: Timestamp) -> Option<String> {
+    match shown() {
+        Shown::Nothing => None,
+        Shown::Running => Some(start::write(now)),
+        Shown::Since(at) => Some(start::write(at.min(now))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,33 @@
+use std::collections::BTreeSet;
+
+/// Who may set stamps: users by their exact names, as the API server authenticates them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedWriters(BTreeSet<String>);
+
+/// KAI-Scheduler's scheduler, where its chart puts it. Not its podgrouper: that copies whatever annotations a tenant
+/// gives a Job.
+const KAI_SCHEDULER: &str = "system:serviceaccount:kai-scheduler:scheduler";
+
+impl TrustedWriters {
+    /// Whether it is one of them.
+    pub fn trusts(&self, user: &str) -> bool {
+        self.0.contains(user)
+    }
+
+    /// All of them, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl Default for TrustedWriters {
+    fn default() -> Self {
+        Self::from_iter([KAI_SCHEDULER.to_owned()])
+    }
+}
+
+impl FromIterator<String> for TrustedWriters {
+    fn from_iter<I: IntoIterator<Item = String>>(names: I) -> Self {
+        Self(names.into_iter().collect())
+    }
+}

@@ -1,0 +1,36 @@
+//! What the writer of a `PodGroup` is told. API servers cut a warning at 256 characters, so values are shown in part.
+
+use serde_json::Value;
+use tenure_types::keys;
+
+use super::{Deed, Write};
+use crate::toleration::field;
+
+/// More than a time takes.
+const LONGEST_VALUE: usize = 36;
+
+const TRUSTED: &str = "(see trustedWriters in Tenure's configuration)";
+
+impl Write<'_> {
+    /// None if nothing was done to what is written, but that it got a stamp.
+    pub(super) fn warning(&self, deed: Deed, stamp: Option<&str>) -> Option<String> {
+        let became =
+            stamp.map_or_else(|| "was dropped".into(), |stamp| format!("was set back to {}", quote(stamp)));
+        let text = match (deed, self.stamp) {
+            (Deed::Admitted | Deed::Stamped, _) => return None,
+            (Deed::Clamped, _) => format!("{became}: it lies in the future"),
+            (Deed::Dropped, _) => format!("{became}: it must be a time such as 2026-01-02T03:04:05Z"),
+            (Deed::Reverted, Some(_)) => format!("{became}: only trusted writers may set it {TRUSTED}"),
+            (Deed::Reverted, None) => format!("{became}: only trusted writers may remove it {TRUSTED}"),
+        };
+        let given = self.stamp.map(|given| format!("{} ", quote(given))).unwrap_or_default();
+        Some(format!("tenure: {}: {given}{text}", field(keys::LAST_START_ANNOTATION)))
+    }
+}
+
+fn quote(text: &str) -> String {
+    match text.char_indices().nth(LONGEST_VALUE) {
+        Some((end, _)) => Value::from(format!("{}…", text.get(..end).unwrap_or_default())).to_string(),
+        None => Value::from(text).to_string(),
+    }
+}

@@ -1,0 +1,109 @@
+//! KAI-Scheduler's version of a queue as one of Tenure's own: its annotations stand for the fields that it lacks.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tenure_types::{
+    ExtendedDuration, GoDuration, Written, keys,
+    runai::{
+        QueueVersion,
+        v2::{self, QueueResource},
+        v3alpha1::{self, MaxDurationAction, WaitForPodsReady},
+    },
+};
+
+use crate::field::FieldError;
+
+/// Spec and annotations as one spec, and what can't be a field of it. Floors stay as they are written, in Go's grammar.
+pub fn as_v3alpha1(
+    spec: &v2::QueueSpec,
+    annotations: &BTreeMap<String, String>,
+    errors: &mut Vec<FieldError>,
+) -> v3alpha1::QueueSpec {
+    let text = |key: &str| annotations.get(key).map(|text| Written::from(text.as_str()));
+    let extended = |floor: &Option<Written<GoDuration>>| floor.as_ref().map(|text| text.as_str().into());
+    v3alpha1::QueueSpec {
+        display_name: spec.display_name.clone(),
+        parent_queue: spec.parent_queue.clone(),
+        // its range is KAI's affair
+        priority: spec.priority.and_then(|priority| priority.try_into().ok()),
+        preempt_min_runtime: extended(&spec.preempt_min_runtime),
+        reclaim_min_runtime: extended(&spec.reclaim_min_runtime),
+        max_duration: text(keys::QUEUE_MAX_DURATION_ANNOTATION),
+        expiry_notice: text(keys::QUEUE_EXPIRY_NOTICE_ANNOTATION),
+        max_duration_action: action(annotations, errors),
+        requeue_delay: text(keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
+        wait_for_pods_ready: wait_for_pods_ready(annotations, errors),
+        resources: spec.resources.as_ref().map(|resources| v3alpha1::QueueResources {
+            cpu: resources.cpu.as_ref().map(resource),
+            gpu: resources.gpu.as_ref().map(resource),
+            memory: resources.memory.as_ref().map(resource),
+        }),
+    }
+}
+
+/// Annotations that hold a floor in v3alpha1's grammar although the field says something else: v2's field counts.
+pub fn without_effect(spec: &v2::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
+    [
+        (keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION, "preemptMinRuntime", &spec.preempt_min_runtime),
+        (keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION, "reclaimMinRuntime", &spec.reclaim_min_runtime),
+    ]
+    .into_iter()
+    .filter_map(|(key, field, floor)| {
+        let text = annotations.get(key)?;
+        let value = text.parse::<ExtendedDuration>().ok();
+        let written = floor.as_ref().and_then(|floor| floor.parse().ok()).map(ExtendedDuration::from_go);
+        (value.is_none() || value != written).then(|| {
+            format!("metadata.annotations[{key}]: {text:?} has no effect: spec.{field} counts: write it there as a duration such as 90m or 48h, and remove the annotation")
+        })
+    })
+    .collect()
+}
+
+/// Floors in days and weeks, which v3alpha1 has and clients of v2 can't read: with one of them in a list, they can't
+/// read the list. What no version takes is found where the rest of the spec is read.
+pub fn not_in_go(spec: &v2::QueueSpec) -> Vec<FieldError> {
+    let error = |field, floor: &Option<Written<GoDuration>>| {
+        let text = floor.as_ref()?.as_str();
+        let value = text.parse::<ExtendedDuration>().ok().filter(|_| text.parse::<GoDuration>().is_err())?;
+        let detail = format!("v2 has no days and weeks: must be {value}, or written as v3alpha1");
+        Some(FieldError::invalid(field, text, detail))
+    };
+    let preempt = error("spec.preemptMinRuntime", &spec.preempt_min_runtime);
+    let reclaim = error("spec.reclaimMinRuntime", &spec.reclaim_min_runtime);
+    preempt.into_iter().chain(reclaim).collect()
+}
+
+fn resource(resource: &QueueResource) -> v3alpha1::QueueResource {
+    let &QueueResource { quota, over_quota_weight, limit } = resource;
+    v3alpha1::QueueResource { quota, over_quota_weight, limit }
+}
+
+fn action(annotations: &BTreeMap<String, String>, errors: &mut Vec<FieldError>) -> Option<MaxDurationAction> {
+    let text = annotations.get(keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION)?;
+    let action = serde_json::from_value(Value::from(text.as_str()));
+    let path = QueueVersion::V2.path("maxDurationAction");
+    action.map_err(|_| errors.push(FieldError::invalid(path, text.as_str(), "must be Pause or Requeue"))).ok()
+}
+
+fn wait_for_pods_ready(
+    annotations: &BTreeMap<String, String>,
+    errors: &mut Vec<FieldError>,
+) -> Option<WaitForPodsReady> {
+    let text = annotations.get(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
+    // serde would read a list as well, field by field
+    let is_object = text.trim_start().starts_with('{');
+    let read = || serde_json::from_str(text).map_err(|error| error.to_string());
+    let wait = if is_object { read() } else { Err("not an object".into()) };
+    let path = QueueVersion::V2.path("waitForPodsReady");
+    let wrong = |error: String| {
+        let detail = format!(
+            "must be JSON, what spec.waitForPodsReady is in v3alpha1, such as {{\"timeout\":\"5m\"}}: {error}"
+        );
+        FieldError::invalid(path, text.as_str(), detail)
+    };
+    wait.map_err(|error| errors.push(wrong(error))).ok()
+}
+
+#[cfg(test)]
+mod tests;

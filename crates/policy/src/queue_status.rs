@@ -1,0 +1,263 @@
+//! What a queue's status says of its workloads, and how it is written beside what others write there.
+
+use jiff::{SignedDuration, Timestamp, Unit};
+use serde_json::{Map, Value, json};
+use tenure_types::{keys, projection::ObservedStatus, runai::QueueVersion};
+
+use crate::{
+    floor::Floors,
+    tree::{QueueId, QueueTree},
+};
+
+/// What is to be said of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueReport {
+    /// Names of the queues whose parent it is, in alphabetical order.
+    pub children: Vec<String>,
+    /// How many workloads name it.
+    pub workloads: Workloads,
+    /// When the first of them will have run for as long as it may.
+    pub next_expiry: Option<Timestamp>,
+}
+
+/// Numbers of workloads, each of which counts in one of the states; the protected ones are some of the running ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Workloads {
+    /// Those of which a pod is scheduled, and hasn't ended.
+    pub running: u32,
+    /// Those of the running ones that are within a floor.
+    pub protected: u32,
+    /// Those that stay paused until somebody resumes them.
+    pub paused: u32,
+    /// Those that are paused, and will be resumed by themselves.
+    pub requeueing: u32,
+}
+
+/// How a status differs from what it is to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// In the names of the children, which others may write, too.
+    pub children: bool,
+    /// In what nobody else writes.
+    pub own: bool,
+}
+
+impl QueueReport {
+    /// As far as Tenure says it in a version of the queue: KAI-Scheduler, whose v2 is, writes the names of the children
+    /// there itself.
+    #[must_use]
+    pub fn of(self, version: QueueVersion) -> Self {
+        match version {
+            QueueVersion::V3alpha1 => self,
+            QueueVersion::V2 => Self { children: Vec::new(), ..self },
+        }
+    }
+
+    /// What is wrong with the status that a queue has.
+    pub fn difference(&self, observed: &ObservedStatus) -> Difference {
+        Difference { children: self.differs_in_children(observed), own: self.differs_in_own(observed) }
+    }
+
+    fn differs_in_children(&self, observed: &ObservedStatus) -> bool {
+        match &observed.child_queues {
+            Value::Null => !self.children.is_empty(),
+            Value::Array(names) => {
+                !names.iter().map(Value::as_str).eq(self.children.iter().map(|name| Some(&**name)))
+            }
+            _ => true,
+        }
+    }
+
+    fn differs_in_own(&self, observed: &ObservedStatus) -> bool {
+        let own = self.own();
+        let is = |field: &str| own.get(field).unwrap_or(&Value::Null);
+        observed.workloads != *is("workloads") || observed.next_expiry != *is("nextExpiry")
+    }
+
+    /// The object to be applied on the server's side that says it: of v3alpha1 to the status, of v2, which has no
+    /// fields for it, to the object itself. It is about the queue with this uid, and no namesake of it.
+    pub fn applied(&self, name: &str, uid: &str, version: QueueVersion, children: bool) -> Value {
+        let api_version = format!("scheduling.run.ai/{version}");
+        match version {
+            QueueVersion::V3alpha1 => {
+                let mut status = self.own();
+                if children && !self.children.is_empty() {
+                    status.insert("childQueues".into(), json!(self.children));
+                }
+                let metadata = json!({"name": name, "uid": uid});
+                json!({"apiVersion": api_version, "kind": "Queue", "metadata": metadata, "status": status})
+            }
+            QueueVersion::V2 => {
+                let annotations = json!({keys::QUEUE_STATUS_ANNOTATION: Value::from(self.own()).to_string()});
+                let metadata = json!({"name": name, "uid": uid, "annotations": annotations});
+                json!({"apiVersion": api_version, "kind": "Queue", "metadata": metadata})
+            }
+        }
+    }
+
+    /// The fields that only Tenure writes.
+    fn own(&self) -> Map<String, Value> {
+        let Workloads { running, protected, paused, requeueing } = self.workloads;
+        let workloads =
+            json!({"running": running, "protected": protected, "paused": paused, "requeueing": requeueing});
+        let mut own = Map::from_iter([("workloads".to_owned(), workloads)]);
+        own.extend(self.next_expiry.map(|at| ("nextExpiry".to_owned(), json!(whole_second(at).to_string()))));
+        own
+    }
+}
+
+/// For how long after its start a workload of a queue is safe from somebody: from its neighbours in the queue, or from
+/// workloads that aren't in its tree. What queues in between, and node pools, say to others isn't asked.
+pub fn longest_floor(floors: &Floors, tree: &QueueTree, queue: QueueId) -> SignedDuration {
+    let preempt = floors.preempt(tree, Some(queue), None).value;
+    let reclaim = floors.reclaim(tree, None, Some(queue), None).value;
+    preempt.max(reclaim).to_signed()
+}
+
+/// Until when a workload with this floor is protected; none if it isn't at `now`. One that starts in the future counts
+/// as started now.
+pub fn protected_until(start: Timestamp, floor: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+    let end = start.checked_add(floor).unwrap_or(Timestamp::MAX);
+    (!floor.is_zero() && now < end).then_some(end)
+}
+
+/// Never earlier than it is.
+fn whole_second(at: Timestamp) -> Timestamp {
+    let up = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Ceil);
+    at.round(up).unwrap_or(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{floor::ReclaimResolveMethod, queue::RunaiQueue};
+
+    fn report() -> QueueReport {
+        QueueReport {
+            children: vec!["a".into(), "b".into()],
+            workloads: Workloads { running: 3, protected: 2, paused: 1, requeueing: 0 },
+            next_expiry: Some("2026-01-02T03:04:05.001Z".parse().unwrap()),
+        }
+    }
+
+    fn observed(status: Value) -> ObservedStatus {
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn difference(report: &QueueReport, status: Value) -> (bool, bool) {
+        let Difference { children, own } = report.difference(&observed(status));
+        (children, own)
+    }
+
+    #[test]
+    fn what_was_applied_is_no_different() {
+        let applied = report().applied("q", "u", QueueVersion::V3alpha1, true);
+        let workloads = json!({"running": 3, "protected": 2, "paused": 1, "requeueing": 0});
+        let status = json!({
+            "childQueues": ["a", "b"], "workloads": workloads, "nextExpiry": "2026-01-02T03:04:06Z",
+        });
+        let expected = json!({
+            "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "q", "uid": "u"},
+            "status": status,
+        });
+        assert_eq!(applied, expected);
+        assert_eq!(difference(&report(), status), (false, false));
+    }
+
+    #[test]
+    fn in_v2_it_is_an_annotation_without_what_v2_has_itself() {
+        let applied = report().applied("q", "u", QueueVersion::V2, true);
+        assert_eq!(applied["metadata"]["uid"], "u");
+        assert_eq!(applied.get("status"), None);
+        let text = applied["metadata"]["annotations"]["tenure.dev/status"].as_str().unwrap();
+        let status: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(status.get("childQueues"), None);
+        assert_eq!(difference(&report().of(QueueVersion::V2), status), (false, false));
+        assert_eq!(report().of(QueueVersion::V3alpha1), report());
+    }
+
+    #[test]
+    fn each_part_differs_by_itself() {
+        let good = report().applied("q", "u", QueueVersion::V3alpha1, true)["status"].clone();
+        let with = |field: &str, value: Value| {
+            let mut status = good.clone();
+            status[field] = value;
+            difference(&report(), status)
+        };
+        for children in
+            [json!(null), json!(["a"]), json!(["a", "b", "c"]), json!(["b", "a"]), json!("a"), json!([1, 2])]
+        {
+            assert_eq!(with("childQueues", children.clone()), (true, false), "{children}");
+        }
+        for workloads in [json!(null), json!({"running": 3}), json!(3)] {
+            assert_eq!(with("workloads", workloads.clone()), (false, true), "{workloads}");
+        }
+        for next in [json!(null), json!("soon"), json!("2026-01-02T03:04:05Z")] {
+            assert_eq!(with("nextExpiry", next.clone()), (false, true), "{next}");
+        }
+    }
+
+    #[test]
+    fn a_queue_without_children_and_ceiling_says_nothing_of_them() {
+        let report = QueueReport::default();
+        let status = report.applied("q", "u", QueueVersion::V3alpha1, true)["status"].clone();
+        assert_eq!(status.as_object().unwrap().keys().collect::<Vec<_>>(), ["workloads"]);
+        assert_eq!(difference(&report, status), (false, false));
+        assert_eq!(difference(&report, json!({})), (false, true), "nothing is said yet");
+        assert!(!report.difference(&observed(json!({"childQueues": []}))).children, "none either");
+        assert!(report.difference(&observed(json!({"childQueues": ["a"]}))).children);
+    }
+
+    #[test]
+    fn children_that_are_anothers_are_left_out() {
+        let status = report().applied("q", "u", QueueVersion::V3alpha1, false)["status"].clone();
+        assert_eq!(difference(&report(), status), (true, false));
+    }
+
+    /// Queues by name, parent and floors against their own and against others.
+    fn tree(queues: &[(&str, &str, &str, &str)]) -> QueueTree {
+        let queue = |parent: &str, preempt: &str, reclaim: &str| RunaiQueue {
+            parent: Some(parent.to_owned()).filter(|parent| !parent.is_empty()),
+            preempt_floor: preempt.parse().ok(),
+            reclaim_floor: reclaim.parse().ok(),
+            ..RunaiQueue::default()
+        };
+        queues
+            .iter()
+            .map(|(name, parent, preempt, reclaim)| (name, queue(parent, preempt, reclaim)))
+            .collect()
+    }
+
+    #[test]
+    fn the_longest_floor_is_that_against_neighbours_or_strangers() {
+        let tree = tree(&[
+            ("root", "", "", "30m"),
+            ("leaf", "root", "10m", "50m"),
+            ("quick", "root", "40m", ""),
+            ("open", "", "0s", ""),
+            ("round", "round", "1h", "1h"),
+        ]);
+        let minutes =
+            |floors: &Floors, queue: &str| longest_floor(floors, &tree, tree.find(queue).unwrap()).as_mins();
+        let lca =
+            Floors { preempt: "5m".parse().unwrap(), reclaim: "1m".parse().unwrap(), ..Floors::default() };
+        for (queue, expected) in [("root", 30), ("leaf", 30), ("quick", 40), ("open", 1), ("round", 5)] {
+            assert_eq!(minutes(&lca, queue), expected, "{queue}");
+        }
+        let from_the_leaf = Floors { method: ReclaimResolveMethod::Queue, ..lca };
+        assert_eq!(minutes(&from_the_leaf, "leaf"), 50);
+    }
+
+    #[test]
+    fn protection_ends_with_the_floor() {
+        let at = |second: i64| Timestamp::from_second(1_000 + second).unwrap();
+        let until =
+            |start: i64, floor: i64| protected_until(at(start), SignedDuration::from_secs(floor), at(100));
+        assert_eq!(until(90, 11), Some(at(101)));
+        assert_eq!(until(90, 10), None, "at its very end");
+        assert_eq!(until(90, 0), None);
+        assert_eq!(until(200, 0), None, "a start in the future needs a floor, too");
+        assert_eq!(until(200, 1), Some(at(201)));
+        assert_eq!(until(0, i64::MAX), Some(Timestamp::MAX));
+    }
+}

@@ -1,0 +1,204 @@
+//! What a client of Queue v2 may not lose. It may know nothing of what is an annotation there, and a field of v3alpha1:
+//! what it replaces is then as if somebody had unset those fields.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+use tenure_types::{keys, runai::SPEC_ANNOTATIONS};
+
+use crate::field::FieldError;
+
+/// What a write through v2 is to be completed with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Annotations that the object lacks, or has otherwise; those without a text it must not have.
+    pub annotations: BTreeMap<String, Option<String>>,
+    /// What is to be said about them.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+struct Queue {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Option<Spec>,
+}
+
+impl Queue {
+    fn annotation(&self, key: &str) -> Option<&String> {
+        self.metadata.annotations.as_ref()?.get(key)
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: String,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    preempt_min_runtime: Value,
+    reclaim_min_runtime: Value,
+}
+
+/// What a write of `new` over `old`, both of v2, would lose or set although v2 has no way to ask for that. Values may be
+/// changed: whoever does knows what they are. What can't be read is left to the API server. No `old`: it is created.
+pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
+    let read = |raw: &RawValue| serde_json::from_str::<Queue>(raw.get()).ok();
+    let Some((new, old)) = read(new).zip(old.map_or_else(|| Some(Queue::default()), read)) else {
+        return Kept::default();
+    };
+    let mut kept = Kept::default();
+    for (field, key) in SPEC_ANNOTATIONS {
+        if let Some(text) = old.annotation(key).filter(|_| new.annotation(key).is_none()) {
+            kept.annotations.insert(key.into(), Some(text.clone()));
+            kept.warnings.push(warning(field, text, &old.metadata.name));
+        }
+    }
+    let (old_spec, new_spec) = (old.spec.clone().unwrap_or_default(), new.spec.clone().unwrap_or_default());
+    let preempt = old_spec.preempt_min_runtime == new_spec.preempt_min_runtime;
+    let reclaim = old_spec.reclaim_min_runtime == new_spec.reclaim_min_runtime;
+    let others = [
+        kept_with_floor(keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION, preempt, &new, &old),
+        kept_with_floor(keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION, reclaim, &new, &old),
+        kept_as_it_is(&new, &old),
+        kept_if_lost(keys::QUEUE_FROM_V3ALPHA1_ANNOTATION, &new, &old),
+    ];
+    let others = others.into_iter().flatten();
+    kept.annotations.extend(others.map(|(key, text)| (key.to_owned(), text.cloned())));
+    kept
+}
+
+/// An annotation that is to have a text, or not to be there.
+type Wanted<'q> = Option<(&'static str, Option<&'q String>)>;
+
+/// The other way to write a floor goes with the floor: it means nothing beside another one.
+fn kept_with_floor<'q>(key: &'static str, is_same: bool, new: &Queue, old: &'q Queue) -> Wanted<'q> {
+    if is_same {
+        return kept_if_lost(key, new, old);
+    }
+    let is_left_over = old.annotation(key).is_some() && new.annotation(key) == old.annotation(key);
+    is_left_over.then_some((key, None))
+}
+
+/// A status is not for those to write who may write the rest, and its own subresource takes no annotations.
+fn kept_as_it_is<'q>(new: &Queue, old: &'q Queue) -> Wanted<'q> {
+    let key = keys::QUEUE_STATUS_ANNOTATION;
+    let text = old.annotation(key);
+    (new.annotation(key) != text).then_some((key, text))
+}
+
+fn kept_if_lost<'q>(key: &'static str, new: &Queue, old: &'q Queue) -> Wanted<'q> {
+    old.annotation(key).filter(|_| new.annotation(key).is_none()).map(|text| (key, Some(text)))
+}
+
+fn warning(field: &str, text: &str, name: &str) -> String {
+    let FieldError { field, value, .. } = FieldError::invalid(format!("spec.{field}"), text, "");
+    format!(
+        "tenure: kept {field} {value}, which v2 doesn't have: to remove it, use v3alpha1: kubectl edit queues.v3alpha1.scheduling.run.ai {name}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, value::to_raw_value};
+
+    use super::*;
+
+    fn kept_of(new: &Value, old: &Value) -> Kept {
+        kept(&to_raw_value(new).unwrap(), Some(&to_raw_value(old).unwrap()))
+    }
+
+    fn queue(spec: Value, annotations: Value) -> Value {
+        let mut queue = json!({"metadata": {"name": "a"}});
+        queue["spec"] = spec;
+        queue["metadata"]["annotations"] = annotations;
+        queue
+    }
+
+    #[test]
+    fn what_stands_for_a_field_is_kept_and_told() {
+        let old = queue(json!({}), json!({"tenure.dev/max-duration": "1h", "other": "x"}));
+        for annotations in [json!(null), json!({}), json!({"other": "y"})] {
+            let Kept { annotations, warnings } = kept_of(&queue(json!({}), annotations), &old);
+            assert_eq!(annotations, BTreeMap::from([("tenure.dev/max-duration".into(), Some("1h".into()))]));
+            let expected = "tenure: kept spec.maxDuration \"1h\", which v2 doesn't have: to remove it, use v3alpha1: kubectl edit queues.v3alpha1.scheduling.run.ai a";
+            assert_eq!(warnings, [expected]);
+        }
+    }
+
+    #[test]
+    fn what_is_there_may_be_changed() {
+        let of = |text: &str| queue(json!({}), json!({"tenure.dev/max-duration": text}));
+        assert_eq!(kept_of(&of("2h"), &of("1h")), Kept::default());
+        assert_eq!(kept_of(&of("1h"), &of("1h")), Kept::default());
+        assert_eq!(kept_of(&of("1h"), &queue(json!({}), json!(null))), Kept::default());
+    }
+
+    #[test]
+    fn the_way_a_floor_is_written_is_kept_as_long_as_the_floor() {
+        let annotations = json!({"tenure.dev/preempt-min-runtime": "2d"});
+        let old = queue(json!({"preemptMinRuntime": "48h0m0s"}), annotations);
+        let new = |floor: &str| queue(json!({"preemptMinRuntime": floor, "priority": 7}), json!(null));
+        let same = kept_of(&new("48h0m0s"), &old);
+        assert_eq!((same.annotations.len(), same.warnings.len()), (1, 0));
+        assert_eq!(kept_of(&new("10m"), &old), Kept::default());
+        assert_eq!(kept_of(&queue(json!(null), json!(null)), &old), Kept::default());
+    }
+
+    #[test]
+    fn the_way_a_floor_was_written_goes_with_the_floor() {
+        let key = "tenure.dev/preempt-min-runtime";
+        let of = |floor: &str, text: &str| queue(json!({"preemptMinRuntime": floor}), json!({key: text}));
+        let gone = kept_of(&of("10m", "2d"), &of("48h0m0s", "2d"));
+        assert_eq!((gone.annotations, gone.warnings), (BTreeMap::from([(key.into(), None)]), vec![]));
+        assert_eq!(kept_of(&of("72h0m0s", "3d"), &of("48h0m0s", "2d")), Kept::default());
+        assert_eq!(kept_of(&of("48h0m0s", "2d"), &of("48h0m0s", "2d")), Kept::default());
+    }
+
+    #[test]
+    fn a_status_stays_what_it_is() {
+        let key = "tenure.dev/status";
+        let of = |text: &str| queue(json!({}), json!({key: text}));
+        let before: BTreeMap<_, _> = [(key.into(), Some("before".into()))].into();
+        assert_eq!(kept_of(&of("after"), &of("before")).annotations, before);
+        let gone: BTreeMap<_, _> = [(key.into(), None)].into();
+        assert_eq!(kept_of(&of("after"), &queue(json!({}), json!({}))).annotations, gone);
+        let created = |annotations: Value| kept(&to_raw_value(&queue(json!({}), annotations)).unwrap(), None);
+        assert_eq!(created(json!({key: "after", "tenure.dev/max-duration": "1h"})).annotations, gone);
+        assert_eq!(created(json!({"tenure.dev/max-duration": "1h"})), Kept::default());
+    }
+
+    #[test]
+    fn what_nobody_writes_is_kept_without_a_word() {
+        let old = queue(json!({}), json!({"tenure.dev/status": "{}", "tenure.dev/v3alpha1": "{}"}));
+        let Kept { annotations, warnings } = kept_of(&queue(json!({}), json!(null)), &old);
+        assert_eq!((annotations.len(), warnings.len()), (2, 0));
+    }
+
+    #[test]
+    fn all_that_v3alpha1_alone_has_is_kept() {
+        let annotations: BTreeMap<&str, &str> = SPEC_ANNOTATIONS.map(|(_, key)| (key, "x")).into();
+        let old = queue(json!({}), json!(annotations));
+        let kept = kept_of(&queue(json!({}), json!({})), &old);
+        assert_eq!((kept.annotations.len(), kept.warnings.len()), (annotations.len(), annotations.len()));
+    }
+
+    #[test]
+    fn a_warning_shows_no_more_than_a_part_of_a_long_value() {
+        let old = queue(json!({}), json!({"tenure.dev/wait-for-pods-ready": "ä".repeat(10_000)}));
+        assert!(kept_of(&queue(json!({}), json!({})), &old).warnings[0].chars().count() < 400);
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_left_alone() {
+        let old = queue(json!({}), json!({"tenure.dev/max-duration": "1h"}));
+        assert_eq!(kept_of(&json!("a"), &old), Kept::default());
+        assert_eq!(kept_of(&queue(json!({}), json!({"a": 1})), &old), Kept::default());
+    }
+}

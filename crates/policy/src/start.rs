@@ -1,0 +1,191 @@
+//! When a workload started, and whether its stamp may be believed (`spec/001`, phase 1).
+//!
+//! A stamp outlives the run that it is of, anybody who may write a `PodGroup` may have written it, and the keeper that
+//! corrects it may have been away. What pods show can't be forged: the stamp counts as far as it agrees with them.
+
+use jiff::{SignedDuration, Timestamp, Unit};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_types::keys;
+
+/// By how much a stamp may be later than what the pods show: clocks differ, and whoever schedules has one of its own.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
+
+/// What is known of the present run of a `PodGroup`. An active pod is one that is scheduled, and has not ended and is
+/// not terminating.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// As it is stamped. None, too, if the stamp can't be read.
+    pub stamp: Option<Timestamp>,
+    /// The stamp that the last run left behind, if its end was seen.
+    pub left: Option<Timestamp>,
+    /// When the oldest of the active pods was created; none if there is no active pod.
+    pub oldest: Option<Timestamp>,
+    /// When the active pods show that it started; none if there are fewer than it takes.
+    pub shown: Option<Timestamp>,
+}
+
+impl Run {
+    /// When it started; none if it doesn't run, or hasn't had as many pods as it takes. It may still lie in the future
+    /// by a clock that is behind.
+    pub fn start(&self) -> Option<Timestamp> {
+        match (self.present_stamp(), self.shown) {
+            // growth keeps the stamp, and pods that were replaced show a later start than there was
+            (Some(stamp), Some(shown)) if is_about(stamp, shown) => Some(stamp),
+            (_, Some(shown)) => Some(shown),
+            (stamp, None) => stamp,
+        }
+    }
+
+    /// The stamp that is to be written: where there is none, or one of an earlier run, or one that can't be true. None
+    /// if there is nothing to write.
+    pub fn to_stamp(&self, now: Timestamp) -> Option<Timestamp> {
+        let start = whole_second(self.start()?.min(now));
+        (self.stamp.map(whole_second) != Some(start)).then_some(start)
+    }
+
+    /// No pod of the present run was there when an earlier run was stamped.
+    fn present_stamp(&self) -> Option<Timestamp> {
+        let oldest = whole_second(self.oldest?);
+        self.stamp.filter(|stamp| Some(*stamp) != self.left && *stamp >= oldest)
+    }
+}
+
+fn is_about(stamp: Timestamp, shown: Timestamp) -> bool {
+    stamp.duration_since(shown) <= SKEW
+}
+
+/// Stamps are written in whole seconds, and never later than the start.
+fn whole_second(at: Timestamp) -> Timestamp {
+    let cut = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor);
+    at.round(cut).unwrap_or(at)
+}
+
+/// When a `PodGroup` is stamped to have started; an error is what can't be read.
+pub fn stamp(metadata: &ObjectMeta) -> Option<Result<Timestamp, &str>> {
+    metadata
+        .annotations
+        .as_ref()?
+        .get(keys::LAST_START_ANNOTATION)
+        .map(|text| read(text).ok_or(text.as_str()))
+}
+
+/// Reads a stamp.
+pub fn read(text: &str) -> Option<Timestamp> {
+    text.parse().ok().filter(|_| is_rfc3339(text))
+}
+
+/// Writes a stamp, as others that do it: in whole seconds, UTC.
+pub fn write(at: Timestamp) -> String {
+    whole_second(at).to_string()
+}
+
+/// Others that write stamps read no other form, though there are more.
+fn is_rfc3339(text: &str) -> bool {
+    let shape: String = text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    let Some(rest) = shape.strip_prefix("0000-00-00T00:00:00") else { return false };
+    let zone = match rest.strip_prefix('.') {
+        Some(fraction) if fraction.starts_with('0') => fraction.trim_start_matches('0'),
+        Some(_) => return false,
+        None => rest,
+    };
+    matches!(zone, "Z" | "+00:00" | "-00:00")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn at(second: i64) -> Option<Timestamp> {
+        Timestamp::from_second(1_000_000 + second).ok()
+    }
+
+    /// Stamp, what the last run left, creation of the oldest active pod, shown start.
+    fn run(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Run {
+        let at = |second: Option<i64>| second.and_then(at);
+        Run { stamp: at(stamp), left: at(left), oldest: at(oldest), shown: at(shown) }
+    }
+
+    fn starts(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Option<i64> {
+        run(stamp, left, oldest, shown).start().map(|start| start.as_second() - 1_000_000)
+    }
+
+    #[test]
+    fn without_a_stamp_it_started_when_its_pods_show() {
+        assert_eq!(starts(None, None, Some(1), Some(5)), Some(5));
+        assert_eq!(starts(None, None, Some(1), None), None);
+        assert_eq!(starts(None, None, None, None), None);
+    }
+
+    #[test]
+    fn growth_and_replaced_pods_keep_the_stamp() {
+        assert_eq!(starts(Some(5), None, Some(1), Some(5)), Some(5));
+        assert_eq!(starts(Some(5), None, Some(4), Some(900)), Some(5));
+        assert_eq!(starts(Some(5), None, Some(4), None), Some(5));
+    }
+
+    #[test]
+    fn a_stamp_of_an_earlier_run_does_not_count() {
+        assert_eq!(starts(Some(5), None, Some(6), Some(9)), Some(9), "no pod is as old");
+        assert_eq!(starts(Some(5), None, Some(6), None), None, "no pod is as old");
+        assert_eq!(starts(Some(5), Some(5), Some(1), Some(9)), Some(9), "its end was seen");
+        assert_eq!(starts(Some(5), None, None, None), None, "nothing runs");
+    }
+
+    #[test]
+    fn a_stamp_from_the_future_does_not_count() {
+        assert_eq!(starts(Some(66), None, Some(1), Some(5)), Some(5));
+        assert_eq!(starts(Some(65), None, Some(1), Some(5)), Some(65), "clocks differ");
+    }
+
+    #[test]
+    fn the_stamp_of_whoever_scheduled_it_stands() {
+        // it stamps before its pods are bound
+        assert_eq!(run(Some(3), None, Some(1), Some(5)).to_stamp(Timestamp::MAX), None);
+        assert_eq!(run(Some(3), Some(2), Some(1), Some(5)).to_stamp(Timestamp::MAX), None);
+    }
+
+    #[test]
+    fn only_what_is_not_there_yet_is_stamped() {
+        let now = at(100).unwrap();
+        assert_eq!(run(None, None, Some(1), Some(5)).to_stamp(now), at(5));
+        assert_eq!(run(Some(5), None, Some(1), Some(5)).to_stamp(now), None);
+        assert_eq!(run(Some(5), Some(5), Some(1), Some(9)).to_stamp(now), at(9));
+        assert_eq!(run(Some(5), Some(5), None, None).to_stamp(now), None, "nothing runs");
+        assert_eq!(run(Some(9_999), None, Some(1), None).to_stamp(now), at(100), "not in the future");
+    }
+
+    #[test]
+    fn stamps_are_in_whole_seconds() {
+        let start = "2026-01-02T03:04:05.999Z".parse().unwrap();
+        assert_eq!(write(start), "2026-01-02T03:04:05Z");
+        let run = Run { shown: Some(start), oldest: Some(start), ..Run::default() };
+        let stamped = run.to_stamp(Timestamp::MAX);
+        assert_eq!(stamped.map(write).as_deref(), Some("2026-01-02T03:04:05Z"));
+        assert_eq!(Run { stamp: stamped, ..run }.to_stamp(Timestamp::MAX), None);
+    }
+
+    #[test]
+    fn a_stamp_is_rfc_3339_in_utc() {
+        let metadata = |text: &str| ObjectMeta {
+            annotations: Some(BTreeMap::from([(keys::LAST_START_ANNOTATION.into(), text.into())])),
+            ..ObjectMeta::default()
+        };
+        let good = read("2026-01-01T00:00:09Z").unwrap();
+        assert_eq!(stamp(&metadata("2026-01-01T00:00:09Z")), Some(Ok(good)));
+        assert_eq!(stamp(&metadata("2026-01-01T00:00:09.000Z")), Some(Ok(good)));
+        assert_eq!(stamp(&metadata("2026-01-01T01:00:09+01:00")), Some(Ok(good)));
+        for bad in [
+            "soon",
+            "20260101T000009Z",
+            "2026-01-01T00:00Z",
+            "2026-01-01 00:00:09Z",
+            "2026-01-01T00:00:09,5Z",
+            "2026-01-01T00:00:09+00:00[UTC]",
+        ] {
+            assert_eq!(stamp(&metadata(bad)), Some(Err(bad)));
+        }
+        assert_eq!(stamp(&ObjectMeta::default()), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! What pods request, as far as it can be added up.
+
+/// The number of a resource: whoever reads pods gives them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource(pub u16);
+
+/// The requests of one pod or of several, and how many they are. A node has room for so many pods, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Requests {
+    pods: u32,
+    /// In ascending order, in the smallest unit that the resource is counted in.
+    amounts: Vec<(Resource, i64)>,
+}
+
+impl Requests {
+    /// Of one pod. What comes twice is added up; what is negative counts as nothing.
+    pub fn of_pod(amounts: impl IntoIterator<Item = (Resource, i64)>) -> Self {
+        let mut of = Self { pods: 1, amounts: Vec::new() };
+        for (resource, amount) in amounts {
+            of.add_amount(resource, amount.max(0));
+        }
+        of
+    }
+
+    /// Of several.
+    pub fn sum<'r>(all: impl Iterator<Item = &'r Self>) -> Self {
+        let mut sum = Self::default();
+        for requests in all {
+            sum.pods = sum.pods.saturating_add(requests.pods);
+            for (resource, amount) in &requests.amounts {
+                sum.add_amount(*resource, *amount);
+            }
+        }
+        sum
+    }
+
+    /// What is left of a sum without some of it.
+    #[must_use]
+    pub fn without(&self, part: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.pods = rest.pods.saturating_sub(part.pods);
+        for (resource, amount) in &part.amounts {
+            rest.add_amount(*resource, amount.saturating_neg());
+        }
+        rest
+    }
+
+    /// Whether there is as much of everything.
+    pub fn covers(&self, needed: &Self) -> bool {
+        self.pods >= needed.pods
+            && needed.amounts.iter().all(|(resource, amount)| self.amount(*resource) >= *amount)
+    }
+
+    fn amount(&self, resource: Resource) -> i64 {
+        let found = self.amounts.binary_search_by_key(&resource, |(of, _)| *of).ok();
+        found.and_then(|place| self.amounts.get(place)).map_or(0, |(_, amount)| *amount)
+    }
+
+    fn add_amount(&mut self, resource: Resource, amount: i64) {
+        match self.amounts.binary_search_by_key(&resource, |(of, _)| *of) {
+            Ok(place) => {
+                if let Some((_, sum)) = self.amounts.get_mut(place) {
+                    *sum = sum.saturating_add(amount);
+                }
+            }
+            Err(place) => self.amounts.insert(place, (resource, amount)),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    floor::Floors,
+    preemption::{Place, Subgroup},
+    queue::RunaiQueue,
+    toleration::{self, ClassState},
+    tree::QueueTree,
+};
+
+const CPU: Resource = Resource(0);
+const GPU: Resource = Resource(1);
+const NOW: i64 = 1_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A pod of a workload of its own: priority, age in seconds, processors. Of a queue whose floor is 100 s.
+#[derive(Clone, Copy, Debug)]
+struct Pod {
+    priority: i32,
+    age: i64,
+    cpu: i64,
+}
+
+fn pod(priority: i32, age: i64, cpu: i64) -> Pod {
+    Pod { priority, age, cpu }
+}
+
+struct World {
+    tree: QueueTree,
+    floors: Floors,
+    budgets: Budgets,
+    /// Of every pod; by its place.
+    selected: Vec<Vec<usize>>,
+    is_plain: bool,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let queue = RunaiQueue { preempt_floor: "100s".parse().ok(), ..RunaiQueue::default() };
+        Self {
+            tree: [("q", queue)].into_iter().collect(),
+            floors: Floors::default(),
+            budgets: Budgets::default(),
+            selected: Vec::new(),
+            is_plain: true,
+        }
+    }
+}
+
+impl World {
+    fn workload(&self, age: i64, subgroup: Subgroup) -> Workload<'_> {
+        let place = Place::find(&self.tree, Some("q"));
+        Workload { place, start: Some(at(NOW - age)), subgroups: vec![subgroup] }
+    }
+
+    fn answer_of(&self, candidates: &[Candidate<'_>], offered: &[usize]) -> Answer {
+        let claim = toleration::Preemptor { priority: 10, never_preempts: false };
+        let preemptor = Preemptor { place: Place::find(&self.tree, Some("q")), claim };
+        let rules = Rules { floors: &self.floors, tree: &self.tree, now: at(NOW) };
+        let search =
+            Search { rules: &rules, preemptor: &preemptor, plain: self.is_plain, budgets: &self.budgets };
+        search.answer(candidates, offered)
+    }
+
+    fn answer(&self, pods: &[Pod], offered: &[usize]) -> Answer {
+        let single = Subgroup { min: 1, live: 1, running: 1 };
+        let workloads: Vec<_> = pods.iter().map(|pod| self.workload(pod.age, single)).collect();
+        let requests: Vec<_> = pods.iter().map(|pod| Requests::of_pod([(CPU, pod.cpu)])).collect();
+        let candidate = |(place, pod): (usize, &Pod)| {
+            let selected = self.selected.get(place).map_or(&[][..], Vec::as_slice);
+            candidate(pod, &workloads[place], &requests[place], selected)
+        };
+        let candidates: Vec<_> = pods.iter().enumerate().map(candidate).collect();
+        self.answer_of(&candidates, offered)
+    }
+}
+
+fn candidate<'a>(
+    pod: &Pod,
+    workload: &'a Workload<'a>,
+    requests: &'a Requests,
+    budgets: &'a [usize],
+) -> Candidate<'a> {
+    let victim = Victim {
+        workload,
+        subgroup: 0,
+        progress: Progress::Running,
+        pool: None,
+        class: ClassState::None,
+        scheduled_at: Some(at(NOW - pod.age)),
+    };
+    Candidate { victim, priority: pod.priority, requests, budgets, plain: true }
+}
+
+fn instead(victims: &[usize]) -> Answer {
+    Answer::Instead { victims: victims.to_vec(), budget_violations: 0 }
+}
+
+fn dropped(until: i64) -> Answer {
+    Answer::Drop(Protected { rule: Rule::PreemptMinRuntime, until: Some(at(until)) })
+}
+
+#[test]
+fn victims_that_nothing_protects_are_kept() {
+    assert_eq!(World::default().answer(&[pod(1, 100, 4), pod(1, 300, 4)], &[0]), Answer::Keep);
+}
+
+#[test]
+fn in_place_of_a_protected_pod_an_older_one_of_the_same_size_goes() {
+    assert_eq!(World::default().answer(&[pod(1, 50, 4), pod(1, 300, 4)], &[0]), instead(&[1]));
+}
+
+#[test]
+fn where_no_other_pod_frees_as_much_the_node_is_dropped() {
+    let world = World::default();
+    assert_eq!(world.answer(&[pod(1, 50, 4), pod(1, 300, 3)], &[0]), dropped(1_050));
+    assert_eq!(world.answer(&[pod(1, 50, 4), pod(10, 300, 4)], &[0]), dropped(1_050), "not lower");
+    assert_eq!(world.answer(&[pod(1, 50, 4), pod(1, 99, 4)], &[0]), dropped(1_050), "protected as well");
+    assert_eq!(
+        world.answer(&[pod(1, 50, 4), pod(1, 90, 4)], &[0, 1]),
+        dropped(1_050),
+        "when the last of them may go"
+    );
+}
+
+#[test]
+fn the_fewest_and_least_important_go_in_place_of_a_protected_pod() {
+    let pods = [pod(1, 50, 4), pod(3, 300, 4), pod(2, 300, 2), pod(2, 200, 2), pod(2, 150, 2)];
+    // two of two processors are less important than one of four
+    assert_eq!(World::default().answer(&pods, &[0]), instead(&[3, 4]));
+    let pods = [pod(1, 50, 4), pod(1, 300, 4), pod(1, 200, 4), pod(1, 150, 1)];
+    assert_eq!(World::default().answer(&pods, &[0]), instead(&[2]));
+}
+
+#[test]
+fn unprotected_victims_that_were_offered_still_go() {
+    let pods = [pod(1, 50, 4), pod(1, 150, 4), pod(1, 300, 4), pod(1, 400, 4)];
+    assert_eq!(World::default().answer(&pods, &[0, 1]), instead(&[2, 1]));
+}
+
+#[test]
+fn every_resource_counts() {
+    let world = World::default();
+    let single = Subgroup { min: 1, live: 1, running: 1 };
+    let (young, old) = (world.workload(50, single), world.workload(300, single));
+    let needed = Requests::of_pod([(CPU, 1), (GPU, 1)]);
+    for (has, expected) in [
+        (Requests::of_pod([(CPU, 9)]), dropped(1_050)),
+        (Requests::of_pod([(GPU, 1), (CPU, 1)]), instead(&[1])),
+    ] {
+        let pods =
+            [candidate(&pod(1, 50, 0), &young, &needed, &[]), candidate(&pod(1, 300, 0), &old, &has, &[])];
+        assert_eq!(world.answer_of(&pods, &[0]), expected);
+    }
+}
+
+#[test]
+fn what_is_more_than_room_is_never_replaced() {
+    let world = World { is_plain: false, ..World::default() };
+    assert_eq!(world.answer(&[pod(1, 50, 4), pod(1, 300, 4)], &[0]), dropped(1_050), "the preemptor");
+    let world = World::default();
+    let single = Subgroup { min: 1, live: 1, running: 1 };
+    let (young, old) = (world.workload(50, single), world.workload(300, single));
+    let requests = Requests::of_pod([(CPU, 1)]);
+    let mut pods =
+        [candidate(&pod(1, 50, 1), &young, &requests, &[]), candidate(&pod(1, 300, 1), &old, &requests, &[])];
+    pods[0].plain = false;
+    assert_eq!(world.answer_of(&pods, &[0]), dropped(1_050), "the victim");
+}
+
+#[test]
+fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
+    let world = World::default();
+    let gang = world.workload(50, Subgroup { min: 2, live: 4, running: 4 });
+    let requests = Requests::of_pod([(CPU, 1)]);
+    let pods: Vec<_> = (0..4).map(|_| candidate(&pod(1, 50, 1), &gang, &requests, &[])).collect();
+    assert_eq!(world.answer_of(&pods, &[0, 1]), Answer::Keep);
+    let expected = Answer::Drop(Protected { rule: Rule::MinAvailable, until: Some(at(1_050)) });
+    assert_eq!(world.answer_of(&pods, &[0, 1, 2]), expected);
+    let other = world.workload(300, Subgroup { min: 1, live: 1, running: 1 });
+    let with_another = [pods, vec![candidate(&pod(1, 300, 1), &other, &requests, &[])]].concat();
+    let Answer::Instead { victims, .. } = world.answer_of(&with_another, &[0, 1, 2]) else { panic!() };
+    assert_eq!((victims.len(), victims[0]), (3, 4), "{victims:?}");
+}
+
+#[test]
+fn what_a_disruption_budget_keeps_goes_last_and_is_counted() {
+    let pods = [pod(1, 50, 4), pod(1, 200, 4), pod(1, 300, 4)];
+    let guarded = |selected: &[&[usize]]| World {
+        budgets: Budgets(vec![0]),
+        selected: selected.iter().map(|of| of.to_vec()).collect(),
+        ..World::default()
+    };
+    assert_eq!(guarded(&[&[], &[0], &[]]).answer(&pods, &[0]), instead(&[2]));
+    let both = guarded(&[&[], &[0], &[0]]).answer(&pods, &[0]);
+    assert_eq!(both, Answer::Instead { victims: vec![1], budget_violations: 1 });
+}
+
+#[test]
+fn a_budget_gives_away_as_many_as_it_allows() {
+    let budgets = Budgets(vec![1, 5]);
+    let pods: [&[usize]; 4] = [&[0], &[1], &[0, 1], &[7]];
+    assert_eq!(budgets.violating(pods.into_iter()), [2]);
+}
+
+proptest! {
+    #[test]
+    fn whoever_goes_in_place_of_others_is_lower_unprotected_enough_and_none_too_many(
+        pods in prop::collection::vec((0..12_i32, 0..200_i64, 0..5_i64), 1..12),
+        offered in prop::collection::hash_set(0..12_usize, 1..4),
+    ) {
+        let pods: Vec<Pod> = pods.into_iter().map(|(priority, age, cpu)| pod(priority, age, cpu)).collect();
+        let offered: Vec<usize> = offered.into_iter().filter(|place| *place < pods.len()).collect();
+        let cpu = |places: &[usize]| places.iter().map(|place| pods[*place].cpu).sum::<i64>();
+        if let Answer::Instead { victims, .. } = World::default().answer(&pods, &offered) {
+            let enough = |some: &[usize]| some.len() >= offered.len() && cpu(some) >= cpu(&offered);
+            prop_assert!(enough(&victims));
+            for place in &victims {
+                prop_assert!(pods[*place].priority < 10 && pods[*place].age >= 100);
+                let rest: Vec<usize> = victims.iter().copied().filter(|other| other != place).collect();
+                prop_assert!(!enough(&rest), "{place} needn't go");
+            }
+            prop_assert!(victims.is_sorted_by_key(|place| Reverse(pods[*place].priority)));
+        }
+    }
+}
