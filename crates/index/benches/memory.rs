@@ -8,11 +8,12 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_index::{CeilingIndex, Settings};
-use tenure_types::{projection, tensorstack::v1beta1};
+use tenure_types::{podgroup::PodGroupKind, projection, tensorstack::v1beta1};
 
 const CONTROL_PODS: usize = 1_000;
 const QUEUES: usize = 500;
@@ -56,6 +57,11 @@ fn main() {
         assert_eq!(index.pods_under_ceiling(), pods);
         index
     });
+    for size in [1, 100] {
+        let grouped = held_by(|| in_groups(pods, size));
+        let groups = pods / size;
+        println!("in PodGroups of {size:<8}{} bytes a pod, {groups} groups with theirs", grouped / pods);
+    }
     let control = held_by(|| (0..CONTROL_PODS).map(|number| decode(pod(number))).collect::<Vec<Pod>>());
     let (per_pod, control_per_pod) = (index / pods, control / CONTROL_PODS);
     println!("pods in the index       {pods}, in {QUEUES} queues and {NAMESPACES} namespaces");
@@ -66,6 +72,33 @@ fn main() {
     );
     println!("ratio                   1 : {}", control_per_pod / per_pod.max(1));
     assert!(!measured || per_pod <= 400, "{per_pod} bytes a pod are more than the goal of 400");
+}
+
+/// An index of pods each of which is in a group of so many: some schedulers make a group for each pod.
+fn in_groups(pods: usize, size: usize) -> CeilingIndex {
+    let mut index = CeilingIndex::new(Settings::default());
+    for number in 0..pods {
+        let name = format!("pg-training-run-{:06}-7c9d5f8b6b", number / size);
+        let namespace = format!("team-namespace-{}", number / size % NAMESPACES);
+        let mut pod = decode::<projection::Pod>(pod(number));
+        pod.metadata.namespace = Some(namespace.clone());
+        pod.metadata.annotations = Some([("pod-group-name".to_owned(), name.clone())].into());
+        index.apply_pod(&pod);
+        if number % size == 0 {
+            let group = json!({
+                "metadata": {
+                    "name": name, "namespace": namespace, "resourceVersion": number.to_string(),
+                    "uid": format!("{number:08x}-bbbb-4def-8123-456789abcdef"),
+                    "annotations": {"kai.scheduler/last-start-timestamp": "2026-01-02T03:04:06Z"},
+                },
+                "spec": {"queue": "queue", "minMember": size},
+            });
+            index.apply_group(PodGroupKind::Runai, &decode(group));
+        }
+    }
+    assert_eq!(index.gangs().filter(|gang| gang.start.is_some()).count(), pods / size);
+    assert_eq!((index.claim_stamp(Timestamp::MAX), index.next_expiry()), (None, None));
+    index
 }
 
 fn held_by<T>(make: impl FnOnce() -> T) -> usize {

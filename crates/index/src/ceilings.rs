@@ -1,5 +1,7 @@
 //! Queues and pods together: whose ceiling is reached, and when.
 
+mod groups;
+
 use std::collections::HashSet;
 
 use arcstr::ArcStr;
@@ -7,20 +9,24 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use tenure_policy::{
     expiry::{self, Clocks, Family, Scope},
+    floor::Floors,
     owners::OwnerTable,
 };
-use tenure_types::{keys, projection, runai::v3alpha1, tensorstack::v1beta1};
+use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
 
 use crate::{
     Group, Outcome, Served, Uid,
-    groups::{PodGroup, PodGroups},
+    gangs::{Gangs, OfGroups},
     kinds::Kinds,
+    members::{Membership, memberships},
     names::Names,
     own::OwnCeilings,
     owners::{Controller, Owner, Owners},
-    pod::{Membership, Pod},
+    paused::PausedOwners,
+    pod::Pod,
     pods::{Expiry, Pods},
     queues::{Limits, RunaiQueues, TensorstackQueues},
+    tally::{Counted, Tally},
 };
 
 /// What an index is to go by.
@@ -39,6 +45,10 @@ pub struct Settings {
 pub struct Standing {
     /// The two clocks that its ceilings run by.
     pub clocks: Clocks,
+    /// When its workload started: that of its `PodGroup`, if there is one.
+    pub start: Option<Timestamp>,
+    /// There is one.
+    pub is_grouped: bool,
     /// Its queue of the tensorstack family.
     pub tensorstack: Option<ArcStr>,
     /// Its queue of the run.ai family.
@@ -47,6 +57,13 @@ pub struct Standing {
     pub own: Option<SignedDuration>,
     /// When its ceiling is reached, and the family that says so.
     pub expires: Option<(Timestamp, Family)>,
+}
+
+/// A pod that was seen, and isn't kept.
+#[derive(Debug)]
+pub struct Seen {
+    pod: Pod,
+    of: Box<[Membership]>,
 }
 
 /// Everything that a ceiling's expiry depends on.
@@ -58,6 +75,7 @@ pub struct CeilingIndex {
     readers: Readers,
     queues: Queues,
     pods: Pods,
+    paused: PausedOwners,
     moved: Moved,
 }
 
@@ -81,8 +99,7 @@ pub struct Readers {
 struct Queues {
     runai: RunaiQueues,
     tensorstack: TensorstackQueues,
-    runai_groups: PodGroups,
-    tensorstack_groups: PodGroups,
+    gangs: Gangs,
     owners: Owners,
     notice: SignedDuration,
 }
@@ -95,6 +112,7 @@ impl CeilingIndex {
             readers: Readers::default(),
             queues: Queues::default(),
             pods: Pods::new(scope),
+            paused: PausedOwners::default(),
             moved: Moved::default(),
         };
         index.configure(&table, notice);
@@ -110,24 +128,43 @@ impl CeilingIndex {
 
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, pod: &projection::Pod) {
+        self.apply_member(pod);
         if let Some(uid) = self.pods.apply(pod, &mut self.readers) {
             self.schedule(uid);
         }
     }
 
+    /// Takes a pod as a member of its `PodGroup`s alone: no ceiling is kept of it.
+    pub fn apply_member(&mut self, pod: &projection::Pod) {
+        if let Some(uid) = pod.metadata.uid.as_deref() {
+            self.queues.gangs.apply_pod(Uid::of(uid), pod, &mut self.readers.names);
+        }
+    }
+
     /// Forgets a pod.
     pub fn delete_pod(&mut self, uid: Uid) {
+        self.queues.gangs.delete_pod(uid);
         self.pods.delete(uid);
     }
 
     /// Forgets all pods but these.
     pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
+        self.queues.gangs.retain_pods(uids);
         self.pods.retain(uids);
     }
 
-    /// Takes a queue of the run.ai family as the API server has it.
-    pub fn apply_runai(&mut self, name: &str, spec: &v3alpha1::QueueSpec) {
-        self.moved.everybody |= self.queues.runai.apply(name, spec);
+    /// Takes a queue of the run.ai family as the API server has it; says whether a decision may have changed.
+    pub fn apply_runai(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
+        let changed = self.queues.runai.apply(name, spec);
+        self.moved.everybody |= changed;
+        changed
+    }
+
+    /// The same of a queue in KAI-Scheduler's version.
+    pub fn apply_runai_v2(&mut self, name: &str, queue: &projection::RunaiQueueV2) -> bool {
+        let changed = self.queues.runai.apply_v2(name, queue);
+        self.moved.everybody |= changed;
+        changed
     }
 
     /// Forgets a queue of the run.ai family.
@@ -155,42 +192,12 @@ impl CeilingIndex {
         self.moved.everybody |= self.queues.tensorstack.retain(names);
     }
 
-    /// Takes a `PodGroup` as the API server has it.
-    pub fn apply_group(&mut self, family: Family, metadata: &ObjectMeta, spec: &projection::PodGroupSpec) {
-        let queue = spec.queue.as_deref().filter(|queue| !queue.is_empty());
-        let queue = match family {
-            Family::Tensorstack => Some(queue.unwrap_or(keys::TENSORSTACK_DEFAULT_QUEUE)),
-            Family::Runai => queue,
-        };
-        let group = PodGroup {
-            queue: queue.map(|queue| self.readers.names.shared(queue)),
-            own: self.readers.own.read(metadata),
-        };
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-        let namespace = self.readers.names.shared(namespace.unwrap_or_default());
-        let name = self.readers.names.shared(name.unwrap_or_default());
-        if self.queues.groups(family).apply(&namespace, name, group) {
-            self.moved.namespaces.insert(namespace);
-        }
-    }
-
-    /// Forgets a `PodGroup`.
-    pub fn delete_group(&mut self, family: Family, namespace: &str, name: &str) {
-        if self.queues.groups(family).delete(namespace, name) {
-            self.moved.namespaces.insert(self.readers.names.shared(namespace));
-        }
-    }
-
-    /// Forgets all `PodGroup`s of a family but these, by namespace and name.
-    pub fn retain_groups(&mut self, family: Family, keys: &HashSet<(String, String)>) {
-        self.moved.everybody |= self.queues.groups(family).retain(keys);
-    }
-
     /// Takes an object that may own pods. `source` tells apart the kinds, each of which is listed by itself.
     pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.as_deref() else { return };
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &self.readers.kinds));
+        self.paused.apply(Uid::of(uid), source, metadata, controller, &mut self.readers.names);
         let owner = Owner { controller, own: self.readers.own.read(metadata), source };
         if self.queues.owners.apply(Uid::of(uid), owner) {
             match metadata.namespace.as_deref() {
@@ -205,11 +212,13 @@ impl CeilingIndex {
 
     /// Forgets an owner.
     pub fn delete_owner(&mut self, uid: Uid) {
+        self.paused.delete(uid);
         self.moved.everybody |= self.queues.owners.delete(uid);
     }
 
     /// Forgets all owners of a source but these.
     pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
+        self.paused.retain(source, uids);
         self.moved.everybody |= self.queues.owners.retain(source, uids);
     }
 
@@ -269,9 +278,29 @@ impl CeilingIndex {
     /// How a pod stands by the queues, `PodGroup`s and owners that are known, without keeping it; none if it is in no
     /// queue. Whether it is exempt doesn't matter here.
     pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
-        let pod = Pod::read(pod, &mut self.readers)?;
-        let (standing, _) = self.queues.standing(&pod);
+        let seen = self.see(pod)?;
+        self.standing_of(&seen)
+    }
+
+    /// What is to be known of a pod to say later how it stands, when all are known that are in its `PodGroup`s.
+    pub fn see(&mut self, pod: &projection::Pod) -> Option<Seen> {
+        let of = memberships(pod, |text| self.readers.names.shared(text));
+        Some(Seen { pod: Pod::read(pod, &mut self.readers)?, of })
+    }
+
+    /// How a pod stands that was seen.
+    pub fn standing_of(&mut self, seen: &Seen) -> Option<Standing> {
+        self.queues.gangs.compute();
+        let of_groups = self.queues.gangs.of(&seen.of);
+        let (standing, _) = self.queues.standing(&seen.pod, of_groups);
         (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
+    }
+
+    /// What is to be said of the queues of the run.ai family.
+    pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
+        self.reschedule();
+        let Self { queues: Queues { runai, tensorstack, gangs, owners, .. }, pods, paused, .. } = &*self;
+        Counted { runai, tensorstack, gangs, pods, owners, paused }.count(floors, now)
     }
 
     /// How many pods run under a ceiling, apart from those that are claimed.
@@ -291,50 +320,56 @@ impl CeilingIndex {
         self.pods.len()
     }
 
+    /// How many groups anything is known of, and how many pods are in any.
+    #[cfg(test)]
+    pub fn group_counts(&self) -> (usize, usize) {
+        self.queues.gangs.len()
+    }
+
     fn schedule(&mut self, uid: Uid) {
         let Self { queues, pods, .. } = self;
-        pods.schedule(uid, &mut |pod| queues.expiry(pod));
+        pods.schedule(uid, &mut |uid, pod| queues.expiry(uid, pod));
     }
 
     fn reschedule(&mut self) {
+        let of_groups = self.queues.gangs.moved();
         let Self { queues, pods, moved, .. } = self;
+        let mut expiry = |uid, pod: &Pod| queues.expiry(uid, pod);
         let Moved { everybody, namespaces } = std::mem::take(moved);
         if everybody {
-            pods.schedule_all(&mut |pod| queues.expiry(pod));
-        } else {
-            for namespace in namespaces {
-                pods.schedule_namespace(&namespace, &mut |pod| queues.expiry(pod));
-            }
+            pods.schedule_all(&mut expiry);
+            return;
+        }
+        for namespace in namespaces {
+            pods.schedule_namespace(&namespace, &mut expiry);
+        }
+        for uid in of_groups {
+            pods.schedule(uid, &mut expiry);
         }
     }
 }
 
 impl Queues {
-    fn groups(&mut self, family: Family) -> &mut PodGroups {
-        match family {
-            Family::Tensorstack => &mut self.tensorstack_groups,
-            Family::Runai => &mut self.runai_groups,
-        }
-    }
-
     /// When a pod expires.
-    fn expiry(&mut self, pod: &Pod) -> Option<Expiry> {
-        let (standing, limits) = self.standing(pod);
+    fn expiry(&mut self, uid: Uid, pod: &Pod) -> Option<Expiry> {
+        let of_groups = self.gangs.of(self.gangs.memberships(uid));
+        let (standing, limits) = self.standing(pod, of_groups);
         let (at, family) = standing.expires?;
         let (queue, limits) = match family {
             Family::Tensorstack => (standing.tensorstack, limits.tensorstack),
             Family::Runai => (standing.runai, limits.runai),
         };
         let notice = limits.and_then(|limits| limits.notice).unwrap_or(self.notice);
-        Some(Expiry { at, queue, notice })
+        Some(Expiry { at, family, queue, notice })
     }
 
     /// How a pod stands, and what applies in its queues.
-    fn standing(&mut self, pod: &Pod) -> (Standing, LimitsOf) {
+    fn standing(&mut self, pod: &Pod, of_groups: OfGroups) -> (Standing, LimitsOf) {
         let root = self.owners.own_ceiling(pod.controller);
-        let (tensorstack, t9k_own) = place(&self.tensorstack_groups, pod, &pod.tensorstack);
-        let (runai, runai_own) = place(&self.runai_groups, pod, &pod.runai);
-        let own = [root, pod.own_ceiling(), t9k_own, runai_own].into_iter().flatten().min();
+        let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
+        // a group's queue counts, if there is such a group
+        let tensorstack = of_groups.tensorstack.or_else(|| pod.tensorstack.clone());
+        let runai = of_groups.runai.or_else(|| pod.runai.clone());
         let limits = LimitsOf {
             tensorstack: tensorstack.as_deref().and_then(|queue| self.tensorstack.limits(queue)),
             runai: runai.as_deref().and_then(|queue| self.runai.limits(queue)),
@@ -342,9 +377,13 @@ impl Queues {
         // a pod that names no queue of a family has no ceiling there, not even its own
         let ceiling =
             |limits: &Option<Limits>| limits.and_then(|limits| limits.ceiling.into_iter().chain(own).min());
-        let clocks = pod.clocks();
+        let OfGroups { is_grouped, start, .. } = of_groups;
+        let alone = pod.clocks();
+        // a workload may never have as many pods as it takes: those that it has run all the same
+        let clocks = Clocks { started: start.or(alone.started), ..alone };
+        let start = if is_grouped { start } else { alone.started };
         let expires = expiry::deadline(clocks, ceiling(&limits.tensorstack), ceiling(&limits.runai));
-        (Standing { clocks, tensorstack, runai, own, expires }, limits)
+        (Standing { clocks, start, is_grouped, tensorstack, runai, own, expires }, limits)
     }
 }
 
@@ -352,13 +391,6 @@ impl Queues {
 struct LimitsOf {
     tensorstack: Option<Limits>,
     runai: Option<Limits>,
-}
-
-/// The queue that a pod is in, and the own ceiling of its group: a group's queue counts, if there is such a group.
-fn place(groups: &PodGroups, pod: &Pod, named: &Membership) -> (Option<ArcStr>, Option<SignedDuration>) {
-    let group = named.group.as_deref().and_then(|group| groups.get(&pod.namespace, group));
-    let queue = group.and_then(|group| group.queue.clone());
-    (queue.or_else(|| named.queue.clone()), group.and_then(|group| group.own))
 }
 
 #[cfg(test)]

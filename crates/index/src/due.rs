@@ -1,6 +1,7 @@
 //! What is handed out to be done.
 
 use jiff::Timestamp;
+use tenure_policy::expiry::Family;
 
 use crate::Uid;
 
@@ -24,7 +25,9 @@ pub struct Due {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The queue that it is in, of the family whose ceiling counts.
+    /// The family whose ceiling counts.
+    pub family: Family,
+    /// The queue that it is in, of that family.
     pub queue: String,
     /// When the ceiling is, or was, reached.
     pub deadline: Timestamp,

@@ -3,17 +3,28 @@
 
 mod ceilings;
 mod due;
+mod gang;
+mod gangs;
 mod groups;
 mod kinds;
+mod members;
 mod names;
 mod own;
 mod owners;
+mod paused;
+mod placement;
 mod pod;
 mod pods;
 mod queues;
+mod stamps;
+mod tally;
 mod uid;
 
-pub use ceilings::{CeilingIndex, Settings, Standing};
+pub use ceilings::{CeilingIndex, Seen, Settings, Standing};
 pub use due::{Due, Group, Outcome, Served, Task};
+pub use gangs::Workload;
+pub use placement::{Answer, Dropped, Offer, PlacementIndex, Question};
 pub use queues::{Limits, RunaiQueues, TensorstackQueues};
+pub use stamps::{Stamped, Stamping};
+pub use tally::Tally;
 pub use uid::Uid;

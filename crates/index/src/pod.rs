@@ -4,36 +4,26 @@ use std::num::NonZeroI64;
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::expiry::Clocks;
-use tenure_types::{keys, projection};
+use tenure_policy::expiry::{Clocks, Family};
+use tenure_types::{keys, podgroup::PodGroupKind, projection};
 
 use crate::{Due, Task, Uid, ceilings::Readers, owners::Controller};
-
-/// Which queue a pod names in one family, and which `PodGroup`, whose queue counts if there is such a group.
-#[derive(Debug, Default)]
-pub struct Membership {
-    pub queue: Option<ArcStr>,
-    pub group: Option<ArcStr>,
-}
-
-impl Membership {
-    fn is_none(&self) -> bool {
-        self.queue.is_none() && self.group.is_none()
-    }
-}
 
 /// Times are in milliseconds since the epoch.
 #[derive(Debug)]
 pub struct Pod {
     pub name: Box<str>,
     pub namespace: ArcStr,
-    pub tensorstack: Membership,
-    pub runai: Membership,
+    /// The queue that it names itself in each family. That of its `PodGroup` counts, if there is such a group.
+    pub tensorstack: Option<ArcStr>,
+    pub runai: Option<ArcStr>,
     pub controller: Option<Controller>,
     /// The pod's own ceiling.
     pub own: Option<Milliseconds>,
     pub created: i64,
     pub started: Option<Milliseconds>,
+    /// The family whose ceiling counts.
+    pub family: Family,
     /// The queue whose ceiling counts.
     pub queue: Option<ArcStr>,
     pub attempts: u8,
@@ -80,12 +70,13 @@ impl Pod {
         let mut read = Self {
             name: text(pod.metadata.name.as_deref()).into(),
             namespace: readers.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
-            tensorstack: Membership::default(),
-            runai: Membership::default(),
+            tensorstack: None,
+            runai: None,
             controller: None,
             own: None,
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
             started: None,
+            family: Family::Runai,
             queue: None,
             attempts: 0,
             tell_attempts: 0,
@@ -98,8 +89,7 @@ impl Pod {
             not_told_before: i64::MIN,
             told: None,
         };
-        read.update(pod, readers);
-        (!read.tensorstack.is_none() || !read.runai.is_none()).then_some(read)
+        read.update(pod, readers).then_some(read)
     }
 
     /// Takes what can change; says whether it is still in a queue.
@@ -107,23 +97,19 @@ impl Pod {
         let Readers { kinds, names, own } = readers;
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
-        self.tensorstack = Membership {
-            queue: shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL)),
-            group: shared(pod.label(keys::TENSORSTACK_GROUP_LABEL)),
-        };
-        self.runai = Membership {
-            queue: shared(pod.label(keys::RUNAI_QUEUE_LABEL)),
-            group: shared(pod.annotation(keys::RUNAI_GROUP_ANNOTATION)),
-        };
+        self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
+        self.runai = shared(pod.label(keys::RUNAI_QUEUE_LABEL));
         self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.own = own
             .read(&pod.metadata)
             .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
-        !self.tensorstack.is_none() || !self.runai.is_none()
+        let families = [PodGroupKind::Tensorstack, PodGroupKind::Runai];
+        let is_grouped = families.iter().any(|kind| kind.named_by(pod).is_some());
+        self.tensorstack.is_some() || self.runai.is_some() || is_grouped
     }
 
-    /// The clocks that ceilings run by.
+    /// The clocks that ceilings run by, if it is a workload by itself.
     pub fn clocks(&self) -> Clocks {
         Clocks { created: time(self.created), started: self.started.map(|started| time(started.get())) }
     }
@@ -139,6 +125,7 @@ impl Pod {
             uid,
             namespace: self.namespace.as_str().into(),
             name: self.name.as_ref().into(),
+            family: self.family,
             queue: self.queue.as_deref().unwrap_or_default().into(),
             deadline: time(self.expires),
             since: time(since),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_policy::expiry::{Exemption, Scope, exemption};
+use tenure_policy::expiry::{Exemption, Family, Scope, exemption};
 use tenure_types::projection;
 
 use crate::{
@@ -31,6 +31,7 @@ const LAST_TELL_RETRY: SignedDuration = SignedDuration::from_mins(10);
 #[derive(Clone, Debug)]
 pub struct Expiry {
     pub at: Timestamp,
+    pub family: Family,
     pub queue: Option<ArcStr>,
     /// Zero: not at all.
     pub notice: SignedDuration,
@@ -128,31 +129,35 @@ impl Pods {
     }
 
     /// Computes when something is to be done about a pod.
-    pub fn schedule(&mut self, uid: Uid, expiry: &mut impl FnMut(&Pod) -> Option<Expiry>) {
+    pub fn schedule(&mut self, uid: Uid, expiry: &mut impl FnMut(Uid, &Pod) -> Option<Expiry>) {
         let Self { by_uid, deadlines, retries, notices, .. } = self;
         let Some(pod) = by_uid.get_mut(&uid).filter(|pod| !pod.claimed) else {
             return;
         };
-        let expiry = expiry(pod);
+        let expiry = expiry(uid, pod);
         pod.expires = expiry.as_ref().map_or(NEVER, |expiry| milliseconds_up(expiry.at));
         let deadline = Milliseconds::new(pod.expires.max(pod.not_before));
         let notice = notice(pod, expiry.as_ref())
             .and_then(|notice| Milliseconds::new(notice.max(pod.not_told_before)));
         if let Some(expiry) = expiry {
-            pod.queue = expiry.queue;
+            (pod.family, pod.queue) = (expiry.family, expiry.queue);
         }
         place(if pod.attempts == 0 { deadlines } else { retries }, uid, &mut pod.deadline, deadline);
         place(notices, uid, &mut pod.notice, notice);
     }
 
-    pub fn schedule_all(&mut self, expiry: &mut impl FnMut(&Pod) -> Option<Expiry>) {
+    pub fn schedule_all(&mut self, expiry: &mut impl FnMut(Uid, &Pod) -> Option<Expiry>) {
         let uids: Vec<Uid> = self.by_uid.keys().copied().collect();
         for uid in uids {
             self.schedule(uid, expiry);
         }
     }
 
-    pub fn schedule_namespace(&mut self, namespace: &str, expiry: &mut impl FnMut(&Pod) -> Option<Expiry>) {
+    pub fn schedule_namespace(
+        &mut self,
+        namespace: &str,
+        expiry: &mut impl FnMut(Uid, &Pod) -> Option<Expiry>,
+    ) {
         let uids: Vec<Uid> = self.by_namespace.get(namespace).into_iter().flatten().copied().collect();
         for uid in uids {
             self.schedule(uid, expiry);
@@ -265,6 +270,14 @@ impl Pods {
 
     pub fn len(&self) -> usize {
         self.by_uid.len()
+    }
+
+    pub fn get(&self, uid: Uid) -> Option<&Pod> {
+        self.by_uid.get(&uid).map(AsRef::as_ref)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Uid, &Pod)> {
+        self.by_uid.iter().map(|(uid, pod)| (*uid, pod.as_ref()))
     }
 }
 

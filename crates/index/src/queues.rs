@@ -9,7 +9,7 @@ use tenure_policy::{
     queue::{RunaiQueue, TensorstackQueue},
     tree::{Cycle, QueueTree},
 };
-use tenure_types::{TensorstackDuration, runai::v3alpha1, tensorstack::v1beta1};
+use tenure_types::{TensorstackDuration, projection::RunaiQueueV2, runai::v3alpha1, tensorstack::v1beta1};
 use tracing::warn;
 
 /// Queues of group `scheduling.run.ai`.
@@ -37,7 +37,17 @@ impl RunaiQueues {
     /// Takes a queue as the API server has it; says whether a decision may have changed: schedulers write the status
     /// of their queues all the time.
     pub fn apply(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
-        let (queue, errors) = RunaiQueue::read(spec);
+        self.put(name, RunaiQueue::read(spec))
+    }
+
+    /// The same of a queue in KAI-Scheduler's version.
+    pub fn apply_v2(&mut self, name: &str, queue: &RunaiQueueV2) -> bool {
+        let none = BTreeMap::new();
+        let annotations = queue.metadata.annotations.as_ref().unwrap_or(&none);
+        self.put(name, RunaiQueue::read_v2(&queue.spec, annotations))
+    }
+
+    fn put(&mut self, name: &str, (queue, errors): (RunaiQueue, Vec<FieldError>)) -> bool {
         let changed = self.tree.put(name, queue);
         if changed {
             self.limits.clear();
@@ -168,6 +178,22 @@ mod tests {
         assert!(applied(&mut queues, "a", json!({"maxDuration": "1h"})));
         assert!(!applied(&mut queues, "a", json!({"maxDuration": "60m", "displayName": "A"})));
         assert!(applied(&mut queues, "a", json!({})));
+    }
+
+    #[test]
+    fn an_annotation_of_a_queue_of_v2_is_its_ceiling() {
+        let mut queues = RunaiQueues::default();
+        let mut applied = |annotations: Value| {
+            let queue =
+                json!({"metadata": {"annotations": annotations}, "spec": {"reclaimMinRuntime": "1m"}});
+            let changed = queues.apply_v2("a", &serde_json::from_value(queue).unwrap());
+            (changed, queues.limits("a").and_then(|limits| limits.ceiling))
+        };
+        let hour = Some(SignedDuration::from_hours(1));
+        assert_eq!(applied(json!({"tenure.dev/max-duration": "1h"})), (true, hour));
+        assert_eq!(applied(json!({"tenure.dev/max-duration": "60m", "other": "x"})), (false, hour));
+        assert_eq!(applied(json!({"tenure.dev/max-duration": "soon"})), (true, None));
+        assert_eq!(applied(json!(null)), (false, None));
     }
 
     #[test]

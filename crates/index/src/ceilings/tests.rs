@@ -1,9 +1,13 @@
 use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection,
+    runai::v3alpha1,
+    tensorstack::v1beta1,
+};
 
 use super::{CeilingIndex, Settings};
 use tenure_policy::{
@@ -371,19 +375,18 @@ fn a_pod_groups_queue_counts_and_not_the_label() {
     let grouped = json!({"metadata": {"labels": {"scheduler.tensorstack.dev/group-name": "g"}}});
     index.apply_pod(&pod("a", &grouped));
     assert!(index.next_due().is_some(), "as long as there is no such group the label counts");
-    let group = |queue: Option<&str>| projection::PodGroupSpec {
-        queue: queue.map(str::to_owned),
-        ..Default::default()
+    let group = |queue: Value| {
+        let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": queue}});
+        serde_json::from_value::<PodGroup>(group).unwrap()
     };
-    let metadata: ObjectMeta = serde_json::from_value(json!({"name": "g", "namespace": "ns"})).unwrap();
-    index.apply_group(Family::Tensorstack, &metadata, &group(Some("other")));
+    index.apply_group(PodGroupKind::Tensorstack, &group(json!("other")));
     assert_eq!(index.next_due(), None);
-    index.apply_group(Family::Tensorstack, &metadata, &group(Some("demo")));
+    index.apply_group(PodGroupKind::Tensorstack, &group(json!("demo")));
     assert!(index.next_due().is_some());
-    index.apply_group(Family::Tensorstack, &metadata, &group(None));
+    index.apply_group(PodGroupKind::Tensorstack, &group(Value::Null));
     assert_eq!(index.next_due(), None, "a group that names none is in queue default");
-    index.apply_group(Family::Runai, &metadata, &group(Some("demo")));
-    index.delete_group(Family::Tensorstack, "ns", "g");
+    index.apply_group(PodGroupKind::Runai, &group(json!("demo")));
+    index.delete_group(PodGroupKind::Tensorstack, "ns", "g");
     assert!(index.next_due().is_some());
 }
 

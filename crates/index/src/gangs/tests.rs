@@ -1,0 +1,381 @@
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection,
+};
+
+use crate::{CeilingIndex, Settings, Stamped, Stamping, Uid};
+
+const RUNAI: PodGroupKind = PodGroupKind::Runai;
+
+/// Seconds after some time.
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+fn second(at: Timestamp) -> i64 {
+    at.as_second() - 1_800_000_000
+}
+
+/// A pod of group `g` of the run.ai family, in queue `demo`: when it was created, and when it was scheduled.
+fn pod(uid: &str, created: i64, scheduled: Option<i64>) -> projection::Pod {
+    pod_with(uid, created, scheduled, |_| {})
+}
+
+fn pod_with(
+    uid: &str,
+    created: i64,
+    scheduled: Option<i64>,
+    change: impl FnOnce(&mut Value),
+) -> projection::Pod {
+    let condition =
+        |second| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(second)});
+    let mut pod = json!({
+        "metadata": {
+            "name": uid, "namespace": "ns", "uid": uid, "creationTimestamp": at(created),
+            "labels": {"kai.scheduler/queue": "demo"}, "annotations": {"pod-group-name": "g"},
+        },
+        "status": {"conditions": scheduled.map(condition).into_iter().collect::<Vec<_>>()},
+    });
+    change(&mut pod);
+    serde_json::from_value(pod).unwrap()
+}
+
+/// Group `g` of some uid and version, with a stamp.
+fn group(uid: &str, version: u32, stamp: Option<i64>, spec: &Value) -> PodGroup {
+    let stamp = stamp.map(|second| json!({"kai.scheduler/last-start-timestamp": at(second)}));
+    let metadata = json!({
+        "name": "g", "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "annotations": stamp,
+    });
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+fn index(ceiling: &str) -> CeilingIndex {
+    let mut index = CeilingIndex::new(Settings::default());
+    index.apply_runai("demo", &serde_json::from_value(json!({"maxDuration": ceiling})).unwrap());
+    index
+}
+
+/// With group `g`, which takes so many pods and has no stamp.
+fn with_group(min_member: u32) -> CeilingIndex {
+    let mut index = index("100s");
+    index.apply_group(RUNAI, &group("u", 1, None, &json!({"minMember": min_member})));
+    index
+}
+
+fn start(index: &mut CeilingIndex) -> Option<i64> {
+    index.gangs().next().and_then(|gang| gang.start).map(second)
+}
+
+fn claim(index: &mut CeilingIndex) -> Option<Stamping> {
+    index.claim_stamp(at(10_000))
+}
+
+/// Claims the stamp, and has it written.
+fn stamp(index: &mut CeilingIndex, version: u32) -> Option<i64> {
+    let stamping = claim(index)?;
+    index.settle_stamp(&stamping, Stamped::Written(version.to_string()), at(10_000));
+    Some(second(stamping.start))
+}
+
+fn end(index: &mut CeilingIndex) -> Option<i64> {
+    index.next_expiry().map(second)
+}
+
+#[test]
+fn a_group_starts_with_the_last_pod_that_it_takes_and_growth_keeps_that() {
+    let mut index = with_group(2);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    index.apply_pod(&pod("b", 0, None));
+    assert_eq!((start(&mut index), claim(&mut index)), (None, None));
+    index.apply_pod(&pod("b", 0, Some(9)));
+    assert_eq!(stamp(&mut index, 2), Some(9));
+    index.apply_pod(&pod("c", 50, Some(60)));
+    assert_eq!((start(&mut index), claim(&mut index)), (Some(9), None));
+}
+
+#[test]
+fn pods_may_come_before_their_group() {
+    let mut index = index("100s");
+    index.apply_pod(&pod("a", 0, Some(5)));
+    assert_eq!(claim(&mut index), None);
+    index.apply_group(RUNAI, &group("u", 1, None, &json!({})));
+    assert_eq!(stamp(&mut index, 2), Some(5));
+}
+
+#[test]
+fn a_run_that_ends_leaves_its_stamp_behind_and_the_next_has_its_own() {
+    let mut index = with_group(1);
+    // the next run's pod waits already when this one is stamped
+    index.apply_pod(&pod("a", 0, Some(5)));
+    index.apply_pod(&pod("b", 0, None));
+    assert_eq!(stamp(&mut index, 2), Some(5));
+    index.delete_pod(Uid::of("a"));
+    assert_eq!((start(&mut index), claim(&mut index)), (None, None));
+    index.apply_pod(&pod("b", 0, Some(300)));
+    assert_eq!(stamp(&mut index, 3), Some(300));
+}
+
+#[test]
+fn a_run_goes_on_while_all_its_pods_are_replaced_one_by_one() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    assert_eq!(stamp(&mut index, 2), Some(5));
+    for (uid, before, created) in [("b", "a", 500), ("c", "b", 900)] {
+        index.apply_pod(&pod(uid, created, Some(created + 1)));
+        index.delete_pod(Uid::of(before));
+        assert_eq!((start(&mut index), claim(&mut index)), (Some(5), None));
+    }
+    // not even a later stamp is believed
+    index.apply_group(RUNAI, &group("u", 3, Some(900), &json!({"minMember": 1})));
+    assert_eq!(stamp(&mut index, 4), Some(5));
+}
+
+#[test]
+fn a_run_whose_pods_were_all_replaced_while_nobody_looked_counts_as_another() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    assert_eq!(stamp(&mut index, 2), Some(5));
+    index.apply_pod(&pod("b", 500, Some(501)));
+    index.retain_pods(&HashSet::from([Uid::of("b")]));
+    assert_eq!(stamp(&mut index, 3), Some(501));
+}
+
+#[test]
+fn a_pod_that_ends_or_leaves_is_no_member_any_more() {
+    for change in [
+        json!({"status": {"phase": "Succeeded"}}),
+        json!({"metadata": {"deletionTimestamp": at(7)}}),
+        json!({"metadata": {"annotations": null}}),
+    ] {
+        let mut index = with_group(1);
+        index.apply_pod(&pod("a", 0, Some(5)));
+        assert_eq!(start(&mut index), Some(5));
+        let merge = |pod: &mut Value| {
+            for (part, fields) in change.as_object().unwrap() {
+                let fields = fields.as_object().unwrap().clone();
+                pod[part].as_object_mut().unwrap().extend(fields);
+            }
+        };
+        index.apply_pod(&pod_with("a", 0, Some(5), merge));
+        assert_eq!(start(&mut index), None, "{change}");
+        assert_eq!(index.gangs().next().unwrap().members, []);
+    }
+}
+
+#[test]
+fn pods_count_for_a_start_though_no_ceiling_applies_to_them() {
+    let mut index = with_group(2);
+    index.apply_pod(&pod_with("a", 0, Some(5), |pod| pod["spec"] = json!({"priority": 2_000_000_000})));
+    index.apply_pod(&pod_with("b", 0, Some(6), |pod| pod["metadata"]["labels"] = Value::Null));
+    assert_eq!(start(&mut index), Some(6));
+}
+
+#[test]
+fn every_subgroup_has_to_start_and_may_be_renamed() {
+    let mut index = index("100s");
+    let spec = |name: &str| json!({"subGroups": [{"name": "lead"}, {"name": name, "minMember": 2}]});
+    index.apply_group(RUNAI, &group("u", 1, None, &spec("worker")));
+    for (uid, subgroup, scheduled) in [("a", "lead", 5), ("b", "other", 6), ("c", "other", 7)] {
+        let label =
+            |pod: &mut Value| pod["metadata"]["labels"]["kai.scheduler/subgroup-name"] = json!(subgroup);
+        index.apply_pod(&pod_with(uid, 0, Some(scheduled), label));
+    }
+    assert_eq!(start(&mut index), None);
+    index.apply_group(RUNAI, &group("u", 2, None, &spec("other")));
+    assert_eq!(start(&mut index), Some(7));
+}
+
+#[test]
+fn another_group_of_the_same_name_has_a_start_of_its_own() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    index.apply_pod(&pod("b", 0, Some(9)));
+    assert_eq!(stamp(&mut index, 2), Some(5));
+    index.apply_group(RUNAI, &group("v", 3, None, &json!({"minMember": 2})));
+    let stamping = claim(&mut index).unwrap();
+    assert_eq!((&*stamping.uid, second(stamping.start)), ("v", 9));
+    index.delete_group(RUNAI, "ns", "g");
+    index.settle_stamp(&stamping, Stamped::Stale, at(10_000));
+    assert_eq!((index.gangs().count(), claim(&mut index)), (0, None));
+}
+
+#[test]
+fn the_stamp_of_whoever_scheduled_it_stands_and_one_from_the_future_does_not() {
+    let mut index = index("100s");
+    index.apply_group(RUNAI, &group("u", 1, Some(3), &json!({})));
+    index.apply_pod(&pod("a", 0, Some(5)));
+    assert_eq!((start(&mut index), claim(&mut index)), (Some(3), None));
+    index.apply_group(RUNAI, &group("u", 2, Some(9_000), &json!({})));
+    assert_eq!(stamp(&mut index, 3), Some(5));
+    // fewer pods than it takes say nothing, but no start lies in the future
+    index.apply_group(RUNAI, &group("v", 4, Some(20_000), &json!({"minMember": 7})));
+    assert_eq!(stamp(&mut index, 5), Some(10_000));
+    assert_eq!(claim(&mut index), None);
+}
+
+#[test]
+fn a_stamp_from_the_future_delays_no_end_even_if_it_can_not_be_repaired() {
+    let mut index = index("100s");
+    index.apply_group(RUNAI, &group("u", 1, Some(900_000), &json!({"minMember": 7})));
+    index.apply_pod(&pod("a", 0, Some(5)));
+    let stamping = index.claim_stamp(at(50)).unwrap();
+    index.settle_stamp(&stamping, Stamped::Failed, at(50));
+    assert_eq!((second(stamping.start), end(&mut index)), (50, Some(150)));
+    assert_eq!(index.claim_stamp(at(60)).map(|again| again.start), Some(stamping.start));
+}
+
+#[test]
+fn a_stamp_is_handed_out_once_until_it_is_settled() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    let stamping = claim(&mut index).unwrap();
+    index.apply_group(RUNAI, &group("u", 2, None, &json!({"minMember": 1, "queue": "demo"})));
+    assert_eq!(claim(&mut index), None);
+    index.settle_stamp(&stamping, Stamped::Stale, at(10_000));
+    let again = claim(&mut index).unwrap();
+    assert_eq!((&*again.resource_version, again.start), ("2", stamping.start));
+    index.release_stamps();
+    assert_eq!(claim(&mut index), Some(again), "who was to write it is gone");
+}
+
+#[test]
+fn a_stale_stamp_waits_for_the_next_version_and_not_for_ever() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    let stamping = claim(&mut index).unwrap();
+    index.settle_stamp(&stamping, Stamped::Stale, at(10_000));
+    assert_eq!((claim(&mut index), index.next_stamp()), (None, Some(at(10_005))));
+    assert!(index.claim_stamp(at(10_005)).is_some());
+    index.settle_stamp(&stamping, Stamped::Stale, at(10_005));
+    index.apply_group(RUNAI, &group("u", 2, None, &json!({"minMember": 1})));
+    assert!(index.claim_stamp(at(10_005)).is_some());
+}
+
+#[test]
+fn what_can_not_be_written_is_tried_ever_later() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    let mut now = 10_000;
+    for wait in [5, 10, 20, 40, 80, 160, 300, 300] {
+        let stamping = index.claim_stamp(at(now)).unwrap();
+        index.settle_stamp(&stamping, Stamped::Failed, at(now));
+        let version = u32::try_from(now).unwrap();
+        index.apply_group(RUNAI, &group("u", version, None, &json!({"minMember": 1})));
+        assert_eq!(index.claim_stamp(at(now + wait - 1)), None, "{wait}");
+        now += wait;
+    }
+}
+
+#[test]
+fn who_takes_a_stamp_away_again_and_again_finds_it_back_ever_later() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    let mut now = 10_000;
+    for (version, wait) in (1..).zip([0, 0, 5, 10, 20]) {
+        let stamping = index.claim_stamp(at(now)).unwrap();
+        index.settle_stamp(&stamping, Stamped::Written("w".into()), at(now));
+        index.apply_group(RUNAI, &group("u", version, None, &json!({"minMember": 1})));
+        if wait > 0 {
+            assert_eq!(index.claim_stamp(at(now + wait - 1)), None, "{wait}");
+        }
+        now += wait;
+    }
+    index.delete_pod(Uid::of("a"));
+    index.apply_pod(&pod("b", 0, Some(50)));
+    assert_eq!(
+        index.claim_stamp(at(now - 1)).map(|stamping| second(stamping.start)),
+        Some(50),
+        "another run"
+    );
+}
+
+#[test]
+fn what_is_only_said_is_said_once_for_each_start() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    let stamping = claim(&mut index).unwrap();
+    index.settle_stamp(&stamping, Stamped::Said, at(10_000));
+    index.apply_pod(&pod("b", 0, Some(7)));
+    assert_eq!(claim(&mut index), None);
+    for uid in ["a", "b"] {
+        index.delete_pod(Uid::of(uid));
+    }
+    index.apply_pod(&pod("c", 20, Some(30)));
+    assert_eq!(claim(&mut index).map(|stamping| second(stamping.start)), Some(30));
+}
+
+#[test]
+fn a_stamp_that_is_written_when_its_run_has_ended_is_one_that_was_left_behind() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    index.apply_pod(&pod("b", 0, None));
+    let stamping = claim(&mut index).unwrap();
+    index.delete_pod(Uid::of("a"));
+    index.settle_stamp(&stamping, Stamped::Written("2".into()), at(10_000));
+    index.apply_pod(&pod("b", 0, Some(50)));
+    assert_eq!(stamp(&mut index, 3), Some(50));
+}
+
+#[test]
+fn what_the_watch_says_of_a_later_version_is_not_undone_by_the_answer_to_a_write() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    let stamping = claim(&mut index).unwrap();
+    index.apply_group(RUNAI, &group("u", 3, None, &json!({"minMember": 1})));
+    index.settle_stamp(&stamping, Stamped::Written("2".into()), at(10_000));
+    assert_eq!(claim(&mut index).map(|stamping| stamping.resource_version), Some("3".into()));
+}
+
+#[test]
+fn the_ceiling_of_a_group_counts_from_its_start_for_those_that_join_late_too() {
+    let mut index = with_group(2);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    assert_eq!(end(&mut index), Some(105), "nobody escapes by pods that never come");
+    index.apply_pod(&pod("b", 0, Some(50)));
+    assert_eq!(end(&mut index), Some(150));
+    index.apply_pod(&pod("late", 120, Some(130)));
+    let ends = index.claim(at(151)).into_iter().chain(index.claim(at(151))).chain(index.claim(at(151)));
+    assert_eq!(ends.map(|due| second(due.first.deadline)).collect::<Vec<_>>(), [150, 150, 150]);
+}
+
+#[test]
+fn only_the_first_group_that_there_is_counts_for_a_ceiling() {
+    let mut index = index("100s");
+    let label = |pod: &mut Value| pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = json!("g");
+    index.apply_pod(&pod_with("a", 0, Some(5), label));
+    index.apply_group(PodGroupKind::Coscheduling, &group("c", 1, Some(2), &json!({"minMember": 1})));
+    assert_eq!(end(&mut index), Some(102));
+    index.apply_group(RUNAI, &group("u", 1, None, &json!({})));
+    assert_eq!(end(&mut index), Some(105));
+    index.retain_groups(RUNAI, &HashSet::new());
+    assert_eq!(end(&mut index), Some(102));
+}
+
+#[test]
+fn a_ceiling_of_any_group_counts() {
+    let mut index = with_group(1);
+    let label = |pod: &mut Value| pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] = json!("g");
+    index.apply_pod(&pod_with("a", 0, Some(5), label));
+    let mut other = group("c", 1, None, &json!({"minMember": 1}));
+    let own = ("tenure.dev/max-duration".to_owned(), "10s".to_owned());
+    other.metadata.annotations = Some([own].into_iter().collect());
+    index.apply_group(PodGroupKind::Coscheduling, &other);
+    assert_eq!(end(&mut index), Some(15));
+}
+
+#[test]
+fn nothing_is_left_of_groups_and_pods_that_are_gone() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    index.apply_pod(&pod_with("b", 0, None, |pod| {
+        pod["metadata"]["annotations"] = json!({"pod-group-name": "other"});
+    }));
+    index.delete_group(RUNAI, "ns", "g");
+    assert_eq!(index.group_counts(), (2, 2));
+    index.retain_pods(&HashSet::new());
+    assert_eq!(index.group_counts(), (0, 0));
+}

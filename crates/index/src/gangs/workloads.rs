@@ -1,0 +1,157 @@
+//! What `PodGroup`s say of their pods, for those that ask.
+
+use arcstr::ArcStr;
+use jiff::{SignedDuration, Timestamp};
+use tenure_policy::{gang::Shape, preemption::Subgroup};
+use tenure_types::podgroup::PodGroupKind;
+
+use super::Gangs;
+use crate::{
+    Uid,
+    gang::Gang,
+    groups::{GroupKey, PodGroup},
+    members::Membership,
+};
+
+/// A `PodGroup` that there is, with what its pods show.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload<'g> {
+    /// Its kind.
+    pub kind: PodGroupKind,
+    /// Its namespace.
+    pub namespace: &'g ArcStr,
+    /// Its name.
+    pub name: &'g ArcStr,
+    /// When it started; none if it doesn't run, or hasn't had as many pods as it takes.
+    pub start: Option<Timestamp>,
+    /// As it is stamped, if that can be read.
+    pub stamp: Option<Timestamp>,
+    /// The queue that it names, in the family of its kind.
+    pub queue: Option<&'g ArcStr>,
+    /// What it takes to run.
+    pub shape: &'g Shape,
+    /// Pods that name it, and are neither finished nor terminating.
+    pub members: &'g [Uid],
+}
+
+/// What the groups of a pod say of it.
+#[derive(Debug, Default)]
+pub struct OfGroups {
+    pub runai: Option<ArcStr>,
+    pub tensorstack: Option<ArcStr>,
+    /// The least of the workload's own ceilings.
+    pub own: Option<SignedDuration>,
+    /// There is one that counts for its workload.
+    pub is_grouped: bool,
+    /// Of that.
+    pub start: Option<Timestamp>,
+}
+
+/// A `PodGroup` that there is, whose pods can be counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Counted<'g> {
+    gangs: &'g Gangs,
+    key: &'g GroupKey,
+    gang: &'g Gang,
+    group: &'g PodGroup,
+}
+
+impl<'g> Counted<'g> {
+    pub const fn key(&self) -> &'g GroupKey {
+        self.key
+    }
+
+    pub const fn start(&self) -> Option<Timestamp> {
+        self.gang.start
+    }
+
+    /// What there is of each subgroup.
+    pub fn count(&self) -> Vec<Subgroup> {
+        let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
+        let numbered = members.map(|of| (self.group.shape.number(of.subgroup(self.key.kind)), of.active));
+        self.group.shape.tally(numbered)
+    }
+
+    /// The number of a member's subgroup.
+    pub fn number(&self, memberships: &[Membership]) -> usize {
+        let named = memberships.iter().find(|of| of.group == *self.key).and_then(|of| of.subgroup.as_deref());
+        self.group.shape.number(named)
+    }
+}
+
+impl Gangs {
+    /// The groups that a pod names.
+    pub fn memberships(&self, uid: Uid) -> &[Membership] {
+        self.members.get(&uid).map_or(&[], |member| &member.of)
+    }
+
+    /// What the groups say that a pod names.
+    pub fn of(&self, memberships: &[Membership]) -> OfGroups {
+        let mut of = OfGroups::default();
+        for (key, gang, group) in self.existing(memberships).rev() {
+            // those that come first count
+            (of.is_grouped, of.start) = (true, gang.start);
+            of.own = of.own.into_iter().chain(group.own).min();
+            match key.kind {
+                PodGroupKind::Runai => of.runai.clone_from(&group.queue),
+                PodGroupKind::Tensorstack => of.tensorstack.clone_from(&group.queue),
+                PodGroupKind::Coscheduling | PodGroupKind::Volcano | PodGroupKind::Native => {}
+            }
+        }
+        of
+    }
+
+    fn existing<'g>(
+        &'g self,
+        memberships: &'g [Membership],
+    ) -> impl DoubleEndedIterator<Item = (&'g GroupKey, &'g Gang, &'g PodGroup)> {
+        memberships.iter().filter_map(|Membership { group: key, .. }| {
+            let gang = self.by_key.get(key)?;
+            Some((key, gang.as_ref(), gang.group.as_deref()?))
+        })
+    }
+
+    /// The group that counts for the workload of a pod.
+    pub fn workload(&self, memberships: &[Membership]) -> Option<Workload<'_>> {
+        memberships.iter().find_map(|Membership { group: key, .. }| {
+            let (key, gang) = self.by_key.get_key_value(key)?;
+            Some(workload(key, gang, gang.group.as_deref()?))
+        })
+    }
+
+    /// The same, with what there is of its subgroups.
+    pub fn counted<'g>(&'g self, memberships: &'g [Membership]) -> Option<Counted<'g>> {
+        let (key, gang, group) = self.existing(memberships).next()?;
+        Some(Counted { gangs: self, key, gang, group })
+    }
+
+    /// The queue of the run.ai family that the groups name.
+    pub fn queue(&self, memberships: &[Membership]) -> Option<&str> {
+        let group = memberships.iter().find(|of| of.group.kind == PodGroupKind::Runai)?;
+        self.by_key.get(&group.group)?.group.as_ref()?.queue.as_deref()
+    }
+
+    /// The queue that a group of the run.ai family names.
+    pub fn queue_of_group(&self, namespace: &str, name: &str) -> Option<&str> {
+        let key = GroupKey { kind: PodGroupKind::Runai, namespace: namespace.into(), name: name.into() };
+        self.by_key.get(&key)?.group.as_ref()?.queue.as_deref()
+    }
+
+    /// All groups that there are.
+    pub fn workloads(&self) -> impl Iterator<Item = Workload<'_>> {
+        self.by_key.iter().filter_map(|(key, gang)| Some(workload(key, gang, gang.group.as_deref()?)))
+    }
+}
+
+fn workload<'g>(key: &'g GroupKey, gang: &'g Gang, group: &'g PodGroup) -> Workload<'g> {
+    Workload {
+        kind: key.kind,
+        namespace: &key.namespace,
+        name: &key.name,
+        start: gang.start,
+        stamp: group.stamp,
+        queue: group.queue.as_ref(),
+        shape: &group.shape,
+        members: gang.members(),
+    }
+}

@@ -1,0 +1,67 @@
+//! Pods as members of `PodGroup`s, whether or not a ceiling applies to them.
+
+use arcstr::ArcStr;
+use jiff::Timestamp;
+use tenure_policy::{gang::progress, preemption::Progress};
+use tenure_types::{podgroup::PodGroupKind, projection};
+
+use crate::{groups::GroupKey, pod::Milliseconds};
+
+/// What counts of a pod for the start of its groups. Times are in milliseconds since the epoch.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Member {
+    pub of: Box<[Membership]>,
+    created: i64,
+    scheduled: Option<Milliseconds>,
+    /// It runs: it was scheduled, and has not ended and is not terminating.
+    pub active: bool,
+}
+
+/// A group that a pod names, and the subgroup, if it names one. It names one group of a kind at most.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Membership {
+    pub group: GroupKey,
+    pub subgroup: Option<ArcStr>,
+}
+
+/// The groups that a pod names, in the order in which they count.
+pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) -> Box<[Membership]> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let membership = |kind: PodGroupKind| {
+        let group = GroupKey { kind, name: text(kind.named_by(pod)?), namespace: text(namespace) };
+        Some(Membership { group, subgroup: kind.subgroup(pod).map(&mut text) })
+    };
+    PodGroupKind::ALL.into_iter().filter_map(membership).collect()
+}
+
+impl Member {
+    /// None if it is in no group, or not any more.
+    pub fn read(pod: &projection::Pod, text: impl FnMut(&str) -> ArcStr) -> Option<Self> {
+        let progress = progress(pod);
+        let of = if progress == Progress::Gone { Box::default() } else { memberships(pod, text) };
+        let created = pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond();
+        (!of.is_empty()).then(|| Self {
+            of,
+            created,
+            scheduled: pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond())),
+            active: progress == Progress::Running,
+        })
+    }
+
+    pub fn is_of(&self, group: &GroupKey) -> bool {
+        self.of.iter().any(|membership| membership.group == *group)
+    }
+
+    /// The subgroup of its group of a kind.
+    pub fn subgroup(&self, kind: PodGroupKind) -> Option<&str> {
+        self.of.iter().find(|membership| membership.group.kind == kind)?.subgroup.as_deref()
+    }
+
+    pub fn created(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::MAX)
+    }
+
+    pub fn scheduled(&self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(self.scheduled?.get()).ok()
+    }
+}

@@ -1,0 +1,93 @@
+//! How pods are read, with what many of them share kept once.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::Hash,
+    sync::Arc,
+};
+
+use tenure_policy::{
+    gang::progress,
+    victims::{Requests, Resource},
+};
+use tenure_types::{keys, projection::Pod, room::Room};
+
+use super::Placed;
+use crate::names::Names;
+
+/// What many pods share.
+#[derive(Debug, Default)]
+pub struct Interned {
+    resources: HashMap<String, Resource>,
+    requests: Shared<Requests>,
+    labels: Shared<BTreeMap<String, String>>,
+}
+
+/// Values of which each is kept once.
+#[derive(Debug)]
+struct Shared<T> {
+    values: HashSet<Arc<T>>,
+    sweep_at: usize,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self { values: HashSet::new(), sweep_at: 0 }
+    }
+}
+
+impl<T: Eq + Hash> Shared<T> {
+    fn shared(&mut self, value: T) -> Arc<T> {
+        if let Some(shared) = self.values.get(&value) {
+            return Arc::clone(shared);
+        }
+        // drops what nobody uses any more, now and then
+        if self.values.len() >= self.sweep_at {
+            self.values.retain(|value| Arc::strong_count(value) > 1);
+            self.sweep_at = self.values.len().saturating_mul(2).max(64);
+        }
+        let shared = Arc::new(value);
+        self.values.insert(Arc::clone(&shared));
+        shared
+    }
+}
+
+impl Interned {
+    fn requests(&mut self, room: &Room) -> Arc<Requests> {
+        let Self { resources, requests, .. } = self;
+        let mut number = |name: &str| {
+            if let Some(known) = resources.get(name) {
+                return *known;
+            }
+            // more resources than there are numbers would be one: too much would be asked of substitutes
+            let number = Resource(resources.len().try_into().unwrap_or(u16::MAX));
+            resources.insert(name.to_owned(), number);
+            number
+        };
+        let amounts = room.requests.iter().map(|(name, amount)| (number(name), *amount));
+        let of_pod = Requests::of_pod(amounts);
+        requests.shared(of_pod)
+    }
+}
+
+impl Placed {
+    pub fn read(pod: &Pod, room: &Room, names: &mut Names, interned: &mut Interned) -> Self {
+        let mut shared =
+            |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
+        let in_daemon_set = pod.controller().is_some_and(|owner| owner.kind == "DaemonSet");
+        Self {
+            uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
+            namespace: shared(pod.metadata.namespace.as_deref()).unwrap_or_default(),
+            node: shared(pod.spec.node_name.as_deref()),
+            priority: pod.spec.priority.unwrap_or(0),
+            class: shared(pod.spec.priority_class_name.as_deref()),
+            queue: shared(pod.label(keys::RUNAI_QUEUE_LABEL)),
+            scheduled: pod.scheduled_at().map(|at| at.0),
+            progress: progress(pod),
+            requests: interned.requests(room),
+            labels: interned.labels.shared(pod.metadata.labels.clone().unwrap_or_default()),
+            plain: room.plain,
+            frees: !in_daemon_set && !pod.is_mirror(),
+        }
+    }
+}

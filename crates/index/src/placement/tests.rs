@@ -1,0 +1,237 @@
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_policy::{
+    floor::Floors, preemption::Rule, queue::RunaiQueue, tree::QueueTree, victims::Protected,
+};
+use tenure_types::projection::Pod;
+
+use super::*;
+
+const NOW: &str = "2026-01-01T01:00:00Z";
+
+/// Of a namespace, on node n, in a queue with a floor of ten minutes, so many seconds after it was scheduled.
+fn pod(name: &str, age: i64, more: &Value) -> Value {
+    let now: Timestamp = NOW.parse().unwrap();
+    let at = now - jiff::SignedDuration::from_secs(age);
+    let mut pod = json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": at, "labels": {"kai.scheduler/queue": "q"},
+        },
+        "spec": {
+            "nodeName": "n", "priority": 1,
+            "containers": [{"resources": {"requests": {"cpu": "1", "example.com/gpu": 1}}}],
+        },
+        "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]},
+    });
+    merge(&mut pod, more);
+    pod
+}
+
+fn merge(target: &mut Value, more: &Value) {
+    let Value::Object(more) = more else { return target.clone_from(more) };
+    for (key, value) in more {
+        merge(target.as_object_mut().unwrap().entry(key).or_insert_with(|| json!({})), value);
+    }
+}
+
+struct World {
+    index: PlacementIndex,
+    tree: QueueTree,
+    floors: Floors,
+}
+
+impl World {
+    fn new(pods: &[Value]) -> Self {
+        let queue = RunaiQueue { preempt_floor: "10m".parse().ok(), ..RunaiQueue::default() };
+        let tree = [("q", queue.clone()), ("other", queue)].into_iter().collect();
+        let mut world = Self { index: PlacementIndex::default(), tree, floors: Floors::default() };
+        for pod in pods {
+            world.apply(pod);
+        }
+        world
+    }
+
+    fn apply(&mut self, pod: &Value) {
+        let room: PodWithRoom = serde_json::from_value(pod.clone()).unwrap();
+        self.index.apply_pod(room);
+    }
+
+    fn group(&mut self, spec: &Value) {
+        let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": spec});
+        self.index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+    }
+
+    fn asked_by(&self, preemptor: &Value, victims: &[&str]) -> Answer<'_> {
+        let room: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
+        let (preemptor, room): (Pod, _) = room.split();
+        let question = Question {
+            tree: &self.tree,
+            floors: &self.floors,
+            now: NOW.parse().unwrap(),
+            preemptor: &preemptor,
+            room: &room,
+        };
+        let victims: Vec<String> = victims.iter().map(|uid| (*uid).to_owned()).collect();
+        let offers = [Offer { node: "n", victims: &victims }];
+        self.index.answer(&question, &offers).remove(0)
+    }
+
+    fn asked(&self, victims: &[&str]) -> Answer<'_> {
+        let labels = json!({"kai.scheduler/queue": "q"});
+        let spec = json!({"priority": 9, "containers": []});
+        self.asked_by(&json!({"metadata": {"namespace": "ns", "labels": labels}, "spec": spec}), victims)
+    }
+}
+
+fn instead<'a>(victims: &[&'a str]) -> Answer<'a> {
+    Answer::Instead { victims: victims.to_vec(), budget_violations: 0 }
+}
+
+fn is_protected(answer: &Answer<'_>, rule: Rule) -> bool {
+    matches!(answer, Answer::Drop(Dropped::Protected(Protected { rule: by, .. })) if *by == rule)
+}
+
+#[test]
+fn what_nothing_protects_is_kept() {
+    let world = World::new(&[pod("old", 700, &json!({})), pod("older", 800, &json!({}))]);
+    assert_eq!(world.asked(&["old"]), Answer::Keep(vec!["old"]));
+}
+
+#[test]
+fn in_place_of_a_young_pod_an_old_one_of_its_node_goes() {
+    let young = pod("young", 60, &json!({}));
+    let world = World::new(&[young.clone(), pod("old", 700, &json!({}))]);
+    assert_eq!(world.asked(&["young"]), instead(&["old"]));
+    let elsewhere = pod("old", 700, &json!({"spec": {"nodeName": "m"}}));
+    assert!(is_protected(&World::new(&[young, elsewhere]).asked(&["young"]), Rule::PreemptMinRuntime));
+}
+
+#[test]
+fn what_a_daemon_set_or_a_kubelet_brings_back_goes_in_nobodys_place() {
+    let owner =
+        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+    for more in [
+        json!({"metadata": {"ownerReferences": owner}}),
+        json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
+    ] {
+        let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &more)]);
+        assert!(matches!(world.asked(&["young"]), Answer::Drop(_)), "{more}");
+    }
+}
+
+#[test]
+fn a_pod_of_which_nothing_is_known_may_be_protected() {
+    let waiting = pod("waiting", 700, &json!({"spec": {"nodeName": ""}, "status": {"conditions": []}}));
+    let elsewhere = pod("elsewhere", 700, &json!({"spec": {"nodeName": "m"}}));
+    let world = World::new(&[waiting, elsewhere]);
+    for uid in ["nobody", "waiting", "elsewhere"] {
+        assert_eq!(world.asked(&[uid]), Answer::Drop(Dropped::Unknown(uid.into())));
+    }
+    assert_eq!(world.asked(&[]), Answer::Drop(Dropped::Nobody));
+}
+
+#[test]
+fn a_pod_that_has_gone_or_moved_takes_no_room_any_more() {
+    let mut world = World::new(&[
+        pod("young", 60, &json!({})),
+        pod("moved", 700, &json!({})),
+        pod("ended", 700, &json!({})),
+        pod("deleted", 700, &json!({})),
+    ]);
+    world.apply(&pod("moved", 700, &json!({"spec": {"nodeName": "m"}})));
+    world.apply(&pod("ended", 700, &json!({"status": {"phase": "Succeeded"}})));
+    world.index.delete_pod(Uid::of("deleted"));
+    assert!(matches!(world.asked(&["young"]), Answer::Drop(_)));
+    assert_eq!(world.index.pods(), 2);
+    world.index.retain_pods(&HashSet::from([Uid::of("young")]));
+    assert_eq!((world.index.pods(), world.index.by_node.len()), (1, 1));
+}
+
+#[test]
+fn the_queue_of_its_group_counts_and_the_groups_start() {
+    let in_group = |name: &str, age| {
+        pod(
+            name,
+            age,
+            &json!({"metadata": {"annotations": {"pod-group-name": "g"}, "labels": {"kai.scheduler/queue": "?"}}}),
+        )
+    };
+    let mut world = World::new(&[in_group("a", 60), in_group("b", 700)]);
+    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]), "there is no such queue");
+    world.group(&json!({"queue": "q", "minMember": 2}));
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime), "it started with the second");
+    world.index.delete_group(PodGroupKind::Runai, "ns", "g");
+    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    world.group(&json!({"queue": "q", "minMember": 1}));
+    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]), "it started with the first");
+}
+
+#[test]
+fn an_elastic_gang_is_left_its_minimum() {
+    let in_group = |name: &str| pod(name, 60, &json!({"metadata": {"annotations": {"pod-group-name": "g"}}}));
+    let mut world = World::new(&["a", "b", "c"].map(in_group));
+    world.group(&json!({"queue": "q", "minMember": 2}));
+    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    assert!(is_protected(&world.asked(&["a", "b"]), Rule::MinAvailable));
+}
+
+#[test]
+fn a_class_that_is_not_there_protects_its_pods() {
+    let in_class = pod("a", 700, &json!({"spec": {"priorityClassName": "c"}}));
+    let mut world = World::new(std::slice::from_ref(&in_class));
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptionToleration));
+    let class = |seconds: &str| {
+        let key = "preemption-toleration.scheduling.x-k8s.io/";
+        let annotations = json!({format!("{key}minimum-preemptable-priority"): "10", format!("{key}toleration-seconds"): seconds});
+        serde_json::from_value(json!({"metadata": {"name": "c", "annotations": annotations}, "value": 1}))
+            .unwrap()
+    };
+    world.index.apply_class(&class("600"));
+    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    world.index.apply_class(&class("-1"));
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptionToleration));
+}
+
+#[test]
+fn the_pool_of_the_node_counts() {
+    let elsewhere = pod("a", 60, &json!({"metadata": {"labels": {"kai.scheduler/queue": "?"}}}));
+    let mut world = World::new(&[elsewhere]);
+    let pool = tenure_policy::floor::NodePool { reclaim: "2m".parse().ok(), preempt: None };
+    world.floors.node_pools.insert("p".into(), pool);
+    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    let node = json!({"name": "n", "labels": {"kai.scheduler/node-pool": "p"}});
+    world.index.apply_node(&serde_json::from_value(node).unwrap());
+    assert!(is_protected(&world.asked(&["a"]), Rule::ReclaimMinRuntime));
+    world.index.retain_nodes(&HashSet::new());
+    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+}
+
+#[test]
+fn what_a_disruption_budget_keeps_goes_last() {
+    let app = |name: &str, age| pod(name, age, &json!({"metadata": {"labels": {"app": name}}}));
+    let mut world = World::new(&[app("young", 60), app("a", 700), app("b", 800)]);
+    assert_eq!(world.asked(&["young"]), instead(&["a"]));
+    let budget = |name: &str| {
+        let spec = json!({"selector": {"matchLabels": {"app": name}}});
+        serde_json::from_value(
+            json!({"metadata": {"namespace": "ns", "name": name}, "spec": spec, "status": {"disruptionsAllowed": 0}}),
+        )
+        .unwrap()
+    };
+    world.index.apply_budget(&budget("a"));
+    assert_eq!(world.asked(&["young"]), instead(&["b"]));
+    world.index.apply_budget(&budget("b"));
+    assert_eq!(world.asked(&["young"]), Answer::Instead { victims: vec!["a"], budget_violations: 1 });
+    world.index.delete_budget("ns", "a");
+    assert_eq!(world.asked(&["young"]), instead(&["a"]));
+}
+
+#[test]
+fn a_preemptor_that_needs_more_than_room_gets_what_was_offered_or_nothing() {
+    let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);
+    let spec = json!({"priority": 9, "topologySpreadConstraints": [{}]});
+    let picky =
+        json!({"metadata": {"namespace": "ns", "labels": {"kai.scheduler/queue": "q"}}, "spec": spec});
+    assert!(matches!(world.asked_by(&picky, &["young"]), Answer::Drop(_)));
+    assert_eq!(world.asked_by(&picky, &["old"]), Answer::Keep(vec!["old"]));
+}

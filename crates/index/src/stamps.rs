@@ -1,0 +1,195 @@
+//! Stamps that are to be written, one at a time for each `PodGroup`.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::podgroup::PodGroupKind;
+
+use crate::{gang::Gang, groups::GroupKey};
+
+/// The first and the longest time until a stamp that couldn't be written is tried again.
+const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
+const LAST_RETRY: SignedDuration = SignedDuration::from_mins(5);
+
+/// So often a group is stamped in one run without a pause: somebody may take each stamp away again.
+const WITHOUT_PAUSE: u8 = 3;
+
+/// A start that is to be written on a `PodGroup`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamping {
+    /// The kind of the group.
+    pub kind: PodGroupKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Which of that name.
+    pub uid: String,
+    /// The version that this was decided by: of another one it may be wrong.
+    pub resource_version: String,
+    /// The start, in whole seconds.
+    pub start: Timestamp,
+    /// How often it couldn't be written before.
+    pub attempts: u8,
+    /// Of which run it is.
+    ended: u32,
+}
+
+/// What became of a stamp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stamped {
+    /// It was written, and this is the group's version now.
+    Written(String),
+    /// It is only said, and not again for the same start.
+    Said,
+    /// The group was changed since, or is gone: a watch will tell.
+    Stale,
+    /// It couldn't be written: it is tried again after a while, which grows from time to time.
+    Failed,
+}
+
+/// How far the stamp of a group has come.
+#[derive(Debug, Default)]
+pub struct Stamp {
+    queued: bool,
+    claimed: bool,
+    /// It is judged at once when there is another version.
+    stale: bool,
+    attempts: u8,
+    /// How often it was stamped in this run.
+    written: u8,
+    /// In milliseconds since the epoch.
+    not_before: i64,
+    said: Option<Timestamp>,
+}
+
+/// Groups whose stamps are to be looked at.
+#[derive(Debug, Default)]
+pub struct Stamps {
+    queue: VecDeque<GroupKey>,
+    retries: BTreeSet<(i64, GroupKey)>,
+}
+
+impl Stamps {
+    /// The stamp of a group may have to be written.
+    pub fn judge(&mut self, key: &GroupKey, stamp: &mut Stamp) {
+        if !std::mem::replace(&mut stamp.queued, true) {
+            self.queue.push_back(key.clone());
+        }
+    }
+
+    /// A group has another version.
+    pub fn renewed(&mut self, key: &GroupKey, stamp: &mut Stamp) {
+        if std::mem::replace(&mut stamp.stale, false) {
+            stamp.not_before = i64::MIN;
+            self.judge(key, stamp);
+        }
+    }
+
+    /// The next group to look at: those first that have not failed.
+    pub fn next(&mut self, now: Timestamp) -> Option<GroupKey> {
+        self.queue.pop_front().or_else(|| {
+            // at first all groups were in it
+            self.queue = VecDeque::new();
+            let is_due = self.retries.first().is_some_and(|(at, _)| *at <= now.as_millisecond());
+            is_due.then(|| self.retries.pop_first()).flatten().map(|(_, key)| key)
+        })
+    }
+
+    /// When there may be something to write, unless something changes before.
+    pub fn next_retry(&self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(self.retries.first()?.0).ok()
+    }
+
+    /// Takes back a stamp.
+    pub fn settle(
+        &mut self,
+        key: &GroupKey,
+        gang: &mut Gang,
+        stamping: &Stamping,
+        stamped: Stamped,
+        now: Timestamp,
+    ) {
+        gang.stamp.claimed = false;
+        let group = gang.group.as_mut().filter(|group| *group.uid == *stamping.uid);
+        let same_version = group.filter(|group| *group.resource_version == *stamping.resource_version);
+        match stamped {
+            Stamped::Written(version) => {
+                if let Some(group) = same_version {
+                    // as the watch will say; another version than the one that was stamped came later
+                    (group.stamp, group.resource_version) = (Some(stamping.start), version.into());
+                }
+                if gang.ended != stamping.ended {
+                    gang.left_late(stamping.start);
+                }
+                gang.stamp.attempts = 0;
+                gang.stamp.written = gang.stamp.written.saturating_add(1);
+                if let Some(more) = gang.stamp.written.checked_sub(WITHOUT_PAUSE) {
+                    gang.stamp.not_before = self.retry(key, now, wait(more));
+                }
+            }
+            Stamped::Said => gang.stamp.said = Some(stamping.start),
+            Stamped::Stale if same_version.is_some() => {
+                gang.stamp.stale = true;
+                gang.stamp.not_before = self.retry(key, now, FIRST_RETRY);
+            }
+            Stamped::Stale => {}
+            Stamped::Failed => {
+                gang.stamp.not_before = self.retry(key, now, wait(gang.stamp.attempts));
+                gang.stamp.attempts = gang.stamp.attempts.saturating_add(1);
+            }
+        }
+        self.judge(key, &mut gang.stamp);
+    }
+
+    fn retry(&mut self, key: &GroupKey, now: Timestamp, wait: SignedDuration) -> i64 {
+        let at = now.checked_add(wait).map_or(i64::MAX, Timestamp::as_millisecond);
+        self.retries.insert((at, key.clone()));
+        at
+    }
+
+    /// Takes back what was claimed by somebody who is gone.
+    pub fn release(&mut self, key: &GroupKey, stamp: &mut Stamp) {
+        if std::mem::replace(&mut stamp.claimed, false) {
+            self.judge(key, stamp);
+        }
+    }
+}
+
+impl Stamp {
+    /// The run has ended: the next is stamped as if it were the first.
+    pub fn end(&mut self) {
+        if std::mem::take(&mut self.written) >= WITHOUT_PAUSE {
+            self.not_before = i64::MIN;
+        }
+    }
+}
+
+/// After a time that doubles with each attempt.
+fn wait(attempts: u8) -> SignedDuration {
+    FIRST_RETRY.saturating_mul(1 << attempts.min(8)).min(LAST_RETRY)
+}
+
+impl Gang {
+    /// Hands out what is to be written on it, if anything is and nobody is about it.
+    pub fn claim_stamp(&mut self, key: &GroupKey, now: Timestamp) -> Option<Stamping> {
+        self.stamp.queued = false;
+        let (run, group) = (self.run()?, self.group.as_ref()?);
+        let start = run.to_stamp(now)?;
+        let stamp = &mut self.stamp;
+        if stamp.claimed || stamp.not_before > now.as_millisecond() || stamp.said == Some(start) {
+            return None;
+        }
+        (stamp.claimed, stamp.stale) = (true, false);
+        Some(Stamping {
+            kind: key.kind,
+            namespace: key.namespace.as_str().into(),
+            name: key.name.as_str().into(),
+            uid: group.uid.as_ref().into(),
+            resource_version: group.resource_version.as_ref().into(),
+            start,
+            attempts: stamp.attempts,
+            ended: self.ended,
+        })
+    }
+}

@@ -1,0 +1,198 @@
+//! Counts the workloads of each queue, in one look at all pods.
+
+use std::collections::{HashMap, HashSet};
+
+use arcstr::ArcStr;
+use jiff::{SignedDuration, Timestamp};
+use tenure_policy::{
+    expiry::Family,
+    floor::Floors,
+    queue_status::{QueueReport, Workloads, longest_floor, protected_until},
+    tree::{QueueId, QueueTree},
+};
+use tenure_types::podgroup::PodGroupKind;
+
+use crate::{
+    Uid, Workload,
+    gangs::Gangs,
+    owners::Owners,
+    paused::{Paused, PausedOwners},
+    pod::{NEVER, Pod},
+    pods::Pods,
+    queues::{RunaiQueues, TensorstackQueues},
+};
+
+/// What is to be said of the queues of the run.ai family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Of each by its name, in no order.
+    pub reports: Vec<(String, QueueReport)>,
+    /// When it changes by itself: the first protection ends then.
+    pub until: Option<Timestamp>,
+}
+
+/// What is counted.
+#[derive(Clone, Copy)]
+pub struct Counted<'i> {
+    pub runai: &'i RunaiQueues,
+    pub tensorstack: &'i TensorstackQueues,
+    pub gangs: &'i Gangs,
+    pub pods: &'i Pods,
+    pub owners: &'i Owners,
+    pub paused: &'i PausedOwners,
+}
+
+/// What was counted of a queue so far.
+#[derive(Default)]
+struct Count {
+    workloads: Workloads,
+    /// In milliseconds since the epoch.
+    expires: Option<i64>,
+    floor: Option<SignedDuration>,
+}
+
+struct Counting<'i> {
+    tree: &'i QueueTree,
+    floors: &'i Floors,
+    now: Timestamp,
+    counts: HashMap<QueueId, Count>,
+    until: Option<Timestamp>,
+}
+
+impl Counted<'_> {
+    /// Counts as of `now`.
+    pub fn count(self, floors: &Floors, now: Timestamp) -> Tally {
+        let tree = self.runai.tree();
+        if tree.is_empty() {
+            return Tally::default();
+        }
+        let mut counting = Counting { tree, floors, now, counts: HashMap::new(), until: None };
+        self.count_pods(&mut counting);
+        self.count_paused(&mut counting);
+        counting.tally()
+    }
+
+    fn count_pods(self, counting: &mut Counting<'_>) {
+        // each group by where the list of its pods is
+        let mut counted = HashSet::new();
+        for (uid, pod) in self.pods.iter() {
+            let memberships = self.gangs.memberships(uid);
+            let group = self.gangs.workload(memberships);
+            if pod.expires != NEVER
+                && let Some(queue) = queue_of(pod, group.as_ref())
+            {
+                counting.expires(queue, pod.expires);
+            }
+            if pod.started.is_none() {
+                continue;
+            }
+            match group {
+                None => counting.runs(queue_of(pod, None), pod.clocks().started),
+                Some(group) if counted.insert(group.members.as_ptr()) => {
+                    counting.runs(self.queue_of_group(&group), group.start);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// That which it names itself, else the one that its pods name, which may be several: then it is always the same.
+    fn queue_of_group<'w>(&'w self, group: &Workload<'w>) -> Option<&'w str> {
+        let mut pods = group.members.iter().filter_map(|uid| self.pods.get(*uid));
+        of_itself(group).or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
+    }
+
+    fn count_paused(self, counting: &mut Counting<'_>) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let running = self.roots_of_pods();
+        for (_, paused) in self.paused.roots(self.owners).filter(|(uid, _)| !running.contains(uid)) {
+            if self.is_in_runai(paused) {
+                counting.waits(paused);
+            }
+        }
+    }
+
+    /// What owns pods in the namespaces in which something is paused.
+    fn roots_of_pods(self) -> HashSet<Uid> {
+        let namespaces: HashSet<_> = self.paused.namespaces().collect();
+        // what is paused may be of the whole cluster
+        let everywhere = namespaces.contains("");
+        let pods = self.pods.iter().map(|(_, pod)| pod);
+        let there = pods.filter(|pod| everywhere || namespaces.contains(pod.namespace.as_str()));
+        there.filter_map(|pod| self.owners.root(pod.controller)).collect()
+    }
+
+    /// Where the record doesn't say, a queue of both families may be either.
+    fn is_in_runai(self, paused: &Paused) -> bool {
+        match paused.family {
+            Some(family) => family == Family::Runai,
+            None => self.tensorstack.limits(&paused.queue).is_none(),
+        }
+    }
+}
+
+fn of_itself<'w>(group: &Workload<'w>) -> Option<&'w str> {
+    group.queue.filter(|_| group.kind == PodGroupKind::Runai).map(ArcStr::as_str)
+}
+
+/// The queue whose ceiling a pod has.
+fn queue_of<'p>(pod: &'p Pod, group: Option<&Workload<'p>>) -> Option<&'p str> {
+    group.and_then(of_itself).or(pod.runai.as_deref())
+}
+
+impl Counting<'_> {
+    /// None if there is no such queue.
+    fn of(&mut self, queue: &str) -> Option<(QueueId, &mut Count)> {
+        let id = self.tree.find(queue)?;
+        Some((id, self.counts.entry(id).or_default()))
+    }
+
+    fn expires(&mut self, queue: &str, at: i64) {
+        if let Some((_, count)) = self.of(queue) {
+            count.expires = count.expires.into_iter().chain([at]).min();
+        }
+    }
+
+    fn runs(&mut self, queue: Option<&str>, start: Option<Timestamp>) {
+        let (tree, floors, now) = (self.tree, self.floors, self.now);
+        let Some((id, count)) = queue.and_then(|queue| self.of(queue)) else { return };
+        add_one(&mut count.workloads.running);
+        let floor = *count.floor.get_or_insert_with(|| longest_floor(floors, tree, id));
+        if let Some(until) = start.and_then(|start| protected_until(start, floor, now)) {
+            add_one(&mut count.workloads.protected);
+            self.until = self.until.into_iter().chain([until]).min();
+        }
+    }
+
+    fn waits(&mut self, paused: &Paused) {
+        if let Some((_, Count { workloads, .. })) = self.of(&paused.queue) {
+            add_one(if paused.requeueing { &mut workloads.requeueing } else { &mut workloads.paused });
+        }
+    }
+
+    fn tally(mut self) -> Tally {
+        let mut children: HashMap<&str, Vec<String>> = HashMap::new();
+        for (name, queue) in self.tree.queues() {
+            if let Some(parent) = queue.parent.as_deref() {
+                children.entry(parent).or_default().push(name.to_owned());
+            }
+        }
+        let reports = self.tree.queues().map(|(name, _)| {
+            let mut children = children.remove(name).unwrap_or_default();
+            children.sort_unstable();
+            let count = self.tree.find(name).and_then(|id| self.counts.remove(&id)).unwrap_or_default();
+            let next_expiry = count.expires.and_then(|at| Timestamp::from_millisecond(at).ok());
+            (name.to_owned(), QueueReport { children, workloads: count.workloads, next_expiry })
+        });
+        Tally { reports: reports.collect(), until: self.until }
+    }
+}
+
+const fn add_one(number: &mut u32) {
+    *number = number.saturating_add(1);
+}
+
+#[cfg(test)]
+mod tests;
