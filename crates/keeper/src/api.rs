@@ -45,6 +45,9 @@ pub enum ApiError {
     /// It was changed, or replaced by a namesake, since it was read.
     #[error("changed since it was read: {0}")]
     Stale(String),
+    /// These fields are others' to apply, unless they are taken by force.
+    #[error("owned by others: {}", .0.join(", "))]
+    Owned(Vec<String>),
     /// The served schema has no such field.
     #[error("unknown field: {0}")]
     UnknownField(String),
@@ -83,8 +86,10 @@ impl ApiError {
             403 if has("being terminated") => Self::NotFound,
             403 => Self::Forbidden(status.message),
             400 | 422 if has("unknown field") => Self::UnknownField(status.message),
+            // so an apply is answered
+            500 if has("field not declared in schema") => Self::UnknownField(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
-            409 => Self::Stale(status.message),
+            409 => owned(&status).map_or_else(|| Self::Stale(status.message), Self::Owned),
             422 if has("metadata.uid") => Self::Stale(status.message),
             400 | 405..=407 | 410..=428 => Self::Refused(status.message),
             _ => Self::Other(Box::new(kube::Error::Api(Box::new(status)))),
@@ -103,11 +108,20 @@ impl ApiError {
             Self::NotFound
             | Self::Forbidden(_)
             | Self::Stale(_)
+            | Self::Owned(_)
             | Self::UnknownField(_)
             | Self::Refused(_)
             | Self::NotLeading => false,
         }
     }
+}
+
+/// The fields for whose sake an apply was refused; none if it was for something else.
+fn owned(status: &Status) -> Option<Vec<String>> {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let owned =
+        causes.filter(|cause| cause.reason == "FieldManagerConflict").map(|cause| cause.field.clone());
+    Some(owned.collect()).filter(|owned: &Vec<String>| !owned.is_empty())
 }
 
 /// Tries until the API server has decided, for a minute at most: for what must not be left half done. A server that

@@ -4,6 +4,7 @@ use clap::{ArgAction, Parser};
 use tenure_service::{
     admin::AdminArgs, client::ClientArgs, config::ConfigArgs, leadership::LeaderArgs, log::LogArgs,
 };
+use tenure_types::runai::QueueVersion;
 
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///
@@ -22,6 +23,11 @@ pub struct Args {
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system", help_heading = "Cluster")]
     #[arg(visible_alias = "t9kSystemNamespace")]
     pub(crate) t9k_system_namespace: String,
+
+    /// The version in which queues of scheduling.run.ai are read: v3alpha1, or v2 where KAI-Scheduler owns their
+    /// definition. Then annotations such as tenure.dev/max-duration stand for what v2 lacks
+    #[arg(long, value_name = "VERSION", default_value_t, help_heading = "Cluster")]
+    pub(crate) runai_queue_version: QueueVersion,
 
     /// Schedulers whose pods count, separated by commas. Without it: pods of all schedulers
     #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "What is kept")]

@@ -2,15 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use kube::{Resource, ResourceExt, core::ObjectMeta};
+use kube::{ResourceExt, core::ObjectMeta};
 use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Settings, Uid};
-use tenure_policy::expiry::Family;
 use tenure_service::watch::Store;
-use tenure_types::projection::{Pod, PodGroupSpec, RunaiQueue, TensorstackQueue};
-use tokio::sync::Notify;
+use tenure_types::projection::{ObservedStatus, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue};
+use tokio::sync::watch;
 
-use crate::recent::RecentPauses;
+use crate::{recent::RecentPauses, status::Statuses};
 
 const CROWD: Duration = Duration::from_millis(50);
 
@@ -18,9 +17,11 @@ const CROWD: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Cluster {
     index: Arc<Mutex<CeilingIndex>>,
-    changed: Arc<Notify>,
+    changed: Arc<watch::Sender<()>>,
     /// What was paused of late.
     pub recent: RecentPauses,
+    /// What the statuses of queues say.
+    pub statuses: Statuses,
 }
 
 impl Cluster {
@@ -29,6 +30,7 @@ impl Cluster {
             index: Arc::new(Mutex::new(CeilingIndex::new(settings))),
             changed: Arc::default(),
             recent: RecentPauses::default(),
+            statuses: Statuses::default(),
         }
     }
 
@@ -37,16 +39,50 @@ impl Cluster {
         look(&mut self.index.lock())
     }
 
-    /// Returns when a watch has changed something since this was last asked, and a moment later: changes come in
-    /// crowds, and each look may have all pods scheduled anew.
-    pub async fn changed(&self) {
-        self.changed.notified().await;
-        tokio::time::sleep(CROWD).await;
+    /// The changes from now on, for one who looks at the index whenever there is any.
+    pub fn changes(&self) -> Changes {
+        Changes(self.changed.subscribe())
+    }
+
+    /// Takes a queue, whose status others write all the time: that is a change only if ours is to be put back.
+    fn take_queue(
+        &self,
+        (metadata, status): (&ObjectMeta, ObservedStatus),
+        apply: impl FnOnce(&mut CeilingIndex, &str) -> bool,
+    ) {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let lacks = self.statuses.observe(name, metadata, status);
+        if self.with(|index| apply(index, name)) || lacks {
+            self.changed.send_replace(());
+        }
+    }
+
+    fn forget_queue(&self, name: &str) {
+        self.statuses.delete(name);
+        self.change(|index| index.delete_runai(name));
+    }
+
+    fn retain_queues(&self, names: &HashSet<String>) {
+        self.statuses.retain(names);
+        self.change(|index| index.retain_runai(names));
     }
 
     pub fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
         self.with(change);
-        self.changed.notify_one();
+        self.changed.send_replace(());
+    }
+}
+
+/// Changes that watches have made. Nobody else's looks take any away.
+pub struct Changes(watch::Receiver<()>);
+
+impl Changes {
+    /// Returns when there was one since this was last asked, and a moment later: changes come in crowds, and each look
+    /// may have all pods scheduled anew.
+    pub async fn next(&mut self) {
+        // an error would mean that the sender is gone, but the cluster has it
+        let _ = self.0.changed().await;
+        tokio::time::sleep(CROWD).await;
     }
 }
 
@@ -84,15 +120,38 @@ impl Store<RunaiQueue> for RunaiStore {
     }
 
     fn apply(&mut self, queue: RunaiQueue) {
-        self.0.change(|index| index.apply_runai(&queue.name_any(), &queue.spec));
+        let RunaiQueue { metadata, spec, status } = queue;
+        self.0.take_queue((&metadata, status), |index, name| index.apply_runai(name, &spec));
     }
 
     fn delete(&mut self, name: &String) {
-        self.0.change(|index| index.delete_runai(name));
+        self.0.forget_queue(name);
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        self.0.change(|index| index.retain_runai(names));
+        self.0.retain_queues(names);
+    }
+}
+
+/// Where KAI-Scheduler owns the definition.
+impl Store<RunaiQueueV2> for RunaiStore {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
+    }
+
+    fn apply(&mut self, queue: RunaiQueueV2) {
+        let status = queue.observed_status();
+        self.0.take_queue((&queue.metadata, status), |index, name| index.apply_runai_v2(name, &queue));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.forget_queue(name);
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.retain_queues(names);
     }
 }
 
@@ -116,32 +175,5 @@ impl Store<TensorstackQueue> for TensorstackStore {
 
     fn retain(&mut self, names: &HashSet<String>) {
         self.0.change(|index| index.retain_tensorstack(names));
-    }
-}
-
-/// `PodGroup`s of either family.
-#[derive(Debug)]
-pub struct GroupStore {
-    pub cluster: Cluster,
-    pub family: Family,
-}
-
-impl<G: Resource + AsRef<PodGroupSpec>> Store<G> for GroupStore {
-    type Key = (String, String);
-
-    fn key(metadata: &ObjectMeta) -> (String, String) {
-        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-    }
-
-    fn apply(&mut self, group: G) {
-        self.cluster.change(|index| index.apply_group(self.family, group.meta(), group.as_ref()));
-    }
-
-    fn delete(&mut self, (namespace, name): &(String, String)) {
-        self.cluster.change(|index| index.delete_group(self.family, namespace, name));
-    }
-
-    fn retain(&mut self, keys: &HashSet<(String, String)>) {
-        self.cluster.change(|index| index.retain_groups(self.family, keys));
     }
 }

@@ -64,6 +64,7 @@ impl Expiry {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
+        let mut changes = self.cluster.changes();
         let mut deeds = FuturesUnordered::new();
         // apart from the deeds: trouble with events must not hold up a pause
         let mut telling = FuturesUnordered::new();
@@ -91,7 +92,7 @@ impl Expiry {
                 Some(()) = telling.next() => {}
                 _ = looks.tick() => untold.extend(self.actor.owed()),
                 () = self.next_due(), if open && self.may_begin(deeds.len()) => {}
-                () = self.cluster.changed(), if open => {}
+                () = changes.next(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }
         }

@@ -8,10 +8,14 @@ mod cluster;
 mod config;
 mod events;
 mod expiry;
+mod groups;
 mod metrics;
 mod owners;
 mod recent;
 mod run;
+mod served;
+mod stamps;
+mod status;
 mod usage;
 
 pub use args::Args;

@@ -22,6 +22,8 @@ pub struct Metrics {
     expirations: Family<ExpirationLabels, Counter<u64, AtomicU64>>,
     refused: Family<PauseLabels, Counter<u64, AtomicU64>>,
     reversed: Family<PauseLabels, Counter<u64, AtomicU64>>,
+    stamps: Family<StampLabels, Counter<u64, AtomicU64>>,
+    statuses: Family<StatusLabels, Counter<u64, AtomicU64>>,
     lateness: Histogram,
     in_flight: Arc<AtomicUsize>,
 }
@@ -37,6 +39,43 @@ struct ExpirationLabels {
 struct PauseLabels {
     queue: String,
     kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct StampLabels {
+    group: &'static str,
+    result: StampResult,
+}
+
+/// How the stamping of a `PodGroup` ended.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+pub enum StampResult {
+    /// It was stamped.
+    Stamped,
+    /// It would have been stamped, if it weren't a dry run.
+    WouldStamp,
+    /// It was changed or gone meanwhile, and is judged anew.
+    Stale,
+    /// It failed, and will be tried again.
+    Failed,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct StatusLabels {
+    result: StatusResult,
+}
+
+/// How the writing of a queue's status ended.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+pub enum StatusResult {
+    /// It was written.
+    Written,
+    /// It was written but for the names of the child queues, which are somebody else's.
+    ChildrenLeft,
+    /// The queue was gone.
+    Gone,
+    /// It failed, and will be tried again.
+    Failed,
 }
 
 /// How the handling of an expired pod ended.
@@ -63,6 +102,8 @@ impl Metrics {
             expirations: Family::default(),
             refused: Family::default(),
             reversed: Family::default(),
+            stamps: Family::default(),
+            statuses: Family::default(),
             lateness: Histogram::new([0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0]),
             in_flight: Arc::default(),
         };
@@ -80,6 +121,16 @@ impl Metrics {
             "reversed_pauses",
             "Pauses of what was paused before and set back by somebody, by queue and kind",
             metrics.reversed.clone(),
+        );
+        registry.register(
+            "stamps",
+            "What became of start times that were to be written on PodGroups, by their API group and result",
+            metrics.stamps.clone(),
+        );
+        registry.register(
+            "queue_status_writes",
+            "What became of statuses that were to be written on queues, by result",
+            metrics.statuses.clone(),
         );
         registry.register_with_unit(
             "lateness",
@@ -101,6 +152,16 @@ impl Metrics {
 
     pub fn reversed(&self, queue: &str, kind: &str) {
         self.reversed.get_or_create(&PauseLabels { queue: queue.into(), kind: kind.into() }).inc();
+    }
+
+    /// Counts a stamp, by the API group of its `PodGroup`.
+    pub fn stamped(&self, group: &'static str, result: StampResult) {
+        self.stamps.get_or_create(&StampLabels { group, result }).inc();
+    }
+
+    /// Counts the status of a queue.
+    pub fn status_written(&self, result: StatusResult) {
+        self.statuses.get_or_create(&StatusLabels { result }).inc();
     }
 
     pub fn late(&self, seconds: f64) {

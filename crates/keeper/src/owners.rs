@@ -1,39 +1,30 @@
-//! Follows the owners of pods, for the ceilings that people note on them. Which of their kinds a cluster has is looked
-//! at again and again: most have few of them, and some come later. So is what the configuration adds to them.
+//! Follows the owners of pods, for the ceilings that people note on them: of all kinds that the table has, and what the
+//! configuration adds to it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::future::{BoxFuture, FutureExt};
 use kube::{
     Api, Client,
     core::{ApiResource, ObjectMeta},
-    discovery::{self, ApiGroup},
     runtime::watcher,
 };
 use tenure_index::Uid;
 use tenure_policy::owners::OwnerTable;
 use tenure_service::{
-    log::with_causes,
-    readiness::{Awaited, Readiness},
+    readiness::Readiness,
     watch::{Store, follow_while_served},
 };
 use tenure_types::projection::{Owner, controller};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
 
 use crate::{
-    api::{ApiError, call, of_kind},
+    api::of_kind,
     clock::ServerClock,
     cluster::Cluster,
     config::Current,
+    served::{Kinds, Served},
 };
-
-/// How long a kind that comes later goes unseen, at most.
-const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
-const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 /// Owners of one kind.
 #[derive(Debug)]
@@ -70,121 +61,82 @@ impl Store<Owner> for OwnerStore {
     }
 }
 
-/// Follows owners.
+/// Follows owners of all kinds of the table.
 pub struct Owners {
-    pub client: Client,
-    pub cluster: Cluster,
-    pub clock: ServerClock,
-    pub config: Current,
+    client: Client,
+    cluster: Cluster,
+    clock: ServerClock,
+    config: Current,
+    kinds: Numbered,
 }
 
 impl Owners {
-    /// Follows all kinds of the table that the cluster has, for ever. Ready when those are known that it has at first.
-    pub async fn follow(self, readiness: Readiness, looked: Awaited) {
-        let mut config = self.config.clone();
-        let mut kinds = Kinds::default();
+    pub fn new(client: Client, cluster: Cluster, clock: ServerClock, config: Current) -> Self {
+        let mut kinds = Numbered::default();
         kinds.update(&config.get().table);
-        let mut followed: HashMap<u16, CancellationToken> = HashMap::new();
-        let mut follows = FuturesUnordered::new();
-        let mut readiness = Some(readiness);
-        let mut trouble = None;
-        let mut next = Box::pin(look(&self.client, kinds.groups(), Duration::ZERO));
-        loop {
-            let Look { served, failed } = tokio::select! {
-                looked = &mut next => looked,
-                Some(source) = follows.next() => {
-                    followed.remove(&source);
-                    continue;
-                }
-                () = config.changed() => {
-                    kinds.update(&config.get().table);
-                    followed.iter().filter(|(source, _)| !kinds.have(**source)).for_each(|(_, end)| end.cancel());
-                    next.set(look(&self.client, kinds.groups(), Duration::ZERO));
-                    continue;
-                }
-            };
-            // nobody waits for those that come later
-            let readiness = readiness.take().unwrap_or_default();
-            for (source, resource) in kinds.of(&served) {
-                followed.entry(source).or_insert_with(|| {
-                    debug!(kind = resource.kind, api_version = resource.api_version, "Following owners");
-                    let end = CancellationToken::new();
-                    follows.push(self.follow_kind(source, resource, &readiness, end.clone()));
-                    end
-                });
-            }
-            // of those that couldn't be asked for, only the ceilings that people have noted on them are late
-            looked.done();
-            let after = if failed.is_some() { AFTER_FAILURE } else { BETWEEN_LOOKS };
-            if let Some(error) = failed.as_ref().filter(|_| trouble != failed) {
-                warn!(error, "Failed to ask which kinds of owners the cluster has");
-            }
-            trouble = failed;
-            next.set(look(&self.client, kinds.groups(), after));
-        }
+        Self { client, cluster, clock, config, kinds }
+    }
+}
+
+impl Kinds for Owners {
+    type Key = u16;
+
+    const WHAT: &str = "owners";
+
+    // of those that couldn't be asked for, only the ceilings that people have noted on them are late
+    const PATIENCE: u32 = 1;
+
+    fn groups(&self) -> BTreeSet<String> {
+        self.kinds.groups()
     }
 
-    /// Until the kind is gone, or nobody is interested in it any more; then returns its number.
-    fn follow_kind(
+    fn served(&self, served: &Served) -> Vec<(u16, ApiResource)> {
+        self.kinds.of(served).collect()
+    }
+
+    fn have(&self, source: u16) -> bool {
+        self.kinds.have(source)
+    }
+
+    async fn changed(&mut self) {
+        self.config.changed().await;
+        self.kinds.update(&self.config.get().table);
+    }
+
+    fn follow(
         &self,
         source: u16,
         resource: ApiResource,
         readiness: &Readiness,
         end: CancellationToken,
-    ) -> impl Future<Output = u16> + use<> {
+    ) -> BoxFuture<'static, u16> {
         let synced = readiness.awaiting(format!("{}.{}", resource.plural, resource.group));
         let api: Api<Owner> = Api::all_with(self.client.clone(), &resource);
         let (cluster, clock, config) = (self.cluster.clone(), self.clock.clone(), self.config.clone());
         let store = OwnerStore { cluster: cluster.clone(), source, resource, config, clock };
-        async move {
+        let follow = async move {
             let follow = follow_while_served(api, watcher::Config::default(), synced.clone(), store);
             if end.run_until_cancelled(follow).await.is_none() {
                 synced.done();
                 cluster.change(|index| index.retain_owners(source, &HashSet::new()));
             }
             source
-        }
+        };
+        follow.boxed()
     }
-}
-
-/// What the API server has of some groups, and why it couldn't say it of all.
-struct Look {
-    served: HashMap<String, ApiGroup>,
-    failed: Option<String>,
-}
-
-async fn look(client: &Client, groups: BTreeSet<String>, after: Duration) -> Look {
-    tokio::time::sleep(after).await;
-    let mut look = Look { served: HashMap::new(), failed: None };
-    let all = match call(client.list_api_groups()).await {
-        Ok(all) => all,
-        Err(error) => return Look { failed: Some(with_causes(&error)), ..look },
-    };
-    let there = all.groups.iter().map(|group| group.name.as_str());
-    for group in there.filter(|group| groups.contains(*group)) {
-        match call(discovery::group(client, group)).await {
-            Ok(found) => {
-                look.served.insert(group.to_owned(), found);
-            }
-            // it has just gone
-            Err(ApiError::NotFound) => {}
-            Err(error) => look.failed = Some(format!("{group}: {}", with_causes(&error))),
-        }
-    }
-    look
 }
 
 /// Kinds that are looked for. Each has a number, which it keeps when it is looked for no longer, so that another never
 /// takes its place.
 #[derive(Debug, Default)]
-struct Kinds {
+struct Numbered {
     numbers: HashMap<GroupKind, u16>,
     now: BTreeMap<u16, GroupKind>,
 }
 
 type GroupKind = (String, String);
 
-impl Kinds {
+impl Numbered {
     /// From now on those of this table are looked for.
     fn update(&mut self, table: &OwnerTable) {
         let Self { numbers, now } = self;
@@ -205,7 +157,7 @@ impl Kinds {
     }
 
     /// Those that there are, by their numbers.
-    fn of(&self, served: &HashMap<String, ApiGroup>) -> impl Iterator<Item = (u16, ApiResource)> {
+    fn of(&self, served: &Served) -> impl Iterator<Item = (u16, ApiResource)> {
         self.now.iter().filter_map(|(number, (group, kind))| {
             let (resource, _) = of_kind(served.get(group)?, kind)?;
             Some((*number, resource))
@@ -219,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn updated(kinds: &mut Kinds, rows: &[&str]) -> BTreeMap<String, u16> {
+    fn updated(kinds: &mut Numbered, rows: &[&str]) -> BTreeMap<String, u16> {
         let row = |kind: &&str| format!("- {{group: example.com, kind: {kind}, path: spec.x, value: 0}}\n");
         let text: String = std::iter::once("owners:\n".into()).chain(rows.iter().map(row)).collect();
         kinds.update(&Config::parse(&text).unwrap().table);
@@ -229,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_kind_keeps_its_number_and_no_other_ever_has_it() {
-        let mut kinds = Kinds::default();
+        let mut kinds = Numbered::default();
         let first = updated(&mut kinds, &["A", "B"]);
         assert!(kinds.groups().contains("example.com") && kinds.have(first["A"]));
         let second = updated(&mut kinds, &["C", "B"]);

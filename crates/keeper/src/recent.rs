@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tenure_index::Uid;
-use tenure_types::{keys, paused::PausedRecord};
+use tenure_policy::pause;
+use tenure_types::paused::PausedRecord;
 
 /// Events themselves are kept for an hour: written much later, one would come a second time.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
@@ -41,10 +42,10 @@ impl RecentPauses {
     /// Takes an owner as the API server has it at `now`.
     pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
         let Some(uid) = metadata.uid.as_deref() else { return };
-        let annotation = metadata.annotations.as_ref().and_then(|all| all.get(keys::PAUSED_ANNOTATION));
-        let record = annotation.and_then(|text| serde_json::from_str::<PausedRecord>(text).ok());
         // before the first look at the server's clock, all may be of late
-        let Some(record) = record.filter(|record| now == Timestamp::MIN || is_recent(record, now)) else {
+        let Some(record) =
+            pause::record_on(metadata).filter(|record| now == Timestamp::MIN || is_recent(record, now))
+        else {
             self.0.lock().by_uid.remove(&Uid::of(uid));
             return;
         };

@@ -10,15 +10,18 @@ use prometheus_client::registry::Registry;
 use tenure_index::Settings;
 use tenure_policy::{
     config::Config,
-    expiry::{Family, SYSTEM_CRITICAL_PRIORITY, Scope},
+    expiry::{SYSTEM_CRITICAL_PRIORITY, Scope},
 };
 use tenure_service::{
-    leadership::{Election, Leadership},
-    readiness::Readiness,
+    leadership::{Election, LeaderArgs, Leadership},
+    readiness::{Awaited, Readiness},
     shutdown::Signals,
     watch::{Guarded, follow},
 };
-use tenure_types::projection::{RunaiPodGroup, TensorstackPodGroup};
+use tenure_types::{
+    projection::{RunaiQueue, RunaiQueueV2},
+    runai::QueueVersion,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -27,12 +30,16 @@ use crate::{
     action::{Actor, write_limit},
     api::{ApiError, Objects, call, persist},
     clock::ServerClock,
-    cluster::{Cluster, GroupStore, PodStore, RunaiStore, TensorstackStore},
+    cluster::{Cluster, PodStore, RunaiStore, TensorstackStore},
     config::Configure,
     events::Events,
     expiry::Expiry,
+    groups::Groups,
     metrics::{Metrics, State},
     owners::Owners,
+    served::follow_served,
+    stamps::Stamps,
+    status::{BURST, Reporter, WRITES_PER_SECOND, Writer},
 };
 
 /// For pauses in flight, after a signal to end.
@@ -44,6 +51,7 @@ impl Args {
         let Self {
             client,
             t9k_system_namespace,
+            runai_queue_version,
             schedulers,
             priority_class_threshold,
             config,
@@ -61,12 +69,7 @@ impl Args {
         let (config, reload) = config.load(Config::parse, &mut registry)?;
         let signals = Signals::catch()?;
         let client = client.client().await?;
-        // a dry run writes nothing, and so no Lease either
-        let (lead, election) = if dry_run {
-            (Leadership::always(), Election::none())
-        } else {
-            leader.election(client.clone())?
-        };
+        let (lead, election) = elect(leader, &client, dry_run)?;
         let priority_threshold = threshold(&client, &priority_class_threshold).await?;
         let schedulers = schedulers.into_iter().filter(|name| !name.is_empty()).collect();
         let scope = Scope { priority_threshold, schedulers };
@@ -81,15 +84,30 @@ impl Args {
         State::register(&mut registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
         let admin = admin.serve(readiness.clone(), registry).await?;
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let watches = watches(&client, &cluster, &readiness, &t9k_system_namespace);
+        let watches = watches(&client, &cluster, &readiness, &t9k_system_namespace, runai_queue_version);
         let looked = readiness.awaiting("the kinds of owners");
-        let owners = Owners {
+        let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
+        let owners = follow_served(client.clone(), owners, readiness.clone(), looked);
+        let looked = readiness.awaiting("the kinds of PodGroups");
+        let groups = Groups { client: client.clone(), cluster: cluster.clone() };
+        let groups = groups.follow_all(readiness.clone(), looked);
+        let objects = Objects::new(client.clone(), lead.clone());
+        let limit = write_limit(writes_per_second, burst);
+        let stamps = Stamps::new(cluster.clone(), clock.clone(), objects, limit, metrics.clone(), dry_run);
+        let writer = Writer {
             client: client.clone(),
+            lead: lead.clone(),
+            version: runai_queue_version,
+            limit: write_limit(WRITES_PER_SECOND, BURST),
+        };
+        let reporter = Reporter {
             cluster: cluster.clone(),
             clock: clock.clone(),
             config: config.clone(),
+            writer,
+            metrics: metrics.clone(),
+            complaints: Mutex::default(),
         };
-        let owners = owners.follow(readiness.clone(), looked);
         let actor = Actor {
             cluster: cluster.clone(),
             clock: clock.clone(),
@@ -103,13 +121,14 @@ impl Args {
         };
         let events = Events::new(client, lead.clone());
         let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness };
+        let work = Work { expiry, stamps, reporter: (!dry_run).then_some(reporter) };
         let everything = async |shutdown: CancellationToken| {
             let work = async {
                 tokio::select! {
                     () = readiness.ready() => info!(dry_run, "Knows all queues, PodGroups and pods"),
                     () = shutdown.cancelled() => return,
                 }
-                lead_and_work(&expiry, &lead, election, &shutdown).await;
+                Box::pin(work.lead(&lead, election, &shutdown)).await;
             };
             let too_long = async {
                 shutdown.cancelled().await;
@@ -119,7 +138,7 @@ impl Args {
                 () = work => Ok(()),
                 () = too_long => anyhow::bail!("gave up on what was in flight after {GRACE:?}"),
                 result = admin => result,
-                () = async { tokio::join!(watches, owners, measured, configured); } => Ok(()),
+                () = async { tokio::join!(watches, owners, groups, measured, configured); } => Ok(()),
             }
         };
         // many watches make a large future
@@ -127,14 +146,38 @@ impl Args {
     }
 }
 
-/// The lease is kept until what was begun is done.
-async fn lead_and_work(expiry: &Expiry, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-    let done = CancellationToken::new();
-    let work = async {
-        expiry.run(lead, shutdown).await;
-        done.cancel();
-    };
-    tokio::join!(work, election.run(done.clone()));
+/// What the leader does.
+struct Work {
+    expiry: Expiry,
+    stamps: Stamps,
+    /// None in a dry run.
+    reporter: Option<Reporter>,
+}
+
+impl Work {
+    /// The lease is kept until what was begun is done.
+    async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
+        let Self { expiry, stamps, reporter } = self;
+        let done = CancellationToken::new();
+        let report = async {
+            if let Some(reporter) = reporter {
+                reporter.run(lead, shutdown).await;
+            }
+        };
+        let work = async {
+            tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown), report);
+            done.cancel();
+        };
+        tokio::join!(work, election.run(done.clone()));
+    }
+}
+
+/// A dry run writes nothing, and so no Lease either.
+fn elect(leader: LeaderArgs, client: &Client, dry_run: bool) -> anyhow::Result<(Leadership, Election)> {
+    if dry_run {
+        return Ok((Leadership::always(), Election::none()));
+    }
+    leader.election(client.clone())
 }
 
 /// The priority from which on pods are never touched.
@@ -153,43 +196,43 @@ async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
     }
 }
 
-/// Follows all that a ceiling depends on, apart from owners.
+/// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
 fn watches(
     client: &Client,
     cluster: &Cluster,
     readiness: &Readiness,
     t9k_system_namespace: &str,
+    runai_queue_version: QueueVersion,
 ) -> impl Future<Output = ()> + use<> {
     let all = watcher::Config::default();
     // nothing is to be done about pods that have ended, and old clusters are full of them
     let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
     let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), PodStore(cluster.clone()));
-    let runai = follow(
-        Api::all(client.clone()),
-        all.clone(),
+    let runai = runai_queues(
+        runai_queue_version,
+        client.clone(),
         readiness.awaiting("queues.scheduling.run.ai"),
         Guarded(RunaiStore(cluster.clone())),
     );
     let tensorstack = follow(
         Api::namespaced(client.clone(), t9k_system_namespace),
-        all.clone(),
+        all,
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
         Guarded(TensorstackStore(cluster.clone())),
     );
-    let groups = |family| Guarded(GroupStore { cluster: cluster.clone(), family });
-    let runai_groups = follow(
-        Api::<DeserializeGuard<RunaiPodGroup>>::all(client.clone()),
-        all.clone(),
-        readiness.awaiting("podgroups.scheduling.run.ai"),
-        groups(Family::Runai),
-    );
-    let tensorstack_groups = follow(
-        Api::<DeserializeGuard<TensorstackPodGroup>>::all(client.clone()),
-        all,
-        readiness.awaiting("podgroups.scheduler.tensorstack.dev"),
-        groups(Family::Tensorstack),
-    );
     async {
-        tokio::join!(pods, runai, tensorstack, runai_groups, tensorstack_groups);
+        tokio::join!(pods, runai, tensorstack);
+    }
+}
+
+async fn runai_queues(version: QueueVersion, client: Client, synced: Awaited, queues: Guarded<RunaiStore>) {
+    let all = watcher::Config::default();
+    match version {
+        QueueVersion::V3alpha1 => {
+            follow(Api::<DeserializeGuard<RunaiQueue>>::all(client), all, synced, queues).await;
+        }
+        QueueVersion::V2 => {
+            follow(Api::<DeserializeGuard<RunaiQueueV2>>::all(client), all, synced, queues).await;
+        }
     }
 }

@@ -37,6 +37,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 /// server that closes one first makes a request fail.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 
+/// For a client to take any byte of an answer. One that has died in the midst of a large one must not hold its memory,
+/// and the turn of others, for longer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// For requests in flight, once no new ones are taken.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -127,6 +131,7 @@ impl<S> Accept<TcpStream, S> for Prepare {
         let prepared = stream.set_nodelay(true).map(|()| {
             let mut stream = TimeoutStream::new(stream);
             stream.set_read_timeout(Some(IDLE_TIMEOUT));
+            stream.set_write_timeout(Some(WRITE_TIMEOUT));
             (Box::pin(stream), service)
         });
         std::future::ready(prepared)

@@ -49,12 +49,18 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
     S: Store<K>,
 {
-    let mut follower = Follower::new(store, synced);
-    let mut wait = FIRST_RETRY;
-    loop {
-        follower.follow(&api, &config, &mut wait).await;
-        tokio::time::sleep(LAST_RETRY).await;
-    }
+    Follower::new(store, synced).follow_for_ever(&api, &config).await;
+}
+
+/// The same of a kind that this program itself converts for the API server. Nobody waits for a list that fails for want
+/// of a converter, or a program that isn't asked until it is ready would wait for itself.
+pub async fn follow_converted<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+    S: Store<K>,
+{
+    let mut follower = Follower { converted: true, ..Follower::new(store, synced) };
+    follower.follow_for_ever(&api, &config).await;
 }
 
 /// The same as long as the API server has the kind. Nobody waits for a kind that can't be listed.
@@ -72,6 +78,8 @@ struct Follower<S, Key> {
     synced: Awaited,
     /// Nobody waits for a kind that can't be listed.
     optional: bool,
+    /// By this program.
+    converted: bool,
     listed: HashSet<Key>,
     trouble: Trouble,
     failures: u8,
@@ -87,7 +95,27 @@ enum Trouble {
 
 impl<S, Key: Eq + Hash> Follower<S, Key> {
     fn new(store: S, synced: Awaited) -> Self {
-        Self { store, synced, optional: false, listed: HashSet::new(), trouble: Trouble::None, failures: 0 }
+        Self {
+            store,
+            synced,
+            optional: false,
+            converted: false,
+            listed: HashSet::new(),
+            trouble: Trouble::None,
+            failures: 0,
+        }
+    }
+
+    async fn follow_for_ever<K>(&mut self, api: &Api<K>, config: &watcher::Config)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        S: Store<K, Key = Key>,
+    {
+        let mut wait = FIRST_RETRY;
+        loop {
+            self.follow(api, config, &mut wait).await;
+            tokio::time::sleep(LAST_RETRY).await;
+        }
     }
 
     /// Follows until the API server doesn't have the kind.
@@ -167,7 +195,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
 
     fn fail(&mut self, error: &Error) {
         let trouble = Trouble::Other(with_causes(error));
-        if self.optional {
+        if self.optional || self.converted && is_unconverted(error) {
             self.failures = self.failures.saturating_add(1);
             if self.failures >= FAILURES {
                 self.synced.done();
@@ -186,6 +214,11 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
 /// By the code alone: for a group that it doesn't know, the API server answers in plain text.
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
+}
+
+/// The API server has no code of its own for that.
+fn is_unconverted(error: &Error) -> bool {
+    matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.message.contains("conversion webhook"))
 }
 
 /// The version that was watched from is too old, or the kind is gone: a list will tell.

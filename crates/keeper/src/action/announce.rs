@@ -118,6 +118,8 @@ fn decide(group: &Group, end: Timestamp, announced: Option<Timestamp>, now: Time
 
 #[cfg(test)]
 mod tests {
+    use tenure_policy::expiry::Family;
+
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
@@ -130,6 +132,7 @@ mod tests {
             uid: Uid::of(""),
             namespace: String::new(),
             name: String::new(),
+            family: Family::Runai,
             queue: String::new(),
             deadline: at(*end),
             since: at(600),

@@ -108,7 +108,7 @@ impl Actor {
         let now = self.clock.now();
         // as exact as the record is read back
         let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let record = pause::record(Owner(object), rule, &due.queue, at);
+        let record = pause::record(Owner(object), rule, (due.family, &due.queue), at);
         let patch = pause::patch(Owner(object), rule, &record);
         if self.dry_run {
             return Ok((applied(object, &patch), record));

@@ -1,0 +1,139 @@
+//! Follows kinds that a cluster may have or not. Which of them it has is looked at again and again: most have few of
+//! them, and some come later.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Debug,
+    hash::Hash,
+    time::Duration,
+};
+
+use futures::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
+use kube::{
+    Client,
+    core::ApiResource,
+    discovery::{self, ApiGroup},
+};
+use tenure_service::{
+    log::with_causes,
+    readiness::{Awaited, Readiness},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::api::{ApiError, call};
+
+/// How long a kind that comes later goes unseen, at most.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// By the names of API groups.
+pub type Served = HashMap<String, ApiGroup>;
+
+/// Kinds that are followed as long as the cluster has them.
+pub trait Kinds {
+    /// What tells them apart.
+    type Key: Copy + Debug + Eq + Hash;
+
+    /// What they are, for people.
+    const WHAT: &str;
+
+    /// After so many looks that failed, work begins without the kinds that they would have shown.
+    const PATIENCE: u32;
+
+    /// The API groups that they are of.
+    fn groups(&self) -> BTreeSet<String>;
+
+    /// Those of them that the cluster has, in the version to be followed.
+    fn served(&self, served: &Served) -> Vec<(Self::Key, ApiResource)>;
+
+    /// Whether one of them is still to be followed.
+    fn have(&self, key: Self::Key) -> bool;
+
+    /// Returns when they are others than before.
+    fn changed(&mut self) -> impl Future<Output = ()>;
+
+    /// Follows one of them until it is gone, or until the `end`; returns which.
+    fn follow(
+        &self,
+        key: Self::Key,
+        resource: ApiResource,
+        readiness: &Readiness,
+        end: CancellationToken,
+    ) -> BoxFuture<'static, Self::Key>;
+}
+
+/// Follows all kinds that the cluster has, for ever. Ready when those are known that it has at first.
+pub async fn follow_served<K: Kinds>(client: Client, mut kinds: K, readiness: Readiness, looked: Awaited) {
+    let mut followed: HashMap<K::Key, CancellationToken> = HashMap::new();
+    let mut follows = FuturesUnordered::new();
+    let mut readiness = Some(readiness);
+    let (mut trouble, mut failures) = (None, 0u32);
+    let mut next = Box::pin(look(&client, kinds.groups(), Duration::ZERO));
+    loop {
+        let Look { served, failed } = tokio::select! {
+            looked = &mut next => looked,
+            Some(key) = follows.next() => {
+                followed.remove(&key);
+                continue;
+            }
+            () = kinds.changed() => {
+                followed.iter().filter(|(key, _)| !kinds.have(**key)).for_each(|(_, end)| end.cancel());
+                next.set(look(&client, kinds.groups(), Duration::ZERO));
+                continue;
+            }
+        };
+        failures = if failed.is_some() { failures.saturating_add(1) } else { 0 };
+        let enough = failed.is_none() || failures >= K::PATIENCE;
+        // nobody waits for those that come later
+        let awaited = readiness.clone().unwrap_or_default();
+        for (key, resource) in kinds.served(&served) {
+            followed.entry(key).or_insert_with(|| {
+                debug!(kind = resource.kind, api_version = resource.api_version, "Following {}", K::WHAT);
+                let end = CancellationToken::new();
+                follows.push(kinds.follow(key, resource, &awaited, end.clone()));
+                end
+            });
+        }
+        if enough {
+            readiness = None;
+            looked.done();
+        }
+        let after = if failed.is_some() { AFTER_FAILURE } else { BETWEEN_LOOKS };
+        if let Some(error) = failed.as_ref().filter(|_| trouble != failed) {
+            warn!(error, "Failed to ask which kinds of {} the cluster has", K::WHAT);
+        }
+        trouble = failed;
+        next.set(look(&client, kinds.groups(), after));
+    }
+}
+
+/// What the API server has of some groups, and why it couldn't say it of all.
+struct Look {
+    served: Served,
+    failed: Option<String>,
+}
+
+async fn look(client: &Client, groups: BTreeSet<String>, after: Duration) -> Look {
+    tokio::time::sleep(after).await;
+    let mut look = Look { served: HashMap::new(), failed: None };
+    let all = match call(client.list_api_groups()).await {
+        Ok(all) => all,
+        Err(error) => return Look { failed: Some(with_causes(&error)), ..look },
+    };
+    let there = all.groups.iter().map(|group| group.name.as_str());
+    for group in there.filter(|group| groups.contains(*group)) {
+        match call(discovery::group(client, group)).await {
+            Ok(found) => {
+                look.served.insert(group.to_owned(), found);
+            }
+            // it has just gone
+            Err(ApiError::NotFound) => {}
+            Err(error) => look.failed = Some(format!("{group}: {}", with_causes(&error))),
+        }
+    }
+    look
+}

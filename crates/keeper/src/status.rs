@@ -1,0 +1,189 @@
+//! Tells in the status of each queue of the run.ai family what becomes of its workloads.
+//!
+//! What is to be said is counted anew whenever anything has changed, though not all the time, and compared with what the
+//! watch shows: so nothing is written twice, and what somebody else takes away is put back.
+
+mod known;
+mod write;
+
+use std::{collections::HashSet, num::NonZeroU32, time::Duration};
+
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tenure_index::Tally;
+use tenure_service::{leadership::Leadership, log::with_causes};
+use tenure_types::runai::QueueVersion;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, warn};
+
+use crate::{
+    api::ApiError,
+    clock::ServerClock,
+    cluster::{Changes, Cluster},
+    config::Current,
+    metrics::{Metrics, StatusResult},
+};
+use known::{Outcome, Write};
+
+pub use known::Statuses;
+pub use write::{WriteError, Writer};
+
+/// A look at everything is not for every change of a busy cluster.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
+
+/// Nor more than this part of the time: whoever looks holds up everybody else.
+const PART_OF_TIME: u32 = 50;
+
+/// The longest sleep without a look at the clock, which may have been set right in the meantime.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+
+/// Statuses that are written at the same time. The rate is the limiter's business; this only hides latency.
+const AT_ONCE: usize = 8;
+
+/// The most that is written a second on the average, and at once: status is for people to look at, and must not cost
+/// the API server much.
+pub const WRITES_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(19);
+pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
+
+/// Keeps the statuses of queues right.
+pub struct Reporter {
+    pub cluster: Cluster,
+    pub clock: ServerClock,
+    pub config: Current,
+    pub writer: Writer,
+    pub metrics: Metrics,
+    /// What was complained of since a write last succeeded.
+    pub complaints: Mutex<HashSet<Complaint>>,
+}
+
+/// What concerns all queues, and is to be said once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Complaint {
+    Forbidden,
+    Schema,
+}
+
+impl Reporter {
+    /// Works whenever this keeper leads, until `shutdown`. What is in flight then is dropped: whoever leads next looks.
+    pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
+        let work = async {
+            loop {
+                lead.acquired().await;
+                tokio::select! {
+                    biased;
+                    () = lead.lost() => {}
+                    () = self.work() => {}
+                }
+            }
+        };
+        shutdown.run_until_cancelled(work).await;
+    }
+
+    async fn work(&self) {
+        let mut changes = self.cluster.changes();
+        loop {
+            let begun = Instant::now();
+            let config = self.config.get();
+            let Tally { reports, until } =
+                self.cluster.with(|index| index.tally(&config.floors, self.clock.now()));
+            let next = begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME));
+            let reports = reports.into_iter().map(|(name, report)| (name, report.of(self.writer.version)));
+            let writes = self.cluster.statuses.to_write(reports, std::time::Instant::now());
+            let is_done = self.write_all(writes, next).await;
+            sleep_until(next).await;
+            if is_done {
+                self.wait(&mut changes, until).await;
+            }
+        }
+    }
+
+    /// Writes as many as can be begun until `next`, when there may be others; says whether those were all.
+    async fn write_all(&self, writes: Vec<Write>, next: Instant) -> bool {
+        let mut left = writes.into_iter();
+        let begun = std::iter::from_fn(|| if Instant::now() < next { left.next() } else { None });
+        stream::iter(begun).for_each_concurrent(AT_ONCE, |write| self.write(write)).await;
+        left.next().is_none()
+    }
+
+    /// Returns when there may be something else to say.
+    async fn wait(&self, changes: &mut Changes, until: Option<Timestamp>) {
+        let retry = async {
+            match self.cluster.statuses.next_retry() {
+                Some(at) => sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = changes.next() => {}
+            () = self.reach(until) => {}
+            () = retry => {}
+        }
+    }
+
+    /// Returns at a time by the API server's clock.
+    async fn reach(&self, until: Option<Timestamp>) {
+        let Some(until) = until else { return std::future::pending().await };
+        while let Ok(rest) = Duration::try_from(until.duration_since(self.clock.now()))
+            && !rest.is_zero()
+        {
+            sleep(rest.min(LONGEST_SLEEP)).await;
+        }
+    }
+
+    async fn write(&self, write: Write) {
+        let queue = &write.name;
+        let (outcome, result) = match self.writer.write(&write).await {
+            Ok(status) => {
+                self.complaints.lock().clear();
+                let left = write.report.difference(&status).children;
+                debug!(%queue, child_queues_left_alone = left, "Wrote the status");
+                (
+                    Outcome::Written(status),
+                    if left { StatusResult::ChildrenLeft } else { StatusResult::Written },
+                )
+            }
+            Err(WriteError::Api(ApiError::NotLeading)) => return,
+            Err(WriteError::Api(ApiError::NotFound | ApiError::Stale(_))) => {
+                debug!(%queue, "Gone before its status was written");
+                (Outcome::Gone, StatusResult::Gone)
+            }
+            Err(error) => {
+                self.complain(&write, &error);
+                (Outcome::Failed, StatusResult::Failed)
+            }
+        };
+        self.metrics.status_written(result);
+        self.cluster.statuses.settle(&write, outcome, std::time::Instant::now());
+    }
+
+    fn complain(&self, write: &Write, error: &WriteError) {
+        let (queue, why) = (&write.name, with_causes(error));
+        let resource = match self.writer.version {
+            QueueVersion::V3alpha1 => "queues/status",
+            QueueVersion::V2 => "queues",
+        };
+        let complaint = match error {
+            WriteError::Api(ApiError::Forbidden(_)) => Complaint::Forbidden,
+            WriteError::Dropped | WriteError::Api(ApiError::UnknownField(_)) => Complaint::Schema,
+            WriteError::Api(_) => {
+                warn!(%queue, error = why, "Failed to write the status: will try again");
+                return;
+            }
+        };
+        if !self.complaints.lock().insert(complaint) {
+            return;
+        }
+        match complaint {
+            Complaint::Forbidden => error!(
+                %queue, resource, error = why,
+                "Not allowed to write the status of queues: grant patch of this resource in scheduling.run.ai to the keeper"
+            ),
+            Complaint::Schema => error!(
+                %queue, error = why,
+                "The definition of queues.scheduling.run.ai lacks fields of the status: apply the one of this version's chart"
+            ),
+        }
+    }
+}

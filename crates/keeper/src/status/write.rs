@@ -1,0 +1,86 @@
+//! Writes a queue's status by server-side apply, so that what others write there stays theirs.
+
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, ValidationDirective},
+};
+use tenure_policy::queue_status::Difference;
+use tenure_service::leadership::Leadership;
+use tenure_types::{
+    projection::{ObservedStatus, RunaiQueue, RunaiQueueV2},
+    runai::QueueVersion,
+};
+use thiserror::Error;
+
+use super::known::Write;
+use crate::{
+    action::WriteLimit,
+    api::{ApiError, call},
+};
+
+/// Name under which fields of a status are recorded as ours. Apart from other writes, since an apply takes away what
+/// its manager has applied before and doesn't say any more.
+const FIELD_MANAGER: &str = "tenure-keeper-status";
+
+const CHILDREN: &str = ".status.childQueues";
+
+/// Why a status could not be written.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("the API server took it and dropped what it was to say")]
+    Dropped,
+}
+
+/// Writes statuses while this keeper leads.
+pub struct Writer {
+    pub client: Client,
+    pub lead: Leadership,
+    /// In which queues are read, and therefore written.
+    pub version: QueueVersion,
+    pub limit: WriteLimit,
+}
+
+impl Writer {
+    /// Has a queue say what it should, and returns what it says then. The names of the children are left out where
+    /// they are somebody else's.
+    pub async fn write(&self, write: &Write) -> Result<ObservedStatus, WriteError> {
+        let status = match self.apply(write, write.children, !write.children).await {
+            Err(ApiError::Owned(fields)) => {
+                let children = write.children && !fields.iter().any(|field| field == CHILDREN);
+                self.apply(write, children, true).await
+            }
+            result => result,
+        }?;
+        let Difference { own, .. } = write.report.difference(&status);
+        if own { Err(WriteError::Dropped) } else { Ok(status) }
+    }
+
+    /// By `force`, fields are taken from others.
+    async fn apply(&self, write: &Write, children: bool, force: bool) -> Result<ObservedStatus, ApiError> {
+        let Write { name, uid, report, .. } = write;
+        let patch = Patch::Apply(report.applied(name, uid, self.version, children));
+        let how = PatchParams {
+            field_manager: Some(FIELD_MANAGER.into()),
+            field_validation: Some(ValidationDirective::Strict),
+            force,
+            ..PatchParams::default()
+        };
+        self.limit.until_ready().await;
+        if !self.lead.holds() {
+            return Err(ApiError::NotLeading);
+        }
+        let client = self.client.clone();
+        match self.version {
+            QueueVersion::V3alpha1 => {
+                let queues: Api<RunaiQueue> = Api::all(client);
+                Ok(call(queues.patch_status(name, &how, &patch)).await?.status)
+            }
+            QueueVersion::V2 => {
+                let queues: Api<RunaiQueueV2> = Api::all(client);
+                Ok(call(queues.patch(name, &how, &patch)).await?.observed_status())
+            }
+        }
+    }
+}
