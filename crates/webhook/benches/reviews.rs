@@ -67,30 +67,67 @@ async fn main() -> anyhow::Result<()> {
     authority.server(&["localhost".to_owned()])?.write(directory.path())?;
     let serve = |router| tls::serve(router, directory.path(), &["--drain-delay", "0s"]);
 
-    let question = Bytes::from(update().to_string());
-    let webhook = serve(support::webhook(queues()));
-    let answer = first_answer(&webhook, &authority, &question).await?;
-    let expected = json!({"uid": support::UID, "allowed": true});
-    anyhow::ensure!(serde_json::from_slice::<Value>(&answer)?["response"] == expected, "{answer:?}");
-    let fixed = Bytes::from(vec![b'.'; answer.len()]);
-    let control = serve(control(fixed.clone()));
+    for subject in [Subject::queue(), Subject::pod_group()] {
+        let webhook = serve(support::webhook(queues()));
+        let answer = first_answer(&webhook, &authority, &subject).await?;
+        (subject.check)(&serde_json::from_slice::<Value>(&answer)?["response"])?;
+        let fixed = Bytes::from(vec![b'.'; answer.len()]);
+        let control = serve(control(subject.path, fixed.clone()));
 
-    let webhook = Target { server: webhook, answer, question: question.clone(), authority: &authority };
-    let control = Target { server: control, answer: fixed, question, authority: &authority };
-    introduce(&webhook);
-    run(&pace, &webhook, &control).await?;
-    for Target { server, .. } in [webhook, control] {
-        server.shutdown.cancel();
-        server.ended.await??;
+        let webhook = Target { server: webhook, answer, subject: &subject, authority: &authority };
+        let control = Target { server: control, answer: fixed, subject: &subject, authority: &authority };
+        introduce(&webhook);
+        run(&pace, &webhook, &control).await?;
+        for Target { server, .. } in [webhook, control] {
+            server.shutdown.cancel();
+            server.ended.await??;
+        }
+        println!();
     }
     Ok(())
 }
 
+/// What is asked, and where.
+struct Subject {
+    /// What the webhook does.
+    deed: String,
+    path: &'static str,
+    question: Bytes,
+    check: fn(&Value) -> anyhow::Result<()>,
+}
+
+impl Subject {
+    fn queue() -> Self {
+        Self {
+            deed: format!("reviews an UPDATE of a Queue and admits it; {QUEUES} queues are known"),
+            path: "/validate",
+            question: update().to_string().into(),
+            check: |response| {
+                let expected = json!({"uid": support::UID, "allowed": true});
+                anyhow::ensure!(*response == expected, "{response}");
+                Ok(())
+            },
+        }
+    }
+
+    fn pod_group() -> Self {
+        Self {
+            deed: "reviews an UPDATE of a PodGroup, and puts back the start time that a tenant has changed"
+                .into(),
+            path: "/mutate",
+            question: forged().to_string().into(),
+            check: |response| {
+                let is_patched = response["patchType"] == "JSONPatch" && response["allowed"] == true;
+                anyhow::ensure!(is_patched, "{response}");
+                Ok(())
+            },
+        }
+    }
+}
+
 fn introduce(webhook: &Target<'_>) {
-    println!(
-        "webhook  reviews an UPDATE of a Queue, {} bytes of AdmissionReview, and admits it; {QUEUES} queues are known",
-        webhook.question.len()
-    );
+    let Subject { deed, question, .. } = webhook.subject;
+    println!("webhook  {deed}: {} bytes of AdmissionReview", question.len());
     println!(
         "control  the same server and client, but a route that reads the same body and answers {} fixed bytes",
         webhook.answer.len()
@@ -173,7 +210,7 @@ fn medians(rounds: &[Measured]) -> Measured {
 /// A server, and what is to be heard from it.
 struct Target<'a> {
     server: Server,
-    question: Bytes,
+    subject: &'a Subject,
     answer: Bytes,
     authority: &'a Authority,
 }
@@ -185,13 +222,14 @@ impl Target<'_> {
         let mut clients = Vec::new();
         for _ in 0..connections {
             let mut client = client(&self.server, self.authority).await?;
-            ask(&mut client, self.question.clone()).await?;
+            ask(&mut client, self.subject).await?;
             clients.push(client);
         }
         let begin = Instant::now();
         let end = begin + duration;
         let asked = clients.into_iter().map(|client| {
-            let (question, answer) = (self.question.clone(), self.answer.clone());
+            let question = (self.subject.path, self.subject.question.clone());
+            let answer = self.answer.clone();
             async move { tokio::spawn(ask_until(end, client, question, answer)).await? }
         });
         let mut latencies: Vec<Duration> = try_join_all(asked).await?.concat();
@@ -212,7 +250,7 @@ impl Target<'_> {
 async fn ask_until(
     end: Instant,
     mut client: SendRequest<Full<Bytes>>,
-    question: Bytes,
+    (path, question): (&str, Bytes),
     answer: Bytes,
 ) -> anyhow::Result<Vec<Duration>> {
     let mut latencies = Vec::new();
@@ -221,15 +259,19 @@ async fn ask_until(
         if begin >= end {
             break;
         }
-        let heard = ask(&mut client, question.clone()).await?;
+        let heard = ask_at(path, &mut client, question.clone()).await?;
         latencies.push(begin.elapsed());
         anyhow::ensure!(heard == answer, "unexpected answer {heard:?}");
     }
     Ok(latencies)
 }
 
-async fn ask(client: &mut SendRequest<Full<Bytes>>, question: Bytes) -> anyhow::Result<Bytes> {
-    let request = Request::post("/validate?timeout=10s")
+async fn ask(client: &mut SendRequest<Full<Bytes>>, subject: &Subject) -> anyhow::Result<Bytes> {
+    ask_at(subject.path, client, subject.question.clone()).await
+}
+
+async fn ask_at(path: &str, client: &mut SendRequest<Full<Bytes>>, question: Bytes) -> anyhow::Result<Bytes> {
+    let request = Request::post(format!("{path}?timeout=10s"))
         .header(HOST, "localhost")
         .header(CONTENT_TYPE, "application/json")
         .body(Full::from(question))?;
@@ -247,18 +289,18 @@ async fn client(server: &Server, authority: &Authority) -> anyhow::Result<SendRe
     Ok(client)
 }
 
-async fn first_answer(server: &Server, authority: &Authority, question: &Bytes) -> anyhow::Result<Bytes> {
+async fn first_answer(server: &Server, authority: &Authority, subject: &Subject) -> anyhow::Result<Bytes> {
     server.readiness.ready().await;
     let mut client = eventually("connected", async || client(server, authority).await.ok()).await;
-    ask(&mut client, question.clone()).await
+    ask(&mut client, subject).await
 }
 
-fn control(answer: Bytes) -> Router {
+fn control(path: &str, answer: Bytes) -> Router {
     let read = async move |body: Bytes| {
         std::hint::black_box(body);
         ([(CONTENT_TYPE, "application/json")], answer.clone())
     };
-    Router::new().route("/validate", post(read))
+    Router::new().route(path, post(read))
 }
 
 /// A tree of three levels, of which the queue under review is a leaf.
@@ -343,6 +385,56 @@ fn queue(ceiling: &str) -> Value {
             "childQueues": ["team-7-interactive", "team-7-training", "team-7-batch"],
             "conditions": [{"type": "OverQuota", "status": "False", "reason": "WithinQuota", "lastTransitionTime": "2026-01-02T03:04:06Z"}],
         },
+    })
+}
+
+/// A tenant's update of a group that runs.
+fn forged() -> Value {
+    let (new, old) = (pod_group("2099-01-01T00:00:00Z"), pod_group("2026-01-02T03:04:05Z"));
+    let mut review = support::review("scheduling.run.ai", "UPDATE", &new, &old);
+    review["request"]["kind"] =
+        json!({"group": "scheduling.run.ai", "version": "v2alpha2", "kind": "PodGroup"});
+    review
+}
+
+fn pod_group(stamp: &str) -> Value {
+    let spec = json!({
+        "minMember": 16, "queue": "team-7", "priorityClassName": "train", "markUnschedulable": true,
+        "schedulingBackoff": 1, "subGroups": [{"name": "leader", "minMember": 1}, {"name": "worker", "minMember": 15}],
+    });
+    let resources = json!({"cpu": "128", "memory": "1024G", "nvidia.com/gpu": "128"});
+    let annotations = json!({
+        "kai.scheduler/last-start-timestamp": stamp,
+        "kai.scheduler/job-id": "0f2c1f3e-8f64-4c3e-9d3b-6a8a2c1b7d55",
+        "kai.scheduler/top-owner-metadata": "name: training\nuid: 0f2c1f3e-8f64-4c3e-9d3b-6a8a2c1b7d55\ngroup: batch\nversion: v1\nkind: Job\n",
+    });
+    json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": "pg-training-0f2c1f3e-8f64-4c3e-9d3b-6a8a2c1b7d55",
+            "namespace": "team-7",
+            "uid": "5d5b7c1b-2c6a-4d3b-9c3e-8f640f2c1f3e",
+            "resourceVersion": "184467",
+            "generation": 2,
+            "creationTimestamp": "2026-01-02T03:04:05Z",
+            "labels": {"kai.scheduler/queue": "team-7", "team": "seven"},
+            "annotations": annotations,
+            "managedFields": [
+                {
+                    "manager": "podgrouper", "operation": "Update", "apiVersion": "scheduling.run.ai/v2alpha2",
+                    "time": "2026-01-02T03:04:05Z", "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:metadata": {"f:annotations": fields(&annotations), "f:labels": {".": {}, "f:team": {}}}, "f:spec": fields(&spec)},
+                },
+                {
+                    "manager": "podgroupcontroller", "operation": "Update", "apiVersion": "scheduling.run.ai/v2alpha2",
+                    "time": "2026-01-02T03:04:06Z", "fieldsType": "FieldsV1", "subresource": "status",
+                    "fieldsV1": {"f:status": {"f:resourcesStatus": {"f:allocated": fields(&resources), "f:requested": fields(&resources)}}},
+                },
+            ],
+        },
+        "spec": spec,
+        "status": {"resourcesStatus": {"allocated": resources, "requested": resources}},
     })
 }
 

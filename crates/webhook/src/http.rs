@@ -17,17 +17,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use jiff::Timestamp;
 use tokio::sync::Semaphore;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{debug, info};
 
 use crate::{
-    Metrics, Validator,
+    Metrics, Mutator, Validator, convert, large,
     metrics::Verdict,
     review::{Outgoing, Request},
 };
 
-/// The largest review that an API server sends holds two objects of 3 MiB.
+/// The largest review of objects that can be stored holds two of 3 MiB.
 pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 
 /// Large requests that are read and reviewed at the same time; others of them wait their turn, unread. So that many
@@ -35,33 +36,41 @@ pub const MAX_BODY_BYTES: usize = 7 * 1024 * 1024;
 const LARGE_IN_FLIGHT: usize = 32;
 
 /// Ten times an ordinary review.
-const LARGE_BYTES: u64 = 64 * 1024;
+pub(crate) const LARGE_BYTES: u64 = 64 * 1024;
 
 /// For a client that doesn't send what it announced, and for a turn.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Context {
     validator: Validator,
+    mutator: Mutator,
     metrics: Metrics,
 }
 
 /// The webhook's routes.
-pub fn router(validator: Validator, metrics: Metrics) -> Router {
+pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics) -> Router {
+    let conversion = convert::router(metrics.clone());
+    let too_large = middleware::from_fn_with_state(metrics.clone(), large::refuse);
     Router::new()
         .route("/validate", post(validate))
+        .route("/mutate", post(mutate).route_layer(too_large))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(LARGE_IN_FLIGHT)), take_turns))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
-        .with_state(Arc::new(Context { validator, metrics }))
+        .with_state(Arc::new(Context { validator, mutator, metrics }))
+        .merge(conversion)
 }
 
 async fn take_turns(State(turns): State<Arc<Semaphore>>, request: extract::Request, next: Next) -> Response {
-    let announced =
-        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let is_large = announced.is_none_or(|bytes: u64| bytes > LARGE_BYTES);
+    let is_large = announced(request.headers()).is_none_or(|bytes| bytes > LARGE_BYTES);
     // an error would mean that the semaphore was closed, which nobody does
     let _turn = if is_large { turns.acquire_owned().await.ok() } else { None };
     next.run(request).await
+}
+
+/// How long a body will be, if its sender says so.
+pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }
 
 async fn validate(
@@ -69,34 +78,64 @@ async fn validate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let started = Instant::now();
-    let Context { validator, metrics } = &*context;
-    let reject = |status: StatusCode, message: String| {
-        debug!(%status, error = message, "Rejected a request");
-        metrics.rejected(status.as_u16());
-        (status, message + "\n").into_response()
-    };
-    if let Err(message) = is_plain_json(&headers) {
-        return reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
-    }
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return reject(rejection.status(), rejection.body_text()),
-    };
-    let request = match Request::read(&body) {
-        Ok(request) => request,
-        Err(malformed) => return reject(StatusCode::BAD_REQUEST, malformed.to_string()),
-    };
-    let (outgoing, group, verdict) = validator.review(&request);
-    if verdict == Verdict::Refused {
-        let Request { operation, kind, namespace, name, .. } = &request;
-        info!(%operation, %group, kind = %kind.kind, %namespace, %name, "Refused an object");
-    }
-    metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
-    json(&outgoing)
+    context.answer(&headers, body, |request, started| {
+        let (outgoing, group, verdict) = context.validator.review(request);
+        if verdict == Verdict::Refused {
+            let Request { operation, kind, namespace, name, .. } = request;
+            info!(%operation, %group, kind = %kind.kind, %namespace, %name, "Refused an object");
+        }
+        context.metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
+        json(&outgoing)
+    })
 }
 
-fn is_plain_json(headers: &HeaderMap) -> Result<(), String> {
+async fn mutate(
+    State(context): State<Arc<Context>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    context.answer(&headers, body, |request, started| {
+        let (outgoing, labels) = context.mutator.review(request, Timestamp::now());
+        context.metrics.mutated(&labels, started.elapsed().as_secs_f64());
+        json(&outgoing)
+    })
+}
+
+impl Context {
+    /// Answers a review, or says why it is none.
+    fn answer(
+        &self,
+        headers: &HeaderMap,
+        body: Result<Bytes, BytesRejection>,
+        review: impl FnOnce(&Request<'_>, Instant) -> Response,
+    ) -> Response {
+        let started = Instant::now();
+        if let Err(message) = is_plain_json(headers) {
+            return self.reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+        }
+        let body = match body {
+            Ok(body) => body,
+            Err(rejection) => return self.reject(rejection.status(), rejection.body_text()),
+        };
+        match Request::read(&body) {
+            Ok(request) => review(&request, started),
+            Err(malformed) => self.reject(StatusCode::BAD_REQUEST, malformed.to_string()),
+        }
+    }
+
+    fn reject(&self, status: StatusCode, message: String) -> Response {
+        reject(&self.metrics, status, message)
+    }
+}
+
+/// Answers what is no review.
+pub(crate) fn reject(metrics: &Metrics, status: StatusCode, message: String) -> Response {
+    debug!(%status, error = message, "Rejected a request");
+    metrics.rejected(status.as_u16());
+    (status, message + "\n").into_response()
+}
+
+pub(crate) fn is_plain_json(headers: &HeaderMap) -> Result<(), String> {
     let of =
         |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
     let kind = of(CONTENT_TYPE).unwrap_or_default();
@@ -111,7 +150,7 @@ fn is_plain_json(headers: &HeaderMap) -> Result<(), String> {
     }
 }
 
-fn json(outgoing: &Outgoing<'_>) -> Response {
+pub(crate) fn json(outgoing: &Outgoing<'_>) -> Response {
     match serde_json::to_vec(outgoing) {
         Ok(body) => ([(CONTENT_TYPE, "application/json")], body).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),

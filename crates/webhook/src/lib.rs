@@ -2,14 +2,19 @@
 //! what it knows of other queues it has seen in a watch.
 
 mod args;
+mod convert;
 mod http;
+mod large;
 mod metrics;
+mod mutate;
 mod queues;
 mod review;
 mod validate;
 
 pub use args::Args;
+pub use convert::MAX_CONVERSION_BYTES;
 pub use http::{MAX_BODY_BYTES, router};
 pub use metrics::Metrics;
-pub use queues::KnownQueues;
+pub use mutate::Mutator;
+pub use queues::{KnownQueues, KnownQueuesV2};
 pub use validate::Validator;

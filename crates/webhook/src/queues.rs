@@ -4,7 +4,7 @@ use kube::{ResourceExt, core::ObjectMeta};
 use parking_lot::RwLock;
 use tenure_index::RunaiQueues;
 use tenure_service::watch::Store;
-use tenure_types::projection::RunaiQueue;
+use tenure_types::projection::{RunaiQueue, RunaiQueueV2};
 
 /// The queues of the run.ai family, as the watch has seen them. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -34,5 +34,29 @@ impl Store<RunaiQueue> for KnownQueues {
 
     fn retain(&mut self, names: &HashSet<String>) {
         self.0.write().retain(names);
+    }
+}
+
+/// Where KAI-Scheduler owns the definition: the same, fed with its version.
+#[derive(Clone, Debug, Default)]
+pub struct KnownQueuesV2(pub KnownQueues);
+
+impl Store<RunaiQueueV2> for KnownQueuesV2 {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        KnownQueues::key(metadata)
+    }
+
+    fn apply(&mut self, queue: RunaiQueueV2) {
+        self.0.0.write().apply_v2(&queue.name_any(), &queue);
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.delete(name);
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.retain(names);
     }
 }

@@ -3,11 +3,17 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use json_patch::Patch;
+use k8s_openapi::{
+    ByteString,
+    apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tenure_policy::field::FieldError;
 use thiserror::Error;
+
+use crate::http::MAX_BODY_BYTES;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -59,6 +65,15 @@ pub struct Request<'b> {
     /// Empty for cluster-scoped objects.
     #[serde(borrow, default)]
     pub namespace: Cow<'b, str>,
+    /// Of the object; mostly empty.
+    #[serde(borrow, default)]
+    pub sub_resource: Cow<'b, str>,
+    /// Who asks.
+    #[serde(borrow, default)]
+    pub user_info: UserInfo<'b>,
+    /// Whether nothing will come of it.
+    #[serde(default)]
+    pub dry_run: bool,
     /// As it shall be.
     #[serde(borrow)]
     pub object: Option<&'b RawValue>,
@@ -67,12 +82,24 @@ pub struct Request<'b> {
     pub old_object: Option<&'b RawValue>,
 }
 
-/// Group and kind of an object.
+/// A user, as the API server has authenticated it.
 #[derive(Debug, Default, Deserialize)]
+pub struct UserInfo<'b> {
+    /// Such as `system:serviceaccount:kai-scheduler:scheduler`.
+    #[serde(borrow, default)]
+    pub username: Cow<'b, str>,
+}
+
+/// Group, version and kind of an object.
+#[derive(Debug, Default, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the API's own words")]
 pub struct Kind<'b> {
     /// Empty for the core group.
     #[serde(borrow, default)]
     pub group: Cow<'b, str>,
+    /// Such as v3alpha1.
+    #[serde(borrow, default)]
+    pub version: Cow<'b, str>,
     /// Such as Queue.
     #[serde(borrow, default)]
     pub kind: Cow<'b, str>,
@@ -107,14 +134,36 @@ struct Response<'b> {
     allowed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
+    #[serde(flatten)]
+    patch: Option<JsonPatch>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPatch {
+    #[serde(rename = "patchType")]
+    type_: &'static str,
+    /// In base64 on the wire.
+    patch: ByteString,
+}
+
+impl JsonPatch {
+    fn of(patch: &Patch) -> Option<Self> {
+        let patch = ByteString(serde_json::to_vec(patch).ok()?);
+        Some(Self { type_: "JSONPatch", patch })
+    }
 }
 
 impl<'b> Outgoing<'b> {
     /// Yes.
     pub fn admit(request: &'b Request<'_>, warnings: Vec<String>) -> Self {
-        Self::of(request, None, warnings)
+        Self::of(&request.uid, None, None, warnings)
+    }
+
+    /// Yes, if it is changed so.
+    pub fn patch(request: &'b Request<'_>, patch: Option<&Patch>, warnings: Vec<String>) -> Self {
+        Self::of(&request.uid, None, patch.and_then(JsonPatch::of), warnings)
     }
 
     /// No, as the API server itself would say it: 422 with a cause for each field.
@@ -125,12 +174,29 @@ impl<'b> Outgoing<'b> {
         warnings: Vec<String>,
     ) -> Self {
         let status = invalid(&request.kind, name, errors);
-        Self::of(request, Some(status), warnings)
+        Self::of(&request.uid, Some(status), None, warnings)
     }
 
-    fn of(request: &'b Request<'_>, status: Option<Status>, warnings: Vec<String>) -> Self {
-        let response = Response { uid: &request.uid, allowed: status.is_none(), status, warnings };
+    /// No, because a review of so many bytes isn't read.
+    pub fn too_large(uid: &'b str, bytes: u64) -> Self {
+        Self::of(uid, Some(too_large(bytes)), None, Vec::new())
+    }
+
+    fn of(uid: &'b str, status: Option<Status>, patch: Option<JsonPatch>, warnings: Vec<String>) -> Self {
+        let response = Response { uid, allowed: status.is_none(), status, patch, warnings };
         Self { api_version: API_VERSION, kind: KIND, response }
+    }
+}
+
+fn too_large(bytes: u64) -> Status {
+    Status {
+        code: Some(413),
+        message: Some(format!(
+            "the object is too large to be reviewed: with what is stored of it, it takes {bytes} bytes, and no more than {MAX_BODY_BYTES} are read: shorten its annotations and its status, or leave the status out"
+        )),
+        reason: Some("RequestEntityTooLarge".into()),
+        status: Some("Failure".into()),
+        ..Status::default()
     }
 }
 

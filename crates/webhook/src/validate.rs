@@ -58,7 +58,8 @@ impl Validator {
 
     /// Answers a request, and says for the metrics of which group it was and how it ended.
     pub(crate) fn review<'r>(&self, request: &'r Request<'_>) -> (Outgoing<'r>, &'static str, Verdict) {
-        let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.kind) else {
+        let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.version, &request.kind.kind)
+        else {
             // somebody has pointed other rules here; that is no reason to stop their cluster
             return (Outgoing::admit(request, vec![unknown(request)]), "other", Verdict::Warned);
         };
@@ -89,7 +90,7 @@ impl Validator {
     }
 }
 
-fn unknown(request: &Request<'_>) -> String {
+pub fn unknown(request: &Request<'_>) -> String {
     let (group, kind) = (&request.kind.group, &request.kind.kind);
     format!("tenure: nothing is known of kind {kind:?} of group {group:?}: not reviewed")
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use support::{UID, review, webhook};
 use tenure_service::watch::Store;
 use tenure_types::projection::RunaiQueue;
-use tenure_webhook::{KnownQueues, Metrics, Validator, router};
+use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
 
 const RUNAI: &str = "scheduling.run.ai";
 const TENSORSTACK: &str = "scheduler.tensorstack.dev";
@@ -210,6 +210,29 @@ async fn a_bad_field_is_refused_in_the_words_of_the_api() {
         },
     });
     assert_eq!(answer, expected);
+}
+
+#[tokio::test]
+async fn a_queue_of_v2_is_reviewed_with_its_annotations_which_errors_name() {
+    let review = |ceiling: &str, old: &Value| {
+        let annotations = json!({"tenure.dev/max-duration": ceiling});
+        let object = json!({"metadata": {"name": "demo", "annotations": annotations}, "spec": {}});
+        let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+        let mut review = review(RUNAI, operation, &object, old);
+        review["request"]["kind"]["version"] = json!("v2");
+        (review, object)
+    };
+    let (good, _) = review("1h", &Value::Null);
+    assert_eq!(answer(&good).await, admitted());
+    let (bad, stored) = review("0s", &Value::Null);
+    let field = "metadata.annotations[tenure.dev/max-duration]";
+    let message = "Invalid value: \"0s\": must be greater than zero; leave it out for no limit";
+    assert_eq!(answer(&bad).await, refused_for(RUNAI, field, message));
+    // it was stored around the webhook, and somebody else's change is on the way
+    let (same, _) = review("0s", &stored);
+    assert_eq!(answer(&same).await, warned(&[&format!("{field}: {message}")]));
+    let (other, _) = review("0h", &stored);
+    assert_eq!(answer(&other).await["response"]["allowed"], json!(false));
 }
 
 #[tokio::test]
@@ -616,7 +639,8 @@ async fn a_class_may_be_deleted_whatever_it_says() {
 async fn reviews_and_rejected_requests_are_counted() {
     let mut registry = Registry::with_prefix("tenure_webhook");
     let metrics = Metrics::register(&mut registry);
-    let webhook = router(Validator::new(KnownQueues::default(), "t9k-system".into()), metrics);
+    let webhook =
+        router(Validator::new(KnownQueues::default(), "t9k-system".into()), Mutator::default(), metrics);
     for spec in [json!({}), json!({"parentQueue": "gone"}), json!({"maxDuration": "soon"})] {
         ask(webhook.clone(), &create(RUNAI, &spec)).await;
     }

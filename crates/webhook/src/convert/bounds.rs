@@ -1,0 +1,67 @@
+//! What a review may take while it is converted. A body is bounded by itself, but what is made of it needn't be.
+
+use std::{fmt, io};
+
+use serde::{
+    Deserializer,
+    de::{Error, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::MAX_CONVERSION_BYTES;
+
+/// More than can be of any use: 128 MiB of them had 128 bytes each.
+const MOST_OBJECTS: usize = 1024 * 1024;
+
+/// An API server stores none above 3 MiB. Its smallest fields take ten times as much in memory as in JSON.
+const LARGEST_OBJECT: usize = 8 * 1024 * 1024;
+
+/// Annotations take more room than fields, and a carrier twice as much.
+const LARGEST_ANSWER: usize = MAX_CONVERSION_BYTES as usize / 4 * 5;
+
+/// Reads the objects of a review.
+pub(super) fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
+    deserializer.deserialize_seq(Objects)
+}
+
+struct Objects;
+
+impl<'de> Visitor<'de> for Objects {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut objects = Vec::new();
+        while let Some(object) = list.next_element::<&RawValue>()? {
+            if objects.len() == MOST_OBJECTS {
+                return Err(A::Error::custom(format!("more than {MOST_OBJECTS} objects")));
+            }
+            if object.get().len() > LARGEST_OBJECT {
+                let at = objects.len();
+                return Err(A::Error::custom(format!("objects[{at}] has more than {LARGEST_OBJECT} bytes")));
+            }
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+}
+
+/// An answer that doesn't grow beyond what is bearable.
+pub(super) struct Bounded<'b>(pub(super) &'b mut Vec<u8>);
+
+impl io::Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len().saturating_add(bytes.len()) > LARGEST_ANSWER {
+            return Err(io::Error::other(format!("the answer has more than {LARGEST_ANSWER} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! `POST /convert`: Queues of one version as Queues of another, all those of a list in one request.
+
+mod bounds;
+mod review;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, FromRequest, Request, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+};
+use tower_http::timeout::TimeoutLayer;
+use tracing::{error, warn};
+
+use self::review::{Answer, Malformed, answer};
+use crate::{
+    Metrics,
+    http::{LARGE_BYTES, announced, is_plain_json, reject},
+};
+
+/// The largest conversion review that is read. An API server sends all objects of a list in one: 10,000 queues of 2 KB
+/// are 20 MB. A review is held twice, as question and answer, and so twice this must fit a pod's memory.
+pub const MAX_CONVERSION_BYTES: u32 = 128 * 1024 * 1024;
+
+/// For a large review's turn, its body, and its conversion. An API server would wait for longer.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+struct Context {
+    metrics: Metrics,
+    /// Bytes of large reviews that are read and converted at the same time: one of the largest, or several of an
+    /// ordinary list. Others wait their turn, unread.
+    turns: Arc<Semaphore>,
+}
+
+/// The webhook's route for conversion.
+pub(crate) fn router(metrics: Metrics) -> Router {
+    let turns = Arc::new(Semaphore::new(MAX_CONVERSION_BYTES as usize));
+    Router::new()
+        .route("/convert", post(convert))
+        .layer(DefaultBodyLimit::max(MAX_CONVERSION_BYTES as usize))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, TIMEOUT))
+        .with_state(Arc::new(Context { metrics, turns }))
+}
+
+async fn convert(State(context): State<Arc<Context>>, request: Request) -> Response {
+    let Context { metrics, turns } = &*context;
+    if let Err(message) = is_plain_json(request.headers()) {
+        return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    }
+    let turn = take_turn(turns, announced(request.headers())).await;
+    let body = match Bytes::from_request(request, &()).await {
+        Ok(body) => body,
+        Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
+    };
+    let (started, is_large) = (Instant::now(), body.len() as u64 > LARGE_BYTES);
+    // the turn goes with the body, which is converted to the end even if nobody waits for it any more
+    let converted = move || (answer(&body), turn);
+    let converted = if is_large { spawn_blocking(converted).await } else { Ok(converted()) };
+    match converted {
+        Ok((result, turn)) => respond(metrics, result, turn, started),
+        Err(error) => {
+            error!(%error, "Failed to convert");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// A review of ordinary size needs none; one of a size that isn't announced may be the largest.
+async fn take_turn(turns: &Arc<Semaphore>, announced: Option<u64>) -> Option<OwnedSemaphorePermit> {
+    if announced.is_some_and(|bytes| bytes <= LARGE_BYTES) {
+        return None;
+    }
+    let bytes = announced.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(MAX_CONVERSION_BYTES);
+    // an error would mean that the semaphore was closed, which nobody does
+    turns.clone().acquire_many_owned(bytes.min(MAX_CONVERSION_BYTES)).await.ok()
+}
+
+fn respond(
+    metrics: &Metrics,
+    result: Result<Answer, Malformed>,
+    turn: Option<OwnedSemaphorePermit>,
+    started: Instant,
+) -> Response {
+    let Answer { bytes, version, objects, failure } = match result {
+        Ok(answer) => answer,
+        Err(malformed) => return reject(metrics, StatusCode::BAD_REQUEST, malformed.to_string()),
+    };
+    metrics.converted(version, failure.is_none(), objects, started.elapsed().as_secs_f64());
+    if let Some(error) = failure {
+        warn!(%version, objects, error, "Failed to convert queues");
+    }
+    ([(CONTENT_TYPE, "application/json")], Bytes::from_owner(Held { bytes, _turn: turn })).into_response()
+}
+
+/// An answer that gives up its turn when it has been sent.
+struct Held {
+    bytes: Vec<u8>,
+    _turn: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,182 @@
+//! `ConversionReview` v1, as far as an answer needs it.
+
+use std::borrow::Cow;
+
+use serde::{
+    Deserialize, Serialize, Serializer,
+    ser::{Error, SerializeSeq},
+};
+use serde_json::value::RawValue;
+use tenure_types::runai::{
+    QueueVersion,
+    conversion::{MUST_BE_KNOWN, convert, version_of},
+};
+use thiserror::Error;
+
+use super::bounds::{Bounded, objects};
+
+const API_VERSION: &str = "apiextensions.k8s.io/v1";
+const KIND: &str = "ConversionReview";
+
+/// How many bad objects an answer names.
+const MOST_NAMED: usize = 5;
+
+/// The longest uid or version that is repeated. An API server's have some 36 bytes.
+const LONGEST_NAME: usize = 253;
+
+/// Why a body is no request for a conversion.
+#[derive(Debug, Error)]
+pub(super) enum Malformed {
+    /// It isn't JSON, or not of the right shape.
+    #[error("not a ConversionReview: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is something else.
+    #[error("not a ConversionReview of {API_VERSION}: apiVersion is {0:?}, kind is {1:?}")]
+    OtherKind(String, String),
+    /// It is an answer, or nothing.
+    #[error("the ConversionReview has no request")]
+    NoRequest,
+    /// It can't be answered.
+    #[error("the ConversionReview's request has no uid, or one longer than {LONGEST_NAME} bytes")]
+    NoUid,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Incoming<'b> {
+    #[serde(borrow, default)]
+    api_version: Cow<'b, str>,
+    #[serde(borrow, default)]
+    kind: Cow<'b, str>,
+    #[serde(borrow)]
+    request: Option<Request<'b>>,
+}
+
+#[derive(Deserialize)]
+struct Request<'b> {
+    #[serde(borrow, default)]
+    uid: Cow<'b, str>,
+    #[serde(borrow, default, rename = "desiredAPIVersion")]
+    desired: Cow<'b, str>,
+    #[serde(borrow, default, deserialize_with = "objects")]
+    objects: Vec<&'b RawValue>,
+}
+
+/// As much of a name as anybody would read.
+fn shown(name: &str) -> String {
+    name.chars().take(LONGEST_NAME).collect()
+}
+
+impl<'b> Request<'b> {
+    fn read(body: &'b [u8]) -> Result<Self, Malformed> {
+        let Incoming { api_version, kind, request } = serde_json::from_slice(body)?;
+        if api_version != API_VERSION || kind != KIND {
+            return Err(Malformed::OtherKind(shown(&api_version), shown(&kind)));
+        }
+        request.ok_or(Malformed::NoRequest).and_then(|request| match request.uid.len() {
+            1..=LONGEST_NAME => Ok(request),
+            _ => Err(Malformed::NoUid),
+        })
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outgoing<'b> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'b>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'b> {
+    uid: &'b str,
+    result: Outcome<'b>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    converted_objects: Option<Objects<'b>>,
+}
+
+/// A `Status`.
+#[derive(Serialize)]
+#[serde(tag = "status")]
+enum Outcome<'b> {
+    Success,
+    Failed { message: &'b str },
+}
+
+/// Written one after the other, so that there are never two of each.
+#[derive(Clone, Copy)]
+struct Objects<'b> {
+    objects: &'b [&'b RawValue],
+    to: QueueVersion,
+}
+
+impl Serialize for Objects<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut objects = serializer.serialize_seq(Some(self.objects.len()))?;
+        for object in self.objects {
+            objects.serialize_element(&convert(object, self.to).map_err(S::Error::custom)?)?;
+        }
+        objects.end()
+    }
+}
+
+/// The answer, and what it is for the metrics and the log.
+pub(super) struct Answer {
+    pub(super) bytes: Vec<u8>,
+    /// The version asked for.
+    pub(super) version: &'static str,
+    /// How many there are, converted or not.
+    pub(super) objects: usize,
+    pub(super) failure: Option<String>,
+}
+
+/// Converts all objects of a review, or none.
+pub(super) fn answer(body: &[u8]) -> Result<Answer, Malformed> {
+    let Request { uid, desired, objects } = Request::read(body)?;
+    let Some(to) = version_of(&desired) else {
+        let failure = format!("desiredAPIVersion: Invalid value: {:?}: {MUST_BE_KNOWN}", shown(&desired));
+        return failed(&uid, "other", objects.len(), failure);
+    };
+    let converted = Objects { objects: &objects, to };
+    // annotations take more room than fields
+    let mut bytes = Vec::with_capacity(body.len().saturating_add(body.len() / 8));
+    let response = Response { uid: &uid, result: Outcome::Success, converted_objects: Some(converted) };
+    match write(&mut bytes, response) {
+        Ok(()) => Ok(Answer { bytes, version: to.name(), objects: objects.len(), failure: None }),
+        Err(error) => failed(&uid, to.name(), objects.len(), converted.failure(&error)),
+    }
+}
+
+fn failed(uid: &str, version: &'static str, objects: usize, failure: String) -> Result<Answer, Malformed> {
+    let mut bytes = Vec::new();
+    write(
+        &mut bytes,
+        Response { uid, result: Outcome::Failed { message: &failure }, converted_objects: None },
+    )?;
+    Ok(Answer { bytes, version, objects, failure: Some(failure) })
+}
+
+fn write(bytes: &mut Vec<u8>, response: Response<'_>) -> serde_json::Result<()> {
+    serde_json::to_writer(Bounded(bytes), &Outgoing { api_version: API_VERSION, kind: KIND, response })
+}
+
+impl Objects<'_> {
+    /// Which objects can't be converted, and why.
+    fn failure(&self, error: &serde_json::Error) -> String {
+        let errors = self.objects.iter().enumerate().filter_map(|(at, object)| {
+            let error = convert(object, self.to).err()?;
+            Some(format!("objects[{at}]: {error}"))
+        });
+        let mut named: Vec<String> = errors.take(MOST_NAMED + 1).collect();
+        if named.is_empty() {
+            return error.to_string();
+        }
+        if named.len() > MOST_NAMED {
+            named.truncate(MOST_NAMED);
+            named.push("and more".to_owned());
+        }
+        format!("can't convert to {}: {}", self.to, named.join("; "))
+    }
+}

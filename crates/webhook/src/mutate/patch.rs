@@ -1,0 +1,43 @@
+//! JSON patches.
+
+use json_patch::{
+    AddOperation, Patch, PatchOperation, RemoveOperation,
+    jsonptr::{Pointer, PointerBuf},
+};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::{Value, value::RawValue};
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    annotations: Option<IgnoredAny>,
+}
+
+/// Sets annotations of an object, and removes those that shall have no value, which it must have.
+pub fn annotations<'a>(
+    object: &RawValue,
+    wanted: impl IntoIterator<Item = (&'a str, Option<String>)>,
+) -> Patch {
+    let map = PointerBuf::from_tokens(["metadata", "annotations"]);
+    let object: Option<Object> = serde_json::from_str(object.get()).ok();
+    if object.is_some_and(|object| object.metadata.annotations.is_some()) {
+        return Patch(wanted.into_iter().map(|(key, value)| annotation(&map, key, value)).collect());
+    }
+    // into a map that isn't there nothing can be added
+    let all = wanted.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    let value: Value = all.collect();
+    Patch(vec![PatchOperation::Add(AddOperation { path: map, value })])
+}
+
+fn annotation(map: &Pointer, key: &str, value: Option<String>) -> PatchOperation {
+    let path = map.with_trailing_token(key);
+    match value {
+        // which also replaces
+        Some(value) => PatchOperation::Add(AddOperation { path, value: value.into() }),
+        None => PatchOperation::Remove(RemoveOperation { path }),
+    }
+}
