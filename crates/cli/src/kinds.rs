@@ -9,6 +9,7 @@ use kube::{
     },
 };
 use tenure_policy::owners::{OwnerTable, group_of};
+use tenure_types::podgroup::PodGroupKind;
 
 /// A kind of object in one version of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,16 @@ impl Kinds {
     /// A kind in the preferred version that has it.
     pub fn find(&self, group: &str, kind: &str) -> Option<&Kind> {
         self.0.iter().find(|found| found.is(group, kind))
+    }
+
+    /// All kinds of `PodGroup`s, each in the best version that it can be read in.
+    pub fn pod_groups(&self) -> impl Iterator<Item = (PodGroupKind, &Kind)> {
+        let version = |of: PodGroupKind, version: &str| {
+            self.0.iter().find(|found| found.is(of.group(), "PodGroup") && found.resource.version == version)
+        };
+        PodGroupKind::ALL
+            .into_iter()
+            .filter_map(move |of| Some((of, of.versions().iter().find_map(|served| version(of, served))?)))
     }
 
     /// The kind of an owner, in the very version that the reference names.

@@ -42,15 +42,19 @@ pub struct Run {
     pub created: Timestamp,
     /// When the youngest pod was created.
     pub created_last: Timestamp,
-    /// When the first pod was scheduled.
+    /// Since when a ceiling of the run.ai family counts.
     pub started: Option<Timestamp>,
+    /// When the workload started, from which floors count.
+    pub start: Option<Timestamp>,
+    /// That is the start of a `PodGroup`.
+    pub of_group: bool,
     pub expires: Option<Timestamp>,
 }
 
 impl Run {
     /// That of one pod.
     pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
-        let Standing { clocks, tensorstack, runai, own, expires } = standing;
+        let Standing { clocks, start, is_grouped, tensorstack, runai, own, expires } = standing;
         let expires = expires.filter(|_| exemption.is_none());
         let likely = if runai.is_some() { Family::Runai } else { Family::Tensorstack };
         Self {
@@ -63,6 +67,8 @@ impl Run {
             created: clocks.created,
             created_last: clocks.created,
             started: clocks.started,
+            start,
+            of_group: is_grouped && start.is_some(),
             expires: expires.map(|(at, _)| at),
         }
     }
@@ -75,6 +81,7 @@ impl Run {
         if first.exemption.is_some() == other.exemption.is_some() {
             first.created = first.created.min(other.created);
             first.started = first.started.into_iter().chain(other.started).min();
+            first.start = first.start.into_iter().chain(other.start).min();
         }
         first
     }
@@ -95,6 +102,15 @@ impl Run {
         match self.family {
             Family::Tensorstack => Some(self.created),
             Family::Runai => self.started,
+        }
+    }
+
+    /// What that is, for people.
+    pub const fn since_from(&self) -> &'static str {
+        match self.family {
+            Family::Tensorstack => "its creation",
+            Family::Runai if self.of_group => "the start of its workload",
+            Family::Runai => "when it was scheduled",
         }
     }
 
@@ -136,6 +152,8 @@ mod tests {
     fn run(created: i64, started: Option<i64>, expires: Option<i64>, exemption: Option<Exemption>) -> Run {
         let standing = Standing {
             clocks: Clocks { created: at(created), started: started.map(at) },
+            start: started.map(at),
+            is_grouped: false,
             tensorstack: None,
             runai: Some("q".into()),
             own: None,

@@ -16,14 +16,15 @@ use kube::{ResourceExt, core::PartialObjectMeta};
 use serde::de::DeserializeOwned;
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
-    expiry::{Family, SYSTEM_CRITICAL_PRIORITY},
+    expiry::SYSTEM_CRITICAL_PRIORITY,
     owners::OwnerTable,
     toleration::{ClassState, Toleration},
     tree::QueueTree,
 };
 use tenure_types::{
-    keys,
-    projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue},
+    podgroup::{PodGroup, PodGroupKind},
+    projection::{Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
+    runai::QueueVersion,
 };
 
 use crate::{
@@ -38,6 +39,9 @@ pub use workload::Gang;
 /// Namespace and name.
 pub type Key = (String, String);
 
+/// Which `PodGroup`.
+pub type GroupKey = (PodGroupKind, Key);
+
 /// Classes that every cluster has.
 const BUILT_IN: [(&str, i32); 2] =
     [("system-cluster-critical", SYSTEM_CRITICAL_PRIORITY), ("system-node-critical", 2_000_001_000)];
@@ -51,9 +55,9 @@ pub struct Scene {
     pub table: OwnerTable,
     pub owners: Owners,
     pods: BTreeMap<Key, Pod>,
-    groups: HashMap<Key, RunaiPodGroup>,
+    groups: BTreeMap<GroupKey, ObjectMeta>,
     /// The pods of each group, whether or not there is such a group.
-    members: HashMap<Key, Vec<Key>>,
+    members: HashMap<GroupKey, Vec<Key>>,
     classes: HashMap<String, PriorityClass>,
     nodes: HashMap<String, ObjectMeta>,
     warnings: Vec<String>,
@@ -130,7 +134,7 @@ impl Scene {
             table,
             owners,
             pods: BTreeMap::new(),
-            groups: HashMap::new(),
+            groups: BTreeMap::new(),
             members: HashMap::new(),
             classes: HashMap::new(),
             nodes: HashMap::new(),
@@ -151,8 +155,14 @@ impl Scene {
             ("scheduling.k8s.io", "PriorityClass") => self.put(document, |scene, class: PriorityClass| {
                 scene.classes.insert(class.name_any(), class);
             }),
-            // KAI's version has no ceilings, and the keeper doesn't read it
-            (queues::GROUP, "Queue") if document.version() == "v3alpha1" => {
+            (queues::GROUP, "Queue") if document.version() == QueueVersion::V2.name() => {
+                let take = |scene: &mut Self, queue: RunaiQueueV2| {
+                    scene.index.apply_runai_v2(&queue.name_any(), &queue);
+                };
+                _ = self.put(document, take);
+                Ok(())
+            }
+            (queues::GROUP, "Queue") if document.version() == QueueVersion::V3alpha1.name() => {
                 let take = |scene: &mut Self, queue: RunaiQueue| {
                     scene.index.apply_runai(&queue.name_any(), &queue.spec);
                 };
@@ -167,20 +177,20 @@ impl Scene {
                     scene.index.apply_tensorstack(&queue.name_any(), &queue.spec);
                 })
             }
-            (queues::GROUP, "PodGroup") => self.put(document, |scene, mut group: RunaiPodGroup| {
-                group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
-                scene.index.apply_group(Family::Runai, &group.metadata, &group.spec);
-                scene.groups.insert(key(&group.metadata), group);
-            }),
-            (TENSORSTACK, "PodGroup") => self.put(document, |scene, mut group: TensorstackPodGroup| {
-                group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
-                scene.index.apply_group(Family::Tensorstack, &group.metadata, &group.spec);
-            }),
+            (group, kind) if let Some(kind) = PodGroupKind::of(group, kind) => {
+                self.put(document, |scene, group| scene.take_group(kind, group))
+            }
             _ => Ok(()),
         };
         if let Err(error) = taken {
             self.warnings.push(format!("{}: it doesn't count", with_causes(&error)));
         }
+    }
+
+    fn take_group(&mut self, kind: PodGroupKind, mut group: PodGroup) {
+        group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
+        self.index.apply_group(kind, &group);
+        self.groups.insert((kind, key(&group.metadata)), group.metadata);
     }
 
     fn put<T: DeserializeOwned>(
@@ -194,7 +204,7 @@ impl Scene {
 
     /// Adds what manifests leave to the API server, once everything is known, and says what is odd.
     fn complete(&mut self) {
-        let Self { pods, classes, members, now, .. } = self;
+        let Self { pods, classes, members, index, now, .. } = self;
         let default = classes.values().find(|class| class.global_default == Some(true));
         for (key, pod) in pods {
             let seen = pod.scheduled_at().map_or(*now, |at| at.0);
@@ -207,10 +217,14 @@ impl Scene {
                     .get_or_insert_with(|| default.map(ResourceExt::name_any).unwrap_or_default());
                 pod.spec.priority = value_of(classes, name);
             }
-            if let Some(group) = pod.annotation(keys::RUNAI_GROUP_ANNOTATION) {
-                members.entry((key.0.clone(), group.to_owned())).or_default().push(key.clone());
+            pod.metadata.uid.get_or_insert_with(|| format!("{}/{}", key.0, key.1));
+            index.apply_member(pod);
+            for (kind, group) in group_names(pod) {
+                members.entry((kind, (key.0.clone(), group.to_owned()))).or_default().push(key.clone());
             }
         }
+        // now that all are known: their starts
+        _ = index.gangs();
         let oddities = self.oddities();
         self.warnings.extend(oddities);
     }
@@ -254,8 +268,7 @@ impl Scene {
             let shown = move |error| format!("PriorityClass {name:?}: {error}: it protects no pod");
             errors.into_iter().flatten().map(shown)
         });
-        let groups: BTreeMap<_, _> = self.groups.iter().collect();
-        let of_groups = groups.into_values().filter_map(|group| workload::stamp_warning(group, self.now));
+        let of_groups = self.groups.values().filter_map(|group| workload::stamp_warning(group, self.now));
         let of_pods = self.pods.iter().filter_map(|((namespace, name), pod)| {
             let at = pod.scheduled_at().filter(|at| at.0 > self.now)?.0;
             Some(format!(
@@ -270,6 +283,11 @@ impl Scene {
 fn value_of(classes: &HashMap<String, PriorityClass>, name: &str) -> Option<i32> {
     let built_in = || BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     classes.get(name).map(|class| class.value.unwrap_or(0)).or_else(built_in)
+}
+
+/// The groups that a pod names, whether or not they are there.
+fn group_names(pod: &Pod) -> impl Iterator<Item = (PodGroupKind, &str)> {
+    PodGroupKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.named_by(pod)?)))
 }
 
 fn key(metadata: &ObjectMeta) -> Key {

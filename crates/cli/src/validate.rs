@@ -15,7 +15,7 @@ use crate::{
     floors::FloorArgs,
     input,
     output::{Output, OutputArgs},
-    tell::{tell, warn},
+    tell::warn,
 };
 use judge::Verdicts;
 
@@ -59,12 +59,6 @@ impl ValidateArgs {
         let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &floors);
         for warning in &verdicts.warnings {
             warn(warning);
-        }
-        if verdicts.v2 > 0 {
-            tell(&format!(
-                "note: the webhook doesn't review queues of scheduling.run.ai/v2: {} skipped, but they count as ancestors",
-                verdicts.v2
-            ));
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
         match output {

@@ -281,7 +281,8 @@ fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
         ("/workload", json!("PodGroup ns/gang")),
         ("/path", json!(["prod", "prod-team2"])),
         ("/startedAt", json!("2026-01-01T00:59:50Z")),
-        ("/expiresAt", json!("2026-01-01T02:59:00Z")),
+        ("/expiresAt", json!("2026-01-01T02:59:50Z")),
+        ("/ceilingSinceFrom", json!("the start of its workload")),
         ("/maxDuration", json!({"value": "2h0m0s", "from": "queue \"prod\""})),
         ("/would", would),
         ("/protected/0/preemptor", json!("same")),
@@ -343,11 +344,14 @@ fn what_can_not_be_meant_draws_a_warning_each_and_nothing_hangs() {
 }
 
 #[test]
-fn a_start_in_the_future_counts_as_now() {
-    let mut items = cluster();
-    items.extend([group("future", "prod-team2", 1, "2099-01-01T00:00:00Z"), pod("early", "future")]);
-    let verdict = preemption(&items, "ours", &["early"]);
-    assert_eq!(verdict.rulings, [json!([true, "preemptMinRuntime", "2026-01-01T01:00:15Z"])]);
+fn a_stamp_from_the_future_gives_way_to_what_the_pods_show_and_else_counts_as_now() {
+    for (min, expected) in
+        [(1, json!([false, null, null])), (2, json!([true, "preemptMinRuntime", "2026-01-01T01:00:15Z"]))]
+    {
+        let mut items = cluster();
+        items.extend([group("future", "prod-team2", min, "2099-01-01T00:00:00Z"), pod("early", "future")]);
+        assert_eq!(preemption(&items, "ours", &["early"]).rulings, [expected]);
+    }
 }
 
 fn explained(items: &[Value], pod: &str) -> (Value, Vec<String>) {

@@ -139,15 +139,12 @@ fn validate_is_content_with_what_is_good() {
 }
 
 #[test]
-fn queues_of_kai_count_as_ancestors_but_are_not_reviewed() {
-    let input = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a}\n---\napiVersion: scheduling.run.ai/v3alpha1\nkind: Queue\nmetadata: {name: b}\nspec: {parentQueue: a}\n";
+fn queues_of_kai_count_as_ancestors_and_are_reviewed_with_their_annotations() {
+    let input = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a, annotations: {tenure.dev/max-duration: 0s}}\n---\napiVersion: scheduling.run.ai/v3alpha1\nkind: Queue\nmetadata: {name: b}\nspec: {parentQueue: a}\n";
     let (out, err, code) = run_with_input("validate -f -", input);
-    assert_eq!(out, "1 reviewed: 1 allowed, 0 refused, 0 with warnings; 1 skipped\n");
-    assert!(
-        err.starts_with("note: the webhook doesn't review queues of scheduling.run.ai/v2: 1 skipped"),
-        "{err}"
-    );
-    assert_eq!(code, 0);
+    let error = "<stdin>:1: error: queue.scheduling.run.ai/a: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"0s\": must be greater than zero; leave it out for no limit\n";
+    assert_eq!(out, format!("{error}2 reviewed: 1 allowed, 1 refused, 0 with warnings; 0 skipped\n"));
+    assert_eq!((err.as_str(), code), ("", 1));
 }
 
 #[test]

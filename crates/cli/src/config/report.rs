@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 use tenure_policy::{
-    config::{Config, EXPIRY_NOTICE, File, LABEL_KEY, METHOD, OWNERS, PREEMPT, RECLAIM},
+    config::{Config, EXPIRY_NOTICE, File, LABEL_KEY, METHOD, OWNERS, PREEMPT, RECLAIM, TRUSTED_WRITERS},
     floor::{Floors, NodePool},
 };
 use tenure_types::GoDuration;
@@ -23,6 +23,8 @@ pub struct Report {
     parameters: Vec<Parameter>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     node_pools: Vec<Pool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trusted_writers: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -46,12 +48,16 @@ impl Report {
         match file {
             File::Kai(kai) => {
                 let parameters = sourced(common(&kai.floors), &kai.set);
-                Self { of: "KAI-Scheduler", parameters, node_pools: Vec::new() }
+                Self { of: "KAI-Scheduler", parameters, node_pools: Vec::new(), trusted_writers: Vec::new() }
             }
             File::Tenure(config) => {
                 let all = common(&config.floors).into_iter().chain(own(config)).collect();
-                let node_pools = pools(&config.floors);
-                Self { of: "Tenure", parameters: sourced(all, &config.set), node_pools }
+                Self {
+                    of: "Tenure",
+                    parameters: sourced(all, &config.set),
+                    node_pools: pools(&config.floors),
+                    trusted_writers: config.trusted.names().map(str::to_owned).collect(),
+                }
             }
         }
     }
@@ -62,6 +68,11 @@ impl Report {
             [*name, value, from].map(str::to_owned).to_vec()
         };
         table(&["PARAMETER", "VALUE", "FROM"], self.parameters.iter().map(row), out)?;
+        self.node_pools(out)?;
+        self.trusted_writers(out)
+    }
+
+    fn node_pools(&self, out: &mut impl Write) -> io::Result<()> {
         if self.node_pools.is_empty() {
             return Ok(());
         }
@@ -73,6 +84,14 @@ impl Report {
         };
         let headers = ["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"];
         table(&headers, self.node_pools.iter().map(row), out)
+    }
+
+    fn trusted_writers(&self, out: &mut impl Write) -> io::Result<()> {
+        if self.trusted_writers.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        table(&["TRUSTED WRITER"], self.trusted_writers.iter().map(|name| vec![name.clone()]), out)
     }
 }
 
@@ -90,13 +109,17 @@ fn common(floors: &Floors) -> Vec<(&'static str, String)> {
 }
 
 /// What Tenure's own form has beyond that.
-fn own(config: &Config) -> [(&'static str, String); 3] {
+fn own(config: &Config) -> [(&'static str, String); 4] {
     let notice = GoDuration::from_nanos(config.notice.as_nanos().try_into().unwrap_or(i64::MAX));
-    let rows = if config.rows == 1 { "1 row".into() } else { format!("{} rows", config.rows) };
+    let count = |number: usize, noun: &str| match number {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    };
     [
         (LABEL_KEY, config.floors.node_pool_label_key.clone()),
         (EXPIRY_NOTICE, notice.to_string()),
-        (OWNERS, rows),
+        (OWNERS, count(config.rows, "row")),
+        (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
     ]
 }
 
@@ -140,11 +163,24 @@ reclaimResolveMethod       lca                       default
 nodePoolLabelKey           kai.scheduler/node-pool   default
 expiryNotice               0s                        default
 owners                     1 row                     file
+trustedWriters             1 user                    default
 
 NODE POOL   DEFAULT PREEMPT   DEFAULT RECLAIM
 a100        24h0m0s           1h0m0s
+
+TRUSTED WRITER
+system:serviceaccount:kai-scheduler:scheduler
 ";
         assert_eq!(printed(text), expected);
+    }
+
+    #[test]
+    fn where_nobody_is_trusted_nobody_is_shown() {
+        let printed = printed("trustedWriters: []");
+        assert!(
+            printed.ends_with("trustedWriters             0 users                   file\n"),
+            "{printed}"
+        );
     }
 
     #[test]
@@ -171,5 +207,6 @@ reclaimResolveMethod       lca     default
         assert_eq!(json, yaml);
         assert_eq!(json["nodePools"][0]["defaultPreemptMinRuntime"], "0s");
         assert_eq!(json["parameters"][2]["name"], "reclaimResolveMethod");
+        assert_eq!(json["trustedWriters"][0], "system:serviceaccount:kai-scheduler:scheduler");
     }
 }

@@ -1,6 +1,6 @@
 //! The tree of the queues that files have.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, de::value::MapDeserializer};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use tenure_policy::{
     queue::RunaiQueue,
     tree::{QueueTree, troubles},
 };
-use tenure_types::{ExtendedDuration, projection};
+use tenure_types::{ExtendedDuration, projection, runai::QueueVersion};
 
 use super::Document;
 
@@ -64,12 +64,20 @@ fn read(name: &str, document: &Document, warnings: &mut Vec<String>) -> RunaiQue
         return RunaiQueue::default();
     }
     let (queue, errors) = if document.version() == "v2" {
-        RunaiQueue::read_v2(&project::<projection::RunaiQueueV2>(spec).spec)
+        let spec = project::<projection::RunaiQueueV2>(spec).spec;
+        RunaiQueue::read_v2(&spec, &annotations(document))
     } else {
         RunaiQueue::read(&project::<projection::RunaiQueue>(spec).spec)
     };
     warnings.extend(errors.iter().map(|error| wrong(name, &queue, error)));
     queue
+}
+
+/// Those that are texts: others can't be stored.
+pub fn annotations(document: &Document) -> BTreeMap<String, String> {
+    let annotations = document.value.get("metadata").and_then(|metadata| metadata.get("annotations"));
+    let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
+    annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
 /// The projection of an object that has nothing but this spec. What others have made of its metadata is no reason to
@@ -85,12 +93,13 @@ pub fn wrong(name: &str, queue: &RunaiQueue, error: &FieldError) -> String {
 }
 
 fn counts_as(queue: &RunaiQueue, field: &str) -> String {
+    let is = |name: &str| [QueueVersion::V3alpha1, QueueVersion::V2].iter().any(|of| of.path(name) == field);
     let value = match field {
         "spec.parentQueue" => return "it counts as it is written".into(),
         "spec.preemptMinRuntime" => queue.preempt_floor,
         "spec.reclaimMinRuntime" => queue.reclaim_floor,
-        "spec.maxDuration" => queue.ceiling,
-        _ => queue.notice.filter(|_| field == "spec.expiryNotice"),
+        _ if is("maxDuration") => queue.ceiling,
+        _ => queue.notice.filter(|_| is("expiryNotice")),
     };
     value.map_or_else(|| "counts as unset".into(), |value: ExtendedDuration| format!("counts as {value}"))
 }
@@ -161,6 +170,22 @@ mod tests {
             unmet.retain(|warning| !(warning.starts_with(begin) && warning.ends_with(end)));
         }
         assert_eq!(unmet, Vec::<String>::new());
+    }
+
+    #[test]
+    fn annotations_of_a_queue_of_v2_count_as_the_fields_that_it_lacks() {
+        let mut annotated = queue_of("v2", "a", json!({}));
+        annotated.value["metadata"]["annotations"] =
+            json!({"tenure.dev/max-duration": "2h", "tenure.dev/expiry-notice": "soon", "other": 5});
+        let (tree, warnings) = tree(&[annotated]);
+        assert_eq!(tree.queue("a").unwrap().1.ceiling, Some("2h".parse().unwrap()));
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let expected =
+            "queue \"a\": metadata.annotations[tenure.dev/expiry-notice]: Invalid value: \"soon\": ";
+        assert!(
+            warnings[0].starts_with(expected) && warnings[0].ends_with(": counts as unset"),
+            "{warnings:?}"
+        );
     }
 
     #[test]

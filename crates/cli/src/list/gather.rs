@@ -18,7 +18,10 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use tenure_policy::{climb::Answer, expiry::Family, owners::OwnerTable};
-use tenure_types::projection::{self, Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection::{self, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
+};
 
 use super::{
     row::Row,
@@ -119,18 +122,14 @@ impl Gatherer {
         let mut sources = Vec::new();
         if self.serves::<RunaiQueue>() {
             sources.push(source(queues_of(Family::Runai), Api::all(client.clone()), Page::Runai));
+        } else if self.serves::<RunaiQueueV2>() {
+            sources.push(source(queues_of(Family::Runai), Api::all(client.clone()), Page::RunaiV2));
         }
         if self.serves::<TensorstackQueue>() {
             let here = Api::namespaced(client.clone(), &self.t9k_system_namespace);
             sources.push(source(queues_of(Family::Tensorstack), here, Page::Tensorstack));
         }
-        if self.serves::<RunaiPodGroup>() {
-            sources.push(source("podgroups.scheduling.run.ai", scoped(client, namespace), Page::RunaiGroups));
-        }
-        if self.serves::<TensorstackPodGroup>() {
-            let groups = scoped(client, namespace);
-            sources.push(source("podgroups.scheduler.tensorstack.dev", groups, Page::TensorstackGroups));
-        }
+        sources.extend(self.kinds.pod_groups().map(|(of, kind)| groups(client, namespace, of, kind)));
         let kinds = self.table.ancestors().filter_map(|(group, kind, _)| self.kinds.find(group, kind));
         sources.extend((0u16..).zip(kinds).map(|(number, kind)| owners(client, namespace, number, kind)));
         sources
@@ -157,7 +156,9 @@ impl Gatherer {
             }
             std::future::ready(Ok(()))
         });
-        taken.await.map_err(explain)
+        taken.await.map_err(explain)?;
+        view.complete();
+        Ok(())
     }
 
     /// Asks for the owners that no list had, until all climbs have come to their ends.
@@ -216,7 +217,7 @@ impl Gatherer {
     /// Families whose queues the cluster doesn't have although somebody counts on them.
     fn missing(&self, view: &View) -> Vec<Family> {
         let absent = [
-            (Family::Runai, !self.serves::<RunaiQueue>()),
+            (Family::Runai, !self.serves::<RunaiQueue>() && !self.serves::<RunaiQueueV2>()),
             (Family::Tensorstack, !self.serves::<TensorstackQueue>()),
         ];
         let all = absent.iter().all(|(_, absent)| *absent);
@@ -269,6 +270,24 @@ where
         page(guards.into_iter().filter_map(|guard| guard.0.ok()).collect())
     };
     pages.map(move |found| (source.clone(), found.map(&readable))).boxed()
+}
+
+fn groups(
+    client: &Client,
+    namespace: Option<&str>,
+    of: PodGroupKind,
+    kind: &Kind,
+) -> BoxStream<'static, (Source, kube::Result<Page>)> {
+    let source = Source { name: kind.plural(), owners: None };
+    let api: Api<PodGroup> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource),
+        None => Api::all_with(client.clone(), &kind.resource),
+    };
+    let pages = pages(None, move |params| {
+        let api = api.clone();
+        async move { api.list(&params).await }
+    });
+    pages.map(move |found| (source.clone(), found.map(|groups| Page::Groups(of, groups)))).boxed()
 }
 
 fn owners(

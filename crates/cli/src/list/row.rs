@@ -231,7 +231,7 @@ fn floor(run: &Run, tree: &QueueTree) -> Option<Timestamp> {
     let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
     let reclaim = path.iter().filter_map(|(_, queue)| queue.reclaim_floor);
     let floor = preempt.map(|(_, floor)| floor).into_iter().chain(reclaim).max()?;
-    run.started?.checked_add(floor.to_signed()).ok()
+    run.start?.checked_add(floor.to_signed()).ok()
 }
 
 /// Kinds of other groups than Kubernetes' own have namesakes.

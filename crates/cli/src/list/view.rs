@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
-use tenure_index::{CeilingIndex, Settings, Uid};
+use tenure_index::{CeilingIndex, Seen, Settings, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, exemption},
@@ -13,7 +13,10 @@ use tenure_policy::{
     queue,
     tree::{QueueTree, troubles},
 };
-use tenure_types::projection::{Pod, RunaiPodGroup, RunaiQueue, TensorstackPodGroup, TensorstackQueue};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection::{Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
+};
 
 use super::{
     owners::{Owner, Owners, Step},
@@ -25,14 +28,15 @@ use crate::{input::queues::wrong, kinds::Kind, run::Run};
 #[derive(Debug)]
 pub enum Page {
     Runai(Vec<RunaiQueue>),
+    /// Where KAI-Scheduler owns the definition.
+    RunaiV2(Vec<RunaiQueueV2>),
     Tensorstack(Vec<TensorstackQueue>),
-    RunaiGroups(Vec<RunaiPodGroup>),
-    TensorstackGroups(Vec<TensorstackPodGroup>),
+    Groups(PodGroupKind, Vec<PodGroup>),
     /// With the number of their kind.
     Owners(u16, Kind, Vec<ObjectMeta>),
 }
 
-/// What was read. Pods come last: what they are in is looked up as they come.
+/// What was read. Pods come last, and then it is [complete](View::complete).
 #[derive(Debug)]
 pub struct View {
     table: OwnerTable,
@@ -42,7 +46,19 @@ pub struct View {
     tree: QueueTree,
     pub owners: Owners,
     warnings: Vec<String>,
+    seen: Vec<SeenPod>,
     packs: HashMap<(String, Uid), Pack>,
+}
+
+/// A pod before all others are known.
+#[derive(Debug)]
+struct SeenPod {
+    namespace: Box<str>,
+    name: Box<str>,
+    uid: Box<str>,
+    controller: Option<OwnerReference>,
+    exemption: Option<Exemption>,
+    seen: Seen,
 }
 
 /// Pods of one controller, or a pod by itself.
@@ -88,6 +104,7 @@ impl View {
             tree: QueueTree::default(),
             owners,
             warnings: Vec::new(),
+            seen: Vec::new(),
             packs: HashMap::new(),
         }
     }
@@ -104,21 +121,22 @@ impl View {
                     tree.put(&name, queue);
                 }
             }
+            Page::RunaiV2(queues) => {
+                for found in queues {
+                    let name = found.name_any();
+                    index.apply_runai_v2(&name, &found);
+                    let annotations = found.metadata.annotations.unwrap_or_default();
+                    let (queue, errors) = queue::RunaiQueue::read_v2(&found.spec, &annotations);
+                    warnings.extend(errors.iter().map(|error| wrong(&name, &queue, error)));
+                    tree.put(&name, queue);
+                }
+            }
             Page::Tensorstack(queues) => {
                 for found in queues {
                     index.apply_tensorstack(&found.name_any(), &found.spec);
                 }
             }
-            Page::RunaiGroups(groups) => {
-                for found in groups {
-                    index.apply_group(Family::Runai, &found.metadata, &found.spec);
-                }
-            }
-            Page::TensorstackGroups(groups) => {
-                for found in groups {
-                    index.apply_group(Family::Tensorstack, &found.metadata, &found.spec);
-                }
-            }
+            Page::Groups(kind, groups) => groups.iter().for_each(|found| index.apply_group(kind, found)),
             Page::Owners(number, kind, found) => {
                 for metadata in found {
                     index.apply_owner(number, &metadata);
@@ -130,20 +148,33 @@ impl View {
         }
     }
 
-    /// Takes a pod, if it is in a queue.
+    /// Takes a pod.
     pub fn pod(&mut self, pod: &Pod) {
+        self.index.apply_member(pod);
         let exemption = exemption(pod, &self.scope);
         if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
             return;
         }
-        let Some(standing) = self.index.standing(pod) else { return };
-        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let controller = pod.controller().cloned();
-        let key = Uid::of(controller.as_ref().map_or(uid, |owner| &owner.uid));
-        let pack = self.packs.entry((pod.namespace().unwrap_or_default(), key));
-        let pack = pack.or_insert_with(|| Pack { controller, pods: Vec::new() });
-        let run = Run::of(standing, exemption);
-        pack.pods.push(Member { name: pod.name_any().into(), uid: uid.into(), run });
+        let Some(seen) = self.index.see(pod) else { return };
+        self.seen.push(SeenPod {
+            namespace: pod.namespace().unwrap_or_default().into(),
+            name: pod.name_any().into(),
+            uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
+            controller: pod.controller().cloned(),
+            exemption,
+            seen,
+        });
+    }
+
+    /// All pods are there: now it is known when their workloads started. Those that are in a queue count.
+    pub fn complete(&mut self) {
+        for SeenPod { namespace, name, uid, controller, exemption, seen } in std::mem::take(&mut self.seen) {
+            let Some(standing) = self.index.standing_of(&seen) else { continue };
+            let key = Uid::of(controller.as_ref().map_or(&uid, |owner| &owner.uid));
+            let pack = self.packs.entry((namespace.into(), key));
+            let pack = pack.or_insert_with(|| Pack { controller, pods: Vec::new() });
+            pack.pods.push(Member { name, uid, run: Run::of(standing, exemption) });
+        }
     }
 
     /// The owners that are to be asked for, with their namespaces, before all climbs can end.

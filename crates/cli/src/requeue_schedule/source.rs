@@ -6,7 +6,13 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_policy::{queue::RunaiQueue, requeue::Backoff};
-use tenure_types::runai::v3alpha1::{QueueSpec, WaitForPodsReady};
+use tenure_types::{
+    keys,
+    runai::{
+        QueueVersion,
+        v3alpha1::{QueueSpec, WaitForPodsReady},
+    },
+};
 
 use crate::{
     input::{Document, queues},
@@ -32,11 +38,11 @@ pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
     }
     let path = tree.path(id).unwrap_or_else(|_| vec![id]);
     let blocks = blocks(documents);
-    let nearest = path.into_iter().find_map(|id| Some((tree.name(id), *blocks.get(tree.name(id))?)));
-    let Some((queue, block)) = nearest else {
+    let nearest = path.into_iter().find_map(|id| Some((tree.name(id), blocks.get(tree.name(id))?)));
+    let Some((queue, Block { version, value: block })) = nearest else {
         return Ok((Backoff::default(), Source::Defaults));
     };
-    let what = || format!("queue {queue:?}: spec.waitForPodsReady can't be read");
+    let what = || format!("queue {queue:?}: {} can't be read", version.path("waitForPodsReady"));
     // serde would read a list as well, field by field
     ensure!(block.is_object(), "{}: must be an object", what());
     let wait = WaitForPodsReady::deserialize(block).with_context(what)?;
@@ -46,18 +52,36 @@ pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
     Ok((Backoff::from(&wait), Source::Queue(queue.into())))
 }
 
+struct Block {
+    /// Of the queue that has it.
+    version: QueueVersion,
+    value: Value,
+}
+
 /// By queue; of a queue that is there twice, the last one counts.
-fn blocks(documents: &[Document]) -> HashMap<&str, &Value> {
+fn blocks(documents: &[Document]) -> HashMap<&str, Block> {
     let mut blocks = HashMap::new();
     for document in documents.iter().filter(|document| queues::is_queue(document)) {
         let Some(name) = document.name() else { continue };
-        let block = document.value.get("spec").and_then(|spec| spec.get("waitForPodsReady"));
-        match block.filter(|block| !block.is_null()) {
+        match block(document).filter(|block| !block.value.is_null()) {
             Some(block) => blocks.insert(name, block),
             None => blocks.remove(name),
         };
     }
     blocks
+}
+
+fn block(document: &Document) -> Option<Block> {
+    let version = document.version().parse().unwrap_or_default();
+    let value = match version {
+        QueueVersion::V3alpha1 => document.value.get("spec")?.get("waitForPodsReady")?.clone(),
+        QueueVersion::V2 => {
+            let text = queues::annotations(document).remove(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
+            // what isn't JSON is no object, and told as that
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
+        }
+    };
+    Some(Block { version, value })
 }
 
 fn warnings(queue: &str, wait: &WaitForPodsReady) -> Vec<String> {
@@ -102,6 +126,22 @@ mod tests {
         assert_eq!(find(&queues, "leaf").unwrap(), (expected, Source::Queue("team".into())));
         assert_eq!(find(&queues, "alone").unwrap(), (Backoff::default(), Source::Defaults));
         assert_eq!(find(&queues, "root").unwrap().0.limit, Some(9));
+    }
+
+    #[test]
+    fn the_block_of_a_queue_of_v2_is_an_annotation() {
+        let annotated = |text: &str| {
+            let mut queue = queue("a", json!({}));
+            queue.api_version = "scheduling.run.ai/v2".into();
+            queue.value["metadata"]["annotations"] = json!({"tenure.dev/wait-for-pods-ready": text});
+            [queue]
+        };
+        let expected = Backoff { limit: Some(3), ..Backoff::default() };
+        let found = find(&annotated(&limit(3).to_string()), "a").unwrap();
+        assert_eq!(found, (expected, Source::Queue("a".into())));
+        let error = find(&annotated("{"), "a").unwrap_err().to_string();
+        let expected = "queue \"a\": metadata.annotations[tenure.dev/wait-for-pods-ready] can't be read: must be an object";
+        assert_eq!(error, expected);
     }
 
     #[test]

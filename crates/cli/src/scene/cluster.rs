@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Api, Client, core::DynamicObject};
 use serde_json::Value;
-use tenure_types::{keys, projection::Pod};
+use tenure_types::{podgroup::PodGroupKind, projection::Pod};
 
-use super::{Found, Key, Owners, Wanted};
+use super::{Found, GroupKey, Key, Owners, Wanted, group_names};
 use crate::{
     connect::{ConnectArgs, Connection},
-    input::{Document, queues::GROUP as RUNAI},
+    input::Document,
     kinds::{Kind, Kinds},
     pages::pages,
     server::{Clock, explain},
@@ -53,15 +53,16 @@ pub async fn read(connect: ConnectArgs, wanted: &Wanted<'_>) -> Result<(Found, O
     }
     let namespaces: BTreeSet<&str> = wanted.pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
     for namespace in &namespaces {
-        if let Some(groups) = kinds.find(RUNAI, "PodGroup") {
-            documents.extend(reader.list(groups, Some(namespace)).await?);
+        for (of, kind) in kinds.pod_groups() {
+            if of == PodGroupKind::Runai {
+                documents.extend(reader.list(kind, Some(namespace)).await?);
+            } else if found.pods.iter().any(|pod| of.named_by(pod).is_some()) {
+                reader.if_allowed(Some(kind), namespace, documents).await;
+            }
         }
     }
     if let Some(place) = wanted.t9k_system_namespace {
         reader.if_allowed(kinds.find(TENSORSTACK, "Queue"), place, documents).await;
-        for namespace in &namespaces {
-            reader.if_allowed(kinds.find(TENSORSTACK, "PodGroup"), namespace, documents).await;
-        }
     }
     if wanted.nodes {
         found.nodes = reader.nodes(kinds.find("", "Node")).await;
@@ -80,27 +81,28 @@ fn runai_queues(kinds: &Kinds) -> Option<&Kind> {
     RUNAI_VERSIONS.into_iter().find_map(of)
 }
 
+/// The groups that a pod of a namespace names.
+fn group_keys(pod: &Pod, namespace: &str) -> impl Iterator<Item = GroupKey> {
+    group_names(pod).map(move |(kind, name)| (kind, (namespace.to_owned(), name.to_owned())))
+}
+
 struct Reader<'c>(&'c Client);
 
 impl Reader<'_> {
     /// The pods that were asked for, and the others of their groups.
     async fn pods(&self, wanted: &[Key]) -> Result<Vec<Pod>> {
         let mut pods: Vec<Pod> = Vec::new();
-        let mut groups: HashSet<(String, String)> = HashSet::new();
+        let mut groups: HashSet<GroupKey> = HashSet::new();
         for (namespace, name) in wanted {
             ensure!(is_segment(name) && is_segment(namespace), "{namespace}/{name} can't be a pod");
             let pod = Api::<Pod>::namespaced(self.0.clone(), namespace).get(name).await.map_err(explain)?;
-            let group = pod.annotation(keys::RUNAI_GROUP_ANNOTATION);
-            groups.extend(group.map(|group| (namespace.clone(), group.to_owned())));
+            groups.extend(group_keys(&pod, namespace));
             pods.push(pod);
         }
-        let crowded: BTreeSet<&str> = groups.iter().map(|(namespace, _)| namespace.as_str()).collect();
+        let crowded: BTreeSet<&str> = groups.iter().map(|(_, (namespace, _))| namespace.as_str()).collect();
         for namespace in crowded {
             let api: Api<Pod> = Api::namespaced(self.0.clone(), namespace);
-            let is_wanted = |pod: &Pod| {
-                let group = pod.annotation(keys::RUNAI_GROUP_ANNOTATION);
-                group.is_some_and(|group| groups.contains(&(namespace.to_owned(), group.to_owned())))
-            };
+            let is_wanted = |pod: &Pod| group_keys(pod, namespace).any(|group| groups.contains(&group));
             let found = pages(None, |params| {
                 let api = api.clone();
                 async move { api.list(&params).await }

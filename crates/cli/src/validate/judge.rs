@@ -21,8 +21,6 @@ pub struct Verdicts {
     pub reviewed: Vec<Verdict>,
     /// What isn't as it is written, where no review says so.
     pub warnings: Vec<String>,
-    /// Queues of KAI's version.
-    pub v2: usize,
     /// Objects of kinds that the webhook doesn't review.
     pub others: usize,
 }
@@ -58,20 +56,17 @@ impl From<FieldError> for Reason {
 impl Verdicts {
     /// The queues among the objects are all that there are.
     pub fn of(documents: &[Document], t9k_system_namespace: &str, floors: &Floors) -> Self {
-        let (tree, warnings) = queues::tree(documents);
+        let (tree, _) = queues::tree(documents);
         let context = Context { tree: &tree, t9k_system_namespace, floors };
         let mut verdicts = Self::default();
         for document in documents {
-            match Reviewable::of(document.group(), &document.kind) {
+            match Reviewable::of(document.group(), document.version(), &document.kind) {
                 None => verdicts.others = verdicts.others.saturating_add(1),
-                Some(Reviewable::RunaiQueue) if document.version() == "v2" => {
-                    verdicts.v2 = verdicts.v2.saturating_add(1);
-                }
                 Some(kind) => verdicts.reviewed.push(Verdict::of(document, kind, &context)),
             }
         }
         // what a review says of a queue needn't be said twice
-        verdicts.warnings = if verdicts.v2 > 0 { warnings } else { queues::counting(documents).1 };
+        verdicts.warnings = queues::counting(documents).1;
         verdicts
     }
 
@@ -137,6 +132,7 @@ fn no_name(document: &Document) -> Option<Reason> {
 fn unknown_fields(document: &Document, subject: &Subject) -> Vec<String> {
     let known = match subject {
         Subject::RunaiQueue { spec, .. } => serde_json::to_value(spec),
+        Subject::RunaiQueueV2 { spec, .. } => serde_json::to_value(spec),
         Subject::TensorstackQueue { spec, .. } => serde_json::to_value(spec),
         Subject::PriorityClass { .. } => return Vec::new(),
     };

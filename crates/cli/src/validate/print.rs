@@ -24,7 +24,9 @@ fn findings(verdict: &Verdict, out: &mut impl Write) -> io::Result<()> {
 fn summary(verdicts: &Verdicts) -> String {
     let (all, refused) = (verdicts.reviewed.len(), verdicts.refused());
     let warned = verdicts.reviewed.iter().filter(|verdict| !verdict.warnings.is_empty()).count();
-    let skipped = verdicts.v2.saturating_add(verdicts.others);
     let allowed = all.saturating_sub(refused);
-    format!("{all} reviewed: {allowed} allowed, {refused} refused, {warned} with warnings; {skipped} skipped")
+    format!(
+        "{all} reviewed: {allowed} allowed, {refused} refused, {warned} with warnings; {} skipped",
+        verdicts.others
+    )
 }

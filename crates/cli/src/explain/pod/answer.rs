@@ -47,6 +47,7 @@ pub struct Answer {
     /// Counted from `ceiling_since`.
     pub expires_at: Option<Timestamp>,
     pub ceiling_since: Option<Timestamp>,
+    pub ceiling_since_from: Option<&'static str>,
     pub max_duration: Option<Ceiling>,
     /// None if it is never touched.
     pub would: Option<Would>,
@@ -142,6 +143,7 @@ impl Question<'_> {
             preemption_toleration: self.toleration(),
             priority_class_trouble: self.class_trouble(),
             expires_at,
+            ceiling_since_from: run.as_ref().filter(|_| expires_at.is_some()).map(Run::since_from),
             ceiling_since: run.as_ref().filter(|_| expires_at.is_some()).and_then(Run::since),
             max_duration: run.as_ref().and_then(|run| run.ceiling(&scene.tree)).map(ceiling),
             would: exempt.is_none().then(|| self.would(action)),

@@ -106,7 +106,9 @@ fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
             None => "no ceiling applies".into(),
         }];
     };
-    let since = answer.ceiling_since.map(|since| format!(", counted from {since}")).unwrap_or_default();
+    let from = answer.ceiling_since_from.unwrap_or_default();
+    let since =
+        answer.ceiling_since.map(|since| format!(", counted from {since} ({from})")).unwrap_or_default();
     let mut sentences =
         vec![format!("it expires at {}: {}{since}", moment(at, now), ceiling.unwrap_or_default())];
     sentences.extend(answer.would.as_ref().map(then));

@@ -63,6 +63,7 @@ fn pod(view: &mut View, name: &str, label: &str, scheduled: bool, owners: &Value
         "status": {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": at(5)}]},
     });
     view.pod(&serde_json::from_value(pod).unwrap());
+    view.complete();
 }
 
 const RUNAI: &str = "kai.scheduler/queue";
@@ -232,7 +233,36 @@ fn a_workload_is_found_by_the_queues_of_both_families() {
         "name": "a", "namespace": "ns", "uid": "a", "creationTimestamp": at(0), "labels": {RUNAI: "r", TENSORSTACK: "t"},
     }});
     view.pod(&serde_json::from_value(pod).unwrap());
+    view.complete();
     let row = one(view, 0);
     assert_eq!(row.queue.as_deref(), Some("t"));
     assert!(row.is_in(&["r".into()]) && row.is_in(&["t".into()]) && !row.is_in(&["q".into()]));
+}
+
+#[test]
+fn a_workload_started_when_its_group_did_whatever_its_kind() {
+    for (kind, labels, annotations) in [
+        (PodGroupKind::Runai, json!({RUNAI: "q"}), json!({"pod-group-name": "g"})),
+        (PodGroupKind::Coscheduling, json!({RUNAI: "q", "scheduling.x-k8s.io/pod-group": "g"}), json!({})),
+    ] {
+        let mut view = view();
+        runai(&mut view, "q", &json!({"maxDuration": "1m", "preemptMinRuntime": "20s"}));
+        deployment(&mut view);
+        let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}});
+        view.take(Page::Groups(kind, vec![serde_json::from_value(group).unwrap()]));
+        for (name, scheduled) in [("a", 5), ("b", 7), ("c", 30)] {
+            let pod = json!({
+                "metadata": {
+                    "name": name, "namespace": "ns", "uid": name, "creationTimestamp": at(0),
+                    "labels": labels, "annotations": annotations, "ownerReferences": controller("ReplicaSet", "rs"),
+                },
+                "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled)}]},
+            });
+            view.pod(&serde_json::from_value(pod).unwrap());
+        }
+        view.complete();
+        let row = one(view, 20);
+        let times = (row.started_at, row.expires_at, row.floor_until);
+        assert_eq!(times, (Some(at(7)), Some(at(67)), Some(at(27))), "{kind:?}");
+    }
 }

@@ -69,9 +69,9 @@ fn the_queues_in_the_files_are_all_that_there_are() {
         queue("lost", json!({"parentQueue": "gone"})),
     ];
     let judged = judged(&documents);
-    assert_eq!(judged.len(), 2);
-    assert!(judged[0].2.is_empty(), "{judged:?}");
-    assert!(judged[1].2[0].contains("queue \"gone\" doesn't exist"), "{judged:?}");
+    assert_eq!(judged.len(), 3);
+    assert!(judged[..2].iter().all(|(_, _, warnings)| warnings.is_empty()), "{judged:?}");
+    assert!(judged[2].2[0].contains("queue \"gone\" doesn't exist"), "{judged:?}");
 }
 
 #[test]
@@ -82,7 +82,19 @@ fn what_is_not_reviewed_is_counted() {
         document("other/v1", "Queue", "c", json!({})),
     ];
     let verdicts = Verdicts::of(&documents, "t9k-system", &Floors::default());
-    assert_eq!((verdicts.reviewed.len(), verdicts.v2, verdicts.others), (0, 1, 2));
+    assert_eq!((verdicts.reviewed.len(), verdicts.others), (1, 2));
+}
+
+#[test]
+fn a_queue_of_v2_is_reviewed_with_its_annotations() {
+    let mut queue = document("scheduling.run.ai/v2", "Queue", "a", json!({"maxDuration": "1h"}));
+    queue.value["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "10 s"});
+    let judged = judged(&[queue]);
+    let (_, errors, warnings) = &judged[0];
+    let expected =
+        "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"10 s\": must be a duration";
+    assert!(errors.len() == 1 && errors[0].starts_with(expected), "{errors:?}");
+    assert_eq!(warnings, &["spec.maxDuration: unknown field: the API server would drop it"]);
 }
 
 #[test]
