@@ -69,6 +69,15 @@
 {{-   $row := dict "group" .group "kind" .kind "path" .path "value" $value }}
 {{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
 {{- end }}
+{{- $trusted := get (default dict .Values.startTime) "trustedWriters" | default list }}
+{{- if not (hasKey (default dict .Values.startTime) "trustedWriters") }}
+{{- /* here, too, values may be those of an older chart */}}
+{{-   $trusted = list "system:serviceaccount:kai-scheduler:scheduler" }}
+{{- end }}
+{{- if .Values.options.durationKeeper.enabled }}
+{{-   $trusted = append $trusted (printf "system:serviceaccount:%s:%s" (include "tenure.namespace" .) (include "tenure.keeper.name" .)) }}
+{{- end }}
+{{- $_ := set $config "trustedWriters" (uniq $trusted) }}
 {{- toYaml $config }}
 {{- end }}
 
@@ -276,10 +285,19 @@ readinessProbe:
 {{- end }}
 
 {{- /*
-The data (base64) of the generated Secret, as JSON: as it is in the cluster, or new. Every call makes another pair, so
-all that is to fit together must come from one call.
+The data (base64) of the generated Secret, as JSON: as it is in the cluster, or new. A new pair is made once: it is kept
+for all that must fit it.
 */}}
 {{- define "tenure.webhook.generatedData" -}}
+{{- /* beside .Values and the like, so that no value of anybody's changes */}}
+{{- if not (hasKey . "TenureWebhookData") }}
+{{-   $_ := set . "TenureWebhookData" (include "tenure.webhook.newData" .) }}
+{{- end }}
+{{- .TenureWebhookData }}
+{{- end }}
+
+{{- /* Every call makes another pair. */}}
+{{- define "tenure.webhook.newData" -}}
 {{- $host := include "tenure.webhook.host" . }}
 {{- $name := include "tenure.webhook.secretName" . }}
 {{- $kept := lookup "v1" "Secret" (include "tenure.namespace" .) $name }}
@@ -308,6 +326,38 @@ all that is to fit together must come from one call.
 {{-   $pair := genSignedCertWithKey $cn $ips $dnsNames $days $ca (genPrivateKey "ecdsa") }}
 {{-   dict "ca.crt" (b64enc $ca.Cert) "tls.crt" (b64enc $pair.Cert) "tls.key" (b64enc $pair.Key) | toJson }}
 {{- end }}
+{{- end }}
+
+{{- /* The CA (base64 of PEM) that the API server is to trust; empty if cert-manager tells it. */}}
+{{- define "tenure.webhook.caBundle" -}}
+{{- $mode := .Values.webhook.certificate.mode }}
+{{- if eq $mode "generated" }}
+{{- get (include "tenure.webhook.generatedData" . | fromJson) "ca.crt" }}
+{{- else if eq $mode "existingSecret" }}
+{{- include "tenure.webhook.existingCA" . }}
+{{- end }}
+{{- end }}
+
+{{- /* How the API server calls the webhook. Takes (list $ path). */}}
+{{- define "tenure.webhook.clientConfig" -}}
+{{- $root := first . -}}
+{{- if $root.Values.webhook.url -}}
+url: {{ include "tenure.webhook.baseUrl" $root }}{{ last . }}
+{{- else -}}
+service:
+  name: {{ include "tenure.webhook.name" $root }}
+  namespace: {{ include "tenure.namespace" $root }}
+  port: 443
+  path: {{ last . }}
+{{- end }}
+{{- with include "tenure.webhook.caBundle" $root }}
+caBundle: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- /* The version of queues of the run.ai family that is stored: Tenure's, or that of KAI-Scheduler, which has no other. */}}
+{{- define "tenure.runaiQueueVersion" -}}
+{{- .Values.crds.runai | ternary "v3alpha1" "v2" }}
 {{- end }}
 
 {{- /* The CA (base64 of PEM) of a Secret that somebody else made. */}}
