@@ -1,5 +1,6 @@
 //! A control plane from its start to its end.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -8,6 +9,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use serde_json::Value;
 use tenure_certs::Authority;
 use tokio::process::Command;
 use tokio::sync::Mutex;
@@ -15,7 +17,7 @@ use tokio::task::spawn_blocking;
 
 use crate::binaries::Binaries;
 use crate::command::{Output, run};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, put};
 use crate::directory::Directory;
 use crate::plan::Plan;
 use crate::process::Process;
@@ -42,6 +44,7 @@ enum Others {
 pub struct Cluster {
     // Fields are dropped in this order: who needs a server goes before it, the directory last.
     controllers: Vec<Process>,
+    scheduler: Option<Scheduler>,
     api_server_process: Mutex<Process>,
     etcd: Process,
     etcd_url: String,
@@ -54,29 +57,41 @@ pub struct Cluster {
     directory: Directory,
 }
 
+/// kube-scheduler, and what it was started with.
+struct Scheduler {
+    process: Mutex<Process>,
+    server: Server,
+    file: PathBuf,
+}
+
 impl Cluster {
     /// Starts a control plane and waits until pods can run on it: about four seconds.
     ///
     /// The first start ever builds the binaries, see [`Binaries::locate`]. `name` is for the work directory. An
     /// error names the process that failed, its log, and the log's end.
     pub async fn start(name: &str) -> Result<Self> {
-        Self::start_with(name, Others::Everyone).await
+        Self::start_with(name, Others::Everyone, &[]).await
+    }
+
+    /// The same with more flags of the API server, such as `("feature-gates", "GenericWorkload=true")`.
+    pub async fn start_with_flags(name: &str, flags: &[(&str, &str)]) -> Result<Self> {
+        Self::start_with(name, Others::Everyone, flags).await
     }
 
     /// Starts etcd and kube-apiserver alone: there are no nodes, and nobody acts on what is created.
     ///
     /// Then the service account `default`, without which pods are refused, has to be created in each namespace.
     pub async fn start_api_server_alone(name: &str) -> Result<Self> {
-        Self::start_with(name, Others::Nobody).await
+        Self::start_with(name, Others::Nobody, &[]).await
     }
 
-    async fn start_with(name: &str, others: Others) -> Result<Self> {
+    async fn start_with(name: &str, others: Others, flags: &[(&str, &str)]) -> Result<Self> {
         install_crypto_provider();
         // the future is large, and most callers hold it inside several others
-        Box::pin(Self::bring_up(name, others)).await
+        Box::pin(Self::bring_up(name, others, flags)).await
     }
 
-    async fn bring_up(name: &str, others: Others) -> Result<Self> {
+    async fn bring_up(name: &str, others: Others, flags: &[(&str, &str)]) -> Result<Self> {
         let binaries = spawn_blocking(Binaries::locate).await??;
         let mut directory = Directory::create(name)?;
         let credentials = Credentials::create(directory.join("pki"))?;
@@ -84,18 +99,22 @@ impl Cluster {
 
         let (etcd, etcd_port) = plan.etcd()?;
         let etcd = etcd.start().await?;
-        let (api_server, url) = plan.api_server(etcd_port)?;
+        let (api_server, url) = plan.api_server(etcd_port, flags)?;
         let api_server_process = api_server.start().await?;
         let kubeconfig = credentials.certificate_kubeconfig(&url, "admin", Some("system:masters"))?;
         let config = read(&kubeconfig).await?;
-        let controllers = match others {
-            Others::Everyone => start_controllers(&plan, &url, &config).await?,
-            Others::Nobody => Vec::new(),
+        let (controllers, scheduler) = match others {
+            Others::Everyone => {
+                let (controllers, scheduler) = start_controllers(&plan, &url, &config).await?;
+                (controllers, Some(scheduler))
+            }
+            Others::Nobody => (Vec::new(), None),
         };
 
         directory.make_disposable();
         Ok(Self {
             controllers,
+            scheduler,
             api_server_process: Mutex::new(api_server_process),
             etcd,
             etcd_url: format!("http://127.0.0.1:{etcd_port}"),
@@ -201,11 +220,26 @@ impl Cluster {
         Ok(())
     }
 
+    /// Starts kube-scheduler anew with a changed `KubeSchedulerConfiguration`, and waits until it is ready.
+    pub async fn configure_scheduler(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
+        let scheduler = self.scheduler.as_ref().context("this control plane has no kube-scheduler")?;
+        let mut config = serde_json::from_str(&fs::read_to_string(&scheduler.file)?)?;
+        change(&mut config);
+        let mut process = scheduler.process.lock().await;
+        process.kill()?;
+        put(&scheduler.file, &format!("{config:#}\n"))?;
+        *process = scheduler.server.start().await?;
+        Ok(())
+    }
+
     /// The ids of all processes of this control plane.
     pub async fn pids(&self) -> Vec<u32> {
-        let api_server = self.api_server_process.lock().await.pid();
-        let others = self.controllers.iter().map(Process::pid).chain([self.etcd.pid()]);
-        others.chain([api_server]).collect()
+        let mut pids = vec![self.etcd.pid(), self.api_server_process.lock().await.pid()];
+        if let Some(scheduler) = &self.scheduler {
+            pids.push(scheduler.process.lock().await.pid());
+        }
+        pids.extend(self.controllers.iter().map(Process::pid));
+        pids
     }
 
     // What it caches and reads is the cluster's, not the user's.
@@ -223,15 +257,17 @@ impl Cluster {
     }
 }
 
-async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Result<Vec<Process>> {
-    let (manager, scheduler, kwok) = (plan.controller_manager(url)?, plan.scheduler(url)?, plan.kwok(url)?);
+async fn start_controllers(plan: &Plan<'_>, url: &str, config: &Config) -> Result<(Vec<Process>, Scheduler)> {
+    let (manager, (server, file), kwok) =
+        (plan.controller_manager(url)?, plan.scheduler(url)?, plan.kwok(url)?);
     let client = Client::try_from(config.clone())?;
     let nodes = nodes::create(client.clone(), NODES);
     let (manager, scheduler, mut kwok, ()) =
-        tokio::try_join!(manager.start(), scheduler.start(), kwok.start(), nodes)?;
+        tokio::try_join!(manager.start(), server.start(), kwok.start(), nodes)?;
     // kwok is ready when its nodes are
     ready(&mut kwok, async || nodes::can_run_pods(client.clone()).await).await?;
-    Ok(vec![kwok, scheduler, manager])
+    let scheduler = Scheduler { process: Mutex::new(scheduler), server, file };
+    Ok((vec![kwok, manager], scheduler))
 }
 
 async fn read(kubeconfig: &Path) -> Result<Config> {

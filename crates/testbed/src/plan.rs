@@ -1,6 +1,7 @@
 //! The flags and files of each server.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use serde_json::json;
@@ -39,7 +40,7 @@ impl Plan<'_> {
     }
 
     /// kube-apiserver and its URL.
-    pub(crate) fn api_server(&self, etcd: u16) -> Result<(Server, String)> {
+    pub(crate) fn api_server(&self, etcd: u16, more: &[(&str, &str)]) -> Result<(Server, String)> {
         let port = free_port()?;
         let mut flags = self.serving(port);
         flags.add("etcd-servers", format!("http://127.0.0.1:{etcd}"));
@@ -49,6 +50,9 @@ impl Plan<'_> {
         flags.add("service-cluster-ip-range", "10.0.0.0/24");
         flags.add("authorization-mode", "RBAC");
         flags.add("allow-privileged", "true");
+        for (name, value) in more {
+            flags.add(name, value);
+        }
         self.identify(&mut flags);
         self.audit(&mut flags)?;
         let health = Health::https(port, "/readyz", self.credentials.authority())?;
@@ -105,8 +109,8 @@ impl Plan<'_> {
         Ok(self.server("kube-controller-manager", flags, Some(health)))
     }
 
-    /// kube-scheduler.
-    pub(crate) fn scheduler(&self, url: &str) -> Result<Server> {
+    /// kube-scheduler, and the file of its configuration.
+    pub(crate) fn scheduler(&self, url: &str) -> Result<(Server, PathBuf)> {
         let port = free_port()?;
         let kubeconfig = self.credentials.certificate_kubeconfig(url, "system:kube-scheduler", None)?;
         let profiles = SCHEDULERS.map(|name| json!({"schedulerName": name}));
@@ -121,11 +125,11 @@ impl Plan<'_> {
         let path = self.directory.join("kube-scheduler.yaml");
         put(&path, &format!("{config:#}\n"))?;
         let mut flags = self.serving(port);
-        flags.add("config", path);
+        flags.add("config", &path);
         flags.add("authentication-kubeconfig", &kubeconfig);
         flags.add("authorization-kubeconfig", &kubeconfig);
         let health = Health::https(port, "/healthz", self.credentials.authority())?;
-        Ok(self.server("kube-scheduler", flags, Some(health)))
+        Ok((self.server("kube-scheduler", flags, Some(health)), path))
     }
 
     /// kwok, which is ready when its nodes are.

@@ -24,9 +24,11 @@ pub const RELEASE_NAMESPACE: &str = "tenure-system";
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A queue that draws a warning from the webhook, and from nobody else.
-const PROBE: &str = r#"{"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "probe"},
-    "spec": {"parentQueue": "no-such-queue"}}"#;
+/// The value of the chart that leaves the definition of queues to KAI-Scheduler.
+const KAI_OWNS_QUEUES: &str = "crds.runai=false";
+
+/// The versions of queues of the run.ai family: Tenure's own, and KAI-Scheduler's.
+const QUEUE_VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 
 /// How many keepers there can be at once.
 pub const KEEPERS: usize = 2;
@@ -39,6 +41,7 @@ pub struct Tenure {
     webhook_url: String,
     webhook_metrics: String,
     config: PathBuf,
+    queue_version: &'static str,
 }
 
 /// A program of ours that may be running.
@@ -197,6 +200,8 @@ impl Tenure {
         let release = ["install", "tenure", &chart, "--namespace", RELEASE_NAMESPACE, "--create-namespace"];
         cluster.helm(&[&release[..], &["--set", &values]].concat()).await?.success()?;
 
+        let [ours, kais] = QUEUE_VERSIONS;
+        let queue_version = if values.contains(KAI_OWNS_QUEUES) { kais } else { ours };
         let certificate = cluster.directory().join("webhook");
         fetch_certificate(cluster, &certificate).await?;
         let config = fetch_config(cluster).await?;
@@ -216,22 +221,36 @@ impl Tenure {
         for index in 0..KEEPERS {
             keepers.push(Keeper::new(cluster, index, &account, &config, keeper_flags).await?);
         }
-        Ok(Self {
+        let mut tenure = Self {
             webhook: our_program("tenure-webhook", "tenure-webhook.log", webhook, cluster, webhook_admin)
                 .await?,
             keepers,
             webhook_url: url,
             webhook_metrics: format!("http://127.0.0.1:{webhook_admin}"),
             config,
-        })
+            queue_version,
+        };
+        tenure.read_queues_as(queue_version);
+        Ok(tenure)
+    }
+
+    /// Has programs that are started from now on read queues of the run.ai family in another version, as an upgrade of
+    /// the chart would: v3alpha1, or v2 where KAI-Scheduler owns the definition.
+    pub fn read_queues_as(&mut self, version: &'static str) {
+        self.queue_version = version;
+        let keepers = self.keepers.iter_mut().map(|keeper| &mut keeper.program);
+        for program in keepers.chain([&mut self.webhook]) {
+            program.server.arguments.push(flag("runai-queue-version", version));
+        }
     }
 
     /// Starts the webhook, and waits until the API server asks it.
     pub async fn start_webhook(&self, cluster: &Cluster) -> Result<()> {
         self.webhook.start().await?;
+        let probe = probe(self.queue_version);
         eventually("the API server to ask the webhook", DEADLINE, async || {
             let apply = ["apply", "--dry-run=server", "-f", "-"];
-            let output = cluster.kubectl_with_input(&apply, PROBE).await?;
+            let output = cluster.kubectl_with_input(&apply, &probe).await?;
             let asked = output.stderr.contains("Warning: ");
             output.success()?;
             Ok(asked.then_some(()))
@@ -288,6 +307,14 @@ impl Tenure {
     pub fn keeper_log(&self) -> &Path {
         self.keeper(0).log()
     }
+}
+
+/// A queue that draws a warning from the webhook, and from nobody else.
+fn probe(version: &str) -> String {
+    format!(
+        r#"{{"apiVersion": "scheduling.run.ai/{version}", "kind": "Queue", "metadata": {{"name": "probe"}},
+        "spec": {{"parentQueue": "no-such-queue"}}}}"#
+    )
 }
 
 fn flag(name: &str, value: impl Into<OsString>) -> OsString {
