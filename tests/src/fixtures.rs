@@ -21,6 +21,9 @@ use crate::{DEADLINE, World, policies::grant};
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/crds");
 
+const QUEUE_DEFINITION: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/files/crds/scheduling.run.ai_queues.yaml");
+
 /// All of them, by file.
 const ALL: &[&str] = &[
     "batch.tensorstack.dev",
@@ -30,6 +33,8 @@ const ALL: &[&str] = &[
     "ray.io",
     "scheduler.tensorstack.dev",
     "scheduling.run.ai",
+    "scheduling.volcano.sh",
+    "scheduling.x-k8s.io",
     "serving.knative.dev",
     "sparkoperator.k8s.io",
     "tensorboard.kubeflow.org",
@@ -69,6 +74,19 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 pub fn definitions(file: &str) -> Vec<CustomResourceDefinition> {
     let text = fs::read_to_string(format!("{DIRECTORY}/{file}.yaml")).expect("there is such a fixture");
     serde_saphyr::from_multiple(&text).expect("the fixture is YAML of definitions")
+}
+
+/// The definition of queues of the run.ai family as KAI-Scheduler has it: one version, and nobody converts.
+pub fn kais_queue() -> Value {
+    let text = fs::read_to_string(QUEUE_DEFINITION).expect("the chart has such a definition");
+    let mut definition: Value = serde_saphyr::from_str(&text).expect("it is YAML");
+    let spec = definition["spec"].as_object_mut().expect("it is specified");
+    spec.remove("conversion");
+    let versions = spec["versions"].as_array_mut().expect("it has versions");
+    versions.retain(|version| version["name"] == "v2");
+    versions[0]["storage"] = true.into();
+    definition["metadata"].as_object_mut().expect("it has a name").remove("annotations");
+    definition
 }
 
 /// Installs definitions, or puts them in the place of others, and waits until their kinds are served.

@@ -46,7 +46,11 @@ impl World {
 
     /// The same with more flags of the keepers.
     pub async fn installed_with(name: &str, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
-        let cluster = Cluster::start(name).await?;
+        Box::pin(Self::installed_on(Cluster::start(name).await?, values, keeper_flags)).await
+    }
+
+    /// The same on a control plane that runs.
+    pub async fn installed_on(cluster: Cluster, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         let tenure = Tenure::install_with(&cluster, values, keeper_flags).await?;
         cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
         Ok(Self { cluster, tenure })

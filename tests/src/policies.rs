@@ -127,7 +127,8 @@ pub async fn revoke(world: &World, group: &str, resource: &str, verbs: &[&str]) 
 /// The authorizer sees a change a little later.
 async fn await_right(world: &World, verb: &str, group: &str, resource: &str, granted: bool) {
     let reviews: Api<SubjectAccessReview> = Api::all(world.cluster.client().unwrap());
-    let attributes = json!({"verb": verb, "group": group, "resource": resource});
+    let (of, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+    let attributes = json!({"verb": verb, "group": group, "resource": of, "subresource": subresource});
     let review = json!({"metadata": {}, "spec": {"user": keeper_user(), "resourceAttributes": attributes}});
     let review: SubjectAccessReview = serde_json::from_value(review).unwrap();
     eventually(&format!("the right to {verb} {resource}.{group} to be {granted}"), DEADLINE, async || {

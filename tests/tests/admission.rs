@@ -234,9 +234,21 @@ async fn queues_are_printed_with_parent_priority_floors_and_ceiling() {
         "spec": {"parentQueue": "short", "priority": 7, "preemptMinRuntime": "1m", "reclaimMinRuntime": "2m", "maxDuration": "3m"},
     });
     world.apply(&queue).await;
-    let table = world.cluster.kubectl(&["get", "rq", "printed"]).await.unwrap().success().unwrap();
+    let resource = "queues.v3alpha1.scheduling.run.ai";
+    let table = world.cluster.kubectl(&["get", resource, "printed"]).await.unwrap().success().unwrap();
     let columns: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(columns, ["NAME", "PARENT", "PRIORITY", "PREEMPT-MIN", "RECLAIM-MIN", "MAX-DURATION", "AGE"]);
+    let expected = [
+        "NAME",
+        "PARENT",
+        "PRIORITY",
+        "PREEMPT-MIN",
+        "RECLAIM-MIN",
+        "MAX-DURATION",
+        "RUNNING",
+        "PAUSED",
+        "AGE",
+    ];
+    assert_eq!(columns, expected);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(row[..6], ["printed", "short", "7", "1m", "2m", "3m"]);
     let all = world.cluster.kubectl(&["get", "tenure"]).await.unwrap().success().unwrap();

@@ -1,10 +1,16 @@
 //! The webhook's certificate, and the CA that the API server trusts.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     ByteString,
-    api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Secret},
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        core::v1::Secret,
+    },
 };
 use kube::Api;
 use rustls::{
@@ -25,14 +31,17 @@ fn of_each_webhook<'a>(configuration: &'a Value, pointer: &str) -> Vec<Option<&'
 
 const CA_BUNDLE: &str = "/clientConfig/caBundle";
 
-/// One for each family of queues, and one for priority classes.
-const WEBHOOKS: usize = 3;
+/// Those that validate: one for each family of queues, and one for priority classes.
+const VALIDATING: usize = 3;
+
+/// With the one that mutates where the queues' CRD is somebody else's.
+const WEBHOOKS: usize = VALIDATING + 1;
 
 /// The certificate that a release runs on, as the API server has it.
 struct Live {
     secret: BTreeMap<String, ByteString>,
     bundles: Vec<ByteString>,
-    bundle_writers: Vec<String>,
+    bundle_writers: BTreeSet<String>,
 }
 
 impl Live {
@@ -41,17 +50,20 @@ impl Live {
         let client = cluster.client().unwrap();
         let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
         let secret = secrets.get_opt(&format!("{name}-tls")).await.unwrap();
-        let configurations = Api::<ValidatingWebhookConfiguration>::all(client);
-        let configuration = configurations.get(&name).await.unwrap();
-        let writers = configuration.metadata.managed_fields.iter().flatten();
+        let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone());
+        let validating = validating.get(&name).await.unwrap();
+        let mutating = Api::<MutatingWebhookConfiguration>::all(client).get(&name).await.unwrap();
+        let writers = validating.metadata.managed_fields.iter().chain(&mutating.metadata.managed_fields);
         let bundle_writers = writers
+            .flatten()
             .filter(|entry| json!(entry).to_string().contains("f:caBundle"))
             .map(|entry| entry.manager.clone().unwrap())
             .collect();
-        let webhooks = configuration.webhooks.into_iter().flatten();
+        let validating = validating.webhooks.into_iter().flatten().map(|webhook| webhook.client_config);
+        let mutating = mutating.webhooks.into_iter().flatten().map(|webhook| webhook.client_config);
         Self {
             secret: secret.and_then(|secret| secret.data).unwrap_or_default(),
-            bundles: webhooks.filter_map(|webhook| webhook.client_config.ca_bundle).collect(),
+            bundles: validating.chain(mutating).filter_map(|client| client.ca_bundle).collect(),
             bundle_writers,
         }
     }
@@ -60,8 +72,12 @@ impl Live {
     fn assert_fits(&self) {
         let ca = self.secret.get("ca.crt").expect("the Secret has a ca.crt");
         assert_eq!(self.bundles, vec![ca.clone(); WEBHOOKS]);
-        assert_eq!(self.bundle_writers, ["helm"]);
+        assert_eq!(self.bundle_writers, writers(&["helm"]));
     }
+}
+
+fn writers(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// The fields of cert-manager that the chart may set, as in its `cert-manager.io/v1`.
@@ -202,16 +218,18 @@ async fn cert_manager_alone_writes_the_ca_bundle_that_it_injects() {
     let certificate = cluster.authority().certificate_pem();
     let bundle = ByteString(certificate.as_bytes().to_vec());
     let add = |webhook: usize| json!({"op": "add", "path": format!("/webhooks/{webhook}{CA_BUNDLE}"), "value": bundle});
-    let patch = json!((0..WEBHOOKS).map(add).collect::<Vec<_>>()).to_string();
-    let name = "validatingwebhookconfiguration/managed-tenure-webhook";
-    let inject = ["patch", name, "--type=json", "--field-manager=cainjector", "-p", &patch];
-    kubectl(cluster, &inject, "").await;
+    for (kind, webhooks) in [("validating", VALIDATING), ("mutating", WEBHOOKS - VALIDATING)] {
+        let patch = json!((0..webhooks).map(add).collect::<Vec<_>>()).to_string();
+        let name = format!("{kind}webhookconfiguration/managed-tenure-webhook");
+        let inject = ["patch", &name, "--type=json", "--field-manager=cainjector", "-p", &patch];
+        kubectl(cluster, &inject, "").await;
+    }
     let more = json!({"log": {"level": "debug"}});
     let upgrade = helm(cluster, "upgrade", "managed", &more, &["--reuse-values"]).await;
     upgrade.success().unwrap();
     let live = Live::of(cluster, "managed").await;
     assert_eq!(live.bundles, vec![bundle; WEBHOOKS]);
-    assert_eq!(live.bundle_writers, ["cainjector"]);
+    assert_eq!(live.bundle_writers, writers(&["cainjector"]));
 
     let generated = json!({"webhook": {"certificate": {"mode": "generated"}}});
     let take_over = ["--reuse-values", "--force-conflicts"];
@@ -238,9 +256,10 @@ async fn existing_secret_brings_its_ca_or_the_values_do() {
             json!({"webhook": {"certificate": {"mode": "existingSecret", "existingSecret": secret}}});
         let output = helm(cluster, "template", "test", &values, &["--dry-run=server"]).await;
         let objects = parse(&output.success()?);
-        let configuration = find(&objects, "ValidatingWebhookConfiguration", "test-tenure-webhook");
-        let bundles = of_each_webhook(configuration, CA_BUNDLE);
-        assert_eq!(bundles, vec![*bundles.first().unwrap(); WEBHOOKS]);
+        let of = |kind| of_each_webhook(find(&objects, kind, "test-tenure-webhook"), CA_BUNDLE);
+        let bundles = [of("ValidatingWebhookConfiguration"), of("MutatingWebhookConfiguration")].concat();
+        // where the queues' CRD is the chart's, there is one for clients of their older version
+        assert_eq!(bundles, vec![*bundles.first().unwrap(); WEBHOOKS + 1]);
         let bundle: ByteString = serde_json::from_value(json!(bundles.first())).unwrap();
         Ok::<_, anyhow::Error>(String::from_utf8(bundle.0)?)
     };

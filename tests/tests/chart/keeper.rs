@@ -108,6 +108,7 @@ async fn values_become_flags() {
     let before = [
         "--admin-listen=:8080",
         "--t9k-system-namespace=t9k-system",
+        "--runai-queue-version=v3alpha1",
         "--threadiness=8",
         "--writes-per-second=50",
     ];
@@ -123,6 +124,7 @@ async fn values_become_flags() {
     let all = [
         "--admin-listen=:8080",
         "--t9k-system-namespace=t9k-system",
+        "--runai-queue-version=v3alpha1",
         "--priority-class-threshold=important",
         "--schedulers=t9k-scheduler,kai-scheduler",
         "--threadiness=4",
@@ -170,8 +172,12 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "group": "example.com", "kind": "Lamp", "resource": "lamps", "path": "spec.lit", "value": false,
     });
     let values = json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]});
-    let objects = render("test", &json!({"keeper": values, "floors": floors()})).await;
+    let start_time = json!({"trustedWriters": ["somebody"]});
+    let values = json!({"keeper": values, "floors": floors(), "startTime": start_time});
+    let objects = render("test", &values).await;
+    let own = "system:serviceaccount:tenure-system:test-tenure-keeper";
     let mut expected = json!({
+        "trustedWriters": ["somebody", own],
         "expiryNotice": "10m",
         "owners": [
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
@@ -184,8 +190,12 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
     let written: Value = serde_saphyr::from_str(config(&objects)).unwrap();
     assert_eq!(written, expected);
     let defaults: Value = serde_saphyr::from_str(config(&keeper(json!({})).await)).unwrap();
-    let method = json!({"reclaimResolveMethod": "lca", "nodePoolLabelKey": "kai.scheduler/node-pool"});
-    assert_eq!(defaults, method);
+    let expected = json!({
+        "reclaimResolveMethod": "lca",
+        "nodePoolLabelKey": "kai.scheduler/node-pool",
+        "trustedWriters": ["system:serviceaccount:kai-scheduler:scheduler", own],
+    });
+    assert_eq!(defaults, expected);
 }
 
 #[tokio::test]
@@ -209,7 +219,11 @@ async fn change_of_the_configuration_makes_no_new_pods_because_running_ones_take
             .map(|name| find(&objects, "Deployment", name).pointer("/spec/template").unwrap().clone())
     };
     let before = templates(json!({})).await;
-    let configuration = json!({"keeper": {"expiryNotice": "5m", "owners": [rollout()]}, "floors": floors()});
+    let configuration = json!({
+        "keeper": {"expiryNotice": "5m", "owners": [rollout()]},
+        "floors": floors(),
+        "startTime": {"trustedWriters": ["somebody"]},
+    });
     assert_eq!(templates(configuration).await, before);
     let annotated = templates(json!({"keeper": {"podAnnotations": {"a": "b"}}})).await;
     assert_eq!(annotated[0].pointer("/metadata/annotations"), Some(&json!({"a": "b"})));

@@ -21,7 +21,8 @@ async fn queues_outlive_an_uninstall() {
         kubectl(&cluster, &["apply", "-f", "-"], &queue.to_string()).await;
     }
     let queues = async || {
-        let kinds = "queues.scheduling.run.ai,queues.scheduler.tensorstack.dev";
+        // v2 of the former waits for a webhook
+        let kinds = "queues.v3alpha1.scheduling.run.ai,queues.scheduler.tensorstack.dev";
         kubectl(&cluster, &["get", kinds, "--output=jsonpath={.items[*].metadata.uid}"], "").await
     };
     let before = queues().await;

@@ -9,6 +9,7 @@ use tenure_testbed::{Cluster, eventually};
 use crate::{DEADLINE, NAMESPACE, find, installed, keeper::rollout, render};
 
 const WATCHED: &[&str] = &["list", "watch"];
+const STAMPED: &[&str] = &["list", "watch", "patch"];
 const OWNER: &[&str] = &["get", "list", "watch", "patch"];
 const BETWEEN: &[&str] = &["get", "list", "watch"];
 const ABOVE: &[&str] = &["get"];
@@ -16,8 +17,14 @@ const ABOVE: &[&str] = &["get"];
 /// All that Tenure may do in the whole cluster: component, API group, resources, verbs.
 const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("webhook", "scheduling.run.ai", &["queues"], WATCHED),
-    ("keeper", "scheduling.run.ai", &["queues", "podgroups"], WATCHED),
-    ("keeper", "scheduler.tensorstack.dev", &["queues", "podgroups"], WATCHED),
+    ("keeper", "scheduling.run.ai", &["queues"], WATCHED),
+    ("keeper", "scheduler.tensorstack.dev", &["queues"], WATCHED),
+    ("keeper", "scheduler.tensorstack.dev", &["podgroups"], STAMPED),
+    ("keeper", "scheduling.k8s.io", &["podgroups"], STAMPED),
+    ("keeper", "scheduling.run.ai", &["podgroups"], STAMPED),
+    ("keeper", "scheduling.volcano.sh", &["podgroups"], STAMPED),
+    ("keeper", "scheduling.x-k8s.io", &["podgroups"], STAMPED),
+    ("keeper", "scheduling.run.ai", &["queues/status"], &["patch"]),
     ("keeper", "scheduling.k8s.io", &["priorityclasses"], &["get"]),
     ("keeper", "", &["pods"], &["get", "list", "watch", "delete", "patch"]),
     ("keeper", "events.k8s.io", &["events"], &["create"]),
@@ -132,6 +139,13 @@ async fn kinds_that_are_added_come_with_the_rights_of_the_others() {
 }
 
 #[tokio::test]
+async fn where_kai_owns_the_definition_the_status_of_a_queue_is_an_annotation() {
+    let granted = granted(&render("test", &json!({"crds": {"runai": false}})).await);
+    assert!(granted.contains("keeper patch queues.scheduling.run.ai"));
+    assert!(!granted.contains("keeper patch queues/status.scheduling.run.ai"));
+}
+
+#[tokio::test]
 async fn dry_run_has_no_right_to_change_anything() {
     let owners = json!({"owners": [rollout()], "dryRun": true});
     let granted = granted(&render("test", &json!({"keeper": owners})).await);
@@ -167,6 +181,10 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("keeper", "update", "deployments.apps", "no"),
         ("keeper", "patch", "daemonsets.apps", "no"),
         ("keeper", "update", "queues.scheduling.run.ai", "no"),
+        ("keeper", "patch", "queues.scheduling.run.ai", "no"),
+        ("keeper", "patch", "queues.scheduling.run.ai --subresource=status", "yes"),
+        ("keeper", "update", "queues.scheduling.run.ai --subresource=status", "no"),
+        ("keeper", "patch", "queues.scheduler.tensorstack.dev --subresource=status", "no"),
         ("keeper", "patch", "queues.scheduler.tensorstack.dev", "no"),
         ("keeper", "get", "secrets", "no"),
         ("keeper", "create", "events", "no"),

@@ -44,14 +44,15 @@ impl Shape {
         format!("{mode}-in-{in_cluster}-{keepers}-{webhooks}-crds-{crds}")
     }
 
-    fn values(&self) -> Value {
+    /// The CA is a PEM, which the API server reads.
+    fn values(&self, ca: &str) -> Value {
         json!({
             "webhook": {
                 "url": if self.in_cluster { "" } else { "https://webhook.example.com:9443" },
                 "replicas": self.webhooks,
                 "certificate": {
                     "mode": self.mode,
-                    "existingSecret": {"name": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"},
+                    "existingSecret": {"name": "mine", "caBundle": ca},
                 },
             },
             "keeper": {"replicas": self.keepers},
@@ -63,6 +64,7 @@ impl Shape {
         let always = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"].map(|kind| (kind, 2));
         let rest = [
             ("ValidatingWebhookConfiguration", 1),
+            ("MutatingWebhookConfiguration", 1),
             ("ConfigMap", 1),
             // for the Lease
             ("Role", 1),
@@ -85,8 +87,9 @@ impl Shape {
 #[tokio::test]
 async fn every_shape_renders_what_it_needs_and_the_api_server_accepts_it() {
     let cluster = shared().await;
+    let ca = &cluster.authority().certificate_pem();
     let rendered = stream::iter(Shape::all()).map(async |shape| {
-        let output = helm(cluster, "template", &shape.release(), &shape.values(), &[]).await;
+        let output = helm(cluster, "template", &shape.release(), &shape.values(ca), &[]).await;
         let documents = output.success()?;
         assert_eq!(kinds(&parse(&documents)), shape.kinds(), "{}", shape.release());
         Ok::<_, anyhow::Error>(documents)

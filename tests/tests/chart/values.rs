@@ -9,10 +9,38 @@ use crate::{CHART, helm, keeper::rollout, render, shared};
 
 /// So an upgrade does that reuses the values of an older chart.
 #[tokio::test]
-async fn a_chart_without_values_for_floors_renders_the_defaults() {
-    let rendered = render("test", &json!({"floors": null})).await;
+async fn a_chart_without_values_for_floors_and_start_times_renders_the_defaults() {
+    let config = config(&json!({"floors": null, "startTime": null})).await;
+    let trusted = ["system:serviceaccount:kai-scheduler:scheduler", KEEPER];
+    assert_eq!(config, json!({"trustedWriters": trusted}));
+}
+
+/// The configuration file with these values.
+async fn config(values: &Value) -> Value {
+    let rendered = render("test", values).await;
     let config = rendered.iter().find(|object| object["data"]["tenure.yaml"].is_string()).unwrap();
-    assert_eq!(config["data"]["tenure.yaml"].as_str().unwrap().trim(), "{}");
+    serde_saphyr::from_str(config["data"]["tenure.yaml"].as_str().unwrap()).unwrap()
+}
+
+const KEEPER: &str = "system:serviceaccount:tenure-system:test-tenure-keeper";
+
+#[tokio::test]
+async fn the_keeper_is_a_trusted_writer_wherever_it_runs() {
+    for (values, trusted) in [
+        (json!({"startTime": {"trustedWriters": []}}), json!([KEEPER])),
+        (json!({"startTime": {"trustedWriters": ["b", "a"]}}), json!(["b", "a", KEEPER])),
+        (json!({"startTime": {"trustedWriters": [KEEPER]}}), json!([KEEPER])),
+        (
+            json!({"startTime": {"trustedWriters": []}, "namespaceOverride": "n", "keeper": {"nameOverride": "k"}}),
+            json!(["system:serviceaccount:n:k"]),
+        ),
+        (
+            json!({"startTime": {"trustedWriters": []}, "options": {"durationKeeper": {"enabled": false}}}),
+            json!([]),
+        ),
+    ] {
+        assert_eq!(config(&values).await["trustedWriters"], trusted, "{values}");
+    }
 }
 
 #[tokio::test]
@@ -21,6 +49,7 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
     let certificate = |values: Value| json!({"webhook": {"certificate": values}});
     let keeper = |values: Value| json!({"keeper": values});
     let floors = |values: Value| json!({"floors": values});
+    let trusted = |values: Value| json!({"startTime": {"trustedWriters": values}});
     let pool = |pool: Value| json!({"floors": {"nodePools": [pool]}});
     let row = |fields: Value| {
         let mut row = rollout();
@@ -76,6 +105,10 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (row(json!({"group": "", "kind": "Pod"})), "keeper.owners must not have kind Pod"),
         (json!({"keeper": {"extraArgs": ["log-level=debug"]}}), "'/keeper/extraArgs/0'"),
         (json!({"t9k": {"systemNamespace": "T9K"}}), "'/t9k/systemNamespace'"),
+        (trusted(json!("a")), "'/startTime/trustedWriters': got string, want array"),
+        (trusted(json!([""])), "'/startTime/trustedWriters/0'"),
+        (trusted(json!([" a"])), "'/startTime/trustedWriters/0'"),
+        (trusted(json!(["a", "a"])), "'/startTime/trustedWriters': items at 0 and 1 are equal"),
         (floors(json!({"defaultPremptMinRuntime": "1m"})), "'defaultPremptMinRuntime' not allowed"),
         (floors(json!({"defaultPreemptMinRuntime": "10 m"})), "'/floors/defaultPreemptMinRuntime'"),
         (floors(json!({"defaultReclaimMinRuntime": "-1m"})), "'/floors/defaultReclaimMinRuntime'"),

@@ -1,0 +1,350 @@
+//! Who may set the start times of `PodGroup`s, on a real API server with the webhook up, and while it is down.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use std::fs;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, Output, eventually};
+use tenure_tests::{DEADLINE, World, fixtures};
+use tokio::sync::OnceCell;
+
+const STAMP: &str = "kai.scheduler/last-start-timestamp";
+const PAST: &str = "2026-01-02T03:04:05Z";
+const OTHER: &str = "2026-01-01T00:00:00Z";
+const FUTURE: &str = "2099-01-01T00:00:00Z";
+
+const TENANT: &str = "tenant";
+const SCHEDULER: &str = "system:serviceaccount:kai-scheduler:scheduler";
+const PODGROUPER: &str = "system:serviceaccount:kai-scheduler:podgrouper";
+const KEEPER: &str = "system:serviceaccount:tenure-system:tenure-keeper";
+
+/// Of all kinds of `PodGroup`: the API group and its version.
+const KINDS: [(&str, &str); 5] = [
+    ("scheduling.run.ai", "v2alpha2"),
+    ("scheduler.tensorstack.dev", "v1beta1"),
+    ("scheduling.x-k8s.io", "v1alpha1"),
+    ("scheduling.volcano.sh", "v1beta1"),
+    (NATIVE, "v1alpha2"),
+];
+
+/// Kubernetes' own, whose definition is built in.
+const NATIVE: &str = "scheduling.k8s.io";
+
+const RUNAI: &str = KINDS[0].0;
+
+/// The webhook runs, and no keeper does: what is said here is the webhook's doing.
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let world = installed("start-admission").await?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        eventually("the API server to ask about PodGroups", DEADLINE, async || {
+            let create = ["create", "--dry-run=server", "-f", "-"];
+            let probe = group(RUNAI, "probe", Some(FUTURE)).to_string();
+            let output = world.cluster.kubectl_with_input(&create, &probe).await?;
+            Ok(output.stderr.contains("Warning: ").then_some(()))
+        })
+        .await?;
+        Ok::<_, anyhow::Error>(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
+async fn installed(name: &str) -> anyhow::Result<World> {
+    let flags =
+        [("feature-gates", "GenericWorkload=true"), ("runtime-config", "scheduling.k8s.io/v1alpha2=true")];
+    let cluster = Cluster::start_with_flags(name, &flags).await?;
+    let world = World::installed_on(cluster, &[], &[]).await?;
+    for (group, _) in KINDS.into_iter().filter(|(group, _)| *group != NATIVE) {
+        fixtures::install(&world, fixtures::definitions(group)).await;
+    }
+    Ok(world)
+}
+
+/// A group of the kind of this API group.
+fn group(kind: &str, name: &str, stamp: Option<&str>) -> Value {
+    let (_, version) = KINDS.into_iter().find(|(group, _)| *group == kind).unwrap();
+    let spec = match kind {
+        NATIVE => json!({"schedulingPolicy": {"gang": {"minCount": 2}}}),
+        _ => json!({"minMember": 2}),
+    };
+    let mut group = fixtures::object(&format!("{kind}/{version}"), "PodGroup", "default", name, &spec);
+    if let Some(stamp) = stamp {
+        group["metadata"]["annotations"] = json!({STAMP: stamp});
+    }
+    group
+}
+
+fn resource(kind: &str) -> String {
+    format!("podgroups.{kind}")
+}
+
+/// kubectl with all rights, but in this name.
+async fn kubectl(world: &World, user: &str, arguments: &[&str], object: &Value) -> Output {
+    let (user, stdin) = (format!("--as={user}"), object.to_string());
+    let arguments = [arguments, &["--as-group=system:masters", &user]].concat();
+    world.cluster.kubectl_with_input(&arguments, &stdin).await.unwrap()
+}
+
+async fn create(world: &World, user: &str, group: &Value) -> Output {
+    kubectl(world, user, &["create", "-f", "-"], group).await
+}
+
+/// A good one, that its scheduler has stamped.
+async fn stamped(world: &World, kind: &str, name: &str) {
+    silent(create(world, SCHEDULER, &group(kind, name, Some(PAST))).await);
+    assert_eq!(stamp(world, kind, name).await.as_deref(), Some(PAST));
+}
+
+async fn annotate(world: &World, user: &str, kind: &str, name: &str, annotation: &str) -> Output {
+    let annotate = ["annotate", &*resource(kind), name, "--overwrite", annotation];
+    kubectl(world, user, &annotate, &Value::Null).await
+}
+
+async fn patch(world: &World, user: &str, kind: &str, name: &str, patch: &Value) -> Output {
+    let (type_, patch) = (if patch.is_array() { "json" } else { "merge" }, patch.to_string());
+    let patch = ["patch", &*resource(kind), name, "--type", type_, "-p", &patch];
+    kubectl(world, user, &patch, &Value::Null).await
+}
+
+async fn stamp(world: &World, kind: &str, name: &str) -> Option<String> {
+    let output = world.cluster.kubectl(&["get", &resource(kind), name, "-o", "json"]).await.unwrap();
+    let group: Value = serde_json::from_str(&output.success().unwrap()).unwrap();
+    group["metadata"]["annotations"].get(STAMP).map(|stamp| stamp.as_str().unwrap().to_owned())
+}
+
+fn silent(output: Output) {
+    assert_eq!(output.stderr, "");
+    output.success().unwrap();
+}
+
+/// That it was done, and what was said about the stamp.
+fn warned(output: Output, expected: &str) {
+    let expected = format!("Warning: tenure: metadata.annotations[{STAMP}]: {expected}");
+    assert!(output.stderr.starts_with(&expected), "{:?} should be {expected:?}", output.stderr);
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    output.success().unwrap();
+}
+
+/// Not before a minute ago, and not in the future.
+fn assert_now(stamp: Option<String>) {
+    let age = Timestamp::now().duration_since(stamp.unwrap().parse().unwrap());
+    assert!((0..60).contains(&age.as_secs()) && !age.is_negative(), "{age}");
+}
+
+#[tokio::test]
+async fn a_tenant_creates_no_stamp() {
+    let world = world().await;
+    for (kind, _) in KINDS {
+        for (number, user) in [TENANT, PODGROUPER].into_iter().enumerate() {
+            for (text, of) in [(FUTURE, "future"), (PAST, "past"), ("soon", "garbage")] {
+                let name = format!("created-{number}-{of}");
+                let output = create(world, user, &group(kind, &name, Some(text))).await;
+                warned(output, &format!("\"{text}\" was dropped: only trusted writers may set it"));
+                assert_eq!(stamp(world, kind, &name).await, None);
+            }
+        }
+        silent(create(world, TENANT, &group(kind, "plain", None)).await);
+    }
+}
+
+#[tokio::test]
+async fn what_a_tenant_changes_or_removes_is_put_back() {
+    let world = world().await;
+    for (kind, _) in KINDS {
+        stamped(world, kind, "changed").await;
+        for changed in [FUTURE, OTHER, "soon"] {
+            let output = annotate(world, TENANT, kind, "changed", &format!("{STAMP}={changed}")).await;
+            warned(
+                output,
+                &format!("\"{changed}\" was set back to \"{PAST}\": only trusted writers may set it"),
+            );
+            assert_eq!(stamp(world, kind, "changed").await.as_deref(), Some(PAST));
+        }
+        let output = annotate(world, TENANT, kind, "changed", &format!("{STAMP}-")).await;
+        warned(output, &format!("was set back to \"{PAST}\": only trusted writers may remove it"));
+        let replaced = kubectl(world, TENANT, &["replace", "-f", "-"], &group(kind, "changed", None)).await;
+        warned(replaced, &format!("was set back to \"{PAST}\""));
+        let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        let applied = kubectl(world, TENANT, &apply, &group(kind, "changed", Some(FUTURE))).await;
+        warned(applied, &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
+        let path = "/metadata/annotations";
+        for value in [json!(null), json!({}), json!({STAMP: FUTURE}), json!({"note": "mine"})] {
+            let replaced = json!([{"op": "replace", "path": path, "value": value}]);
+            let patched = patch(world, TENANT, kind, "changed", &replaced).await;
+            assert!(patched.stderr.contains(&format!("was set back to \"{PAST}\"")), "{}", patched.stderr);
+        }
+        let removed = patch(world, TENANT, kind, "changed", &json!([{"op": "remove", "path": path}])).await;
+        warned(removed, &format!("was set back to \"{PAST}\""));
+        assert_eq!(stamp(world, kind, "changed").await.as_deref(), Some(PAST));
+        // the rest is the tenant's
+        silent(annotate(world, TENANT, kind, "changed", "note=mine").await);
+    }
+}
+
+#[tokio::test]
+async fn the_stamp_of_a_trusted_writer_stands() {
+    let world = world().await;
+    for (kind, _) in KINDS {
+        stamped(world, kind, "trusted").await;
+        for (user, stamp_text) in [(SCHEDULER, OTHER), (KEEPER, PAST)] {
+            silent(annotate(world, user, kind, "trusted", &format!("{STAMP}={stamp_text}")).await);
+            assert_eq!(stamp(world, kind, "trusted").await.as_deref(), Some(stamp_text));
+        }
+        silent(annotate(world, SCHEDULER, kind, "trusted", &format!("{STAMP}-")).await);
+        assert_eq!(stamp(world, kind, "trusted").await, None);
+    }
+}
+
+#[tokio::test]
+async fn the_future_and_what_can_not_be_read_is_nobodys_to_write() {
+    let world = world().await;
+    for (kind, _) in KINDS {
+        let output = create(world, SCHEDULER, &group(kind, "future", Some(FUTURE))).await;
+        warned(output, &format!("\"{FUTURE}\" was set back to \"2"));
+        assert_now(stamp(world, kind, "future").await);
+        let output = annotate(world, KEEPER, kind, "future", &format!("{STAMP}=soon")).await;
+        warned(output, "\"soon\" was dropped: it must be a time such as 2026-01-02T03:04:05Z");
+        assert_eq!(stamp(world, kind, "future").await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_is_told_the_same_and_changes_nothing() {
+    let world = world().await;
+    let dry = "--dry-run=server";
+    let (kind, name) = (RUNAI, "dry");
+    let output =
+        kubectl(world, TENANT, &["create", dry, "-o", "json", "-f", "-"], &group(kind, name, Some(FUTURE)))
+            .await;
+    assert!(!output.stdout.contains(STAMP), "{}", output.stdout);
+    warned(output, &format!("\"{FUTURE}\" was dropped"));
+    stamped(world, kind, name).await;
+    let output = kubectl(
+        world,
+        TENANT,
+        &["annotate", dry, "--overwrite", &resource(kind), name, &format!("{STAMP}={FUTURE}")],
+        &Value::Null,
+    )
+    .await;
+    warned(output, &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
+    assert_eq!(stamp(world, kind, name).await.as_deref(), Some(PAST));
+}
+
+#[tokio::test]
+async fn what_its_status_shows_as_started_is_stamped_when_it_is_next_written() {
+    let world = world().await;
+    let condition = |type_: &str| json!({"type": type_, "status": "True", "lastTransitionTime": PAST});
+    for (kind, status, since) in [
+        (RUNAI, json!({"resourcesStatus": {"allocated": {"cpu": "1"}}}), None),
+        ("scheduler.tensorstack.dev", json!({"conditions": [condition("GroupScheduled")]}), Some(PAST)),
+        ("scheduling.x-k8s.io", json!({"phase": "Running"}), None),
+        (
+            "scheduling.volcano.sh",
+            json!({"phase": "Running", "conditions": [condition("Scheduled")]}),
+            Some(PAST),
+        ),
+    ] {
+        // a status that is written with the rest isn't stored
+        let mut claims = group(kind, "started", None);
+        claims["status"] = status.clone();
+        for verb in ["create", "replace"] {
+            silent(kubectl(world, TENANT, &[verb, "-f", "-"], &claims).await);
+            assert_eq!(stamp(world, kind, "started").await, None, "{verb}");
+        }
+
+        let patch = json!({"status": status}).to_string();
+        let show =
+            ["patch", &*resource(kind), "started", "--subresource=status", "--type=merge", "-p", &patch];
+        silent(kubectl(world, TENANT, &show, &Value::Null).await);
+        assert_eq!(stamp(world, kind, "started").await, None, "a status can't be written with annotations");
+        silent(annotate(world, TENANT, kind, "started", "note=1").await);
+        let stamped = stamp(world, kind, "started").await;
+        match since {
+            Some(_) => assert_eq!(stamped.as_deref(), since),
+            None => assert_now(stamped.clone()),
+        }
+        silent(annotate(world, TENANT, kind, "started", "note=2").await);
+        assert_eq!(stamp(world, kind, "started").await, stamped);
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_goes_is_let_go_and_its_stamp_is_safe_until_then() {
+    let world = world().await;
+    let name = "going";
+    for (kind, _) in KINDS {
+        let mut finalized = group(kind, name, Some(PAST));
+        finalized["metadata"]["finalizers"] = json!(["example.com/a"]);
+        silent(create(world, SCHEDULER, &finalized).await);
+        silent(
+            kubectl(world, TENANT, &["delete", &resource(kind), name, "--wait=false"], &Value::Null).await,
+        );
+        // its pods may well run on
+        let output = annotate(world, TENANT, kind, name, &format!("{STAMP}={FUTURE}")).await;
+        warned(output, &format!("\"{FUTURE}\" was set back to \"{PAST}\""));
+        assert_eq!(stamp(world, kind, name).await.as_deref(), Some(PAST));
+        silent(patch(world, TENANT, kind, name, &json!({"metadata": {"finalizers": null}})).await);
+        let gone = ["wait", "--for=delete", &*resource(kind), name];
+        world.cluster.kubectl(&gone).await.unwrap().success().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn nothing_passes_unseen_behind_a_status_too_large_to_look_at() {
+    let world = world().await;
+    // less than an API server reads of anybody, and six times as large when it passes that on
+    let padding = "<".repeat(1_400_000);
+    for (kind, version) in KINDS {
+        let mut large = group(kind, "large", Some(FUTURE));
+        large["status"] = match kind {
+            "scheduling.x-k8s.io" => json!({"phase": padding}),
+            _ => {
+                json!({"conditions": [{
+                    "type": "Any", "status": "True", "reason": "Any", "lastTransitionTime": PAST, "message": padding,
+                }]})
+            }
+        };
+        let path = format!("/apis/{kind}/{version}/namespaces/default/podgroups?dryRun=All");
+        // on a busy machine it may take longer than the API server waits
+        eventually("what is too large to be refused", DEADLINE, async || {
+            let output = kubectl(world, TENANT, &["create", "--raw", &path, "-f", "-"], &large).await;
+            let is_refused = output.stderr.contains("the object is too large to be reviewed");
+            Ok(is_refused.then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_is_trusted_can_be_changed_while_the_webhook_runs() {
+    let world = world().await;
+    let (kind, name, somebody) = (RUNAI, "somebodys", "system:serviceaccount:a:scheduler");
+    warned(create(world, somebody, &group(kind, name, Some(PAST))).await, &format!("\"{PAST}\" was dropped"));
+    let file = world.tenure.config_file();
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.contains(&format!("- {KEEPER}")), "{text}");
+    fs::write(file, text + &format!("- {somebody}\n")).unwrap();
+    eventually("somebody to be trusted", DEADLINE, async || {
+        annotate(world, somebody, kind, name, &format!("{STAMP}={PAST}")).await.success()?;
+        Ok((stamp(world, kind, name).await.as_deref() == Some(PAST)).then_some(()))
+    })
+    .await
+    .unwrap();
+    // the others as before
+    silent(annotate(world, SCHEDULER, kind, name, &format!("{STAMP}={OTHER}")).await);
+    warned(annotate(world, TENANT, kind, name, &format!("{STAMP}-")).await, "was set back to");
+}
+
+#[tokio::test]
+async fn no_pod_group_waits_for_a_webhook_that_is_down() {
+    let world = &installed("start-admission-down").await.unwrap();
+    for (kind, _) in KINDS {
+        silent(create(world, TENANT, &group(kind, "a", Some(FUTURE))).await);
+        silent(annotate(world, TENANT, kind, "a", &format!("{STAMP}={PAST}")).await);
+        assert_eq!(stamp(world, kind, "a").await.as_deref(), Some(PAST));
+        silent(kubectl(world, TENANT, &["delete", &resource(kind), "a", "--wait=false"], &Value::Null).await);
+    }
+}

@@ -1,0 +1,80 @@
+//! The webhook is down, or not there any more.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{DEADLINE, World, workloads::workload};
+
+use crate::{
+    V2, V3, create, queue,
+    switch::{commands, run},
+    write,
+};
+
+const UNCONVERTED: &str = "conversion webhook for scheduling.run.ai/v3alpha1, Kind=Queue failed";
+
+#[tokio::test]
+async fn v3alpha1_goes_on_without_a_webhook_and_v2_fails_until_it_is_no_longer_served() {
+    let world =
+        &Box::pin(World::installed("versions-down", &["webhook.failurePolicy=Ignore"])).await.unwrap();
+    let cluster = &world.cluster;
+    create(cluster, &queue(V3, "stored", &json!({}), &json!({"maxDuration": "1h"}))).await;
+    // clients that name no version ask for v2
+    for resource in [V2, "queues.scheduling.run.ai"] {
+        let output = cluster.kubectl(&["get", resource]).await.unwrap();
+        assert!(output.stderr.contains(UNCONVERTED), "{}", output.stderr);
+    }
+    let output = write(cluster, &["create"], &queue(V2, "refused", &json!({}), &json!({}))).await;
+    assert!(!output.status.success(), "{}", output.stderr);
+    let names = cluster.kubectl(&["get", V3, "-o", "name"]).await.unwrap().success().unwrap();
+    assert_eq!(names, "queue.scheduling.run.ai/stored\n");
+
+    the_garbage_collector_asks_for(world).await;
+    garbage_is_collected_and_namespaces_go(world).await;
+
+    cluster
+        .helm(&["uninstall", "tenure", "--namespace", "tenure-system", "--wait"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
+    run(cluster, &commands("After an uninstall")).await;
+    let names = async || {
+        let output = cluster.kubectl(&["get", "queues.scheduling.run.ai", "-o", "name"]).await?;
+        Ok(output.success().ok().filter(|names| names == "queue.scheduling.run.ai/stored\n"))
+    };
+    eventually("v3alpha1 to be what is asked for", DEADLINE, names).await.unwrap();
+    let delete = ["delete", "crd", "queues.scheduling.run.ai", "--timeout=60s"];
+    cluster.kubectl(&delete).await.unwrap().success().unwrap();
+}
+
+/// It looks for new kinds twice a minute, and takes the preferred version.
+async fn the_garbage_collector_asks_for(world: &World) {
+    let asked = async || {
+        let log = fs::read_to_string(world.cluster.audit_log())?;
+        let asked = log.lines().any(|line| {
+            line.contains("/apis/scheduling.run.ai/v2/queues") && line.contains("kube-controller-manager")
+        });
+        Ok(asked.then_some(()))
+    };
+    eventually("the garbage collector to ask for queues", DEADLINE, asked).await.unwrap();
+}
+
+async fn garbage_is_collected_and_namespaces_go(world: &World) {
+    let namespace = world.namespace().await;
+    world.apply(&workload("Deployment", &namespace, "test", &json!({}), &Value::Null)).await;
+    let pods = async || {
+        let list = ["get", "pods", "-n", &namespace, "-o", "name"];
+        world.cluster.kubectl(&list).await?.success()
+    };
+    eventually("pods", DEADLINE, async || Ok((pods().await?.lines().count() == 2).then_some(())))
+        .await
+        .unwrap();
+    let delete = ["delete", "deployment", "test", "-n", &namespace];
+    world.cluster.kubectl(&delete).await.unwrap().success().unwrap();
+    let none = async || Ok(pods().await?.is_empty().then_some(()));
+    eventually("the garbage to be collected", DEADLINE, none).await.unwrap();
+    let delete = ["delete", "namespace", &namespace, "--timeout=60s"];
+    world.cluster.kubectl(&delete).await.unwrap().success().unwrap();
+}

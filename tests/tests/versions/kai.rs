@@ -1,0 +1,131 @@
+//! Where KAI-Scheduler owns the definition: v2 alone, with annotations.
+
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, Tenure, eventually, program};
+use tenure_tests::{
+    DEADLINE, World, fixtures,
+    workloads::{Namespace, in_runai_queue, workload},
+};
+use tokio::{process::Command, sync::OnceCell, task::spawn_blocking};
+
+use crate::{V2, create, own_annotations, queue, write};
+
+/// As KAI's upgrader applies it, again and again.
+pub const KAI_APPLIES: &[&str] =
+    &["apply", "--server-side", "--force-conflicts", "--field-manager=kai-crd-upgrader"];
+
+/// KAI's definition comes first, as it does in life.
+pub async fn cluster(name: &str) -> anyhow::Result<Cluster> {
+    let cluster = Cluster::start(name).await?;
+    write(&cluster, KAI_APPLIES, &fixtures::kais_queue()).await.success()?;
+    let established = ["wait", "--for=condition=Established", "crd", "queues.scheduling.run.ai"];
+    cluster.kubectl(&established).await?.success()?;
+    Ok(cluster)
+}
+
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let cluster = cluster("versions-kai").await?;
+        let tenure = Box::pin(Tenure::install(&cluster, &["crds.runai=false"])).await?;
+        let world = World { cluster, tenure };
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        anyhow::Ok(world)
+    };
+    WORLD.get_or_try_init(|| Box::pin(start())).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_keeper_pauses_by_a_ceiling_that_is_an_annotation() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let ceiling = json!({"tenure.dev/max-duration": "2s"});
+    create(&world.cluster, &queue(V2, "kai-root", &ceiling, &json!({}))).await;
+    create(&world.cluster, &queue(V2, "kai-leaf", &Value::Null, &json!({"parentQueue": "kai-root"}))).await;
+    let labels = in_runai_queue("kai-leaf");
+    world.apply(&workload("Deployment", namespace.name(), "test", &labels, &Value::Null)).await;
+    let record = namespace.await_paused("Deployment", "test").await;
+    assert_eq!((&record["reason"], &record["queue"]), (&json!("MaxDurationExceeded"), &json!("kai-leaf")));
+}
+
+#[tokio::test]
+async fn list_and_explain_read_annotations() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let ceiling = json!({"tenure.dev/max-duration": "12h"});
+    create(&world.cluster, &queue(V2, "kai-told", &ceiling, &json!({"preemptMinRuntime": "1h"}))).await;
+    let labels = in_runai_queue("kai-told");
+    world.apply(&workload("Deployment", namespace.name(), "test", &labels, &Value::Null)).await;
+    namespace.await_running(2).await;
+    let rows: Value =
+        serde_json::from_str(&tenure(world, &["list", "-n", namespace.name(), "-o", "json"]).await).unwrap();
+    assert_eq!(rows[0]["queue"], "kai-told", "{rows}");
+    assert!(
+        rows[0]["ceilingFrom"].to_string().contains("kai-told") && rows[0]["expiresAt"].is_string(),
+        "{rows}"
+    );
+    let pod = namespace.pod_names().await.pop_first().unwrap();
+    let told = tenure(world, &["explain", "pod", &pod, "-n", namespace.name()]).await;
+    assert!(told.contains("12h"), "{told}");
+}
+
+/// `kubectl tenure` that must succeed; what it prints.
+async fn tenure(world: &World, arguments: &[&str]) -> String {
+    let program = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
+    let mut command = Command::new(program);
+    command.arg("--kubeconfig").arg(world.cluster.kubeconfig()).args(arguments);
+    let output = command.output().await.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn the_webhook_reviews_annotations_and_names_them() {
+    let cluster = &world().await.cluster;
+    create(cluster, &queue(V2, "kai-short", &json!({"tenure.dev/max-duration": "1h"}), &json!({}))).await;
+    let annotated = |key: &str, text: &str| json!({format!("tenure.dev/{key}"): text});
+    for (annotations, spec, expected) in [
+        (Value::Null, json!({"preemptMinRuntime": "-5s"}), "spec.preemptMinRuntime: Invalid value: \"-5s\""),
+        (Value::Null, json!({"preemptMinRuntime": "2d"}), "spec.preemptMinRuntime: Invalid value: \"2d\""),
+        (Value::Null, json!({"parentQueue": "bad"}), "a queue can't be its own parent"),
+        (
+            annotated("max-duration", "0s"),
+            json!({}),
+            "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"0s\": must be greater than zero",
+        ),
+        (
+            annotated("max-duration", "1h"),
+            json!({"reclaimMinRuntime": "2h"}),
+            "must not be longer than the queue's own maxDuration, 1h",
+        ),
+        (
+            annotated("wait-for-pods-ready", "5m"),
+            json!({}),
+            "metadata.annotations[tenure.dev/wait-for-pods-ready]: Invalid value: \"5m\": must be JSON",
+        ),
+    ] {
+        let output = write(cluster, &["create"], &queue(V2, "bad", &annotations, &spec)).await;
+        assert!(!output.status.success() && output.stderr.contains(expected), "{}", output.stderr);
+    }
+    let longer =
+        queue(V2, "kai-longer", &annotated("max-duration", "2h"), &json!({"parentQueue": "kai-short"}));
+    eventually("the parent to be known", DEADLINE, async || {
+        let output = write(cluster, &["create", "--dry-run=server"], &longer).await;
+        let warning = "Warning: metadata.annotations[tenure.dev/max-duration]: 2h0m0s is longer than 1h0m0s";
+        Ok(output.stderr.contains(warning).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn nobody_keeps_what_a_client_leaves_out() {
+    let cluster = &world().await.cluster;
+    create(cluster, &queue(V2, "kai-plain", &own_annotations(), &json!({}))).await;
+    let annotate = ["annotate", V2, "kai-plain", "tenure.dev/max-duration-"];
+    let output = cluster.kubectl(&annotate).await.unwrap();
+    assert!(!output.stderr.contains("kept"), "{}", output.stderr);
+    let annotations = crate::seen(cluster, V2, "kai-plain").await.1;
+    assert_eq!(annotations.get("tenure.dev/max-duration"), None);
+}

@@ -1,0 +1,95 @@
+//! The two versions of queues of the run.ai family, on real API servers.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a failed helper is a failed test"
+)]
+
+mod both;
+mod clients;
+mod down;
+mod kai;
+mod switch;
+
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, Output};
+
+/// The last part is in kubectl's own words, with which it finds the resource.
+const V3: &str = "queues.v3alpha1.scheduling.run.ai";
+const V2: &str = "queues.v2.scheduling.run.ai";
+
+/// A queue of one of the versions, by the name of the resource.
+fn queue(resource: &str, name: &str, annotations: &Value, spec: &Value) -> Value {
+    let version = if resource == V3 { "v3alpha1" } else { "v2" };
+    json!({
+        "apiVersion": format!("scheduling.run.ai/{version}"), "kind": "Queue",
+        "metadata": {"name": name, "annotations": annotations}, "spec": spec,
+    })
+}
+
+/// `kubectl <arguments> -f -` of an object.
+async fn write(cluster: &Cluster, arguments: &[&str], object: &Value) -> Output {
+    let arguments = [arguments, &["-f", "-"]].concat();
+    cluster.kubectl_with_input(&arguments, &object.to_string()).await.unwrap()
+}
+
+/// `kubectl create` of an object that must be accepted; what was said about it.
+async fn create(cluster: &Cluster, object: &Value) -> String {
+    let output = write(cluster, &["create"], object).await;
+    let said = output.stderr.clone();
+    output.success().unwrap();
+    said
+}
+
+/// A queue as it is in one of the versions.
+async fn get(cluster: &Cluster, resource: &str, name: &str) -> Value {
+    let output = cluster.kubectl(&["get", resource, name, "-o", "json"]).await.unwrap();
+    serde_json::from_str(&output.success().unwrap()).unwrap()
+}
+
+/// Spec and annotations of a queue in one of the versions.
+async fn seen(cluster: &Cluster, resource: &str, name: &str) -> (Value, Value) {
+    let mut queue = get(cluster, resource, name).await;
+    (queue["spec"].take(), queue["metadata"]["annotations"].take())
+}
+
+/// A specification that has all fields that both versions have.
+fn common(preempt: &str, reclaim: &str) -> Value {
+    let resource = json!({"quota": 1.5, "overQuotaWeight": 2, "limit": -1});
+    json!({
+        "displayName": "Ünïcode \"quoted\"", "parentQueue": "no-such-queue", "priority": 7,
+        "preemptMinRuntime": preempt, "reclaimMinRuntime": reclaim,
+        "resources": {"cpu": resource, "gpu": resource, "memory": resource},
+    })
+}
+
+/// Adds fields to an object.
+fn with(mut object: Value, more: &Value) -> Value {
+    let fields = more.as_object().unwrap().clone();
+    object.as_object_mut().unwrap().extend(fields);
+    object
+}
+
+/// The fields that only v3alpha1 has.
+fn own_fields() -> Value {
+    let strategy = json!({
+        "timestamp": "Creation", "backoffLimitCount": 3, "backoffBaseSeconds": 2, "backoffFactor": "1.5",
+        "backoffMaxSeconds": 600,
+    });
+    json!({
+        "maxDuration": "30d", "expiryNotice": "10m", "maxDurationAction": "Requeue", "requeueDelay": "1h",
+        "waitForPodsReady": {"timeout": "5m", "recoveryTimeout": "1m", "requeuingStrategy": strategy},
+    })
+}
+
+/// The same as annotations.
+fn own_annotations() -> Value {
+    json!({
+        "tenure.dev/max-duration": "30d",
+        "tenure.dev/expiry-notice": "10m",
+        "tenure.dev/max-duration-action": "Requeue",
+        "tenure.dev/requeue-delay": "1h",
+        "tenure.dev/wait-for-pods-ready": own_fields()["waitForPodsReady"].to_string(),
+    })
+}
