@@ -51,7 +51,8 @@ impl World {
 
     /// The same on a control plane that runs.
     pub async fn installed_on(cluster: Cluster, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
-        let tenure = Tenure::install_with(&cluster, values, keeper_flags).await?;
+        // large, and it would be in every future around it
+        let tenure = Box::pin(Tenure::install_with(&cluster, values, keeper_flags)).await?;
         cluster.kubectl(&["create", "namespace", "t9k-system"]).await?.success()?;
         Ok(Self { cluster, tenure })
     }

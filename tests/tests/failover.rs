@@ -15,8 +15,11 @@ const SEED: &str = "TENURE_SEED";
 async fn rounds(count: usize, seed: u64) -> Vec<Round> {
     let killed = [vec![Strike::Kill; count], vec![Strike::End; count]].concat();
     let (stopped, cut) = (vec![Strike::Stop; count], vec![Strike::Cut; count]);
-    let rounds =
-        try_join!(play("killed", &killed, seed), play("stopped", &stopped, seed), play("cut", &cut, seed));
+    let rounds = try_join!(
+        Box::pin(play("killed", &killed, seed)),
+        Box::pin(play("stopped", &stopped, seed)),
+        Box::pin(play("cut", &cut, seed))
+    );
     let (killed, stopped, cut) = rounds.unwrap();
     killed.into_iter().chain(stopped).chain(cut).collect()
 }

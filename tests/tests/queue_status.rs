@@ -274,12 +274,12 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
     // as a definition of an earlier version has it
     let definition = get(&world.cluster, "crd", "queues.scheduling.run.ai").await;
     let versions = definition["spec"]["versions"].as_array().unwrap();
-    let place = versions.iter().position(|version| version["name"] == "v3alpha1").unwrap();
+    let number = versions.iter().position(|version| version["name"] == "v3alpha1").unwrap();
     let path =
-        format!("/spec/versions/{place}/schema/openAPIV3Schema/properties/status/properties/workloads");
-    let patch = json!([{"op": "remove", "path": path}]).to_string();
-    let patch = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &patch];
-    world.cluster.kubectl(&patch).await.unwrap().success().unwrap();
+        format!("/spec/versions/{number}/schema/openAPIV3Schema/properties/status/properties/workloads");
+    let removal = json!([{"op": "remove", "path": path}]).to_string();
+    let without = ["patch", "crd", "queues.scheduling.run.ai", "--type=json", "--patch", &removal];
+    world.cluster.kubectl(&without).await.unwrap().success().unwrap();
     let lacks = async || Ok((said(world, "lacks fields of the status") > 0).then_some(()));
     let pod = bare_pod(namespace.name(), "another", &in_runai_queue("forbidden"), &Value::Null);
     namespace.create(&distinct(pod, "another")).await;

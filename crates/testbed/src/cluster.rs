@@ -44,7 +44,7 @@ enum Others {
 pub struct Cluster {
     // Fields are dropped in this order: who needs a server goes before it, the directory last.
     controllers: Vec<Process>,
-    scheduler: Option<Scheduler>,
+    scheduler: Option<Box<Scheduler>>,
     api_server_process: Mutex<Process>,
     etcd: Process,
     etcd_url: String,
@@ -106,7 +106,7 @@ impl Cluster {
         let (controllers, scheduler) = match others {
             Others::Everyone => {
                 let (controllers, scheduler) = start_controllers(&plan, &url, &config).await?;
-                (controllers, Some(scheduler))
+                (controllers, Some(Box::new(scheduler)))
             }
             Others::Nobody => (Vec::new(), None),
         };

@@ -18,8 +18,8 @@ async fn a_chart_without_values_for_floors_and_start_times_renders_the_defaults(
 /// The configuration file with these values.
 async fn config(values: &Value) -> Value {
     let rendered = render("test", values).await;
-    let config = rendered.iter().find(|object| object["data"]["tenure.yaml"].is_string()).unwrap();
-    serde_saphyr::from_str(config["data"]["tenure.yaml"].as_str().unwrap()).unwrap()
+    let file = rendered.iter().find_map(|object| object.pointer("/data/tenure.yaml")).unwrap();
+    serde_saphyr::from_str(file.as_str().unwrap()).unwrap()
 }
 
 const KEEPER: &str = "system:serviceaccount:tenure-system:test-tenure-keeper";
@@ -48,9 +48,6 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
     let url = |url: &str| json!({"webhook": {"url": url}});
     let certificate = |values: Value| json!({"webhook": {"certificate": values}});
     let keeper = |values: Value| json!({"keeper": values});
-    let floors = |values: Value| json!({"floors": values});
-    let trusted = |values: Value| json!({"startTime": {"trustedWriters": values}});
-    let pool = |pool: Value| json!({"floors": {"nodePools": [pool]}});
     let row = |fields: Value| {
         let mut row = rollout();
         row.as_object_mut().unwrap().append(&mut fields.as_object().unwrap().clone());
@@ -105,6 +102,26 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (row(json!({"group": "", "kind": "Pod"})), "keeper.owners must not have kind Pod"),
         (json!({"keeper": {"extraArgs": ["log-level=debug"]}}), "'/keeper/extraArgs/0'"),
         (json!({"t9k": {"systemNamespace": "T9K"}}), "'/t9k/systemNamespace'"),
+        (url("http://10.0.0.7:9443"), "'/webhook/url'"),
+        (url("10.0.0.7:9443"), "'/webhook/url'"),
+        (url("https://10.0.0.7:65536"), "'/webhook/url'"),
+        (url("https://10.0.0.7:0"), "'/webhook/url'"),
+        (url("https://10.0.0.7.8"), "'/webhook/url'"),
+        (url("https://::1"), "'/webhook/url'"),
+        (url("https://[webhook]"), "'/webhook/url'"),
+        (url("https://webhook..example.com"), "'/webhook/url'"),
+        (url("https://webhook.example.com/mutate"), "'/webhook/url'"),
+        (url("https://user@webhook.example.com"), "'/webhook/url'"),
+    ];
+    assert_refused(&table).await;
+}
+
+#[tokio::test]
+async fn value_of_the_configuration_file_that_cannot_be_meant_is_refused_by_its_name() {
+    let floors = |values: Value| json!({"floors": values});
+    let trusted = |values: Value| json!({"startTime": {"trustedWriters": values}});
+    let pool = |pool: Value| json!({"floors": {"nodePools": [pool]}});
+    assert_refused(&[
         (trusted(json!("a")), "'/startTime/trustedWriters': got string, want array"),
         (trusted(json!([""])), "'/startTime/trustedWriters/0'"),
         (trusted(json!([" a"])), "'/startTime/trustedWriters/0'"),
@@ -128,20 +145,15 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
             floors(json!({"nodePools": [{"name": "a"}, {"name": "a"}]})),
             "floors.nodePools has two pools \"a\"",
         ),
-        (url("http://10.0.0.7:9443"), "'/webhook/url'"),
-        (url("10.0.0.7:9443"), "'/webhook/url'"),
-        (url("https://10.0.0.7:65536"), "'/webhook/url'"),
-        (url("https://10.0.0.7:0"), "'/webhook/url'"),
-        (url("https://10.0.0.7.8"), "'/webhook/url'"),
-        (url("https://::1"), "'/webhook/url'"),
-        (url("https://[webhook]"), "'/webhook/url'"),
-        (url("https://webhook..example.com"), "'/webhook/url'"),
-        (url("https://webhook.example.com/mutate"), "'/webhook/url'"),
-        (url("https://user@webhook.example.com"), "'/webhook/url'"),
-    ];
+    ])
+    .await;
+}
+
+/// The values with words of the complaint that they draw.
+async fn assert_refused(table: &[(Value, &str)]) {
     let cluster = shared().await;
     let complaints = stream::iter(table).map(async |(values, words)| {
-        let output = helm(cluster, "template", "test", &values, &[]).await;
+        let output = helm(cluster, "template", "test", values, &[]).await;
         let refused = !output.status.success() && output.stderr.contains(words);
         (!refused).then(|| format!("{values} should fail with {words:?}, but: {}", output.stderr))
     });

@@ -39,12 +39,17 @@ async fn v3alpha1_goes_on_without_a_webhook_and_v2_fails_until_it_is_no_longer_s
         .unwrap()
         .success()
         .unwrap();
-    run(cluster, &commands("After an uninstall")).await;
+    let commands = commands("After an uninstall");
+    let (unserve, install) = commands.split_once("helm install ").unwrap();
+    run(cluster, unserve).await;
     let names = async || {
         let output = cluster.kubectl(&["get", "queues.scheduling.run.ai", "-o", "name"]).await?;
         Ok(output.success().ok().filter(|names| names == "queue.scheduling.run.ai/stored\n"))
     };
     eventually("v3alpha1 to be what is asked for", DEADLINE, names).await.unwrap();
+    run(cluster, &format!("helm install {install}")).await;
+    let served = ["get", "crd", "queues.scheduling.run.ai", "-o", "jsonpath={.spec.versions[*].served}"];
+    assert_eq!(cluster.kubectl(&served).await.unwrap().success().unwrap(), "true true");
     let delete = ["delete", "crd", "queues.scheduling.run.ai", "--timeout=60s"];
     cluster.kubectl(&delete).await.unwrap().success().unwrap();
 }

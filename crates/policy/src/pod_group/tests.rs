@@ -220,15 +220,15 @@ fn the_status_of_every_kind_counts() {
 }
 
 #[test]
-fn only_the_status_that_is_stored_counts() {
+fn of_an_update_the_status_counts_that_is_stored() {
     let kind = PodGroupKind::Coscheduling;
     let object = |phase: &str| json!({"metadata": {}, "status": {"phase": phase}});
     let (running, pending) = (&object("Running"), &object("Pending"));
-    assert_eq!(stamp_of(kind, running, None), (None, Admitted), "what is created can claim what it likes");
+    assert_eq!(stamp_of(kind, running, None), (Some(STAMPED.to_owned()), Stamped));
     assert_eq!(stamp_of(kind, running, Some(pending)), (None, Admitted));
     assert_eq!(stamp_of(kind, pending, Some(running)), (Some(STAMPED.to_owned()), Stamped));
-    let claims = json!({"metadata": {"annotations": {STAMP: STAMPED}}, "status": {"phase": "Running"}});
-    assert_eq!(stamp_of(kind, &claims, None), (None, Reverted));
+    let claims = json!({"metadata": {"annotations": {STAMP: FUTURE}}, "status": {"phase": "Running"}});
+    assert_eq!(stamp_of(kind, &claims, None), (Some(STAMPED.to_owned()), Reverted));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn the_stamp_of_what_is_held_by_finalizers_is_as_safe_as_any() {
     // deletion is by request, and an update can't claim it
     let stamped = (Some(STAMPED.to_owned()), Stamped);
     assert_eq!(stamp_of(kind, &going(None), Some(&object(None, false))), stamped);
-    assert_eq!(stamp_of(kind, &going(Some(FUTURE)), None), (None, Reverted));
+    assert_eq!(stamp_of(kind, &going(Some(FUTURE)), None), (Some(STAMPED.to_owned()), Reverted));
 }
 
 #[test]

@@ -41,6 +41,10 @@ impl ConversionError {
             must,
         }
     }
+
+    pub(super) fn json(queue: &str, error: serde_json::Error) -> Self {
+        Self::Json { queue: cut(queue, LONGEST_NAME), error }
+    }
 }
 
 fn cut(text: &str, longest: usize) -> String {

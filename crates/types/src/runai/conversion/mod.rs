@@ -67,7 +67,7 @@ pub fn to_v3alpha1(object: &Value) -> Result<Value, ConversionError> {
 fn of_value(object: &Value, to: QueueVersion) -> Result<Value, ConversionError> {
     let failed = |error| {
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
-        ConversionError::Json { queue: name.unwrap_or_default().to_owned(), error }
+        ConversionError::json(name.unwrap_or_default(), error)
     };
     let text = object.to_string();
     let converted = convert(serde_json::from_str(&text).map_err(failed)?, to)?;

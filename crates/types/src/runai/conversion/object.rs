@@ -137,7 +137,7 @@ fn diagnosis(object: &RawValue, error: serde_json::Error) -> ConversionError {
             return ConversionError::field(&queue, field, raw.get(), MUST_BE_A_MAP);
         }
     }
-    ConversionError::Json { queue, error }
+    ConversionError::json(&queue, error)
 }
 
 fn map(raw: &RawValue) -> Option<BTreeMap<String, &RawValue>> {
