@@ -67,7 +67,6 @@ impl PlacementIndex {
         let (pod, room) = pod.split();
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
         self.gangs.apply_pod(uid, &pod, &mut self.readers.names);
-        self.settle();
         if pod.is_finished() {
             self.forget(uid);
             return;
@@ -86,22 +85,21 @@ impl PlacementIndex {
     /// Forgets a pod.
     pub fn delete_pod(&mut self, uid: Uid) {
         self.gangs.delete_pod(uid);
-        self.settle();
         self.forget(uid);
     }
 
     /// Forgets all pods but these.
     pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
         self.gangs.retain_pods(uids);
-        self.settle();
         let gone: Vec<Uid> = self.pods.keys().copied().filter(|uid| !uids.contains(uid)).collect();
         for uid in gone {
             self.forget(uid);
         }
     }
 
-    /// Starts are known at once; whom they move, and what is to be stamped, is nobody's business here.
-    fn settle(&mut self) {
+    /// Computes the starts that may be others by now: before questions are asked, and not at each change, since a gang
+    /// comes pod by pod.
+    pub fn settle(&mut self) {
         self.gangs.moved();
         self.gangs.discard_stamps();
     }
@@ -119,19 +117,16 @@ impl PlacementIndex {
     /// Takes a `PodGroup` as the API server has it.
     pub fn apply_group(&mut self, kind: PodGroupKind, group: &podgroup::PodGroup) {
         self.gangs.apply_group(kind, group, &mut self.readers);
-        self.settle();
     }
 
     /// Forgets a `PodGroup`.
     pub fn delete_group(&mut self, kind: PodGroupKind, namespace: &str, name: &str) {
         self.gangs.delete_group(&GroupKey::new(kind, namespace, name, &mut self.readers.names));
-        self.settle();
     }
 
     /// Forgets all `PodGroup`s of a kind but these, by namespace and name.
     pub fn retain_groups(&mut self, kind: PodGroupKind, keys: &HashSet<(String, String)>) {
         self.gangs.retain_groups(kind, keys);
-        self.settle();
     }
 
     /// Takes a `PriorityClass` as the API server has it.

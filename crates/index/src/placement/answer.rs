@@ -92,7 +92,7 @@ struct Here<'i> {
 }
 
 impl PlacementIndex {
-    /// Answers for every node, in the order of the offers.
+    /// Answers for every node, in the order of the offers, by what was there when it was last settled.
     pub fn answer(&self, question: &Question<'_>, offers: &[Offer<'_>]) -> Vec<Answer<'_>> {
         let mut counts = Counts::new();
         let queue = self.queue_of_preemptor(question.preemptor);

@@ -54,11 +54,13 @@ impl World {
     fn apply(&mut self, pod: &Value) {
         let room: PodWithRoom = serde_json::from_value(pod.clone()).unwrap();
         self.index.apply_pod(room);
+        self.index.settle();
     }
 
     fn group(&mut self, spec: &Value) {
         let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": spec});
         self.index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+        self.index.settle();
     }
 
     fn asked_by(&self, preemptor: &Value, victims: &[&str]) -> Answer<'_> {
