@@ -326,6 +326,12 @@ impl CeilingIndex {
         self.queues.gangs.len()
     }
 
+    /// How much is kept of groups for those that ask.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.queues.gangs.waiting()
+    }
+
     fn schedule(&mut self, uid: Uid) {
         let Self { queues, pods, .. } = self;
         pods.schedule(uid, &mut |uid, pod| queues.expiry(uid, pod));

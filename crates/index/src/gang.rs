@@ -92,7 +92,7 @@ impl Gang {
         (self.oldest, self.shown) = (active.map(|member| member.created()).min(), None);
     }
 
-    /// Takes another version of the group, or that there is none; says whether it is about the same one.
+    /// Takes another version of the group, or another one of its name, or that there is none.
     pub fn put(&mut self, group: Option<Box<PodGroup>>) {
         let uid = |group: &Option<Box<PodGroup>>| group.as_ref().map(|group| group.uid.clone());
         if uid(&self.group) != uid(&group) {

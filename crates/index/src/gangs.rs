@@ -82,7 +82,11 @@ impl Gangs {
                 }
             }
         }
+        if member.is_none() {
+            self.moved.remove(&uid);
+        }
         self.members.extend(member.map(|member| (uid, member)));
+        self.sweep();
     }
 
     /// Takes a group as the API server has it.
@@ -136,6 +140,19 @@ impl Gangs {
         self.stamps.renewed(key, &mut gang.stamp);
         if gang.is_nothing() {
             self.by_key.remove(key);
+        }
+        self.sweep();
+    }
+
+    /// Groups come and go, and nobody may ask: a keeper that doesn't lead has no use for either.
+    fn sweep(&mut self) {
+        let most = self.by_key.len().saturating_mul(2).max(64);
+        if self.changed.len() > most {
+            self.compute();
+        }
+        if self.stamps.queued() > most {
+            let queued = self.by_key.iter().filter(|(_, gang)| gang.stamp.is_queued());
+            self.stamps.requeue(queued.map(|(key, _)| key.clone()));
         }
     }
 
@@ -204,6 +221,12 @@ impl Gangs {
     #[cfg(test)]
     pub fn len(&self) -> (usize, usize) {
         (self.by_key.len(), self.members.len())
+    }
+
+    /// How much is kept for those that ask.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.changed.len() + self.moved.len() + self.stamps.queued()
     }
 }
 

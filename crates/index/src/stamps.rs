@@ -78,6 +78,16 @@ impl Stamps {
         }
     }
 
+    /// How many groups are to be looked at, with those that are gone.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// No groups are to be looked at but these.
+    pub fn requeue(&mut self, keys: impl Iterator<Item = GroupKey>) {
+        self.queue = keys.collect();
+    }
+
     /// A group has another version.
     pub fn renewed(&mut self, key: &GroupKey, stamp: &mut Stamp) {
         if std::mem::replace(&mut stamp.stale, false) {
@@ -157,6 +167,10 @@ impl Stamps {
 }
 
 impl Stamp {
+    pub const fn is_queued(&self) -> bool {
+        self.queued
+    }
+
     /// The run has ended: the next is stamped as if it were the first.
     pub fn end(&mut self) {
         if std::mem::take(&mut self.written) >= WITHOUT_PAUSE {

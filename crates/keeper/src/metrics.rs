@@ -72,7 +72,7 @@ pub enum StatusResult {
     Written,
     /// It was written but for the names of the child queues, which are somebody else's.
     ChildrenLeft,
-    /// The queue was gone.
+    /// The queue was gone, or changed too fast.
     Gone,
     /// It failed, and will be tried again.
     Failed,

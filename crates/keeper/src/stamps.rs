@@ -37,15 +37,15 @@ pub struct Stamps {
     limit: WriteLimit,
     metrics: Metrics,
     dry_run: bool,
-    /// Kinds that may not be written, as was said.
-    forbidden: Mutex<HashSet<PodGroupKind>>,
+    /// Kinds that can't be written, as was said.
+    refused: Mutex<HashSet<PodGroupKind>>,
 }
 
 #[derive(Debug, Error)]
 enum StampError {
     #[error(transparent)]
     Api(#[from] ApiError),
-    #[error("the API server took the patch and dropped the annotation, as a webhook can make it do")]
+    #[error("the API server took the patch, but a webhook has set the annotation back or dropped it")]
     Dropped,
 }
 
@@ -60,7 +60,7 @@ impl Stamps {
         metrics: Metrics,
         dry_run: bool,
     ) -> Self {
-        Self { cluster, clock, objects, limit, metrics, dry_run, forbidden: Mutex::default() }
+        Self { cluster, clock, objects, limit, metrics, dry_run, refused: Mutex::default() }
     }
 
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
@@ -143,7 +143,7 @@ impl Stamps {
         let (namespace, group, start) = (&stamping.namespace, describe(stamping), stamping.start);
         match result {
             Ok(version) => {
-                self.forbidden.lock().remove(&stamping.kind);
+                self.refused.lock().remove(&stamping.kind);
                 self.count(stamping, StampResult::Stamped);
                 debug!(%namespace, group, %start, "Stamped");
                 Stamped::Written(version)
@@ -164,21 +164,20 @@ impl Stamps {
     fn complain(&self, stamping: &Stamping, error: &StampError) {
         let (namespace, group) = (&stamping.namespace, describe(stamping));
         let text = with_causes(error);
-        match error {
-            // an API server that has just started forbids everything for a moment
-            StampError::Api(ApiError::Forbidden(_)) if stamping.attempts > 0 => {
-                if self.forbidden.lock().insert(stamping.kind) {
+        let remedy = match error {
+            StampError::Api(ApiError::Forbidden(_)) => Some("grant patch of podgroups to the keeper"),
+            StampError::Dropped => Some("add the keeper's user to trustedWriters of the webhook"),
+            StampError::Api(_) => None,
+        };
+        match remedy {
+            // an API server that has just started forbids everything for a moment, and the webhook's clock may be behind
+            Some(remedy) if stamping.attempts > 0 => {
+                if self.refused.lock().insert(stamping.kind) {
                     let api_group = stamping.kind.group();
-                    warn!(
-                        api_group,
-                        error = text,
-                        "Not allowed to stamp PodGroups of this kind: grant patch to the keeper"
-                    );
+                    warn!(api_group, %namespace, group, error = text, remedy, "Can't stamp PodGroups of this kind");
                 }
             }
-            StampError::Api(ApiError::Forbidden(_)) => {
-                debug!(%namespace, group, error = text, "Failed to stamp");
-            }
+            Some(_) => debug!(%namespace, group, error = text, "Failed to stamp"),
             _ if stamping.attempts > 0 => debug!(%namespace, group, error = text, "Failed again to stamp"),
             _ => warn!(%namespace, group, error = text, "Failed to stamp: will try again"),
         }

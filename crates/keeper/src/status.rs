@@ -146,8 +146,9 @@ impl Reporter {
             }
             Err(WriteError::Api(ApiError::NotLeading)) => return,
             Err(WriteError::Api(ApiError::NotFound | ApiError::Stale(_))) => {
-                debug!(%queue, "Gone before its status was written");
-                (Outcome::Gone, StatusResult::Gone)
+                // the watch says it, if it is gone; an API server whose definitions are replaced answers so for a moment
+                debug!(%queue, "Gone, or changed too fast, when its status was to be written");
+                (Outcome::Failed, StatusResult::Gone)
             }
             Err(error) => {
                 self.complain(&write, &error);

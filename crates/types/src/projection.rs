@@ -160,10 +160,12 @@ impl Pod {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    /// When the pod was bound to a node; none while it is pending.
+    /// When the pod was bound to a node; none while it is pending. Whoever wrote that may have a clock that is behind,
+    /// but no pod was bound before its creation.
     pub fn scheduled_at(&self) -> Option<&Time> {
         let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
-        self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()
+        let at = self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()?;
+        Some(self.metadata.creation_timestamp.as_ref().map_or(at, |created| at.max(created)))
     }
 }
 
@@ -495,6 +497,20 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {}, "status": {"conditions": conditions}})).unwrap();
         assert_eq!(pod.scheduled_at(), None);
+    }
+
+    #[test]
+    fn no_pod_was_scheduled_before_it_was_created() {
+        let at = |scheduled: &str| {
+            let condition =
+                json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled});
+            let metadata = json!({"creationTimestamp": "2026-01-02T03:04:05Z"});
+            let pod = json!({"metadata": metadata, "status": {"conditions": [condition]}});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            pod.scheduled_at().map(|time| time.0.to_string())
+        };
+        assert_eq!(at("2026-01-02T03:04:01Z").as_deref(), Some("2026-01-02T03:04:05Z"));
+        assert_eq!(at("2026-01-02T03:04:06Z").as_deref(), Some("2026-01-02T03:04:06Z"));
     }
 
     #[test]

@@ -379,3 +379,31 @@ fn nothing_is_left_of_groups_and_pods_that_are_gone() {
     index.retain_pods(&HashSet::new());
     assert_eq!(index.group_counts(), (0, 0));
 }
+
+#[test]
+fn nothing_piles_up_for_those_that_never_ask_what_is_to_be_stamped() {
+    for asks_for_ends in [true, false] {
+        let mut index = with_group(1);
+        for number in 0..1_000 {
+            let uid = number.to_string();
+            // one name is used again and again, the other isn't
+            for name in ["g", &uid] {
+                let mut group = group(&uid, 1, None, &json!({"queue": "demo"}));
+                group.metadata.name = Some(name.into());
+                index.apply_group(RUNAI, &group);
+                index.apply_pod(&pod_with(&uid, 0, Some(5), |pod| {
+                    pod["metadata"]["annotations"] = json!({"pod-group-name": name});
+                }));
+                if asks_for_ends {
+                    assert_eq!(end(&mut index), Some(105));
+                }
+                index.delete_group(RUNAI, "ns", name);
+                index.delete_pod(Uid::of(&uid));
+            }
+        }
+        assert!(index.waiting() <= 200, "{}", index.waiting());
+        index.apply_group(RUNAI, &group("u", 1, None, &json!({})));
+        index.apply_pod(&pod("a", 0, Some(5)));
+        assert_eq!(stamp(&mut index, 2), Some(5), "and nothing is lost");
+    }
+}

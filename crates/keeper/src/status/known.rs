@@ -48,9 +48,7 @@ pub struct Write {
 pub enum Outcome {
     /// The status is like this now.
     Written(ObservedStatus),
-    /// There is no such queue any more: its namesake, if there is one, comes by the watch.
-    Gone,
-    /// It is to be tried again.
+    /// It is to be tried again, unless the watch says that the queue is gone.
     Failed,
 }
 
@@ -110,10 +108,6 @@ impl Statuses {
                 known.anothers = differs.then(|| write.report.children.clone());
                 (known.status, known.written) = (status, Some(now));
                 (known.failures, known.not_before) = (0, None);
-            }
-            Outcome::Gone => {
-                all.remove(&write.name);
-                return 0;
             }
             Outcome::Failed => {
                 let wait = FIRST_RETRY.saturating_mul(1 << known.failures.min(8)).min(LAST_RETRY);
@@ -273,11 +267,13 @@ mod tests {
         let world = World::new();
         let write = world.to_write(&report(1, &[]), 0).unwrap();
         assert!(world.statuses.observe("q", &uid("2"), ObservedStatus::default()));
-        world.settle(&write, Outcome::Gone, 0);
+        world.settle(&write, Outcome::Failed, 0);
         let write = world.to_write(&report(1, &[]), 0).unwrap();
         assert_eq!(write.uid, "2");
-        world.settle(&write, Outcome::Gone, 0);
-        assert_eq!(world.to_write(&report(1, &[]), 0), None);
+        world.settle(&write, Outcome::Failed, 0);
+        assert!(world.to_write(&report(1, &[]), 5).is_some(), "the watch doesn't say that it is gone");
+        world.statuses.delete("q");
+        assert_eq!(world.to_write(&report(1, &[]), 5), None);
         world.statuses.observe("q", &uid("3"), ObservedStatus::default());
         world.statuses.retain(&HashSet::new());
         assert_eq!(world.to_write(&report(1, &[]), 0), None);
