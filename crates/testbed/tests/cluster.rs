@@ -274,6 +274,22 @@ async fn cluster_works_on_after_its_api_server_was_away() {
 }
 
 #[tokio::test]
+async fn scheduler_that_is_configured_anew_does_as_it_is_told() {
+    let cluster = Cluster::start("scheduler").await.unwrap();
+    let configure = cluster.configure_scheduler(|config| {
+        config["profiles"].as_array_mut().unwrap().push(json!({"schedulerName": "another"}));
+    });
+    configure.await.unwrap();
+    let pods = Api::<Pod>::namespaced(cluster.client().unwrap(), "default");
+    for scheduler in ["another", "default-scheduler"] {
+        let mut pod = pod(scheduler, None);
+        pod.spec.as_mut().unwrap().scheduler_name = Some(scheduler.into());
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        until_ready(&pods, scheduler).await;
+    }
+}
+
+#[tokio::test]
 async fn dropped_cluster_leaves_no_process_and_no_directory() {
     let cluster = Cluster::start("test-drop").await.unwrap();
     let (pids, directory) = (cluster.pids().await, cluster.directory().to_owned());
