@@ -24,17 +24,12 @@ use tenure_policy::{
     expiry::{Scope, exemption},
     owners::OwnerTable,
 };
+use tenure_service::{call::ApiError, clock::ServerClock};
 use tenure_types::projection::Pod;
 use thiserror::Error;
 use tracing::warn;
 
-use crate::{
-    api::{ApiError, Objects},
-    clock::ServerClock,
-    cluster::Cluster,
-    config::Current,
-    events::Happening,
-};
+use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening};
 
 /// How often an owner is read anew because somebody else has just changed it.
 const READS: usize = 5;

@@ -6,147 +6,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective},
-    core::{ApiResource, GroupVersionKind, Status},
+    core::{ApiResource, GroupVersionKind},
     discovery::{self, ApiCapabilities, ApiGroup, Scope, pinned_kind},
-    error::DiscoveryError,
 };
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_policy::climb::Answer;
-use tenure_service::leadership::Leadership;
+use tenure_service::{
+    call::{ApiError, call},
+    leadership::Leadership,
+};
 use tenure_types::projection::{self, Pod};
-use thiserror::Error;
 use tokio::time::Instant;
 use tracing::warn;
-
-/// For one call. kube's client has no limit of its own.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A refusal that lasts for so long is meant.
 const MEANT_AFTER: Duration = Duration::from_secs(4);
 
-/// For [`persist`].
-const PATIENCE: Duration = Duration::from_mins(1);
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-const LAST_WAIT: Duration = Duration::from_secs(5);
-
 /// Name under which writes are recorded in `managedFields`.
 const FIELD_MANAGER: &str = "tenure-keeper";
-
-/// Why a call to the API server failed, by what can be done about it.
-#[derive(Debug, Error)]
-pub enum ApiError {
-    /// There is no such object, or no longer; or no such kind.
-    #[error("not found")]
-    NotFound,
-    /// We may not.
-    #[error("forbidden: {0}")]
-    Forbidden(String),
-    /// It was changed, or replaced by a namesake, since it was read.
-    #[error("changed since it was read: {0}")]
-    Stale(String),
-    /// These fields are others' to apply, unless they are taken by force.
-    #[error("owned by others: {}", .0.join(", "))]
-    Owned(Vec<String>),
-    /// The served schema has no such field.
-    #[error("unknown field: {0}")]
-    UnknownField(String),
-    /// The API server, or an admission webhook or policy, refuses it.
-    #[error("refused: {0}")]
-    Refused(String),
-    /// Another keeper leads, as far as this one knows.
-    #[error("not the leader")]
-    NotLeading,
-    /// Anything else: worth another try.
-    #[error("no good answer")]
-    Other(#[source] Box<kube::Error>),
-    /// No answer in time.
-    #[error("no answer within {TIMEOUT:?}")]
-    Timeout,
-}
-
-impl From<kube::Error> for ApiError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => Self::of_status(*status),
-            kube::Error::Discovery(DiscoveryError::MissingKind(_) | DiscoveryError::MissingApiGroup(_)) => {
-                Self::NotFound
-            }
-            error => Self::Other(Box::new(error)),
-        }
-    }
-}
-
-impl ApiError {
-    fn of_status(status: Status) -> Self {
-        let has = |text| status.message.contains(text);
-        match status.code {
-            404 => Self::NotFound,
-            // a namespace that goes takes nothing new
-            403 if has("being terminated") => Self::NotFound,
-            403 => Self::Forbidden(status.message),
-            400 | 422 if has("unknown field") => Self::UnknownField(status.message),
-            // so an apply is answered
-            500 if has("field not declared in schema") => Self::UnknownField(status.message),
-            // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
-            409 => owned(&status).map_or_else(|| Self::Stale(status.message), Self::Owned),
-            422 if has("metadata.uid") => Self::Stale(status.message),
-            400 | 405..=407 | 410..=428 => Self::Refused(status.message),
-            _ => Self::Other(Box::new(kube::Error::Api(Box::new(status)))),
-        }
-    }
-
-    /// Whether somebody said no, in which case nothing was done.
-    pub const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Forbidden(_) | Self::Refused(_))
-    }
-
-    /// Whether the API server has not decided anything, as far as we know.
-    pub fn is_open(&self) -> bool {
-        match self {
-            Self::Other(_) | Self::Timeout => true,
-            Self::NotFound
-            | Self::Forbidden(_)
-            | Self::Stale(_)
-            | Self::Owned(_)
-            | Self::UnknownField(_)
-            | Self::Refused(_)
-            | Self::NotLeading => false,
-        }
-    }
-}
-
-/// The fields for whose sake an apply was refused; none if it was for something else.
-fn owned(status: &Status) -> Option<Vec<String>> {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let owned =
-        causes.filter(|cause| cause.reason == "FieldManagerConflict").map(|cause| cause.field.clone());
-    Some(owned.collect()).filter(|owned: &Vec<String>| !owned.is_empty())
-}
-
-/// Tries until the API server has decided, for a minute at most: for what must not be left half done. A server that
-/// has just started forbids everything for a moment, so that counts as no decision here.
-pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
-    let patience = Instant::now() + PATIENCE;
-    let mut wait = FIRST_WAIT;
-    loop {
-        match attempt().await {
-            Err(error)
-                if (error.is_open() || matches!(error, ApiError::Forbidden(_)))
-                    && Instant::now() < patience =>
-            {
-                tokio::time::sleep(wait).await;
-            }
-            result => return result,
-        }
-        wait = (wait * 2).min(LAST_WAIT);
-    }
-}
-
-/// The result of a call, unless it takes too long.
-pub async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
-    tokio::time::timeout(TIMEOUT, call).await.map_err(|_| ApiError::Timeout)?.map_err(ApiError::from)
-}
 
 /// The kind of an owner reference: `apiVersion` and kind.
 type Kind = (String, String);

@@ -6,7 +6,10 @@ use kube::{ResourceExt, core::ObjectMeta};
 use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Settings, Uid};
 use tenure_service::watch::Store;
-use tenure_types::projection::{ObservedStatus, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection::{ObservedStatus, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
+};
 use tokio::sync::watch;
 
 use crate::{recent::RecentPauses, status::Statuses};
@@ -106,6 +109,33 @@ impl Store<Pod> for PodStore {
 
     fn retain(&mut self, uids: &HashSet<Uid>) {
         self.0.change(|index| index.retain_pods(uids));
+    }
+}
+
+/// `PodGroup`s of one kind.
+#[derive(Debug)]
+pub struct GroupStore {
+    pub cluster: Cluster,
+    pub kind: PodGroupKind,
+}
+
+impl Store<PodGroup> for GroupStore {
+    type Key = (String, String);
+
+    fn key(metadata: &ObjectMeta) -> (String, String) {
+        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    }
+
+    fn apply(&mut self, group: PodGroup) {
+        self.cluster.change(|index| index.apply_group(self.kind, &group));
+    }
+
+    fn delete(&mut self, (namespace, name): &(String, String)) {
+        self.cluster.change(|index| index.delete_group(self.kind, namespace, name));
+    }
+
+    fn retain(&mut self, keys: &HashSet<(String, String)>) {
+        self.cluster.change(|index| index.retain_groups(self.kind, keys));
     }
 }
 

@@ -7,9 +7,10 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams};
 use tenure_policy::pause::{MAX_DURATION_APPROACHING, PAUSE_REVERSED};
-use tenure_service::leadership::Leadership;
-
-use crate::api::{ApiError, call, persist};
+use tenure_service::{
+    call::{ApiError, call, persist},
+    leadership::Leadership,
+};
 
 const CONTROLLER: &str = "tenure.dev/keeper";
 

@@ -5,13 +5,12 @@ use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use tenure_index::{CeilingIndex, Group, Outcome, Task};
-use tenure_service::{leadership::Leadership, log::with_causes};
+use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
     action::{Actor, Deed, Done, Failure, describe},
-    clock::ServerClock,
     cluster::Cluster,
     events::{Events, Happening},
     metrics::{Metrics, Result},

@@ -3,17 +3,14 @@
 mod action;
 mod api;
 mod args;
-mod clock;
 mod cluster;
 mod config;
 mod events;
 mod expiry;
-mod groups;
 mod metrics;
 mod owners;
 mod recent;
 mod run;
-mod served;
 mod stamps;
 mod status;
 mod usage;

@@ -12,9 +12,9 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use tenure_service::leadership::Leadership;
+use tenure_service::{clock::ServerClock, leadership::Leadership};
 
-use crate::{clock::ServerClock, cluster::Cluster};
+use crate::cluster::Cluster;
 
 /// What the keeper counts.
 #[derive(Clone, Debug)]

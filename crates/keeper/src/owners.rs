@@ -12,19 +12,15 @@ use kube::{
 use tenure_index::Uid;
 use tenure_policy::owners::OwnerTable;
 use tenure_service::{
+    clock::ServerClock,
     readiness::Readiness,
+    served::{Kinds, Served},
     watch::{Store, follow_while_served},
 };
 use tenure_types::projection::{Owner, controller};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    api::of_kind,
-    clock::ServerClock,
-    cluster::Cluster,
-    config::Current,
-    served::{Kinds, Served},
-};
+use crate::{api::of_kind, cluster::Cluster, config::Current};
 
 /// Owners of one kind.
 #[derive(Debug)]

@@ -13,8 +13,12 @@ use tenure_policy::{
     expiry::{SYSTEM_CRITICAL_PRIORITY, Scope},
 };
 use tenure_service::{
+    call::{ApiError, call, persist},
+    clock::ServerClock,
+    groups::follow_groups,
     leadership::{Election, LeaderArgs, Leadership},
     readiness::{Awaited, Readiness},
+    served::follow_served,
     shutdown::Signals,
     watch::{Guarded, follow},
 };
@@ -28,16 +32,13 @@ use tracing::info;
 use crate::{
     Args,
     action::{Actor, write_limit},
-    api::{ApiError, Objects, call, persist},
-    clock::ServerClock,
-    cluster::{Cluster, PodStore, RunaiStore, TensorstackStore},
+    api::Objects,
+    cluster::{Cluster, GroupStore, PodStore, RunaiStore, TensorstackStore},
     config::Configure,
     events::Events,
     expiry::Expiry,
-    groups::Groups,
     metrics::{Metrics, State},
     owners::Owners,
-    served::follow_served,
     stamps::Stamps,
     status::{BURST, Reporter, WRITES_PER_SECOND, Writer},
 };
@@ -89,8 +90,11 @@ impl Args {
         let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
         let owners = follow_served(client.clone(), owners, readiness.clone(), looked);
         let looked = readiness.awaiting("the kinds of PodGroups");
-        let groups = Groups { client: client.clone(), cluster: cluster.clone() };
-        let groups = groups.follow_all(readiness.clone(), looked);
+        let store = {
+            let cluster = cluster.clone();
+            move |kind| GroupStore { cluster: cluster.clone(), kind }
+        };
+        let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
         let objects = Objects::new(client.clone(), lead.clone());
         let limit = write_limit(writes_per_second, burst);
         let stamps = Stamps::new(cluster.clone(), clock.clone(), objects, limit, metrics.clone(), dry_run);

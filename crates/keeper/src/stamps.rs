@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tenure_index::{CeilingIndex, Stamped, Stamping};
 use tenure_policy::start;
-use tenure_service::{leadership::Leadership, log::with_causes};
+use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::{keys, podgroup::PodGroupKind};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -17,8 +17,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     action::WriteLimit,
-    api::{ApiError, Objects},
-    clock::ServerClock,
+    api::Objects,
     cluster::Cluster,
     metrics::{Metrics, StampResult},
 };

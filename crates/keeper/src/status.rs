@@ -12,15 +12,13 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tenure_index::Tally;
-use tenure_service::{leadership::Leadership, log::with_causes};
+use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::runai::QueueVersion;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
-    api::ApiError,
-    clock::ServerClock,
     cluster::{Changes, Cluster},
     config::Current,
     metrics::{Metrics, StatusResult},

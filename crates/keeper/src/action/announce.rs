@@ -8,9 +8,10 @@ use tenure_policy::{
     owners::OwnerTable,
     pause::{self, Owner},
 };
+use tenure_service::call::ApiError;
 
 use super::{Actor, Deed, Done, READS, json, reference};
-use crate::{api::ApiError, events::Happening, recent::EVENT_REPAIR};
+use crate::{events::Happening, recent::EVENT_REPAIR};
 
 impl Actor {
     /// Tells an owner, or a pod that has none to be told, when the run of a group ends.

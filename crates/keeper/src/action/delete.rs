@@ -2,13 +2,11 @@
 
 use tenure_index::{Due, Served};
 use tenure_policy::pause;
+use tenure_service::call::{ApiError, persist};
 use tenure_types::projection::Pod;
 
 use super::{Actor, Deed, Done, Failure, of_pod, reference};
-use crate::{
-    api::{ApiError, persist},
-    events::Happening,
-};
+use crate::events::Happening;
 
 impl Actor {
     pub(super) async fn delete(&self, due: &Due, pod: &Pod) -> Result<Done, Failure> {

@@ -9,14 +9,11 @@ use tenure_policy::{
     owners::{OwnerTable, PauseRule},
     pause::{self, Owner, TOLD_REVERSALS},
 };
+use tenure_service::call::{ApiError, persist};
 use tenure_types::{paused::PausedRecord, projection::Pod};
 
 use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, json, reference};
-use crate::{
-    api::{ApiError, persist},
-    events::Happening,
-    recent::RecentPause,
-};
+use crate::{events::Happening, recent::RecentPause};
 use tracing::warn;
 
 /// What became of a try.

@@ -5,7 +5,10 @@ use kube::{
     api::{Patch, PatchParams, ValidationDirective},
 };
 use tenure_policy::queue_status::Difference;
-use tenure_service::leadership::Leadership;
+use tenure_service::{
+    call::{ApiError, call},
+    leadership::Leadership,
+};
 use tenure_types::{
     projection::{ObservedStatus, RunaiQueue, RunaiQueueV2},
     runai::QueueVersion,
@@ -13,10 +16,7 @@ use tenure_types::{
 use thiserror::Error;
 
 use super::known::Write;
-use crate::{
-    action::WriteLimit,
-    api::{ApiError, call},
-};
+use crate::action::WriteLimit;
 
 /// Name under which fields of a status are recorded as ours. Apart from other writes, since an apply takes away what
 /// its manager has applied before and doesn't say any more.

@@ -9,10 +9,9 @@ use http::{Request, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
-use tenure_service::{log::with_causes, readiness::Awaited};
 use tracing::warn;
 
-use crate::api::call;
+use crate::{call::call, log::with_causes, readiness::Awaited};
 
 /// A measurement asks so often, so far apart: together more than the second that a Date header is exact to.
 const SAMPLES: u32 = 12;

@@ -17,14 +17,14 @@ use kube::{
     core::ApiResource,
     discovery::{self, ApiGroup},
 };
-use tenure_service::{
-    log::with_causes,
-    readiness::{Awaited, Readiness},
-};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use crate::api::{ApiError, call};
+use crate::{
+    call::{ApiError, call},
+    log::with_causes,
+    readiness::{Awaited, Readiness},
+};
 
 /// How long a kind that comes later goes unseen, at most.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(30);

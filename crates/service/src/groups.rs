@@ -1,79 +1,46 @@
 //! Follows `PodGroup`s of all kinds. Those of the two families of queues are waited for, as they say in which queue their
 //! pods are; of the others, those that the cluster has.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 
 use futures::future::{BoxFuture, FutureExt, join_all};
-use kube::{
-    Api, Client,
-    core::{ApiResource, ObjectMeta},
-    runtime::watcher,
-};
-use tenure_service::{
-    readiness::{Awaited, Readiness},
-    watch::{Store, follow, follow_while_served},
-};
+use kube::{Api, Client, core::ApiResource, runtime::watcher};
 use tenure_types::podgroup::{PodGroup, PodGroupKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    cluster::Cluster,
+    readiness::{Awaited, Readiness},
     served::{Kinds, Served, follow_served},
+    watch::{Store, follow, follow_while_served},
 };
 
 /// Those that are waited for.
 const FAMILIES: [PodGroupKind; 2] = [PodGroupKind::Runai, PodGroupKind::Tensorstack];
 
-/// `PodGroup`s of one kind.
-#[derive(Debug)]
-struct GroupStore {
-    cluster: Cluster,
-    kind: PodGroupKind,
+/// Follows `PodGroup`s, for ever. Ready when all are known that the cluster has at first. Each kind has a store of its
+/// own.
+pub async fn follow_groups<S>(
+    client: Client,
+    store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,
+    readiness: Readiness,
+    looked: Awaited,
+) where
+    S: Store<PodGroup> + Send + 'static,
+    S::Key: Send,
+{
+    let families = FAMILIES.map(|kind| {
+        let resource = kind.resource(kind.versions().first().copied().unwrap_or_default());
+        let synced = readiness.awaiting(name(&resource));
+        let api = Api::all_with(client.clone(), &resource);
+        follow(api, watcher::Config::default(), synced, store(kind))
+    });
+    let groups = Groups { client: client.clone(), store };
+    tokio::join!(join_all(families), follow_served(client, groups, readiness, looked));
 }
 
-impl Store<PodGroup> for GroupStore {
-    type Key = (String, String);
-
-    fn key(metadata: &ObjectMeta) -> (String, String) {
-        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-    }
-
-    fn apply(&mut self, group: PodGroup) {
-        self.cluster.change(|index| index.apply_group(self.kind, &group));
-    }
-
-    fn delete(&mut self, (namespace, name): &(String, String)) {
-        self.cluster.change(|index| index.delete_group(self.kind, namespace, name));
-    }
-
-    fn retain(&mut self, keys: &HashSet<(String, String)>) {
-        self.cluster.change(|index| index.retain_groups(self.kind, keys));
-    }
-}
-
-/// Follows `PodGroup`s.
-#[derive(Clone)]
-pub struct Groups {
-    pub client: Client,
-    pub cluster: Cluster,
-}
-
-impl Groups {
-    /// For ever. Ready when all are known that the cluster has at first.
-    pub async fn follow_all(self, readiness: Readiness, looked: Awaited) {
-        let families = FAMILIES.map(|kind| {
-            let resource = kind.resource(kind.versions().first().copied().unwrap_or_default());
-            let synced = readiness.awaiting(name(&resource));
-            let api = Api::all_with(self.client.clone(), &resource);
-            follow(api, watcher::Config::default(), synced, self.store(kind))
-        });
-        let others = follow_served(self.client.clone(), self, readiness, looked);
-        tokio::join!(join_all(families), others);
-    }
-
-    fn store(&self, kind: PodGroupKind) -> GroupStore {
-        GroupStore { cluster: self.cluster.clone(), kind }
-    }
+struct Groups<F> {
+    client: Client,
+    store: F,
 }
 
 fn name(resource: &ApiResource) -> String {
@@ -84,7 +51,12 @@ fn others() -> impl Iterator<Item = PodGroupKind> {
     PodGroupKind::ALL.into_iter().filter(|kind| !FAMILIES.contains(kind))
 }
 
-impl Kinds for Groups {
+impl<F, S> Kinds for Groups<F>
+where
+    F: Fn(PodGroupKind) -> S,
+    S: Store<PodGroup> + Send + 'static,
+    S::Key: Send,
+{
     type Key = PodGroupKind;
 
     const WHAT: &str = "PodGroups";
@@ -123,7 +95,7 @@ impl Kinds for Groups {
     ) -> BoxFuture<'static, PodGroupKind> {
         let synced = readiness.awaiting(name(&resource));
         let api = Api::all_with(self.client.clone(), &resource);
-        let follow = follow_while_served(api, watcher::Config::default(), synced, self.store(kind));
+        let follow = follow_while_served(api, watcher::Config::default(), synced, (self.store)(kind));
         async move {
             end.run_until_cancelled(follow).await;
             kind
