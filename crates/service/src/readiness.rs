@@ -55,9 +55,13 @@ impl Readiness {
         if self.is_draining() {
             return Some("shutting down".into());
         }
+        self.awaited().map(|awaited| format!("waiting for {awaited}"))
+    }
+
+    /// What is still awaited; none if it is all there.
+    pub fn awaited(&self) -> Option<String> {
         let awaited = self.awaited.borrow();
-        let list = || awaited.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        (!awaited.is_empty()).then(|| format!("waiting for {}", list()))
+        (!awaited.is_empty()).then(|| awaited.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -27,6 +27,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// The value of the chart that leaves the definition of queues to KAI-Scheduler.
 const KAI_OWNS_QUEUES: &str = "crds.runai=false";
 
+/// The value of the chart that has the webhook answer kube-scheduler.
+const EXTENDER: &str = "schedulerExtender.enabled=true";
+
 /// The versions of queues of the run.ai family: Tenure's own, and KAI-Scheduler's.
 const QUEUE_VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 
@@ -216,6 +219,8 @@ impl Tenure {
             flag("config", &config),
             flag("config-reload-interval", "100ms"),
         ];
+        let extends = values.contains(EXTENDER);
+        let webhook = webhook.into_iter().chain([flag("scheduler-extender", extends.to_string())]).collect();
         let account = account(cluster, "keeper").await?;
         let mut keepers = Vec::new();
         for index in 0..KEEPERS {

@@ -14,7 +14,7 @@ use kube::{
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{Written, keys, runai, tensorstack};
+use crate::{Written, keys, room::PodWithRoom, runai, tensorstack};
 
 /// A Pod, as far as Tenure cares.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -172,6 +172,14 @@ impl Pod {
 /// The owner reference with `controller: true`, of which the API server allows one at most.
 pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
+}
+
+/// A Node, as far as Tenure cares: its labels.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Node {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
 }
 
 /// A queue of the run.ai family, as far as Tenure cares.
@@ -383,6 +391,8 @@ macro_rules! projection_of {
 }
 
 projection_of!(Pod, core::Pod);
+projection_of!(PodWithRoom, core::Pod);
+projection_of!(Node, core::Node);
 projection_of!(RunaiQueue, runai::v3alpha1::Queue);
 projection_of!(RunaiQueueV2, runai::v2::Queue);
 projection_of!(TensorstackQueue, tensorstack::v1beta1::Queue);

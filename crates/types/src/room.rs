@@ -14,8 +14,9 @@ use crate::{
 /// A Pod with what says how much room it takes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodWithRoom {
+    /// Without what no decision needs.
     #[serde(default, deserialize_with = "slim")]
-    metadata: ObjectMeta,
+    pub metadata: ObjectMeta,
     #[serde(default)]
     spec: Spec,
     #[serde(default)]

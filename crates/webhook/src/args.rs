@@ -1,10 +1,11 @@
-use clap::Parser;
+use clap::{ArgAction, Parser};
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use prometheus_client::registry::Registry;
 use tenure_policy::config::Config;
 use tenure_service::{
     admin::AdminArgs,
     client::ClientArgs,
+    clock::ServerClock,
     config::ConfigArgs,
     log::LogArgs,
     readiness::{Awaited, Readiness},
@@ -17,7 +18,9 @@ use tenure_types::{
     runai::QueueVersion,
 };
 
-use crate::{KnownQueues, KnownQueuesV2, Metrics, Mutator, Validator, router};
+use crate::{
+    Extender, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator, router, scheduler,
+};
 
 /// Tenure's admission webhook: refuses queues and priority classes that can't be meant, and warns of those that
 /// probably aren't.
@@ -25,7 +28,8 @@ use crate::{KnownQueues, KnownQueuesV2, Metrics, Mutator, Validator, router};
 /// It answers the API server on POST /validate, for both kinds of Queue (scheduling.run.ai and
 /// scheduler.tensorstack.dev/v1beta1) and for PriorityClass (scheduling.k8s.io/v1). On POST /mutate it sees to it that
 /// nobody but trusted writers sets when a pod group started, and that clients of Queue v2 lose no field of v3alpha1.
-/// On POST /convert it converts queues of scheduling.run.ai from v2 to v3alpha1 and back.
+/// On POST /convert it converts queues of scheduling.run.ai from v2 to v3alpha1 and back. With --scheduler-extender it
+/// answers kube-scheduler on POST /scheduler/preempt: no pod is preempted within its floor or its toleration.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 pub struct Args {
@@ -47,6 +51,17 @@ pub struct Args {
     #[arg(long, value_name = "VERSION", default_value_t, help_heading = "Cluster")]
     runai_queue_version: QueueVersion,
 
+    /// Answer kube-scheduler on POST /scheduler/preempt. The webhook then follows all pods, and what protects them
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Scheduler extender")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    scheduler_extender: bool,
+
+    /// Wake pods that could preempt nobody when the floor ends that was in their way. Without it they wait until
+    /// kube-scheduler looks again by itself, which takes up to five minutes
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, help_heading = "Scheduler extender")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    wake_up: bool,
+
     #[command(flatten, next_help_heading = "Configuration file")]
     config: ConfigArgs,
 
@@ -57,7 +72,17 @@ pub struct Args {
 impl Args {
     /// Serves until a signal to end.
     pub async fn run(self) -> anyhow::Result<()> {
-        let Self { tls, admin, client, t9k_system_namespace, runai_queue_version, config, log } = self;
+        let Self {
+            tls,
+            admin,
+            client,
+            t9k_system_namespace,
+            runai_queue_version,
+            scheduler_extender,
+            wake_up,
+            config,
+            log,
+        } = self;
         log.init()?;
         let mut registry = Registry::with_prefix("tenure_webhook");
         let (config, reload) = config.load(Config::parse, &mut registry)?;
@@ -68,9 +93,23 @@ impl Args {
         let queues = KnownQueues::default();
         let validator = Validator::new(queues.clone(), t9k_system_namespace);
         let mutator = Mutator::default();
+        let clock = ServerClock::default();
+        let placement = Placement::default();
+        let extender = scheduler_extender.then(|| {
+            Extender::new(
+                placement.clone(),
+                queues.clone(),
+                clock.clone(),
+                readiness.clone(),
+                metrics.clone(),
+            )
+        });
         let configure = {
-            let (validator, mutator) = (validator.clone(), mutator.clone());
+            let (validator, mutator, extender) = (validator.clone(), mutator.clone(), extender.clone());
             move |config: Config| {
+                if let Some(extender) = &extender {
+                    extender.configure(config.floors.clone());
+                }
                 validator.configure(config.floors);
                 mutator.configure(config.trusted);
             }
@@ -78,20 +117,43 @@ impl Args {
         configure(config);
         let configured = reload.follow(configure);
         let synced = readiness.awaiting("queues.scheduling.run.ai");
-        let admin = admin.serve(readiness.clone(), registry).await?;
         // either way to follow them is large, and it would be in every future around it
-        let queues = Box::pin(follow(runai_queue_version, client, synced, queues));
+        let queues = Box::pin(follow(runai_queue_version, client.clone(), synced, queues));
+        let schedule = Box::pin(schedule(extender.clone(), client, clock, readiness.clone(), wake_up));
+        let admin = admin.serve(readiness.clone(), registry).await?;
+        let router = router(validator, mutator, metrics.clone()).merge(scheduler::router(extender, metrics));
         signals
             .run(async |shutdown| {
                 tokio::select! {
-                    result = tls.serve(router(validator, mutator, metrics), readiness, shutdown) => result,
+                    result = tls.serve(router, readiness, shutdown) => result,
                     result = admin => result,
                     () = queues => Ok(()),
+                    () = schedule => Ok(()),
                     () = configured => Ok(()),
                 }
             })
             .await
     }
+}
+
+/// What the extender needs, for ever.
+async fn schedule(
+    extender: Option<Extender>,
+    client: Client,
+    clock: ServerClock,
+    readiness: Readiness,
+    wake_up: bool,
+) {
+    let Some(extender) = extender else { return std::future::pending().await };
+    let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
+    let waker = extender.waker();
+    let follow = extender.placement.follow(client.clone(), readiness);
+    let wake = async {
+        if wake_up {
+            waker.run(client).await;
+        }
+    };
+    tokio::join!(measured, follow, wake);
 }
 
 async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: KnownQueues) {

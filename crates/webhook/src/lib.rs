@@ -1,4 +1,4 @@
-//! The admission webhook: HTTP in, policy, HTTP out. It never calls the API server while it answers a request;
+//! The admission webhook and scheduler extender: HTTP in, policy, HTTP out. It never calls the API server while it answers a request;
 //! what it knows of other queues it has seen in a watch.
 
 mod args;
@@ -7,8 +7,10 @@ mod http;
 mod large;
 mod metrics;
 mod mutate;
+mod placement;
 mod queues;
 mod review;
+mod scheduler;
 mod validate;
 
 pub use args::Args;
@@ -16,5 +18,7 @@ pub use convert::MAX_CONVERSION_BYTES;
 pub use http::{MAX_BODY_BYTES, router};
 pub use metrics::Metrics;
 pub use mutate::Mutator;
+pub use placement::Placement;
 pub use queues::{KnownQueues, KnownQueuesV2};
+pub use scheduler::{Extender, MAX_PREEMPTION_BYTES, router as scheduler_router};
 pub use validate::Validator;

@@ -1,8 +1,10 @@
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue},
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+
+use crate::scheduler::Counts;
 
 /// What the webhook counts.
 #[derive(Clone, Debug)]
@@ -14,6 +16,10 @@ pub struct Metrics {
     conversions: Family<ConversionLabels, Counter>,
     converted_objects: Family<ConversionLabels, Counter>,
     conversion_seconds: Histogram,
+    preemption_nodes: Family<NodeLabels, Counter>,
+    preemption_seconds: Histogram,
+    wake_ups: Counter,
+    waiting: Gauge,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -41,6 +47,11 @@ struct ConversionLabels {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct NodeLabels {
+    result: &'static str,
+}
+
 /// How a review ended.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum Verdict {
@@ -63,6 +74,10 @@ impl Metrics {
             conversions: Family::default(),
             converted_objects: Family::default(),
             conversion_seconds: Histogram::new([0.000_05, 0.000_25, 0.001, 0.005, 0.025, 0.1, 0.4, 1.0, 5.0]),
+            preemption_nodes: Family::default(),
+            preemption_seconds: Histogram::new([0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0]),
+            wake_ups: Counter::default(),
+            waiting: Gauge::default(),
         };
         registry.register("reviews", "Admission reviews by API group and verdict", metrics.reviews.clone());
         registry.register(
@@ -97,6 +112,27 @@ impl Metrics {
             Unit::Seconds,
             metrics.conversion_seconds.clone(),
         );
+        registry.register(
+            "preemption_nodes",
+            "Candidate nodes of preemptions by result: kept, substituted, protected or unknown",
+            metrics.preemption_nodes.clone(),
+        );
+        registry.register_with_unit(
+            "preemption_duration",
+            "Time from a scheduler's question to its answer",
+            Unit::Seconds,
+            metrics.preemption_seconds.clone(),
+        );
+        registry.register(
+            "wake_ups",
+            "Pods that were woken because a floor ended that was in their way",
+            metrics.wake_ups.clone(),
+        );
+        registry.register(
+            "waiting_preemptors",
+            "Pods that found nobody to preempt, and will be woken when a floor ends",
+            metrics.waiting.clone(),
+        );
         metrics
     }
 
@@ -116,6 +152,24 @@ impl Metrics {
         self.conversions.get_or_create(&labels).inc();
         self.converted_objects.get_or_create(&labels).inc_by(objects as u64);
         self.conversion_seconds.observe(seconds);
+    }
+
+    pub(crate) fn preemption_answered(&self, counts: &Counts, seconds: f64) {
+        let Counts { kept, instead, protected, unknown } = *counts;
+        let results =
+            [("kept", kept), ("substituted", instead), ("protected", protected), ("unknown", unknown)];
+        for (result, nodes) in results {
+            self.preemption_nodes.get_or_create(&NodeLabels { result }).inc_by(nodes);
+        }
+        self.preemption_seconds.observe(seconds);
+    }
+
+    pub(crate) fn waiting(&self, pods: usize) {
+        self.waiting.set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn woken(&self) {
+        self.wake_ups.inc();
     }
 
     pub(crate) fn rejected(&self, code: u16) {

@@ -1,0 +1,177 @@
+//! What is where in the cluster, fed by watches: for the scheduler extender and the guard.
+
+use std::{collections::HashSet, sync::Arc};
+
+use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
+use kube::{Api, Client, core::ObjectMeta, runtime::watcher};
+use parking_lot::{RwLock, RwLockWriteGuard};
+use tenure_index::{PlacementIndex, Uid};
+use tenure_service::{
+    groups::follow_groups,
+    readiness::Readiness,
+    watch::{Store, follow},
+};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection::Node,
+    room::PodWithRoom,
+};
+
+/// Pods by node, as the watches have seen them. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Placement(Arc<RwLock<PlacementIndex>>);
+
+impl Placement {
+    /// Looks at all that is known by now.
+    pub fn look<T>(&self, look: impl FnOnce(&PlacementIndex) -> T) -> T {
+        let mut index = self.0.write();
+        index.settle();
+        look(&RwLockWriteGuard::downgrade(index))
+    }
+
+    /// Changes what is known.
+    pub fn change<T>(&self, change: impl FnOnce(&mut PlacementIndex) -> T) -> T {
+        change(&mut self.0.write())
+    }
+
+    /// Follows all that it holds, for ever.
+    pub async fn follow(self, client: Client, readiness: Readiness) {
+        let all = watcher::Config::default;
+        let pods = follow(Api::all(client.clone()), all(), readiness.awaiting("pods"), Pods(self.clone()));
+        let nodes = follow(Api::all(client.clone()), all(), readiness.awaiting("nodes"), Nodes(self.clone()));
+        let classes = readiness.awaiting("priorityclasses");
+        let classes = follow(Api::all(client.clone()), all(), classes, Classes(self.clone()));
+        let budgets = readiness.awaiting("poddisruptionbudgets");
+        let budgets = follow(Api::all(client.clone()), all(), budgets, Budgets(self.clone()));
+        let looked = readiness.awaiting("the kinds of PodGroups");
+        let store = move |kind| Groups { placement: self.clone(), kind };
+        let groups = follow_groups(client, store, readiness, looked);
+        tokio::join!(pods, nodes, classes, budgets, groups);
+    }
+}
+
+fn named(metadata: &ObjectMeta) -> String {
+    metadata.name.clone().unwrap_or_default()
+}
+
+fn within_namespace(metadata: &ObjectMeta) -> (String, String) {
+    (metadata.namespace.clone().unwrap_or_default(), named(metadata))
+}
+
+#[derive(Debug)]
+struct Pods(Placement);
+
+impl Store<PodWithRoom> for Pods {
+    type Key = Uid;
+
+    fn key(metadata: &ObjectMeta) -> Uid {
+        Uid::of(metadata.uid.as_deref().unwrap_or_default())
+    }
+
+    fn apply(&mut self, pod: PodWithRoom) {
+        self.0.change(|index| index.apply_pod(pod));
+    }
+
+    fn delete(&mut self, uid: &Uid) {
+        self.0.change(|index| index.delete_pod(*uid));
+    }
+
+    fn retain(&mut self, uids: &HashSet<Uid>) {
+        self.0.change(|index| index.retain_pods(uids));
+    }
+}
+
+#[derive(Debug)]
+struct Nodes(Placement);
+
+impl Store<Node> for Nodes {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        named(metadata)
+    }
+
+    fn apply(&mut self, node: Node) {
+        self.0.change(|index| index.apply_node(&node.metadata));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.change(|index| index.delete_node(name));
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.change(|index| index.retain_nodes(names));
+    }
+}
+
+#[derive(Debug)]
+struct Classes(Placement);
+
+impl Store<PriorityClass> for Classes {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        named(metadata)
+    }
+
+    fn apply(&mut self, class: PriorityClass) {
+        self.0.change(|index| index.apply_class(&class));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.change(|index| index.delete_class(name));
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.change(|index| index.retain_classes(names));
+    }
+}
+
+#[derive(Debug)]
+struct Budgets(Placement);
+
+impl Store<PodDisruptionBudget> for Budgets {
+    type Key = (String, String);
+
+    fn key(metadata: &ObjectMeta) -> (String, String) {
+        within_namespace(metadata)
+    }
+
+    fn apply(&mut self, budget: PodDisruptionBudget) {
+        self.0.change(|index| index.apply_budget(&budget));
+    }
+
+    fn delete(&mut self, (namespace, name): &(String, String)) {
+        self.0.change(|index| index.delete_budget(namespace, name));
+    }
+
+    fn retain(&mut self, keys: &HashSet<(String, String)>) {
+        self.0.change(|index| index.retain_budgets(keys));
+    }
+}
+
+#[derive(Debug)]
+struct Groups {
+    placement: Placement,
+    kind: PodGroupKind,
+}
+
+impl Store<PodGroup> for Groups {
+    type Key = (String, String);
+
+    fn key(metadata: &ObjectMeta) -> (String, String) {
+        within_namespace(metadata)
+    }
+
+    fn apply(&mut self, group: PodGroup) {
+        self.placement.change(|index| index.apply_group(self.kind, &group));
+    }
+
+    fn delete(&mut self, (namespace, name): &(String, String)) {
+        self.placement.change(|index| index.delete_group(self.kind, namespace, name));
+    }
+
+    fn retain(&mut self, keys: &HashSet<(String, String)>) {
+        self.placement.change(|index| index.retain_groups(self.kind, keys));
+    }
+}

@@ -1,0 +1,92 @@
+//! The HTTP side: any body whatever gets an answer, what becomes of the candidates or a status that says why not.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{DefaultBodyLimit, FromRequest, Request, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+use tower_http::timeout::TimeoutLayer;
+use tracing::{error, warn};
+
+use super::Extender;
+use crate::{
+    Metrics,
+    http::{LARGE_BYTES, announced, is_plain_json, reject},
+};
+
+/// The largest question that is read: whole pods of 20 KB, ten of them on each of 500 nodes. With the uids of victims
+/// alone (`nodeCacheCapable: true`), a question is a hundredth of that.
+pub const MAX_PREEMPTION_BYTES: usize = 100 * 1024 * 1024;
+
+/// Large questions that are read at the same time. A scheduler asks one after the other.
+const LARGE_IN_FLIGHT: usize = 2;
+
+/// For a turn, a body, and an answer. A scheduler waits for five seconds if nobody tells it otherwise.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+const OFF: &str = "the scheduler extender is off: start tenure-webhook with --scheduler-extender, or set schedulerExtender.enabled of its chart";
+
+struct Context {
+    extender: Extender,
+    turns: Semaphore,
+}
+
+/// The webhook's route for schedulers; without an extender, one that says so.
+pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
+    let Some(extender) = extender else {
+        let off = async move || {
+            // whoever configured their scheduler so will want to know
+            warn!("A scheduler asks, but {OFF}");
+            reject(&metrics, StatusCode::NOT_FOUND, OFF.into())
+        };
+        return Router::new().route("/scheduler/preempt", post(off));
+    };
+    Router::new()
+        .route("/scheduler/preempt", post(preempt))
+        .layer(DefaultBodyLimit::max(MAX_PREEMPTION_BYTES))
+        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, TIMEOUT))
+        .with_state(Arc::new(Context { extender, turns: Semaphore::new(LARGE_IN_FLIGHT) }))
+}
+
+async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Response {
+    let Context { extender, turns } = &*context;
+    let metrics = &extender.metrics;
+    if let Err(message) = is_plain_json(request.headers()) {
+        return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
+    }
+    if let Some(awaited) = extender.readiness.awaited() {
+        let message = format!("not ready to answer a scheduler: waiting for {awaited}");
+        return reject(metrics, StatusCode::SERVICE_UNAVAILABLE, message);
+    }
+    let is_large = announced(request.headers()).is_none_or(|bytes| bytes > LARGE_BYTES);
+    // an error would mean that the semaphore was closed, which nobody does
+    let turn = if is_large { turns.acquire().await.ok() } else { None };
+    let body = match Bytes::from_request(request, &()).await {
+        Ok(body) => body,
+        Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
+    };
+    let started = Instant::now();
+    let asked = extender.clone();
+    let answered = spawn_blocking(move || asked.answer(&body)).await;
+    drop(turn);
+    match answered {
+        Ok(Ok((answer, counts))) => {
+            metrics.preemption_answered(&counts, started.elapsed().as_secs_f64());
+            ([(CONTENT_TYPE, "application/json")], answer).into_response()
+        }
+        Ok(Err(malformed)) => reject(metrics, StatusCode::BAD_REQUEST, malformed.to_string()),
+        Err(error) => {
+            error!(%error, "Failed to answer a scheduler");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the extender has granted of late, for the guard: the deletion of a victim names no preemptor.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tenure_index::Uid;
+
+/// A scheduler deletes its victims at once, and tries again for some time if it fails.
+const VALID_FOR: SignedDuration = SignedDuration::from_secs(60);
+
+/// Victims in all permits together: some megabytes. Beyond that, the oldest permits are forgotten.
+const MOST_VICTIMS: usize = 500_000;
+
+/// Permits of the last minute. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Permits(Arc<Mutex<Granted>>);
+
+#[derive(Debug, Default)]
+struct Granted {
+    /// The oldest first.
+    permits: VecDeque<Permit>,
+    victims: usize,
+}
+
+/// Who may have which pods.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    /// The uid of the pod that wants room.
+    pub preemptor: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// When that was granted.
+    pub at: Timestamp,
+    /// On all nodes.
+    pub victims: Vec<Uid>,
+}
+
+impl Permits {
+    /// Takes the place of what was granted to the same preemptor before.
+    pub fn grant(&self, mut permit: Permit) {
+        permit.victims.sort_unstable();
+        let mut granted = self.0.lock();
+        granted.retain(|old| old.preemptor != permit.preemptor && is_valid(old, permit.at));
+        granted.victims = granted.victims.saturating_add(permit.victims.len());
+        granted.permits.push_back(permit);
+        while granted.victims > MOST_VICTIMS && granted.permits.len() > 1 {
+            if let Some(oldest) = granted.permits.pop_front() {
+                granted.victims = granted.victims.saturating_sub(oldest.victims.len());
+            }
+        }
+    }
+
+    /// The namespace and name of a preemptor that may have this victim.
+    pub fn covering(&self, victim: Uid, now: Timestamp) -> Option<(String, String)> {
+        let granted = self.0.lock();
+        let mut valid = granted.permits.iter().rev().filter(|permit| is_valid(permit, now));
+        let permit = valid.find(|permit| permit.victims.binary_search(&victim).is_ok())?;
+        Some((permit.namespace.clone(), permit.name.clone()))
+    }
+}
+
+impl Granted {
+    fn retain(&mut self, keep: impl Fn(&Permit) -> bool) {
+        let Self { permits, victims } = self;
+        permits.retain(|permit| {
+            let kept = keep(permit);
+            if !kept {
+                *victims = victims.saturating_sub(permit.victims.len());
+            }
+            kept
+        });
+    }
+}
+
+fn is_valid(permit: &Permit, now: Timestamp) -> bool {
+    now.duration_since(permit.at) < VALID_FOR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permit(preemptor: &str, at: i64, victims: &[&str]) -> Permit {
+        Permit {
+            preemptor: preemptor.to_owned(),
+            namespace: "ns".to_owned(),
+            name: preemptor.to_owned(),
+            at: second(at),
+            victims: victims.iter().map(|uid| Uid::of(uid)).collect(),
+        }
+    }
+
+    fn second(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn covering(permits: &Permits, victim: &str, at: i64) -> Option<String> {
+        permits.covering(Uid::of(victim), second(at)).map(|(_, name)| name)
+    }
+
+    #[test]
+    fn a_permit_covers_its_victims_for_a_minute() {
+        let permits = Permits::default();
+        permits.grant(permit("p", 0, &["b", "a"]));
+        assert_eq!(covering(&permits, "a", 59).as_deref(), Some("p"));
+        assert_eq!(covering(&permits, "b", 59).as_deref(), Some("p"));
+        assert_eq!(covering(&permits, "c", 59), None);
+        assert_eq!(covering(&permits, "a", 60), None);
+    }
+
+    #[test]
+    fn the_last_answer_to_a_preemptor_is_the_one_that_counts() {
+        let permits = Permits::default();
+        permits.grant(permit("p", 0, &["a"]));
+        permits.grant(permit("other", 0, &["c"]));
+        permits.grant(permit("p", 1, &["b"]));
+        assert_eq!(covering(&permits, "a", 2), None);
+        assert_eq!(covering(&permits, "b", 2).as_deref(), Some("p"));
+        assert_eq!(covering(&permits, "c", 2).as_deref(), Some("other"));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_the_newest_always_is() {
+        let permits = Permits::default();
+        let victims: Vec<String> = (0..MOST_VICTIMS).map(|uid| uid.to_string()).collect();
+        let victims: Vec<&str> = victims.iter().map(String::as_str).collect();
+        permits.grant(permit("first", 0, &["a"]));
+        permits.grant(permit("second", 0, &victims));
+        assert_eq!(covering(&permits, "a", 1), None);
+        assert_eq!(covering(&permits, "7", 1).as_deref(), Some("second"));
+        permits.grant(permit("third", 70, &["a"]));
+        assert_eq!(permits.0.lock().victims, 1);
+    }
+}

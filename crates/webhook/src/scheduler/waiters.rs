@@ -1,0 +1,137 @@
+//! Who was refused, and until when.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+
+/// More pods than wait anywhere. Those that come later are woken by their scheduler alone.
+const MOST: usize = 10_000;
+
+/// A preemptor that was refused on all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    pub uid: String,
+    pub namespace: String,
+    pub name: String,
+    /// The one that places it.
+    pub scheduler: String,
+    pub priority: i32,
+    /// Where it could be the first to go.
+    pub node: String,
+    /// Where it was nominated to when it was refused.
+    pub nominated: Option<String>,
+    /// Before that, there is nothing for it anywhere.
+    pub until: Timestamp,
+}
+
+/// All of them, by uid.
+#[derive(Debug, Default)]
+pub struct Waiters(HashMap<String, Waiter>);
+
+impl Waiters {
+    /// Somebody waits; it may have waited before for something else.
+    pub fn wait(&mut self, waiter: Waiter) {
+        if self.0.len() < MOST || self.0.contains_key(&waiter.uid) {
+            self.0.insert(waiter.uid.clone(), waiter);
+        }
+    }
+
+    /// Somebody waits on, unless it has been asked for in the meantime.
+    pub fn wait_again(&mut self, waiter: Waiter) {
+        self.0.entry(waiter.uid.clone()).or_insert(waiter);
+    }
+
+    /// Somebody waits no more.
+    pub fn forget(&mut self, uid: &str) {
+        self.0.remove(uid);
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Takes all that are due by now: of each scheduler the most important first, since whoever wakes it wakes all of
+    /// its others that are of no higher priority.
+    pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
+        let due = self.0.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
+        let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();
+        for waiter in due {
+            by_scheduler.entry(waiter.scheduler.clone()).or_default().push(waiter);
+        }
+        let mut all: Vec<Vec<Waiter>> = by_scheduler.into_values().collect();
+        for of_one in &mut all {
+            of_one.sort_by_key(|waiter| std::cmp::Reverse(waiter.priority));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiter(uid: &str, scheduler: &str, priority: i32, until: i64) -> Waiter {
+        Waiter {
+            uid: uid.to_owned(),
+            namespace: "ns".to_owned(),
+            name: uid.to_owned(),
+            scheduler: scheduler.to_owned(),
+            priority,
+            node: "n".to_owned(),
+            nominated: None,
+            until: Timestamp::from_second(until).unwrap(),
+        }
+    }
+
+    fn due(waiters: &mut Waiters, at: i64) -> Vec<Vec<String>> {
+        let due = waiters.take_due(Timestamp::from_second(at).unwrap());
+        let mut due: Vec<Vec<String>> =
+            due.into_iter().map(|of_one| of_one.into_iter().map(|waiter| waiter.uid).collect()).collect();
+        due.sort();
+        due
+    }
+
+    #[test]
+    fn those_that_are_due_are_taken_once_and_the_most_important_comes_first() {
+        let mut waiters = Waiters::default();
+        for of in [waiter("low", "s", 1, 10), waiter("high", "s", 3, 20), waiter("mid", "s", 2, 15)] {
+            waiters.wait(of);
+        }
+        assert_eq!(due(&mut waiters, 9), Vec::<Vec<String>>::new());
+        assert_eq!(due(&mut waiters, 20), [["high", "mid", "low"]]);
+        assert_eq!(waiters.len(), 0);
+    }
+
+    #[test]
+    fn each_scheduler_is_woken_by_one_of_its_own() {
+        let mut waiters = Waiters::default();
+        for of in [waiter("a", "s", 1, 10), waiter("b", "t", 1, 10), waiter("c", "t", 2, 10)] {
+            waiters.wait(of);
+        }
+        assert_eq!(due(&mut waiters, 10), [vec!["a"], vec!["c", "b"]]);
+    }
+
+    #[test]
+    fn who_is_asked_for_again_waits_for_what_was_said_last() {
+        let mut waiters = Waiters::default();
+        waiters.wait(waiter("a", "s", 1, 10));
+        waiters.wait(waiter("a", "s", 1, 30));
+        assert_eq!(due(&mut waiters, 10), Vec::<Vec<String>>::new());
+        waiters.wait_again(waiter("a", "s", 1, 10));
+        assert_eq!(due(&mut waiters, 10), Vec::<Vec<String>>::new());
+        waiters.forget("a");
+        assert_eq!(waiters.len(), 0);
+    }
+
+    #[test]
+    fn no_more_are_kept_than_wait_anywhere() {
+        let mut waiters = Waiters::default();
+        for number in 0..=MOST {
+            waiters.wait(waiter(&number.to_string(), "s", 1, 10));
+        }
+        waiters.wait(waiter("0", "s", 1, 5));
+        assert_eq!(waiters.len(), MOST);
+        assert_eq!(due(&mut waiters, 5), [["0"]]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Wakes preemptors when the floors end that were in their way.
+//!
+//! A floor that ends is no event in the cluster, so a pod that found nobody to preempt would sleep until its scheduler
+//! looks at all unschedulable pods again: after five minutes. Labels and annotations wake nobody. But when a pod's
+//! nomination to a node is taken back, kube-scheduler looks again at it and at all waiting pods of no higher priority:
+//! one nomination that lasts for a moment wakes them all.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tenure_service::{
+    call::{ApiError, call, persist},
+    clock::ServerClock,
+    log::with_causes,
+};
+use tracing::{debug, info, warn};
+
+use super::waiters::{Waiter, Waiters};
+use crate::Metrics;
+
+/// Between wake-ups, at least: floors that end at about the same time cost one.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// A retry that is due that late finds somebody else's wake-up done.
+const RETRY: SignedDuration = SignedDuration::from_secs(5);
+
+/// Wakes those who were refused.
+#[derive(Debug)]
+pub struct Waker {
+    pub(super) clock: ServerClock,
+    pub(super) waiters: Arc<Mutex<Waiters>>,
+    pub(super) metrics: Metrics,
+}
+
+/// What came of an attempt to wake a pod.
+#[derive(Debug, PartialEq, Eq)]
+enum Woken {
+    /// It will look again, with all that are of no higher priority.
+    Yes,
+    /// It doesn't wait any more, or has a nomination that isn't to be taken away.
+    NotNeeded,
+}
+
+impl Waker {
+    /// For ever.
+    pub async fn run(self, client: Client) {
+        loop {
+            tokio::time::sleep(BETWEEN).await;
+            let now = self.clock.now();
+            let due = {
+                let mut waiters = self.waiters.lock();
+                let due = waiters.take_due(now);
+                self.metrics.waiting(waiters.len());
+                due
+            };
+            for of_one_scheduler in due {
+                self.wake_all(&client, of_one_scheduler, now).await;
+            }
+        }
+    }
+
+    /// The most important first: as soon as one of them is woken, all are.
+    async fn wake_all(&self, client: &Client, due: Vec<Waiter>, now: Timestamp) {
+        let waiting = due.len();
+        let mut due = due.into_iter();
+        while let Some(waiter) = due.next() {
+            let Waiter { namespace, name, .. } = &waiter;
+            match wake(client, &waiter).await {
+                Ok(Woken::Yes) => {
+                    info!(%namespace, %name, waiting, "Woke a pod that waited for the end of a floor, and with it all that wait");
+                    self.metrics.woken();
+                    return;
+                }
+                Ok(Woken::NotNeeded) => debug!(%namespace, %name, "Waits no more"),
+                Err(error) => {
+                    warn!(%namespace, %name, error = with_causes(&error), "Failed to wake a pod: trying again");
+                    let until = now.checked_add(RETRY).unwrap_or(Timestamp::MAX);
+                    let mut waiters = self.waiters.lock();
+                    for waiter in std::iter::once(waiter).chain(due) {
+                        waiters.wait_again(Waiter { until, ..waiter });
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn wake(client: &Client, waiter: &Waiter) -> Result<Woken, ApiError> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &waiter.namespace);
+    let pod = match call(api.get(&waiter.name)).await {
+        Err(ApiError::NotFound) => return Ok(Woken::NotNeeded),
+        pod => pod?,
+    };
+    let nominated = nomination(&pod);
+    if !still_waits(&pod, waiter) || nominated.is_some() && nominated != waiter.nominated.as_deref() {
+        return Ok(Woken::NotNeeded);
+    }
+    let pod = match nominated {
+        // of an earlier attempt, which came to nothing: else it would not have been refused
+        Some(_) => pod,
+        None => match nominate(&api, &pod, json!(waiter.node)).await {
+            // somebody writes it: its scheduler, most likely, which then is awake
+            Err(ApiError::NotFound | ApiError::Stale(_)) => return Ok(Woken::NotNeeded),
+            pod => pod?,
+        },
+    };
+    // once it is nominated, that must be taken back
+    match persist(async || nominate(&api, &pod, Value::Null).await).await {
+        Ok(_) | Err(ApiError::NotFound | ApiError::Stale(_)) => Ok(Woken::Yes),
+        Err(error) => Err(error),
+    }
+}
+
+fn still_waits(pod: &Pod, waiter: &Waiter) -> bool {
+    let bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    pod.metadata.uid.as_deref() == Some(&waiter.uid) && pod.metadata.deletion_timestamp.is_none() && !bound
+}
+
+fn nomination(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.nominated_node_name.as_deref().filter(|node| !node.is_empty())
+}
+
+/// Unless the pod was changed since it was read.
+async fn nominate(api: &Api<Pod>, pod: &Pod, node: Value) -> Result<Pod, ApiError> {
+    let metadata = &pod.metadata;
+    let patch = json!({
+        "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
+        "status": {"nominatedNodeName": node},
+    });
+    let name = metadata.name.as_deref().unwrap_or_default();
+    call(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
+}
