@@ -10,7 +10,7 @@ use crate::DEADLINE;
 /// The keeper's requests of one verb on one resource in a namespace that were answered with success: the names of
 /// the objects, in the order of the answers.
 pub fn of_keeper(cluster: &Cluster, verb: &str, resource: &str, namespace: &str) -> Vec<String> {
-    successes(cluster, namespace)
+    successes(cluster, "tenure-keeper", namespace)
         .filter(|entry| text(entry, "/verb") == verb && text(entry, "/objectRef/resource") == resource)
         .map(|entry| text(&entry, "/objectRef/name").to_owned())
         .collect()
@@ -28,7 +28,7 @@ pub fn changes_of_keeper(cluster: &Cluster, namespace: &str) -> Vec<String> {
             ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
         format!("{verb} {resource}/{name}")
     };
-    successes(cluster, namespace).filter(is_change).map(told).collect()
+    successes(cluster, "tenure-keeper", namespace).filter(is_change).map(told).collect()
 }
 
 /// Waits until the keeper has changed as much in a namespace as `expected` says, and asserts that it was that, in
@@ -44,9 +44,9 @@ pub async fn assert_changes(cluster: &Cluster, namespace: &str, expected: &[impl
     assert_eq!(changes, expected);
 }
 
-/// The keeper's requests in a namespace that were answered with success.
-fn successes(cluster: &Cluster, namespace: &str) -> impl Iterator<Item = Value> {
-    let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:tenure-keeper");
+/// The requests of one of our programs in a namespace that were answered with success.
+fn successes(cluster: &Cluster, account: &str, namespace: &str) -> impl Iterator<Item = Value> {
+    let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:{account}");
     let log = fs::read_to_string(cluster.audit_log()).expect("the audit log can be read");
     // the last line may be half written
     let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -61,4 +61,12 @@ fn successes(cluster: &Cluster, namespace: &str) -> impl Iterator<Item = Value> 
 
 fn text<'a>(entry: &'a Value, pointer: &str) -> &'a str {
     entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The pods whose status the webhook has patched in a namespace, in the order of the answers.
+pub fn patched_statuses(cluster: &Cluster, namespace: &str) -> Vec<String> {
+    successes(cluster, "tenure-webhook", namespace)
+        .filter(|entry| text(entry, "/verb") == "patch" && text(entry, "/objectRef/subresource") == "status")
+        .map(|entry| text(&entry, "/objectRef/name").to_owned())
+        .collect()
 }

@@ -15,6 +15,7 @@ pub mod policies;
 pub mod proxy;
 pub mod queues;
 pub mod scale;
+pub mod scheduling;
 pub mod workloads;
 
 use std::{

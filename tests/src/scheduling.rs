@@ -1,0 +1,236 @@
+//! Preemption by the real kube-scheduler, with Tenure as its extender: each test has a node of its own.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::{ResourceExt, core::DynamicObject};
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+
+use crate::{
+    DEADLINE, World, fixtures,
+    workloads::{Namespace, bare_pod},
+};
+
+/// The values of the chart that turn the extender on.
+pub const EXTENDER: &[&str] = &["schedulerExtender.enabled=true"];
+
+/// Classes whose annotations can't be read. Admission would refuse them, but they got stored.
+pub const UNREADABLE: &str = "unreadable";
+
+/// A cluster whose kube-scheduler asks Tenure, which knows the `PodGroup`s of the run.ai family.
+pub async fn world(name: &str, extender: &Value) -> anyhow::Result<World> {
+    let values = [EXTENDER, &["webhook.failurePolicy=Ignore"]].concat();
+    let world = Box::pin(World::installed(name, &values)).await?;
+    world
+        .apply(&class(UNREADABLE, 1000, "PreemptLowerPriority", &[("minimum-preemptable-priority", "a")]))
+        .await;
+    fixtures::install(&world, fixtures::definitions("scheduling.run.ai")).await;
+    world.tenure.start_webhook(&world.cluster).await?;
+    configure(&world, extender).await?;
+    Ok(world)
+}
+
+/// Has kube-scheduler ask Tenure, with more fields of the extender's configuration.
+pub async fn configure(world: &World, more: &Value) -> anyhow::Result<()> {
+    let mut extender = json!({
+        "urlPrefix": format!("{}/scheduler", world.tenure.webhook_url()),
+        "preemptVerb": "preempt",
+        "enableHTTPS": true,
+        "nodeCacheCapable": true,
+        "ignorable": false,
+        "httpTimeout": "5s",
+        "tlsConfig": {"caFile": world.cluster.directory().join("webhook/ca.crt")},
+    });
+    merge(&mut extender, more);
+    world.cluster.configure_scheduler(|config| config["extenders"] = json!([extender])).await
+}
+
+fn class(name: &str, value: i32, policy: &str, annotations: &[(&str, &str)]) -> Value {
+    let prefix = "preemption-toleration.scheduling.x-k8s.io";
+    let annotations: serde_json::Map<String, Value> =
+        annotations.iter().map(|(key, value)| (format!("{prefix}/{key}"), json!(value))).collect();
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+        "metadata": {"name": name, "annotations": annotations}, "value": value, "preemptionPolicy": policy,
+    })
+}
+
+/// A namespace for one test, and a node that is named like it.
+pub struct Arena<'w> {
+    /// The cluster.
+    pub world: &'w World,
+    /// For the test's pods.
+    pub namespace: Namespace,
+}
+
+impl<'w> Arena<'w> {
+    /// A node with so many processors, and nothing on it.
+    pub async fn new(world: &'w World, cpus: u32) -> Self {
+        let arena = Self { world, namespace: Namespace::new(world).await };
+        arena.add_node(arena.node(), cpus).await;
+        arena
+    }
+
+    /// Another node for the test's pods.
+    pub async fn add_node(&self, name: &str, cpus: u32) {
+        let resources = json!({"cpu": cpus.to_string(), "memory": "64Gi", "pods": "50"});
+        let labels = json!({"kubernetes.io/hostname": name, "arena": self.node()});
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": resources, "capacity": resources},
+        });
+        let node = self.namespace.create(&node).await;
+        let ready = async || {
+            let node = serde_json::to_value(self.namespace.get(&node).await)?;
+            let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+            let ready = conditions
+                .is_some_and(|all| all.iter().any(|of| of["type"] == "Ready" && of["status"] == "True"));
+            Ok((ready && node.pointer("/spec/taints").is_none()).then_some(()))
+        };
+        eventually("the node to be ready", DEADLINE, ready).await.unwrap();
+    }
+
+    /// The name of the node.
+    pub fn node(&self) -> &str {
+        self.namespace.name()
+    }
+
+    /// A queue, with fields of its spec such as `preemptMinRuntime`. Its name is this arena's and the one given.
+    pub async fn queue(&self, name: &str, spec: Value) -> String {
+        let name = format!("{}-{name}", self.node());
+        self.namespace.create(&json!({
+            "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec,
+        })).await;
+        name
+    }
+
+    /// A `PriorityClass`, with annotations such as `toleration-seconds`, by their names without the prefix.
+    pub async fn class(&self, name: &str, value: i32, policy: &str, annotations: &[(&str, &str)]) -> String {
+        let name = format!("{}-{name}", self.node());
+        self.namespace.create(&class(&name, value, policy, annotations)).await;
+        name
+    }
+
+    /// Creates a pod that goes to the node.
+    pub async fn pod(&self, wish: &Wish<'_>) -> DynamicObject {
+        let Wish { name, cpu, queue, class, priority, ref more } = *wish;
+        let labels = if queue.is_empty() { json!({}) } else { json!({"kai.scheduler/queue": queue}) };
+        let class = if class.is_empty() { self.priority(priority).await } else { class.to_owned() };
+        let spec = json!({
+            "nodeSelector": {"arena": self.node()},
+            "priorityClassName": class,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "main", "image": "example.com/image",
+                "resources": {"requests": {"cpu": cpu.to_string(), "memory": "1Gi"}},
+            }],
+        });
+        let mut pod = bare_pod(self.namespace.name(), name, &labels, &spec);
+        merge(&mut pod, more);
+        self.namespace.create(&pod).await
+    }
+
+    /// A class of this priority without annotations.
+    async fn priority(&self, priority: i32) -> String {
+        let name = format!("priority-{priority}");
+        self.namespace.apply(&class(&name, priority, "PreemptLowerPriority", &[])).await;
+        name
+    }
+
+    /// Creates a pod, and waits until it is on the node.
+    pub async fn placed(&self, wish: &Wish<'_>) -> DynamicObject {
+        let pod = self.pod(wish).await;
+        self.await_placed(&pod).await;
+        pod
+    }
+
+    /// Waits until a pod is on the node.
+    pub async fn await_placed(&self, pod: &DynamicObject) {
+        let placed = async || {
+            let placed = self.scheduled(pod).await.filter(|scheduled| scheduled["status"] == "True");
+            Ok(placed.map(drop))
+        };
+        eventually(&format!("{} to be scheduled", pod.name_any()), DEADLINE, placed).await.unwrap();
+    }
+
+    /// Waits until kube-scheduler has tried to place a pod, and to preempt others for it, and has failed.
+    pub async fn await_refused(&self, pod: &DynamicObject) {
+        let refused = async || {
+            let refused = self.scheduled(pod).await.filter(|scheduled| scheduled["status"] == "False");
+            Ok(refused.map(drop))
+        };
+        eventually(&format!("{} to be refused", pod.name_any()), DEADLINE, refused).await.unwrap();
+        assert_eq!(self.namespace.field(pod, "status.nominatedNodeName").await, Value::Null);
+    }
+
+    /// Waits until a pod is gone, as the victim of a preemption.
+    pub async fn await_preempted(&self, pod: &DynamicObject) {
+        let gone = async || Ok(self.namespace.get(pod).await.is_none().then_some(()));
+        eventually(&format!("{} to be preempted", pod.name_any()), DEADLINE, gone).await.unwrap();
+    }
+
+    /// Asserts that nobody has touched a pod.
+    pub async fn assert_untouched(&self, pod: &DynamicObject) {
+        let now = self.namespace.get(pod).await.expect("it is still there");
+        assert!(now.metadata.deletion_timestamp.is_none(), "{} is terminating", pod.name_any());
+        let conditions = self.namespace.field(pod, "status.conditions").await.to_string();
+        assert!(!conditions.contains("DisruptionTarget"), "{conditions}");
+    }
+
+    /// The condition `PodScheduled`.
+    async fn scheduled(&self, pod: &DynamicObject) -> Option<Value> {
+        let conditions = self.namespace.field(pod, "status.conditions").await;
+        conditions.as_array()?.iter().find(|condition| condition["type"] == "PodScheduled").cloned()
+    }
+
+    /// When a pod was scheduled.
+    pub async fn scheduled_at(&self, pod: &DynamicObject) -> Timestamp {
+        let condition = self.scheduled(pod).await.filter(|scheduled| scheduled["status"] == "True").unwrap();
+        condition["lastTransitionTime"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Has kube-scheduler believe that a pod started an hour earlier: of pods of one priority it evicts the youngest.
+    pub async fn age(&self, pod: &DynamicObject) {
+        let at = self.scheduled_at(pod).await - SignedDuration::from_hours(1);
+        self.namespace.patch_status(pod, &json!({"startTime": at})).await;
+    }
+
+    /// Has a pod on the node be there since this time.
+    pub async fn schedule_at(&self, pod: &DynamicObject, at: Timestamp) {
+        let mut conditions = self.namespace.field(pod, "status.conditions").await;
+        for condition in conditions.as_array_mut().into_iter().flatten() {
+            if condition["type"] == "PodScheduled" {
+                condition["lastTransitionTime"] = json!(at);
+            }
+        }
+        self.namespace.patch_status(pod, &json!({"conditions": conditions})).await;
+    }
+}
+
+/// What a pod is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Wish<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// How many processors it requests.
+    pub cpu: u32,
+    /// Its queue; empty for none.
+    pub queue: &'a str,
+    /// Its `PriorityClass`; empty for one of its priority.
+    pub class: &'a str,
+    /// Its priority, if it has no class.
+    pub priority: i32,
+    /// What else there is in the object.
+    pub more: Value,
+}
+
+fn merge(target: &mut Value, more: &Value) {
+    match (target, more) {
+        (_, Value::Null) => {}
+        (Value::Object(target), Value::Object(more)) => {
+            for (key, value) in more {
+                merge(target.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (target, more) => target.clone_from(more),
+    }
+}
