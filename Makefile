@@ -14,7 +14,7 @@ demo: ## Watch a Deployment in a queue with maxDuration 10s be paused, on a cont
 .PHONY: test
 test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes, and that the benchmarks run
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --workspace --locked --bench conversions --bench floors --bench matrix --bench memory --bench reviews --bench scale --bench tally
+	$(CARGO) test --workspace --locked --bench conversions --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench tally
 
 .PHONY: format
 format: ## Is the code formatted?
@@ -33,18 +33,20 @@ control-plane: ## Build the control plane for tests and demo, once: about 6 minu
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
-bench: ## Nanoseconds a floor and verdicts a second; a matrix of queues; bytes a pod; milliseconds a count of all workloads; reviews a second; microseconds a conversion of a queue; 10,000 owners overdue at once; a keeper killed again and again; one with 150,000 pods
+bench: ## Nanoseconds a floor and verdicts a second; a matrix of queues; bytes a pod; milliseconds a count of all workloads; reviews a second; microseconds a conversion of a queue; how long a scheduler waits for its extender; 10,000 owners overdue at once; a keeper killed again and again; one with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
 	$(CARGO) bench --locked --package tenure-cli --bench matrix
 	$(CARGO) bench --locked --package tenure-index --bench memory
 	$(CARGO) bench --locked --package tenure-index --bench tally
 	$(CARGO) bench --locked --package tenure-webhook --bench reviews
 	$(CARGO) bench --locked --package tenure-webhook --bench conversions
+	$(CARGO) bench --locked --package tenure-webhook --bench preemptions
 	$(CARGO) bench --locked --workspace --bench scale
 
 .PHONY: failover
 failover: ## The leader of two keepers killed, stopped and cut off, 20 times each, while pauses are pending: a quarter of an hour
 	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture
+	$(CARGO) test --locked --package tenure-tests --test requeue -- --ignored --nocapture
 
 .PHONY: crds
 crds: ## Write the chart's CRDs anew, after a change of the types

@@ -18,15 +18,16 @@ use crate::{
     members::{Member, Membership},
     names::Names,
     stamps::{Stamped, Stamping, Stamps},
+    uid::UidMap,
 };
 
-pub use workloads::{OfGroups, Workload};
+pub use workloads::{Counted, GangId, OfGroups, Workload};
 
 /// `PodGroup`s by kind, namespace and name, and pods that are in any by uid.
 #[derive(Debug, Default)]
 pub struct Gangs {
     by_key: HashMap<GroupKey, Box<Gang>>,
-    members: HashMap<Uid, Box<Member>>,
+    members: UidMap<Box<Member>>,
     /// Whose start is to be computed anew.
     changed: Vec<GroupKey>,
     /// Pods whose workload has another queue, ceiling or start than before.
@@ -64,7 +65,7 @@ impl Gangs {
     }
 
     fn replace(&mut self, uid: Uid, member: Option<Box<Member>>) {
-        for membership in member.iter().flat_map(|member| &member.of) {
+        for membership in member.iter().flat_map(|member| &*member.of) {
             let gang = self.by_key.entry(membership.group.clone()).or_default();
             if let Some(member) = &member {
                 gang.join(uid, member);
@@ -73,7 +74,7 @@ impl Gangs {
         }
         let stays = |group: &GroupKey| member.as_ref().is_some_and(|member| member.is_of(group));
         if let Some(old) = self.members.remove(&uid) {
-            for Membership { group, .. } in &old.of {
+            for Membership { group, .. } in &*old.of {
                 let Some(gang) = self.by_key.get_mut(group) else { continue };
                 gang.leave(uid, &old, stays(group));
                 change(&mut self.changed, group, gang);

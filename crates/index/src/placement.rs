@@ -2,6 +2,9 @@
 
 mod answer;
 mod budgets;
+mod guard;
+mod pending;
+mod places;
 mod pods;
 
 use std::{
@@ -13,16 +16,19 @@ use arcstr::ArcStr;
 use jiff::Timestamp;
 use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
 use kube::core::ObjectMeta;
-use tenure_policy::{preemption::Progress, toleration::ClassState, victims::Requests};
+use tenure_policy::{guard::Reason, preemption::Progress, toleration::ClassState, victims::Requests};
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     room::PodWithRoom,
 };
 
-use crate::{Uid, ceilings::Readers, gangs::Gangs, groups::GroupKey};
+use crate::{Uid, ceilings::Readers, gangs::Gangs, groups::GroupKey, members::Membership};
 
 pub use answer::{Answer, Dropped, Offer, Question};
-use budgets::Budgets;
+use budgets::{Budgets, Labels};
+pub use guard::{Guarding, Sought};
+pub use pending::Pending;
+use places::Places;
 use pods::Interned;
 
 /// Pods by node, and what protects them, apart from queues and floors.
@@ -31,13 +37,13 @@ pub struct PlacementIndex {
     readers: Readers,
     interned: Interned,
     gangs: Gangs,
-    pods: HashMap<Uid, Box<Placed>>,
-    /// Pods that are on each node.
-    by_node: HashMap<ArcStr, HashSet<Uid>>,
+    places: Places,
     /// The labels of each node: one of them names its pool.
     nodes: HashMap<ArcStr, BTreeMap<String, String>>,
     classes: HashMap<String, ClassState>,
     budgets: Budgets,
+    /// Those that are about to go.
+    terminating_namespaces: HashSet<String>,
 }
 
 /// A pod, as far as a decision needs it.
@@ -46,19 +52,28 @@ struct Placed {
     /// As the API server writes it, since answers name it.
     uid: Box<str>,
     namespace: ArcStr,
+    name: ArcStr,
     node: Option<ArcStr>,
+    /// Where its scheduler makes room for it, as long as it waits.
+    nominated: Option<ArcStr>,
     priority: i32,
+    /// It waits rather than preempt others.
+    never_preempts: bool,
     class: Option<ArcStr>,
     /// The queue of the run.ai family that it names itself.
     queue: Option<ArcStr>,
     scheduled: Option<Timestamp>,
     progress: Progress,
     requests: Arc<Requests>,
-    labels: Arc<BTreeMap<String, String>>,
+    labels: Arc<Labels>,
+    /// The groups that it names. Gangs know them as well, but it would have to be looked up there.
+    memberships: Option<Arc<[Membership]>>,
     /// Whether its requests are all that it takes.
     plain: bool,
     /// Whether its place is free when it is deleted: neither a kubelet nor a `DaemonSet` would bring it back.
     frees: bool,
+    /// Why the guard never keeps it.
+    spared: Option<Reason>,
 }
 
 impl PlacementIndex {
@@ -68,32 +83,26 @@ impl PlacementIndex {
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
         self.gangs.apply_pod(uid, &pod, &mut self.readers.names);
         if pod.is_finished() {
-            self.forget(uid);
+            self.places.remove(uid);
             return;
         }
-        let placed = Placed::read(&pod, &room, &mut self.readers.names, &mut self.interned);
-        let known = self.pods.get(&uid).and_then(|known| known.node.clone());
-        if known != placed.node {
-            self.forget(uid);
-            if let Some(node) = &placed.node {
-                self.by_node.entry(node.clone()).or_default().insert(uid);
-            }
-        }
-        self.pods.insert(uid, Box::new(placed));
+        let mut placed = Placed::read(&pod, &room, &mut self.readers.names, &mut self.interned);
+        placed.memberships = self.gangs.shared_memberships(uid);
+        self.places.put(uid, placed);
     }
 
     /// Forgets a pod.
     pub fn delete_pod(&mut self, uid: Uid) {
         self.gangs.delete_pod(uid);
-        self.forget(uid);
+        self.places.remove(uid);
     }
 
     /// Forgets all pods but these.
     pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
         self.gangs.retain_pods(uids);
-        let gone: Vec<Uid> = self.pods.keys().copied().filter(|uid| !uids.contains(uid)).collect();
+        let gone: Vec<Uid> = self.places.uids().filter(|uid| !uids.contains(uid)).collect();
         for uid in gone {
-            self.forget(uid);
+            self.places.remove(uid);
         }
     }
 
@@ -102,16 +111,6 @@ impl PlacementIndex {
     pub fn settle(&mut self) {
         self.gangs.moved();
         self.gangs.discard_stamps();
-    }
-
-    fn forget(&mut self, uid: Uid) {
-        let Some(node) = self.pods.remove(&uid).and_then(|pod| pod.node) else { return };
-        if let Some(here) = self.by_node.get_mut(&node) {
-            here.remove(&uid);
-            if here.is_empty() {
-                self.by_node.remove(&node);
-            }
-        }
     }
 
     /// Takes a `PodGroup` as the API server has it.
@@ -177,9 +176,29 @@ impl PlacementIndex {
         self.budgets.retain(keys);
     }
 
+    /// Takes a namespace as the API server has it.
+    pub fn apply_namespace(&mut self, namespace: &ObjectMeta) {
+        let name = namespace.name.as_deref().unwrap_or_default();
+        if namespace.deletion_timestamp.is_some() {
+            self.terminating_namespaces.insert(name.to_owned());
+        } else {
+            self.terminating_namespaces.remove(name);
+        }
+    }
+
+    /// Forgets a namespace.
+    pub fn delete_namespace(&mut self, name: &str) {
+        self.terminating_namespaces.remove(name);
+    }
+
+    /// Forgets all namespaces but these.
+    pub fn retain_namespaces(&mut self, names: &HashSet<String>) {
+        self.terminating_namespaces.retain(|name| names.contains(name));
+    }
+
     /// How many pods are kept.
     pub fn pods(&self) -> usize {
-        self.pods.len()
+        self.places.pods()
     }
 }
 

@@ -1,9 +1,20 @@
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher},
+};
 
 /// An object's uid in 16 bytes. API servers write UUIDs; anything else is hashed, so that no uid whatever is
 /// refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Uid([u64; 2]);
+
+impl Hash for Uid {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        let Self([high, low]) = self;
+        hasher.write_u64(*high);
+        hasher.write_u64(*low);
+    }
+}
 
 impl Uid {
     /// Of a uid as the API server writes it.
@@ -17,14 +28,25 @@ impl Uid {
 
 /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12.
 fn uuid(text: &str) -> Option<u128> {
-    if text.len() != 36 {
-        return None;
+    let text: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    let mut value = 0;
+    for (place, byte) in text.iter().enumerate() {
+        if matches!(place, 8 | 13 | 18 | 23) {
+            if *byte != b'-' {
+                return None;
+            }
+        } else {
+            value = value << 4 | u128::from(digit(*byte)?);
+        }
     }
-    text.bytes().enumerate().try_fold(0u128, |value, (place, byte)| match (place, byte) {
-        (8 | 13 | 18 | 23, b'-') => Some(value),
-        (8 | 13 | 18 | 23, _) => None,
-        _ => Some(value << 4 | u128::from(char::from(byte).to_digit(16)?)),
-    })
+    Some(value)
+}
+
+/// Without a branch on whether it is a letter: in uids, that is at random, and a processor would guess it wrong.
+fn digit(byte: u8) -> Option<u8> {
+    let (number, letter) = (byte.wrapping_sub(b'0'), (byte | 0x20).wrapping_sub(b'a'));
+    let value = if number < 10 { number } else { letter.saturating_add(10) };
+    (value < 16).then_some(value)
 }
 
 fn hashed(text: &str) -> u128 {
@@ -34,6 +56,30 @@ fn hashed(text: &str) -> u128 {
         u128::from(hasher.finish())
     };
     half(0) << 64 | half(1)
+}
+
+/// By uid. API servers choose those at random, or they are hashed already: that is enough for a table, and a question of
+/// thousands of pods has no time for more.
+pub type UidMap<V> = HashMap<Uid, V, BuildHasherDefault<UidHasher>>;
+
+/// Mixes the words of a [`Uid`].
+#[derive(Debug, Default)]
+pub struct UidHasher(u64);
+
+impl Hasher for UidHasher {
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(32) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 32
+    }
 }
 
 #[cfg(test)]
@@ -47,6 +93,14 @@ mod tests {
             Uid::of("6ccd780c-baba-1026-9564-5b8c656024db"),
             Uid([0x6ccd_780c_baba_1026, 0x9564_5b8c_6560_24db])
         );
+    }
+
+    #[test]
+    fn digits_are_hexadecimal_in_either_case_and_nothing_else_is_one() {
+        for byte in 0..=u8::MAX {
+            let expected = char::from(byte).to_digit(16).map(|value| value.try_into().unwrap());
+            assert_eq!(digit(byte), expected, "{byte}");
+        }
     }
 
     #[test]

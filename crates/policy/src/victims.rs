@@ -72,22 +72,27 @@ pub struct Search<'s, 't> {
     pub budgets: &'s Budgets,
 }
 
+/// Why these victims can't be had; none if they can.
+pub fn protected(rules: &Rules<'_>, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Option<Protected> {
+    let verdict = rules.verdict(preemptor, victims);
+    let mut protected = verdict.rulings.iter().filter_map(|ruling| Some((ruling.rule?, ruling.until)));
+    let (rule, first) = protected.next()?;
+    let until = first.and_then(|first| protected.try_fold(first, |last, (_, until)| Some(last.max(until?))));
+    Some(Protected { rule, until })
+}
+
 impl Search<'_, '_> {
     /// What is to be answered for a node: `pods` are all that are on it, of which `offered` are those that its scheduler
     /// would evict.
     pub fn answer(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Answer {
         let chosen: Vec<&Candidate<'_>> = offered.iter().filter_map(|number| pods.get(*number)).collect();
         let victims: Vec<Victim<'_>> = chosen.iter().map(|pod| pod.victim).collect();
-        let verdict = self.rules.verdict(self.preemptor, &victims);
-        let mut protected = verdict.rulings.iter().filter_map(|ruling| Some((ruling.rule?, ruling.until)));
-        let Some((rule, until)) = protected.next() else { return Answer::Keep };
-        let until =
-            until.and_then(|first| protected.try_fold(first, |last, (_, until)| Some(last.max(until?))));
+        let Some(protected) = protected(self.rules, self.preemptor, &victims) else { return Answer::Keep };
         let instead = || {
             let needed = Requests::sum(chosen.iter().map(|pod| pod.requests));
             (self.plain && chosen.iter().all(|pod| pod.plain)).then(|| self.others(pods, &needed)).flatten()
         };
-        instead().unwrap_or(Answer::Drop(Protected { rule, until }))
+        instead().unwrap_or(Answer::Drop(protected))
     }
 
     /// The fewest and least important pods that free as much.
@@ -104,9 +109,9 @@ impl Search<'_, '_> {
         let mut spared = vec![false; taken.len()];
         for place in order {
             let Some(((_, pod), spared)) = taken.get(place).zip(spared.get_mut(place)) else { continue };
-            let rest = freed.without(pod.requests);
-            if rest.covers(needed) {
-                (*spared, freed) = (true, rest);
+            if freed.covers_without(pod.requests, needed) {
+                freed.subtract(pod.requests);
+                *spared = true;
             }
         }
         let mut spared = spared.into_iter();

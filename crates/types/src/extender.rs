@@ -1,41 +1,75 @@
 //! What kube-scheduler asks its extender, and the answer: `ExtenderPreemptionArgs` and `ExtenderPreemptionResult` of
 //! `k8s.io/kube-scheduler/extender/v1`. They have no names of their own on the wire, so Go's are used, in whatever case.
 
-use std::{collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::value::RawValue;
+use serde_json::{Number, value::RawValue};
 
 /// More nodes than any cluster has, and more victims than any node.
 const MOST: usize = 100_000;
+
+/// No name of a node is longer.
+const LONGEST_NAME: usize = 253;
 
 /// What the scheduler asks.
 #[derive(Debug, Default)]
 pub struct Args<'b> {
     /// Who wants room: a whole Pod.
     pub pod: Option<&'b RawValue>,
-    /// What each candidate node would lose.
-    pub nodes: Vec<Offer>,
+    /// What each candidate node would lose: by name, each of them once.
+    pub nodes: Vec<Offer<'b>>,
 }
 
 /// What a candidate node would lose.
 #[derive(Debug)]
-pub struct Offer {
+pub struct Offer<'b> {
     /// Its name.
-    pub node: String,
+    pub node: Cow<'b, str>,
     /// The uids of those that would go.
-    pub victims: Vec<String>,
-    /// How many of them a disruption budget would rather keep.
+    pub victims: Vec<Cow<'b, str>>,
+    /// How many of them a disruption budget would rather keep; never negative.
     pub pdb_violations: i64,
 }
 
 impl<'b> Args<'b> {
-    /// The arguments in a body.
+    /// The arguments in a body. Of what comes twice the last counts, as in Go.
     pub fn read(body: &'b [u8]) -> serde_json::Result<Self> {
-        serde_json::from_slice(body)
+        let mut args: Self = serde_json::from_slice(body)?;
+        args.nodes.reverse();
+        args.nodes.sort_by(|one, other| one.node.cmp(&other.node));
+        args.nodes.dedup_by(|one, other| one.node == other.node);
+        Ok(args)
+    }
+}
+
+/// A text that is borrowed unless it has escapes: a question has thousands.
+struct Text<'b>(Cow<'b, str>);
+
+impl<'de> Deserialize<'de> for Text<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl<'de> Visitor<'de> for Any {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Any)
     }
 }
 
@@ -52,7 +86,7 @@ impl<'de> Deserialize<'de> for Args<'de> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Args<'de>, M::Error> {
                 let mut args = Args::default();
-                while let Some(key) = map.next_key::<String>()? {
+                while let Some(Text(key)) = map.next_key()? {
                     if key.eq_ignore_ascii_case("Pod") {
                         args.pod =
                             map.next_value::<Option<&'de RawValue>>()?.filter(|raw| raw.get() != "null");
@@ -60,8 +94,9 @@ impl<'de> Deserialize<'de> for Args<'de> {
                         || key.eq_ignore_ascii_case("NodeNameToMetaVictims")
                     {
                         // one of the two is null
-                        args.nodes
-                            .extend(map.next_value::<Option<Offers>>()?.map(|of| of.0).unwrap_or_default());
+                        args.nodes.extend(
+                            map.next_value::<Option<Offers<'de>>>()?.map(|of| of.0).unwrap_or_default(),
+                        );
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
@@ -74,27 +109,33 @@ impl<'de> Deserialize<'de> for Args<'de> {
     }
 }
 
-struct Offers(Vec<Offer>);
+struct Offers<'b>(Vec<Offer<'b>>);
 
-impl<'de> Deserialize<'de> for Offers {
+impl<'de> Deserialize<'de> for Offers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Nodes;
 
         impl<'de> Visitor<'de> for Nodes {
-            type Value = Offers;
+            type Value = Offers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map from the names of nodes to their victims")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Offers, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Offers<'de>, M::Error> {
                 let mut offers = Vec::new();
-                while let Some(node) = map.next_key::<String>()? {
+                while let Some(Text(node)) = map.next_key()? {
                     if offers.len() == MOST {
                         return Err(M::Error::custom("more nodes than any cluster has"));
                     }
+                    if node.len() > LONGEST_NAME {
+                        return Err(M::Error::custom(format_args!(
+                            "a node's name of {} bytes: none is longer than {LONGEST_NAME}",
+                            node.len()
+                        )));
+                    }
                     let Victims { uids, pdb_violations } =
-                        map.next_value::<Option<Victims>>()?.unwrap_or_default();
+                        map.next_value::<Option<Victims<'de>>>()?.unwrap_or_default();
                     offers.push(Offer { node, victims: uids, pdb_violations });
                 }
                 Ok(Offers(offers))
@@ -106,29 +147,31 @@ impl<'de> Deserialize<'de> for Offers {
 }
 
 #[derive(Default)]
-struct Victims {
-    uids: Vec<String>,
+struct Victims<'b> {
+    uids: Vec<Cow<'b, str>>,
     pdb_violations: i64,
 }
 
-impl<'de> Deserialize<'de> for Victims {
+impl<'de> Deserialize<'de> for Victims<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Fields;
 
         impl<'de> Visitor<'de> for Fields {
-            type Value = Victims;
+            type Value = Victims<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("victims: a map with Pods and NumPDBViolations")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Victims, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Victims<'de>, M::Error> {
                 let mut victims = Victims::default();
-                while let Some(key) = map.next_key::<String>()? {
+                while let Some(Text(key)) = map.next_key()? {
                     if key.eq_ignore_ascii_case("Pods") {
-                        victims.uids = map.next_value::<Option<Uids>>()?.map(|of| of.0).unwrap_or_default();
+                        victims.uids =
+                            map.next_value::<Option<Uids<'de>>>()?.map(|of| of.0).unwrap_or_default();
                     } else if key.eq_ignore_ascii_case("NumPDBViolations") {
-                        victims.pdb_violations = map.next_value::<Option<i64>>()?.unwrap_or_default();
+                        victims.pdb_violations =
+                            map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
                     } else {
                         map.next_value::<IgnoredAny>()?;
                     }
@@ -141,22 +184,28 @@ impl<'de> Deserialize<'de> for Victims {
     }
 }
 
-/// Of pods in either form: only a uid, or a whole Pod.
-struct Uids(Vec<String>);
+/// As a number of pods: what no scheduler writes is the nearest that one could write.
+#[allow(clippy::cast_possible_truncation, reason = "what is too large is as large as can be")]
+fn count(number: &Number) -> i64 {
+    number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).unwrap_or_default().max(0)
+}
 
-impl<'de> Deserialize<'de> for Uids {
+/// Of pods in either form: only a uid, or a whole Pod.
+struct Uids<'b>(Vec<Cow<'b, str>>);
+
+impl<'de> Deserialize<'de> for Uids<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Pods;
 
         impl<'de> Visitor<'de> for Pods {
-            type Value = Uids;
+            type Value = Uids<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a list of pods")
             }
 
-            fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Uids, S::Error> {
-                let mut uids = Vec::with_capacity(pods.size_hint().unwrap_or_default().min(MOST));
+            fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Uids<'de>, S::Error> {
+                let mut uids = Vec::new();
                 while let Some(uid) = pods.next_element_seed(Uid { within_metadata: false })? {
                     if uids.len() == MOST {
                         return Err(S::Error::custom("more pods than any node has"));
@@ -177,7 +226,7 @@ struct Uid {
 }
 
 impl<'de> DeserializeSeed<'de> for Uid {
-    type Value = String;
+    type Value = Cow<'de, str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -185,17 +234,17 @@ impl<'de> DeserializeSeed<'de> for Uid {
 }
 
 impl<'de> Visitor<'de> for Uid {
-    type Value = String;
+    type Value = Cow<'de, str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a pod, or its UID")
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut uid = String::new();
-        while let Some(key) = map.next_key::<String>()? {
+        let mut uid = Cow::default();
+        while let Some(Text(key)) = map.next_key()? {
             if key.eq_ignore_ascii_case("uid") {
-                uid = map.next_value::<Option<String>>()?.unwrap_or_default();
+                uid = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0).unwrap_or_default();
             } else if !self.within_metadata && key == "metadata" {
                 let own = map.next_value_seed(Self { within_metadata: true })?;
                 if uid.is_empty() {
@@ -245,7 +294,10 @@ mod tests {
     fn offers(args: &Value) -> Result<Vec<(String, Vec<String>, i64)>, String> {
         let body = args.to_string();
         let args = Args::read(body.as_bytes()).map_err(|error| error.to_string())?;
-        let of = |offer: Offer| (offer.node, offer.victims, offer.pdb_violations);
+        let of = |offer: Offer<'_>| {
+            let victims = offer.victims.into_iter().map(Cow::into_owned).collect();
+            (offer.node.into_owned(), victims, offer.pdb_violations)
+        };
         Ok(args.nodes.into_iter().map(of).collect())
     }
 
@@ -285,6 +337,32 @@ mod tests {
     }
 
     #[test]
+    fn escapes_are_read() {
+        let text = r#"{"\u0050od": {}, "NodeNameTo\u004detaVictims": {"\u006e": {"Pods": [{"\u0055ID": "\u0061"}]}}}"#;
+        let args = Args::read(text.as_bytes()).unwrap();
+        assert!(args.pod.is_some());
+        assert_eq!((&*args.nodes[0].node, &*args.nodes[0].victims[0]), ("n", "a"));
+    }
+
+    #[test]
+    fn of_what_comes_twice_the_last_counts() {
+        let text = r#"{"NodeNameToVictims": {"n": {"Pods": [{"UID": "a"}]}, "m": null, "n": {"Pods": [{"UID": "b", "UID": "c"}]}}}"#;
+        let args = Args::read(text.as_bytes()).unwrap();
+        let names: Vec<_> = args.nodes.iter().map(|offer| &*offer.node).collect();
+        assert_eq!((names, &*args.nodes[1].victims), (vec!["m", "n"], &[Cow::Borrowed("c")][..]));
+    }
+
+    #[test]
+    fn what_is_no_number_of_pods_is_the_nearest() {
+        for (written, read) in
+            [("-1", 0), ("1.5", 1), ("-1.5", 0), ("9223372036854775808", i64::MAX), ("1e300", i64::MAX)]
+        {
+            let text = format!(r#"{{"NodeNameToVictims": {{"n": {{"NumPDBViolations": {written}}}}}}}"#);
+            assert_eq!(Args::read(text.as_bytes()).unwrap().nodes[0].pdb_violations, read, "{written}");
+        }
+    }
+
+    #[test]
     fn what_is_of_another_shape_is_refused() {
         for args in [
             json!([]),
@@ -295,6 +373,7 @@ mod tests {
             json!({"NodeNameToVictims": {"n": {"Pods": ["a"]}}}),
             json!({"NodeNameToMetaVictims": {"n": {"Pods": [{"UID": 7}]}}}),
             json!({"NodeNameToMetaVictims": {"n": {"NumPDBViolations": "1"}}}),
+            json!({"NodeNameToMetaVictims": {"n".repeat(254): null}}),
         ] {
             assert!(offers(&args).is_err(), "{args}");
         }

@@ -4,6 +4,7 @@
 mod http;
 mod permits;
 mod question;
+mod unsettled;
 mod waiters;
 mod wake;
 
@@ -18,6 +19,7 @@ use crate::{KnownQueues, Metrics, placement::Placement};
 pub use http::{MAX_PREEMPTION_BYTES, router};
 pub use permits::{Permit, Permits};
 pub(crate) use question::Counts;
+use unsettled::Unsettled;
 use waiters::Waiters;
 pub use wake::Waker;
 
@@ -38,7 +40,10 @@ pub struct Extender {
     pub permits: Permits,
     /// What was granted and refused is counted here.
     pub metrics: Metrics,
+    /// Else nobody keeps in mind who was refused.
+    wakes: bool,
     waiters: Arc<Mutex<Waiters>>,
+    unsettled: Arc<Mutex<Unsettled>>,
 }
 
 impl Extender {
@@ -58,7 +63,9 @@ impl Extender {
             readiness,
             permits: Permits::default(),
             metrics,
+            wakes: false,
             waiters: Arc::default(),
+            unsettled: Arc::default(),
         }
     }
 
@@ -67,8 +74,20 @@ impl Extender {
         *self.floors.write() = floors;
     }
 
-    /// What wakes those who were refused, once the floors end that were in their way.
-    pub fn waker(&self) -> Waker {
-        Waker { clock: self.clock.clone(), waiters: Arc::clone(&self.waiters), metrics: self.metrics.clone() }
+    /// The same, with a [`Waker`] or without.
+    #[must_use]
+    pub const fn waking(mut self, wakes: bool) -> Self {
+        self.wakes = wakes;
+        self
+    }
+
+    /// What wakes those who were refused, once the floors end that were in their way; none if nothing is to.
+    pub fn waker(&self) -> Option<Waker> {
+        self.wakes.then(|| Waker {
+            clock: self.clock.clone(),
+            placement: self.placement.clone(),
+            waiters: Arc::clone(&self.waiters),
+            metrics: self.metrics.clone(),
+        })
     }
 }

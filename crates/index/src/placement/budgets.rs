@@ -4,10 +4,38 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use arcstr::ArcStr;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::{Selector, SelectorExt};
+use kube::core::{Expression, Selector};
 use tenure_policy::victims::Budgets as Allowed;
 
 use crate::names::Names;
+
+/// The labels of a pod, by key. Their texts are shared: keys are few, and the pods of a workload have most values in
+/// common.
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
+pub struct Labels(Box<[(ArcStr, ArcStr)]>);
+
+impl Labels {
+    pub fn read(labels: Option<&BTreeMap<String, String>>, names: &mut Names) -> Self {
+        let pairs = labels.into_iter().flatten();
+        Self(pairs.map(|(key, value)| (names.shared(key), names.shared(value))).collect())
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        let place = self.0.binary_search_by(|(of, _)| of.as_str().cmp(key)).ok()?;
+        self.0.get(place).map(|(_, value)| value.as_str())
+    }
+
+    fn satisfy(&self, expression: &Expression) -> bool {
+        match expression {
+            Expression::In(key, values) => self.get(key).is_some_and(|value| values.contains(value)),
+            Expression::NotIn(key, values) => self.get(key).is_none_or(|value| !values.contains(value)),
+            Expression::Equal(key, value) => self.get(key) == Some(value),
+            Expression::NotEqual(key, value) => self.get(key) != Some(value),
+            Expression::Exists(key) => self.get(key).is_some(),
+            Expression::DoesNotExist(key) => self.get(key).is_none(),
+        }
+    }
+}
 
 /// All `PodDisruptionBudget`s, by namespace and name.
 #[derive(Debug, Default)]
@@ -15,7 +43,8 @@ pub struct Budgets(HashMap<ArcStr, BTreeMap<String, Budget>>);
 
 #[derive(Debug)]
 struct Budget {
-    selector: Selector,
+    /// All must hold.
+    selector: Box<[Expression]>,
     allowed: u32,
 }
 
@@ -31,7 +60,7 @@ impl Budgets {
         };
         let allowed = budget.status.as_ref().and_then(|status| status.disruptions_allowed);
         let allowed = allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
-        let budget = Budget { selector, allowed };
+        let budget = Budget { selector: selector.into_iter().collect(), allowed };
         self.0.entry(names.shared(namespace)).or_default().insert(name.to_owned(), budget);
     }
 
@@ -68,9 +97,9 @@ impl<'i> Numbered<'i> {
     }
 
     /// Those that select a pod.
-    pub fn of(&mut self, namespace: &str, labels: &BTreeMap<String, String>) -> Vec<usize> {
+    pub fn of(&mut self, namespace: &str, labels: &Labels) -> Vec<usize> {
         let Some((namespace, here)) = self.all.0.get_key_value(namespace) else { return Vec::new() };
-        let selecting = here.iter().filter(|(_, budget)| budget.selector.matches(labels));
+        let selecting = here.iter().filter(|(_, budget)| budget.selector.iter().all(|of| labels.satisfy(of)));
         let numbers = selecting.map(|(name, budget)| {
             *self.numbers.entry((namespace, name)).or_insert_with(|| {
                 self.allowed.push(budget.allowed);
@@ -83,5 +112,38 @@ impl<'i> Numbered<'i> {
     /// How many pods each of them gives away, by number.
     pub fn allowed(self) -> Allowed {
         Allowed(self.allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+    use kube::core::SelectorExt;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn labels_are_selected_as_the_api_server_does() {
+        let of = |operator: &str, key: &str, values: &Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        let labels = [json!({}), json!({"a": "1"}), json!({"a": "2", "b": "1"}), json!({"0": "1", "b": ""})];
+        for selector in [
+            json!({}),
+            json!({"matchLabels": {"a": "1"}}),
+            json!({"matchLabels": {"a": "2", "b": "1"}}),
+            of("In", "a", &json!(["1", "3"])),
+            of("NotIn", "a", &json!(["1", "3"])),
+            of("Exists", "b", &json!([])),
+            of("DoesNotExist", "b", &json!([])),
+        ] {
+            let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+            let selector = Selector::try_from(selector).unwrap();
+            for labels in &labels {
+                let labels: BTreeMap<String, String> = serde_json::from_value(labels.clone()).unwrap();
+                let own = Labels::read(Some(&labels), &mut Names::default());
+                let ours = selector.clone().into_iter().all(|of| own.satisfy(&of));
+                assert_eq!(ours, selector.matches(&labels), "{selector} {labels:?}");
+            }
+        }
     }
 }

@@ -1,26 +1,28 @@
 //! How pods are read, with what many of them share kept once.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{HashMap, HashSet},
     hash::Hash,
     sync::Arc,
 };
 
 use tenure_policy::{
     gang::progress,
+    guard,
+    preemption::Progress,
     victims::{Requests, Resource},
 };
 use tenure_types::{keys, projection::Pod, room::Room};
 
-use super::Placed;
-use crate::names::Names;
+use super::{Placed, budgets::Labels};
+use crate::{members::Membership, names::Names};
 
 /// What many pods share.
 #[derive(Debug, Default)]
 pub struct Interned {
     resources: HashMap<String, Resource>,
     requests: Shared<Requests>,
-    labels: Shared<BTreeMap<String, String>>,
+    labels: Shared<Labels>,
 }
 
 /// Values of which each is kept once.
@@ -72,22 +74,40 @@ impl Interned {
 
 impl Placed {
     pub fn read(pod: &Pod, room: &Room, names: &mut Names, interned: &mut Interned) -> Self {
+        let labels = Labels::read(pod.metadata.labels.as_ref(), names);
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
+        let progress = progress(pod);
+        let nominated = pod.status.nominated_node_name.as_deref();
         let in_daemon_set = pod.controller().is_some_and(|owner| owner.kind == "DaemonSet");
         Self {
             uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
             namespace: shared(pod.metadata.namespace.as_deref()).unwrap_or_default(),
+            name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             node: shared(pod.spec.node_name.as_deref()),
+            nominated: shared(nominated.filter(|_| progress == Progress::Waiting)),
             priority: pod.spec.priority.unwrap_or(0),
+            never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
             class: shared(pod.spec.priority_class_name.as_deref()),
             queue: shared(pod.label(keys::RUNAI_QUEUE_LABEL)),
             scheduled: pod.scheduled_at().map(|at| at.0),
-            progress: progress(pod),
+            progress,
             requests: interned.requests(room),
-            labels: interned.labels.shared(pod.metadata.labels.clone().unwrap_or_default()),
+            labels: interned.labels.shared(labels),
+            memberships: None,
             plain: room.plain,
             frees: !in_daemon_set && !pod.is_mirror(),
+            spared: guard::spared(pod),
         }
+    }
+
+    pub fn memberships(&self) -> &[Membership] {
+        self.memberships.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it is found where the other is.
+    pub fn is_where(&self, other: &Self) -> bool {
+        (&self.node, &self.nominated) == (&other.node, &other.nominated)
+            && (&self.namespace, &self.name) == (&other.namespace, &other.name)
     }
 }

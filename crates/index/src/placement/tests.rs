@@ -7,6 +7,8 @@ use tenure_types::projection::Pod;
 
 use super::*;
 
+mod guard;
+
 const NOW: &str = "2026-01-01T01:00:00Z";
 
 /// Of a namespace, on node n, in a queue with a floor of ten minutes, so many seconds after it was scheduled.
@@ -63,7 +65,11 @@ impl World {
         self.index.settle();
     }
 
-    fn asked_by(&self, preemptor: &Value, victims: &[&str]) -> Answer<'_> {
+    fn asked_by<'a>(&'a self, preemptor: &Value, victims: &[&'a str]) -> Answer<'a> {
+        self.asked_of(preemptor, &[Offer { node: "n", victims: victims.to_vec() }]).remove(0)
+    }
+
+    fn asked_of<'a>(&'a self, preemptor: &Value, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
         let room: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
         let (preemptor, room): (Pod, _) = room.split();
         let question = Question {
@@ -73,16 +79,18 @@ impl World {
             preemptor: &preemptor,
             room: &room,
         };
-        let victims: Vec<String> = victims.iter().map(|uid| (*uid).to_owned()).collect();
-        let offers = [Offer { node: "n", victims: &victims }];
-        self.index.answer(&question, &offers).remove(0)
+        self.index.answer(&question, offers)
     }
 
-    fn asked(&self, victims: &[&str]) -> Answer<'_> {
-        let labels = json!({"kai.scheduler/queue": "q"});
-        let spec = json!({"priority": 9, "containers": []});
-        self.asked_by(&json!({"metadata": {"namespace": "ns", "labels": labels}, "spec": spec}), victims)
+    fn asked<'a>(&'a self, victims: &[&'a str]) -> Answer<'a> {
+        self.asked_by(&preemptor(), victims)
     }
+}
+
+/// Of the same queue as those pods.
+fn preemptor() -> Value {
+    let metadata = json!({"namespace": "ns", "labels": {"kai.scheduler/queue": "q"}});
+    json!({"metadata": metadata, "spec": {"priority": 9, "containers": []}})
 }
 
 fn instead<'a>(victims: &[&'a str]) -> Answer<'a> {
@@ -133,6 +141,46 @@ fn a_pod_of_which_nothing_is_known_may_be_protected() {
 }
 
 #[test]
+fn a_pod_that_is_offered_twice_is_one() {
+    let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);
+    assert_eq!(world.asked(&["old", "old"]), Answer::Keep(vec!["old"]));
+    assert_eq!(world.asked(&["young", "young"]), instead(&["old"]), "one is enough");
+}
+
+#[test]
+fn victims_are_answered_in_descending_priority_and_else_as_they_were_offered() {
+    let of = |name: &str, priority| pod(name, 700, &json!({"spec": {"priority": priority}}));
+    let world = World::new(&[of("b", 1), of("a", 1), of("high", 3), of("mid", 2)]);
+    let offered = ["b", "mid", "a", "high"];
+    assert_eq!(world.asked(&offered), Answer::Keep(vec!["high", "mid", "b", "a"]));
+}
+
+#[test]
+fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
+    let names: Vec<String> = (0..1_000).map(|number| format!("{number}")).collect();
+    let on = |name: &String| pod(name, 700, &json!({"spec": {"nodeName": format!("n-{name}")}}));
+    let world = World::new(&names.iter().map(on).collect::<Vec<_>>());
+    let nodes: Vec<String> = names.iter().map(|name| format!("n-{name}")).collect();
+    for many in [1, 65, 500, 1_000] {
+        let offers: Vec<Offer<'_>> = nodes[..many]
+            .iter()
+            .zip(&names)
+            .map(|(node, name)| Offer { node: node.as_str(), victims: vec![name.as_str()] })
+            .collect();
+        let expected: Vec<Answer<'_>> =
+            names[..many].iter().map(|name| Answer::Keep(vec![name.as_str()])).collect();
+        assert_eq!(world.asked_of(&preemptor(), &offers), expected, "{many}");
+    }
+}
+
+#[test]
+fn nobody_makes_room_for_itself() {
+    let world = World::new(&[pod("old", 700, &json!({}))]);
+    let itself = pod("old", 700, &json!({"spec": {"priority": 9}}));
+    assert_eq!(world.asked_by(&itself, &["old"]), Answer::Drop(Dropped::Unknown("old".into())));
+}
+
+#[test]
 fn a_pod_that_has_gone_or_moved_takes_no_room_any_more() {
     let mut world = World::new(&[
         pod("young", 60, &json!({})),
@@ -146,7 +194,7 @@ fn a_pod_that_has_gone_or_moved_takes_no_room_any_more() {
     assert!(matches!(world.asked(&["young"]), Answer::Drop(_)));
     assert_eq!(world.index.pods(), 2);
     world.index.retain_pods(&HashSet::from([Uid::of("young")]));
-    assert_eq!((world.index.pods(), world.index.by_node.len()), (1, 1));
+    assert_eq!((world.index.pods(), world.index.places.len()), (1, (1, 0, 1)));
 }
 
 #[test]

@@ -34,21 +34,25 @@ impl Requests {
         sum
     }
 
-    /// What is left of a sum without some of it.
-    #[must_use]
-    pub fn without(&self, part: &Self) -> Self {
-        let mut rest = self.clone();
-        rest.pods = rest.pods.saturating_sub(part.pods);
+    /// Takes some of it away.
+    pub fn subtract(&mut self, part: &Self) {
+        self.pods = self.pods.saturating_sub(part.pods);
         for (resource, amount) in &part.amounts {
-            rest.add_amount(*resource, amount.saturating_neg());
+            self.add_amount(*resource, amount.saturating_neg());
         }
-        rest
     }
 
     /// Whether there is as much of everything.
     pub fn covers(&self, needed: &Self) -> bool {
         self.pods >= needed.pods
             && needed.amounts.iter().all(|(resource, amount)| self.amount(*resource) >= *amount)
+    }
+
+    /// The same of what is left without some of it.
+    pub fn covers_without(&self, part: &Self, needed: &Self) -> bool {
+        let left = |resource| self.amount(resource).saturating_sub(part.amount(resource));
+        self.pods.saturating_sub(part.pods) >= needed.pods
+            && needed.amounts.iter().all(|(resource, amount)| left(*resource) >= *amount)
     }
 
     fn amount(&self, resource: Resource) -> i64 {

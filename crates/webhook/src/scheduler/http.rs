@@ -7,12 +7,13 @@ use std::{
 
 use axum::{
     Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, FromRequest, Request, State},
+    body::Body,
+    extract::{Request, State},
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
     routing::post,
 };
+use http_body_util::BodyExt;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
@@ -52,7 +53,6 @@ pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
     };
     Router::new()
         .route("/scheduler/preempt", post(preempt))
-        .layer(DefaultBodyLimit::max(MAX_PREEMPTION_BYTES))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, TIMEOUT))
         .with_state(Arc::new(Context { extender, turns: Semaphore::new(LARGE_IN_FLIGHT) }))
 }
@@ -67,12 +67,13 @@ async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Respo
         let message = format!("not ready to answer a scheduler: waiting for {awaited}");
         return reject(metrics, StatusCode::SERVICE_UNAVAILABLE, message);
     }
-    let is_large = announced(request.headers()).is_none_or(|bytes| bytes > LARGE_BYTES);
+    let length = announced(request.headers());
+    let is_large = length.is_none_or(|bytes| bytes > LARGE_BYTES);
     // an error would mean that the semaphore was closed, which nobody does
     let turn = if is_large { turns.acquire().await.ok() } else { None };
-    let body = match Bytes::from_request(request, &()).await {
+    let body = match read(request.into_body(), length.unwrap_or_default()).await {
         Ok(body) => body,
-        Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
+        Err((status, message)) => return reject(metrics, status, message),
     };
     let started = Instant::now();
     let asked = extender.clone();
@@ -89,4 +90,28 @@ async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Respo
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
+}
+
+/// Puts a body together while it comes: to collect its parts first, and to copy them then, takes twice the memory and
+/// keeps a scheduler waiting.
+async fn read(mut body: Body, length: u64) -> Result<Vec<u8>, (StatusCode, String)> {
+    let too_large = || {
+        let message = format!(
+            "the body is larger than {MAX_PREEMPTION_BYTES} bytes: set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration, and it is a hundredth of that"
+        );
+        (StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    let length = usize::try_from(length).ok().filter(|length| *length <= MAX_PREEMPTION_BYTES);
+    let mut whole = Vec::with_capacity(length.ok_or_else(too_large)?);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            (StatusCode::BAD_REQUEST, format!("the body can't be read to its end: {error}"))
+        })?;
+        let Some(data) = frame.data_ref() else { continue };
+        if data.len() > MAX_PREEMPTION_BYTES.saturating_sub(whole.len()) {
+            return Err(too_large());
+        }
+        whole.extend_from_slice(data);
+    }
+    Ok(whole)
 }

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
-use serde_json::value::RawValue;
-use tenure_index::{Answer, Dropped, Offer, Question, Uid};
+use tenure_index::{Answer, Dropped, Offer, PlacementIndex, Question, Uid};
+use tenure_policy::preemption::Rule;
 use tenure_types::{
     extender::{self, Args, MetaPod, MetaVictims},
     projection::Pod,
@@ -14,10 +13,14 @@ use tenure_types::{
 use thiserror::Error;
 use tracing::{debug, info};
 
-use super::{Extender, Permit, waiters::Waiter};
+use super::{Extender, Permit, unsettled::SETTLED_AFTER, waiters::Waiter};
 
-/// After so long, a victim is known that the scheduler knows a moment earlier.
-const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(1);
+/// After so long, a victim is known that the scheduler knows a moment earlier. One that stays unknown must not keep
+/// schedulers busy.
+const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
+
+/// What is kept of a question for a minute or longer must not be of any size.
+const LONGEST_NAME: usize = 253;
 
 /// Why a body is no question.
 #[derive(Debug, Error)]
@@ -31,18 +34,16 @@ pub enum Malformed {
     /// The one that wants room isn't a pod.
     #[error("the Pod of the ExtenderPreemptionArgs can't be read: {0}")]
     Pod(serde_json::Error),
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Nominee {
-    status: NomineeStatus,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct NomineeStatus {
-    nominated_node_name: Option<String>,
+    /// It has a name that nobody can have.
+    #[error(
+        "{field} has {bytes} bytes in the Pod of the ExtenderPreemptionArgs, but no name has more than {LONGEST_NAME}"
+    )]
+    Name {
+        /// Of the pod.
+        field: &'static str,
+        /// How long it is.
+        bytes: usize,
+    },
 }
 
 /// Of an answer, for the metrics: how many nodes ended how.
@@ -74,16 +75,51 @@ impl<'a> Obstacle<'a> {
     }
 }
 
+fn check_names(pod: &Pod) -> Result<(), Malformed> {
+    for (field, name) in [
+        ("metadata.name", &pod.metadata.name),
+        ("metadata.namespace", &pod.metadata.namespace),
+        ("metadata.uid", &pod.metadata.uid),
+        ("spec.schedulerName", &pod.spec.scheduler_name),
+        ("status.nominatedNodeName", &pod.status.nominated_node_name),
+    ] {
+        let bytes = name.as_ref().map_or(0, String::len);
+        if bytes > LONGEST_NAME {
+            return Err(Malformed::Name { field, bytes });
+        }
+    }
+    Ok(())
+}
+
+/// Whether it can be part of a path, as that of every pod can.
+fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+}
+
+fn offer<'a>(of: &'a extender::Offer<'_>) -> Offer<'a> {
+    Offer { node: &of.node, victims: of.victims.iter().map(AsRef::as_ref).collect() }
+}
+
+/// The victims that a node may lose.
+fn granted<'a>(answer: &'a Answer<'_>) -> impl Iterator<Item = Uid> {
+    let victims: &'a [&str] = match answer {
+        Answer::Keep(victims) | Answer::Instead { victims, .. } => victims,
+        Answer::Drop(_) => &[],
+    };
+    victims.iter().map(|uid| Uid::of(uid))
+}
+
 impl Extender {
     /// The body of the answer to a body.
     pub(super) fn answer(&self, body: &[u8]) -> Result<(Vec<u8>, Counts), Malformed> {
         let args = Args::read(body).map_err(Malformed::Args)?;
         let raw = args.pod.ok_or(Malformed::NoPod)?;
-        let pod: PodWithRoom = serde_json::from_str(raw.get()).map_err(Malformed::Pod)?;
-        let (preemptor, room) = pod.split();
+        let (preemptor, room) = PodWithRoom::read_claim(raw.get()).map_err(Malformed::Pod)?;
+        check_names(&preemptor)?;
         let now = self.clock.now();
-        let offers: Vec<Offer<'_>> =
-            args.nodes.iter().map(|offer| Offer { node: &offer.node, victims: &offer.victims }).collect();
+        let offers: Vec<Offer<'_>> = args.nodes.iter().map(offer).collect();
         let floors = self.floors.read().clone();
         self.queues.look(|queues| {
             self.placement.look(|index| {
@@ -91,21 +127,30 @@ impl Extender {
                 let question = Question { tree, floors: &floors, now, preemptor: &preemptor, room: &room };
                 let answers = index.answer(&question, &offers);
                 let answers = args.nodes.iter().zip(answers);
-                Ok(self.conclude(now, &preemptor, raw, answers))
+                Ok(self.conclude(index, now, &preemptor, answers))
             })
         })
     }
 
     fn conclude<'a>(
         &self,
+        index: &PlacementIndex,
         now: Timestamp,
         preemptor: &Pod,
-        raw: &RawValue,
-        answers: impl Iterator<Item = (&'a extender::Offer, Answer<'a>)>,
+        answers: impl Iterator<Item = (&'a extender::Offer<'a>, Answer<'a>)>,
     ) -> (Vec<u8>, Counts) {
         let (mut nodes, mut counts, mut obstacle) = (BTreeMap::new(), Counts::default(), Obstacle::default());
+        let uid = Uid::of(preemptor.metadata.uid.as_deref().unwrap_or_default());
+        // until it is known what this one gets, no other gets anything
+        let mut unsettled = self.unsettled.lock();
+        let pending = index.pending(unsettled.to_others(uid, now));
         for (offer, answer) in answers {
-            let node = offer.node.as_str();
+            let node = &*offer.node;
+            if pending.are_too_many_with(granted(&answer)) {
+                counts.protected += 1;
+                obstacle.add(Rule::MinAvailable.name(), now.checked_add(SETTLED_AFTER).ok(), node);
+                continue;
+            }
             let (victims, pdb_violations) = match answer {
                 Answer::Keep(victims) => {
                     counts.kept += 1;
@@ -137,31 +182,34 @@ impl Extender {
             nodes.insert(node, MetaVictims { pods, pdb_violations });
         }
         if nodes.is_empty() {
-            self.refuse(preemptor, raw, &obstacle);
+            self.refuse(now, preemptor, &obstacle);
         } else {
-            self.grant(now, preemptor, &nodes);
+            let victims = self.grant(now, preemptor, &nodes);
+            unsettled.add(uid, now, victims.into_iter().filter(|uid| index.is_in_group(*uid)).collect());
         }
         let answer = extender::Answer { node_name_to_meta_victims: nodes };
         // no string of it can fail to be written
         (serde_json::to_vec(&answer).unwrap_or_default(), counts)
     }
 
-    fn grant(&self, now: Timestamp, preemptor: &Pod, nodes: &BTreeMap<&str, MetaVictims<'_>>) {
+    fn grant(&self, now: Timestamp, preemptor: &Pod, nodes: &BTreeMap<&str, MetaVictims<'_>>) -> Vec<Uid> {
         let uid = preemptor.metadata.uid.as_deref().unwrap_or_default();
         self.waiters.lock().forget(uid);
         let victims = nodes.values().flat_map(|node| &node.pods).map(|pod| Uid::of(pod.uid));
+        let victims: Vec<Uid> = victims.collect();
         let metadata = &preemptor.metadata;
         self.permits.grant(Permit {
             preemptor: uid.to_owned(),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
             at: now,
-            victims: victims.collect(),
+            victims: victims.clone(),
         });
+        victims
     }
 
-    fn refuse(&self, preemptor: &Pod, raw: &RawValue, obstacle: &Obstacle<'_>) {
-        let Pod { metadata, spec, .. } = preemptor;
+    fn refuse(&self, now: Timestamp, preemptor: &Pod, obstacle: &Obstacle<'_>) {
+        let Pod { metadata, spec, status } = preemptor;
         let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
         let Some(because) = obstacle.why else { return };
@@ -170,9 +218,8 @@ impl Extender {
             return;
         };
         info!(%namespace, %name, because, %until, node, "No pod may be preempted for this one before that time");
-        let Some(uid) = metadata.uid.clone() else { return };
-        // a preemptor that can't be read in full was read as a pod
-        let nominee: Nominee = serde_json::from_str(raw.get()).unwrap_or_default();
+        let can_be_woken = self.wakes && is_name(namespace) && is_name(name);
+        let Some(uid) = metadata.uid.clone().filter(|_| can_be_woken) else { return };
         self.waiters.lock().wait(Waiter {
             uid,
             namespace: namespace.to_owned(),
@@ -180,8 +227,10 @@ impl Extender {
             scheduler: spec.scheduler_name.clone().unwrap_or_default(),
             priority: spec.priority.unwrap_or(0),
             node: node.to_owned(),
-            nominated: nominee.status.nominated_node_name.filter(|node| !node.is_empty()),
+            nominated: status.nominated_node_name.clone().filter(|node| !node.is_empty()),
+            since: now,
             until,
+            failures: 0,
         });
     }
 }

@@ -1,11 +1,14 @@
 //! Who was refused, and until when.
 
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-/// More pods than wait anywhere. Those that come later are woken by their scheduler alone.
+/// More pods than wait anywhere. Of more than that, those that would wait for longest are woken by their scheduler alone.
 const MOST: usize = 10_000;
+
+/// A pod may be unknown to us for a moment that its scheduler knows already.
+const NEW_FOR: SignedDuration = SignedDuration::from_secs(10);
 
 /// A preemptor that was refused on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +23,12 @@ pub struct Waiter {
     pub node: String,
     /// Where it was nominated to when it was refused.
     pub nominated: Option<String>,
+    /// When it was refused.
+    pub since: Timestamp,
     /// Before that, there is nothing for it anywhere.
     pub until: Timestamp,
+    /// How often it could not be woken.
+    pub failures: u32,
 }
 
 /// All of them, by uid.
@@ -31,9 +38,20 @@ pub struct Waiters(HashMap<String, Waiter>);
 impl Waiters {
     /// Somebody waits; it may have waited before for something else.
     pub fn wait(&mut self, waiter: Waiter) {
-        if self.0.len() < MOST || self.0.contains_key(&waiter.uid) {
-            self.0.insert(waiter.uid.clone(), waiter);
+        if self.0.len() >= MOST && !self.0.contains_key(&waiter.uid) {
+            let Some(last) = self.0.values().max_by_key(|waiter| waiter.until) else { return };
+            if last.until <= waiter.until {
+                return;
+            }
+            let last = last.uid.clone();
+            self.0.remove(&last);
         }
+        self.0.insert(waiter.uid.clone(), waiter);
+    }
+
+    /// Forgets those that are gone or were placed, as far as that must be known by now.
+    pub fn retain(&mut self, now: Timestamp, waits: impl Fn(&str) -> bool) {
+        self.0.retain(|uid, waiter| now.duration_since(waiter.since) < NEW_FOR || waits(uid));
     }
 
     /// Somebody waits on, unless it has been asked for in the meantime.
@@ -52,7 +70,7 @@ impl Waiters {
     }
 
     /// Takes all that are due by now: of each scheduler the most important first, since whoever wakes it wakes all of
-    /// its others that are of no higher priority.
+    /// its others that are of no higher priority. But one that can't be woken must not keep the others asleep.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
         let due = self.0.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
         let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();
@@ -61,7 +79,7 @@ impl Waiters {
         }
         let mut all: Vec<Vec<Waiter>> = by_scheduler.into_values().collect();
         for of_one in &mut all {
-            of_one.sort_by_key(|waiter| std::cmp::Reverse(waiter.priority));
+            of_one.sort_by_key(|waiter| (waiter.failures, Reverse(waiter.priority)));
         }
         all
     }
@@ -80,7 +98,9 @@ mod tests {
             priority,
             node: "n".to_owned(),
             nominated: None,
+            since: Timestamp::UNIX_EPOCH,
             until: Timestamp::from_second(until).unwrap(),
+            failures: 0,
         }
     }
 
@@ -125,13 +145,27 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_kept_than_wait_anywhere() {
+    fn no_more_are_kept_than_wait_anywhere_and_those_that_wait_for_longest_give_way() {
         let mut waiters = Waiters::default();
         for number in 0..=MOST {
             waiters.wait(waiter(&number.to_string(), "s", 1, 10));
         }
         waiters.wait(waiter("0", "s", 1, 5));
         assert_eq!(waiters.len(), MOST);
-        assert_eq!(due(&mut waiters, 5), [["0"]]);
+        waiters.wait(waiter("late", "s", 1, 10));
+        waiters.wait(waiter("soon", "s", 2, 5));
+        assert_eq!(waiters.len(), MOST);
+        assert_eq!(due(&mut waiters, 5), [["soon", "0"]]);
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten_and_who_is_new_may_be_unknown() {
+        let mut waiters = Waiters::default();
+        waiters.wait(waiter("gone", "s", 1, 20));
+        waiters.wait(waiter("there", "s", 2, 20));
+        let since = Timestamp::from_second(10).unwrap();
+        waiters.wait(Waiter { since, ..waiter("new", "s", 3, 20) });
+        waiters.retain(Timestamp::from_second(19).unwrap(), |uid| uid == "there");
+        assert_eq!(due(&mut waiters, 20), [["new", "there"]]);
     }
 }

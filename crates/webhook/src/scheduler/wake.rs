@@ -15,6 +15,7 @@ use kube::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tenure_index::Uid;
 use tenure_service::{
     call::{ApiError, call, persist},
     clock::ServerClock,
@@ -23,7 +24,7 @@ use tenure_service::{
 use tracing::{debug, info, warn};
 
 use super::waiters::{Waiter, Waiters};
-use crate::Metrics;
+use crate::{Metrics, Placement};
 
 /// Between wake-ups, at least: floors that end at about the same time cost one.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -35,6 +36,7 @@ const RETRY: SignedDuration = SignedDuration::from_secs(5);
 #[derive(Debug)]
 pub struct Waker {
     pub(super) clock: ServerClock,
+    pub(super) placement: Placement,
     pub(super) waiters: Arc<Mutex<Waiters>>,
     pub(super) metrics: Metrics,
 }
@@ -53,44 +55,64 @@ impl Waker {
     pub async fn run(self, client: Client) {
         loop {
             tokio::time::sleep(BETWEEN).await;
-            let now = self.clock.now();
-            let due = {
-                let mut waiters = self.waiters.lock();
-                let due = waiters.take_due(now);
-                self.metrics.waiting(waiters.len());
-                due
-            };
-            for of_one_scheduler in due {
-                self.wake_all(&client, of_one_scheduler, now).await;
-            }
+            self.wake_due(&client, self.clock.now()).await;
         }
     }
 
-    /// The most important first: as soon as one of them is woken, all are.
+    async fn wake_due(&self, client: &Client, now: Timestamp) {
+        for of_one_scheduler in self.take_due(now) {
+            self.wake_all(client, of_one_scheduler, now).await;
+        }
+    }
+
+    fn take_due(&self, now: Timestamp) -> Vec<Vec<Waiter>> {
+        // locked in the order in which a scheduler's question does it
+        self.placement.look(|index| {
+            let mut waiters = self.waiters.lock();
+            waiters.retain(now, |uid| index.waits(Uid::of(uid)));
+            let due = waiters.take_due(now);
+            self.metrics.waiting(waiters.len());
+            due
+        })
+    }
+
+    /// One after the other: as soon as one of them is woken, so are all that aren't more important.
     async fn wake_all(&self, client: &Client, due: Vec<Waiter>, now: Timestamp) {
         let waiting = due.len();
         let mut due = due.into_iter();
         while let Some(waiter) = due.next() {
-            let Waiter { namespace, name, .. } = &waiter;
-            match wake(client, &waiter).await {
+            let Waiter { namespace, name, priority, .. } = &waiter;
+            // large, and it would be in every future around it
+            match Box::pin(wake(client, &waiter)).await {
                 Ok(Woken::Yes) => {
                     info!(%namespace, %name, waiting, "Woke a pod that waited for the end of a floor, and with it all that wait");
                     self.metrics.woken();
+                    self.wait_on(due.filter(|other| other.priority > *priority), now);
                     return;
                 }
                 Ok(Woken::NotNeeded) => debug!(%namespace, %name, "Waits no more"),
                 Err(error) => {
                     warn!(%namespace, %name, error = with_causes(&error), "Failed to wake a pod: trying again");
-                    let until = now.checked_add(RETRY).unwrap_or(Timestamp::MAX);
-                    let mut waiters = self.waiters.lock();
-                    for waiter in std::iter::once(waiter).chain(due) {
-                        waiters.wait_again(Waiter { until, ..waiter });
-                    }
+                    self.wait_on(std::iter::once(failed(waiter)).chain(due), now);
                     return;
                 }
             }
         }
     }
+
+    fn wait_on(&self, those: impl Iterator<Item = Waiter>, now: Timestamp) {
+        let until = now.checked_add(RETRY).unwrap_or(Timestamp::MAX);
+        let mut waiters = self.waiters.lock();
+        for waiter in those {
+            waiters.wait_again(Waiter { until, ..waiter });
+        }
+    }
+}
+
+/// Its nomination may have been written all the same, and then it must be taken back.
+fn failed(waiter: Waiter) -> Waiter {
+    let nominated = waiter.nominated.or_else(|| Some(waiter.node.clone()));
+    Waiter { nominated, failures: waiter.failures.saturating_add(1), ..waiter }
 }
 
 async fn wake(client: &Client, waiter: &Waiter) -> Result<Woken, ApiError> {
@@ -112,11 +134,23 @@ async fn wake(client: &Client, waiter: &Waiter) -> Result<Woken, ApiError> {
             pod => pod?,
         },
     };
-    // once it is nominated, that must be taken back
-    match persist(async || nominate(&api, &pod, Value::Null).await).await {
-        Ok(_) | Err(ApiError::NotFound | ApiError::Stale(_)) => Ok(Woken::Yes),
+    match take_back(&api, waiter, pod).await {
+        Ok(()) | Err(ApiError::NotFound) => Ok(Woken::Yes),
         Err(error) => Err(error),
     }
+}
+
+/// Once a pod is nominated, that must be taken back, unless it is nominated to another node by then.
+async fn take_back(api: &Api<Pod>, waiter: &Waiter, mut pod: Pod) -> Result<(), ApiError> {
+    let node = nomination(&pod).map(str::to_owned);
+    while still_waits(&pod, waiter) && nomination(&pod) == node.as_deref() {
+        match persist(async || nominate(api, &pod, Value::Null).await).await {
+            // whoever has written it meanwhile has left the nomination to us
+            Err(ApiError::Stale(_)) => pod = persist(async || call(api.get(&waiter.name)).await).await?,
+            result => return result.map(drop),
+        }
+    }
+    Ok(())
 }
 
 fn still_waits(pod: &Pod, waiter: &Waiter) -> bool {
@@ -138,3 +172,6 @@ async fn nominate(api: &Api<Pod>, pod: &Pod, node: Value) -> Result<Pod, ApiErro
     let name = metadata.name.as_deref().unwrap_or_default();
     call(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+use tenure_policy::guard::{Asked, Operation, Reason, Verdict};
+
+use super::*;
+
+const NONE: [String; 0] = [];
+
+fn asked(operation: Operation, name: &str) -> Asked<'_> {
+    Asked { operation, user: "system:kube-scheduler", groups: &NONE, namespace: "ns", name }
+}
+
+impl World {
+    fn guarding(&self) -> Guarding<'_> {
+        let now = NOW.parse().unwrap();
+        Guarding { tree: &self.tree, floors: &self.floors, now, syncing: false, permit: None }
+    }
+
+    fn evicted(&self, name: &str) -> Verdict {
+        self.index.guard(&self.guarding(), &asked(Operation::Evict, name), Sought::Named)
+    }
+
+    fn deleted(&self, pod: &Value) -> Verdict {
+        let pod: Pod = serde_json::from_value(pod.clone()).unwrap();
+        let name = pod.metadata.name.as_deref().unwrap();
+        self.index.guard(&self.guarding(), &asked(Operation::Delete, name), Sought::Shown(&pod))
+    }
+}
+
+/// One that waits for room on a node, in the queue of all others.
+fn waiting(name: &str, node: &str, more: &Value) -> Value {
+    let mut pod = pod(name, 5, more);
+    pod["spec"].as_object_mut().unwrap().remove("nodeName");
+    pod["spec"]["priority"] = json!(9);
+    pod["status"] = json!({"conditions": [], "nominatedNodeName": node});
+    pod
+}
+
+#[test]
+fn a_pod_is_found_by_its_name_or_its_uid() {
+    let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);
+    assert_eq!(world.evicted("young").reason, Reason::Protected);
+    assert_eq!(world.evicted("old").reason, Reason::Unprotected);
+    assert_eq!(world.evicted("nobody").reason, Reason::Unknown);
+    let young = pod("young", 60, &json!({}));
+    assert_eq!(world.deleted(&young).reason, Reason::Protected);
+    let replaced = pod("young", 60, &json!({"metadata": {"uid": "another"}}));
+    assert_eq!(world.deleted(&replaced).reason, Reason::Unknown, "the uid counts, and not the name");
+}
+
+#[test]
+fn the_latest_pod_of_a_name_is_meant() {
+    let first = pod("a", 60, &json!({"metadata": {"uid": "first"}}));
+    let second = pod("a", 700, &json!({"metadata": {"uid": "second"}}));
+    let mut world = World::new(&[first, second]);
+    assert_eq!(world.evicted("a").reason, Reason::Unprotected);
+    // its deletion may be seen late
+    world.index.delete_pod(Uid::of("first"));
+    assert_eq!(world.evicted("a").reason, Reason::Unprotected);
+    world.index.delete_pod(Uid::of("second"));
+    assert_eq!(world.evicted("a").reason, Reason::Unknown);
+    assert_eq!(world.index.places.len(), (0, 0, 0));
+}
+
+#[test]
+fn what_is_shown_of_a_pod_is_fresher_than_what_is_known() {
+    let mut before = pod("a", 60, &json!({}));
+    before["spec"].as_object_mut().unwrap().remove("nodeName");
+    before["status"] = json!({});
+    let world = World::new(&[before.clone()]);
+    assert_eq!(world.deleted(&before).reason, Reason::NotScheduled);
+    assert_eq!(world.evicted("a").reason, Reason::NotScheduled);
+    let verdict = world.deleted(&pod("a", 60, &json!({})));
+    assert_eq!(verdict.reason, Reason::Protected, "it was bound a moment ago");
+    let world = World::new(&[pod("a", 60, &json!({}))]);
+    let going = json!({"metadata": {"deletionTimestamp": NOW}});
+    assert_eq!(world.deleted(&pod("a", 60, &going)).reason, Reason::Terminating);
+    let unguarded = json!({"metadata": {"annotations": {"tenure.dev/unguarded": "true"}}});
+    assert_eq!(world.deleted(&pod("a", 60, &unguarded)).reason, Reason::Unguarded);
+}
+
+#[test]
+fn what_is_known_of_a_pod_spares_it_from_being_kept_when_it_is_evicted() {
+    let owner =
+        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
+    let annotated = |key: &str| json!({"metadata": {"annotations": {key: "true"}}});
+    for (more, expected) in [
+        (json!({"metadata": {"deletionTimestamp": NOW}}), Reason::Terminating),
+        (annotated("kubernetes.io/config.mirror"), Reason::Mirror),
+        (json!({"metadata": {"ownerReferences": owner}}), Reason::DaemonSet),
+        (annotated("tenure.dev/unguarded"), Reason::Unguarded),
+        // those that have ended aren't kept in mind
+        (json!({"status": {"phase": "Failed"}}), Reason::Unknown),
+    ] {
+        assert_eq!(World::new(&[pod("a", 60, &more)]).evicted("a").reason, expected, "{more}");
+    }
+}
+
+#[test]
+fn a_namespace_that_is_about_to_go_takes_its_pods_with_it() {
+    let mut world = World::new(&[pod("a", 60, &json!({}))]);
+    let namespace = |name: &str, deletion: Value| {
+        serde_json::from_value(json!({"name": name, "deletionTimestamp": deletion})).unwrap()
+    };
+    for name in ["ns", "another"] {
+        world.index.apply_namespace(&namespace(name, Value::Null));
+    }
+    world.index.apply_namespace(&namespace("another", json!(NOW)));
+    assert_eq!(world.evicted("a").reason, Reason::Protected);
+    world.index.apply_namespace(&namespace("ns", json!(NOW)));
+    assert_eq!(world.evicted("a").reason, Reason::NamespaceTerminating);
+    world.index.retain_namespaces(&HashSet::from(["ns".to_owned()]));
+    assert_eq!(world.evicted("a").reason, Reason::NamespaceTerminating);
+    world.index.retain_namespaces(&HashSet::new());
+    assert_eq!(world.evicted("a").reason, Reason::Protected);
+    world.index.apply_namespace(&namespace("ns", json!(NOW)));
+    world.index.delete_namespace("ns");
+    assert_eq!(world.evicted("a").reason, Reason::Protected);
+    world.index.apply_namespace(&namespace("ns", json!(NOW)));
+    // there is another one of its name
+    world.index.apply_namespace(&namespace("ns", Value::Null));
+    assert_eq!(world.evicted("a").reason, Reason::Protected);
+}
+
+#[test]
+fn a_pod_of_no_queue_has_no_floor_and_may_tolerate_all_the_same() {
+    let mut world = World::new(&[]);
+    let floor = "1h".parse().unwrap();
+    world.floors = Floors { preempt: floor, reclaim: floor, ..Floors::default() };
+    let in_queue =
+        |queue: &str| pod("a", 60, &json!({"metadata": {"labels": {"kai.scheduler/queue": queue}}}));
+    for (queue, expected) in
+        [("q", Reason::Protected), ("", Reason::Unprotected), ("no-such-queue", Reason::Unprotected)]
+    {
+        world.apply(&in_queue(queue));
+        assert_eq!(world.evicted("a").reason, expected, "{queue}");
+    }
+    let mut in_class = in_queue("");
+    in_class["spec"]["priorityClassName"] = json!("c");
+    world.apply(&in_class);
+    assert_eq!(world.deleted(&in_class).reason, Reason::Protected);
+    assert_eq!(world.evicted("a").reason, Reason::Endless);
+}
+
+#[test]
+fn the_start_and_the_minimum_of_its_group_count() {
+    let annotations = json!({"metadata": {"annotations": {"pod-group-name": "g"}}});
+    let mut world = World::new(&[pod("a", 60, &annotations), pod("b", 700, &annotations)]);
+    world.group(&json!({"queue": "q", "minMember": 2}));
+    assert_eq!(world.evicted("b").reason, Reason::Protected, "it started with the second");
+    world.group(&json!({"queue": "q", "minMember": 1}));
+    assert_eq!(world.evicted("b").reason, Reason::Unprotected, "it started with the first");
+    let mut world = World::new(&[pod("a", 60, &annotations), pod("b", 60, &annotations)]);
+    world.group(&json!({"queue": "q", "minMember": 1}));
+    assert_eq!(world.evicted("b").reason, Reason::Unprotected, "it may lose one");
+    world.apply(&pod(
+        "a",
+        60,
+        &json!({"metadata": {"deletionTimestamp": NOW, "annotations": {"pod-group-name": "g"}}}),
+    ));
+    assert_eq!(world.evicted("b").reason, Reason::Protected);
+}
+
+#[test]
+fn the_pool_of_its_node_counts() {
+    let mut world = World::new(&[pod("a", 700, &json!({}))]);
+    let pool = tenure_policy::floor::NodePool { reclaim: "1h".parse().ok(), preempt: None };
+    world.floors.node_pools.insert("p".into(), pool);
+    assert_eq!(world.evicted("a").reason, Reason::Unprotected);
+    let node = json!({"name": "n", "labels": {"kai.scheduler/node-pool": "p"}});
+    world.index.apply_node(&serde_json::from_value(node).unwrap());
+    assert_eq!(world.evicted("a").reason, Reason::Protected);
+}
+
+#[test]
+fn who_waits_for_the_node_is_the_preemptor() {
+    let victim = pod("victim", 700, &json!({}));
+    let world = |waiting: &[Value]| {
+        let mut world = World::new(std::slice::from_ref(&victim));
+        // against others it is protected for longer
+        world.floors.reclaim = "1h".parse().unwrap();
+        for pod in waiting {
+            world.apply(pod);
+        }
+        world
+    };
+    let verdict = |world: &World| {
+        let verdict = world.deleted(&victim);
+        (verdict.reason, verdict.preemptor.map(|(namespace, name)| format!("{namespace}/{name}")))
+    };
+    let nobody = (Reason::Protected, None);
+    assert_eq!(verdict(&world(&[])), nobody);
+    let one = waiting("p", "n", &json!({}));
+    let granted = (Reason::Nominated, Some("ns/p".to_owned()));
+    assert_eq!(verdict(&world(std::slice::from_ref(&one))), granted);
+    let of_other = json!({"metadata": {"labels": {"kai.scheduler/queue": "other"}}});
+    let other = waiting("o", "n", &of_other);
+    let refused = (Reason::NominatedWaits, Some("ns/o".to_owned()));
+    assert_eq!(verdict(&world(std::slice::from_ref(&other))), refused);
+    assert_eq!(verdict(&world(&[other, one.clone()])), granted);
+    // nobody of these waits for this node
+    let mut policy = waiting("p", "n", &json!({}));
+    policy["spec"]["preemptionPolicy"] = json!("Never");
+    let mut bound = waiting("p", "n", &json!({}));
+    bound["spec"]["nodeName"] = json!("m");
+    let going = waiting("p", "n", &json!({"metadata": {"deletionTimestamp": NOW}}));
+    for pod in [waiting("p", "m", &json!({})), waiting("p", "", &json!({})), policy, bound, going] {
+        assert_eq!(verdict(&world(&[one.clone(), pod.clone()])), nobody, "{pod}");
+    }
+    let mut world = world(&[one]);
+    world.index.delete_pod(Uid::of("p"));
+    assert_eq!(verdict(&world), nobody);
+    assert_eq!(world.index.places.len(), (1, 0, 1));
+}
+
+#[test]
+fn the_queue_of_the_group_of_who_waits_counts() {
+    let victim = pod("victim", 700, &json!({}));
+    let grouped = json!({"metadata": {"annotations": {"pod-group-name": "g"}, "labels": {"kai.scheduler/queue": "other"}}});
+    let mut world = World::new(&[victim.clone(), waiting("p", "n", &grouped)]);
+    world.floors.reclaim = "1h".parse().unwrap();
+    assert_eq!(world.deleted(&victim).reason, Reason::NominatedWaits);
+    world.group(&json!({"queue": "q"}));
+    assert_eq!(world.deleted(&victim).reason, Reason::Nominated);
+}

@@ -1,0 +1,273 @@
+//! How long a scheduler waits for the extender of a large cluster, over TLS on the loopback, beside a server that only
+//! reads and answers: `cargo bench -p tenure-webhook --bench preemptions`.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a failed step is a failed bench"
+)]
+
+mod cluster;
+#[path = "../../tests/support/tls.rs"]
+mod tls;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::DefaultBodyLimit,
+    http::{Request, Response, StatusCode, header::CONTENT_TYPE, header::DATE, header::HOST},
+    routing::post,
+};
+use cluster::{CANDIDATES, Form, PODS_PER_NODE, Sort, VICTIMS};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use kube::client::Body;
+use prometheus_client::registry::Registry;
+use serde_json::Value;
+use tenure_certs::Authority;
+use tenure_service::{clock::ServerClock, readiness::Readiness};
+use tenure_webhook::{Extender, Metrics, Placement, scheduler_router};
+use tls::{Server, connect, eventually};
+
+const PATH: &str = "/scheduler/preempt";
+
+/// Counts the bytes that are asked for and not yet given back, when it is told to.
+struct Counting;
+
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+#[allow(unsafe_code, reason = "an allocator is unsafe by nature; this one only counts")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTS.load(Relaxed) {
+            HELD.fetch_add(layout.size(), Relaxed);
+        }
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if COUNTS.load(Relaxed) {
+            HELD.fetch_add(size, Relaxed);
+            HELD.fetch_sub(layout.size(), Relaxed);
+        }
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if COUNTS.load(Relaxed) {
+            HELD.fetch_sub(layout.size(), Relaxed);
+        }
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How large all is.
+struct Scale {
+    nodes: usize,
+    candidates: usize,
+    /// Questions in the form of uids, and in that of whole pods.
+    rounds: [usize; 2],
+}
+
+impl Scale {
+    /// As `cargo test --benches` has no use for numbers, it gets a run that only shows that this works.
+    fn from_env() -> Self {
+        if std::env::args().any(|argument| argument == "--bench") {
+            Self { nodes: 5_000, candidates: CANDIDATES, rounds: [1_000, 150] }
+        } else {
+            Self { nodes: 200, candidates: 20, rounds: [2, 2] }
+        }
+    }
+
+    /// So many candidates of these sorts.
+    fn candidates(&self, sorts: &[Sort]) -> Vec<usize> {
+        let of_sorts = (0..self.nodes).filter(|node| sorts.contains(&Sort::of(*node)));
+        of_sorts.take(self.candidates).collect()
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let scale = Scale::from_env();
+    let authority = Authority::new("bench")?;
+    let directory = tempfile::tempdir()?;
+    authority.server(&["localhost".to_owned()])?.write(directory.path())?;
+    let placement = placement(&scale);
+    introduce();
+
+    let webhook = scheduler_router(Some(extender(placement).await), metrics());
+    let webhook = serve(webhook, directory.path());
+    let all = [Sort::Kept, Sort::Substituted, Sort::Dropped];
+    for (what, sorts) in [
+        ("of 10 nodes 7 kept, 2 substituted, 1 dropped", &all[..]),
+        ("all nodes kept", &[Sort::Kept]),
+        ("all nodes substituted", &[Sort::Substituted]),
+        ("all nodes searched and dropped", &[Sort::Dropped]),
+    ] {
+        let candidates = scale.candidates(sorts);
+        for (form, rounds, goal) in [(Form::Uids, scale.rounds[0], 5), (Form::Pods, scale.rounds[1], 50)] {
+            let question = Bytes::from(cluster::question(form, &candidates, scale.nodes).to_string());
+            let answer = first_answer(&webhook, &authority, question.clone()).await?;
+            check(&answer, &candidates)?;
+            println!("\n{what}: {} bytes in, {} bytes out", question.len(), answer.len());
+            let control = serve(control(answer.clone()), directory.path());
+            anyhow::ensure!(first_answer(&control, &authority, question.clone()).await? == answer);
+            let (mut ours, mut controls) = (Vec::new(), Vec::new());
+            let mut clients = [client(&webhook, &authority).await?, client(&control, &authority).await?];
+            for round in 0..=rounds + rounds / 10 {
+                // in turns, so that both meet the same noise
+                for (client, latencies) in clients.iter_mut().zip([&mut ours, &mut controls]) {
+                    let begin = Instant::now();
+                    let heard = ask(client, question.clone()).await?;
+                    let took = begin.elapsed();
+                    anyhow::ensure!(heard == answer, "another answer to the same question");
+                    if round > rounds / 10 {
+                        latencies.push(took);
+                    }
+                }
+            }
+            report(&mut ours, &mut controls, goal);
+            control.shutdown.cancel();
+            drop(clients);
+            control.ended.await??;
+        }
+    }
+    webhook.shutdown.cancel();
+    webhook.ended.await??;
+    Ok(())
+}
+
+fn placement(scale: &Scale) -> Placement {
+    COUNTS.store(true, Relaxed);
+    let index = cluster::index(scale.nodes);
+    COUNTS.store(false, Relaxed);
+    let pods = scale.nodes * PODS_PER_NODE;
+    assert_eq!(index.pods(), pods);
+    let held = HELD.load(Relaxed);
+    println!("index    {pods} pods on {} nodes, two thirds of them in groups of 8", scale.nodes);
+    println!("         {} bytes a pod, {} MiB", held / pods, held >> 20);
+    let placement = Placement::default();
+    placement.change(|empty| *empty = index);
+    placement
+}
+
+async fn extender(placement: Placement) -> Extender {
+    let clock = clock().await;
+    Extender::new(placement, cluster::queues(), clock, Readiness::default(), metrics())
+}
+
+fn metrics() -> Metrics {
+    Metrics::register(&mut Registry::default())
+}
+
+/// One that has heard the time from an API server.
+async fn clock() -> ServerClock {
+    let date = cluster::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let answer = Response::builder().header(DATE, &date).body(Body::empty());
+        async move { answer }
+    });
+    let client = kube::Client::new(service, "default");
+    let (clock, readiness) = (ServerClock::default(), Readiness::default());
+    tokio::spawn(clock.clone().measure(client, readiness.awaiting("the time")));
+    readiness.ready().await;
+    clock
+}
+
+fn introduce() {
+    println!(
+        "webhook  answers kube-scheduler about {CANDIDATES} candidate nodes with {VICTIMS} victims each"
+    );
+    println!(
+        "control  the same server and client, but a route that reads the same body and answers the same bytes"
+    );
+    println!(
+        "both     over TLS on the loopback, HTTP/1.1 keep-alive, client and servers in one process on {} processors, one question after the other",
+        std::thread::available_parallelism().map_or(0, usize::from)
+    );
+    println!("         latency is what the client sees, from a question to the end of its answer");
+    println!("Only the ratios can be compared between machines.");
+}
+
+/// That every candidate ended as its sort says.
+fn check(answer: &Bytes, candidates: &[usize]) -> anyhow::Result<()> {
+    let answer: Value = serde_json::from_slice(answer)?;
+    let nodes = &answer["NodeNameToMetaVictims"];
+    for node in candidates {
+        let victims = nodes[cluster::node_name(*node)]["Pods"].as_array().map(Vec::len);
+        let is_right = match Sort::of(*node) {
+            Sort::Kept => victims == Some(VICTIMS),
+            Sort::Substituted => victims.is_some(),
+            Sort::Dropped => victims.is_none(),
+        };
+        anyhow::ensure!(is_right, "node {node}: {victims:?}");
+    }
+    Ok(())
+}
+
+fn report(ours: &mut [Duration], controls: &mut [Duration], goal: u64) {
+    let at = |latencies: &mut [Duration], quantile: usize| {
+        latencies.sort_unstable();
+        latencies[(latencies.len() - 1) * quantile / 100].as_secs_f64() * 1e3
+    };
+    println!("             min ms   p50 ms   p99 ms");
+    for (name, latencies) in [("webhook", &mut *ours), ("control", &mut *controls)] {
+        let [min, p50, p99] = [0, 50, 99].map(|quantile| at(latencies, quantile));
+        println!("  {name}  {min:>9.3} {p50:>8.3} {p99:>8.3}");
+    }
+    let [min, p50, p99] = [0, 50, 99].map(|quantile| at(ours, quantile) / at(controls, quantile));
+    let reached =
+        if at(ours, 99) <= Duration::from_millis(goal).as_secs_f64() * 1e3 { "reached" } else { "missed" };
+    println!("  ratio    {min:>9.2} {p50:>8.2} {p99:>8.2}   goal: p99 of {goal} ms, {reached}");
+}
+
+fn serve(router: Router, certificates: &Path) -> Server {
+    tls::serve(router, certificates, &["--drain-delay", "0s"])
+}
+
+fn control(answer: Bytes) -> Router {
+    let read = async move |body: Bytes| {
+        std::hint::black_box(body);
+        ([(CONTENT_TYPE, "application/json")], answer.clone())
+    };
+    Router::new().route(PATH, post(read)).layer(DefaultBodyLimit::disable())
+}
+
+async fn client(server: &Server, authority: &Authority) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+    let stream = connect(server.address, authority.certificate_pem(), &["http/1.1"]).await?;
+    let (client, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn first_answer(server: &Server, authority: &Authority, question: Bytes) -> anyhow::Result<Bytes> {
+    server.readiness.ready().await;
+    let mut client = eventually("connected", async || client(server, authority).await.ok()).await;
+    ask(&mut client, question).await
+}
+
+async fn ask(client: &mut SendRequest<Full<Bytes>>, question: Bytes) -> anyhow::Result<Bytes> {
+    let request = Request::post(PATH)
+        .header(HOST, "localhost")
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::from(question))?;
+    client.ready().await?;
+    let response = client.send_request(request).await?;
+    let status = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
+    anyhow::ensure!(status == StatusCode::OK, "{status}: {}", String::from_utf8_lossy(&body));
+    Ok(body)
+}

@@ -1,0 +1,82 @@
+//! What was granted of elastic workloads a moment ago: it takes a scheduler some time to delete its victims, and it asks
+//! for the next preemptor before that.
+
+use std::collections::VecDeque;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_index::Uid;
+
+/// After so long it is to be seen who goes.
+pub const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(5);
+
+/// More preemptors than a scheduler gets to in that time.
+const MOST: usize = 1_000;
+
+/// The last grants, the oldest first.
+#[derive(Debug, Default)]
+pub struct Unsettled(VecDeque<Grant>);
+
+#[derive(Debug)]
+struct Grant {
+    preemptor: Uid,
+    at: Timestamp,
+    victims: Vec<Uid>,
+}
+
+impl Unsettled {
+    /// Takes the place of what was granted to the same preemptor before.
+    pub fn add(&mut self, preemptor: Uid, at: Timestamp, victims: Vec<Uid>) {
+        self.0.retain(|old| old.preemptor != preemptor && is_recent(old, at));
+        if victims.is_empty() {
+            return;
+        }
+        if self.0.len() >= MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(Grant { preemptor, at, victims });
+    }
+
+    /// What was granted to other preemptors than this one.
+    pub fn to_others(&self, preemptor: Uid, now: Timestamp) -> impl Iterator<Item = (Uid, &[Uid])> {
+        let others = self.0.iter().filter(move |of| of.preemptor != preemptor && is_recent(of, now));
+        others.map(|of| (of.preemptor, of.victims.as_slice()))
+    }
+}
+
+fn is_recent(grant: &Grant, now: Timestamp) -> bool {
+    now.duration_since(grant.at) < SETTLED_AFTER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to_others(unsettled: &Unsettled, of: &str, at: i64) -> Vec<Uid> {
+        let now = Timestamp::from_second(at).unwrap();
+        unsettled.to_others(Uid::of(of), now).flat_map(|(_, victims)| victims.to_vec()).collect()
+    }
+
+    #[test]
+    fn what_others_were_granted_last_counts_for_a_moment() {
+        let mut unsettled = Unsettled::default();
+        let mut add = |preemptor: &str, at, victim: &str| {
+            unsettled.add(Uid::of(preemptor), Timestamp::from_second(at).unwrap(), vec![Uid::of(victim)]);
+        };
+        add("p", 0, "a");
+        add("q", 1, "b");
+        add("p", 2, "c");
+        assert_eq!(to_others(&unsettled, "p", 5), [Uid::of("b")]);
+        assert_eq!(to_others(&unsettled, "r", 5), [Uid::of("b"), Uid::of("c")]);
+        assert_eq!(to_others(&unsettled, "r", 6), [Uid::of("c")]);
+        assert_eq!(to_others(&unsettled, "r", 7), []);
+    }
+
+    #[test]
+    fn no_more_are_kept_than_a_scheduler_gets_to() {
+        let mut unsettled = Unsettled::default();
+        for number in 0..=MOST {
+            unsettled.add(Uid::of(&number.to_string()), Timestamp::UNIX_EPOCH, vec![Uid::of("v")]);
+        }
+        assert_eq!(unsettled.0.len(), MOST);
+    }
+}
