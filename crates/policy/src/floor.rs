@@ -137,6 +137,23 @@ impl Floors {
         self.upward(tree, from, Inherited::Reclaim, pool)
     }
 
+    /// The longest of all that [`Self::reclaim`] may say, whoever the preemptor is.
+    pub fn longest_reclaim<'t>(
+        &'t self,
+        tree: &'t QueueTree,
+        victim: Option<QueueId>,
+        pool: Option<&str>,
+    ) -> Floor<'t> {
+        // any queue on the way to the root may be the one below the lowest common ancestor
+        let way = victim.and_then(|victim| tree.path(victim).ok()).unwrap_or_default();
+        let floors = match self.method {
+            ReclaimResolveMethod::Lca => way.as_slice(),
+            ReclaimResolveMethod::Queue => way.get(..1).unwrap_or_default(),
+        };
+        let floors = floors.iter().map(|from| self.upward(tree, Some(*from), Inherited::Reclaim, pool));
+        floors.max_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
+    }
+
     fn upward<'t>(
         &'t self,
         tree: &'t QueueTree,

@@ -293,11 +293,36 @@ impl<'t> Rules<'t> {
         self.rule(preemptor, victim, evicted).rule.is_none()
     }
 
+    /// The same where nobody knows the preemptor: against the one that has the weakest claim of all that there could be.
+    /// Its priority is just above the victim's, and it is where the victim's floor holds for longest.
+    pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
+        let claim = toleration::Preemptor { priority: priority.saturating_add(1), never_preempts: false };
+        let Place { name, queue } = victim.workload.place;
+        let reclaim = || self.floors.longest_reclaim(self.tree, queue, victim.pool);
+        let within = self.floor(Kind::Preempt, None, victim.workload, victim.pool);
+        let evicted = u32::from(victim.progress == Progress::Running);
+        let within = self.ruling(Kind::Preempt, within, claim, victim, evicted);
+        let across = self.ruling(Kind::Reclaim, name.map(|_| reclaim()), claim, victim, evicted);
+        if across.lasts() > within.lasts() { across } else { within }
+    }
+
     fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, evicted: u32) -> Ruling<'t> {
         let workload = victim.workload;
         let kind = workload.place.kind(&preemptor.place);
         let floor = self.floor(kind, preemptor.place.queue, workload, victim.pool);
-        let toleration = toleration::judge(victim.class, victim.scheduled_at, &preemptor.claim, self.now);
+        self.ruling(kind, floor, preemptor.claim, victim, evicted)
+    }
+
+    fn ruling(
+        &self,
+        kind: Kind,
+        floor: Option<Floor<'t>>,
+        claim: toleration::Preemptor,
+        victim: &Victim<'_>,
+        evicted: u32,
+    ) -> Ruling<'t> {
+        let workload = victim.workload;
+        let toleration = toleration::judge(victim.class, victim.scheduled_at, &claim, self.now);
         let mut ruling = Ruling {
             rule: None,
             until: None,
@@ -310,7 +335,7 @@ impl<'t> Rules<'t> {
             progress: victim.progress,
         };
         // what the cluster itself needs always gets room, and what is about to go has none to keep
-        if preemptor.claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != Progress::Gone {
+        if claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != Progress::Gone {
             (ruling.rule, ruling.until) = ruling.strongest();
         }
         ruling
@@ -344,6 +369,12 @@ impl<'t> Rules<'t> {
 }
 
 impl Ruling<'_> {
+    /// Of two rulings, the greater protects for longer: for ever, or nobody knows how long; until some time; not at all.
+    fn lasts(&self) -> (bool, bool, Option<Timestamp>) {
+        let protects = self.rule.is_some();
+        (protects, protects && self.until.is_none(), self.until)
+    }
+
     fn strongest(&self) -> (Option<Rule>, Option<Timestamp>) {
         let floor = self.floor_until.and_then(|until| Some((self.floor_rule()?, until)));
         if !self.toleration.is_exempt() {

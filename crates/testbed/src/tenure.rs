@@ -27,8 +27,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// The value of the chart that leaves the definition of queues to KAI-Scheduler.
 const KAI_OWNS_QUEUES: &str = "crds.runai=false";
 
-/// The value of the chart that has the webhook answer kube-scheduler.
-const EXTENDER: &str = "schedulerExtender.enabled=true";
+/// Values of the chart that turn on what the webhook doesn't do by default, and the flags that they stand for.
+const FEATURES: [(&str, &str); 2] =
+    [("schedulerExtender.enabled=true", "scheduler-extender"), ("guard.enabled=true", "guard")];
 
 /// The versions of queues of the run.ai family: Tenure's own, and KAI-Scheduler's.
 const QUEUE_VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
@@ -219,8 +220,8 @@ impl Tenure {
             flag("config", &config),
             flag("config-reload-interval", "100ms"),
         ];
-        let extends = values.contains(EXTENDER);
-        let webhook = webhook.into_iter().chain([flag("scheduler-extender", extends.to_string())]).collect();
+        let features = FEATURES.iter().filter(|(value, _)| values.contains(value));
+        let webhook = webhook.into_iter().chain(features.map(|(_, name)| flag(name, "true"))).collect();
         let account = account(cluster, "keeper").await?;
         let mut keepers = Vec::new();
         for index in 0..KEEPERS {

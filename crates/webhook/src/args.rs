@@ -19,7 +19,8 @@ use tenure_types::{
 };
 
 use crate::{
-    Extender, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator, router, scheduler,
+    Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator, guard, router,
+    scheduler::{self, Waker},
 };
 
 /// Tenure's admission webhook: refuses queues and priority classes that can't be meant, and warns of those that
@@ -29,7 +30,8 @@ use crate::{
 /// scheduler.tensorstack.dev/v1beta1) and for PriorityClass (scheduling.k8s.io/v1). On POST /mutate it sees to it that
 /// nobody but trusted writers sets when a pod group started, and that clients of Queue v2 lose no field of v3alpha1.
 /// On POST /convert it converts queues of scheduling.run.ai from v2 to v3alpha1 and back. With --scheduler-extender it
-/// answers kube-scheduler on POST /scheduler/preempt: no pod is preempted within its floor or its toleration.
+/// answers kube-scheduler on POST /scheduler/preempt: no pod is preempted within its floor or its toleration. With
+/// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 pub struct Args {
@@ -62,6 +64,12 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     wake_up: bool,
 
+    /// Review deletions of pods by schedulers, and evictions of pods by anybody, on POST /guard: those within a floor or
+    /// a toleration are denied. The webhook then follows all pods, what protects them, and namespaces
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Guard")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    guard: bool,
+
     #[command(flatten, next_help_heading = "Configuration file")]
     config: ConfigArgs,
 
@@ -80,6 +88,7 @@ impl Args {
             runai_queue_version,
             scheduler_extender,
             wake_up,
+            guard,
             config,
             log,
         } = self;
@@ -103,12 +112,21 @@ impl Args {
                 readiness.clone(),
                 metrics.clone(),
             )
+            .waking(wake_up)
+        });
+        let permits = extender.as_ref().map(|extender| extender.permits.clone()).unwrap_or_default();
+        let guard = guard.then(|| {
+            Guard::new(placement.clone(), queues.clone(), clock.clone(), readiness.clone(), permits)
         });
         let configure = {
-            let (validator, mutator, extender) = (validator.clone(), mutator.clone(), extender.clone());
+            let (validator, mutator) = (validator.clone(), mutator.clone());
+            let (extender, guard) = (extender.clone(), guard.clone());
             move |config: Config| {
                 if let Some(extender) = &extender {
                     extender.configure(config.floors.clone());
+                }
+                if let Some(guard) = &guard {
+                    guard.configure(config.floors.clone(), config.guarded);
                 }
                 validator.configure(config.floors);
                 mutator.configure(config.trusted);
@@ -119,16 +137,20 @@ impl Args {
         let synced = readiness.awaiting("queues.scheduling.run.ai");
         // either way to follow them is large, and it would be in every future around it
         let queues = Box::pin(follow(runai_queue_version, client.clone(), synced, queues));
-        let schedule = Box::pin(schedule(extender.clone(), client, clock, readiness.clone(), wake_up));
+        let sight = Sight { placement, client, clock, readiness: readiness.clone() };
+        let waker = extender.as_ref().and_then(Extender::waker);
+        let look = Box::pin(sight.look(waker, extender.is_some(), guard.is_some()));
         let admin = admin.serve(readiness.clone(), registry).await?;
-        let router = router(validator, mutator, metrics.clone()).merge(scheduler::router(extender, metrics));
+        let router = router(validator, mutator, metrics.clone())
+            .merge(scheduler::router(extender, metrics.clone()))
+            .merge(guard::router(guard, metrics));
         signals
             .run(async |shutdown| {
                 tokio::select! {
                     result = tls.serve(router, readiness, shutdown) => result,
                     result = admin => result,
                     () = queues => Ok(()),
-                    () = schedule => Ok(()),
+                    () = look => Ok(()),
                     () = configured => Ok(()),
                 }
             })
@@ -136,24 +158,35 @@ impl Args {
     }
 }
 
-/// What the extender needs, for ever.
-async fn schedule(
-    extender: Option<Extender>,
+/// What the extender and the guard see, and by which clock.
+struct Sight {
+    placement: Placement,
     client: Client,
     clock: ServerClock,
     readiness: Readiness,
-    wake_up: bool,
-) {
-    let Some(extender) = extender else { return std::future::pending().await };
-    let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
-    let waker = extender.waker();
-    let follow = extender.placement.follow(client.clone(), readiness);
-    let wake = async {
-        if wake_up {
-            waker.run(client).await;
+}
+
+impl Sight {
+    /// All that those need that are there, for ever.
+    async fn look(self, waker: Option<Waker>, extends: bool, guards: bool) {
+        let Self { placement, client, clock, readiness } = self;
+        if !extends && !guards {
+            return std::future::pending().await;
         }
-    };
-    tokio::join!(measured, follow, wake);
+        let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
+        let namespaces = async {
+            if guards {
+                placement.clone().follow_namespaces(client.clone(), readiness.clone()).await;
+            }
+        };
+        let wake = async {
+            if let Some(waker) = waker {
+                waker.run(client.clone()).await;
+            }
+        };
+        let follow = placement.clone().follow(client.clone(), readiness.clone());
+        tokio::join!(measured, follow, namespaces, wake);
+    }
 }
 
 async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: KnownQueues) {

@@ -54,11 +54,24 @@ pub fn router(validator: Validator, mutator: Mutator, metrics: Metrics) -> Route
     Router::new()
         .route("/validate", post(validate))
         .route("/mutate", post(mutate).route_layer(too_large))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(Arc::new(Semaphore::new(LARGE_IN_FLIGHT)), take_turns))
-        .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
         .with_state(Arc::new(Context { validator, mutator, metrics }))
+        .limited()
         .merge(conversion)
+}
+
+/// The bounds of what reviews may take.
+pub(crate) trait Limited {
+    /// With a limit to how large a body is, how many large ones are read at the same time, and how long that takes.
+    fn limited(self) -> Self;
+}
+
+impl Limited for Router {
+    fn limited(self) -> Self {
+        let turns = Arc::new(Semaphore::new(LARGE_IN_FLIGHT));
+        self.layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+            .layer(middleware::from_fn_with_state(turns, take_turns))
+            .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT))
+    }
 }
 
 async fn take_turns(State(turns): State<Arc<Semaphore>>, request: extract::Request, next: Next) -> Response {
@@ -78,7 +91,7 @@ async fn validate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    context.answer(&headers, body, |request, started| {
+    answer(&context.metrics, &headers, body, |request, started| {
         let (outgoing, group, verdict) = context.validator.review(request);
         if verdict == Verdict::Refused {
             let Request { operation, kind, namespace, name, .. } = request;
@@ -94,37 +107,31 @@ async fn mutate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    context.answer(&headers, body, |request, started| {
+    answer(&context.metrics, &headers, body, |request, started| {
         let (outgoing, labels) = context.mutator.review(request, Timestamp::now());
         context.metrics.mutated(&labels, started.elapsed().as_secs_f64());
         json(&outgoing)
     })
 }
 
-impl Context {
-    /// Answers a review, or says why it is none.
-    fn answer(
-        &self,
-        headers: &HeaderMap,
-        body: Result<Bytes, BytesRejection>,
-        review: impl FnOnce(&Request<'_>, Instant) -> Response,
-    ) -> Response {
-        let started = Instant::now();
-        if let Err(message) = is_plain_json(headers) {
-            return self.reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
-        }
-        let body = match body {
-            Ok(body) => body,
-            Err(rejection) => return self.reject(rejection.status(), rejection.body_text()),
-        };
-        match Request::read(&body) {
-            Ok(request) => review(&request, started),
-            Err(malformed) => self.reject(StatusCode::BAD_REQUEST, malformed.to_string()),
-        }
+/// Answers a review, or says why it is none.
+pub(crate) fn answer(
+    metrics: &Metrics,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+    review: impl FnOnce(&Request<'_>, Instant) -> Response,
+) -> Response {
+    let started = Instant::now();
+    if let Err(message) = is_plain_json(headers) {
+        return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
     }
-
-    fn reject(&self, status: StatusCode, message: String) -> Response {
-        reject(&self.metrics, status, message)
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
+    };
+    match Request::read(&body) {
+        Ok(request) => review(&request, started),
+        Err(malformed) => reject(metrics, StatusCode::BAD_REQUEST, malformed.to_string()),
     }
 }
 

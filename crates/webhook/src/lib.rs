@@ -3,6 +3,7 @@
 
 mod args;
 mod convert;
+mod guard;
 mod http;
 mod large;
 mod metrics;
@@ -15,10 +16,11 @@ mod validate;
 
 pub use args::Args;
 pub use convert::MAX_CONVERSION_BYTES;
+pub use guard::{Guard, router as guard_router};
 pub use http::{MAX_BODY_BYTES, router};
 pub use metrics::Metrics;
 pub use mutate::Mutator;
 pub use placement::Placement;
 pub use queues::{KnownQueues, KnownQueuesV2};
-pub use scheduler::{Extender, MAX_PREEMPTION_BYTES, router as scheduler_router};
+pub use scheduler::{Extender, MAX_PREEMPTION_BYTES, Permit, Permits, router as scheduler_router};
 pub use validate::Validator;

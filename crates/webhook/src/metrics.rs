@@ -18,6 +18,7 @@ pub struct Metrics {
     conversion_seconds: Histogram,
     preemption_nodes: Family<NodeLabels, Counter>,
     preemption_seconds: Histogram,
+    guard_verdicts: Family<GuardLabels, Counter>,
     wake_ups: Counter,
     waiting: Gauge,
 }
@@ -52,6 +53,12 @@ struct NodeLabels {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct GuardLabels {
+    operation: &'static str,
+    reason: &'static str,
+}
+
 /// How a review ended.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum Verdict {
@@ -76,6 +83,7 @@ impl Metrics {
             conversion_seconds: Histogram::new([0.000_05, 0.000_25, 0.001, 0.005, 0.025, 0.1, 0.4, 1.0, 5.0]),
             preemption_nodes: Family::default(),
             preemption_seconds: Histogram::new([0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0]),
+            guard_verdicts: Family::default(),
             wake_ups: Counter::default(),
             waiting: Gauge::default(),
         };
@@ -124,6 +132,11 @@ impl Metrics {
             metrics.preemption_seconds.clone(),
         );
         registry.register(
+            "guard_verdicts",
+            "Deletions and evictions of pods that were reviewed, by operation and the reason of the verdict",
+            metrics.guard_verdicts.clone(),
+        );
+        registry.register(
             "wake_ups",
             "Pods that were woken because a floor ended that was in their way",
             metrics.wake_ups.clone(),
@@ -162,6 +175,11 @@ impl Metrics {
             self.preemption_nodes.get_or_create(&NodeLabels { result }).inc_by(nodes);
         }
         self.preemption_seconds.observe(seconds);
+    }
+
+    pub(crate) fn guarded(&self, operation: &'static str, reason: &'static str, seconds: f64) {
+        self.guard_verdicts.get_or_create(&GuardLabels { operation, reason }).inc();
+        self.seconds.observe(seconds);
     }
 
     pub(crate) fn waiting(&self, pods: usize) {

@@ -13,7 +13,7 @@ use tenure_service::{
 };
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
-    projection::Node,
+    projection::{Namespace, Node},
     room::PodWithRoom,
 };
 
@@ -34,10 +34,12 @@ impl Placement {
         change(&mut self.0.write())
     }
 
-    /// Follows all that it holds, for ever.
+    /// Follows all that it holds, but for namespaces, for ever.
     pub async fn follow(self, client: Client, readiness: Readiness) {
         let all = watcher::Config::default;
-        let pods = follow(Api::all(client.clone()), all(), readiness.awaiting("pods"), Pods(self.clone()));
+        // what has ended takes no room
+        let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
+        let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), Pods(self.clone()));
         let nodes = follow(Api::all(client.clone()), all(), readiness.awaiting("nodes"), Nodes(self.clone()));
         let classes = readiness.awaiting("priorityclasses");
         let classes = follow(Api::all(client.clone()), all(), classes, Classes(self.clone()));
@@ -47,6 +49,12 @@ impl Placement {
         let store = move |kind| Groups { placement: self.clone(), kind };
         let groups = follow_groups(client, store, readiness, looked);
         tokio::join!(pods, nodes, classes, budgets, groups);
+    }
+
+    /// Follows namespaces, for ever.
+    pub async fn follow_namespaces(self, client: Client, readiness: Readiness) {
+        let synced = readiness.awaiting("namespaces");
+        follow(Api::all(client), watcher::Config::default(), synced, Namespaces(self)).await;
     }
 }
 
@@ -101,6 +109,29 @@ impl Store<Node> for Nodes {
 
     fn retain(&mut self, names: &HashSet<String>) {
         self.0.change(|index| index.retain_nodes(names));
+    }
+}
+
+#[derive(Debug)]
+struct Namespaces(Placement);
+
+impl Store<Namespace> for Namespaces {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        named(metadata)
+    }
+
+    fn apply(&mut self, namespace: Namespace) {
+        self.0.change(|index| index.apply_namespace(&namespace.metadata));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.change(|index| index.delete_namespace(name));
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.change(|index| index.retain_namespaces(names));
     }
 }
 

@@ -1,7 +1,7 @@
 //! `AdmissionReview` v1, as far as an answer needs it. Requests borrow from the body; objects in them stay raw
 //! until their kind is known.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use json_patch::Patch;
 use k8s_openapi::{
@@ -88,6 +88,9 @@ pub struct UserInfo<'b> {
     /// Such as `system:serviceaccount:kai-scheduler:scheduler`.
     #[serde(borrow, default)]
     pub username: Cow<'b, str>,
+    /// A list of names; few ask for it.
+    #[serde(borrow)]
+    pub groups: Option<&'b RawValue>,
 }
 
 /// Group, version and kind of an object.
@@ -138,6 +141,8 @@ struct Response<'b> {
     patch: Option<JsonPatch>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
+    #[serde(rename = "auditAnnotations", skip_serializing_if = "BTreeMap::is_empty")]
+    audit_annotations: BTreeMap<&'static str, String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -182,8 +187,20 @@ impl<'b> Outgoing<'b> {
         Self::of(uid, Some(too_large(bytes)), None, Vec::new())
     }
 
+    /// Not now, because of what protects a pod.
+    pub fn later(request: &'b Request<'_>, pod: &str, message: String, retry_after: i32) -> Self {
+        Self::of(&request.uid, Some(too_early(pod, message, retry_after)), None, Vec::new())
+    }
+
+    /// The same, with what the API server is to write into its audit log.
+    pub fn audited(mut self, annotations: BTreeMap<&'static str, String>) -> Self {
+        self.response.audit_annotations = annotations;
+        self
+    }
+
     fn of(uid: &'b str, status: Option<Status>, patch: Option<JsonPatch>, warnings: Vec<String>) -> Self {
-        let response = Response { uid, allowed: status.is_none(), status, patch, warnings };
+        let allowed = status.is_none();
+        let response = Response { uid, allowed, status, patch, warnings, audit_annotations: BTreeMap::new() };
         Self { api_version: API_VERSION, kind: KIND, response }
     }
 }
@@ -196,6 +213,23 @@ fn too_large(bytes: u64) -> Status {
         )),
         reason: Some("RequestEntityTooLarge".into()),
         status: Some("Failure".into()),
+        ..Status::default()
+    }
+}
+
+/// What disruption budgets answer, and who drains nodes knows: they ask again.
+fn too_early(pod: &str, message: String, retry_after: i32) -> Status {
+    Status {
+        code: Some(429),
+        message: Some(message),
+        reason: Some("TooManyRequests".into()),
+        status: Some("Failure".into()),
+        details: Some(StatusDetails {
+            kind: Some("pods".into()),
+            name: Some(pod.into()),
+            retry_after_seconds: Some(retry_after),
+            ..StatusDetails::default()
+        }),
         ..Status::default()
     }
 }

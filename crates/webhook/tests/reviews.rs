@@ -273,10 +273,8 @@ async fn what_is_probably_not_meant_is_admitted_with_a_warning() {
     elsewhere["request"]["namespace"] = json!("default");
     let namespace = "metadata.namespace: queues count only in namespace \"t9k-system\": this one, in \"default\", has no effect";
     assert_eq!(answer(&elsewhere).await, warned(&[namespace]));
-    let wait =
-        json!({"timeout": "5m", "requeuingStrategy": {"timestamp": "Eviction", "backoffFactor": "1.5"}});
-    let without_effect = "spec.waitForPodsReady has no effect in this version";
-    assert_eq!(answer(&create(RUNAI, &json!({"waitForPodsReady": wait}))).await, warned(&[without_effect]));
+    let delay = "spec.requeueDelay: has no effect unless maxDurationAction is Requeue: here it is Pause";
+    assert_eq!(answer(&create(RUNAI, &json!({"requeueDelay": "5m"}))).await, warned(&[delay]));
 }
 
 #[tokio::test]
@@ -286,10 +284,8 @@ async fn a_refusal_keeps_its_warnings() {
     let answer = ask(webhook(known), &create(RUNAI, &spec)).await;
     let message = "Invalid value: \"-1s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): a sign is not allowed";
     let mut expected = refused_for(RUNAI, "spec.requeueDelay", message);
-    expected["response"]["warnings"] = json!([
-        "spec.requeueDelay has no effect in this version",
-        "spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"
-    ]);
+    expected["response"]["warnings"] =
+        json!(["spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"]);
     assert_eq!(answer, expected);
 }
 

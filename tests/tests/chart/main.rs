@@ -8,6 +8,7 @@
 
 mod certificate;
 mod crds;
+mod guard;
 mod keeper;
 mod lifecycle;
 mod notes;

@@ -18,6 +18,8 @@ async fn programs_know_the_flags_that_the_chart_passes() {
         json!({}),
         json!({"keeper": {"dryRun": true}}),
         json!({"keeper": everything_set(), "floors": floors()}),
+        json!({"guard": {"enabled": true}}),
+        json!({"schedulerExtender": {"enabled": true, "wakeUp": false}}),
     ];
     for (level, format) in [("error", "logfmt"), ("warn", "json"), ("info", "logfmt"), ("debug", "json")] {
         table.push(json!({"log": {"level": level, "format": format}}));
@@ -72,7 +74,8 @@ async fn extra_arguments_come_last_and_repeat_no_flag() {
         ),
         ("webhook", "--listen=:443", "webhook.extraArgs must not have --listen: the chart sets it by itself"),
         ("keeper", "--burst", "keeper.extraArgs must not have --burst: set keeper.burst instead"),
-        // the chart may set it, but doesn't with these values
+        // the chart may set these, but doesn't with these values
+        ("webhook", "--guard", "webhook.extraArgs must not have --guard: set guard.enabled instead"),
         ("keeper", "--schedulers=a", "must not have --schedulers: set keeper.schedulers instead"),
         ("keeper", "--dry-run", "must not have --dry-run: set keeper.dryRun instead"),
         (

@@ -8,7 +8,7 @@ use tenure_testbed::{Cluster, eventually};
 
 use crate::{DEADLINE, NAMESPACE, find, installed, keeper::rollout, render};
 
-const WATCHED: &[&str] = &["list", "watch"];
+pub const WATCHED: &[&str] = &["list", "watch"];
 const STAMPED: &[&str] = &["list", "watch", "patch"];
 const OWNER: &[&str] = &["get", "list", "watch", "patch"];
 const BETWEEN: &[&str] = &["get", "list", "watch"];
@@ -67,19 +67,22 @@ const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("keeper", "sparkoperator.k8s.io", &["scheduledsparkapplications"], ABOVE),
 ];
 
-fn rights() -> BTreeSet<String> {
+/// All of them, with default values.
+pub fn rights() -> BTreeSet<String> {
     let each = RIGHTS.iter();
     each.flat_map(|(component, group, resources, verbs)| triples(component, &[*group], resources, verbs))
         .collect()
 }
 
 fn granted(objects: &[Value]) -> BTreeSet<String> {
-    let of = |component: &'static str| {
-        let role = find(objects, "ClusterRole", &format!("test-tenure-{component}")).clone();
-        let role: ClusterRole = serde_json::from_value(role).unwrap();
-        role.rules.unwrap().into_iter().flat_map(move |rule| by_rule(component, &rule))
-    };
-    ["webhook", "keeper"].into_iter().flat_map(of).collect()
+    ["webhook", "keeper"].into_iter().flat_map(|component| granted_to(component, objects)).collect()
+}
+
+/// What release `test` grants to a component.
+pub fn granted_to(component: &str, objects: &[Value]) -> BTreeSet<String> {
+    let role = find(objects, "ClusterRole", &format!("test-tenure-{component}")).clone();
+    let role: ClusterRole = serde_json::from_value(role).unwrap();
+    role.rules.unwrap().iter().flat_map(|rule| by_rule(component, rule)).collect()
 }
 
 fn by_rule(component: &str, rule: &PolicyRule) -> Vec<String> {
@@ -89,7 +92,7 @@ fn by_rule(component: &str, rule: &PolicyRule) -> Vec<String> {
 }
 
 /// Each right by itself: `keeper get pods.`
-fn triples<T: AsRef<str>>(component: &str, groups: &[T], resources: &[T], verbs: &[T]) -> Vec<String> {
+pub fn triples<T: AsRef<str>>(component: &str, groups: &[T], resources: &[T], verbs: &[T]) -> Vec<String> {
     let mut triples = Vec::new();
     for group in groups {
         for resource in resources {

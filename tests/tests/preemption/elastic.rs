@@ -1,8 +1,13 @@
 //! Gangs: what is above their minimum may go within their floor, and what isn't may not.
 
+use futures::future::join_all;
 use kube::core::DynamicObject;
-use serde_json::json;
-use tenure_tests::scheduling::{Arena, Wish};
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE,
+    scheduling::{Arena, Wish},
+};
 
 use super::world;
 
@@ -63,5 +68,31 @@ async fn a_preemptor_that_needs_more_than_is_above_the_minimum_gets_nothing() {
         arena.assert_untouched(member).await;
     }
     arena.placed(&Wish { cpu: 2, ..wish("small", &queue, 300) }).await;
+    assert_eq!(alive(&arena, &members).await, 2);
+}
+
+#[tokio::test]
+async fn of_several_preemptors_at_once_only_as_many_get_room_as_the_minimum_leaves() {
+    let arena = Arena::new(world().await, 1).await;
+    for number in 1..MEMBERS.len() {
+        arena.add_node(&format!("{}-{number}", arena.node()), 1).await;
+    }
+    let (queue, members) = gang(&arena).await;
+    let wishes = ["first", "second", "third", "fourth"].map(|name| wish(name, &queue, 200));
+    let preemptors = join_all(wishes.iter().map(|wish| arena.pod(wish))).await;
+    let outcome = async || {
+        let (mut placed, mut refused) = (0, 0);
+        for preemptor in &preemptors {
+            let field = async |path| arena.namespace.field(preemptor, path).await;
+            let is_tried = field("status.conditions").await.to_string().contains("PodScheduled");
+            if field("spec.nodeName").await != Value::Null {
+                placed += 1;
+            } else if is_tried && field("status.nominatedNodeName").await == Value::Null {
+                refused += 1;
+            }
+        }
+        Ok((placed + refused == preemptors.len()).then_some((placed, refused)))
+    };
+    assert_eq!(eventually("all to have been tried", DEADLINE, outcome).await.unwrap(), (2, 2));
     assert_eq!(alive(&arena, &members).await, 2);
 }

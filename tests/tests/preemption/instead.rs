@@ -2,7 +2,11 @@
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
-use tenure_tests::scheduling::{Arena, Wish};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE,
+    scheduling::{Arena, Wish},
+};
 
 use super::world;
 
@@ -55,7 +59,12 @@ async fn of_those_that_could_go_instead_one_without_a_disruption_budget_goes() {
         "metadata": {"name": "budget", "namespace": arena.namespace.name()},
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "budgeted"}}},
     });
-    arena.namespace.create(&budget).await;
+    let budget = arena.namespace.create(&budget).await;
+    let counted = async || {
+        let counted = arena.namespace.field(&budget, "status.observedGeneration").await;
+        Ok((counted == json!(1)).then_some(()))
+    };
+    eventually("the budget to be counted", DEADLINE, counted).await.unwrap();
     let preemptor = arena.pod(&wish("preemptor", &queue, 200)).await;
     arena.await_preempted(&old).await;
     arena.await_placed(&preemptor).await;

@@ -360,6 +360,27 @@ fn resolution_agrees_with_a_naive_one_on_a_million_trees() {
 }
 
 #[test]
+fn the_longest_floor_against_reclaim_is_that_against_some_preemptor_and_none_is_longer() {
+    let mut numbers = Numbers(5);
+    for _ in 0..20_000 {
+        let queues = numbers.queues();
+        let mut tree = QueueTree::default();
+        for (number, queue) in queues.iter().enumerate() {
+            put(&mut tree, number, *queue);
+        }
+        for method in [ReclaimResolveMethod::Lca, ReclaimResolveMethod::Queue] {
+            let floors = floors(method);
+            for victim in NAMES[..queues.len()].iter().map(|name| tree.find(name)) {
+                let others = NAMES[..queues.len()].iter().map(|name| tree.find(name));
+                let against = others.chain([None]).map(|of| floors.reclaim(&tree, of, victim, None).value);
+                let longest = floors.longest_reclaim(&tree, victim, None).value;
+                assert_eq!(Some(longest), against.max(), "{method} {victim:?} {queues:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_unrelated_queue_changes_no_answer() {
     let mut numbers = Numbers(3);
     for _ in 0..20_000 {

@@ -380,3 +380,70 @@ fn a_longer_floor_never_makes_a_protected_victim_unprotected() {
     }
     assert!(kept > 1000, "the scenes must have protected victims: {kept}");
 }
+
+/// Until when, if anything protects it.
+fn until(ruling: &Ruling<'_>) -> Option<(Rule, Option<Timestamp>)> {
+    Some((ruling.rule?, ruling.until))
+}
+
+#[test]
+fn against_anybody_the_longer_of_both_floors_holds() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    for (queue, start, expected) in [
+        // of its own and those above, whoever the preemptor is
+        ("prod-team2", -20, Some((Rule::ReclaimMinRuntime, 15))),
+        ("prod-team2", -35, None),
+        ("dev-team1", -7, Some((Rule::ReclaimMinRuntime, 3))),
+        ("dev-team1", -10, None),
+        // both are by default
+        ("elsewhere", -4, Some((Rule::PreemptMinRuntime, 1))),
+    ] {
+        let workload = case.workload(queue, Some(start), &[(1, 1)]);
+        let ruling = case.rules().against_anybody(&victim(&workload, 0), 7);
+        let expected = expected.map(|(rule, second)| (rule, Some(at(second))));
+        assert_eq!(until(&ruling), expected, "{queue} {start}");
+    }
+}
+
+#[test]
+fn against_anybody_a_floor_within_the_queue_may_be_the_longer() {
+    let tree = [("a", queue("", Some(60), Some(10)))].into_iter().collect();
+    let case = Case { tree, ..Case::new(ReclaimResolveMethod::Lca) };
+    let workload = case.workload("a", Some(-20), &[(1, 1)]);
+    let ruling = case.rules().against_anybody(&victim(&workload, 0), 7);
+    assert_eq!(until(&ruling), Some((Rule::PreemptMinRuntime, Some(at(40)))));
+}
+
+#[test]
+fn against_anybody_the_next_higher_priority_counts() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workload = case.workload("prod-team2", Some(-60), &[(1, 1)]);
+    let tolerating = |minimum, seconds| Victim {
+        class: ClassState::Known(Toleration { minimum_preemptable_priority: minimum, seconds }),
+        ..victim(&workload, 0)
+    };
+    let ruled = |victim| until(&case.rules().against_anybody(&victim, 7));
+    assert_eq!(ruled(tolerating(8, -1)), None);
+    assert_eq!(ruled(tolerating(9, 90)), Some((Rule::PreemptionToleration, Some(at(30)))));
+    assert_eq!(ruled(tolerating(9, -1)), Some((Rule::PreemptionToleration, None)));
+    let missing = Victim { class: ClassState::Missing, ..victim(&workload, 0) };
+    assert_eq!(ruled(missing), Some((Rule::PreemptionToleration, None)));
+    // whoever preempts what is nearly critical is critical
+    let young = case.workload("prod-team2", Some(-1), &[(1, 1)]);
+    let ruled = |priority| until(&case.rules().against_anybody(&victim(&young, 0), priority));
+    assert!(ruled(SYSTEM_CRITICAL_PRIORITY - 2).is_some());
+    assert_eq!(ruled(SYSTEM_CRITICAL_PRIORITY - 1), None);
+    assert_eq!(ruled(i32::MAX), None);
+}
+
+#[test]
+fn against_anybody_an_elastic_workload_may_lose_one_pod_beyond_its_minimum() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let enough = case.workload("prod-team2", Some(-1), &[(2, 3)]);
+    assert_eq!(until(&case.rules().against_anybody(&victim(&enough, 0), 7)), None);
+    let tight = case.workload("prod-team2", Some(-1), &[(2, 2), (0, 1)]);
+    let ruled = until(&case.rules().against_anybody(&victim(&tight, 0), 7));
+    assert_eq!(ruled, Some((Rule::MinAvailable, Some(at(34)))));
+    let gone = Victim { progress: Progress::Gone, ..victim(&tight, 0) };
+    assert_eq!(until(&case.rules().against_anybody(&gone, 7)), None);
+}

@@ -1,0 +1,112 @@
+//! What protects a pod, and against whom.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Asked, Hold, Known, Nominated, Operation, Reason, Verdict, words};
+use crate::{
+    preemption::{Rule, Ruling, Victim},
+    toleration::ClassState,
+};
+
+/// Nobody is sent away for longer: what protects the pod may end before its time.
+const LONGEST_RETRY: i32 = 10;
+
+/// A nomination may be about to be seen, and who drains a node has something to say.
+const SOON: i32 = 1;
+
+impl Known<'_> {
+    pub(super) fn deletion(&self, asked: &Asked<'_>, permit: Option<&(String, String)>) -> Verdict {
+        if let Some(preemptor) = permit {
+            let preemptor = Some(preemptor.clone());
+            return Verdict { reason: Reason::Permit, preemptor, hold: None };
+        }
+        self.of_nominated(asked).unwrap_or_else(|| {
+            let ruling = self.rules.against_anybody(&self.victim, self.priority);
+            self.verdict(asked, Reason::Protected, &ruling, None)
+        })
+    }
+
+    pub(super) fn eviction(&self, asked: &Asked<'_>) -> Verdict {
+        let ruling = self.rules.against_anybody(&self.victim, self.priority);
+        if ruling.rule != Some(Rule::PreemptionToleration) || ruling.until.is_some() {
+            return self.verdict(asked, Reason::Protected, &ruling, None);
+        }
+        // a drain must be able to end: without a toleration that doesn't, its floor may hold it up all the same
+        let victim = Victim { class: ClassState::None, ..self.victim };
+        let ruling = self.rules.against_anybody(&victim, self.priority);
+        match ruling.rule {
+            None => Verdict::allowed(Reason::Endless),
+            Some(_) => self.verdict(asked, Reason::Protected, &ruling, None),
+        }
+    }
+
+    /// By the pods that are nominated to its node. None if none of them can be its preemptor: none is more important, or
+    /// it preempts nobody.
+    fn of_nominated(&self, asked: &Asked<'_>) -> Option<Verdict> {
+        let mut waits: Option<(Ruling<'_>, &Nominated<'_>)> = None;
+        for nominated in &self.nominated {
+            let claim = nominated.preemptor.claim;
+            if claim.priority <= self.priority || claim.never_preempts {
+                continue;
+            }
+            let verdict = self.rules.verdict(&nominated.preemptor, &[self.victim]);
+            if verdict.allowed {
+                return Some(Verdict {
+                    reason: Reason::Nominated,
+                    preemptor: Some(name(nominated)),
+                    hold: None,
+                });
+            }
+            let Some(ruling) = verdict.rulings.into_iter().next() else { continue };
+            let earlier = |(first, _): &(Ruling<'_>, _)| end(&ruling) < end(first);
+            if waits.as_ref().is_none_or(earlier) {
+                waits = Some((ruling, nominated));
+            }
+        }
+        let (ruling, nominated) = waits?;
+        Some(self.verdict(asked, Reason::NominatedWaits, &ruling, Some(nominated)))
+    }
+
+    /// By a ruling: denied for this reason, if it protects the pod.
+    fn verdict(
+        &self,
+        asked: &Asked<'_>,
+        reason: Reason,
+        ruling: &Ruling<'_>,
+        preemptor: Option<&Nominated<'_>>,
+    ) -> Verdict {
+        let Some(rule) = ruling.rule else { return Verdict::allowed(Reason::Unprotected) };
+        let left = seconds_to_wait(ruling.until, self.rules.now);
+        let retry_after = match (asked.operation, reason) {
+            (Operation::Delete, Reason::Protected) => SOON,
+            (Operation::Delete, _) => left.min(LONGEST_RETRY),
+            (Operation::Evict, _) if left <= LONGEST_RETRY => left,
+            // clients of Kubernetes sleep so long without a word, ten times over: after that, kubectl drain says why it
+            // waits, and minds its --timeout
+            (Operation::Evict, _) => SOON,
+        };
+        let message = words::message(self, asked, ruling, preemptor);
+        let hold = Hold { rule, until: ruling.until, retry_after, message };
+        Verdict { reason, preemptor: preemptor.map(name), hold: Some(hold) }
+    }
+}
+
+fn end(ruling: &Ruling<'_>) -> Timestamp {
+    ruling.until.unwrap_or(Timestamp::MAX)
+}
+
+fn name(nominated: &Nominated<'_>) -> (String, String) {
+    (nominated.namespace.to_owned(), nominated.name.to_owned())
+}
+
+/// The whole seconds that are left, the last one begun included; none is too late.
+pub(super) fn seconds_left(until: Timestamp, now: Timestamp) -> i64 {
+    let left = until.duration_since(now);
+    let begun = i64::from(left > SignedDuration::from_secs(left.as_secs()));
+    left.as_secs().saturating_add(begun)
+}
+
+fn seconds_to_wait(until: Option<Timestamp>, now: Timestamp) -> i32 {
+    let left = until.and_then(|until| i32::try_from(seconds_left(until, now)).ok());
+    left.unwrap_or(i32::MAX).max(1)
+}

@@ -1,0 +1,397 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    floor::Floors,
+    preemption::{Place, Progress, Subgroup, Workload},
+    queue::RunaiQueue,
+    toleration::{self, ClassState, Toleration},
+    tree::QueueTree,
+};
+
+const SCHEDULER: &str = "system:kube-scheduler";
+const MANAGER: &str = "system:kube-controller-manager";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+/// Queue q has floors of 60 s within and 100 s across.
+struct World {
+    tree: QueueTree,
+    floors: Floors,
+}
+
+impl World {
+    fn new() -> Self {
+        let queue = RunaiQueue {
+            preempt_floor: "60s".parse().ok(),
+            reclaim_floor: "100s".parse().ok(),
+            ..RunaiQueue::default()
+        };
+        let tree = [("q", queue), ("other", RunaiQueue::default())].into_iter().collect();
+        Self { tree, floors: Floors::default() }
+    }
+
+    /// A pod by itself that started at 0.
+    fn workload(&self) -> Workload<'static> {
+        let place = Place::find(&self.tree, Some("q"));
+        Workload { place, start: Some(at(0)), subgroups: vec![Subgroup { min: 1, live: 1, running: 1 }] }
+    }
+
+    fn known<'a>(&'a self, workload: &'a Workload<'a>, now: i64) -> Known<'a> {
+        let victim = Victim {
+            workload,
+            subgroup: 0,
+            progress: Progress::Running,
+            pool: None,
+            class: ClassState::None,
+            scheduled_at: Some(at(0)),
+        };
+        Known {
+            rules: Rules { floors: &self.floors, tree: &self.tree, now: at(now) },
+            victim,
+            priority: 5,
+            class: Some("c"),
+            nominated: Vec::new(),
+        }
+    }
+
+    fn nominated<'a>(&self, name: &'a str, queue: &'a str, priority: i32) -> Nominated<'a> {
+        let claim = toleration::Preemptor { priority, never_preempts: false };
+        let preemptor = Preemptor { place: Place::find(&self.tree, Some(queue)), claim };
+        Nominated { namespace: "wait", name, preemptor }
+    }
+}
+
+const fn asked(operation: Operation) -> Asked<'static> {
+    Asked { operation, user: SCHEDULER, groups: &[], namespace: "ns", name: "pod" }
+}
+
+const DELETE: Asked<'static> = asked(Operation::Delete);
+const EVICT: Asked<'static> = asked(Operation::Evict);
+
+fn found(known: Known<'_>) -> Found<'_> {
+    Found { known: Some(known), ..Found::default() }
+}
+
+fn hold(verdict: Verdict) -> Hold {
+    verdict.hold.unwrap()
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// All that lets a pod go is so at first; then, one thing after the other isn't.
+#[test]
+fn what_is_asked_first_counts() {
+    let world = World::new();
+    let (workload, waiting) = (world.workload(), world.workload());
+    let guarded = Guarded {
+        schedulers: [SCHEDULER, MANAGER, "boss"].map(str::to_owned).into(),
+        exempt_users: [MANAGER, "boss"].map(str::to_owned).into(),
+        exempt_groups: ["bosses".to_owned()].into(),
+        exempt_namespaces: ["kube-system".to_owned()].into(),
+    };
+    let known = |now, nominated: &[Nominated<'static>]| Known {
+        nominated: nominated.to_vec(),
+        ..world.known(&workload, now)
+    };
+    let may = world.nominated("may", "q", 9);
+    let may_not = world.nominated("may-not", "other", 9);
+    let mut pending = world.known(&waiting, 0);
+    pending.victim.progress = Progress::Waiting;
+    let permit = Some(("wait".to_owned(), "granted".to_owned()));
+    let all = Found {
+        spared: Some(Reason::Unguarded),
+        namespace_goes: true,
+        syncing: true,
+        known: None,
+        permit: permit.clone(),
+    };
+    let unspared = Found { spared: None, ..all.clone() };
+    let staying = Found { namespace_goes: false, ..unspared.clone() };
+    let synced = Found { syncing: false, ..staying.clone() };
+    let both = names(&["system:nodes", "bosses"]);
+    let bosses = names(&["bosses"]);
+    let steps: [(&str, &[String], &str, Found<'_>, Reason); 16] = [
+        (MANAGER, &both, "kube-system", all.clone(), Reason::Kubelet),
+        (MANAGER, &bosses, "kube-system", all.clone(), Reason::Controller),
+        ("boss", &bosses, "kube-system", all.clone(), Reason::ExemptUser),
+        ("admin", &bosses, "kube-system", all.clone(), Reason::ExemptGroup),
+        ("admin", &[], "kube-system", all.clone(), Reason::ExemptNamespace),
+        ("admin", &[], "ns", all.clone(), Reason::OtherUser),
+        (SCHEDULER, &[], "ns", all.clone(), Reason::Unguarded),
+        (SCHEDULER, &[], "ns", unspared, Reason::NamespaceTerminating),
+        (SCHEDULER, &[], "ns", staying, Reason::Syncing),
+        (SCHEDULER, &[], "ns", synced, Reason::Unknown),
+        (SCHEDULER, &[], "ns", Found { permit: permit.clone(), ..found(pending) }, Reason::NotScheduled),
+        (SCHEDULER, &[], "ns", Found { permit, ..found(known(70, &[may_not, may])) }, Reason::Permit),
+        (SCHEDULER, &[], "ns", found(known(70, &[may_not, may])), Reason::Nominated),
+        (SCHEDULER, &[], "ns", found(known(70, &[may_not])), Reason::NominatedWaits),
+        (SCHEDULER, &[], "ns", found(known(70, &[])), Reason::Protected),
+        (SCHEDULER, &[], "ns", found(known(100, &[])), Reason::Unprotected),
+    ];
+    for (user, groups, namespace, found, expected) in steps {
+        let asked = Asked { user, groups, namespace, ..DELETE };
+        let verdict = judge(&guarded, &asked, || found.verdict(&asked));
+        assert_eq!(verdict.reason, expected);
+        let denies = matches!(expected, Reason::NominatedWaits | Reason::Protected);
+        assert_eq!(verdict.hold.is_some(), denies, "{expected:?}");
+    }
+}
+
+#[test]
+fn evictions_by_anybody_are_held_up_and_no_preemptor_counts_for_them() {
+    let world = World::new();
+    let workload = world.workload();
+    let nominated = vec![world.nominated("may", "q", 9)];
+    let known = Known { nominated, ..world.known(&workload, 70) };
+    let permit = Some(("wait".to_owned(), "granted".to_owned()));
+    let found = Found { permit, ..found(known) };
+    for user in ["admin", "system:serviceaccount:kube-system:cluster-autoscaler", SCHEDULER] {
+        let asked = Asked { user, ..EVICT };
+        let verdict = judge(&Guarded::default(), &asked, || found.verdict(&asked));
+        assert_eq!(verdict.reason, Reason::Protected, "{user}");
+    }
+}
+
+#[test]
+fn the_users_that_a_cluster_needs_are_never_held_up() {
+    let guarded = Guarded::default();
+    let passes = |user: &str, groups: &[String], operation| {
+        guarded.passes(&Asked { user, groups, ..asked(operation) })
+    };
+    let account = |name: &str| format!("system:serviceaccount:kube-system:{name}");
+    for name in [
+        "namespace-controller",
+        "generic-garbage-collector",
+        "pod-garbage-collector",
+        "node-controller",
+        "taint-eviction-controller",
+        "job-controller",
+        "replicaset-controller",
+        "replication-controller",
+        "statefulset-controller",
+        "daemon-set-controller",
+        "cronjob-controller",
+        "ttl-after-finished-controller",
+        "deployment-controller",
+    ] {
+        for operation in [Operation::Delete, Operation::Evict] {
+            assert_eq!(passes(&account(name), &[], operation), Some(Reason::Controller), "{name}");
+        }
+    }
+    assert_eq!(passes(MANAGER, &[], Operation::Evict), Some(Reason::Controller));
+    assert_eq!(passes("system:node:n1", &[], Operation::Evict), Some(Reason::Kubelet));
+    assert_eq!(passes("n1", &names(&["a", "system:nodes"]), Operation::Evict), Some(Reason::Kubelet));
+    // whoever may choose names of accounts and users gets nothing by it
+    for name in [
+        "system:serviceaccount:default:namespace-controller",
+        "system:serviceaccount:kube-system:namespace-controller2",
+        "system:serviceaccount:kube-system:",
+        "system:node",
+        "system:kube-controller-manager2",
+        "",
+    ] {
+        assert_eq!(passes(name, &names(&["system:node:n1", ""]), Operation::Evict), None, "{name}");
+    }
+}
+
+#[test]
+fn a_pod_may_say_itself_that_it_can_go() {
+    let spared = |more: &Value| {
+        let mut pod = json!({"metadata": {"name": "a", "annotations": {}}, "spec": {"priority": 2_000_001_000}, "status": {}});
+        for (part, fields) in more.as_object().unwrap() {
+            pod[part].as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        }
+        spared(&serde_json::from_value(pod).unwrap())
+    };
+    let owner = |kind: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "x", "controller": true}]);
+    let annotated = |key: &str, value: &str| json!({"metadata": {"annotations": {key: value}}});
+    for (pod, expected) in [
+        (json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}), Some(Reason::Terminating)),
+        (json!({"status": {"phase": "Succeeded"}}), Some(Reason::Finished)),
+        (json!({"status": {"phase": "Failed"}}), Some(Reason::Finished)),
+        (annotated("kubernetes.io/config.mirror", "x"), Some(Reason::Mirror)),
+        (json!({"metadata": {"ownerReferences": owner("Node")}}), Some(Reason::Mirror)),
+        (json!({"metadata": {"ownerReferences": owner("DaemonSet")}}), Some(Reason::DaemonSet)),
+        (annotated("tenure.dev/unguarded", "true"), Some(Reason::Unguarded)),
+        (annotated("tenure.dev/unguarded", "false"), None),
+        (annotated("tenure.dev/unguarded", ""), None),
+        (json!({"metadata": {"ownerReferences": owner("ReplicaSet")}}), None),
+        (json!({"status": {"phase": "Running"}}), None),
+        (json!({}), None),
+    ] {
+        assert_eq!(spared(&pod), expected, "{pod}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
+    let world = World::new();
+    let workload = world.workload();
+    let verdict = |now, nominated: Vec<Nominated<'_>>| {
+        let known = Known { nominated, ..world.known(&workload, now) };
+        let verdict = found(known).verdict(&DELETE);
+        (verdict.reason, verdict.preemptor.map(|(_, name)| name), verdict.hold.and_then(|hold| hold.until))
+    };
+    let own = world.nominated("own", "q", 9);
+    let other = world.nominated("other", "other", 9);
+    let critical = world.nominated("critical", "other", 2_000_000_000);
+    let mut never = world.nominated("never", "q", 9);
+    never.preemptor.claim.never_preempts = true;
+    let equal = world.nominated("equal", "q", 5);
+    let (may, waits) = (Reason::Nominated, Reason::NominatedWaits);
+    let named = |name: &str| Some(name.to_owned());
+    // which of them is asked for first doesn't matter, and the earliest end is told
+    for nominated in [vec![own, other], vec![other, own]] {
+        assert_eq!(verdict(59, nominated.clone()), (waits, named("own"), Some(at(60))));
+        assert_eq!(verdict(60, nominated), (may, named("own"), None));
+    }
+    assert_eq!(verdict(60, vec![other]), (waits, named("other"), Some(at(100))));
+    assert_eq!(verdict(0, vec![critical]), (may, named("critical"), None));
+    // these can't be the preemptor: somebody must be who isn't seen yet
+    for nobody in [never, equal] {
+        assert_eq!(verdict(99, vec![nobody]), (Reason::Protected, None, Some(at(100))));
+        assert_eq!(verdict(100, vec![nobody]), (Reason::Unprotected, None, None));
+    }
+}
+
+#[test]
+fn an_end_that_nobody_knows_comes_after_all_others() {
+    let world = World::new();
+    let workload = world.workload();
+    let toleration = Toleration { minimum_preemptable_priority: 20, seconds: -1 };
+    let mut known = world.known(&workload, 10);
+    known.victim.class = ClassState::Known(toleration);
+    known.nominated = vec![world.nominated("below", "q", 9), world.nominated("above", "q", 20)];
+    let verdict = found(known.clone()).verdict(&DELETE);
+    assert_eq!(hold(verdict).until, Some(at(60)));
+    known.nominated.pop();
+    let verdict = found(known).verdict(&DELETE);
+    assert_eq!((verdict.reason, hold(verdict).until), (Reason::NominatedWaits, None));
+}
+
+#[test]
+fn evictions_wait_for_no_more_than_what_ends() {
+    let world = World::new();
+    let workload = world.workload();
+    let toleration = |seconds| ClassState::Known(Toleration { minimum_preemptable_priority: 20, seconds });
+    for (class, now, expected) in [
+        (toleration(200), 150, Some(200)),
+        (toleration(200), 50, Some(200)),
+        (toleration(-1), 50, Some(100)),
+        (toleration(-1), 100, None),
+        (ClassState::Missing, 50, Some(100)),
+        (ClassState::Missing, 100, None),
+    ] {
+        let mut known = world.known(&workload, now);
+        known.victim.class = class;
+        let verdict = found(known).verdict(&EVICT);
+        let reason = if expected.is_some() { Reason::Protected } else { Reason::Endless };
+        assert_eq!(verdict.reason, reason, "{class:?} {now}");
+        assert_eq!(verdict.hold.and_then(|hold| hold.until), expected.map(at), "{class:?} {now}");
+    }
+    let mut known = world.known(&workload, 150);
+    known.victim.class = ClassState::Missing;
+    assert_eq!(found(known).verdict(&DELETE).reason, Reason::Protected, "deletions do");
+}
+
+#[test]
+fn who_is_denied_is_told_when_to_come_back() {
+    let world = World::new();
+    let workload = world.workload();
+    let retry = |asked, now: Timestamp, nominated: &[Nominated<'static>]| {
+        let mut known = Known { nominated: nominated.to_vec(), ..world.known(&workload, 0) };
+        known.rules.now = now;
+        hold(found(known).verdict(&asked)).retry_after
+    };
+    let other = [world.nominated("other", "other", 9)];
+    let half = |second| at(second).checked_add(jiff::SignedDuration::from_millis(500)).unwrap();
+    for (asked, now, nominated, expected) in [
+        // a client that sleeps for long says nothing meanwhile
+        (EVICT, at(0), &[][..], 1),
+        (EVICT, half(89), &[], 1),
+        (EVICT, at(90), &[], 10),
+        (EVICT, half(90), &[], 10),
+        (EVICT, at(91), &[], 9),
+        (EVICT, half(98), &[], 2),
+        (EVICT, at(99), &[], 1),
+        (EVICT, half(99), &[], 1),
+        // a nomination may be about to be seen
+        (DELETE, at(0), &[], 1),
+        (DELETE, at(0), &other, 10),
+        (DELETE, half(96), &other, 4),
+    ] {
+        assert_eq!(retry(asked, now, nominated), expected, "{asked:?} {now}");
+    }
+    let mut known = world.known(&workload, 200);
+    known.victim.class = ClassState::Missing;
+    known.nominated = other.to_vec();
+    assert_eq!(hold(found(known).verdict(&DELETE)).retry_after, 10);
+}
+
+#[test]
+fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
+    let world = World::new();
+    let workload = world.workload();
+    let mut known = world.known(&workload, 10);
+    let message = |known: &Known<'_>, asked| hold(found(known.clone()).verdict(&asked)).message;
+    assert_eq!(
+        message(&known, EVICT),
+        "tenure: pod ns/pod is protected from being evicted until 1970-01-12T13:48:20Z, for another 1m30s: reclaimMinRuntime of its queue \"q\" is 1m40s, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
+    );
+    known.nominated = vec![world.nominated("p", "q", 9)];
+    assert_eq!(
+        message(&known, DELETE),
+        "tenure: pod ns/pod is protected from being preempted for pod wait/p until 1970-01-12T13:47:40Z, for another 50s: preemptMinRuntime of its queue \"q\" is 1m0s, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"
+    );
+    known.nominated.clear();
+    let toleration = |seconds| Toleration { minimum_preemptable_priority: 20, seconds };
+    known.victim.class = ClassState::Known(toleration(3600));
+    let tolerates = "its PriorityClass \"c\" tolerates preemption by priorities below 20";
+    let text = message(&known, DELETE);
+    assert!(
+        text.contains(&format!(
+            "for another 59m50s: {tolerates} for 3600s after it was scheduled; wait, or set"
+        )),
+        "{text}"
+    );
+    known.victim.class = ClassState::Known(toleration(-1));
+    let text = message(&known, DELETE);
+    assert!(
+        text.contains(&format!(
+            "preempted with no end that is known: {tolerates} for ever; if it must go, set"
+        )),
+        "{text}"
+    );
+    known.victim.class = ClassState::Missing;
+    let text = message(&known, DELETE);
+    assert!(
+        text.contains(": its PriorityClass \"c\" doesn't exist, and what it tolerates isn't known;"),
+        "{text}"
+    );
+    known.victim.class = ClassState::None;
+    let pair = [Subgroup { min: 2, live: 3, running: 2 }];
+    let elastic = Workload { subgroups: pair.to_vec(), ..workload.clone() };
+    known.victim.workload = &elastic;
+    let text = message(&known, DELETE);
+    assert!(
+        text.contains("from queue \"q\", and of its workload's subgroup 2 pods run where 2 must; wait"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_verdict_on_one_pod_of_an_elastic_workload_leaves_its_minimum() {
+    let world = World::new();
+    let subgroups = |running| vec![Subgroup { min: 2, live: 3, running }];
+    for (running, expected) in [(3, Reason::Unprotected), (2, Reason::Protected)] {
+        let workload = Workload { subgroups: subgroups(running), ..world.workload() };
+        for asked in [DELETE, EVICT] {
+            assert_eq!(found(world.known(&workload, 10)).verdict(&asked).reason, expected, "{running}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A denial, in words.
+
+use tenure_types::{GoDuration, keys};
+
+use super::{Asked, Known, Nominated, Operation, hold::seconds_left};
+use crate::{
+    floor::Source,
+    preemption::{Rule, Ruling},
+    toleration::Judgement,
+};
+
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// Which pod, why, until when, and what can be done.
+pub fn message(
+    known: &Known<'_>,
+    asked: &Asked<'_>,
+    ruling: &Ruling<'_>,
+    preemptor: Option<&Nominated<'_>>,
+) -> String {
+    let Asked { operation, namespace, name, .. } = asked;
+    let deed = match operation {
+        Operation::Delete => "preempted",
+        Operation::Evict => "evicted",
+    };
+    let whom = preemptor.map(|of| format!(" for pod {}/{}", of.namespace, of.name)).unwrap_or_default();
+    let why = match ruling.rule {
+        Some(Rule::PreemptionToleration) => tolerated(known, ruling),
+        _ => floor(known, ruling),
+    };
+    let annotation = keys::UNGUARDED_ANNOTATION;
+    let (end, remedy) = match ruling.until {
+        Some(until) => {
+            let left = seconds_left(until, known.rules.now).saturating_mul(NANOSECONDS);
+            (format!("until {until}, for another {}", GoDuration::from_nanos(left)), "wait, or")
+        }
+        None => ("with no end that is known".into(), "if it must go,"),
+    };
+    format!(
+        "tenure: pod {namespace}/{name} is protected from being {deed}{whom} {end}: {why}; {remedy} set annotation {annotation}: \"true\" on the pod"
+    )
+}
+
+fn floor(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
+    let field = ruling.kind.field();
+    let value = ruling.floor.map(|floor| floor.value).unwrap_or_default();
+    let from = match ruling.floor.map(|floor| floor.from) {
+        Some(Source::Default) | None => "by default".into(),
+        Some(source) => format!("from {source}"),
+    };
+    let queue = known.victim.workload.place.name().unwrap_or_default();
+    let floor = format!("{field} of its queue {queue:?} is {value}, {from}");
+    match ruling.left.filter(|_| ruling.rule == Some(Rule::MinAvailable)) {
+        Some(left) => {
+            let (running, min) = (left.running, left.min);
+            format!("{floor}, and of its workload's subgroup {running} pods run where {min} must")
+        }
+        None => floor,
+    }
+}
+
+fn tolerated(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
+    let class = known.class.unwrap_or_default();
+    let below =
+        |minimum| format!("PriorityClass {class:?} tolerates preemption by priorities below {minimum}");
+    match ruling.toleration {
+        Judgement::Within { minimum, seconds, .. } => {
+            format!("its {} for {seconds}s after it was scheduled", below(minimum))
+        }
+        Judgement::Forever { minimum } => format!("its {} for ever", below(minimum)),
+        Judgement::MissingClass => {
+            format!("its PriorityClass {class:?} doesn't exist, and what it tolerates isn't known")
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,163 @@
+//! `POST /guard`: whether a pod may be deleted by a scheduler, or evicted by anybody, before its floor is over.
+//!
+//! Any replica may be asked. One that hasn't granted a victim itself sees which pods are nominated to its node, as do all
+//! others: [`tenure_policy::guard`] has the whole of it.
+
+mod http;
+mod subject;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::RwLock;
+use tenure_index::{Guarding, Sought, Uid};
+use tenure_policy::{
+    floor::Floors,
+    guard::{self, Asked, Guarded, Operation, Verdict},
+};
+use tenure_service::{clock::ServerClock, readiness::Readiness};
+use tracing::{debug, info};
+
+use crate::{
+    KnownQueues, Permits, Placement,
+    review::{Outgoing, Request},
+    validate::unknown,
+};
+
+pub use http::router;
+use subject::{Subject, operation};
+
+/// Keeps schedulers and those who drain nodes from ending a pod's run too early. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    /// All pods and what protects them.
+    pub placement: Placement,
+    /// All queues.
+    pub queues: KnownQueues,
+    /// By which floors are over.
+    pub clock: ServerClock,
+    /// Whether all that is there is known.
+    pub readiness: Readiness,
+    /// What the extender of this replica has granted of late.
+    pub permits: Permits,
+    settings: Arc<RwLock<Settings>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    floors: Floors,
+    guarded: Guarded,
+}
+
+/// What becomes of a review, with what the metrics and the audit log have of it.
+struct Reviewed<'r> {
+    outgoing: Outgoing<'r>,
+    operation: &'static str,
+    reason: &'static str,
+}
+
+impl Guard {
+    /// One that is configured by default.
+    pub fn new(
+        placement: Placement,
+        queues: KnownQueues,
+        clock: ServerClock,
+        readiness: Readiness,
+        permits: Permits,
+    ) -> Self {
+        Self { placement, queues, clock, readiness, permits, settings: Arc::default() }
+    }
+
+    /// Goes by other floors from now on, and guards against others.
+    pub fn configure(&self, floors: Floors, guarded: Guarded) {
+        *self.settings.write() = Settings { floors, guarded };
+    }
+
+    fn review<'r>(&self, request: &'r Request<'_>) -> Reviewed<'r> {
+        let Some(operation) = operation(request) else {
+            // somebody has pointed other rules here; that is no reason to stop their cluster
+            return Reviewed::admitted(request, "other", "not-guarded", unknown(request));
+        };
+        match Subject::read(operation, request) {
+            Ok(subject) => {
+                let verdict = self.judge(&subject);
+                tell(&subject.asked(), &verdict);
+                Reviewed::of(request, &subject, verdict)
+            }
+            Err(error) => {
+                let warning = format!("tenure: the pod can't be read, and isn't guarded: {error}");
+                Reviewed::admitted(request, name(operation), "unreadable", warning)
+            }
+        }
+    }
+
+    fn judge(&self, subject: &Subject<'_>) -> Verdict {
+        let Settings { floors, guarded } = &*self.settings.read();
+        let asked = subject.asked();
+        guard::judge(guarded, &asked, || {
+            let now = self.clock.now();
+            let sought = subject.pod.as_ref().map_or(Sought::Named, Sought::Shown);
+            let uid = subject.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
+            let permit = uid.and_then(|uid| self.permits.covering(Uid::of(uid), now));
+            let syncing = self.readiness.awaited().is_some();
+            self.queues.look(|queues| {
+                let guarding = Guarding { tree: queues.tree(), floors, now, syncing, permit };
+                self.placement.look(|index| index.guard(&guarding, &asked, sought))
+            })
+        })
+    }
+}
+
+impl<'r> Reviewed<'r> {
+    fn admitted(
+        request: &'r Request<'_>,
+        operation: &'static str,
+        reason: &'static str,
+        warning: String,
+    ) -> Self {
+        let outgoing = Outgoing::admit(request, vec![warning]).audited(annotations(true, reason));
+        Self { outgoing, operation, reason }
+    }
+
+    fn of(request: &'r Request<'_>, subject: &Subject<'_>, verdict: Verdict) -> Self {
+        let Verdict { reason, preemptor, hold } = verdict;
+        let mut annotations = annotations(hold.is_none(), reason.name());
+        let preemptor = preemptor.map(|(namespace, name)| format!("{namespace}/{name}"));
+        annotations.extend(preemptor.map(|preemptor| ("preemptor", preemptor)));
+        let outgoing = match hold {
+            None => Outgoing::admit(request, Vec::new()),
+            Some(hold) => {
+                annotations.insert("rule", hold.rule.name().to_owned());
+                annotations.extend(hold.until.map(|until| ("protected-until", until.to_string())));
+                Outgoing::later(request, &subject.name, hold.message, hold.retry_after)
+            }
+        };
+        Self {
+            outgoing: outgoing.audited(annotations),
+            operation: name(subject.operation),
+            reason: reason.name(),
+        }
+    }
+}
+
+fn annotations(allowed: bool, reason: &str) -> BTreeMap<&'static str, String> {
+    let verdict = if allowed { "allowed" } else { "denied" };
+    [("verdict", verdict.to_owned()), ("reason", reason.to_owned())].into()
+}
+
+const fn name(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Delete => "delete",
+        Operation::Evict => "evict",
+    }
+}
+
+fn tell(asked: &Asked<'_>, Verdict { reason, hold, .. }: &Verdict) {
+    let Asked { operation, user, namespace, name: pod, .. } = asked;
+    let (operation, reason) = (name(*operation), reason.name());
+    let Some(hold) = hold else {
+        debug!(%namespace, name = pod, operation, user, reason, "Let a pod go");
+        return;
+    };
+    let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
+    info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
+}

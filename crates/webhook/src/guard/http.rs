@@ -1,0 +1,55 @@
+//! The HTTP side: any body whatever gets an answer, and what isn't understood holds nobody up.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Bytes,
+    extract::{State, rejection::BytesRejection},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use tokio::task::spawn_blocking;
+use tracing::error;
+
+use super::{Guard, Reviewed};
+use crate::{
+    Metrics,
+    http::{Limited, answer, json},
+};
+
+const OFF: &str = "tenure: the guard is off, and keeps nothing: start tenure-webhook with --guard, or set guard.enabled of its chart";
+
+struct Context {
+    guard: Option<Guard>,
+    metrics: Metrics,
+}
+
+/// The webhook's route for deletions and evictions; without a guard, one that admits all of them and says so.
+pub fn router(guard: Option<Guard>, metrics: Metrics) -> Router {
+    Router::new().route("/guard", post(review)).with_state(Arc::new(Context { guard, metrics })).limited()
+}
+
+async fn review(
+    State(context): State<Arc<Context>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    // what is known may be locked for as long as a scheduler is answered
+    let reviewed = spawn_blocking(move || {
+        let Context { guard, metrics } = &*context;
+        answer(metrics, &headers, body, |request, started| {
+            let Reviewed { outgoing, operation, reason } = match guard {
+                Some(guard) => guard.review(request),
+                None => Reviewed::admitted(request, "other", "off", OFF.to_owned()),
+            };
+            metrics.guarded(operation, reason, started.elapsed().as_secs_f64());
+            json(&outgoing)
+        })
+    });
+    reviewed.await.unwrap_or_else(|error| {
+        error!(%error, "Failed to answer a review");
+        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    })
+}

@@ -1,0 +1,79 @@
+//! Which pod a review is of.
+
+use kube::core::ObjectMeta;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tenure_policy::guard::{Asked, Operation};
+use tenure_types::projection::Pod;
+
+use crate::review::Request;
+
+/// A pod that is to go.
+pub struct Subject<'r> {
+    pub operation: Operation,
+    pub user: &'r str,
+    pub groups: Vec<String>,
+    pub namespace: String,
+    pub name: String,
+    /// As it is, of a deletion. An eviction only has its name.
+    pub pod: Option<Pod>,
+}
+
+/// What an Eviction says of its pod.
+#[derive(Deserialize)]
+struct Eviction {
+    metadata: ObjectMeta,
+}
+
+type Reading<T> = Result<T, String>;
+
+/// What is done to a pod; none, if a review is of something else.
+pub fn operation(request: &Request<'_>) -> Option<Operation> {
+    let (group, kind) = (&*request.kind.group, &*request.kind.kind);
+    match (&*request.operation, group, kind, &*request.sub_resource) {
+        ("DELETE", "", "Pod", "") => Some(Operation::Delete),
+        ("CREATE", "policy", "Eviction", "eviction") => Some(Operation::Evict),
+        _ => None,
+    }
+}
+
+impl<'r> Subject<'r> {
+    /// Reads a review of such an operation.
+    pub fn read(operation: Operation, request: &'r Request<'_>) -> Reading<Self> {
+        let (metadata, pod) = match operation {
+            Operation::Delete => {
+                let pod: Pod = read("oldObject", request.old_object)?;
+                pod.metadata.uid.as_ref().ok_or("it has no uid")?;
+                (pod.metadata.clone(), Some(pod))
+            }
+            Operation::Evict => (read::<Eviction>("object", request.object)?.metadata, None),
+        };
+        // who deletes a collection names no pod, and an Eviction need not repeat what its path says
+        let named = |own: Option<&str>, asked, what| match [own.unwrap_or_default(), asked] {
+            ["", ""] => Err(format!("it has no {what}")),
+            ["", name] | [name, _] => Ok(name.to_owned()),
+        };
+        Ok(Self {
+            operation,
+            user: &request.user_info.username,
+            groups: request.user_info.groups.map_or(Ok(Vec::new()), groups)?,
+            namespace: named(metadata.namespace.as_deref(), &request.namespace, "namespace")?,
+            name: named(metadata.name.as_deref(), &request.name, "name")?,
+            pod,
+        })
+    }
+
+    pub fn asked(&self) -> Asked<'_> {
+        let Self { operation, user, groups, namespace, name, .. } = self;
+        Asked { operation: *operation, user, groups, namespace, name }
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(what: &str, raw: Option<&RawValue>) -> Reading<T> {
+    let raw = raw.ok_or_else(|| format!("the review has no {what}"))?;
+    serde_json::from_str(raw.get()).map_err(|error| format!("{what}: {error}"))
+}
+
+fn groups(raw: &RawValue) -> Reading<Vec<String>> {
+    serde_json::from_str(raw.get()).map_err(|error| format!("userInfo.groups: {error}"))
+}

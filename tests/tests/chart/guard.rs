@@ -1,0 +1,252 @@
+//! What turns on the guard and the scheduler extender, which are off by default.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::{
+    NOWHERE, arguments, assert_accepted, find, helm, kinds, parse, render,
+    rights::{WATCHED, granted_to, rights, triples},
+    shared,
+    values::{assert_refused, config},
+};
+
+const CONFIGURATION: &str = "ValidatingWebhookConfiguration";
+
+fn guarding(values: &Value) -> Value {
+    let mut guard = json!({"enabled": true});
+    guard.as_object_mut().unwrap().append(&mut values.as_object().unwrap().clone());
+    json!({"guard": guard})
+}
+
+/// The webhooks of the guard, by these values of it: for deletions, and for evictions.
+async fn webhooks(values: &Value) -> [Value; 2] {
+    let objects = render("test", &guarding(values)).await;
+    let webhooks =
+        find(&objects, CONFIGURATION, "test-tenure-webhook-guard").get("webhooks").unwrap().clone();
+    serde_json::from_value(webhooks).unwrap()
+}
+
+#[tokio::test]
+async fn nothing_of_guard_and_extender_is_there_when_they_are_off() {
+    let objects = render("test", &json!({})).await;
+    assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&1));
+    let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+    for flag in ["--guard", "--scheduler-extender", "--wake-up"] {
+        assert!(!arguments.iter().any(|argument| argument.starts_with(flag)), "{arguments:?}");
+    }
+    assert_eq!(config(&json!({})).await.get("guard"), None);
+}
+
+#[tokio::test]
+async fn guard_is_trusted_as_the_other_webhooks_are() {
+    let cluster = shared().await;
+    let ca = cluster.authority().certificate_pem();
+    let (mut documents, mut count) = (Vec::new(), 0);
+    for mode in ["generated", "certManager", "existingSecret"] {
+        let existing = json!({"name": "mine", "caBundle": ca});
+        let mut values = guarding(&json!({}));
+        values["webhook"] = json!({"certificate": {"mode": mode, "existingSecret": existing}});
+        let name = format!("guarded-{}", mode.to_lowercase());
+        let rendered = helm(cluster, "template", &name, &values, &[]).await.success().unwrap();
+        let objects = parse(&rendered);
+        let [admission, guard] = ["", "-guard"]
+            .map(|which| find(&objects, CONFIGURATION, &format!("{name}-tenure-webhook{which}")));
+        for webhook in guard.get("webhooks").unwrap().as_array().unwrap() {
+            let bundle = "/clientConfig/caBundle";
+            assert_eq!(webhook.pointer(bundle), admission.pointer(&format!("/webhooks/0{bundle}")), "{mode}");
+            assert_eq!(webhook.pointer(bundle).is_none(), mode == "certManager");
+            assert_eq!(webhook.pointer("/clientConfig/service/path"), Some(&json!("/guard")));
+        }
+        let annotations = "/metadata/annotations";
+        assert_eq!(guard.pointer(annotations), admission.pointer(annotations), "{mode}");
+        count += objects.len();
+        documents.push(rendered);
+    }
+    assert_accepted(&documents.join("\n---\n"), count).await;
+}
+
+#[tokio::test]
+async fn guard_is_asked_about_deletions_of_pods_and_about_evictions_alone() {
+    let [deletions, evictions] = webhooks(&json!({})).await;
+    let rule = |operation: &str, resource: &str| {
+        json!([{
+            "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource], "operations": [operation],
+            "scope": "Namespaced",
+        }])
+    };
+    assert_eq!(deletions["rules"], rule("DELETE", "pods"));
+    assert_eq!(evictions["rules"], rule("CREATE", "pods/eviction"));
+    for webhook in [deletions, evictions] {
+        assert_eq!(webhook["failurePolicy"], "Ignore");
+        assert_eq!(webhook["timeoutSeconds"], 2);
+        assert_eq!(webhook["sideEffects"], "None");
+        let exempt = json!([{
+            "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "tenure-system"],
+        }]);
+        assert_eq!(webhook["namespaceSelector"]["matchExpressions"], exempt);
+    }
+    for webhook in webhooks(&json!({"failurePolicy": "Fail", "timeoutSeconds": 7})).await {
+        assert_eq!((&webhook["failurePolicy"], &webhook["timeoutSeconds"]), (&json!("Fail"), &json!(7)));
+    }
+}
+
+#[tokio::test]
+async fn webhook_outside_of_the_cluster_is_asked_under_its_url() {
+    let mut values = guarding(&json!({}));
+    values["webhook"] = json!({"url": NOWHERE});
+    let objects = render("test", &values).await;
+    let guard = find(&objects, CONFIGURATION, "test-tenure-webhook-guard");
+    assert_eq!(guard["webhooks"][0]["clientConfig"]["url"], format!("{NOWHERE}/guard"));
+}
+
+#[tokio::test]
+async fn release_and_its_namespace_are_never_guarded() {
+    for (values, namespaces) in [
+        (json!({"exemptNamespaces": []}), json!(["tenure-system"])),
+        (json!({"exemptNamespaces": ["123", "tenure-system"]}), json!(["123", "tenure-system"])),
+    ] {
+        for webhook in webhooks(&values).await {
+            assert_eq!(webhook["namespaceSelector"]["matchExpressions"][0]["values"], namespaces);
+        }
+        assert_eq!(config(&guarding(&values)).await["guard"]["exemptNamespaces"], namespaces);
+    }
+    let mut elsewhere = guarding(&json!({"exemptNamespaces": []}));
+    elsewhere["namespaceOverride"] = json!("elsewhere");
+    assert_eq!(config(&elsewhere).await["guard"]["exemptNamespaces"], json!(["elsewhere"]));
+}
+
+#[tokio::test]
+async fn values_of_the_guard_become_configuration_and_a_flag() {
+    let section = json!({
+        "schedulers": ["system:kube-scheduler", "system:serviceaccount:batch:scheduler"],
+        "exemptUsers": ["O'Hara \"x\" \\ <&>"],
+        "exemptGroups": ["on-call"],
+        "exemptNamespaces": ["batch", "tenure-system"],
+    });
+    let values = guarding(&section);
+    assert_eq!(config(&values).await["guard"], section);
+    let objects = render("test", &values).await;
+    let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+    assert!(arguments.contains(&"--guard".into()), "{arguments:?}");
+    assert!(!arguments.iter().any(|argument| argument.starts_with("--scheduler-extender")), "{arguments:?}");
+}
+
+#[tokio::test]
+async fn values_of_the_extender_become_flags() {
+    for (values, flags) in [
+        (json!({"enabled": true}), &["--scheduler-extender"][..]),
+        (json!({"enabled": true, "wakeUp": false}), &["--scheduler-extender", "--wake-up=false"]),
+        (json!({"enabled": false, "wakeUp": false}), &[]),
+        // of an older chart that had no such value
+        (json!({"enabled": true, "wakeUp": null}), &["--scheduler-extender"]),
+        (Value::Null, &[]),
+    ] {
+        let objects = render("test", &json!({"schedulerExtender": values})).await;
+        let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+        let ours = ["--scheduler-extender", "--wake-up"];
+        let passed = arguments.iter().filter(|argument| ours.iter().any(|flag| argument.starts_with(flag)));
+        assert_eq!(passed.collect::<Vec<_>>(), flags, "{values}");
+    }
+}
+
+#[tokio::test]
+async fn guard_is_off_or_told_all_where_values_of_an_older_chart_are_reused() {
+    assert_eq!(config(&json!({"guard": null})).await.get("guard"), None);
+    assert_refused(&[
+        (guarding(&json!({"failurePolicy": null})), "guard.failurePolicy must be set"),
+        (guarding(&json!({"exemptNamespaces": null})), "--reset-then-reuse-values"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn value_of_the_guard_that_cannot_be_meant_is_refused_by_its_name() {
+    let guard = |values: Value| json!({"guard": values});
+    assert_refused(&[
+        (guard(json!({"enable": true})), "'/guard': additional properties 'enable' not allowed"),
+        (guard(json!({"enabled": "true"})), "'/guard/enabled': got string, want boolean"),
+        (
+            guard(json!({"schedulers": "system:kube-scheduler"})),
+            "'/guard/schedulers': got string, want array",
+        ),
+        (guard(json!({"schedulers": [""]})), "'/guard/schedulers/0'"),
+        (guard(json!({"exemptUsers": ["a", "a"]})), "'/guard/exemptUsers': items at 0 and 1 are equal"),
+        (guard(json!({"exemptGroups": [" a"]})), "'/guard/exemptGroups/0'"),
+        (guard(json!({"exemptGroups": ["a\nb"]})), "'/guard/exemptGroups/0'"),
+        (guard(json!({"exemptNamespaces": ["Kube"]})), "'/guard/exemptNamespaces/0'"),
+        (guard(json!({"failurePolicy": "Allow"})), "'/guard/failurePolicy': value must be one of"),
+        (guard(json!({"timeoutSeconds": 0})), "'/guard/timeoutSeconds': minimum: got 0"),
+        (guard(json!({"timeoutSeconds": 31})), "'/guard/timeoutSeconds': maximum"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn webhook_may_read_what_floors_depend_on_where_it_needs_to_and_wake_pods_where_it_does() {
+    let pod_groups = [
+        "scheduler.tensorstack.dev",
+        "scheduling.k8s.io",
+        "scheduling.run.ai",
+        "scheduling.volcano.sh",
+        "scheduling.x-k8s.io",
+    ];
+    let placement = [
+        triples("webhook", &pod_groups, &["podgroups"], WATCHED),
+        triples("webhook", &[""], &["nodes", "pods"], WATCHED),
+        triples("webhook", &["policy"], &["poddisruptionbudgets"], WATCHED),
+        triples("webhook", &["scheduling.k8s.io"], &["priorityclasses"], WATCHED),
+    ]
+    .concat();
+    let namespaces = triples("webhook", &[""], &["namespaces"], WATCHED);
+    let wakes = ["webhook get pods.", "webhook patch pods/status."].map(str::to_owned).to_vec();
+    for (guard, extender, wake_up, more) in [
+        (true, false, true, [&placement[..], &namespaces].concat()),
+        (false, true, false, placement.clone()),
+        (false, true, true, [&placement[..], &wakes].concat()),
+        (true, true, true, [&placement[..], &namespaces, &wakes].concat()),
+    ] {
+        let values = json!({
+            "guard": {"enabled": guard}, "schedulerExtender": {"enabled": extender, "wakeUp": wake_up},
+        });
+        let expected: BTreeSet<_> =
+            rights().into_iter().filter(|right| right.starts_with("webhook")).chain(more).collect();
+        assert_eq!(granted_to("webhook", &render("test", &values).await), expected, "{values}");
+    }
+}
+
+#[tokio::test]
+async fn notes_say_what_is_to_be_done_next() {
+    let notes = async |values: Value| {
+        let output = helm(shared().await, "install", "test", &values, &["--dry-run=client"]).await;
+        output.success().unwrap().split_once("NOTES:").expect("there are notes").1.to_owned()
+    };
+    let off = notes(json!({})).await;
+    assert!(!off.contains("schedulerExtender") && !off.contains("guard"), "{off}");
+
+    let on = json!({"enabled": true});
+    let both = notes(json!({"guard": on, "schedulerExtender": on})).await;
+    for expected in [
+        "docs/kube-scheduler.md",
+        "     https://test-tenure-webhook.tenure-system.svc:443/scheduler\n",
+        "     kubectl -n tenure-system get secret test-tenure-webhook-tls -o jsonpath='{.data.ca\\.crt}'",
+        "nor deleted by\nsystem:kube-scheduler. kubectl drain waits",
+        "     kubectl -n NAMESPACE annotate pod POD tenure.dev/unguarded=true",
+    ] {
+        assert!(both.contains(expected), "{expected:?} should be in: {both}");
+    }
+
+    let existing = json!({"mode": "existingSecret", "existingSecret": {"name": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}});
+    let elsewhere = notes(json!({
+        "guard": {"enabled": true, "schedulers": []}, "schedulerExtender": {"enabled": true, "wakeUp": false},
+        "webhook": {"url": "https://10.0.0.7:9443/", "certificate": existing},
+    }))
+    .await;
+    for expected in [
+        "     https://10.0.0.7:9443/scheduler\n     webhook.certificate.existingSecret.caBundle",
+        "--config tenure.yaml --scheduler-extender --wake-up=false --guard\n",
+        "no pod is evicted. kubectl drain waits",
+    ] {
+        assert!(elsewhere.contains(expected), "{expected:?} should be in: {elsewhere}");
+    }
+}

@@ -1,0 +1,42 @@
+//! While the guard is down.
+
+use serde_json::json;
+use tenure_tests::scheduling::Arena;
+
+use crate::{
+    asking::{Asker, SCHEDULER},
+    down,
+    drains::drain,
+    held, installed, queue_for,
+};
+
+/// What goes on is in `always`, for which the same cluster serves.
+#[tokio::test]
+async fn evictions_and_deletions_by_schedulers_are_refused_where_the_guard_must_answer() {
+    let arena = &Arena::new(down().await, 8).await;
+    let pod = held(arena, json!({})).await;
+    for refused in [
+        Asker::admin(arena.world).await.evict(&pod).await.unwrap_err(),
+        Asker::scheduler(arena.world).await.delete(&pod).await.unwrap_err(),
+    ] {
+        assert!(refused.message.contains("failed calling webhook"), "{refused:?}");
+    }
+    assert!(!drain(arena, &["--timeout=5s"]).await.status.success());
+    arena.assert_untouched(&pod).await;
+}
+
+#[tokio::test]
+async fn nothing_is_held_up_by_default() {
+    let world = Box::pin(installed("guard-ignored", &[])).await.unwrap();
+    let arena = &Arena::new(&world, 8).await;
+    let queue = &queue_for(arena, "1h").await;
+    for name in ["a", "b"] {
+        let wish = tenure_tests::scheduling::Wish { name, cpu: 1, queue, ..Default::default() };
+        let pod = arena.placed(&wish).await;
+        if name == "b" {
+            Asker::new(&world, SCHEDULER, &[]).await.delete(&pod).await.unwrap();
+        }
+    }
+    drain(arena, &["--timeout=30s"]).await.success().unwrap();
+    arena.namespace.await_pods(&[]).await;
+}

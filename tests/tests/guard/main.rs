@@ -1,0 +1,105 @@
+//! What the guard holds up, and what it never does, on a real API server.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed helper is a failed test"
+)]
+
+mod always;
+mod asking;
+mod deletions;
+mod down;
+mod drains;
+mod exempt;
+mod preemption;
+
+use jiff::Timestamp;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE, World,
+    scheduling::{self, Arena, Wish},
+};
+use tokio::{join, sync::OnceCell};
+
+use asking::Asker;
+
+/// No test lasts so long.
+const LONG: &str = "1h";
+
+/// A second scheduler, whose name is all that a name can be.
+const ODD_SCHEDULER: &str = r#"O'Hara "x" \ <&>"#;
+
+const EXEMPT_USER: &str = r#"the "admin" of \ last <resort>"#;
+const EXEMPT_GROUP: &str = "on-call";
+
+/// The values of the chart that all clusters share. Queues can be made while the webhook is down.
+const GUARDED: [&str; 6] = [
+    "guard.enabled=true",
+    "guard.schedulers[0]=system:kube-scheduler",
+    r#"guard.schedulers[1]=O'Hara "x" \\ <&>"#,
+    r#"guard.exemptUsers[0]=the "admin" of \\ last <resort>"#,
+    "guard.exemptGroups[0]=on-call",
+    "webhook.failurePolicy=Ignore",
+];
+
+/// A cluster with the guard, and with the extender, which kube-scheduler asks.
+async fn guarded() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let world = Box::pin(installed("guard", &["schedulerExtender.enabled=true"])).await?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        scheduling::configure(&world, &json!({})).await?;
+        Ok::<_, anyhow::Error>(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
+/// A cluster whose guard is asked, but down: whatever would wait for it is refused.
+async fn down() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let install = async || Box::pin(installed("guard-down", &["guard.failurePolicy=Fail"])).await;
+    WORLD.get_or_try_init(install).await.unwrap()
+}
+
+/// A cluster of this name with the guard, which doesn't run yet.
+async fn installed(name: &str, values: &[&str]) -> anyhow::Result<World> {
+    World::installed(name, &[&GUARDED[..], values].concat()).await
+}
+
+/// Where the guard runs, and where it is down: what passes in both isn't only let through, it isn't asked about.
+async fn in_both(test: impl AsyncFn(&Arena<'_>)) {
+    let (guarded, down) = join!(guarded(), down());
+    let (guarded, down) = join!(Arena::new(guarded, 8), Arena::new(down, 8));
+    join!(test(&guarded), test(&down));
+}
+
+/// A queue whose workloads are safe from everybody for so long.
+async fn queue_for(arena: &Arena<'_>, floor: &str) -> String {
+    arena.queue("protected", json!({"preemptMinRuntime": floor, "reclaimMinRuntime": floor})).await
+}
+
+/// A pod that is on the node and that the guard holds, within a floor of one hour.
+async fn held(arena: &Arena<'_>, more: Value) -> DynamicObject {
+    let queue = queue_for(arena, LONG).await;
+    let pod = arena.placed(&Wish { name: "held", cpu: 1, queue: &queue, more, ..Wish::default() }).await;
+    await_held(arena, &pod).await;
+    pod
+}
+
+/// Waits until nobody may evict a pod: the guard knows it, and that it is on a node.
+async fn await_held(arena: &Arena<'_>, pod: &DynamicObject) {
+    let admin = Asker::admin(arena.world).await;
+    let held = async || Ok(admin.would_evict(pod).await.err());
+    eventually("the pod to be held", DEADLINE, held).await.unwrap();
+}
+
+/// When a pod came to its node.
+async fn scheduled_at(arena: &Arena<'_>, pod: &DynamicObject) -> Timestamp {
+    let conditions = arena.namespace.field(pod, "status.conditions").await;
+    let is_scheduled = |condition: &&Value| condition["type"] == "PodScheduled";
+    let scheduled = conditions.as_array().unwrap().iter().find(is_scheduled).unwrap();
+    scheduled["lastTransitionTime"].as_str().unwrap().parse().unwrap()
+}
