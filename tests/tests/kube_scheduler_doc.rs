@@ -1,0 +1,218 @@
+//! What `docs/kube-scheduler.md` tells people to do, done: its commands and configurations, on a real kube-scheduler.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use std::{
+    env, fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use futures::future::join_all;
+use kube::{ResourceExt, core::DynamicObject};
+use serde_json::{Value, json};
+use tenure_testbed::{RELEASE_NAMESPACE, eventually};
+use tenure_tests::{
+    DEADLINE, World,
+    keeper::Metrics,
+    scheduling::{Arena, EXTENDER, Wish},
+};
+use tokio::task::spawn_blocking;
+
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// The host in the certificate of a webhook that runs outside of the cluster.
+const HOST: &str = "127.0.0.1";
+
+/// More than kube-scheduler offers by default.
+const NODES: u64 = 120;
+
+/// The blocks of a language below a heading of the page.
+fn blocks(heading: &str, language: &str) -> Vec<String> {
+    let page = fs::read_to_string(format!("{WORKSPACE}/docs/kube-scheduler.md")).unwrap();
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let fence = format!("```{language}\n");
+    let blocks = section.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned());
+    let blocks: Vec<_> = blocks.collect();
+    assert!(!blocks.is_empty(), "{heading}");
+    blocks
+}
+
+/// Tenure with the extender on, and the page's commands run that turn it on and fetch the CA.
+async fn world(name: &str) -> World {
+    let values = [EXTENDER, &["webhook.failurePolicy=Ignore"]].concat();
+    let world = Box::pin(World::installed(name, &values)).await.unwrap();
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    for commands in blocks("## Turn it on", "bash") {
+        run(&world, &commands).await;
+    }
+    world
+}
+
+/// Where the page's commands are run: the chart is where they name it, and files that they write are nobody else's.
+fn directory(world: &World) -> PathBuf {
+    world.cluster.directory().join("page")
+}
+
+async fn run(world: &World, commands: &str) {
+    let directory = directory(world);
+    if !directory.exists() {
+        fs::create_dir(&directory).unwrap();
+        symlink(format!("{WORKSPACE}/charts"), directory.join("charts")).unwrap();
+    }
+    let mut path = vec![world.cluster.binaries().directory().to_owned()];
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap()));
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-euxo", "pipefail", "-c", commands])
+        .current_dir(directory)
+        .env("KUBECONFIG", world.cluster.kubeconfig())
+        .env("HOME", world.cluster.directory())
+        .env("PATH", env::join_paths(path).unwrap());
+    let output = spawn_blocking(move || shell.output()).await.unwrap().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A configuration of the page, with the host and the CA of this cluster's webhook.
+fn adapted(world: &World, text: &str) -> Value {
+    let mut config: Value = serde_saphyr::from_str(text).unwrap();
+    let extender = &mut config["extenders"][0];
+    let path = extender["urlPrefix"].as_str().unwrap().split('/').skip(3).collect::<Vec<_>>().join("/");
+    extender["urlPrefix"] = json!(format!("{}/{path}", world.tenure.webhook_url()));
+    extender["tlsConfig"]["caFile"] = json!(directory(world).join("tenure-ca.crt"));
+    config
+}
+
+/// Gives kube-scheduler a configuration and nothing else, but for who it is: itself, or the owner of a kubeconfig.
+async fn configure(world: &World, mut config: Value, kubeconfig: Option<&Path>) {
+    let configure = world.cluster.configure_scheduler(|running| {
+        let own = running["clientConnection"]["kubeconfig"].take();
+        config["clientConnection"]["kubeconfig"] = kubeconfig.map_or(own, |path| json!(path));
+        *running = config;
+    });
+    configure.await.unwrap();
+}
+
+/// A node that is full of one pod, which is safe from its own queue alone, and for long.
+async fn safe_from_its_queue(arena: &Arena<'_>, more: &Value) -> (String, DynamicObject) {
+    let queue = arena.queue("team", json!({"preemptMinRuntime": "1h", "reclaimMinRuntime": "0s"})).await;
+    let victim = arena.placed(&wish("victim", &queue, 100, more)).await;
+    (queue, victim)
+}
+
+fn wish<'a>(name: &'a str, queue: &'a str, priority: i32, more: &Value) -> Wish<'a> {
+    Wish { name, queue, priority, cpu: 1, class: "", more: more.clone() }
+}
+
+/// A pod of the victim's queue is refused, and one of another queue gets its room.
+async fn assert_floors_hold(arena: &Arena<'_>, more: &Value) -> DynamicObject {
+    let (queue, victim) = safe_from_its_queue(arena, more).await;
+    let refused = arena.pod(&wish("refused", &queue, 200, more)).await;
+    arena.await_refused(&refused).await;
+    await_told(arena, &refused, "preemption: no candidate node for preemption").await;
+    arena.assert_untouched(&victim).await;
+    let other = arena.queue("other", json!({})).await;
+    arena.placed(&wish("preemptor", &other, 300, more)).await;
+    arena.await_preempted(&victim).await;
+    victim
+}
+
+/// Waits until kube-scheduler has said this about a pod that it couldn't place.
+async fn await_told(arena: &Arena<'_>, pod: &DynamicObject, words: &str) {
+    let told = async || {
+        let name = format!("involvedObject.name={}", pod.name_any());
+        let events = ["get", "events", "-n", arena.namespace.name(), "--field-selector", &name, "-o", "json"];
+        let events = arena.world.cluster.kubectl(&events).await?.success()?;
+        anyhow::ensure!(events.contains(words), events);
+        Ok(Some(()))
+    };
+    eventually(&format!("{words:?}"), DEADLINE, told).await.unwrap();
+}
+
+/// Where all of them are protected, no node is left out because there are many.
+async fn assert_all_nodes_are_offered(arena: &Arena<'_>) {
+    let queue = arena.queue("team", json!({"preemptMinRuntime": "1h"})).await;
+    let nodes: Vec<String> = (1..NODES).map(|number| format!("{}-{number}", arena.node())).collect();
+    join_all(nodes.iter().map(|node| arena.add_node(node, 1))).await;
+    let names: Vec<String> = (0..NODES).map(|number| format!("victim-{number}")).collect();
+    join_all(names.iter().map(async |name| arena.placed(&wish(name, &queue, 100, &Value::Null)).await)).await;
+    let before = answered(arena).await;
+    let refused = arena.pod(&wish("refused", &queue, 200, &Value::Null)).await;
+    arena.await_refused(&refused).await;
+    let after = answered(arena).await;
+    let (questions, protected) = (after.0 - before.0, after.1 - before.1);
+    assert!(questions > 0);
+    assert_eq!(protected, questions * NODES);
+}
+
+/// How many questions the webhook has answered, and how many nodes it has dropped for the sake of a pod.
+async fn answered(arena: &Arena<'_>) -> (u64, u64) {
+    let [admin, _] = arena.world.tenure.admin_urls();
+    let metrics = Metrics::of(admin).await;
+    let protected = [("result", "protected")];
+    (
+        metrics.count("tenure_webhook_preemption_duration_seconds_count", &[]),
+        metrics.count("tenure_webhook_preemption_nodes_total", &protected),
+    )
+}
+
+#[tokio::test]
+async fn kube_scheduler_that_is_configured_as_on_the_page_keeps_floors_and_trusts_the_ca_alone() {
+    let world = &world("page").await;
+    let text = blocks("### The configuration", "yaml").remove(0);
+    let page = adapted(world, &text);
+    // this webhook's certificate is for another name than that of the page
+    let mut impostor = page.clone();
+    impostor["leaderElection"]["leaderElect"] = json!(false);
+    configure(world, impostor.clone(), None).await;
+    let arena = &Arena::new(world, 1).await;
+    let victim = arena.placed(&wish("victim", "", 100, &Value::Null)).await;
+    let refused = arena.pod(&wish("refused", "", 200, &Value::Null)).await;
+    arena.await_refused(&refused).await;
+    await_told(arena, &refused, "tls: failed to verify certificate: x509: ").await;
+    arena.assert_untouched(&victim).await;
+
+    impostor["extenders"][0]["tlsConfig"].as_object_mut().unwrap().remove("caFile");
+    configure(world, impostor, None).await;
+    arena.await_preempted(&victim).await;
+
+    let mut page = page;
+    page["extenders"][0]["tlsConfig"]["serverName"] = json!(HOST);
+    configure(world, page, None).await;
+    assert_floors_hold(&Arena::new(world, 1).await, &Value::Null).await;
+    assert_all_nodes_are_offered(&Arena::new(world, 1).await).await;
+}
+
+#[tokio::test]
+async fn second_kube_scheduler_of_the_page_keeps_floors_with_its_own_rights() {
+    let world = &world("page-second").await;
+    let cluster = &world.cluster;
+    let manifests = blocks("## Managed control planes", "yaml").remove(0);
+    cluster.kubectl_with_input(&["apply", "-f", "-"], &manifests).await.unwrap().success().unwrap();
+    for commands in blocks("## Managed control planes", "bash") {
+        run(world, &commands).await;
+    }
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&manifests).unwrap();
+    let text = objects.iter().find_map(|object| object["data"]["kube-scheduler.yaml"].as_str()).unwrap();
+    let account = cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-scheduler").await.unwrap();
+    configure(world, adapted(world, text), Some(&account)).await;
+    let more = json!({"spec": {"schedulerName": "tenure-scheduler"}});
+    let arena = &Arena::new(world, 1).await;
+    let victim = assert_floors_hold(arena, &more).await;
+    let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:tenure-scheduler");
+    let deletes = async || {
+        let log = fs::read_to_string(cluster.audit_log())?;
+        let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut deletions = entries.filter(|entry| {
+            entry["verb"] == "delete"
+                && entry["objectRef"]["namespace"] == arena.namespace.name()
+                && entry["objectRef"]["name"] == victim.name_any()
+        });
+        Ok(deletions.any(|entry| entry["user"]["username"] == user).then_some(()))
+    };
+    eventually("the deletion by the second scheduler", DEADLINE, deletes).await.unwrap();
+    let guarded = ["get", "configmap", "tenure-config", "-n", RELEASE_NAMESPACE, "-o", "yaml"];
+    let guarded = cluster.kubectl(&guarded).await.unwrap().success().unwrap();
+    assert!(guarded.contains(&user), "{guarded}");
+}
