@@ -10,7 +10,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use tenure_policy::{
     expiry::{self, Clocks, Family, Scope},
     floor::Floors,
+    gang::Shape,
     owners::OwnerTable,
+    ready::{Lacking, PodsReady},
+    requeue::order,
 };
 use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
 
@@ -22,9 +25,9 @@ use crate::{
     names::Names,
     own::OwnCeilings,
     owners::{Controller, Owner, Owners},
-    paused::PausedOwners,
+    paused::{Paused, PausedOwners},
     pod::Pod,
-    pods::{Expiry, Pods},
+    pods::{Expiry, Fate, Pods, ReadyUntil},
     queues::{Limits, RunaiQueues, TensorstackQueues},
     tally::{Counted, Tally},
 };
@@ -38,6 +41,10 @@ pub struct Settings {
     pub table: OwnerTable,
     /// How long before the end of its run a workload is told, where its queue doesn't say. Zero: not at all.
     pub notice: SignedDuration,
+    /// When workloads make room that don't get ready, where their queue doesn't say. None: never.
+    pub pods_ready: Option<PodsReady>,
+    /// For how long a workload is safe from others at the most, where no queue says.
+    pub floor: SignedDuration,
 }
 
 /// How a pod stands, whether or not it is kept: see [`CeilingIndex::standing`].
@@ -102,36 +109,40 @@ struct Queues {
     gangs: Gangs,
     owners: Owners,
     notice: SignedDuration,
+    pods_ready: Option<PodsReady>,
+    floor: SignedDuration,
 }
 
 impl CeilingIndex {
     /// Of an empty cluster.
     pub fn new(settings: Settings) -> Self {
-        let Settings { scope, table, notice } = settings;
         let mut index = Self {
             readers: Readers::default(),
             queues: Queues::default(),
-            pods: Pods::new(scope),
+            pods: Pods::new(settings.scope.clone()),
             paused: PausedOwners::default(),
             moved: Moved::default(),
         };
-        index.configure(&table, notice);
+        index.configure(settings);
         index
     }
 
-    /// Goes by another table of owners and another notice from now on.
-    pub fn configure(&mut self, table: &OwnerTable, notice: SignedDuration) {
-        self.queues.owners.set_pausable(self.readers.kinds.pausable(table));
-        self.queues.notice = notice;
+    /// Goes by other settings from now on. Which pods count stays as it is.
+    pub fn configure(&mut self, settings: Settings) {
+        let Settings { scope: _, table, notice, pods_ready, floor } = settings;
+        self.queues.owners.set_pausable(self.readers.kinds.pausable(&table));
+        (self.queues.notice, self.queues.pods_ready, self.queues.floor) = (notice, pods_ready, floor);
         self.moved.everybody = true;
     }
 
-    /// Takes a pod as the API server has it.
-    pub fn apply_pod(&mut self, pod: &projection::Pod) {
+    /// Takes a pod as the API server has it; says whether it was not ready before, and is now.
+    pub fn apply_pod(&mut self, pod: &projection::Pod) -> bool {
         self.apply_member(pod);
-        if let Some(uid) = self.pods.apply(pod, &mut self.readers) {
-            self.schedule(uid);
-        }
+        let uid = pod.metadata.uid.as_deref().map(Uid::of);
+        let before = uid.and_then(|uid| self.pods.get(uid)).map(|pod| pod.ready);
+        let Some(uid) = self.pods.apply(pod, &mut self.readers) else { return false };
+        self.schedule(uid);
+        before == Some(false) && self.pods.get(uid).is_some_and(|pod| pod.ready)
     }
 
     /// Takes a pod as a member of its `PodGroup`s alone: no ceiling is kept of it.
@@ -268,6 +279,63 @@ impl CeilingIndex {
         self.pods.exempt_controllers(namespace)
     }
 
+    /// When the next paused owner comes back by itself.
+    pub fn next_return(&self) -> Option<Timestamp> {
+        self.paused.next_return(&self.queues.owners)
+    }
+
+    /// How many paused owners come back by themselves.
+    pub fn returning(&self) -> usize {
+        self.paused.roots(&self.queues.owners).filter(|(_, paused)| paused.returns.at().is_some()).count()
+    }
+
+    /// Hands out the paused owners that come back at `now`, in the order in which they do. They are not handed out again
+    /// before they are settled. One that has pods still is left for later: they would count for its next run.
+    pub fn claim_returns(&mut self, now: Timestamp) -> Vec<Paused> {
+        let Self { queues, pods, paused, .. } = self;
+        let Queues { runai, owners, pods_ready, .. } = queues;
+        let is_gone = |uid: Uid, paused: &Paused| {
+            !pods.any(&paused.namespace, |pod| owners.root(pod.controller) == Some(uid))
+        };
+        let mut due = paused.claim_returns(owners, now, is_gone);
+        let mut strategy = |paused: &Paused| {
+            let own = runai.limits(&paused.queue).and_then(|limits| limits.pods_ready);
+            own.or(*pods_ready).map(|of| of.timestamp).unwrap_or_default()
+        };
+        let mut keyed: Vec<_> = due.drain(..).map(|paused| (strategy(&paused), paused)).collect();
+        keyed.sort_by(|(strategy, one), (_, other)| {
+            one.queue.cmp(&other.queue).then_with(|| order(*strategy)(&one.waiting(), &other.waiting()))
+        });
+        keyed.into_iter().map(|(_, paused)| paused).collect()
+    }
+
+    /// Takes back an owner that was handed out to come back: it may be again after `not_before`.
+    pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
+        self.paused.settle_return(uid, not_before);
+    }
+
+    /// Takes back all that was handed out to come back: who was to bring it back is gone.
+    pub fn release_returns(&mut self) {
+        self.paused.release();
+    }
+
+    /// What applies to workloads of a queue that don't get ready.
+    pub fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
+        let own = match family {
+            Family::Runai => self.queues.runai.limits(queue).and_then(|limits| limits.pods_ready),
+            Family::Tensorstack => None,
+        };
+        own.or(self.queues.pods_ready)
+    }
+
+    /// How long workloads of a queue wait whose time slice has ended; none if their ceiling is none.
+    pub fn slice_delay(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
+        match family {
+            Family::Runai => Some(self.queues.runai.limits(queue)?.slice?.delay),
+            Family::Tensorstack => None,
+        }
+    }
+
     /// When the first of the pods of a root owner expires, as far as it is known whose they are.
     pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
         self.reschedule();
@@ -334,39 +402,63 @@ impl CeilingIndex {
 
     fn schedule(&mut self, uid: Uid) {
         let Self { queues, pods, .. } = self;
-        pods.schedule(uid, &mut |uid, pod| queues.expiry(uid, pod));
+        pods.schedule(uid, &mut |uid, pod| queues.fate(uid, pod));
     }
 
     fn reschedule(&mut self) {
         let of_groups = self.queues.gangs.moved();
         let Self { queues, pods, moved, .. } = self;
-        let mut expiry = |uid, pod: &Pod| queues.expiry(uid, pod);
+        let mut fate = |uid, pod: &Pod| queues.fate(uid, pod);
         let Moved { everybody, namespaces } = std::mem::take(moved);
         if everybody {
-            pods.schedule_all(&mut expiry);
+            pods.schedule_all(&mut fate);
             return;
         }
         for namespace in namespaces {
-            pods.schedule_namespace(&namespace, &mut expiry);
+            pods.schedule_namespace(&namespace, &mut fate);
         }
         for uid in of_groups {
-            pods.schedule(uid, &mut expiry);
+            pods.schedule(uid, &mut fate);
         }
     }
 }
 
 impl Queues {
-    /// When a pod expires.
-    fn expiry(&mut self, uid: Uid, pod: &Pod) -> Option<Expiry> {
+    /// What is to happen to a pod.
+    fn fate(&mut self, uid: Uid, pod: &Pod) -> Fate {
         let of_groups = self.gangs.of(self.gangs.memberships(uid));
+        let lacking = of_groups.lacking;
         let (standing, limits) = self.standing(pod, of_groups);
-        let (at, family) = standing.expires?;
+        let ready_until = self.ready_until(pod, lacking, &standing, &limits);
+        let Some((at, family)) = standing.expires else { return Fate { expiry: None, ready_until } };
         let (queue, limits) = match family {
             Family::Tensorstack => (standing.tensorstack, limits.tensorstack),
             Family::Runai => (standing.runai, limits.runai),
         };
         let notice = limits.and_then(|limits| limits.notice).unwrap_or(self.notice);
-        Some(Expiry { at, family, queue, notice })
+        Fate { expiry: Some(Expiry { at, family, queue, notice }), ready_until }
+    }
+
+    /// Until when the workload of a pod must be ready. One that takes no room may wait.
+    fn ready_until(
+        &self,
+        pod: &Pod,
+        lacking: Option<Lacking>,
+        standing: &Standing,
+        limits: &LimitsOf,
+    ) -> Option<ReadyUntil> {
+        let (family, queue) = match (&standing.runai, &standing.tensorstack) {
+            (Some(queue), _) => (Family::Runai, queue),
+            (None, Some(queue)) => (Family::Tensorstack, queue),
+            (None, None) => return None,
+        };
+        let own = limits.runai.and_then(|limits| limits.pods_ready);
+        let pods_ready = own.or(self.pods_ready)?;
+        pod.started?;
+        let lacking =
+            if standing.is_grouped { lacking } else { Lacking::of(&Shape::alone(), &[pod.standing()]) };
+        let (at, cause) = pods_ready.deadline(lacking?)?;
+        Some(ReadyUntil { at, cause, family, queue: queue.clone() })
     }
 
     /// How a pod stands, and what applies in its queues.
@@ -388,7 +480,12 @@ impl Queues {
         // a workload may never have as many pods as it takes: those that it has run all the same
         let clocks = Clocks { started: start.or(alone.started), ..alone };
         let start = if is_grouped { start } else { alone.started };
-        let expires = expiry::deadline(clocks, ceiling(&limits.tensorstack), ceiling(&limits.runai));
+        let runai_ceiling =
+            ceiling(&limits.runai).map(|ceiling| match limits.runai.and_then(|of| of.slice) {
+                Some(slice) => ceiling.max(slice.floor).max(self.floor),
+                None => ceiling,
+            });
+        let expires = expiry::deadline(clocks, ceiling(&limits.tensorstack), runai_ceiling);
         (Standing { clocks, start, is_grouped, tensorstack, runai, own, expires }, limits)
     }
 }
@@ -399,5 +496,7 @@ struct LimitsOf {
     runai: Option<Limits>,
 }
 
+#[cfg(test)]
+mod requeue_tests;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! What is handed out to be done.
 
 use jiff::Timestamp;
-use tenure_policy::expiry::Family;
+use tenure_policy::{expiry::Family, ready::Cause};
 
 use crate::Uid;
 
@@ -10,6 +10,8 @@ use crate::Uid;
 pub enum Task {
     /// Its ceiling was exceeded.
     Expire,
+    /// Its workload wasn't ready in time.
+    Evict,
     /// Its workload is to be told when its run will end.
     Announce,
     /// It was told so, and no ceiling applies any more.
@@ -29,10 +31,12 @@ pub struct Due {
     pub family: Family,
     /// The queue that it is in, of that family.
     pub queue: String,
-    /// When the ceiling is, or was, reached.
+    /// When the ceiling is, or was, reached; or until when the workload must be ready.
     pub deadline: Timestamp,
     /// Since when the task is due.
     pub since: Timestamp,
+    /// What a workload that isn't ready waits for.
+    pub cause: Cause,
     /// The end of the run that the workload was told before.
     pub told: Option<Timestamp>,
     /// How often the pod was due before.

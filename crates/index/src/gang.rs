@@ -1,12 +1,10 @@
 //! A `PodGroup` and the pods that name it: what they show of its present run.
 
-use std::collections::HashMap;
-
 use jiff::Timestamp;
-use tenure_policy::start::Run;
+use tenure_policy::{ready::Lacking, start::Run};
 use tenure_types::podgroup::PodGroupKind;
 
-use crate::{Uid, groups::PodGroup, members::Member, stamps::Stamp};
+use crate::{Uid, groups::PodGroup, members::Member, stamps::Stamp, uid::UidMap};
 
 /// There may be one for each pod.
 #[derive(Debug, Default)]
@@ -27,6 +25,8 @@ pub struct Gang {
     left: Option<Timestamp>,
     /// When it started, as it was last computed.
     pub start: Option<Timestamp>,
+    /// Whether too few of its pods are ready, as it was last computed.
+    pub lacking: Option<Lacking>,
     /// It is to be computed anew.
     pub changed: bool,
     pub stamp: Stamp,
@@ -35,6 +35,11 @@ pub struct Gang {
 impl Gang {
     pub fn members(&self) -> &[Uid] {
         &self.members
+    }
+
+    /// How many of them are active.
+    pub const fn active(&self) -> u32 {
+        self.active
     }
 
     /// Nothing is known of it.
@@ -87,7 +92,7 @@ impl Gang {
 
     /// After a time in which nobody looked, pods are gone, and the run may have ended in between: only what those show
     /// that are left counts.
-    pub fn doubt(&mut self, members: &HashMap<Uid, Box<Member>>) {
+    pub fn doubt(&mut self, members: &UidMap<Box<Member>>) {
         let active = self.members.iter().filter_map(|uid| members.get(uid)).filter(|member| member.active);
         (self.oldest, self.shown) = (active.map(|member| member.created()).min(), None);
     }
@@ -102,10 +107,14 @@ impl Gang {
         self.group = group;
     }
 
-    /// Computes the start; says whether it is another than before.
-    pub fn compute(&mut self, kind: PodGroupKind, members: &HashMap<Uid, Box<Member>>) -> bool {
+    /// Computes the start, and whether too few are ready; says whether either is another than before.
+    pub fn compute(&mut self, kind: PodGroupKind, members: &UidMap<Box<Member>>) -> bool {
         self.changed = false;
+        let mut lacking = None;
         if let Some(group) = &self.group {
+            let live = self.members.iter().filter_map(|uid| members.get(uid));
+            let live = live.map(|member| member.standing(group.shape.number(member.subgroup(kind))));
+            lacking = Lacking::of(&group.shape, &live.collect::<Vec<_>>());
             let active =
                 self.members.iter().filter_map(|uid| members.get(uid)).filter(|member| member.active);
             let scheduled = active
@@ -114,7 +123,9 @@ impl Gang {
             self.shown = self.shown.into_iter().chain(shown).min();
         }
         let start = self.run().and_then(|run| run.start());
-        std::mem::replace(&mut self.start, start) != start
+        let moved = (self.start, self.lacking) != (start, lacking);
+        (self.start, self.lacking) = (start, lacking);
+        moved
     }
 
     /// Whatever is written on it or shown: from now on it has started by `now` at the latest. Says whether it seemed not to

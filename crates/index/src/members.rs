@@ -1,20 +1,32 @@
 //! Pods as members of `PodGroup`s, whether or not a ceiling applies to them.
 
+use std::sync::Arc;
+
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::{gang::progress, preemption::Progress};
+use tenure_policy::{
+    gang::progress,
+    preemption::Progress,
+    ready::{Readiness, Standing},
+};
 use tenure_types::{podgroup::PodGroupKind, projection};
 
-use crate::{groups::GroupKey, pod::Milliseconds};
+use crate::{
+    groups::GroupKey,
+    pod::{Milliseconds, lost, readiness},
+};
 
 /// What counts of a pod for the start of its groups. Times are in milliseconds since the epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Member {
-    pub of: Box<[Membership]>,
+    /// Shared with those who would else look it up pod by pod.
+    pub of: Arc<[Membership]>,
     created: i64,
     scheduled: Option<Milliseconds>,
     /// It runs: it was scheduled, and has not ended and is not terminating.
     pub active: bool,
+    ready: bool,
+    lost: Option<Milliseconds>,
 }
 
 /// A group that a pod names, and the subgroup, if it names one. It names one group of a kind at most.
@@ -37,14 +49,16 @@ pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) 
 impl Member {
     /// None if it is in no group, or not any more.
     pub fn read(pod: &projection::Pod, text: impl FnMut(&str) -> ArcStr) -> Option<Self> {
-        let progress = progress(pod);
+        let (progress, readiness) = (progress(pod), Readiness::of(pod));
         let of = if progress == Progress::Gone { Box::default() } else { memberships(pod, text) };
         let created = pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond();
         (!of.is_empty()).then(|| Self {
-            of,
+            of: of.into(),
             created,
             scheduled: pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond())),
             active: progress == Progress::Running,
+            ready: readiness == Readiness::Ready,
+            lost: lost(readiness),
         })
     }
 
@@ -55,6 +69,12 @@ impl Member {
     /// The subgroup of its group of a kind.
     pub fn subgroup(&self, kind: PodGroupKind) -> Option<&str> {
         self.of.iter().find(|membership| membership.group.kind == kind)?.subgroup.as_deref()
+    }
+
+    /// As a part of its group, in the subgroup of this number.
+    pub fn standing(&self, subgroup: usize) -> Standing {
+        let readiness = readiness(self.ready, self.lost);
+        Standing { subgroup, created: self.created(), scheduled: self.scheduled(), readiness }
     }
 
     pub fn created(&self) -> Timestamp {

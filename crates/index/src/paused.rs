@@ -1,10 +1,15 @@
-//! Owners that Tenure has paused: in which queue, and whether they come back by themselves.
+//! Owners that Tenure has paused: in which queue, and whether and when they come back by themselves.
 
 use std::collections::{HashMap, HashSet};
 
 use arcstr::ArcStr;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::{expiry::Family, pause};
+use tenure_policy::{
+    expiry::Family,
+    pause::{self, Return},
+    requeue::Waiting,
+};
 
 use crate::{
     Uid,
@@ -12,20 +17,51 @@ use crate::{
     owners::{Controller, Owners},
 };
 
+/// Between two questions whether an owner that is due may come back.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
+
 /// An owner that was paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
-    /// The queue whose ceiling was exceeded.
+    /// The queue by whose rules it was.
     pub queue: ArcStr,
     /// The family of that queue. None if the record doesn't say.
     pub family: Option<Family>,
-    /// It will be resumed by itself.
-    pub requeueing: bool,
+    /// When it comes back by itself.
+    pub returns: Return,
+    /// The priority of its pods.
+    pub priority: i32,
+    /// When it was paused.
+    pub at: Timestamp,
+    /// Because its pods weren't ready.
+    pub evicted: bool,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// Its name.
+    pub name: Box<str>,
     /// Empty if it is of the whole cluster.
-    namespace: ArcStr,
+    pub namespace: ArcStr,
     controller: Option<Controller>,
     /// Which of the watches has seen it.
-    source: u16,
+    pub source: u16,
+    /// As the API server writes it.
+    pub uid: Box<str>,
+    /// It is being resumed.
+    claimed: bool,
+    /// That is not tried again before.
+    not_before: Timestamp,
+}
+
+impl Paused {
+    /// As far as the order needs it in which owners come back.
+    pub fn waiting(&self) -> Waiting {
+        Waiting {
+            priority: self.priority,
+            created: self.created.unwrap_or(self.at),
+            evicted: self.evicted.then_some(self.at),
+            name: format!("{}/{}", self.namespace, self.name),
+        }
+    }
 }
 
 /// Owners that bear the record of a pause, by uid.
@@ -46,13 +82,23 @@ impl PausedOwners {
             self.0.remove(&uid);
             return;
         };
+        let text = |text: Option<&str>| text.unwrap_or_default().into();
+        let known = self.0.get(&uid);
         let paused = Paused {
             queue: names.shared(&record.queue),
             family: record.queue_group.as_deref().and_then(Family::of),
-            requeueing: pause::requeue_state_on(metadata).is_some(),
+            returns: Return::of(&record, metadata),
+            priority: pause::requeue_state_on(metadata).priority.unwrap_or(0),
+            at: record.at,
+            evicted: record.reason == pause::PODS_READY_TIMEOUT,
+            created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            name: text(metadata.name.as_deref()),
             namespace: names.shared(metadata.namespace.as_deref().unwrap_or_default()),
             controller,
             source,
+            uid: text(metadata.uid.as_deref()),
+            claimed: known.is_some_and(|known| known.claimed),
+            not_before: known.map_or(Timestamp::MIN, |known| known.not_before),
         };
         self.0.insert(uid, paused);
     }
@@ -79,6 +125,51 @@ impl PausedOwners {
     pub fn roots(&self, owners: &Owners) -> impl Iterator<Item = (Uid, &Paused)> {
         let is_root = |paused: &Paused| owners.root(paused.controller).is_none();
         self.0.iter().filter(move |(_, paused)| is_root(paused)).map(|(uid, paused)| (*uid, paused))
+    }
+
+    /// When the next of them comes back, apart from those that are claimed.
+    pub fn next_return(&self, owners: &Owners) -> Option<Timestamp> {
+        let waiting = self.roots(owners).filter(|(_, paused)| !paused.claimed);
+        waiting.filter_map(|(_, paused)| Some(paused.returns.at()?.max(paused.not_before))).min()
+    }
+
+    /// Those that are due at `now`, and may come back; they are not handed out again before they are settled.
+    pub fn claim_returns(
+        &mut self,
+        owners: &Owners,
+        now: Timestamp,
+        mut may: impl FnMut(Uid, &Paused) -> bool,
+    ) -> Vec<Paused> {
+        let is_due = |paused: &Paused| {
+            !paused.claimed && paused.returns.at().is_some_and(|at| at.max(paused.not_before) <= now)
+        };
+        let due = self.roots(owners).filter(|(_, paused)| is_due(paused));
+        let due: Vec<_> = due.map(|(uid, paused)| (uid, may(uid, paused))).collect();
+        let (due, later): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, may)| *may);
+        for (uid, _) in later {
+            // to ask is dear, and there may be changes all the time
+            self.settle_return(uid, now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
+        }
+        let claimed = due.into_iter().filter_map(|(uid, _)| {
+            let paused = self.0.get_mut(&uid)?;
+            paused.claimed = true;
+            Some(paused.clone())
+        });
+        claimed.collect()
+    }
+
+    /// Takes one back: it may be handed out again after `not_before`.
+    pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
+        if let Some(paused) = self.0.get_mut(&uid) {
+            (paused.claimed, paused.not_before) = (false, not_before);
+        }
+    }
+
+    /// Takes all back.
+    pub fn release(&mut self) {
+        for paused in self.0.values_mut() {
+            paused.claimed = false;
+        }
     }
 }
 
@@ -120,7 +211,7 @@ mod tests {
         fn roots(&self) -> Vec<(String, Option<Family>, bool)> {
             let roots = self.paused.roots(&self.owners);
             let mut roots: Vec<_> = roots
-                .map(|(_, paused)| (paused.queue.to_string(), paused.family, paused.requeueing))
+                .map(|(_, paused)| (paused.queue.to_string(), paused.family, paused.returns.at().is_some()))
                 .collect();
             roots.sort_by(|one, other| one.0.cmp(&other.0));
             roots

@@ -4,7 +4,10 @@ use std::num::NonZeroI64;
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::expiry::{Clocks, Family};
+use tenure_policy::{
+    expiry::{Clocks, Family},
+    ready::{Cause, Readiness, Standing},
+};
 use tenure_types::{keys, podgroup::PodGroupKind, projection};
 
 use crate::{Due, Task, Uid, ceilings::Readers, owners::Controller};
@@ -44,6 +47,26 @@ pub struct Pod {
     pub not_told_before: i64,
     /// The end of its run that it was told.
     pub told: Option<Milliseconds>,
+    /// Whether it is ready, and if it was but isn't any more, until when.
+    pub ready: bool,
+    pub lost: Option<Milliseconds>,
+    /// None if its workload is ready, or may take as long as it likes. Most are.
+    pub unready: Option<Box<Unready>>,
+}
+
+/// A workload that must get ready.
+#[derive(Debug)]
+pub struct Unready {
+    pub until: i64,
+    pub cause: Cause,
+    /// The queue that says so, of a family.
+    pub family: Family,
+    pub queue: ArcStr,
+    /// When something is to be done about that. It stands in the order of evictions while it is set.
+    pub eviction: Option<Milliseconds>,
+    pub attempts: u8,
+    /// It is not evicted again before.
+    pub not_before: i64,
 }
 
 /// No time at all.
@@ -88,6 +111,9 @@ impl Pod {
             notice: None,
             not_told_before: i64::MIN,
             told: None,
+            ready: false,
+            lost: None,
+            unready: None,
         };
         read.update(pod, readers).then_some(read)
     }
@@ -100,6 +126,9 @@ impl Pod {
         self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
         self.runai = shared(pod.label(keys::RUNAI_QUEUE_LABEL));
         self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
+        let readiness = Readiness::of(pod);
+        self.ready = readiness == Readiness::Ready;
+        self.lost = lost(readiness);
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.own = own
             .read(&pod.metadata)
@@ -107,6 +136,12 @@ impl Pod {
         let families = [PodGroupKind::Tensorstack, PodGroupKind::Runai];
         let is_grouped = families.iter().any(|kind| kind.named_by(pod).is_some());
         self.tensorstack.is_some() || self.runai.is_some() || is_grouped
+    }
+
+    /// As a part of its workload.
+    pub fn standing(&self) -> Standing {
+        let Clocks { created, started } = self.clocks();
+        Standing { subgroup: 0, created, scheduled: started, readiness: readiness(self.ready, self.lost) }
     }
 
     /// The clocks that ceilings run by, if it is a workload by itself.
@@ -121,17 +156,40 @@ impl Pod {
 
     /// As it is handed out.
     pub fn due(&self, uid: Uid, task: Task, since: i64) -> Due {
+        let attempts = if task == Task::Expire { self.attempts } else { self.tell_attempts };
+        let (family, queue, deadline, attempts) = match &self.unready {
+            Some(of) if task == Task::Evict => (of.family, Some(&of.queue), of.until, of.attempts),
+            _ => (self.family, self.queue.as_ref(), self.expires, attempts),
+        };
         Due {
             uid,
             namespace: self.namespace.as_str().into(),
             name: self.name.as_ref().into(),
-            family: self.family,
-            queue: self.queue.as_deref().unwrap_or_default().into(),
-            deadline: time(self.expires),
+            family,
+            queue: queue.map(ArcStr::as_str).unwrap_or_default().into(),
+            deadline: time(deadline),
             since: time(since),
             told: self.told.map(|told| time(told.get())),
-            attempts: if task == Task::Expire { self.attempts } else { self.tell_attempts },
+            cause: self.unready.as_ref().map_or(Cause::WaitForStart, |unready| unready.cause),
+            attempts,
         }
+    }
+}
+
+/// When a pod that was ready ceased to be.
+pub fn lost(readiness: Readiness) -> Option<Milliseconds> {
+    match readiness {
+        Readiness::Lost(at) => Milliseconds::new(at.as_millisecond()),
+        Readiness::Ready | Readiness::NotYet => None,
+    }
+}
+
+/// How far a pod is of which this is kept.
+pub fn readiness(ready: bool, lost: Option<Milliseconds>) -> Readiness {
+    match lost {
+        _ if ready => Readiness::Ready,
+        None => Readiness::NotYet,
+        Some(at) => Readiness::Lost(time(at.get())),
     }
 }
 

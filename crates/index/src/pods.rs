@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_policy::expiry::{Exemption, Family, Scope, exemption};
+use tenure_policy::{
+    expiry::{Exemption, Family, Scope, exemption},
+    ready::Cause,
+};
 use tenure_types::projection;
 
 use crate::{
     Due, Group, Outcome, Task, Uid,
     ceilings::Readers,
     names::Names,
-    pod::{Milliseconds, NEVER, Pod},
+    pod::{Milliseconds, NEVER, Pod, Unready},
 };
 
 /// How far [`Pods::claim`] looks for more pods of the same controller. Those beyond are claimed by themselves; their
@@ -26,6 +29,22 @@ const LAST_RETRY: SignedDuration = SignedDuration::from_secs(40);
 /// The first and the longest time until a workload that couldn't be told is told again.
 const FIRST_TELL_RETRY: SignedDuration = SignedDuration::from_secs(10);
 const LAST_TELL_RETRY: SignedDuration = SignedDuration::from_mins(10);
+
+/// Until when a pod's workload must be ready, and why it isn't; and what queue says so.
+#[derive(Clone, Debug)]
+pub struct ReadyUntil {
+    pub at: Timestamp,
+    pub cause: Cause,
+    pub family: Family,
+    pub queue: ArcStr,
+}
+
+/// What is to happen to a pod.
+#[derive(Clone, Debug, Default)]
+pub struct Fate {
+    pub expiry: Option<Expiry>,
+    pub ready_until: Option<ReadyUntil>,
+}
 
 /// When a pod's ceiling is reached, in which queue, and how long before that its workload is told.
 #[derive(Clone, Debug)]
@@ -50,6 +69,7 @@ pub struct Pods {
     deadlines: Order,
     retries: Order,
     notices: Order,
+    evictions: Order,
     exempt: HashMap<Uid, (ArcStr, OwnerReference)>,
 }
 
@@ -62,6 +82,7 @@ impl Pods {
             deadlines: Order::new(),
             retries: Order::new(),
             notices: Order::new(),
+            evictions: Order::new(),
             exempt: HashMap::new(),
         }
     }
@@ -109,9 +130,12 @@ impl Pods {
     pub fn delete(&mut self, uid: Uid) {
         self.exempt.remove(&uid);
         let Some(mut pod) = self.by_uid.remove(&uid) else { return };
-        let Self { by_namespace, deadlines, retries, notices, .. } = self;
+        let Self { by_namespace, deadlines, retries, notices, evictions, .. } = self;
         place(if pod.attempts == 0 { deadlines } else { retries }, uid, &mut pod.deadline, None);
         place(notices, uid, &mut pod.notice, None);
+        if let Some(unready) = &mut pod.unready {
+            place(evictions, uid, &mut unready.eviction, None);
+        }
         if let Some(here) = by_namespace.get_mut(&pod.namespace) {
             here.remove(&uid);
             if here.is_empty() {
@@ -129,12 +153,12 @@ impl Pods {
     }
 
     /// Computes when something is to be done about a pod.
-    pub fn schedule(&mut self, uid: Uid, expiry: &mut impl FnMut(Uid, &Pod) -> Option<Expiry>) {
-        let Self { by_uid, deadlines, retries, notices, .. } = self;
+    pub fn schedule(&mut self, uid: Uid, fate: &mut impl FnMut(Uid, &Pod) -> Fate) {
+        let Self { by_uid, deadlines, retries, notices, evictions, .. } = self;
         let Some(pod) = by_uid.get_mut(&uid).filter(|pod| !pod.claimed) else {
             return;
         };
-        let expiry = expiry(uid, pod);
+        let Fate { expiry, ready_until } = fate(uid, pod);
         pod.expires = expiry.as_ref().map_or(NEVER, |expiry| milliseconds_up(expiry.at));
         let deadline = Milliseconds::new(pod.expires.max(pod.not_before));
         let notice = notice(pod, expiry.as_ref())
@@ -144,24 +168,39 @@ impl Pods {
         }
         place(if pod.attempts == 0 { deadlines } else { retries }, uid, &mut pod.deadline, deadline);
         place(notices, uid, &mut pod.notice, notice);
+        let (before, mut eviction, attempts) = match pod.unready.take().map(|unready| *unready) {
+            Some(Unready { not_before, eviction, attempts, .. }) => (not_before, eviction, attempts),
+            None => (i64::MIN, None, 0),
+        };
+        let until = ready_until.as_ref().map(|until| milliseconds_up(until.at));
+        place(evictions, uid, &mut eviction, until.and_then(|until| Milliseconds::new(until.max(before))));
+        pod.unready = ready_until.zip(until).map(|(ReadyUntil { cause, family, queue, .. }, until)| {
+            Box::new(Unready { until, cause, family, queue, eviction, attempts, not_before: before })
+        });
     }
 
-    pub fn schedule_all(&mut self, expiry: &mut impl FnMut(Uid, &Pod) -> Option<Expiry>) {
+    pub fn schedule_all(&mut self, fate: &mut impl FnMut(Uid, &Pod) -> Fate) {
         let uids: Vec<Uid> = self.by_uid.keys().copied().collect();
         for uid in uids {
-            self.schedule(uid, expiry);
+            self.schedule(uid, fate);
         }
     }
 
-    pub fn schedule_namespace(
-        &mut self,
-        namespace: &str,
-        expiry: &mut impl FnMut(Uid, &Pod) -> Option<Expiry>,
-    ) {
+    pub fn schedule_namespace(&mut self, namespace: &str, fate: &mut impl FnMut(Uid, &Pod) -> Fate) {
         let uids: Vec<Uid> = self.by_namespace.get(namespace).into_iter().flatten().copied().collect();
         for uid in uids {
-            self.schedule(uid, expiry);
+            self.schedule(uid, fate);
         }
+    }
+
+    /// Whether any pod of a namespace is meant.
+    pub fn any(&self, namespace: &str, is_meant: impl Fn(&Pod) -> bool) -> bool {
+        // what owns them may be of the whole cluster
+        if namespace.is_empty() {
+            return self.by_uid.values().any(|pod| is_meant(pod));
+        }
+        let here = self.by_namespace.get(namespace).into_iter().flatten();
+        here.filter_map(|uid| self.by_uid.get(uid)).any(|pod| is_meant(pod))
     }
 
     /// When the first of the pods of a namespace that are meant expires.
@@ -174,7 +213,7 @@ impl Pods {
 
     /// Later than the time itself, at which nothing is overdue yet.
     pub fn next_due(&self) -> Option<Timestamp> {
-        let orders = [&self.deadlines, &self.retries, &self.notices];
+        let orders = [&self.deadlines, &self.retries, &self.notices, &self.evictions];
         let (next, _) = orders.into_iter().filter_map(Order::first).min()?;
         Timestamp::from_millisecond(next.saturating_add(1)).ok()
     }
@@ -189,10 +228,13 @@ impl Pods {
     /// What has expired comes before what is to be told.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         let now = now.as_millisecond();
-        let Self { by_uid, deadlines, retries, notices, .. } = self;
+        let Self { by_uid, deadlines, retries, notices, evictions, .. } = self;
         let expired = claim_of(deadlines, by_uid, now).or_else(|| claim_of(retries, by_uid, now));
         if let Some(group) = expired {
             return self.take(Task::Expire, &group);
+        }
+        if let Some(group) = claim_of(evictions, by_uid, now) {
+            return self.take(Task::Evict, &group);
         }
         let group = claim_of(notices, by_uid, now)?;
         let withdrawn =
@@ -201,12 +243,15 @@ impl Pods {
     }
 
     fn take(&mut self, task: Task, group: &[(i64, Uid)]) -> Option<Group> {
-        let Self { by_uid, deadlines, retries, notices, .. } = self;
+        let Self { by_uid, deadlines, retries, notices, evictions, .. } = self;
         let mut taken = group.iter().filter_map(|(since, uid)| {
             let pod = by_uid.get_mut(uid)?;
             pod.claimed = true;
             place(if pod.attempts == 0 { deadlines } else { retries }, *uid, &mut pod.deadline, None);
             place(notices, *uid, &mut pod.notice, None);
+            if let Some(unready) = &mut pod.unready {
+                place(evictions, *uid, &mut unready.eviction, None);
+            }
             Some(pod.due(*uid, task, *since))
         });
         let first: Due = taken.next()?;
@@ -227,6 +272,13 @@ impl Pods {
         };
         (pod.claimed, pod.alone) = (false, false);
         match outcome {
+            Outcome::Acted | Outcome::Final if task == Task::Evict => {
+                if let Some(unready) = &mut pod.unready {
+                    let after = later(now, FIRST_RETRY, LAST_RETRY, unready.attempts);
+                    unready.not_before = if outcome == Outcome::Final { NEVER } else { after };
+                    unready.attempts = unready.attempts.saturating_add(1);
+                }
+            }
             Outcome::Acted => {
                 pod.not_before = later(now, FIRST_RETRY, LAST_RETRY, pod.attempts);
                 pod.attempts = pod.attempts.saturating_add(1);

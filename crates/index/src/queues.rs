@@ -7,9 +7,15 @@ use tenure_policy::{
     ceiling,
     field::FieldError,
     queue::{RunaiQueue, TensorstackQueue},
+    ready::PodsReady,
     tree::{Cycle, QueueTree},
 };
-use tenure_types::{TensorstackDuration, projection::RunaiQueueV2, runai::v3alpha1, tensorstack::v1beta1};
+use tenure_types::{
+    TensorstackDuration,
+    projection::RunaiQueueV2,
+    runai::v3alpha1::{self, MaxDurationAction},
+    tensorstack::v1beta1,
+};
 use tracing::warn;
 
 /// Queues of group `scheduling.run.ai`.
@@ -25,12 +31,26 @@ pub struct RunaiQueues {
 pub struct TensorstackQueues(BTreeMap<String, TensorstackQueue>);
 
 /// What applies to the workloads of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// The longest run.
     pub ceiling: Option<SignedDuration>,
     /// How long before its end they are told; zero means not at all.
     pub notice: Option<SignedDuration>,
+    /// A run that was ended by the ceiling is resumed after so long, and is not ended within the workload's floor; none:
+    /// it stays paused.
+    pub slice: Option<Slice>,
+    /// When those make room that don't get ready; none: as it is configured.
+    pub pods_ready: Option<PodsReady>,
+}
+
+/// A ceiling as a time slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// How long the workload stays paused.
+    pub delay: SignedDuration,
+    /// For how long it is safe from others, as far as queues say so.
+    pub floor: SignedDuration,
 }
 
 impl RunaiQueues {
@@ -92,7 +112,22 @@ impl RunaiQueues {
         let path = ceiling::path(&self.tree, leaf)?;
         let ceiling = ceiling::least(&path).map(|(_, ceiling)| ceiling.to_signed());
         let notice = ceiling::nearest(&path, |queue| queue.notice).map(|(_, notice)| notice.to_signed());
-        Ok(Limits { ceiling, notice })
+        let action = path.iter().find_map(|(_, queue)| queue.action).unwrap_or_default();
+        let slice = (action == MaxDurationAction::Requeue).then(|| Slice::of(&path));
+        let pods_ready = path.iter().find_map(|(_, queue)| queue.pods_ready.as_deref().copied());
+        Ok(Limits { ceiling, notice, slice, pods_ready })
+    }
+}
+
+impl Slice {
+    fn of(path: &[(&str, &RunaiQueue)]) -> Self {
+        let delay = ceiling::nearest(path, |queue| queue.requeue_delay);
+        let preempt = ceiling::nearest(path, |queue| queue.preempt_floor);
+        // it depends on the preemptor which of these holds
+        let reclaims = path.iter().filter_map(|(_, queue)| queue.reclaim_floor);
+        let floor = reclaims.chain(preempt.map(|(_, floor)| floor)).max().unwrap_or_default();
+        let delay = delay.map(|(_, delay)| delay).unwrap_or_default();
+        Self { delay: delay.to_signed(), floor: floor.to_signed() }
     }
 }
 
@@ -125,6 +160,8 @@ impl TensorstackQueues {
         self.0.get(name).map(|queue| Limits {
             ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
             notice: queue.notice.map(TensorstackDuration::to_signed),
+            slice: None,
+            pods_ready: None,
         })
     }
 }

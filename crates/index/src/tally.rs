@@ -168,7 +168,11 @@ impl Counting<'_> {
 
     fn waits(&mut self, paused: &Paused) {
         if let Some((_, Count { workloads, .. })) = self.of(&paused.queue) {
-            add_one(if paused.requeueing { &mut workloads.requeueing } else { &mut workloads.paused });
+            add_one(if paused.returns.at().is_some() {
+                &mut workloads.requeueing
+            } else {
+                &mut workloads.paused
+            });
         }
     }
 

@@ -23,16 +23,20 @@ use tenure_policy::{
     config::Config,
     expiry::{Scope, exemption},
     owners::OwnerTable,
+    pause::Until,
+    ready::Readiness,
 };
 use tenure_service::{call::ApiError, clock::ServerClock};
-use tenure_types::projection::Pod;
+use tenure_types::{podgroup::PodGroupKind, projection::Pod};
 use thiserror::Error;
 use tracing::warn;
+
+pub use pause::told_of_pause;
 
 use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening};
 
 /// How often an owner is read anew because somebody else has just changed it.
-const READS: usize = 5;
+pub const READS: usize = 5;
 
 /// For how long it is believed what owns an exempt pod.
 const EXEMPT_ROOT_AGE: Duration = Duration::from_secs(15);
@@ -104,7 +108,7 @@ pub struct Done {
 /// What was done.
 pub enum Deed {
     /// This owner was paused, and so often its earlier pauses were reversed.
-    Paused { owner: OwnerReference, reversals: u32 },
+    Paused { owner: OwnerReference, reversals: u32, until: Until },
     /// The pod was deleted.
     Deleted,
     /// The workload was told when its run will end, or that none is set.
@@ -175,17 +179,22 @@ impl Actor {
         let Some(pod) = self.still_there(due).await? else {
             return Ok(Done::nothing("the pod is gone or exempt", Served::Gone));
         };
+        if group.task == Task::Evict && is_ready_by_itself(&pod) {
+            return Ok(Done::nothing("the pod is ready by now", Served::First));
+        }
         // a change in between must not part the climb from the pause
         let config = self.config.get();
         match (group.task, self.target(due, &pod, &config).await?) {
             (_, Target::Nothing(why)) => Ok(Done::nothing(why, Served::All)),
-            (Task::Expire, Target::Owner(owner)) => self.pause(due, owner, &pod, &config.table).await,
-            (Task::Expire, Target::Pod { spared }) => {
+            (task @ (Task::Expire | Task::Evict), Target::Owner(owner)) => {
+                self.pause(task, due, owner, &pod, &config.table).await
+            }
+            (task @ (Task::Expire | Task::Evict), Target::Pod { spared }) => {
                 if let Some(owner) = spared {
                     let (namespace, owner) = (&due.namespace, describe(&owner));
                     warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
                 }
-                self.delete(due, &pod).await
+                self.delete(task, due, &pod).await
             }
             (Task::Announce | Task::Withdraw, Target::Owner(owner)) => {
                 Ok(self.announce(group, &owner, Served::All, &config.table).await?)
@@ -270,8 +279,14 @@ impl Actor {
     }
 }
 
+/// Whether a pod is ready that is a workload by itself: of others it takes more to be.
+fn is_ready_by_itself(pod: &Pod) -> bool {
+    let is_grouped = PodGroupKind::ALL.into_iter().any(|kind| kind.named_by(pod).is_some());
+    !is_grouped && Readiness::of(pod) == Readiness::Ready
+}
+
 /// How events name an object. One of the whole cluster has no namespace.
-fn reference(owner: &OwnerReference, namespace: Option<&str>) -> ObjectReference {
+pub fn reference(owner: &OwnerReference, namespace: Option<&str>) -> ObjectReference {
     ObjectReference {
         api_version: Some(owner.api_version.clone()),
         kind: Some(owner.kind.clone()),

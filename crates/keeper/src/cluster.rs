@@ -1,10 +1,18 @@
 //! The index, fed by the watches.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use kube::{ResourceExt, core::ObjectMeta};
+use kube::{
+    ResourceExt,
+    core::{ApiResource, ObjectMeta},
+};
 use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Settings, Uid};
+use tenure_policy::ready;
 use tenure_service::watch::Store;
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
@@ -12,7 +20,7 @@ use tenure_types::{
 };
 use tokio::sync::watch;
 
-use crate::{recent::RecentPauses, status::Statuses};
+use crate::{metrics::Metrics, recent::RecentPauses, status::Statuses};
 
 const CROWD: Duration = Duration::from_millis(50);
 
@@ -21,6 +29,8 @@ const CROWD: Duration = Duration::from_millis(50);
 pub struct Cluster {
     index: Arc<Mutex<CeilingIndex>>,
     changed: Arc<watch::Sender<()>>,
+    /// The kinds of owners, by the numbers of their watches.
+    kinds: Arc<Mutex<HashMap<u16, ApiResource>>>,
     /// What was paused of late.
     pub recent: RecentPauses,
     /// What the statuses of queues say.
@@ -32,6 +42,7 @@ impl Cluster {
         Self {
             index: Arc::new(Mutex::new(CeilingIndex::new(settings))),
             changed: Arc::default(),
+            kinds: Arc::default(),
             recent: RecentPauses::default(),
             statuses: Statuses::default(),
         }
@@ -40,6 +51,16 @@ impl Cluster {
     /// Looks at the index, or changes it without a need for anybody to look again.
     pub fn with<T>(&self, look: impl FnOnce(&mut CeilingIndex) -> T) -> T {
         look(&mut self.index.lock())
+    }
+
+    /// The kind of owners that a watch shows.
+    pub fn kind(&self, source: u16) -> Option<ApiResource> {
+        self.kinds.lock().get(&source).cloned()
+    }
+
+    /// A watch shows owners of this kind.
+    pub fn shows(&self, source: u16, kind: ApiResource) {
+        self.kinds.lock().insert(source, kind);
     }
 
     /// The changes from now on, for one who looks at the index whenever there is any.
@@ -70,9 +91,10 @@ impl Cluster {
         self.change(|index| index.retain_runai(names));
     }
 
-    pub fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
-        self.with(change);
+    pub fn change<T>(&self, change: impl FnOnce(&mut CeilingIndex) -> T) -> T {
+        let result = self.with(change);
         self.changed.send_replace(());
+        result
     }
 }
 
@@ -90,7 +112,10 @@ impl Changes {
 }
 
 #[derive(Debug)]
-pub struct PodStore(pub Cluster);
+pub struct PodStore {
+    pub cluster: Cluster,
+    pub metrics: Metrics,
+}
 
 impl Store<Pod> for PodStore {
     type Key = Uid;
@@ -100,15 +125,19 @@ impl Store<Pod> for PodStore {
     }
 
     fn apply(&mut self, pod: Pod) {
-        self.0.change(|index| index.apply_pod(&pod));
+        if self.cluster.change(|index| index.apply_pod(&pod))
+            && let Some(took) = ready::took(&pod)
+        {
+            self.metrics.ready(took.as_secs_f64());
+        }
     }
 
     fn delete(&mut self, uid: &Uid) {
-        self.0.change(|index| index.delete_pod(*uid));
+        self.cluster.change(|index| index.delete_pod(*uid));
     }
 
     fn retain(&mut self, uids: &HashSet<Uid>) {
-        self.0.change(|index| index.retain_pods(uids));
+        self.cluster.change(|index| index.retain_pods(uids));
     }
 }
 

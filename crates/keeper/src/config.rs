@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tenure_policy::config::Config;
+use tenure_index::Settings;
+use tenure_policy::{config::Config, expiry::Scope, floor::Floors};
 use tokio::sync::watch;
 
 use crate::cluster::Cluster;
@@ -26,6 +27,15 @@ impl Current {
     }
 }
 
+/// What an index is to go by.
+pub fn settings(config: &Config, scope: Scope) -> Settings {
+    let Floors { preempt, reclaim, node_pools, .. } = &config.floors;
+    let of_pools = node_pools.values().flat_map(|pool| [pool.preempt, pool.reclaim]).flatten();
+    let floor = of_pools.chain([*preempt, *reclaim]).max().unwrap_or_default().to_signed();
+    let (table, notice, pods_ready) = (config.table.clone(), config.notice, config.pods_ready);
+    Settings { scope, table, notice, pods_ready, floor }
+}
+
 /// Where another configuration goes.
 #[derive(Debug)]
 pub struct Configure {
@@ -45,14 +55,12 @@ impl Configure {
         // whoever acts on what the index says must have the same table, or a later one
         let config = Arc::new(config);
         self.current.send_replace(Arc::clone(&config));
-        self.cluster.change(|index| index.configure(&config.table, config.notice));
+        self.cluster.change(|index| index.configure(settings(&config, Scope::default())));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure_index::Settings;
-
     use super::*;
 
     #[tokio::test]

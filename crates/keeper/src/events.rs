@@ -6,7 +6,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use tenure_policy::pause::{MAX_DURATION_APPROACHING, PAUSE_REVERSED};
+use tenure_policy::pause::{MAX_DURATION_APPROACHING, PAUSE_REVERSED, REACTIVATED, REQUEUED};
 use tenure_service::{
     call::{ApiError, call, persist},
     leadership::Leadership,
@@ -42,7 +42,7 @@ impl Events {
         Self { client, lead, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
-    /// Writes a Warning event, unless it is there already: its name follows from what happened, so that it can be
+    /// Writes an event, a warning unless something comes back, unless it is there already: its name follows from what happened, so that it can be
     /// written again after an error or a crash without becoming two.
     pub async fn tell(&self, happening: &Happening, now: Timestamp) -> Result<(), ApiError> {
         let object = &happening.object;
@@ -60,7 +60,9 @@ impl Events {
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some("Warning".into()),
+            type_: Some(
+                if matches!(happening.reason, REQUEUED | REACTIVATED) { "Normal" } else { "Warning" }.into(),
+            ),
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
@@ -86,6 +88,7 @@ fn name(happening: &Happening) -> String {
     let kind = match *reason {
         MAX_DURATION_APPROACHING => "a",
         PAUSE_REVERSED => "r",
+        REQUEUED | REACTIVATED => "b",
         _ => "",
     };
     format!("{}.{uid}{:x}{kind}", name.trim_end_matches(['-', '.']), at.as_millisecond())

@@ -5,7 +5,9 @@ use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use tenure_index::{CeilingIndex, Group, Outcome, Task};
+use tenure_policy::pause::Until;
 use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
+use tenure_types::paused::RequeueState;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -144,8 +146,8 @@ impl Expiry {
         let acted = matches!(result, Ok(Done { deed: Deed::Paused { .. } | Deed::Deleted, .. }));
         let outcome = match group.task {
             // what would have been done isn't said twice
-            Task::Expire if self.actor.dry_run && acted => Outcome::Final,
-            Task::Expire => Outcome::Acted,
+            Task::Expire | Task::Evict if self.actor.dry_run && acted => Outcome::Final,
+            Task::Expire | Task::Evict => Outcome::Acted,
             Task::Announce | Task::Withdraw if result.is_ok() => Outcome::Told,
             Task::Announce | Task::Withdraw => Outcome::Untold,
         };
@@ -157,6 +159,12 @@ impl Expiry {
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
         let error = with_causes(failure);
         match group.task {
+            Task::Evict => {
+                if let Some(kind) = failure.refused() {
+                    self.metrics.refused(queue, kind);
+                }
+                error!(%queue, %namespace, %pod, error, "Failed to make room: will try again");
+            }
             Task::Expire => {
                 let kind = failure.refused();
                 if let Some(kind) = kind {
@@ -180,7 +188,30 @@ impl Expiry {
         let dry_run = self.actor.dry_run;
         let lateness = now.duration_since(first.deadline).as_secs_f64();
         match deed {
-            Deed::Paused { owner, reversals } => {
+            Deed::Paused { owner, until, .. } if group.task == Task::Evict => {
+                let (owner, cause) = (describe(owner), first.cause.name());
+                match until {
+                    _ if dry_run => {
+                        info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
+                    }
+                    Until::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
+                        self.metrics.evicted(queue, cause);
+                        info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
+                    }
+                    _ => {
+                        self.metrics.evicted(queue, cause);
+                        self.metrics.deactivated(queue);
+                        info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
+                    }
+                }
+            }
+            Deed::Deleted if group.task == Task::Evict => {
+                if !dry_run {
+                    self.metrics.evicted(queue, first.cause.name());
+                }
+                info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing above it to come back");
+            }
+            Deed::Paused { owner, reversals, .. } => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
                 self.metrics.late(lateness);
                 self.metrics.expired(queue, kind, if dry_run { Result::WouldPause } else { Result::Paused });

@@ -10,6 +10,7 @@ mod expiry;
 mod metrics;
 mod owners;
 mod recent;
+mod returns;
 mod run;
 mod stamps;
 mod status;

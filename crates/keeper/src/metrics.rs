@@ -24,6 +24,10 @@ pub struct Metrics {
     reversed: Family<PauseLabels, Counter<u64, AtomicU64>>,
     stamps: Family<StampLabels, Counter<u64, AtomicU64>>,
     statuses: Family<StatusLabels, Counter<u64, AtomicU64>>,
+    evictions: Family<EvictionLabels, Counter<u64, AtomicU64>>,
+    deactivations: Family<QueueLabels, Counter<u64, AtomicU64>>,
+    returns: Family<QueueLabels, Counter<u64, AtomicU64>>,
+    ready: Histogram,
     lateness: Histogram,
     in_flight: Arc<AtomicUsize>,
 }
@@ -39,6 +43,17 @@ struct ExpirationLabels {
 struct PauseLabels {
     queue: String,
     kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EvictionLabels {
+    queue: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct QueueLabels {
+    queue: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -104,6 +119,10 @@ impl Metrics {
             reversed: Family::default(),
             stamps: Family::default(),
             statuses: Family::default(),
+            evictions: Family::default(),
+            deactivations: Family::default(),
+            returns: Family::default(),
+            ready: Histogram::new([1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]),
             lateness: Histogram::new([0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0]),
             in_flight: Arc::default(),
         };
@@ -131,6 +150,27 @@ impl Metrics {
             "queue_status_writes",
             "What became of statuses that were to be written on queues, by result",
             metrics.statuses.clone(),
+        );
+        registry.register(
+            "pods_ready_evictions",
+            "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before",
+            metrics.evictions.clone(),
+        );
+        registry.register(
+            "deactivations",
+            "Workloads that were deactivated because they came back too often, by queue",
+            metrics.deactivations.clone(),
+        );
+        registry.register(
+            "returns",
+            "Paused workloads that came back by themselves, by queue",
+            metrics.returns.clone(),
+        );
+        registry.register_with_unit(
+            "pod_time_to_ready",
+            "Time from the scheduling of a pod until it was ready",
+            Unit::Seconds,
+            metrics.ready.clone(),
         );
         registry.register_with_unit(
             "lateness",
@@ -162,6 +202,26 @@ impl Metrics {
     /// Counts the status of a queue.
     pub fn status_written(&self, result: StatusResult) {
         self.statuses.get_or_create(&StatusLabels { result }).inc();
+    }
+
+    /// A workload made room, for this cause.
+    pub fn evicted(&self, queue: &str, cause: &'static str) {
+        self.evictions.get_or_create(&EvictionLabels { queue: queue.into(), cause }).inc();
+    }
+
+    /// A workload won't come back by itself.
+    pub fn deactivated(&self, queue: &str) {
+        self.deactivations.get_or_create(&QueueLabels { queue: queue.into() }).inc();
+    }
+
+    /// A workload came back.
+    pub fn returned(&self, queue: &str) {
+        self.returns.get_or_create(&QueueLabels { queue: queue.into() }).inc();
+    }
+
+    /// A pod got ready, so long after it was scheduled.
+    pub fn ready(&self, seconds: f64) {
+        self.ready.observe(seconds);
     }
 
     pub fn late(&self, seconds: f64) {
@@ -200,8 +260,9 @@ impl State {
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
-        let (under_ceiling, overdue, next) =
-            self.cluster.with(|index| (index.pods_under_ceiling(), index.overdue(now), index.next_expiry()));
+        let (under_ceiling, overdue, next, returning) = self.cluster.with(|index| {
+            (index.pods_under_ceiling(), index.overdue(now), index.next_expiry(), index.returning())
+        });
         let in_flight = self.in_flight.load(Relaxed);
         let mut gauge = |name, help, value: f64| {
             let gauge = ConstGauge::new(value);
@@ -210,6 +271,7 @@ impl Collector for State {
         gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
         let help = "Expired pods that wait for their turn, and writes that are not yet done";
         gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
+        gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
         let help =
             "When the next pod expires, or has expired, in seconds since the epoch; absent if none will";

@@ -108,6 +108,7 @@ impl Kinds for Owners {
     ) -> BoxFuture<'static, u16> {
         let synced = readiness.awaiting(format!("{}.{}", resource.plural, resource.group));
         let api: Api<Owner> = Api::all_with(self.client.clone(), &resource);
+        self.cluster.shows(source, resource.clone());
         let (cluster, clock, config) = (self.cluster.clone(), self.clock.clone(), self.config.clone());
         let store = OwnerStore { cluster: cluster.clone(), source, resource, config, clock };
         let follow = async move {

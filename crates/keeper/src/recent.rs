@@ -79,6 +79,11 @@ impl RecentPauses {
         self.0.lock().told.clear();
     }
 
+    /// Whether somebody may not have had the time to tell of this pause; that is said only once.
+    pub fn take_owed(&self, owner: &OwnerReference, record: &PausedRecord, now: Timestamp) -> bool {
+        is_recent(record, now) && self.0.lock().told.insert(Uid::of(&owner.uid), record.at) != Some(record.at)
+    }
+
     /// Pauses of which somebody may not have had the time to tell; each only once.
     pub fn owed(&self, now: Timestamp) -> Vec<RecentPause> {
         let mut kept = self.0.lock();
@@ -179,6 +184,19 @@ mod tests {
         assert_eq!(owed(&pauses, "2026-01-01T00:00:30Z"), ["a"]);
         pauses.interrupted();
         assert_eq!(owed(&pauses, "2026-01-01T00:00:31Z"), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_pause_that_ends_is_owed_unless_this_keeper_has_told_of_it() {
+        let pauses = RecentPauses::default();
+        let owner = |uid: &str| OwnerReference { uid: uid.into(), ..OwnerReference::default() };
+        let record = |time: &str| pause::record_on(&paused("a", Some(time))).unwrap();
+        let (time, soon) = ("2026-01-01T00:00:00Z", at("2026-01-01T00:00:01Z"));
+        assert!(pauses.take_owed(&owner("a"), &record(time), soon), "another keeper's");
+        assert!(!pauses.take_owed(&owner("a"), &record(time), soon), "once");
+        pauses.telling(&owner("b"), at(time));
+        assert!(!pauses.take_owed(&owner("b"), &record(time), soon));
+        assert!(!pauses.take_owed(&owner("c"), &record(time), at("2026-01-01T00:05:00Z")), "long ago");
     }
 
     #[test]

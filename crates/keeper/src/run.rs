@@ -1,13 +1,12 @@
 //! How the parts of the keeper are put together.
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tenure_index::Settings;
 use tenure_policy::{
     config::Config,
     expiry::{SYSTEM_CRITICAL_PRIORITY, Scope},
@@ -34,11 +33,12 @@ use crate::{
     action::{Actor, write_limit},
     api::Objects,
     cluster::{Cluster, GroupStore, PodStore, RunaiStore, TensorstackStore},
-    config::Configure,
+    config::{Configure, Current, settings},
     events::Events,
     expiry::Expiry,
     metrics::{Metrics, State},
     owners::Owners,
+    returns::Returns,
     stamps::Stamps,
     status::{BURST, Reporter, WRITES_PER_SECOND, Writer},
 };
@@ -77,15 +77,20 @@ impl Args {
 
         let readiness = Readiness::default();
         let metrics = Metrics::register(&mut registry);
-        let settings = Settings { scope: scope.clone(), table: config.table.clone(), notice: config.notice };
-        let cluster = Cluster::new(settings);
+        let cluster = Cluster::new(settings(&config, scope.clone()));
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
         let clock = ServerClock::default();
         State::register(&mut registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
         let admin = admin.serve(readiness.clone(), registry).await?;
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let watches = watches(&client, &cluster, &readiness, &t9k_system_namespace, runai_queue_version);
+        let watches = watches(
+            &client,
+            (&cluster, metrics.clone()),
+            &readiness,
+            &t9k_system_namespace,
+            runai_queue_version,
+        );
         let looked = readiness.awaiting("the kinds of owners");
         let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
         let owners = follow_served(client.clone(), owners, readiness.clone(), looked);
@@ -95,37 +100,17 @@ impl Args {
             move |kind| GroupStore { cluster: cluster.clone(), kind }
         };
         let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
-        let objects = Objects::new(client.clone(), lead.clone());
-        let limit = write_limit(writes_per_second, burst);
-        let stamps = Stamps::new(cluster.clone(), clock.clone(), objects, limit, metrics.clone(), dry_run);
-        let writer = Writer {
-            client: client.clone(),
+        let parts = Parts {
+            client,
+            cluster,
+            clock,
             lead: lead.clone(),
-            version: runai_queue_version,
-            limit: write_limit(WRITES_PER_SECOND, BURST),
-        };
-        let reporter = Reporter {
-            cluster: cluster.clone(),
-            clock: clock.clone(),
-            config: config.clone(),
-            writer,
-            metrics: metrics.clone(),
-            complaints: Mutex::default(),
-        };
-        let actor = Actor {
-            cluster: cluster.clone(),
-            clock: clock.clone(),
-            objects: Objects::new(client.clone(), lead.clone()),
-            limit: write_limit(writes_per_second, burst),
             config,
-            scope,
+            metrics,
+            writes: (writes_per_second, burst),
             dry_run,
-            announcements: write_limit(writes_per_second, burst),
-            exempt_roots: Mutex::default(),
         };
-        let events = Events::new(client, lead.clone());
-        let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness };
-        let work = Work { expiry, stamps, reporter: (!dry_run).then_some(reporter) };
+        let work = parts.work(scope, runai_queue_version, threadiness);
         let everything = async |shutdown: CancellationToken| {
             let work = async {
                 tokio::select! {
@@ -150,10 +135,79 @@ impl Args {
     }
 }
 
+/// What all that the leader does has in common.
+struct Parts {
+    client: Client,
+    cluster: Cluster,
+    clock: ServerClock,
+    lead: Leadership,
+    config: Current,
+    metrics: Metrics,
+    /// A second, and at once.
+    writes: (NonZeroU32, NonZeroU32),
+    dry_run: bool,
+}
+
+impl Parts {
+    fn work(self, scope: Scope, version: QueueVersion, threadiness: NonZeroU32) -> Work {
+        let objects = || Objects::new(self.client.clone(), self.lead.clone());
+        let limit = || write_limit(self.writes.0, self.writes.1);
+        let events = Events::new(self.client.clone(), self.lead.clone());
+        let Self { client, cluster, clock, lead, config, metrics, writes: _, dry_run } = &self;
+        let dry_run = *dry_run;
+        let stamps =
+            Stamps::new(cluster.clone(), clock.clone(), objects(), limit(), metrics.clone(), dry_run);
+        let writer = Writer {
+            client: client.clone(),
+            lead: lead.clone(),
+            version,
+            limit: write_limit(WRITES_PER_SECOND, BURST),
+        };
+        let reporter = Reporter {
+            cluster: cluster.clone(),
+            clock: clock.clone(),
+            config: config.clone(),
+            writer,
+            metrics: metrics.clone(),
+            complaints: Mutex::default(),
+        };
+        let actor = Actor {
+            cluster: cluster.clone(),
+            clock: clock.clone(),
+            objects: objects(),
+            limit: limit(),
+            config: config.clone(),
+            scope,
+            dry_run,
+            announcements: limit(),
+            exempt_roots: Mutex::default(),
+        };
+        let returns = Returns {
+            cluster: cluster.clone(),
+            clock: clock.clone(),
+            objects: objects(),
+            limit: limit(),
+            config: config.clone(),
+            events: events.clone(),
+            metrics: metrics.clone(),
+        };
+        let (cluster, clock, metrics) = (cluster.clone(), clock.clone(), metrics.clone());
+        let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness };
+        Work {
+            expiry,
+            stamps,
+            returns: (!dry_run).then_some(returns),
+            reporter: (!dry_run).then_some(reporter),
+        }
+    }
+}
+
 /// What the leader does.
 struct Work {
     expiry: Expiry,
     stamps: Stamps,
+    /// None in a dry run.
+    returns: Option<Returns>,
     /// None in a dry run.
     reporter: Option<Reporter>,
 }
@@ -161,15 +215,20 @@ struct Work {
 impl Work {
     /// The lease is kept until what was begun is done.
     async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, stamps, reporter } = self;
+        let Self { expiry, stamps, returns, reporter } = self;
         let done = CancellationToken::new();
         let report = async {
             if let Some(reporter) = reporter {
                 reporter.run(lead, shutdown).await;
             }
         };
+        let bring_back = async {
+            if let Some(returns) = returns {
+                returns.run(lead, shutdown).await;
+            }
+        };
         let work = async {
-            tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown), report);
+            tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown), bring_back, report);
             done.cancel();
         };
         tokio::join!(work, election.run(done.clone()));
@@ -203,15 +262,16 @@ async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
 /// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
 fn watches(
     client: &Client,
-    cluster: &Cluster,
+    (cluster, metrics): (&Cluster, Metrics),
     readiness: &Readiness,
     t9k_system_namespace: &str,
     runai_queue_version: QueueVersion,
 ) -> impl Future<Output = ()> + use<> {
     let all = watcher::Config::default();
+    let pod_store = PodStore { cluster: cluster.clone(), metrics };
     // nothing is to be done about pods that have ended, and old clusters are full of them
     let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), PodStore(cluster.clone()));
+    let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);
     let runai = runai_queues(
         runai_queue_version,
         client.clone(),

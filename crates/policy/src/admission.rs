@@ -78,7 +78,7 @@ fn judge(
     floors: &Floors,
 ) -> Findings {
     let queue = RunaiQueue::read_as(version, spec, &mut errors);
-    let mut warnings = without_effect(version, spec);
+    let mut warnings = Vec::new();
     match ancestors(name, &queue, tree) {
         Ok(ancestors) => warnings.extend(runai_warnings(version, name, &queue, &ancestors, floors)),
         Err(Broken::Missing(parent)) => warnings
@@ -135,23 +135,6 @@ fn not_before_the_start(path: &str, notice: impl Display, ceiling: impl Display)
     format!(
         "{path}: {notice} is no shorter than maxDuration, {ceiling}: workloads are told as soon as they start"
     )
-}
-
-/// What is defined, but not yet acted on.
-fn without_effect(version: QueueVersion, spec: &v3alpha1::QueueSpec) -> Vec<String> {
-    let requeue = spec.max_duration_action == Some(MaxDurationAction::Requeue);
-    let action = version.path("maxDurationAction");
-    [
-        (requeue, format!("{action}: Requeue has no effect in this version: workloads stay paused")),
-        (spec.requeue_delay.is_some(), version.path("requeueDelay") + " has no effect in this version"),
-        (
-            spec.wait_for_pods_ready.is_some(),
-            version.path("waitForPodsReady") + " has no effect in this version",
-        ),
-    ]
-    .into_iter()
-    .filter_map(|(set, warning)| set.then_some(warning))
-    .collect()
 }
 
 type Path<'t> = Vec<(&'t str, &'t RunaiQueue)>;
@@ -213,8 +196,18 @@ fn runai_warnings(
         ));
     }
     let path: Vec<_> = std::iter::once((name, queue)).chain(ancestors.iter().copied()).collect();
+    let action = path.iter().find_map(|(_, queue)| queue.action).unwrap_or_default();
+    if queue.requeue_delay.is_some() && action == MaxDurationAction::Pause {
+        let delay = version.path("requeueDelay");
+        warnings
+            .push(format!("{delay}: has no effect unless maxDurationAction is Requeue: here it is Pause"));
+    }
     let Some((of, ceiling)) = ceiling::least(&path) else {
         return warnings;
+    };
+    let effect = match action {
+        MaxDurationAction::Pause => "workloads end before the floor does",
+        MaxDurationAction::Requeue => "a time slice lasts until the floor ends",
     };
     let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
     let reclaim = ceiling::nearest(&path, |queue| queue.reclaim_floor);
@@ -227,12 +220,12 @@ fn runai_warnings(
         match floor {
             // both in the queue itself: that is an error, and said already
             Some((from, floor)) if floor > ceiling && (from, of) != (name, name) => warnings.push(format!(
-                "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: workloads end before the floor does"
+                "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {effect}"
             )),
             None if default > ceiling => {
                 let whose = if of == name { String::new() } else { format!(" of ancestor {of:?}") };
                 warnings.push(format!(
-                    "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: workloads end before the floor does"
+                    "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: {effect}"
                 ));
             }
             Some(_) | None => {}
@@ -370,11 +363,31 @@ mod tests {
     }
 
     #[test]
-    fn warns_of_what_has_no_effect_yet() {
-        let spec = json!({"maxDurationAction": "Requeue", "requeueDelay": "5m", "waitForPodsReady": {}});
-        let (errors, warnings) = review("a", spec, &[]);
-        assert_eq!((errors.len(), warnings.len()), (0, 3), "{warnings:?}");
-        assert_eq!(review("a", json!({"maxDurationAction": "Pause"}), &[]), (vec![], vec![]));
+    fn warns_of_a_delay_that_no_time_slice_follows() {
+        let warning =
+            "spec.requeueDelay: has no effect unless maxDurationAction is Requeue: here it is Pause";
+        let root = |action: &str| [("root", json!({"maxDurationAction": action}))];
+        let delayed = json!({"parentQueue": "root", "requeueDelay": "5m"});
+        let mut paused = delayed.clone();
+        paused["maxDurationAction"] = json!("Pause");
+        for (spec, action, expected) in [
+            (delayed.clone(), "Requeue", vec![]),
+            (delayed, "Pause", vec![warning.to_owned()]),
+            (paused, "Requeue", vec![warning.to_owned()]),
+        ] {
+            assert_eq!(review("a", spec, &root(action)), (vec![], expected));
+        }
+        let whole = json!({"maxDurationAction": "Requeue", "requeueDelay": "5m", "waitForPodsReady": {}});
+        assert_eq!(review("a", whole, &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_time_slice_does_not_end_before_a_floor() {
+        let queues = [("root", json!({"maxDuration": "1h", "maxDurationAction": "Requeue"}))];
+        let (errors, warnings) =
+            review("leaf", json!({"parentQueue": "root", "reclaimMinRuntime": "2h"}), &queues);
+        assert!(errors.is_empty());
+        assert!(warnings[0].ends_with(": a time slice lasts until the floor ends"), "{warnings:?}");
     }
 
     #[test]
@@ -434,7 +447,7 @@ mod tests {
                 json!({}),
                 &[("requeue-delay", "5m")],
                 &[],
-                "metadata.annotations[tenure.dev/requeue-delay] has no effect in this version",
+                "metadata.annotations[tenure.dev/requeue-delay]: has no effect unless maxDurationAction is Requeue",
             ),
             (json!({}), &[("preempt-min-runtime", "2d")], &[], "\"2d\" has no effect"),
         ] {

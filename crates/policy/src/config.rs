@@ -5,8 +5,11 @@
 
 mod fields;
 mod floors;
+mod guard;
 mod kai;
+mod names;
 mod owners;
+mod pods_ready;
 mod tree;
 mod trusted;
 
@@ -15,11 +18,12 @@ use std::{collections::BTreeSet, fmt};
 use jiff::SignedDuration;
 use thiserror::Error;
 
-use crate::{floor::Floors, owners::OwnerTable, pod_group::TrustedWriters};
+use crate::{floor::Floors, guard::Guarded, owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady};
 use fields::{Field, Problems};
 use tree::Node;
 
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
+pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
 
 /// How long before its end a workload is told, where its queue doesn't say.
@@ -29,7 +33,14 @@ pub const OWNERS: &str = "owners";
 /// Who may set when a `PodGroup` started.
 pub const TRUSTED_WRITERS: &str = "trustedWriters";
 
-const FIELDS: &[&str] = &[PREEMPT, RECLAIM, METHOD, LABEL_KEY, POOLS, EXPIRY_NOTICE, OWNERS, TRUSTED_WRITERS];
+/// When workloads make room that don't get ready, where their queue doesn't say.
+pub const PODS_READY: &str = "waitForPodsReady";
+
+/// Whose deletions of pods are held up.
+pub const GUARD: &str = "guard";
+
+const FIELDS: &[&str] =
+    &[PREEMPT, RECLAIM, METHOD, LABEL_KEY, POOLS, EXPIRY_NOTICE, OWNERS, TRUSTED_WRITERS, PODS_READY, GUARD];
 
 /// What an admin has configured, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,7 +53,11 @@ pub struct Config {
     pub floors: Floors,
     /// Who may set when a `PodGroup` started.
     pub trusted: TrustedWriters,
-    /// Which of the fields at the top the file sets.
+    /// When workloads make room that don't get ready, where their queue doesn't say. None: never.
+    pub pods_ready: Option<PodsReady>,
+    /// Whose deletions of pods are held up.
+    pub guarded: Guarded,
+    /// Which of the fields at the top the file sets, and of those of the guard.
     pub set: BTreeSet<&'static str>,
     /// How many rows it adds to the table.
     pub rows: usize,
@@ -102,14 +117,21 @@ impl Config {
             let rules = fields.take(OWNERS).map(|field| owners::read(&field, &mut problems));
             let rules = rules.unwrap_or_default();
             let trusted = fields.take(TRUSTED_WRITERS).map(|field| trusted::read(&field, &mut problems));
+            let pods_ready =
+                fields.take(PODS_READY).and_then(|field| pods_ready::read(&field, &mut problems));
+            let guard = fields.take(GUARD);
+            let guarded = guard.as_ref().map(|field| guard::read(field, &mut problems));
             fields.end(&mut problems);
+            let of_guard = guard.map(|field| guard::set(field.node)).unwrap_or_default();
             Self {
                 notice: notice.unwrap_or_default().to_signed(),
                 rows: rules.len(),
                 table: OwnerTable::default().with(rules),
                 floors,
                 trusted: trusted.unwrap_or_default(),
-                set: set(root, FIELDS),
+                pods_ready,
+                guarded: guarded.unwrap_or_default(),
+                set: set(root, FIELDS).union(&of_guard).copied().collect(),
             }
         });
         match config {

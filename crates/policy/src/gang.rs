@@ -51,6 +51,13 @@ impl Shape {
         Self { kind: None, minimum: 1, subgroups: Box::default() }
     }
 
+    /// How many pods it takes: of each subgroup, by its number, and of all.
+    pub fn minimums(&self) -> impl Iterator<Item = (Option<usize>, u32)> {
+        let of_each =
+            self.subgroups.iter().enumerate().map(|(number, (_, minimum))| (Some(number), *minimum));
+        of_each.chain([(None, self.minimum)])
+    }
+
     /// The number of a pod's subgroup; one that there isn't, if it names none of them.
     pub fn subgroup(&self, pod: &Pod) -> usize {
         self.number(self.kind.and_then(|kind| kind.subgroup(pod)))
@@ -61,6 +68,11 @@ impl Shape {
         let named = named.unwrap_or(DEFAULT_SUBGROUP);
         let number = self.subgroups.iter().position(|(name, _)| **name == *named);
         number.unwrap_or(self.subgroups.len())
+    }
+
+    /// How many pods it takes, if it has no subgroups.
+    pub fn undivided(&self) -> Option<u32> {
+        self.subgroups.is_empty().then_some(self.minimum)
     }
 
     /// What there is of each subgroup. Pods that have ended, or are about to, don't count.

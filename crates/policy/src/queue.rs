@@ -10,15 +10,15 @@ use tenure_types::{
     DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written,
     runai::{
         self, QueueVersion,
-        v3alpha1::{self, QueueResource, RequeuingStrategy, WaitForPodsReady},
+        v3alpha1::{self, MaxDurationAction, QueueResource, RequeuingStrategy, WaitForPodsReady},
     },
     tensorstack::v1beta1,
 };
 
-use crate::{field::FieldError, owners::is_subdomain, requeue::factor};
+use crate::{field::FieldError, owners::is_subdomain, ready::PodsReady, requeue::factor};
 
 /// A queue of the run.ai family, as decisions need it. A field that can't be read counts as unset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunaiQueue {
     /// None at the top.
     pub parent: Option<String>,
@@ -30,6 +30,12 @@ pub struct RunaiQueue {
     pub ceiling: Option<ExtendedDuration>,
     /// `expiryNotice`; zero is a value, none is inheritance.
     pub notice: Option<ExtendedDuration>,
+    /// `maxDurationAction`; none is inheritance.
+    pub action: Option<MaxDurationAction>,
+    /// `requeueDelay`; zero is a value, none is inheritance.
+    pub requeue_delay: Option<ExtendedDuration>,
+    /// `waitForPodsReady`; none is inheritance.
+    pub pods_ready: Option<Box<PodsReady>>,
 }
 
 impl RunaiQueue {
@@ -67,9 +73,11 @@ impl RunaiQueue {
             reclaim_floor: floor("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), errors),
             ceiling: positive(&path("maxDuration"), spec.max_duration.as_ref(), errors),
             notice: duration(&path("expiryNotice"), spec.expiry_notice.as_ref(), errors),
+            action: spec.max_duration_action,
+            requeue_delay: duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors),
+            pods_ready: spec.wait_for_pods_ready.as_ref().map(|wait| Box::new(PodsReady::from(wait))),
         };
         queue.floors_under_ceiling(spec, errors);
-        duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors);
         if let Some(wait) = &spec.wait_for_pods_ready {
             wait_for_pods_ready(&path("waitForPodsReady"), wait, errors);
         }
@@ -188,7 +196,8 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     Some(name.into())
 }
 
-fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
+/// What is wrong with a block of this name.
+pub(crate) fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
     positive(&format!("{path}.timeout"), wait.timeout.as_ref(), errors);
     positive(&format!("{path}.recoveryTimeout"), wait.recovery_timeout.as_ref(), errors);
     if let Some(strategy) = &wait.requeuing_strategy {
@@ -200,6 +209,14 @@ fn requeuing_strategy(path: &str, strategy: &RequeuingStrategy, errors: &mut Vec
     at_least(0, &format!("{path}.backoffLimitCount"), strategy.backoff_limit_count, errors);
     at_least(1, &format!("{path}.backoffBaseSeconds"), strategy.backoff_base_seconds, errors);
     at_least(1, &format!("{path}.backoffMaxSeconds"), strategy.backoff_max_seconds, errors);
+    // one that is too small has been complained of already
+    if let (Some(base), Some(max)) =
+        (strategy.backoff_base_seconds, strategy.backoff_max_seconds.filter(|max| *max > 0))
+        && base > max
+    {
+        let detail = format!("must not be more than backoffMaxSeconds, {max}");
+        errors.push(FieldError::invalid(format!("{path}.backoffBaseSeconds"), base, detail));
+    }
     if let Some(text) = strategy.backoff_factor.as_deref().filter(|text| factor(text).is_none()) {
         let detail = "must be a decimal number of at least 1, such as \"1.5\"";
         errors.push(FieldError::invalid(format!("{path}.backoffFactor"), text, detail));
@@ -261,7 +278,9 @@ mod tests {
             "waitForPodsReady": {"timeout": "0", "requeuingStrategy": {"backoffFactor": "0.5", "backoffBaseSeconds": 0}},
             "resources": {"gpu": {"quota": -2.0}},
         }));
-        let unset = RunaiQueue { parent: Some("Not A Name".into()), ..RunaiQueue::default() };
+        let by_default = Some(Box::new(PodsReady::from(&WaitForPodsReady::default())));
+        let unset =
+            RunaiQueue { parent: Some("Not A Name".into()), pods_ready: by_default, ..RunaiQueue::default() };
         assert_eq!(queue, unset);
         let expected = [
             "spec.parentQueue: Invalid value: \"Not A Name\": must be the name of a queue",
@@ -289,6 +308,22 @@ mod tests {
         let (queue, errors) = RunaiQueue::read_v2(&spec, &BTreeMap::new());
         assert_eq!((queue.preempt_floor, queue.reclaim_floor), (Some(ExtendedDuration::ZERO), None));
         assert_eq!(errors.len(), 2, "{errors:?}");
+    }
+
+    #[test]
+    fn the_first_delay_is_at_most_the_longest() {
+        let strategy = |base: i32, max: i32| {
+            let strategy = json!({"backoffBaseSeconds": base, "backoffMaxSeconds": max});
+            runai(json!({"waitForPodsReady": {"requeuingStrategy": strategy}})).1
+        };
+        assert_eq!(strategy(60, 60), [""; 0]);
+        assert_eq!(
+            strategy(61, 60),
+            [
+                "spec.waitForPodsReady.requeuingStrategy.backoffBaseSeconds: Invalid value: 61: must not be more than backoffMaxSeconds, 60"
+            ]
+        );
+        assert_eq!(strategy(1, 0).len(), 1, "said once");
     }
 
     #[test]

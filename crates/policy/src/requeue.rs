@@ -1,6 +1,9 @@
 //! When a workload whose pods didn't get ready comes back, how often, and before which others.
 
-use std::cmp::Ordering;
+use std::{
+    cmp::Ordering,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
@@ -112,6 +115,16 @@ impl Backoff {
         let grown = f64::from(self.base_seconds) * self.factor.max(1.0).powi(steps);
         let bound = self.max_seconds.filter(|max| *max > 0).map_or(f64::INFINITY, f64::from);
         seconds(grown.min(bound))
+    }
+
+    /// A number of at least 0 and less than 1 that looks as if it were drawn at random: the same for the same return of the
+    /// same workload, so that nobody who decides once more decides otherwise.
+    pub fn random(uid: &str, count: i32) -> f64 {
+        let mut hasher = DefaultHasher::new();
+        (uid, count).hash(&mut hasher);
+        // a fraction has as many bits
+        let bits = u32::try_from(hasher.finish() >> 32).unwrap_or_default();
+        f64::from(bits) / (f64::from(u32::MAX) + 1.0)
     }
 
     /// The same with jitter, from a number of at least 0 and less than 1 that is drawn at random.

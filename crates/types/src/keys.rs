@@ -35,12 +35,18 @@ pub const EXPIRES_AT_ANNOTATION: &str = "tenure.dev/expires-at";
 /// Pod annotation that the kubelet sets on mirrors of its static pods. Deleting such a pod stops nothing.
 pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
+/// Pod annotation for emergencies: with the value `true`, the guard never holds up the deletion or eviction of the pod.
+pub const UNGUARDED_ANNOTATION: &str = "tenure.dev/unguarded";
+
 /// Annotation on a root owner that Tenure has paused; its value is a [`crate::paused::PausedRecord`].
 pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 
 /// Annotation on a root owner that Tenure has paused and will resume by itself; its value is a
 /// [`crate::paused::RequeueState`].
 pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
+
+/// Annotation on a root owner: `"false"` while it is deactivated. It isn't resumed by itself as long as it is.
+pub const ACTIVE_ANNOTATION: &str = "tenure.dev/active";
 
 /// What the annotations of a `PriorityClass` begin with that say what its pods tolerate as victims of a preemption.
 pub const PREEMPTION_TOLERATION_PREFIX: &str = "preemption-toleration.scheduling.x-k8s.io/";

@@ -33,13 +33,17 @@ pub struct PausedRecord {
 }
 
 /// The value of annotation [`crate::keys::REQUEUE_STATE_ANNOTATION`], as JSON.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct RequeueState {
-    /// How often it was paused to be resumed.
+    /// How often it was paused because its pods didn't get ready, since it was last activated.
     pub count: u32,
-    /// When it is to be resumed (RFC 3339, UTC).
-    pub requeue_at: Timestamp,
+    /// When it is to be resumed (RFC 3339, UTC); none while it isn't paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requeue_at: Option<Timestamp>,
+    /// The priority of its pods: of those that are to be resumed, the higher comes first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]

@@ -65,6 +65,7 @@ pub struct SchedulingGroup {
 
 /// The `status` of a [`Pod`].
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     #[serde(default)]
@@ -72,6 +73,9 @@ pub struct PodStatus {
     /// All of them; `PodScheduled` is the one that counts.
     #[serde(default)]
     pub conditions: Vec<PodCondition>,
+    /// The node on which its scheduler makes room for it.
+    #[serde(default)]
+    pub nominated_node_name: Option<String>,
 }
 
 /// A condition of a [`Pod`].
@@ -160,6 +164,11 @@ impl Pod {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
+    /// Whether somebody has said, in an emergency, that it may go whatever protects it.
+    pub fn is_unguarded(&self) -> bool {
+        self.annotation(keys::UNGUARDED_ANNOTATION) == Some("true")
+    }
+
     /// When the pod was bound to a node; none while it is pending. Whoever wrote that may have a clock that is behind,
     /// but no pod was bound before its creation.
     pub fn scheduled_at(&self) -> Option<&Time> {
@@ -177,6 +186,14 @@ pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 /// A Node, as far as Tenure cares: its labels.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
+    /// Without what no decision needs.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+}
+
+/// A Namespace, as far as Tenure cares: whether it is about to go.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Namespace {
     /// Without what no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
@@ -290,17 +307,35 @@ struct SlimSpec {
     max_duration: Value,
     #[serde(default)]
     expiry_notice: Value,
+    #[serde(default)]
+    max_duration_action: Value,
+    #[serde(default)]
+    requeue_delay: Value,
+    #[serde(default)]
+    wait_for_pods_ready: Value,
 }
 
 fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alpha1::QueueSpec, D::Error> {
-    let SlimSpec { parent_queue, preempt_min_runtime, reclaim_min_runtime, max_duration, expiry_notice } =
-        SlimSpec::deserialize(deserializer)?;
+    let SlimSpec {
+        parent_queue,
+        preempt_min_runtime,
+        reclaim_min_runtime,
+        max_duration,
+        expiry_notice,
+        max_duration_action,
+        requeue_delay,
+        wait_for_pods_ready,
+    } = SlimSpec::deserialize(deserializer)?;
     Ok(runai::v3alpha1::QueueSpec {
         parent_queue: text(parent_queue),
         preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
         reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
         max_duration: text(max_duration).map(Written::from),
         expiry_notice: text(expiry_notice).map(Written::from),
+        // what isn't of its shape was never admitted
+        max_duration_action: serde_json::from_value(max_duration_action).ok(),
+        requeue_delay: text(requeue_delay).map(Written::from),
+        wait_for_pods_ready: serde_json::from_value(wait_for_pods_ready).unwrap_or_default(),
         ..Default::default()
     })
 }
@@ -393,6 +428,7 @@ macro_rules! projection_of {
 projection_of!(Pod, core::Pod);
 projection_of!(PodWithRoom, core::Pod);
 projection_of!(Node, core::Node);
+projection_of!(Namespace, core::Namespace);
 projection_of!(RunaiQueue, runai::v3alpha1::Queue);
 projection_of!(RunaiQueueV2, runai::v2::Queue);
 projection_of!(TensorstackQueue, tensorstack::v1beta1::Queue);

@@ -333,13 +333,25 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
     tensorstack(&mut index, "60s");
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.next_due(), index.next_expiry().map(|at| at + SignedDuration::from_millis(1)));
-    index.configure(&OwnerTable::default(), SignedDuration::from_secs(30));
+    index.configure(Settings {
+        table: OwnerTable::default(),
+        notice: SignedDuration::from_secs(30),
+        ..Settings::default()
+    });
     let group = index.claim(at(31)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(30)));
-    index.configure(&OwnerTable::default(), SignedDuration::from_secs(40));
+    index.configure(Settings {
+        table: OwnerTable::default(),
+        notice: SignedDuration::from_secs(40),
+        ..Settings::default()
+    });
     assert_eq!(index.claim(at(31)), None, "what is claimed stays claimed");
     index.settle(&group, Served::All, Outcome::Told, at(31));
-    index.configure(&OwnerTable::default(), SignedDuration::ZERO);
+    index.configure(Settings {
+        table: OwnerTable::default(),
+        notice: SignedDuration::ZERO,
+        ..Settings::default()
+    });
     assert_eq!(index.claim(at(60)), None, "who was told isn't told again");
     assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
 }
@@ -362,9 +374,17 @@ fn another_table_changes_whose_own_ceilings_count() {
         field: "spec.replicas".into(),
         value: json!(0),
     };
-    index.configure(&OwnerTable::default().with(vec![rule]), SignedDuration::ZERO);
+    index.configure(Settings {
+        table: OwnerTable::default().with(vec![rule]),
+        notice: SignedDuration::ZERO,
+        ..Settings::default()
+    });
     assert_eq!(index.next_expiry(), Some(at(40)));
-    index.configure(&OwnerTable::default(), SignedDuration::ZERO);
+    index.configure(Settings {
+        table: OwnerTable::default(),
+        notice: SignedDuration::ZERO,
+        ..Settings::default()
+    });
     assert_eq!(index.next_expiry(), Some(at(60)));
 }
 

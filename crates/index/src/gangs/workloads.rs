@@ -1,8 +1,10 @@
 //! What `PodGroup`s say of their pods, for those that ask.
 
+use std::{ptr, sync::Arc};
+
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{gang::Shape, preemption::Subgroup};
+use tenure_policy::{gang::Shape, preemption::Subgroup, ready::Lacking};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::Gangs;
@@ -45,6 +47,8 @@ pub struct OfGroups {
     pub is_grouped: bool,
     /// Of that.
     pub start: Option<Timestamp>,
+    /// Of that: too few of its pods are ready.
+    pub lacking: Option<Lacking>,
 }
 
 /// A `PodGroup` that there is, whose pods can be counted.
@@ -56,9 +60,13 @@ pub struct Counted<'g> {
     group: &'g PodGroup,
 }
 
-impl<'g> Counted<'g> {
-    pub const fn key(&self) -> &'g GroupKey {
-        self.key
+/// Which group, as long as nothing changes: cheaper to look up than its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GangId(*const Gang);
+
+impl Counted<'_> {
+    pub const fn id(&self) -> GangId {
+        GangId(ptr::from_ref(self.gang))
     }
 
     pub const fn start(&self) -> Option<Timestamp> {
@@ -67,6 +75,10 @@ impl<'g> Counted<'g> {
 
     /// What there is of each subgroup.
     pub fn count(&self) -> Vec<Subgroup> {
+        if let Some(min) = self.group.shape.undivided() {
+            let live = u32::try_from(self.gang.members().len()).unwrap_or(u32::MAX);
+            return vec![Subgroup { min, live, running: self.gang.active() }];
+        }
         let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
         let numbered = members.map(|of| (self.group.shape.number(of.subgroup(self.key.kind)), of.active));
         self.group.shape.tally(numbered)
@@ -85,12 +97,17 @@ impl Gangs {
         self.members.get(&uid).map_or(&[], |member| &member.of)
     }
 
+    /// The same, to be kept for as long as nothing is heard of the pod.
+    pub fn shared_memberships(&self, uid: Uid) -> Option<Arc<[Membership]>> {
+        self.members.get(&uid).map(|member| Arc::clone(&member.of))
+    }
+
     /// What the groups say that a pod names.
     pub fn of(&self, memberships: &[Membership]) -> OfGroups {
         let mut of = OfGroups::default();
         for (key, gang, group) in self.existing(memberships).rev() {
             // those that come first count
-            (of.is_grouped, of.start) = (true, gang.start);
+            (of.is_grouped, of.start, of.lacking) = (true, gang.start, gang.lacking);
             of.own = of.own.into_iter().chain(group.own).min();
             match key.kind {
                 PodGroupKind::Runai => of.runai.clone_from(&group.queue),

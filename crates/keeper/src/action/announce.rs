@@ -119,7 +119,7 @@ fn decide(group: &Group, end: Timestamp, announced: Option<Timestamp>, now: Time
 
 #[cfg(test)]
 mod tests {
-    use tenure_policy::expiry::Family;
+    use tenure_policy::{expiry::Family, ready::Cause};
 
     use super::*;
 
@@ -138,6 +138,7 @@ mod tests {
             deadline: at(*end),
             since: at(600),
             told: told.map(at),
+            cause: Cause::WaitForStart,
             attempts: 0,
         });
         Group { task, first: dues.next().unwrap(), rest: dues.collect() }

@@ -4,13 +4,17 @@ use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
-use tenure_index::{Due, Served};
+use tenure_index::{Due, Served, Task};
 use tenure_policy::{
     owners::{OwnerTable, PauseRule},
-    pause::{self, Owner, TOLD_REVERSALS},
+    pause::{self, Owner, TOLD_REVERSALS, Until},
+    requeue::{AfterTimeout, Backoff},
 };
 use tenure_service::call::{ApiError, persist};
-use tenure_types::{paused::PausedRecord, projection::Pod};
+use tenure_types::{
+    paused::{PausedRecord, RequeueState},
+    projection::Pod,
+};
 
 use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, json, reference};
 use crate::{events::Happening, recent::RecentPause};
@@ -28,6 +32,7 @@ enum Attempt {
 impl Actor {
     pub(super) async fn pause(
         &self,
+        task: Task,
         due: &Due,
         owner: OwnerReference,
         pod: &Pod,
@@ -36,16 +41,16 @@ impl Actor {
         let mut tries = 1..READS;
         let mut allowed = self.dry_run;
         loop {
-            match self.try_to_pause(due, &owner, table, &mut allowed).await {
+            match self.try_to_pause((task, pod), due, &owner, table, &mut allowed).await {
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if tries.next().is_some() => {}
                 Err(Failure::Pause { source: ApiError::NotFound, .. }) => {
                     return Ok(Done::nothing("its owner is gone", Served::All));
                 }
-                Ok(Attempt::Finished) => return self.delete(due, pod).await,
+                Ok(Attempt::Finished) => return self.delete(task, due, pod).await,
                 Ok(Attempt::Paused) | Err(Failure::NoField { .. }) if due.attempts >= TRIES => {
                     let (namespace, pod_name, owner) = (&due.namespace, &due.name, describe(&owner));
                     warn!(%namespace, pod = %pod_name, owner, "Runs on although its owner is paused or can't be: deleting it");
-                    return self.delete(due, pod).await;
+                    return self.delete(task, due, pod).await;
                 }
                 Ok(Attempt::Paused) => return Ok(Done::nothing("its owner is paused", Served::All)),
                 Ok(Attempt::Done(done)) => return Ok(done),
@@ -56,6 +61,7 @@ impl Actor {
 
     async fn try_to_pause(
         &self,
+        why: (Task, &Pod),
         due: &Due,
         owner: &OwnerReference,
         table: &OwnerTable,
@@ -79,14 +85,14 @@ impl Actor {
             self.limit.until_ready().await;
         }
         for rule in table.rules(owner) {
-            match self.apply(due, owner, rule, &object).await {
+            match self.apply(why, due, owner, rule, &object).await {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
-                Ok((returned, record)) => {
+                Ok((returned, record, until)) => {
                     if !pause::took(Owner(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
-                    return Ok(Attempt::Done(self.paused(due, owner, &record, &told_of)));
+                    return Ok(Attempt::Done(self.paused(due, owner, (&record, until), &told_of)));
                 }
             }
         }
@@ -97,18 +103,20 @@ impl Actor {
     /// Applies a rule, and returns the object as it is then, with the record that it should have.
     async fn apply(
         &self,
+        why: (Task, &Pod),
         due: &Due,
         owner: &OwnerReference,
         rule: &PauseRule,
         object: &Value,
-    ) -> Result<(Value, PausedRecord), ApiError> {
+    ) -> Result<(Value, PausedRecord, Until), ApiError> {
         let now = self.clock.now();
         // as exact as the record is read back
         let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let record = pause::record(Owner(object), rule, (due.family, &due.queue), at);
-        let patch = pause::patch(Owner(object), rule, &record);
+        let (reason, until) = self.sentence(why, due, owner, Owner(object), at);
+        let record = pause::record(Owner(object), rule, reason, (due.family, &due.queue), at);
+        let patch = pause::patch(Owner(object), rule, &record, &until);
         if self.dry_run {
-            return Ok((applied(object, &patch), record));
+            return Ok((applied(object, &patch), record, until));
         }
         let returned: DynamicObject = match self.objects.merge(&due.namespace, owner, &patch).await {
             // it may have been applied all the same
@@ -121,11 +129,48 @@ impl Actor {
             }
             returned => returned?,
         };
-        Ok((json(&returned), record))
+        Ok((json(&returned), record, until))
     }
 
-    fn paused(&self, due: &Due, owner: &OwnerReference, record: &PausedRecord, at: &ObjectReference) -> Done {
-        let mut events = told(record, at);
+    /// Why an owner is paused, and for how long.
+    fn sentence(
+        &self,
+        (task, pod): (Task, &Pod),
+        due: &Due,
+        owner: &OwnerReference,
+        object: Owner<'_>,
+        at: Timestamp,
+    ) -> (&'static str, Until) {
+        let state = object.requeue_state();
+        let requeued = |count: u32, wait| {
+            let requeue_at = at.checked_add(wait).unwrap_or(Timestamp::MAX);
+            Until::Requeued(RequeueState { count, requeue_at: Some(requeue_at), priority: pod.spec.priority })
+        };
+        let Due { family, queue, .. } = due;
+        if task != Task::Evict {
+            let delay = self.cluster.with(|index| index.slice_delay(*family, queue));
+            let until = delay.map_or(Until::Resumed, |delay| requeued(state.count, delay));
+            return (pause::MAX_DURATION_EXCEEDED, until);
+        }
+        let backoff = self.cluster.with(|index| index.pods_ready(*family, queue));
+        let backoff = backoff.map(|of| of.backoff).unwrap_or_default();
+        match backoff.after_timeout(i32::try_from(state.count).unwrap_or(i32::MAX)) {
+            AfterTimeout::Requeue { count, .. } => {
+                let wait = backoff.wait_with_jitter(count, Backoff::random(&owner.uid, count));
+                (pause::PODS_READY_TIMEOUT, requeued(count.try_into().unwrap_or_default(), wait))
+            }
+            AfterTimeout::Deactivate => (pause::WORKLOAD_INACTIVE, Until::Activated),
+        }
+    }
+
+    fn paused(
+        &self,
+        due: &Due,
+        owner: &OwnerReference,
+        (record, until): (&PausedRecord, Until),
+        at: &ObjectReference,
+    ) -> Done {
+        let mut events = told_of_pause(record, at);
         self.cluster.recent.telling(owner, record.at);
         if self.dry_run {
             events.truncate(1);
@@ -133,7 +178,7 @@ impl Actor {
                 (event.note, event.at) = (pause::dry_run(&event.note), due.deadline);
             }
         }
-        let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals };
+        let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals, until };
         Done { deed, events, served: Served::All }
     }
 
@@ -142,20 +187,21 @@ impl Actor {
         if self.dry_run {
             return Vec::new();
         }
-        let of =
-            |pause: RecentPause| told(&pause.record, &reference(&pause.owner, pause.namespace.as_deref()));
+        let of = |pause: RecentPause| {
+            told_of_pause(&pause.record, &reference(&pause.owner, pause.namespace.as_deref()))
+        };
         self.cluster.recent.owed(self.clock.now()).into_iter().flat_map(of).collect()
     }
 }
 
 /// The events of a pause.
-fn told(record: &PausedRecord, object: &ObjectReference) -> Vec<Happening> {
+pub fn told_of_pause(record: &PausedRecord, object: &ObjectReference) -> Vec<Happening> {
     let event =
         |reason, note| Happening { object: object.clone(), reason, action: "Pausing", note, at: record.at };
-    let exceeded = event(pause::MAX_DURATION_EXCEEDED, pause::message(record));
+    let paused = pause::event_reason(record).map(|reason| event(reason, pause::message(record)));
     let reversed =
         (record.reversals == TOLD_REVERSALS).then(|| event(pause::PAUSE_REVERSED, pause::reversed(record)));
-    std::iter::once(exceeded).chain(reversed).collect()
+    paused.into_iter().chain(reversed).collect()
 }
 
 /// What a merge patch would make of an object.

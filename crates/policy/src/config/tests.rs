@@ -1,9 +1,12 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use proptest::prelude::*;
-use tenure_types::ExtendedDuration;
+use tenure_types::{ExtendedDuration, runai::v3alpha1::RequeuingTimestamp};
 
 use super::*;
-use crate::floor::{NodePool, ReclaimResolveMethod};
+use crate::{
+    floor::{NodePool, ReclaimResolveMethod},
+    requeue::Backoff,
+};
 
 fn duration(text: &str) -> ExtendedDuration {
     text.parse().unwrap()
@@ -32,6 +35,8 @@ expiryNotice: 10m
 owners:
 - {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}
 trustedWriters: ['system:serviceaccount:a:b', admin]
+waitForPodsReady: {timeout: 10m, requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffFactor: '2'}}
+guard: {schedulers: [volcano]}
 ";
 
 #[test]
@@ -42,8 +47,14 @@ fn each_field_is_read() {
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
-    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 8));
+    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 11));
     assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
+    let pods_ready = config.pods_ready.unwrap();
+    let expected =
+        Backoff { timeout: SignedDuration::from_mins(10), factor: 2.0, limit: Some(0), ..Backoff::default() };
+    assert_eq!((pods_ready.backoff, pods_ready.recovery), (expected, None));
+    assert_eq!(pods_ready.timestamp, RequeuingTimestamp::Creation);
+    assert!(config.guarded.schedulers.contains("volcano"));
     assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
     assert!(knows(&config, "apps/v1", "Deployment"));
 }
@@ -55,6 +66,16 @@ fn an_empty_file_is_the_defaults() {
         let config = Config { set: BTreeSet::new(), ..Config::parse(text).unwrap() };
         assert_eq!(config, Config::default(), "{text:?}");
     }
+}
+
+#[test]
+fn workloads_that_do_not_get_ready_are_left_alone_unless_there_is_a_block() {
+    for unset in ["", "waitForPodsReady: ~"] {
+        assert_eq!(Config::parse(unset).unwrap().pods_ready, None);
+    }
+    let by_default = Config::parse("waitForPodsReady: {}").unwrap().pods_ready.unwrap();
+    assert_eq!((by_default.backoff, by_default.recovery), (Backoff::default(), None));
+    assert_eq!(by_default.timestamp, RequeuingTimestamp::Eviction);
 }
 
 #[test]
@@ -112,6 +133,35 @@ fn a_bad_value_is_refused_with_its_line_and_path() {
         (
             "trustedWriters:\n- a\n- b\n- a\n",
             "line 4: trustedWriters[2]: Invalid value: \"a\": is in the list already",
+        ),
+        ("waitForPodsReady: 5m", "line 1: waitForPodsReady: Invalid value: \"5m\": must be a map of fields"),
+        (
+            "waitForPodsReady:\n  timeout: 5\n",
+            "line 2: waitForPodsReady.timeout: Invalid value: 5: must be a duration such as 10m, 1h30m or 1d",
+        ),
+        (
+            "waitForPodsReady:\n  timeout: 5m\n  recoveryTimeout: 0s\n",
+            "line 3: waitForPodsReady.recoveryTimeout: Invalid value: \"0s\": must be greater than zero",
+        ),
+        (
+            "waitForPodsReady:\n  requeuingStrategy:\n    backoffBaseSeconds: 61\n    backoffMaxSeconds: 60\n",
+            "line 3: waitForPodsReady.requeuingStrategy.backoffBaseSeconds: Invalid value: 61: must not be more than backoffMaxSeconds, 60",
+        ),
+        (
+            "waitForPodsReady:\n  requeuingStrategy:\n    backoffFactor: 1.5\n",
+            "line 3: waitForPodsReady.requeuingStrategy.backoffFactor: Invalid value: 1.5: must be a decimal number in quotes",
+        ),
+        (
+            "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: ten}}",
+            "line 1: waitForPodsReady.requeuingStrategy.backoffLimitCount: Invalid value: \"ten\": must be a whole number",
+        ),
+        (
+            "waitForPodsReady: {requeuingStrategy: {timestamp: Now}}",
+            "line 1: waitForPodsReady.requeuingStrategy.timestamp: Invalid value: \"Now\": must be Eviction (the default) or Creation",
+        ),
+        (
+            "waitForPodsReady: {requeuingStrategy: {backoffMax: 1}}",
+            "line 1: waitForPodsReady.requeuingStrategy.backoffMax: Unknown field: did you mean backoffMaxSeconds?",
         ),
         ("[]", "line 1: the file: Invalid value: []: must be a map of fields"),
         ("a: 1\na: 1\n", "line 2: "),

@@ -110,13 +110,15 @@ pub struct QueueSpec {
     /// nearest value on the path to the root, else as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry_notice: Option<Written<ExtendedDuration>>,
-    /// What happens when the ceiling is exceeded.
+    /// What happens when the ceiling is exceeded. Unset: the nearest value on the path to the root, else Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_action: Option<MaxDurationAction>,
-    /// With maxDurationAction Requeue: how long a workload stays paused before it is resumed. Unset means 0s.
+    /// With maxDurationAction Requeue: how long a workload stays paused between two time slices. A duration such as
+    /// 10m. Unset: the nearest value on the path to the root, else 0s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_delay: Option<Written<ExtendedDuration>>,
-    /// What happens to workloads that were started but whose pods don't get ready. Unset: as Tenure is
+    /// What happens to workloads whose pods were scheduled, but don't get ready. The nearest block on the path to the
+    /// root counts, as a whole: what it leaves out is as by default. Unset: as an ancestor says, else as Tenure is
     /// configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
@@ -125,8 +127,9 @@ pub struct QueueSpec {
     pub resources: Option<QueueResources>,
 }
 
-/// What happens when the ceiling is exceeded. Pause (default): the workload stays paused until somebody resumes
-/// it. Requeue: it is resumed after requeueDelay, which makes the ceiling a time slice.
+/// What happens when the ceiling is exceeded. Pause: the workload stays paused until somebody resumes it. Requeue: it
+/// is resumed after requeueDelay, which makes the ceiling a time slice; a slice is never shorter than the floors of
+/// the workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum MaxDurationAction {
     /// The workload stays paused.
@@ -140,13 +143,15 @@ pub enum MaxDurationAction {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitForPodsReady {
-    /// How long after its start a workload's pods may take until all are ready. When they take longer, the
-    /// workload is paused and queued again. A duration such as 5m. Zero is refused.
+    /// How long a workload may take, from the moment at which the first of its pods was scheduled, until as many of
+    /// them are ready as it takes: the minimum of its pod group, or the one pod that is in none. When it takes
+    /// longer, its topmost owner is paused, and comes back later; a pod that has none is deleted. A duration such as
+    /// 10m. Unset means 5m. Zero is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero"))]
     pub timeout: Option<Written<ExtendedDuration>>,
-    /// How long a pod that was ready may be unready before the workload is paused and queued again. Unset:
-    /// for ever.
+    /// How long a workload that was ready may have too few ready pods until the same happens. A duration such as
+    /// 10m. Unset: for ever. Zero is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero"))]
     pub recovery_timeout: Option<Written<ExtendedDuration>>,
@@ -157,16 +162,22 @@ pub struct WaitForPodsReady {
 
 /// When and in what order paused workloads come back.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
+#[x_kube(validation = Rule::new(
+    "!has(self.backoffBaseSeconds) || !has(self.backoffMaxSeconds) || self.backoffBaseSeconds <= self.backoffMaxSeconds"
+)
+.message("must not be more than backoffMaxSeconds")
+.field_path(".backoffBaseSeconds"))]
 #[serde(rename_all = "camelCase")]
 pub struct RequeuingStrategy {
-    /// The time by which requeued workloads are ordered.
+    /// The time by which workloads of one priority are ordered that come back at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<RequeuingTimestamp>,
-    /// How often a workload comes back before it is deactivated. Unset: always.
+    /// How often a workload comes back before it is deactivated: it then stays paused until somebody sets annotation
+    /// tenure.dev/active on it to something other than "false". Unset: it always comes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub backoff_limit_count: Option<i32>,
-    /// The first delay, in seconds. Unset means 1.
+    /// The first delay, in seconds. Unset means 1. At most backoffMaxSeconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub backoff_base_seconds: Option<i32>,

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::queue::RunaiQueue;
+use crate::{queue::RunaiQueue, ready::PodsReady};
 
 use super::*;
 
@@ -24,6 +24,7 @@ fn floors_are_read_in_the_grammar_of_go_and_the_rest_in_that_of_v3alpha1() {
         reclaim_floor: Some("90m".parse().unwrap()),
         ceiling: Some("7d".parse().unwrap()),
         notice: Some("24h".parse().unwrap()),
+        ..RunaiQueue::default()
     };
     assert_eq!((queue, errors), (expected, vec![]));
 }
@@ -41,7 +42,9 @@ fn every_bad_annotation_is_named_with_its_value_and_the_rule() {
             ("wait-for-pods-ready", r#"{"timeout":"0s","requeuingStrategy":{"backoffBaseSeconds":0}}"#),
         ],
     );
-    assert_eq!(queue, RunaiQueue::default());
+    // the block is there, and what of it can't be is as by default
+    let by_default = Some(Box::new(PodsReady::from(&WaitForPodsReady::default())));
+    assert_eq!(queue, RunaiQueue { pods_ready: by_default, ..RunaiQueue::default() });
     let wait = "metadata.annotations[tenure.dev/wait-for-pods-ready]";
     let expected = [
         "metadata.annotations[tenure.dev/max-duration-action]: Invalid value: \"Kill\": must be Pause or Requeue",

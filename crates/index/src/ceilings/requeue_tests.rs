@@ -1,0 +1,465 @@
+//! Workloads that don't get ready: when they make room, and when they come back.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tenure_policy::{
+    expiry::Family,
+    owners::OwnerTable,
+    ready::{Cause, PodsReady},
+    requeue::Backoff,
+};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection,
+    runai::v3alpha1::{QueueSpec, WaitForPodsReady},
+};
+
+use super::{CeilingIndex, Settings};
+use crate::{Group, Outcome, Served, Task, Uid};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn index_with(pods_ready: Option<PodsReady>) -> CeilingIndex {
+    CeilingIndex::new(Settings { table: OwnerTable::default(), pods_ready, ..Settings::default() })
+}
+
+fn queue(index: &mut CeilingIndex, name: &str, spec: Value) {
+    index.apply_runai(name, &serde_json::from_value::<QueueSpec>(spec).unwrap());
+}
+
+fn waiting(timeout: &str) -> Value {
+    json!({"waitForPodsReady": {"timeout": timeout}})
+}
+
+/// An index with queue `q`.
+fn index(spec: Value) -> CeilingIndex {
+    let mut index = index_with(None);
+    queue(&mut index, "q", spec);
+    index
+}
+
+/// How far a pod is.
+#[derive(Clone, Copy)]
+enum Is {
+    Waiting,
+    Scheduled(i64),
+    Ready,
+    Lost(i64),
+}
+
+/// A pod of a Job in queue `q`, scheduled at 0 unless it says otherwise.
+fn pod(uid: &str, job: &str, is: Is) -> projection::Pod {
+    let condition = |kind: &str, status: &str, since| json!({"type": kind, "status": status, "lastTransitionTime": at(since)});
+    let conditions = match is {
+        Is::Waiting => vec![],
+        Is::Scheduled(since) => vec![condition("PodScheduled", "True", since)],
+        Is::Ready => vec![condition("PodScheduled", "True", 0), condition("Ready", "True", 2)],
+        Is::Lost(since) => vec![
+            condition("PodScheduled", "True", 0),
+            condition("Initialized", "True", 1),
+            condition("Ready", "False", since),
+        ],
+    };
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": uid, "namespace": "ns", "uid": uid, "creationTimestamp": at(0),
+            "labels": {"kai.scheduler/queue": "q"}, "annotations": {"pod-group-name": format!("group-of-{job}")},
+            "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": true},
+            ],
+        },
+        "spec": {}, "status": {"conditions": conditions},
+    }))
+    .unwrap()
+}
+
+/// When what is next becomes due, as seconds after 0: at that time itself it isn't yet.
+fn due(index: &mut CeilingIndex) -> Option<i64> {
+    let next = index.next_due()?;
+    assert_eq!(index.claim(next - SignedDuration::from_millis(1)), None);
+    Some(next.duration_since(at(0)).as_secs())
+}
+
+fn evicted(index: &mut CeilingIndex, now: Timestamp) -> Option<Group> {
+    index.claim(now).inspect(|group| assert_eq!(group.task, Task::Evict))
+}
+
+#[test]
+fn a_pod_must_be_ready_within_the_timeout_of_the_nearest_block() {
+    let configured = serde_json::from_value::<WaitForPodsReady>(json!({"timeout": "50s"})).unwrap();
+    let own = waiting("20s");
+    for (root, leaf, expected) in [
+        (json!({}), json!({}), 50),
+        (waiting("30s"), json!({}), 30),
+        (waiting("30s"), own.clone(), 20),
+        (json!({}), own, 20),
+        (json!({}), json!({"waitForPodsReady": {}}), 300),
+    ] {
+        let mut index = index_with(Some(PodsReady::from(&configured)));
+        let mut leaf = leaf;
+        leaf["parentQueue"] = json!("root");
+        queue(&mut index, "root", root);
+        queue(&mut index, "q", leaf.clone());
+        index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+        assert_eq!(due(&mut index), Some(expected), "{leaf}");
+        let due = evicted(&mut index, at(400)).unwrap().first;
+        assert_eq!((due.queue.as_str(), due.family, due.cause), ("q", Family::Runai, Cause::WaitForStart));
+        assert_eq!(due.deadline, at(expected));
+    }
+}
+
+#[test]
+fn who_takes_no_room_or_is_ready_or_is_nowhere_awaited_may_go_on() {
+    for (spec, is, expected) in [
+        (waiting("10s"), Is::Scheduled(5), Some(15)),
+        (waiting("10s"), Is::Waiting, None),
+        (waiting("10s"), Is::Ready, None),
+        (waiting("10s"), Is::Lost(60), None),
+        (json!({}), Is::Scheduled(5), None),
+    ] {
+        let mut index = index(spec);
+        index.apply_pod(&pod("a", "job", is));
+        assert_eq!(due(&mut index), expected);
+    }
+}
+
+#[test]
+fn who_gets_ready_is_not_due_any_more_and_is_said_to_be_once() {
+    let mut index = index(waiting("10s"));
+    assert!(!index.apply_pod(&pod("a", "job", Is::Scheduled(0))));
+    assert!(index.apply_pod(&pod("a", "job", Is::Ready)));
+    assert!(!index.apply_pod(&pod("a", "job", Is::Ready)));
+    assert_eq!(index.claim(at(60)), None);
+    assert!(!index.apply_pod(&pod("seen", "job", Is::Ready)), "nobody knows when it got ready");
+}
+
+#[test]
+fn who_was_ready_has_the_time_of_its_recovery() {
+    let mut index = index(json!({"waitForPodsReady": {"timeout": "30s", "recoveryTimeout": "5s"}}));
+    index.apply_pod(&pod("a", "job", Is::Lost(10)));
+    assert_eq!(due(&mut index), Some(15));
+    assert_eq!(evicted(&mut index, at(16)).unwrap().first.cause, Cause::WaitForRecovery);
+}
+
+#[test]
+fn a_gang_is_evicted_only_when_fewer_are_ready_than_it_takes() {
+    let mut index = index(json!({"waitForPodsReady": {"timeout": "30s", "recoveryTimeout": "5s"}}));
+    let group = json!({
+        "metadata": {"name": "group-of-job", "namespace": "ns", "uid": "group"},
+        "spec": {"minMember": 2, "queue": "q"},
+    });
+    index.apply_group(PodGroupKind::Runai, &serde_json::from_value::<PodGroup>(group).unwrap());
+    for uid in ["a", "b", "c"] {
+        index.apply_pod(&pod(uid, "job", Is::Ready));
+    }
+    index.apply_pod(&pod("a", "job", Is::Lost(40)));
+    assert_eq!(due(&mut index), None, "two of three are ready");
+    index.apply_pod(&pod("b", "job", Is::Lost(70)));
+    assert_eq!(due(&mut index), Some(75));
+    let group = evicted(&mut index, at(76)).unwrap();
+    assert_eq!(group.pods().count(), 3, "those that are ready go with the others");
+}
+
+#[test]
+fn what_has_expired_comes_before_what_is_not_ready() {
+    let mut spec = waiting("10s");
+    spec["maxDuration"] = json!("20s");
+    let mut index = index(spec);
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    assert_eq!(index.claim(at(60)).unwrap().task, Task::Expire);
+}
+
+#[test]
+fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready() {
+    let mut index = index(waiting("10s"));
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    let mut now = at(11);
+    for wait in [5, 10, 20, 40, 40] {
+        let group = evicted(&mut index, now).unwrap();
+        index.settle(&group, Served::All, Outcome::Acted, now);
+        let next = index.next_due().unwrap();
+        assert_eq!(next.duration_since(now).as_secs(), wait);
+        now = next;
+    }
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    assert_eq!(evicted(&mut index, now).unwrap().first.attempts, 0);
+}
+
+#[test]
+fn a_time_slice_is_not_shorter_than_the_floors_up_the_tree() {
+    let slice = |more: Value| {
+        let mut spec = json!({"parentQueue": "root", "maxDuration": "10s", "requeueDelay": "7s"});
+        for (key, value) in more.as_object().unwrap() {
+            spec[key] = value.clone();
+        }
+        spec
+    };
+    let requeue = || json!({"maxDurationAction": "Requeue"});
+    for (root, leaf, ends, delay) in [
+        (json!({"preemptMinRuntime": "30s"}), slice(json!({})), 10, None),
+        (json!({}), slice(requeue()), 10, Some(7)),
+        (json!({"preemptMinRuntime": "30s"}), slice(requeue()), 30, Some(7)),
+        (json!({"reclaimMinRuntime": "40s", "preemptMinRuntime": "30s"}), slice(requeue()), 40, Some(7)),
+        (json!({"maxDurationAction": "Requeue", "requeueDelay": "9s"}), slice(json!({})), 10, Some(7)),
+        (requeue(), slice(json!({"maxDurationAction": "Pause"})), 10, None),
+    ] {
+        let mut index = index_with(None);
+        queue(&mut index, "root", root);
+        queue(&mut index, "q", leaf.clone());
+        index.apply_pod(&pod("a", "job", Is::Ready));
+        assert_eq!(due(&mut index), Some(ends), "{leaf}");
+        let found = index.slice_delay(Family::Runai, "q").map(|delay| delay.as_secs());
+        assert_eq!(found, delay, "{leaf}");
+        assert_eq!(index.slice_delay(Family::Tensorstack, "q"), None);
+    }
+}
+
+/// A Job of source 1 that was paused at a time, and comes back at another.
+fn paused(
+    index: &mut CeilingIndex,
+    name: &str,
+    paused_at: Timestamp,
+    returns: Option<Timestamp>,
+    more: &Value,
+) {
+    let record = json!({
+        "reason": "PodsReadyTimeout", "at": paused_at, "queue": "q", "field": "spec.suspend", "value": true,
+        "previousValue": false,
+    });
+    let state = json!({"count": 1, "requeueAt": returns, "priority": more["priority"]});
+    let annotations = json!({
+        "tenure.dev/paused": record.to_string(), "tenure.dev/requeue-state": state.to_string(),
+    });
+    let created = more.get("created").and_then(Value::as_i64).unwrap_or_default();
+    let metadata = json!({
+        "name": name, "uid": name, "namespace": "ns", "creationTimestamp": at(created), "annotations": annotations,
+    });
+    index.apply_owner(1, &serde_json::from_value(metadata).unwrap());
+}
+
+/// The same Job when it isn't paused any more.
+fn resumed(index: &mut CeilingIndex, name: &str) {
+    let metadata = json!({"name": name, "uid": name, "namespace": "ns"});
+    index.apply_owner(1, &serde_json::from_value(metadata).unwrap());
+}
+
+fn returned(index: &mut CeilingIndex, now: Timestamp) -> Vec<String> {
+    index.claim_returns(now).iter().map(|paused| paused.name.to_string()).collect()
+}
+
+#[test]
+fn those_that_are_due_come_back_by_priority_and_then_by_the_time_of_the_strategy() {
+    for (strategy, expected) in
+        [("Eviction", ["urgent", "new", "z-old", "low"]), ("Creation", ["urgent", "z-old", "new", "low"])]
+    {
+        let block = json!({"waitForPodsReady": {"requeuingStrategy": {"timestamp": strategy}}});
+        let mut index = index(block);
+        let soon = Some(at(100));
+        paused(&mut index, "z-old", at(60), soon, &json!({"created": 1}));
+        paused(&mut index, "new", at(50), soon, &json!({"created": 2}));
+        paused(&mut index, "urgent", at(70), soon, &json!({"created": 3, "priority": 9}));
+        paused(&mut index, "low", at(10), soon, &json!({"created": 0, "priority": -1}));
+        assert_eq!(returned(&mut index, at(99)), [""; 0]);
+        assert_eq!(returned(&mut index, at(100)), expected);
+    }
+}
+
+#[test]
+fn who_is_handed_out_to_come_back_is_so_once_until_it_is_taken_back() {
+    let mut index = index(json!({}));
+    paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
+    assert_eq!((index.next_return(), index.returning()), (Some(at(10)), 1));
+    assert_eq!(returned(&mut index, at(10)), ["a"]);
+    assert_eq!((returned(&mut index, at(10)), index.next_return()), (vec![], None));
+    // a change of it in the meantime
+    paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
+    assert_eq!(returned(&mut index, at(10)), [""; 0]);
+    index.settle_return(Uid::of("a"), at(15));
+    assert_eq!((returned(&mut index, at(14)), index.next_return()), (vec![], Some(at(15))));
+    assert_eq!(returned(&mut index, at(15)), ["a"]);
+    index.release_returns();
+    assert_eq!(returned(&mut index, at(15)), ["a"], "who was to bring it back is gone");
+    resumed(&mut index, "a");
+    index.settle_return(Uid::of("a"), at(20));
+    assert_eq!((returned(&mut index, at(99)), index.next_return(), index.returning()), (vec![], None, 0));
+}
+
+#[test]
+fn who_has_pods_still_waits_until_they_are_gone_and_is_not_asked_for_all_the_time() {
+    let mut index = index(json!({}));
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    index.apply_pod(&pod("b", "other", Is::Ready));
+    paused(&mut index, "job", at(0), Some(at(10)), &json!({}));
+    assert_eq!(returned(&mut index, at(10)), [""; 0]);
+    assert_eq!(index.next_return(), Some(at(11)));
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(returned(&mut index, at(11)), ["job"]);
+}
+
+#[test]
+fn who_has_no_time_of_return_never_comes_back() {
+    let mut index = index(json!({}));
+    paused(&mut index, "a", at(0), None, &json!({}));
+    assert_eq!((index.next_return(), index.returning()), (None, 0));
+    assert_eq!(returned(&mut index, Timestamp::MAX), [""; 0]);
+}
+
+/// Numbers that look as if they were drawn at random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> i64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        i64::try_from((self.0 >> 33) % bound).unwrap()
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+}
+
+const TIMEOUT: SignedDuration = SignedDuration::from_secs(10);
+
+/// Jobs of one pod that never gets ready, a keeper's index, and an API server whose clock jumps.
+struct Simulation {
+    index: CeilingIndex,
+    random: Random,
+    backoff: Backoff,
+    /// Seconds that have really gone by, and what the API server's clock is ahead.
+    elapsed: i64,
+    ahead: i64,
+    jobs: HashMap<String, Life>,
+}
+
+#[derive(Default)]
+struct Life {
+    /// Its pod, and when that was scheduled.
+    pod: Option<(String, Timestamp)>,
+    /// When it comes back, if it is paused.
+    returns: Option<Timestamp>,
+    count: i32,
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let strategy = json!({"backoffBaseSeconds": 5, "backoffFactor": "2", "backoffMaxSeconds": 60});
+        let block = json!({"timeout": "10s", "requeuingStrategy": strategy});
+        let mut simulation = Self {
+            index: index(json!({"waitForPodsReady": block})),
+            random: Random(seed),
+            backoff: Backoff::from(&serde_json::from_value::<WaitForPodsReady>(block).unwrap()),
+            elapsed: 0,
+            ahead: 0,
+            jobs: HashMap::new(),
+        };
+        for name in ["a", "b", "c", "d"] {
+            simulation.jobs.insert(name.into(), Life::default());
+            simulation.start(name);
+        }
+        simulation
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.elapsed + self.ahead)
+    }
+
+    fn start(&mut self, name: &str) {
+        let (uid, now) = (format!("{name}-{}-{}", self.elapsed, self.ahead), self.now());
+        self.index.apply_pod(&pod(&uid, name, Is::Scheduled(self.elapsed + self.ahead)));
+        let life = self.jobs.get_mut(name).unwrap();
+        (life.pod, life.returns) = (Some((uid, now)), None);
+    }
+
+    fn evict(&mut self) {
+        let now = self.now();
+        while let Some(group) = self.index.claim(now) {
+            assert_eq!(group.task, Task::Evict);
+            let name = group.first.name.split('-').next().unwrap().to_owned();
+            let fails = self.random.one_in(5);
+            let life = self.jobs.get_mut(&name).unwrap();
+            let (_, scheduled) = life.pod.as_ref().unwrap();
+            assert!(now > *scheduled + TIMEOUT, "{name} is evicted at {now}, scheduled at {scheduled}");
+            // one that is paused already still has its pod
+            if !fails && life.returns.is_none() {
+                life.count += 1;
+                let returns = now + self.backoff.wait(life.count);
+                life.returns = Some(returns);
+                paused(&mut self.index, &name, now, Some(returns), &json!({}));
+            }
+            self.index.settle(&group, Served::All, Outcome::Acted, now);
+        }
+    }
+
+    /// Its controller is sometimes slow.
+    fn delete_pods(&mut self) {
+        for life in self.jobs.values_mut().filter(|life| life.returns.is_some()) {
+            if let Some((uid, _)) = &life.pod
+                && !self.random.one_in(3)
+            {
+                self.index.delete_pod(Uid::of(uid));
+                life.pod = None;
+            }
+        }
+    }
+
+    fn bring_back(&mut self) {
+        let now = self.now();
+        for name in returned(&mut self.index, now) {
+            let life = &self.jobs[&name];
+            assert!(
+                life.returns.is_some_and(|at| at <= now),
+                "{name} is back at {now}, not {:?}",
+                life.returns
+            );
+            assert_eq!(life.pod, None, "{name} still has a pod");
+            if !self.random.one_in(5) {
+                resumed(&mut self.index, &name);
+                self.start(&name);
+            }
+            self.index.settle_return(Uid::of(&name), now + SignedDuration::from_secs(5));
+        }
+    }
+
+    fn step(&mut self) {
+        self.elapsed += self.random.below(3);
+        self.evict();
+        self.delete_pods();
+        if self.random.one_in(50) {
+            self.index.release_all();
+            self.index.release_returns();
+        }
+        self.bring_back();
+    }
+
+    fn counts(&self) -> Vec<i32> {
+        let mut counts: Vec<_> = self.jobs.iter().map(|(name, life)| (name, life.count)).collect();
+        counts.sort();
+        counts.into_iter().map(|(_, count)| count).collect()
+    }
+}
+
+#[test]
+fn however_the_clock_jumps_nothing_is_early_by_it_and_all_goes_on_when_it_is_right_again() {
+    for seed in 0..50 {
+        let mut simulation = Simulation::new(seed);
+        for _ in 0..1_000 {
+            if simulation.random.one_in(40) {
+                simulation.ahead = simulation.random.below(1201) - 600;
+            }
+            simulation.step();
+        }
+        simulation.ahead = 0;
+        let (before, healed) = (simulation.counts(), simulation.elapsed);
+        // what was written while the clock was ahead may be as far ahead itself
+        while simulation.elapsed < healed + 900 {
+            simulation.step();
+        }
+        let went_on = simulation.counts().iter().zip(&before).all(|(now, before)| now > before);
+        assert!(went_on, "seed {seed}: {before:?}, {:?}", simulation.counts());
+    }
+}

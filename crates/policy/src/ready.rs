@@ -1,0 +1,190 @@
+//! Whether the pods of a workload are ready, and until when they may be not.
+//!
+//! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the first of its pods was
+//! scheduled: from then on it takes room. When it was ready and isn't any more, it has `recoveryTimeout`. Both are read
+//! from what its pods show, so that nothing is forgotten when a keeper ends.
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::{
+    ExtendedDuration, Grammar,
+    projection::{Pod, PodCondition},
+    runai::v3alpha1::{RequeuingTimestamp, WaitForPodsReady},
+};
+
+use crate::{gang::Shape, requeue::Backoff};
+
+/// How far a pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It is ready.
+    Ready,
+    /// It has not been ready yet.
+    NotYet,
+    /// It was ready, until then.
+    Lost(Timestamp),
+}
+
+impl Readiness {
+    /// As a pod shows it. A kubelet sets the condition `Ready` before its init containers have ended, which is when it
+    /// sets `Initialized`: one that has changed later was true in between.
+    pub fn of(pod: &Pod) -> Self {
+        let find = |type_: &str| pod.status.conditions.iter().find(|of| of.type_ == type_);
+        let Some(ready) = find("Ready") else { return Self::NotYet };
+        if ready.status == "True" {
+            return Self::Ready;
+        }
+        let since = |of: &PodCondition| of.last_transition_time.as_ref().map(|time| time.0);
+        let initialized = find("Initialized").filter(|of| of.status == "True").and_then(since);
+        match since(ready).zip(initialized) {
+            Some((lost, initialized)) if lost > initialized => Self::Lost(lost),
+            _ => Self::NotYet,
+        }
+    }
+}
+
+/// How long a pod took from its scheduling until it was ready; none if it isn't.
+pub fn took(pod: &Pod) -> Option<SignedDuration> {
+    let ready = pod.status.conditions.iter().find(|of| of.type_ == "Ready" && of.status == "True")?;
+    let took = ready.last_transition_time.as_ref()?.0.duration_since(pod.scheduled_at()?.0);
+    (!took.is_negative()).then_some(took)
+}
+
+/// A pod of a workload that is neither finished nor terminating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The number of its subgroup.
+    pub subgroup: usize,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When it was scheduled; none if it wasn't.
+    pub scheduled: Option<Timestamp>,
+    /// How far it is.
+    pub readiness: Readiness,
+}
+
+/// A workload that takes room, and has fewer ready pods than it takes to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lacking {
+    /// Since when it takes room: when the first of its pods was scheduled.
+    pub started: Timestamp,
+    /// Since when it has too few.
+    pub since: Timestamp,
+    /// Whether it had enough before: as many of its pods have been ready as it takes.
+    pub was_ready: bool,
+}
+
+/// Why a workload isn't ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It has never been in this run.
+    WaitForStart,
+    /// It was.
+    WaitForRecovery,
+}
+
+impl Cause {
+    /// As metrics name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WaitForStart => "WaitForStart",
+            Self::WaitForRecovery => "WaitForRecovery",
+        }
+    }
+}
+
+impl Lacking {
+    /// What pods come to: none if enough of each subgroup are ready, or if none was scheduled. Pods that a minimum
+    /// doesn't need may take as long as they like, and those that were not created can't be waited for.
+    pub fn of(shape: &Shape, pods: &[Standing]) -> Option<Self> {
+        let started = pods.iter().filter_map(|pod| pod.scheduled).min()?;
+        let (mut since, mut was_ready) = (None::<Timestamp>, true);
+        for (subgroup, needed) in shape.minimums() {
+            let of_it = pods.iter().filter(|pod| subgroup.is_none_or(|number| number == pod.subgroup));
+            let needed = usize::try_from(needed).unwrap_or(usize::MAX);
+            let count = Count::of(of_it, started);
+            was_ready &= count.ready.saturating_add(count.lost) >= needed;
+            since = since.into_iter().chain(count.lacks_since(needed)).min();
+        }
+        since.map(|since| Self { started, since, was_ready })
+    }
+}
+
+/// Pods of which a minimum is needed.
+#[derive(Default)]
+struct Count {
+    ready: usize,
+    /// Those that were ready and aren't any more.
+    lost: usize,
+    /// Since when each of those isn't ready that are not.
+    onsets: Vec<Timestamp>,
+}
+
+impl Count {
+    fn of<'p>(pods: impl Iterator<Item = &'p Standing>, started: Timestamp) -> Self {
+        let mut count = Self::default();
+        for pod in pods {
+            match pod.readiness {
+                Readiness::Ready => count.ready = count.ready.saturating_add(1),
+                Readiness::NotYet => count.onsets.push(pod.created.max(started)),
+                Readiness::Lost(at) => {
+                    count.lost = count.lost.saturating_add(1);
+                    count.onsets.push(at.max(started));
+                }
+            }
+        }
+        count.onsets.sort_unstable();
+        count
+    }
+
+    /// Since when fewer are ready than needed; none if enough are.
+    fn lacks_since(&self, needed: usize) -> Option<Timestamp> {
+        if self.ready >= needed {
+            return None;
+        }
+        let spare = self.ready.saturating_add(self.onsets.len()).saturating_sub(needed);
+        self.onsets.get(spare).copied()
+    }
+}
+
+/// What applies to the workloads of a queue that don't get ready.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PodsReady {
+    /// How long they may take, and when they come back.
+    pub backoff: Backoff,
+    /// For how long a workload that was ready may be not; none: for ever.
+    pub recovery: Option<SignedDuration>,
+    /// By what time those are ordered that come back.
+    pub timestamp: RequeuingTimestamp,
+}
+
+impl From<&WaitForPodsReady> for PodsReady {
+    fn from(wait: &WaitForPodsReady) -> Self {
+        let recovery = wait.recovery_timeout.as_ref().and_then(|timeout| timeout.parse().ok());
+        let strategy = wait.requeuing_strategy.as_ref();
+        Self {
+            backoff: Backoff::from(wait),
+            recovery: recovery
+                .filter(|timeout: &ExtendedDuration| !timeout.is_zero())
+                .map(ExtendedDuration::to_signed),
+            timestamp: strategy.and_then(|strategy| strategy.timestamp).unwrap_or_default(),
+        }
+    }
+}
+
+impl PodsReady {
+    /// Until when a workload may go on so, and what it waits for; none: for ever.
+    ///
+    /// What has too few pods since a time after its timeout was ready before, whatever its pods show that were replaced:
+    /// else it would have been paused by then.
+    pub fn deadline(&self, lacking: Lacking) -> Option<(Timestamp, Cause)> {
+        let after = |from: Timestamp, time| from.checked_add(time).unwrap_or(Timestamp::MAX);
+        let started = after(lacking.started, self.backoff.timeout);
+        if !lacking.was_ready && lacking.since <= started {
+            return Some((started, Cause::WaitForStart));
+        }
+        Some((after(lacking.since, self.recovery?), Cause::WaitForRecovery))
+    }
+}
+
+#[cfg(test)]
+mod tests;

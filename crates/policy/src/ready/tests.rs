@@ -1,0 +1,176 @@
+use serde_json::{Value, json};
+use tenure_types::podgroup::PodGroupKind;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+/// A condition of this type, status, and time of its last change.
+type Condition<'c> = (&'c str, &'c str, i64);
+
+fn pod(conditions: &[Condition<'_>]) -> Pod {
+    let conditions: Vec<Value> = conditions
+        .iter()
+        .map(
+            |(kind, status, since)| json!({"type": kind, "status": status, "lastTransitionTime": at(*since)}),
+        )
+        .collect();
+    serde_json::from_value(json!({"metadata": {}, "status": {"conditions": conditions}})).unwrap()
+}
+
+#[test]
+fn a_pod_was_ready_if_it_ceased_to_be_after_it_was_initialized() {
+    use Readiness::{Lost, NotYet, Ready};
+    let cases: &[(&[Condition<'_>], Readiness)] = &[
+        (&[], NotYet),
+        (&[("PodScheduled", "True", 0)], NotYet),
+        (&[("Ready", "True", 5)], Ready),
+        (&[("Ready", "False", 5)], NotYet),
+        (&[("Ready", "False", 1), ("Initialized", "True", 9)], NotYet),
+        (&[("Ready", "False", 1), ("Initialized", "True", 1)], NotYet),
+        (&[("Ready", "False", 9), ("Initialized", "True", 1)], Lost(at(9))),
+        (&[("Ready", "Unknown", 9), ("Initialized", "True", 1)], Lost(at(9))),
+        (&[("Ready", "False", 9), ("Initialized", "False", 1)], NotYet),
+    ];
+    for (conditions, expected) in cases {
+        assert_eq!(Readiness::of(&pod(conditions)), *expected, "{conditions:?}");
+    }
+    let untimed: Pod = serde_json::from_value(json!({"metadata": {}, "status": {"conditions": [
+        {"type": "Ready", "status": "False"}, {"type": "Initialized", "status": "True"},
+    ]}}))
+    .unwrap();
+    assert_eq!(Readiness::of(&untimed), NotYet);
+}
+
+#[test]
+fn the_time_to_ready_is_from_the_scheduling_and_never_negative() {
+    let of = |conditions: &[Condition<'_>]| took(&pod(conditions)).map(|took| took.as_secs());
+    assert_eq!(of(&[("PodScheduled", "True", 2), ("Ready", "True", 9)]), Some(7));
+    assert_eq!(of(&[("PodScheduled", "True", 9), ("Ready", "True", 2)]), None);
+    assert_eq!(of(&[("PodScheduled", "True", 2), ("Ready", "False", 9)]), None);
+    assert_eq!(of(&[("Ready", "True", 9)]), None);
+}
+
+/// A pod that was created at 0.
+fn standing(subgroup: usize, scheduled: Option<i64>, readiness: Readiness) -> Standing {
+    Standing { subgroup, created: at(0), scheduled: scheduled.map(at), readiness }
+}
+
+fn ready() -> Standing {
+    standing(0, Some(1), Readiness::Ready)
+}
+
+fn not_yet() -> Standing {
+    standing(0, Some(1), Readiness::NotYet)
+}
+
+fn lost(since: i64) -> Standing {
+    standing(0, Some(1), Readiness::Lost(at(since)))
+}
+
+fn group(spec: &Value) -> Shape {
+    Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
+}
+
+fn of_at_least(minimum: u32) -> Shape {
+    group(&json!({"minMember": minimum}))
+}
+
+/// Since when too few are ready, and whether enough were.
+fn lacks(shape: &Shape, pods: &[Standing]) -> Option<(i64, bool)> {
+    let lacking = Lacking::of(shape, pods)?;
+    Some((lacking.since.duration_since(at(0)).as_secs(), lacking.was_ready))
+}
+
+#[test]
+fn a_workload_lacks_pods_since_the_last_of_those_that_it_takes_was_ready() {
+    for (minimum, pods, expected) in [
+        (1, vec![ready()], None),
+        (1, vec![not_yet()], Some((1, false))),
+        (1, vec![lost(50)], Some((50, true))),
+        // pods that no minimum needs may take as long as they like
+        (2, vec![ready(), ready(), not_yet()], None),
+        (2, vec![ready(), lost(50), lost(90)], Some((90, true))),
+        (2, vec![ready(), not_yet(), lost(90)], Some((90, true))),
+        (3, vec![ready(), not_yet(), lost(90)], Some((1, false))),
+        (3, vec![lost(70), lost(50), lost(90)], Some((50, true))),
+        // those that were not created can't be waited for
+        (2, vec![ready()], None),
+        (2, vec![not_yet()], Some((1, false))),
+        (u32::MAX, vec![ready(), not_yet()], Some((1, false))),
+        (0, vec![not_yet()], None),
+        (1, vec![], None),
+    ] {
+        assert_eq!(lacks(&of_at_least(minimum), &pods), expected, "{minimum} of {pods:?}");
+    }
+}
+
+#[test]
+fn a_workload_takes_room_when_the_first_of_its_pods_is_scheduled() {
+    let waits = || standing(0, None, Readiness::NotYet);
+    assert_eq!(Lacking::of(&of_at_least(2), &[waits(), waits()]), None, "it takes no room");
+    let late = standing(0, Some(30), Readiness::NotYet);
+    let lacking = Lacking::of(&of_at_least(2), &[waits(), late]).unwrap();
+    assert_eq!(lacking, Lacking { started: at(30), since: at(30), was_ready: false });
+}
+
+#[test]
+fn a_pod_that_replaces_another_is_missing_since_it_was_created() {
+    let replacement = Standing { created: at(500), ..standing(0, Some(501), Readiness::NotYet) };
+    assert_eq!(lacks(&of_at_least(2), &[ready(), replacement]), Some((500, false)));
+}
+
+#[test]
+fn each_subgroup_has_a_minimum_of_its_own() {
+    let shape = group(&json!({"subGroups": [
+        {"name": "leader", "minMember": 1}, {"name": "worker", "minMember": 2},
+    ]}));
+    let of = |subgroup: usize, pod: Standing| Standing { subgroup, ..pod };
+    let leader = of(0, ready());
+    assert_eq!(lacks(&shape, &[leader, of(1, ready()), of(1, ready())]), None);
+    assert_eq!(lacks(&shape, &[leader, of(1, ready()), of(1, lost(60)), of(1, lost(40))]), Some((60, true)));
+    assert_eq!(lacks(&shape, &[of(0, lost(80)), of(1, ready()), of(1, lost(60))]), Some((60, true)));
+    assert_eq!(lacks(&shape, &[of(0, not_yet()), of(1, ready()), of(1, lost(60))]), Some((1, false)));
+    // of no subgroup that there is
+    assert_eq!(lacks(&shape, &[leader, of(1, ready()), of(1, ready()), of(2, not_yet())]), None);
+}
+
+fn waits(recovery: Option<&str>) -> PodsReady {
+    let block = json!({"timeout": "5m", "recoveryTimeout": recovery});
+    PodsReady::from(&serde_json::from_value::<WaitForPodsReady>(block).unwrap())
+}
+
+#[test]
+fn what_was_ready_has_its_recovery_and_what_was_not_has_its_timeout() {
+    use Cause::{WaitForRecovery, WaitForStart};
+    let of = |recovery, since: i64, was_ready| {
+        let lacking = Lacking { started: at(0), since: at(since), was_ready };
+        let deadline = waits(recovery).deadline(lacking);
+        deadline.map(|(until, cause)| (until.duration_since(at(0)).as_secs(), cause))
+    };
+    assert_eq!(of(None, 0, false), Some((300, WaitForStart)));
+    assert_eq!(of(None, 300, false), Some((300, WaitForStart)), "its last pod came late");
+    assert_eq!(of(Some("1m"), 301, false), Some((361, WaitForRecovery)), "else it would have been paused");
+    assert_eq!(of(None, 301, false), None);
+    assert_eq!(of(Some("1m"), 299, true), Some((359, WaitForRecovery)));
+    assert_eq!(of(Some("10m"), 10, true), Some((610, WaitForRecovery)));
+    assert_eq!(of(None, 299, true), None, "for ever");
+}
+
+#[test]
+fn a_recovery_of_no_time_is_none() {
+    assert_eq!(waits(Some("0s")).recovery, None);
+    assert_eq!(waits(Some("soon")).recovery, None);
+    assert_eq!(waits(Some("90s")).recovery, Some(SignedDuration::from_secs(90)));
+    assert_eq!(waits(None).timestamp, RequeuingTimestamp::Eviction);
+}
+
+#[test]
+fn what_is_too_far_ahead_is_never_reached() {
+    let mut waits = waits(None);
+    waits.backoff.timeout = SignedDuration::MAX;
+    let lacking = Lacking { started: at(0), since: at(0), was_ready: false };
+    assert_eq!(waits.deadline(lacking), Some((Timestamp::MAX, Cause::WaitForStart)));
+}
