@@ -153,6 +153,7 @@ fn runai_relations() -> Vec<Case> {
 
 fn runai_ranges() -> Vec<Case> {
     let wait = |wait: Value, verdict: Verdict| runai(json!({"waitForPodsReady": wait}), verdict);
+    let backoff = |strategy: Value, verdict: Verdict| wait(json!({"requeuingStrategy": strategy}), verdict);
     let strategy = |field: &str, value: Value, rule: &str| {
         let path = format!("spec.waitForPodsReady.requeuingStrategy.{field}");
         wait(json!({"timeout": "5m", "requeuingStrategy": {field: value}}), bad(&path, &value, rule))
@@ -166,18 +167,37 @@ fn runai_ranges() -> Vec<Case> {
     vec![
         runai(json!({"priority": -7, "displayName": "A queue"}), Verdict::Accepted),
         runai(json!({"maxDurationAction": "Pause"}), Verdict::Accepted),
+        runai(json!({"maxDurationAction": "Requeue", "requeueDelay": "5m"}), Verdict::Accepted),
         runai(
-            json!({"maxDurationAction": "Requeue", "requeueDelay": "5m"}),
-            Verdict::Warned("spec.maxDurationAction: Requeue has no effect in this version"),
+            json!({"requeueDelay": "5m"}),
+            Verdict::Warned("spec.requeueDelay: has no effect unless maxDurationAction is Requeue"),
         ),
         runai(json!({"resources": resources}), Verdict::Accepted),
         wait(
             json!({"timeout": "5m", "recoveryTimeout": "1m", "requeuingStrategy": whole_strategy}),
-            Verdict::Warned("spec.waitForPodsReady has no effect in this version"),
+            Verdict::Accepted,
         ),
+        wait(json!({}), Verdict::Accepted),
         wait(
             json!({"timeout": "0s"}),
             bad("spec.waitForPodsReady.timeout", &json!("0s"), "greater than zero"),
+        ),
+        wait(
+            json!({"recoveryTimeout": "0s"}),
+            bad("spec.waitForPodsReady.recoveryTimeout", &json!("0s"), "greater than zero"),
+        ),
+        wait(
+            json!({"recoveryTimeout": "5 m"}),
+            bad("spec.waitForPodsReady.recoveryTimeout", &json!("5 m"), "must be a duration"),
+        ),
+        backoff(json!({"backoffBaseSeconds": 60, "backoffMaxSeconds": 60}), Verdict::Accepted),
+        backoff(json!({"backoffMaxSeconds": 1}), Verdict::Accepted),
+        backoff(
+            json!({"backoffBaseSeconds": 61, "backoffMaxSeconds": 60}),
+            refused(
+                By::Schema,
+                ["backoffBaseSeconds: Invalid value", "must not be more than backoffMaxSeconds"],
+            ),
         ),
         wait(
             json!({"requeuingStrategy": {"timestamp": "Now"}}),

@@ -78,7 +78,50 @@
 {{-   $trusted = append $trusted (printf "system:serviceaccount:%s:%s" (include "tenure.namespace" .) (include "tenure.keeper.name" .)) }}
 {{- end }}
 {{- $_ := set $config "trustedWriters" (uniq $trusted) }}
+{{- with .Values.waitForPodsReady }}
+{{-   $_ := set $config "waitForPodsReady" (include "tenure.waitForPodsReady" . | fromJson) }}
+{{- end }}
+{{- if include "tenure.isOn" (list . "guard") }}
+{{-   $guard := include "tenure.guard" . | fromJson }}
+{{-   $_ := set $config "guard" (pick $guard "schedulers" "exemptUsers" "exemptGroups" "exemptNamespaces") }}
+{{- end }}
 {{- toYaml $config }}
+{{- end }}
+
+{{- /* waitForPodsReady as JSON. Takes the value. */}}
+{{- define "tenure.waitForPodsReady" -}}
+{{- $strategy := .requeuingStrategy | default dict }}
+{{- $base := $strategy.backoffBaseSeconds | default 1 }}
+{{- $max := $strategy.backoffMaxSeconds | default $base }}
+{{- if gt (int64 $base) (int64 $max) }}
+{{-   fail (printf "waitForPodsReady.requeuingStrategy.backoffBaseSeconds must not be more than backoffMaxSeconds: %v is more than %v" $base $max) }}
+{{- end }}
+{{- . | toJson }}
+{{- end }}
+
+{{- /*
+"true" if schedulerExtender or guard is on, else "". An upgrade that reuses the values of an older chart has neither.
+Takes (list $ name).
+*/}}
+{{- define "tenure.isOn" -}}
+{{- if dig "enabled" false (get (first .).Values (last .) | default dict) }}true{{ end }}
+{{- end }}
+
+{{- /* "true" if the webhook is to wake those who waited for the end of a floor, else "". */}}
+{{- define "tenure.webhook.wakesUp" -}}
+{{- if and (include "tenure.isOn" (list . "schedulerExtender")) (dig "wakeUp" true .Values.schedulerExtender) }}true{{ end }}
+{{- end }}
+
+{{- /* The values of the guard, which is on, as JSON. Its exemptNamespaces have the release's own as well. */}}
+{{- define "tenure.guard" -}}
+{{- $guard := .Values.guard }}
+{{- range $name := list "schedulers" "exemptUsers" "exemptGroups" "exemptNamespaces" "failurePolicy" "timeoutSeconds" }}
+{{-   if not (hasKey $guard $name) }}
+{{-     fail (printf "guard.%s must be set: the values that are reused are of a chart without it. Upgrade with --reset-then-reuse-values in place of --reuse-values" $name) }}
+{{-   end }}
+{{- end }}
+{{- $exempt := append $guard.exemptNamespaces (include "tenure.namespace" .) | uniq }}
+{{- merge (dict "exemptNamespaces" $exempt) $guard | toJson }}
 {{- end }}
 
 {{- define "tenure.configVolumeMount" -}}

@@ -9,9 +9,10 @@ use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    completion::CompletionArgs, config::ConfigArgs, connect::ConnectArgs, explain::ExplainArgs,
-    list::ListArgs, matrix::MatrixArgs, requeue_schedule::RequeueScheduleArgs, resume::ResumeArgs,
-    tell::complain, validate::ValidateArgs,
+    activate::ActivateArgs, completion::CompletionArgs, config::ConfigArgs, connect::ConnectArgs,
+    deactivate::DeactivateArgs, explain::ExplainArgs, list::ListArgs, matrix::MatrixArgs, queue::QueueArgs,
+    requeue::RequeueArgs, requeue_schedule::RequeueScheduleArgs, resume::ResumeArgs, tell::complain,
+    validate::ValidateArgs,
 };
 
 /// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
@@ -39,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   kubectl tenure list                     # workloads of this namespace that are in a queue
   kubectl tenure list -A research -w      # those of queue research in all namespaces, and what changes
+  kubectl tenure queue research           # who runs in queue research, and who comes back when
   kubectl tenure resume deployment/test   # let a Deployment go on that Tenure has paused
   kubectl tenure explain pod team/train-0 # until when a pod is protected, and when it expires
   kubectl tenure matrix -f queues.yaml    # what applies in and between queues that are not applied yet
@@ -49,7 +51,11 @@ Exit codes: 0 if all went well; 1 if something didn't: standard error says what;
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
     List(ListArgs),
+    Queue(QueueArgs),
     Resume(ResumeArgs),
+    Requeue(RequeueArgs),
+    Deactivate(DeactivateArgs),
+    Activate(ActivateArgs),
     Config(ConfigArgs),
     Matrix(MatrixArgs),
     Explain(ExplainArgs),
@@ -66,7 +72,11 @@ impl Cli {
         let Self { command, connect } = self;
         let result = match command {
             Command::List(list) => Box::pin(list.run(connect)).await,
+            Command::Queue(queue) => Box::pin(queue.run(connect)).await,
             Command::Resume(resume) => Box::pin(resume.run(connect)).await,
+            Command::Requeue(requeue) => Box::pin(requeue.run(connect)).await,
+            Command::Deactivate(deactivate) => Box::pin(deactivate.run(connect)).await,
+            Command::Activate(activate) => Box::pin(activate.run(connect)).await,
             Command::Config(config) => config.run(),
             Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
             Command::Explain(explain) => Box::pin(explain.run(connect)).await,

@@ -49,6 +49,11 @@ impl ConnectArgs {
         }
     }
 
+    /// Whether one is asked for on the command line.
+    pub fn names_a_namespace(&self) -> bool {
+        self.namespace.as_ref().is_some_and(|namespace| !namespace.is_empty())
+    }
+
     pub async fn connect(self) -> Result<Connection> {
         let Self { namespace, kubeconfig, context } = self;
         let mut config = config(kubeconfig, context).await?;

@@ -60,7 +60,7 @@ impl FloorArgs {
 }
 
 /// As they apply; with a warning of what KAI-Scheduler takes for something else than what is written.
-fn of_file(path: &str) -> Result<Config> {
+pub fn of_file(path: &str) -> Result<Config> {
     let source = read(path)?;
     match source.parse()? {
         File::Tenure(config) => Ok(config),

@@ -1,10 +1,13 @@
 //! The kubectl plugin: which workloads are in a queue and when their time is over, and how one that was paused goes on.
 
+mod activate;
 mod age;
 mod args;
+mod change;
 mod completion;
 mod config;
 mod connect;
+mod deactivate;
 mod explain;
 mod floors;
 mod input;
@@ -13,6 +16,8 @@ mod list;
 mod matrix;
 mod output;
 mod pages;
+mod queue;
+mod requeue;
 mod requeue_schedule;
 mod resume;
 mod run;

@@ -1,9 +1,10 @@
 //! `kubectl tenure list`: which workloads are in a queue, and when their time is over.
 
-mod gather;
+pub mod gather;
 mod owners;
-mod print;
-mod row;
+mod pause;
+pub mod print;
+pub mod row;
 mod view;
 
 use std::{
@@ -36,7 +37,8 @@ const REST: u32 = 9;
 /// group scheduling.run.ai. Of several pods the one counts that expires first. FLOOR UNTIL is when the workload's
 /// preemptMinRuntime and every reclaimMinRuntime on the way to the root are over.
 ///
-/// STATE is Pending, Running, Expired (about to be paused), Paused, Exempt (never touched) or Terminating.
+/// STATE is Pending, Running, Expired (about to be paused), Paused (until somebody resumes it), Requeueing (paused, and
+/// COMES BACK AT says until when), Inactive (paused until somebody activates it), Exempt (never touched) or Terminating.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ListArgs {

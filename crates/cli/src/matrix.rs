@@ -25,8 +25,8 @@ use answer::{Matrix, Selection};
 /// maxDuration. For each ordered pair of queues: the reclaimMinRuntime that holds for a victim in the one against a
 /// preemptor in the other. Each with where it comes from.
 ///
-/// Only queues of group scheduling.run.ai have floors. In this version no scheduler is held to them. Pairs are computed as they are printed: however many there are,
-/// they take no memory.
+/// Only queues of group scheduling.run.ai have floors. Who keeps them depends on the scheduler: docs/kube-scheduler.md.
+/// Pairs are computed as they are printed: however many there are, they take no memory.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MatrixArgs {

@@ -33,9 +33,8 @@ const MOST_ROWS: i32 = 100_000;
 ///
 /// A workload whose pods are not all ready within the timeout is paused. It comes back after a delay, which grows from
 /// one time to the next: backoffBaseSeconds * backoffFactor^(retry - 1), at most backoffMaxSeconds. Once it has come
-/// back backoffLimitCount times, it stays paused.
-///
-/// In this version nothing acts on it.
+/// back backoffLimitCount times, it is deactivated: it stays paused until somebody activates it. A delay is made longer
+/// at random by up to 0.01 percent, which isn't shown.
 ///
 /// CUMULATIVE is the time from the first start to the timeout that follows the retry.
 #[derive(Clone, Debug, Args)]

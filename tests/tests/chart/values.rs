@@ -16,7 +16,7 @@ async fn a_chart_without_values_for_floors_and_start_times_renders_the_defaults(
 }
 
 /// The configuration file with these values.
-async fn config(values: &Value) -> Value {
+pub async fn config(values: &Value) -> Value {
     let rendered = render("test", values).await;
     let file = rendered.iter().find_map(|object| object.pointer("/data/tenure.yaml")).unwrap();
     serde_saphyr::from_str(file.as_str().unwrap()).unwrap()
@@ -149,8 +149,55 @@ async fn value_of_the_configuration_file_that_cannot_be_meant_is_refused_by_its_
     .await;
 }
 
+#[tokio::test]
+async fn workloads_that_do_not_get_ready_stay_unless_a_value_says_otherwise() {
+    for nothing in [json!({}), json!({"waitForPodsReady": {}}), json!({"waitForPodsReady": null})] {
+        assert_eq!(config(&nothing).await.get("waitForPodsReady"), None, "{nothing}");
+    }
+    let all = json!({
+        "timeout": "10m", "recoveryTimeout": "1.5h",
+        "requeuingStrategy": {
+            "timestamp": "Creation", "backoffLimitCount": 0, "backoffBaseSeconds": 60, "backoffFactor": "2",
+            "backoffMaxSeconds": 12_000_000,
+        },
+    });
+    for wait in [json!({"timeout": "5m"}), all] {
+        let values = json!({"waitForPodsReady": wait});
+        assert_eq!(config(&values).await["waitForPodsReady"], wait);
+    }
+}
+
+#[tokio::test]
+async fn backoff_that_cannot_be_meant_is_refused_by_its_name() {
+    let wait = |wait: Value| json!({"waitForPodsReady": wait});
+    let strategy = |strategy: Value| json!({"waitForPodsReady": {"requeuingStrategy": strategy}});
+    assert_refused(&[
+        (
+            wait(json!({"timeouts": "5m"})),
+            "'/waitForPodsReady': additional properties 'timeouts' not allowed",
+        ),
+        (wait(json!({"timeout": "5 m"})), "'/waitForPodsReady/timeout'"),
+        (wait(json!({"timeout": "0s"})), "'/waitForPodsReady/timeout'"),
+        (wait(json!({"recoveryTimeout": 300})), "'/waitForPodsReady/recoveryTimeout': got number"),
+        (
+            strategy(json!({"timestamp": "Now"})),
+            "'/waitForPodsReady/requeuingStrategy/timestamp': value must be one of",
+        ),
+        (strategy(json!({"backoffLimitCount": -1})), "/backoffLimitCount': minimum"),
+        (strategy(json!({"backoffBaseSeconds": 0})), "/backoffBaseSeconds': minimum"),
+        (strategy(json!({"backoffMaxSeconds": 1.5})), "/backoffMaxSeconds': got number, want integer"),
+        (strategy(json!({"backoffFactor": 2})), "/backoffFactor': got number, want string"),
+        (strategy(json!({"backoffFactor": "0.5"})), "/backoffFactor'"),
+        (
+            strategy(json!({"backoffBaseSeconds": 61, "backoffMaxSeconds": 60})),
+            "backoffBaseSeconds must not be more than backoffMaxSeconds: 61 is more than 60",
+        ),
+    ])
+    .await;
+}
+
 /// The values with words of the complaint that they draw.
-async fn assert_refused(table: &[(Value, &str)]) {
+pub async fn assert_refused(table: &[(Value, &str)]) {
     let cluster = shared().await;
     let complaints = stream::iter(table).map(async |(values, words)| {
         let output = helm(cluster, "template", "test", values, &[]).await;

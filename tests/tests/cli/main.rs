@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
 mod explain;
+mod requeue;
 
 use std::{
     env,
@@ -189,8 +190,9 @@ async fn a_list_has_many_forms() {
         table.lines().map(|line| line.split("   ").map(str::trim).collect()).collect();
     let cells: Vec<&str> = lines[1].iter().copied().filter(|cell| !cell.is_empty()).collect();
     let headers: Vec<&str> = lines[0].iter().copied().filter(|cell| !cell.is_empty()).collect();
-    assert_eq!(headers, ["WORKLOAD", "QUEUE", "AGE", "FLOOR UNTIL", "EXPIRES AT", "STATE"]);
-    assert_eq!((cells[0], cells[1], cells[3], cells[5]), ("pod/test", "cli-forms", "<none>", "Running"));
+    assert_eq!(headers, ["WORKLOAD", "QUEUE", "AGE", "FLOOR UNTIL", "EXPIRES AT", "COMES BACK AT", "STATE"]);
+    assert_eq!((cells[0], cells[1], cells[3]), ("pod/test", "cli-forms", "<none>"));
+    assert_eq!((cells[5], cells[6]), ("<none>", "Running"));
     assert!(cells[2].ends_with('s') && cells[4].parse::<Timestamp>().is_ok(), "{table}");
 
     let wide = in_namespace(world, name, &["list", "-o", "wide"]).await.good();

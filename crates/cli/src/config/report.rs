@@ -1,18 +1,28 @@
 //! What applies with a file.
 
+mod guard;
+
 use std::{
     collections::BTreeSet,
     io::{self, Write},
 };
 
+use jiff::SignedDuration;
 use serde::Serialize;
 use tenure_policy::{
-    config::{Config, EXPIRY_NOTICE, File, LABEL_KEY, METHOD, OWNERS, PREEMPT, RECLAIM, TRUSTED_WRITERS},
+    config::{
+        Config, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File, LABEL_KEY, METHOD,
+        OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TRUSTED_WRITERS,
+    },
     floor::{Floors, NodePool},
+    guard::Guarded,
+    ready::PodsReady,
+    requeue::Backoff,
 };
 use tenure_types::GoDuration;
 
 use crate::table::Table;
+use guard::Guard;
 
 /// All of it, as it is printed.
 #[derive(Debug, PartialEq, Serialize)]
@@ -25,6 +35,8 @@ pub struct Report {
     node_pools: Vec<Pool>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_writers: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guard: Option<Guard>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -48,7 +60,13 @@ impl Report {
         match file {
             File::Kai(kai) => {
                 let parameters = sourced(common(&kai.floors), &kai.set);
-                Self { of: "KAI-Scheduler", parameters, node_pools: Vec::new(), trusted_writers: Vec::new() }
+                Self {
+                    of: "KAI-Scheduler",
+                    parameters,
+                    node_pools: Vec::new(),
+                    trusted_writers: Vec::new(),
+                    guard: None,
+                }
             }
             File::Tenure(config) => {
                 let all = common(&config.floors).into_iter().chain(own(config)).collect();
@@ -57,6 +75,7 @@ impl Report {
                     parameters: sourced(all, &config.set),
                     node_pools: pools(&config.floors),
                     trusted_writers: config.trusted.names().map(str::to_owned).collect(),
+                    guard: Some(Guard::of(&config.guarded)),
                 }
             }
         }
@@ -69,7 +88,8 @@ impl Report {
         };
         table(&["PARAMETER", "VALUE", "FROM"], self.parameters.iter().map(row), out)?;
         self.node_pools(out)?;
-        self.trusted_writers(out)
+        self.trusted_writers(out)?;
+        self.guard.iter().try_for_each(|guard| guard.table(out))
     }
 
     fn node_pools(&self, out: &mut impl Write) -> io::Result<()> {
@@ -109,18 +129,40 @@ fn common(floors: &Floors) -> Vec<(&'static str, String)> {
 }
 
 /// What Tenure's own form has beyond that.
-fn own(config: &Config) -> [(&'static str, String); 4] {
+fn own(config: &Config) -> [(&'static str, String); 9] {
     let notice = GoDuration::from_nanos(config.notice.as_nanos().try_into().unwrap_or(i64::MAX));
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
     };
+    let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = &config.guarded;
     [
         (LABEL_KEY, config.floors.node_pool_label_key.clone()),
         (EXPIRY_NOTICE, notice.to_string()),
+        (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         (OWNERS, count(config.rows, "row")),
         (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
+        (SCHEDULERS, count(schedulers.len(), "user")),
+        (EXEMPT_USERS, count(exempt_users.len(), "user")),
+        (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
+        (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
     ]
+}
+
+/// `10m0s, back after 60s × 2, at most 3600s, 10 times, by Eviction`
+fn pods_ready(of: &PodsReady) -> String {
+    let PodsReady { backoff, recovery, timestamp } = of;
+    let Backoff { timeout, base_seconds, factor, max_seconds, limit } = backoff;
+    let span = |span: SignedDuration| GoDuration::from_nanos(span.as_nanos().try_into().unwrap_or(i64::MAX));
+    let parts = [
+        Some(span(*timeout).to_string()),
+        recovery.map(|recovery| format!("recovery {}", span(recovery))),
+        Some(format!("back after {base_seconds}s × {factor}")),
+        max_seconds.map(|max| format!("at most {max}s")),
+        limit.map(|limit| format!("{limit} times")),
+        Some(format!("by {timestamp:?}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 fn sourced(values: Vec<(&'static str, String)>, set: &BTreeSet<&'static str>) -> Vec<Parameter> {
@@ -162,25 +204,65 @@ defaultReclaimMinRuntime   1h0m0s                    file
 reclaimResolveMethod       lca                       default
 nodePoolLabelKey           kai.scheduler/node-pool   default
 expiryNotice               0s                        default
+waitForPodsReady           off                       default
 owners                     1 row                     file
 trustedWriters             1 user                    default
+guard.schedulers           1 user                    default
+guard.exemptUsers          0 users                   default
+guard.exemptGroups         0 groups                  default
+guard.exemptNamespaces     1 namespace               default
 
 NODE POOL   DEFAULT PREEMPT   DEFAULT RECLAIM
 a100        24h0m0s           1h0m0s
 
 TRUSTED WRITER
 system:serviceaccount:kai-scheduler:scheduler
+
+GUARD                   AS
+system:kube-scheduler   scheduler
+kube-system             exempt namespace
 ";
         assert_eq!(printed(text), expected);
     }
 
     #[test]
-    fn where_nobody_is_trusted_nobody_is_shown() {
-        let printed = printed("trustedWriters: []");
+    fn where_nobody_is_trusted_or_guarded_against_nobody_is_shown() {
+        let printed = printed("{trustedWriters: [], guard: {schedulers: [], exemptNamespaces: []}}");
         assert!(
-            printed.ends_with("trustedWriters             0 users                   file\n"),
+            printed.contains("\ntrustedWriters             0 users                   file\n"),
             "{printed}"
         );
+        assert!(
+            printed.ends_with("\nguard.exemptNamespaces     0 namespaces              file\n"),
+            "{printed}"
+        );
+    }
+
+    #[test]
+    fn when_workloads_make_room_that_do_not_get_ready_is_shown() {
+        let by_default = printed("waitForPodsReady: {}");
+        let expected = "\nwaitForPodsReady           5m0s, back after 1s × 1.41284738, by Eviction   file\n";
+        assert!(by_default.contains(expected), "{by_default}");
+        let strategy = "{timestamp: Creation, backoffBaseSeconds: 60, backoffFactor: '2', backoffMaxSeconds: 3600, backoffLimitCount: 10}";
+        let text =
+            format!("waitForPodsReady: {{timeout: 10m, recoveryTimeout: 1m, requeuingStrategy: {strategy}}}");
+        let expected =
+            " 10m0s, recovery 1m0s, back after 60s × 2, at most 3600s, 10 times, by Creation   file\n";
+        assert!(printed(&text).contains(expected), "{}", printed(&text));
+    }
+
+    #[test]
+    fn who_is_exempt_is_shown_by_what_it_is() {
+        let text =
+            "guard: {schedulers: [volcano], exemptUsers: [a], exemptGroups: [b], exemptNamespaces: [c]}";
+        let expected = "
+GUARD     AS
+volcano   scheduler
+a         exempt user
+b         exempt group
+c         exempt namespace
+";
+        assert!(printed(text).ends_with(expected), "{}", printed(text));
     }
 
     #[test]
@@ -208,5 +290,6 @@ reclaimResolveMethod       lca     default
         assert_eq!(json["nodePools"][0]["defaultPreemptMinRuntime"], "0s");
         assert_eq!(json["parameters"][2]["name"], "reclaimResolveMethod");
         assert_eq!(json["trustedWriters"][0], "system:serviceaccount:kai-scheduler:scheduler");
+        assert_eq!(json["guard"]["exemptNamespaces"][0], "kube-system");
     }
 }

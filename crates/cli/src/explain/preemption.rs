@@ -34,7 +34,7 @@ use crate::{
 /// of elastic workloads, and what the priority classes of the victims tolerate. Whether a scheduler would choose these
 /// victims is another question: that their priority is lower, or that they make enough room, is not judged.
 ///
-/// In this version no scheduler is held to what is said here.
+/// A kube-scheduler that asks Tenure (docs/kube-scheduler.md) is held to what is said here.
 ///
 /// JSON: {"allowed", "kind": "preempt"|"reclaim", "victims": [{"pod", "protected", "rule": "preemptMinRuntime"|
 /// "reclaimMinRuntime"|"preemptionToleration"|"minAvailable"|null, "until": TIME|null, "because": [SENTENCE...]}]}.

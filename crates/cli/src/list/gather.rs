@@ -82,6 +82,11 @@ impl Gatherer {
 
     /// All workloads as they are now.
     pub async fn gather(&mut self, clock: Clock) -> Result<Vec<Row>> {
+        Ok(self.view().await?.rows(clock.now()))
+    }
+
+    /// All that is known of them.
+    pub async fn view(&mut self) -> Result<View> {
         if self.discovered.is_none_or(|at| at.elapsed() > BETWEEN_DISCOVERIES) {
             self.kinds = Kinds::discover(&self.client).await.map_err(explain)?;
             self.discovered = Some(Instant::now());
@@ -106,7 +111,7 @@ impl Gatherer {
                 queues_of(family)
             ));
         }
-        Ok(view.rows(clock.now()))
+        Ok(view)
     }
 
     fn skip(&mut self, view: &mut View, source: &Source, error: kube::Error) {

@@ -8,8 +8,9 @@ use tenure_policy::{
     climb::{Action, Answer, Climb},
     owners::{OwnerTable, group_of},
 };
-use tenure_types::{keys, projection};
+use tenure_types::projection;
 
+use super::pause::Pause;
 use crate::kinds::Kind;
 
 /// An object of a kind that was listed.
@@ -19,14 +20,13 @@ pub struct Owner {
     pub reference: OwnerReference,
     pub deleting: bool,
     pub controller: Option<OwnerReference>,
-    /// Its record of a pause.
-    pub paused: Option<String>,
+    /// If it has the record of one.
+    pub pause: Option<Pause>,
 }
 
 impl Owner {
     /// None if it has no name.
     pub fn read(kind: &Kind, metadata: &ObjectMeta) -> Option<Self> {
-        let annotations = metadata.annotations.as_ref();
         Some(Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             reference: OwnerReference {
@@ -35,7 +35,7 @@ impl Owner {
             },
             deleting: metadata.deletion_timestamp.is_some(),
             controller: projection::controller(metadata).cloned(),
-            paused: annotations.and_then(|all| all.get(keys::PAUSED_ANNOTATION)).cloned(),
+            pause: Pause::read(metadata),
         })
     }
 }
@@ -108,8 +108,8 @@ impl Owners {
     }
 
     /// Those that have a record of a pause.
-    pub fn paused(&self) -> impl Iterator<Item = (&Owner, &str)> {
-        self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
+    pub fn paused(&self) -> impl Iterator<Item = (&Owner, &Pause)> {
+        self.by_uid.values().filter_map(|owner| Some((owner, owner.pause.as_ref()?)))
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
             reference: reference.clone(),
             deleting: false,
             controller: controller.cloned(),
-            paused: None,
+            pause: None,
         }
     }
 

@@ -102,7 +102,7 @@ impl Printer {
 
     fn headers(&self) -> Vec<String> {
         let namespace = ["NAMESPACE"].into_iter().filter(|_| self.namespaces);
-        let narrow = ["WORKLOAD", "QUEUE", "AGE", "FLOOR UNTIL", "EXPIRES AT", "STATE"];
+        let narrow = ["WORKLOAD", "QUEUE", "AGE", "FLOOR UNTIL", "EXPIRES AT", "COMES BACK AT", "STATE"];
         let wide = ["IN", "PODS", "FAMILY", "CEILING FROM", "REASON"].into_iter().filter(|_| self.wide());
         namespace.chain(narrow).chain(wide).map(str::to_owned).collect()
     }
@@ -118,6 +118,7 @@ impl Printer {
             cell(age),
             moment(row.floor_until),
             moment(row.expires_at),
+            moment(row.requeue_at),
             row.state.name().to_owned(),
         ];
         let wide =
@@ -136,7 +137,7 @@ fn why(row: &Row) -> String {
 }
 
 /// To the second.
-fn moment(at: Option<Timestamp>) -> String {
+pub fn moment(at: Option<Timestamp>) -> String {
     at.map_or_else(none, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 

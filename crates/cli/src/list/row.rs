@@ -1,6 +1,6 @@
 //! What is said of a workload.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -9,10 +9,11 @@ use tenure_policy::{
     ceiling,
     expiry::{Exemption, Family},
     owners::group_of,
+    requeue::Waiting,
     tree::QueueTree,
 };
-use tenure_types::paused::PausedRecord;
 
+use super::pause::Pause;
 use crate::run::Run;
 
 /// How a workload is.
@@ -23,8 +24,12 @@ pub enum State {
     Running,
     /// Its ceiling is exceeded, and it wasn't paused yet.
     Expired,
-    /// Tenure has paused it.
+    /// Tenure has paused it, until somebody resumes it.
     Paused,
+    /// It is paused, and comes back by itself.
+    Requeueing,
+    /// It was deactivated: it is paused until somebody activates it.
+    Inactive,
     /// No ceiling applies, whatever its queue says.
     Exempt,
     /// It is being deleted.
@@ -40,6 +45,8 @@ impl State {
             Self::Running => "Running",
             Self::Expired => "Expired",
             Self::Paused => "Paused",
+            Self::Requeueing => "Requeueing",
+            Self::Inactive => "Inactive",
             Self::Exempt => "Exempt",
             Self::Terminating => "Terminating",
             Self::Gone => "Gone",
@@ -69,6 +76,12 @@ pub struct Row {
     /// When it was paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
+    /// When it comes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requeue_at: Option<Timestamp>,
+    /// How often it was paused because its pods didn't get ready, since it was last activated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requeue_count: Option<u32>,
     /// Since when the ceiling counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -80,6 +93,15 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_from: Option<String>,
     pub pods: usize,
+    /// How many of its pods are ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready_pods: Option<usize>,
+    /// How many of them it takes to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needed_pods: Option<usize>,
+    /// Its place among others that come back.
+    #[serde(skip)]
+    pub waiting: Option<Waiting>,
     /// A pod may be in a queue of each family.
     #[serde(skip)]
     pub other_queue: Option<String>,
@@ -99,25 +121,6 @@ impl Row {
     }
 }
 
-/// The record of a pause.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pause(Option<PausedRecord>);
-
-impl Pause {
-    pub fn read(text: &str) -> Self {
-        Self(serde_json::from_str(text).ok())
-    }
-
-    /// Whether it is of the run that these pods are of. Younger pods show that somebody has reversed it.
-    fn is_of(&self, run: Option<&Run>) -> bool {
-        match (&self.0, run) {
-            (_, None) => true,
-            (Some(record), Some(run)) => run.created_last <= record.at,
-            (None, Some(_)) => false,
-        }
-    }
-}
-
 /// An owner that can be paused or a pod by itself, with all that is known of it.
 #[derive(Debug)]
 pub struct Workload {
@@ -125,17 +128,36 @@ pub struct Workload {
     reference: OwnerReference,
     /// Of its pods that are in a queue.
     run: Option<Run>,
+    ready: usize,
+    needed: usize,
+    /// The groups whose minimum is part of what is needed.
+    groups: BTreeSet<usize>,
     pub pause: Option<Pause>,
     pub terminating: bool,
 }
 
 impl Workload {
     pub fn new(namespace: &str, reference: OwnerReference) -> Self {
-        Self { namespace: namespace.to_owned(), reference, run: None, pause: None, terminating: false }
+        Self {
+            namespace: namespace.to_owned(),
+            reference,
+            run: None,
+            ready: 0,
+            needed: 0,
+            groups: BTreeSet::new(),
+            pause: None,
+            terminating: false,
+        }
     }
 
-    /// Takes the run of one more pod.
-    pub fn add(&mut self, run: Run) {
+    /// Takes one more pod: its run, whether it is ready, and its group, if it is in one, with how many it takes.
+    pub fn add(&mut self, run: Run, ready: bool, group: Option<(usize, usize)>) {
+        self.ready = self.ready.saturating_add(usize::from(ready));
+        let needed = match group {
+            Some((number, needed)) => needed.saturating_mul(usize::from(self.groups.insert(number))),
+            None => 1,
+        };
+        self.needed = self.needed.saturating_add(needed);
         self.run = Some(match self.run.take() {
             Some(others) => others.with(run),
             None => run,
@@ -144,7 +166,7 @@ impl Workload {
 
     /// None if there is nothing to say.
     pub fn row(self, tree: &QueueTree, now: Timestamp) -> Option<Row> {
-        let Self { namespace, reference, run, pause, terminating } = self;
+        let Self { namespace, reference, run, ready, needed, groups: _, pause, terminating } = self;
         let row = Row {
             namespace,
             workload: name_of(&reference),
@@ -156,23 +178,38 @@ impl Workload {
             state: State::Paused,
             reason: None,
             paused_at: None,
+            requeue_at: None,
+            requeue_count: None,
             started_at: None,
             floor_until: None,
             expires_at: None,
             ceiling_from: None,
             pods: run.as_ref().map_or(0, |run| run.pods),
+            ready_pods: None,
+            needed_pods: None,
+            waiting: None,
             other_queue: None,
         };
-        match pause.filter(|pause| pause.is_of(run.as_ref())) {
-            Some(Pause(Some(record))) => Some(Row {
-                queue: Some(record.queue),
-                reason: Some(record.reason),
-                paused_at: Some(record.at),
-                ..row
-            }),
-            Some(Pause(None)) => Some(Row { reason: Some("UnreadableRecord".into()), ..row }),
-            None => Some(running(row, &run?, terminating, tree, now)),
+        if let Some(pause) = pause.filter(|pause| pause.is_of(run.as_ref())) {
+            return Some(paused(row, pause));
         }
+        let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
+        Some(running(row, &run?, terminating, tree, now))
+    }
+}
+
+fn paused(row: Row, pause: Pause) -> Row {
+    let waiting = pause.waiting(format!("{}/{}", row.namespace, row.name));
+    let (state, requeue_at, count) = (pause.workload(), pause.requeue_at(), pause.state.count);
+    let row = Row { state, requeue_at, requeue_count: (count > 0).then_some(count), waiting, ..row };
+    match pause.record {
+        Some(record) => Row {
+            queue: Some(record.queue).filter(|queue| !queue.is_empty()),
+            reason: Some(record.reason),
+            paused_at: Some(record.at),
+            ..row
+        },
+        None => Row { reason: Some("UnreadableRecord".into()), ..row },
     }
 }
 

@@ -1,6 +1,6 @@
 //! A namespace or a cluster as it was read, and the workloads in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -9,8 +9,10 @@ use tenure_index::{CeilingIndex, Seen, Settings, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, exemption},
+    gang::Shape,
     owners::OwnerTable,
     queue,
+    ready::{PodsReady, Readiness},
     tree::{QueueTree, troubles},
 };
 use tenure_types::{
@@ -20,7 +22,7 @@ use tenure_types::{
 
 use super::{
     owners::{Owner, Owners, Step},
-    row::{Pause, Row, Workload},
+    row::{Row, Workload},
 };
 use crate::{input::queues::wrong, kinds::Kind, run::Run};
 
@@ -46,8 +48,28 @@ pub struct View {
     tree: QueueTree,
     pub owners: Owners,
     warnings: Vec<String>,
+    /// Of both families.
+    queues: HashSet<String>,
+    groups: Groups,
     seen: Vec<SeenPod>,
     packs: HashMap<(String, Uid), Pack>,
+}
+
+/// The groups that pods are in, by number, and how many pods each takes.
+#[derive(Debug, Default)]
+struct Groups {
+    numbers: HashMap<(PodGroupKind, String, String), usize>,
+    needed: Vec<usize>,
+}
+
+impl Groups {
+    fn number(&mut self, key: (PodGroupKind, String, String), shape: &Shape) -> usize {
+        *self.numbers.entry(key).or_insert_with(|| {
+            let needed = shape.minimums().map(|(_, needed)| usize::try_from(needed).unwrap_or(usize::MAX));
+            self.needed.push(needed.fold(0, usize::saturating_add));
+            self.needed.len().saturating_sub(1)
+        })
+    }
 }
 
 /// A pod before all others are known.
@@ -58,6 +80,8 @@ struct SeenPod {
     uid: Box<str>,
     controller: Option<OwnerReference>,
     exemption: Option<Exemption>,
+    ready: bool,
+    group: Option<usize>,
     seen: Seen,
 }
 
@@ -74,6 +98,9 @@ struct Member {
     name: Box<str>,
     uid: Box<str>,
     run: Run,
+    ready: bool,
+    /// The number of its group.
+    group: Option<usize>,
 }
 
 impl Member {
@@ -104,17 +131,20 @@ impl View {
             tree: QueueTree::default(),
             owners,
             warnings: Vec::new(),
+            queues: HashSet::new(),
+            groups: Groups::default(),
             seen: Vec::new(),
             packs: HashMap::new(),
         }
     }
 
     pub fn take(&mut self, page: Page) {
-        let Self { index, tree, owners, warnings, .. } = self;
+        let Self { index, tree, owners, warnings, queues: names, .. } = self;
         match page {
             Page::Runai(queues) => {
                 for found in queues {
                     let name = found.name_any();
+                    names.insert(name.clone());
                     index.apply_runai(&name, &found.spec);
                     let (queue, errors) = queue::RunaiQueue::read(&found.spec);
                     warnings.extend(errors.iter().map(|error| wrong(&name, &queue, error)));
@@ -124,6 +154,7 @@ impl View {
             Page::RunaiV2(queues) => {
                 for found in queues {
                     let name = found.name_any();
+                    names.insert(name.clone());
                     index.apply_runai_v2(&name, &found);
                     let annotations = found.metadata.annotations.unwrap_or_default();
                     let (queue, errors) = queue::RunaiQueue::read_v2(&found.spec, &annotations);
@@ -133,6 +164,7 @@ impl View {
             }
             Page::Tensorstack(queues) => {
                 for found in queues {
+                    names.insert(found.name_any());
                     index.apply_tensorstack(&found.name_any(), &found.spec);
                 }
             }
@@ -156,24 +188,31 @@ impl View {
             return;
         }
         let Some(seen) = self.index.see(pod) else { return };
+        let group = self.index.gang(pod).map(|gang| {
+            let key = (gang.kind, gang.namespace.to_string(), gang.name.to_string());
+            self.groups.number(key, gang.shape)
+        });
         self.seen.push(SeenPod {
             namespace: pod.namespace().unwrap_or_default().into(),
             name: pod.name_any().into(),
             uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
             controller: pod.controller().cloned(),
             exemption,
+            ready: Readiness::of(pod) == Readiness::Ready,
+            group,
             seen,
         });
     }
 
     /// All pods are there: now it is known when their workloads started. Those that are in a queue count.
     pub fn complete(&mut self) {
-        for SeenPod { namespace, name, uid, controller, exemption, seen } in std::mem::take(&mut self.seen) {
+        for seen in std::mem::take(&mut self.seen) {
+            let SeenPod { namespace, name, uid, controller, exemption, ready, group, seen } = seen;
             let Some(standing) = self.index.standing_of(&seen) else { continue };
             let key = Uid::of(controller.as_ref().map_or(&uid, |owner| &owner.uid));
             let pack = self.packs.entry((namespace.into(), key));
             let pack = pack.or_insert_with(|| Pack { controller, pods: Vec::new() });
-            pack.pods.push(Member { name, uid, run: Run::of(standing, exemption) });
+            pack.pods.push(Member { name, uid, run: Run::of(standing, exemption), ready, group });
         }
     }
 
@@ -207,40 +246,56 @@ impl View {
         self.packs.values().flat_map(|pack| &pack.pods).any(|pod| is_in(&pod.run))
     }
 
+    /// Whether there is a queue of this name, in either family.
+    pub fn knows(&self, queue: &str) -> bool {
+        self.queues.contains(queue)
+    }
+
+    /// What applies to workloads of a queue of the run.ai family that don't get ready, as far as queues say so.
+    pub fn pods_ready(&mut self, queue: &str) -> Option<PodsReady> {
+        self.index.pods_ready(Family::Runai, queue)
+    }
+
     /// All workloads, in alphabetical order.
     pub fn rows(self, now: Timestamp) -> Vec<Row> {
-        let Self { table, tree, owners, packs, .. } = self;
-        let mut workloads = Workloads::default();
+        let Self { table, tree, owners, packs, groups, .. } = self;
+        let mut workloads = Workloads { needed: groups.needed, ..Workloads::default() };
         for ((namespace, _), pack) in packs {
             let climb = owners.climb(&table, &namespace, pack.controller.as_ref());
             workloads.add_pack(&namespace, &climb, pack);
         }
-        for (owner, record) in owners.paused() {
+        for (owner, pause) in owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
             let top = owners.climb(&table, &owner.namespace, owner.controller.as_ref());
             if top == Step::Done(Action::DeletePod) && table.knows(&owner.reference) {
-                workloads.of(&owner.namespace, &owner.reference).pause = Some(Pause::read(record));
+                workloads.of(&owner.namespace, &owner.reference).pause = Some(pause.clone());
             }
         }
-        let rows = workloads.0.into_values().filter_map(|workload| workload.row(&tree, now));
+        let rows = workloads.by_key.into_values().filter_map(|workload| workload.row(&tree, now));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_by_cached_key(Row::key);
         rows
     }
 }
 
-/// By namespace and uid.
 #[derive(Debug, Default)]
-struct Workloads(HashMap<(String, Uid), Workload>);
+struct Workloads {
+    /// By namespace and uid.
+    by_key: HashMap<(String, Uid), Workload>,
+    /// By the number of a group, how many pods it takes.
+    needed: Vec<usize>,
+}
 
 impl Workloads {
     fn of(&mut self, namespace: &str, reference: &OwnerReference) -> &mut Workload {
         let key = (namespace.to_owned(), Uid::of(&reference.uid));
-        self.0.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
+        self.by_key.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
     }
 
     fn add_pack(&mut self, namespace: &str, climb: &Step, pack: Pack) {
         for pod in pack.pods {
+            let group =
+                pod.group.map(|number| (number, self.needed.get(number).copied().unwrap_or_default()));
             let workload = match climb {
                 Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => self.of(namespace, owner),
                 Step::Done(Action::AwaitDeletion(owner)) => {
@@ -250,7 +305,7 @@ impl Workloads {
                 }
                 Step::Done(Action::DeletePod) | Step::Ask(_) => self.of(namespace, &pod.reference()),
             };
-            workload.add(pod.run);
+            workload.add(pod.run, pod.ready, group);
         }
     }
 }

@@ -78,3 +78,22 @@ fn bad_values_are_told_what_would_be_right() {
     }
     assert!(timeout("-5m").unwrap_err().starts_with("must be a duration such as"));
 }
+
+#[test]
+fn the_table_of_the_documentation_is_what_the_formula_gives() {
+    let page = include_str!("../../../../docs/requeue.md");
+    let kueues = Backoff { base_seconds: 60, factor: 2.0, max_seconds: Some(3600), ..Backoff::default() };
+    let columns = |backoff: Backoff, retry: i32| {
+        let at = backoff.schedule().find(|at| at.retry == retry).unwrap();
+        let wait = format!("{:.1}", at.wait.as_secs_f64());
+        [wait.trim_end_matches(".0").to_owned(), format!("{:.0}", at.cumulative.as_secs_f64())]
+    };
+    let mut rows = 0;
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let Ok(retry) = cells[0].parse() else { continue };
+        assert_eq!(cells[1..], [columns(Backoff::default(), retry), columns(kueues, retry)].concat());
+        rows += 1;
+    }
+    assert_eq!(rows, 12);
+}

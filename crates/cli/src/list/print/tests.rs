@@ -18,11 +18,16 @@ fn row(name: &str, state: State) -> Row {
         state,
         reason: None,
         paused_at: None,
+        requeue_at: None,
+        requeue_count: None,
         started_at: Some(at(0)),
         floor_until: None,
         expires_at: Some(at(3_600)),
         ceiling_from: Some("root".into()),
         pods: 2,
+        ready_pods: Some(1),
+        needed_pods: Some(2),
+        waiting: None,
         other_queue: None,
     }
 }
@@ -36,12 +41,19 @@ fn printed(format: Option<Format>, namespaces: bool, rows: &[Row]) -> String {
 #[test]
 fn a_table_has_the_namespace_only_if_there_are_several() {
     let narrow = "\
-WORKLOAD       QUEUE   AGE     FLOOR UNTIL   EXPIRES AT             STATE
-deployment/a   q       3m12s   <none>        2027-01-15T09:00:00Z   Running
+WORKLOAD       QUEUE   AGE     FLOOR UNTIL   EXPIRES AT             COMES BACK AT   STATE
+deployment/a   q       3m12s   <none>        2027-01-15T09:00:00Z   <none>          Running
 ";
     assert_eq!(printed(None, false, &[row("a", State::Running)]), narrow);
     assert!(printed(None, true, &[row("a", State::Running)]).starts_with("NAMESPACE   WORKLOAD "));
     assert_eq!(printed(None, true, &[]), "");
+}
+
+#[test]
+fn what_comes_back_is_listed_with_when() {
+    let waiting = Row { requeue_at: Some(at(600)), expires_at: None, ..row("a", State::Requeueing) };
+    let table = printed(None, false, &[waiting]);
+    assert!(table.ends_with("<none>       2027-01-15T08:10:00Z   Requeueing\n"), "{table}");
 }
 
 #[test]
@@ -66,7 +78,7 @@ fn objects_have_exact_times_and_no_fields_that_say_nothing() {
     let expected = json!([{
         "namespace": "ns", "workload": "deployment/a", "apiVersion": "apps/v1", "kind": "Deployment", "name": "a",
         "queue": "q", "family": "run.ai", "state": "Running", "startedAt": "2027-01-15T08:00:00Z",
-        "expiresAt": "2027-01-15T09:00:00Z", "ceilingFrom": "root", "pods": 2,
+        "expiresAt": "2027-01-15T09:00:00Z", "ceilingFrom": "root", "pods": 2, "readyPods": 1, "neededPods": 2,
     }]);
     assert_eq!(json, expected);
     let yaml = printed(Some(Format::Yaml), false, &[row("a", State::Running)]);

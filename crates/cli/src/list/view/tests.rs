@@ -195,6 +195,59 @@ fn record(at: Timestamp) -> Value {
 }
 
 #[test]
+fn what_comes_back_by_itself_and_what_does_not_is_told_apart() {
+    let state = json!({"count": 2, "requeueAt": at(90), "priority": 7}).to_string();
+    let paused = |reason: &str, more: Value| {
+        let record = json!({"reason": reason, "at": at(60), "queue": "q", "field": "spec.suspend", "previousValue": false});
+        let mut annotations = json!({"tenure.dev/paused": record.to_string()});
+        annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut view = view();
+        owner(&mut view, "Job", "j", &json!([]), &annotations);
+        one(view, 70)
+    };
+    let waiting = json!({"tenure.dev/requeue-state": state});
+    let row = paused("PodsReadyTimeout", waiting.clone());
+    assert_eq!((row.state, row.requeue_at, row.requeue_count), (State::Requeueing, Some(at(90)), Some(2)));
+    let place = row.waiting.unwrap();
+    assert_eq!((place.priority, place.evicted, place.name.as_str()), (7, Some(at(60)), "ns/j"));
+    let mut inactive = waiting;
+    inactive["tenure.dev/active"] = json!("false");
+    for reason in ["PodsReadyTimeout", "WorkloadInactive", "Deactivated"] {
+        let row = paused(reason, inactive.clone());
+        assert_eq!((row.state, row.requeue_at, row.waiting), (State::Inactive, None, None), "{reason}");
+    }
+    let activated = paused("Deactivated", json!({"tenure.dev/active": "true"}));
+    assert_eq!((activated.state, activated.requeue_at), (State::Requeueing, None));
+    assert_eq!(paused("MaxDurationExceeded", json!({})).state, State::Paused);
+}
+
+#[test]
+fn a_group_needs_its_minimum_and_a_pod_by_itself_is_needed() {
+    let pod = |name: &str, annotations: Value, ready: &str| {
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name, "creationTimestamp": at(0), "labels": {RUNAI: "q"},
+                "annotations": annotations, "ownerReferences": controller("ReplicaSet", "rs"),
+            },
+            "status": {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": at(9)}]},
+        });
+        serde_json::from_value(pod).unwrap()
+    };
+    let mut view = view();
+    runai(&mut view, "q", &json!({}));
+    deployment(&mut view);
+    let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}});
+    view.take(Page::Groups(PodGroupKind::Runai, vec![serde_json::from_value(group).unwrap()]));
+    for (name, ready) in [("a", "True"), ("b", "False"), ("c", "False")] {
+        view.pod(&pod(name, json!({"pod-group-name": "g"}), ready));
+    }
+    view.pod(&pod("d", json!({}), "True"));
+    view.complete();
+    let row = one(view, 10);
+    assert_eq!((row.pods, row.ready_pods, row.needed_pods), (4, Some(2), Some(3)));
+}
+
+#[test]
 fn what_was_paused_is_listed_without_pods_and_its_copies_are_not() {
     let mut view = view();
     owner(&mut view, "Deployment", "d", &json!([]), &record(at(60)));

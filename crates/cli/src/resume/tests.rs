@@ -1,61 +1,29 @@
 use serde_json::{Value, json};
-use tenure_policy::owners::OwnerTable;
 
-use super::{Object, Resumption, judge};
-use crate::kinds::Kinds;
+use super::*;
+use crate::change::{
+    Change as _,
+    testing::{self, noted, told},
+};
 
-fn kinds() -> Kinds {
-    let resource = |plural: &str, kind: &str| json!({"resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind}, "scope": "Namespaced"});
-    let group = |name: &str, resource: Value| {
-        serde_json::from_value(
-            json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": [resource]}]}),
-        )
-        .unwrap()
-    };
-    let groups = [
-        group("apps", resource("deployments", "Deployment")),
-        group("batch", resource("jobs", "Job")),
-        group("tensorstack.dev", resource("notebooks", "Notebook")),
-        group("argoproj.io", resource("rollouts", "Rollout")),
-    ];
-    Kinds::read(groups.into_iter())
-}
-
-fn judged(kind: &str, object: &Value, fields: &[&str]) -> Result<Resumption, String> {
-    let kinds = kinds();
-    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
-    let object_of = Object { kind, name: "test", namespace: "ns" };
-    let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
-    judge(object_of, object, &OwnerTable::default(), &fields).map_err(|error| error.to_string())
+fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<Resumption, String> {
+    let fields = fields.iter().map(|field| (*field).to_owned()).collect();
+    testing::judged(&Resume { fields }, kind, found)
 }
 
 fn record(field: &str, value: &Value, previous: &Value) -> String {
-    json!({
-        "reason": "MaxDurationExceeded", "at": "2026-01-02T03:04:05Z", "queue": "demo",
-        "field": field, "value": value, "previousValue": previous,
-    })
-    .to_string()
+    testing::record("MaxDurationExceeded", field, value, previous)
 }
 
 fn object(record: &str, spec: &Value) -> Value {
-    json!({
-        "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/paused": record}},
-        "spec": spec,
-    })
-}
-
-fn told(kind: &str, resumption: &Resumption, now: &Value) -> Result<String, String> {
-    let kinds = kinds();
-    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
-    resumption.told(Object { kind, name: "test", namespace: "ns" }, now).map_err(|error| error.to_string())
+    testing::object(&[("paused", record)], spec)
 }
 
 #[test]
 fn a_pause_is_taken_back_as_its_record_says() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 0}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
-    assert!(resumption.restores);
-    assert_eq!(resumption.patch["spec"], json!({"replicas": 2}));
+    assert_eq!(resumption.patch()["spec"], json!({"replicas": 2}));
     let now = json!({"spec": {"replicas": 2}});
     assert_eq!(told("deployment", &resumption, &now), Ok("resumed (spec.replicas: 2)".into()));
 }
@@ -64,7 +32,7 @@ fn a_pause_is_taken_back_as_its_record_says() {
 fn a_field_that_was_absent_is_removed() {
     let paused = object(&record("spec.suspend", &json!(true), &Value::Null), &json!({"suspend": true}));
     let resumption = judged("job", &paused, &[]).unwrap();
-    assert_eq!(resumption.patch["spec"], json!({"suspend": null}));
+    assert_eq!(resumption.patch()["spec"], json!({"suspend": null}));
     assert_eq!(told("job", &resumption, &json!({"spec": {}})), Ok("resumed (spec.suspend: unset)".into()));
 }
 
@@ -72,8 +40,7 @@ fn a_field_that_was_absent_is_removed() {
 fn what_somebody_has_set_since_stays() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 5}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
-    assert!(!resumption.restores);
-    assert_eq!(resumption.patch.get("spec"), None);
+    assert_eq!(resumption.patch().get("spec"), None);
     assert!(
         told("deployment", &resumption, &paused).unwrap().starts_with("resumed (spec.replicas: 5, which ")
     );
@@ -119,7 +86,8 @@ fn no_record_can_make_us_set_any_field() {
     assert!(error.contains("names spec.template.spec.hostNetwork, which Tenure doesn't set"), "{error}");
     let rollout = object(&record("spec.replicas", &json!(0), &json!(3)), &json!({"replicas": 0}));
     assert!(judged("rollout", &rollout, &[]).is_err());
-    assert!(judged("rollout", &rollout, &["spec.replicas"]).unwrap().restores);
+    let allowed = judged("rollout", &rollout, &["spec.replicas"]).unwrap();
+    assert_eq!(allowed.patch()["spec"], json!({"replicas": 3}));
 }
 
 #[test]
@@ -131,4 +99,31 @@ fn a_copy_of_its_controllers_record_is_none_of_its_own() {
     assert!(judged("job", &copy, &[]).unwrap_err().contains("controlled by jobset/set"));
     copy["metadata"]["ownerReferences"][0]["kind"] = json!("Other");
     assert!(judged("job", &copy, &[]).is_ok());
+}
+
+#[test]
+fn what_would_come_back_by_itself_and_what_was_deactivated_is_told() {
+    let state = r#"{"count":2,"requeueAt":"2026-01-02T03:09:05Z"}"#;
+    let suspended = json!({"suspend": true});
+    let record = |reason: &str| testing::record(reason, "spec.suspend", &json!(true), &json!(false));
+    let note = |annotations: &[(&str, &str)]| {
+        let found = testing::object(annotations, &suspended);
+        noted("job", &judged("job", &found, &[]).unwrap()).unwrap()
+    };
+    let ceiling = "New pods of job.batch/test get a full ceiling of queue demo.";
+    assert_eq!(note(&[("paused", &record("MaxDurationExceeded"))]), ceiling);
+    assert_eq!(
+        note(&[("paused", &record("PodsReadyTimeout")), ("requeue-state", state)]),
+        format!(
+            "{ceiling}\njob.batch/test would have come back by itself at 2026-01-02T03:09:05Z. It keeps its count of returns, 2."
+        )
+    );
+    let active = format!(
+        "{ceiling}\njob.batch/test was deactivated: it is active again, and its returns count from 0."
+    );
+    assert_eq!(note(&[("paused", &record("WorkloadInactive")), ("active", "false")]), active);
+    assert_eq!(
+        note(&[("paused", &record("PodsReadyTimeout")), ("requeue-state", state), ("active", "false")]),
+        active
+    );
 }

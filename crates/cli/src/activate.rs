@@ -1,0 +1,174 @@
+//! `kubectl tenure activate`: lets go on what was deactivated.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use tenure_policy::pause::{Owner, Return, is_deactivation};
+use tenure_types::keys::{ACTIVE_ANNOTATION, PAUSED_ANNOTATION, REQUEUE_STATE_ANNOTATION};
+
+use crate::{
+    change::{Basis, Change, ChangeArgs, Command, Object, Resumption, annotate, not_copied, paused, returns},
+    connect::ConnectArgs,
+    table::printable,
+};
+
+/// Let workloads go on that were deactivated
+///
+/// Tenure deactivates a workload whose pods don't get ready when it has come back as often as its queue allows
+/// (backoffLimitCount), and a person does it by deactivate. In one write, this sets back the field that the pause has
+/// set, and removes the record of the pause (annotation tenure.dev/paused), annotation tenure.dev/active, and the count
+/// of returns (annotation tenure.dev/requeue-state), which begins anew.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ActivateArgs {
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure activate job/training
+  kubectl tenure activate job training-1 training-2 -n research --dry-run
+  kubectl annotate job/training tenure.dev/active-               # the same without this plugin: the keeper does the rest";
+
+impl ActivateArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { change } = self;
+        change.run(Activate, connect).await
+    }
+}
+
+struct Activate;
+
+/// What is to be written.
+#[derive(Debug)]
+enum Activation {
+    Resumed(Box<Resumption>),
+    /// There is no pause to take back.
+    Marked(Value),
+}
+
+impl Command for Activate {
+    type Change = Activation;
+
+    const VERB: &'static str = "activate";
+
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Activation> {
+        not_copied(object, found, by.table, Self::VERB)?;
+        let is_inactive = Owner(found).is_inactive();
+        let has_record =
+            found.pointer("/metadata/annotations").is_some_and(|all| all.get(PAUSED_ANNOTATION).is_some());
+        if !has_record {
+            if is_inactive {
+                let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
+                return Ok(Activation::Marked(annotate(found, &gone)));
+            }
+            bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
+        }
+        let record = paused(object, found, by.table, &[], Self::VERB)?;
+        if is_inactive || is_deactivation(&record) {
+            let resumption = Resumption::of(found, record, "activated");
+            return Ok(Activation::Resumed(Box::new(resumption)));
+        }
+        match returns(found, &record) {
+            Return::Requeue(at) => bail!(
+                "{object} is not deactivated: it comes back by itself at {at}. To bring it back at once: {}",
+                object.command("requeue")
+            ),
+            Return::Never | Return::Reactivate => bail!(
+                "{object} is not deactivated: it was paused because of {}. To let it go on: {}",
+                printable(&record.reason),
+                object.command("resume")
+            ),
+        }
+    }
+}
+
+impl Change for Activation {
+    fn patch(&self) -> &Value {
+        match self {
+            Self::Resumed(resumption) => resumption.patch(),
+            Self::Marked(patch) => patch,
+        }
+    }
+
+    fn told(&self, object: Object<'_>, now: &Value) -> Result<String> {
+        match self {
+            Self::Resumed(resumption) => resumption.told(object, now),
+            Self::Marked(_) => {
+                Ok("activated (Tenure had not paused it: nothing but annotations was changed)".into())
+            }
+        }
+    }
+
+    fn note(&self, object: Object<'_>) -> Option<String> {
+        match self {
+            Self::Resumed(resumption) => resumption.note(object),
+            Self::Marked(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::change::testing::{judged, object, record, told};
+
+    fn suspended(reason: &str, more: &[(&str, &str)]) -> Value {
+        let record = record(reason, "spec.suspend", &json!(true), &json!(false));
+        object(&[&[("paused", record.as_str())], more].concat(), &json!({"suspend": true}))
+    }
+
+    const STATE: (&str, &str) = ("requeue-state", r#"{"count":2,"requeueAt":"2026-01-02T03:09:05Z"}"#);
+
+    #[test]
+    fn what_was_deactivated_goes_on_and_counts_anew() {
+        for found in [
+            suspended("WorkloadInactive", &[("active", "false"), STATE]),
+            suspended("Deactivated", &[("active", "false"), STATE]),
+            // by hand, while it waited
+            suspended("PodsReadyTimeout", &[("active", "false"), STATE]),
+        ] {
+            let activation = judged(&Activate, "job", &found).unwrap();
+            let annotations = json!({"tenure.dev/paused": null, "tenure.dev/active": null, "tenure.dev/requeue-state": null});
+            let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
+            assert_eq!(activation.patch(), &json!({"metadata": metadata, "spec": {"suspend": false}}));
+            let now = json!({"spec": {"suspend": false}});
+            assert_eq!(told("job", &activation, &now), Ok("activated (spec.suspend: false)".into()));
+        }
+    }
+
+    #[test]
+    fn what_was_never_paused_is_marked_as_active() {
+        let found = object(&[("active", "false")], &json!({"suspend": true}));
+        let activation = judged(&Activate, "job", &found).unwrap();
+        let annotations = json!({"tenure.dev/active": null, "tenure.dev/requeue-state": null});
+        let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
+        assert_eq!(activation.patch(), &json!({"metadata": metadata}));
+    }
+
+    #[test]
+    fn what_is_not_deactivated_is_told_with_what_helps() {
+        for (found, expected) in [
+            (
+                object(&[], &json!({})),
+                "job.batch/test is not deactivated: it has no annotation tenure.dev/active",
+            ),
+            (
+                suspended("PodsReadyTimeout", &[STATE]),
+                "comes back by itself at 2026-01-02T03:09:05Z. To bring it back at once: kubectl tenure requeue job.batch/test -n ns",
+            ),
+            (
+                suspended("MaxDurationExceeded", &[]),
+                "it was paused because of MaxDurationExceeded. To let it go on: kubectl tenure resume job.batch/test -n ns",
+            ),
+        ] {
+            let error = judged(&Activate, "job", &found).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Writes to workloads, one after the other: what `resume`, `activate`, `deactivate` and `requeue` have in common.
+
+mod object;
+mod paused;
+mod resumption;
+#[cfg(test)]
+pub mod testing;
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::{Error, Result, anyhow, bail};
+use clap::Args;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::Value;
+use tenure_policy::owners::OwnerTable;
+
+use crate::{
+    connect::{ConnectArgs, Connection},
+    kinds::{Kind, Kinds, Unresolved},
+    server::{Clock, code, explain},
+    target::{self, Target},
+    tell::{complain, tell},
+};
+pub use object::{Object, annotate, shown};
+pub use paused::{not_copied, paused, returns};
+pub use resumption::Resumption;
+
+/// How often an object that changes under our hands is read anew.
+const TRIES: u32 = 6;
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// Name under which the write is recorded in `managedFields`.
+const FIELD_MANAGER: &str = "kubectl-tenure";
+
+/// Which workloads, and whether it is meant.
+#[derive(Clone, Debug, Args)]
+pub struct ChangeArgs {
+    /// KIND/NAME..., or one KIND and its NAMEs. A kind as kubectl takes it: deploy, deployments, deployment.apps
+    #[arg(value_name = "OBJECT", required = true)]
+    objects: Vec<String>,
+
+    /// Ask the API server what would become of it, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// A command that changes workloads.
+pub trait Command {
+    type Change: Change;
+
+    /// What it does, as in "to resume takes the rights to …".
+    const VERB: &'static str;
+
+    /// Decides by the object as it is at a time.
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Self::Change>;
+}
+
+/// What a decision goes by beside the object.
+#[derive(Clone, Copy, Debug)]
+pub struct Basis<'b> {
+    pub table: &'b OwnerTable,
+    pub clock: Clock,
+}
+
+/// What is to be written.
+pub trait Change {
+    /// As a merge patch.
+    fn patch(&self) -> &Value;
+
+    /// What is tried instead, one after the other, where the API server doesn't know a field of it.
+    fn otherwise(&self) -> &[Value] {
+        &[]
+    }
+
+    /// What was done, by what became of the object.
+    fn told(&self, object: Object<'_>, now: &Value) -> Result<String>;
+
+    /// What else is worth knowing when it was.
+    fn note(&self, object: Object<'_>) -> Option<String>;
+}
+
+impl ChangeArgs {
+    /// Does it to one after the other; one that fails keeps no other from it.
+    pub async fn run(self, command: impl Command, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { objects, dry_run } = self;
+        let targets = target::parse(&objects)?;
+        let connection = connect.connect().await?;
+        let clock = Clock::of(&connection.client).await;
+        let kinds = Kinds::discover(&connection.client).await.map_err(explain)?;
+        let changer = Changer { command, connection, clock, kinds, table: OwnerTable::default(), dry_run };
+        let mut code = ExitCode::SUCCESS;
+        for target in targets {
+            if let Err(error) = changer.change(&target).await {
+                if error.is::<io::Error>() {
+                    return Err(error);
+                }
+                complain(&error);
+                code = ExitCode::FAILURE;
+            }
+        }
+        Ok(code)
+    }
+}
+
+struct Changer<C> {
+    command: C,
+    connection: Connection,
+    clock: Clock,
+    kinds: Kinds,
+    table: OwnerTable,
+    dry_run: bool,
+}
+
+impl<C: Command> Changer<C> {
+    async fn change(&self, target: &Target) -> Result<()> {
+        let kind = self.kind(&target.kind)?;
+        let object = Object { kind, name: &target.name, namespace: &self.connection.namespace };
+        let (change, now) = self.write(object).await?;
+        self.report(object, &change, &now)
+    }
+
+    fn kind(&self, word: &str) -> Result<&Kind> {
+        self.kinds.resolve(word, &self.table).map_err(|unresolved| match unresolved {
+            Unresolved::Unknown => anyhow!("the server doesn't have a resource type {word:?}"),
+            Unresolved::Ambiguous(names) => anyhow!("{word:?} may be any of {}: say which", names.join(", ")),
+        })
+    }
+
+    /// Returns what was decided, and what became of the object.
+    async fn write(&self, object: Object<'_>) -> Result<(C::Change, Value)> {
+        let api = object.kind.api(&self.connection.client, Some(&self.connection.namespace));
+        for _ in 0..TRIES {
+            let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
+            let found = serde_json::to_value(found)?;
+            let change =
+                self.command.judge(object, &found, Basis { table: &self.table, clock: self.clock })?;
+            match self.patch(&api, object.name, &change).await {
+                Ok(now) => return Ok((change, serde_json::to_value(now)?)),
+                Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,
+                Err(error) => return Err(refused::<C>(object, error)),
+            }
+        }
+        bail!("{object} changes all the time: {TRIES} tries have failed")
+    }
+
+    async fn patch(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        change: &C::Change,
+    ) -> kube::Result<DynamicObject> {
+        let how = PatchParams {
+            dry_run: self.dry_run,
+            field_manager: Some(FIELD_MANAGER.into()),
+            ..PatchParams::default().validation_strict()
+        };
+        let mut result = api.patch(name, &how, &Patch::Merge(change.patch())).await;
+        for patch in change.otherwise() {
+            if !result.as_ref().is_err_and(is_unknown_field) {
+                break;
+            }
+            result = api.patch(name, &how, &Patch::Merge(patch)).await;
+        }
+        result
+    }
+
+    fn report(&self, object: Object<'_>, change: &C::Change, now: &Value) -> Result<()> {
+        let told = change.told(object, now)?;
+        let dry_run = if self.dry_run { " (server dry run)" } else { "" };
+        writeln!(io::stdout(), "{object} {told}{dry_run}")?;
+        if let Some(note) = change.note(object).filter(|_| !self.dry_run) {
+            tell(&note);
+        }
+        Ok(())
+    }
+}
+
+/// It was changed, or replaced by a namesake, since it was read. Another uid in a patch is 409 or, where it is taken for
+/// an attempt to change it, 422.
+fn is_stale(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => {
+            status.code == 409 || (status.code == 422 && status.message.contains("metadata.uid"))
+        }
+        _ => false,
+    }
+}
+
+/// The served schema has no such field.
+fn is_unknown_field(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => {
+            matches!(status.code, 400 | 422) && status.message.contains("unknown field")
+        }
+        _ => false,
+    }
+}
+
+/// Why the API server refused, and which rights it takes.
+fn refused<C: Command>(object: Object<'_>, error: kube::Error) -> Error {
+    let forbidden = code(&error) == Some(403);
+    let error = explain(error);
+    if !forbidden {
+        return error;
+    }
+    let place = object.namespaced().map_or_else(String::new, |name| format!(" in namespace {name}"));
+    let (verb, kinds) = (C::VERB, object.kind.plural());
+    anyhow!("{error}\nTo {verb} takes the rights to get and to patch {kinds}{place}")
+}

@@ -1,0 +1,93 @@
+//! What Tenure has noted on an object that it has paused.
+
+use anyhow::{Result, bail};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Value, json};
+use tenure_policy::{
+    owners::{OwnerTable, PauseRule},
+    pause::{Owner, Return},
+};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
+
+use super::{Object, shown};
+use crate::table::printable;
+
+/// The record of a pause that may be taken back. `fields` may be restored beside those of the table: whoever may write
+/// annotations could else have somebody with more rights set any field for them.
+pub fn paused(
+    object: Object<'_>,
+    found: &Value,
+    table: &OwnerTable,
+    fields: &[String],
+    verb: &str,
+) -> Result<PausedRecord> {
+    let reference = object.kind.reference(object.name);
+    let Some(text) = found.pointer("/metadata/annotations").and_then(|all| all.get(PAUSED_ANNOTATION)) else {
+        let other = table.rules(&reference).find(|rule| Owner(found).is_paused(rule));
+        bail!(
+            "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{}",
+            by_other(other)
+        );
+    };
+    not_copied(object, found, table, verb)?;
+    let rules: Vec<&PauseRule> = table.rules(&reference).collect();
+    let Some(record) = Owner(found).record() else {
+        bail!(
+            "{object}: annotation {PAUSED_ANNOTATION} can't be read: {}\nTo resume by hand: {}",
+            printable(text.as_str().unwrap_or_default()),
+            object.by_hand(&by_hand(found, &rules))
+        );
+    };
+    if !fields.contains(&record.field) && !rules.iter().any(|rule| rule.field == record.field) {
+        bail!(
+            "{object}: annotation {PAUSED_ANNOTATION} names {0}, which Tenure doesn't set for this kind: kubectl tenure resume takes --field {0}, if your keeper is configured to set it, and {1} is what it should be set back to",
+            printable(&record.field),
+            shown(&record.previous_value)
+        );
+    }
+    Ok(record)
+}
+
+/// Refuses an object whose controller is what Tenure pauses: a Deployment's annotations live on in its `ReplicaSet`s.
+pub fn not_copied(object: Object<'_>, found: &Value, table: &OwnerTable, verb: &str) -> Result<()> {
+    let Some(above) = controller(found).filter(|above| table.knows(above)) else { return Ok(()) };
+    let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
+    bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
+}
+
+/// Whether and when an object comes back by itself that has this record.
+pub fn returns(found: &Value, record: &PausedRecord) -> Return {
+    let metadata = found.get("metadata").cloned().unwrap_or_default();
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+    Return::of(record, &metadata)
+}
+
+fn by_other(rule: Option<&PauseRule>) -> String {
+    rule.map_or_else(String::new, |rule| {
+        format!(", though its {} is {}, which somebody else has set", rule.field, shown(&rule.value))
+    })
+}
+
+fn controller(found: &Value) -> Option<OwnerReference> {
+    let owners = found.pointer("/metadata/ownerReferences")?.as_array()?;
+    let owner = owners.iter().find(|owner| owner.get("controller") == Some(&json!(true)))?;
+    serde_json::from_value(owner.clone()).ok()
+}
+
+/// A patch that takes the annotation away and sets back the field that looks paused, to the likeliest value.
+fn by_hand(found: &Value, rules: &[&PauseRule]) -> Value {
+    let mut patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
+    if let Some(rule) = rules.iter().find(|rule| Owner(found).is_paused(rule)) {
+        let running = match &rule.value {
+            Value::Bool(paused) => json!(!paused),
+            Value::Number(_) => json!(1),
+            _ => Value::Null,
+        };
+        let keys = rule.field.rsplit('.');
+        let spec = keys.fold(running, |inner, key| json!({key: inner}));
+        if let (Value::Object(patch), Value::Object(spec)) = (&mut patch, spec) {
+            patch.extend(spec);
+        }
+    }
+    patch
+}

@@ -1,0 +1,62 @@
+//! Objects for tests of changes.
+
+use serde_json::{Value, json};
+use tenure_policy::owners::OwnerTable;
+
+use super::{Basis, Change, Command, Object};
+use crate::{kinds::Kinds, server::Clock};
+
+fn kinds() -> Kinds {
+    let resource = |plural: &str, kind: &str| json!({"resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind}, "scope": "Namespaced"});
+    let group = |name: &str, resource: Value| {
+        serde_json::from_value(
+            json!({"metadata": {"name": name}, "versions": [{"version": "v1", "resources": [resource]}]}),
+        )
+        .unwrap()
+    };
+    let groups = [
+        group("apps", resource("deployments", "Deployment")),
+        group("batch", resource("jobs", "Job")),
+        group("tensorstack.dev", resource("notebooks", "Notebook")),
+        group("argoproj.io", resource("rollouts", "Rollout")),
+    ];
+    Kinds::read(groups.into_iter())
+}
+
+/// What a command makes of an object `ns/test` of this kind.
+pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<C::Change, String> {
+    let (kinds, table) = (kinds(), OwnerTable::default());
+    let object = Object { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
+    let by = Basis { table: &table, clock: Clock::default() };
+    command.judge(object, found, by).map_err(|error| error.to_string())
+}
+
+/// What is told of a change that has made an object so.
+pub fn told(kind: &str, change: &impl Change, now: &Value) -> Result<String, String> {
+    let kinds = kinds();
+    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
+    change.told(Object { kind, name: "test", namespace: "ns" }, now).map_err(|error| error.to_string())
+}
+
+/// What else is told of it.
+pub fn noted(kind: &str, change: &impl Change) -> Option<String> {
+    let kinds = kinds();
+    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
+    change.note(Object { kind, name: "test", namespace: "ns" })
+}
+
+/// The record of a pause.
+pub fn record(reason: &str, field: &str, value: &Value, previous: &Value) -> String {
+    json!({
+        "reason": reason, "at": "2026-01-02T03:04:05Z", "queue": "demo",
+        "field": field, "value": value, "previousValue": previous,
+    })
+    .to_string()
+}
+
+/// An object with these annotations.
+pub fn object(annotations: &[(&str, &str)], spec: &Value) -> Value {
+    let annotations: serde_json::Map<String, Value> =
+        annotations.iter().map(|(key, text)| (format!("tenure.dev/{key}"), json!(text))).collect();
+    json!({"metadata": {"uid": "u", "resourceVersion": "7", "annotations": annotations}, "spec": spec})
+}

@@ -1,0 +1,135 @@
+//! `kubectl tenure requeue`: brings back at once what would come back by itself.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::Value;
+use tenure_policy::pause::{Owner, Return, is_deactivation};
+
+use crate::{
+    change::{Basis, ChangeArgs, Command, Object, Resumption, paused, returns},
+    connect::ConnectArgs,
+    table::printable,
+};
+
+/// Bring workloads back at once that would come back by themselves
+///
+/// A workload whose pods didn't get ready, or whose time slice has ended, waits before Tenure lets it go on. This ends
+/// the wait, in one write. How often it came back because its pods didn't get ready still counts.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RequeueArgs {
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure queue research                  # who waits, and until when
+  kubectl tenure requeue job/training
+  kubectl tenure requeue job training-1 training-2 -n research --dry-run";
+
+impl RequeueArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { change } = self;
+        change.run(Requeue, connect).await
+    }
+}
+
+struct Requeue;
+
+impl Command for Requeue {
+    type Change = Resumption;
+
+    const VERB: &'static str = "requeue";
+
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Resumption> {
+        let record = paused(object, found, by.table, &[], Self::VERB)?;
+        let is_inactive = is_deactivation(&record) || Owner(found).is_inactive();
+        match returns(found, &record) {
+            Return::Requeue(at) => {
+                let count = Owner(found).requeue_state().count;
+                let note = format!(
+                    "{object} would have come back by itself at {at}. It keeps its count of returns, {count}."
+                );
+                Ok(Resumption::of(found, record, "requeued").noting(Some(note)))
+            }
+            Return::Never | Return::Reactivate if is_inactive => bail!(
+                "{object} doesn't wait to come back: it is deactivated. To let it go on: {}",
+                object.command("activate")
+            ),
+            Return::Never | Return::Reactivate => bail!(
+                "{object} doesn't wait to come back: it was paused because of {}, until somebody resumes it. To let it go on: {}",
+                printable(&record.reason),
+                object.command("resume")
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::change::{
+        Change as _,
+        testing::{judged, noted, object, record},
+    };
+
+    fn suspended(reason: &str, more: &[(&str, &str)]) -> Value {
+        let record = record(reason, "spec.suspend", &json!(true), &json!(false));
+        object(&[&[("paused", record.as_str())], more].concat(), &json!({"suspend": true}))
+    }
+
+    fn state(count: u32) -> String {
+        format!(r#"{{"count":{count},"requeueAt":"2026-01-02T03:09:05Z","priority":5}}"#)
+    }
+
+    #[test]
+    fn who_waits_comes_back_and_its_count_stays() {
+        let found = suspended("PodsReadyTimeout", &[("requeue-state", &state(2))]);
+        let resumption = judged(&Requeue, "job", &found).unwrap();
+        assert_eq!(resumption.patch()["spec"], json!({"suspend": false}));
+        let annotations = &resumption.patch()["metadata"]["annotations"];
+        assert_eq!(annotations["tenure.dev/paused"], Value::Null);
+        let kept: Value =
+            serde_json::from_str(annotations["tenure.dev/requeue-state"].as_str().unwrap()).unwrap();
+        assert_eq!(kept, json!({"count": 2, "priority": 5}));
+        let note = noted("job", &resumption).unwrap();
+        assert!(
+            note.ends_with("by itself at 2026-01-02T03:09:05Z. It keeps its count of returns, 2."),
+            "{note}"
+        );
+    }
+
+    #[test]
+    fn the_pause_between_two_time_slices_is_a_wait_too() {
+        let found = suspended("MaxDurationExceeded", &[("requeue-state", &state(0))]);
+        let resumption = judged(&Requeue, "job", &found).unwrap();
+        assert_eq!(resumption.patch()["metadata"]["annotations"]["tenure.dev/requeue-state"], Value::Null);
+    }
+
+    #[test]
+    fn who_does_not_wait_is_told_with_what_helps() {
+        for (found, expected) in [
+            (object(&[], &json!({"suspend": true})), "was not paused by Tenure"),
+            (
+                suspended("WorkloadInactive", &[("active", "false")]),
+                "it is deactivated. To let it go on: kubectl tenure activate job.batch/test -n ns",
+            ),
+            (
+                suspended("PodsReadyTimeout", &[("active", "false"), ("requeue-state", &state(1))]),
+                "it is deactivated. To let it go on: kubectl tenure activate",
+            ),
+            (
+                suspended("MaxDurationExceeded", &[]),
+                "until somebody resumes it. To let it go on: kubectl tenure resume job.batch/test -n ns",
+            ),
+        ] {
+            let error = judged(&Requeue, "job", &found).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
