@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use jiff::Timestamp;
 use serde_json::Value;
 use tenure_testbed::{Cluster, RELEASE_NAMESPACE, eventually};
 
@@ -13,6 +14,22 @@ pub fn of_keeper(cluster: &Cluster, verb: &str, resource: &str, namespace: &str)
     successes(cluster, "tenure-keeper", namespace)
         .filter(|entry| text(entry, "/verb") == verb && text(entry, "/objectRef/resource") == resource)
         .map(|entry| text(&entry, "/objectRef/name").to_owned())
+        .collect()
+}
+
+/// The same with the times of the answers.
+pub fn answers_to_keeper(
+    cluster: &Cluster,
+    verb: &str,
+    resource: &str,
+    namespace: &str,
+) -> Vec<(String, Timestamp)> {
+    successes(cluster, "tenure-keeper", namespace)
+        .filter(|entry| text(entry, "/verb") == verb && text(entry, "/objectRef/resource") == resource)
+        .map(|entry| {
+            let answered = text(&entry, "/stageTimestamp").parse().expect("an entry has a time");
+            (text(&entry, "/objectRef/name").to_owned(), answered)
+        })
         .collect()
 }
 

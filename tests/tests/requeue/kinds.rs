@@ -1,0 +1,127 @@
+//! Workloads of several kinds: a Deployment, a pod without an owner, and a gang.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE, audit, fixtures,
+    workloads::{Namespace, bare_pod, in_runai_queue, workload},
+};
+
+use super::{
+    scene::{
+        LONG, PAUSED, annotation, await_eviction, job_of, place, return_at, unready, wait, waiting_long,
+    },
+    world,
+};
+
+#[tokio::test]
+async fn a_deployment_is_scaled_to_nothing_and_back_and_its_replica_set_is_left_alone() {
+    let world = world().await;
+    let namespace = place(world, &waiting_long()).await;
+    let labels = unready(namespace.name());
+    let rollout = workload("Deployment", namespace.name(), "rollout", &labels, &Value::Null);
+    let rollout = namespace.create(&rollout).await;
+    let (record, _) = await_eviction(&namespace, &rollout, 1).await;
+    assert_eq!((&record["field"], &record["previousValue"]), (&json!("spec.replicas"), &json!(2)));
+    assert_eq!(namespace.field(&rollout, "spec.replicas").await, json!(0));
+    namespace.await_pods(&[]).await;
+    return_at(&namespace, &[&rollout], Timestamp::now()).await;
+    await_eviction(&namespace, &rollout, 2).await;
+    let told = namespace.await_events_of("Requeued", 1).await;
+    assert_eq!(
+        told,
+        [
+            "Deployment/rollout: Set spec.replicas back to 2: return 1 after its pods were not all ready in time"
+        ]
+    );
+    audit::assert_changes(&world.cluster, namespace.name(), &["patch deployments/rollout"; 3]).await;
+}
+
+#[tokio::test]
+async fn a_pod_without_an_owner_is_deleted_and_is_told_why() {
+    let world = world().await;
+    let namespace = place(world, &waiting_long()).await;
+    namespace.create(&bare_pod(namespace.name(), "bare", &unready(namespace.name()), &Value::Null)).await;
+    namespace.await_pods(&[]).await;
+    let told = namespace.await_events_of("EvictedDueToPodsReadyTimeout", 1).await;
+    let expected = "Pod/bare: Deleted because it was not ready within the time of waitForPodsReady defined in Queue, and has no owner that could be paused and come back";
+    assert_eq!(told, [expected]);
+    audit::assert_changes(&world.cluster, namespace.name(), &["delete pods/bare"]).await;
+}
+
+/// Pods that get ready, in a queue.
+fn ready(queue: &str) -> Value {
+    in_runai_queue(queue)
+}
+
+async fn await_ready(namespace: &Namespace, job: &DynamicObject, count: u64) {
+    let all = async || Ok((namespace.field(job, "status.ready").await == json!(count)).then_some(()));
+    eventually(&format!("{count} pods to be ready"), DEADLINE, all).await.unwrap();
+}
+
+/// As a kubelet says that containers of a pod have failed.
+async fn lose(namespace: &Namespace, pod: &str) {
+    let pods: Api<Pod> = Api::namespaced(world().await.cluster.client().unwrap(), namespace.name());
+    let status = pods.get(pod).await.unwrap().status.unwrap();
+    let initialized = status.conditions.iter().flatten().find(|of| of.type_ == "Initialized").unwrap();
+    let since = initialized.last_transition_time.as_ref().unwrap().0;
+    // conditions say whole seconds, and this one must come later
+    let later = async || Ok(Some(Timestamp::now()).filter(|now| now.as_second() > since.as_second()));
+    let now = eventually("the next second", DEADLINE, later).await.unwrap();
+    let lost = json!({
+        "type": "Ready", "status": "False", "lastTransitionTime": Timestamp::from_second(now.as_second()).unwrap(),
+    });
+    let patch = Patch::Strategic(json!({"status": {"conditions": [lost]}}));
+    pods.patch_status(pod, &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn names_of(namespace: &Namespace, prefix: &str) -> Vec<String> {
+    namespace.pod_names().await.into_iter().filter(|name| name.starts_with(prefix)).collect()
+}
+
+#[tokio::test]
+async fn a_gang_goes_when_fewer_than_it_takes_are_ready_any_more_where_a_recovery_has_an_end() {
+    let world = world().await;
+    let mut spec = waiting_long();
+    spec["waitForPodsReady"]["recoveryTimeout"] = json!("2s");
+    let namespace = place(world, &spec).await;
+    let group = fixtures::object(
+        "scheduling.run.ai/v2alpha2",
+        "PodGroup",
+        namespace.name(),
+        "gang",
+        &json!({"minMember": 2, "queue": namespace.name()}),
+    );
+    namespace.create(&group).await;
+    let mut gang = job_of(&namespace, "gang", &ready(namespace.name()));
+    (gang["spec"]["parallelism"], gang["spec"]["completions"]) = (json!(3), json!(3));
+    gang["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+    let gang = namespace.create(&gang).await;
+    let alone = namespace.create(&job_of(&namespace, "alone", &ready(namespace.name()))).await;
+    let forever = place(world, &waiting_long()).await;
+    let patient = forever.create(&job_of(&forever, "patient", &ready(forever.name()))).await;
+    await_ready(&namespace, &gang, 3).await;
+    await_ready(&namespace, &alone, 2).await;
+    await_ready(&forever, &patient, 2).await;
+
+    let members = names_of(&namespace, "gang").await;
+    lose(&forever, &names_of(&forever, "patient").await[0]).await;
+    lose(&namespace, &members[0]).await;
+    lose(&namespace, &names_of(&namespace, "alone").await[0]).await;
+    // it has lost a pod later, and is evicted
+    let (record, state) = await_eviction(&namespace, &alone, 1).await;
+    assert_eq!((&record["reason"], wait(&record, &state)), (&json!("PodsReadyTimeout"), i64::from(LONG)));
+    assert_eq!(annotation(&namespace, &gang, PAUSED).await, None, "two of three are ready");
+
+    lose(&namespace, &members[1]).await;
+    await_eviction(&namespace, &gang, 1).await;
+    assert_eq!(annotation(&forever, &patient, PAUSED).await, None, "without an end it may take for ever");
+    assert_eq!(names_of(&forever, "patient").await.len(), 2);
+}

@@ -1,0 +1,43 @@
+//! Workloads that don't get ready make room, and come back.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+mod decisions;
+mod dry;
+mod kinds;
+mod life;
+mod order;
+mod queues;
+mod scene;
+mod strikes;
+
+use std::fs;
+
+use tenure_tests::{World, fixtures};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
+
+/// What the configuration file says, which counts where no queue says anything.
+const CONFIG: &str =
+    "waitForPodsReady: {timeout: 3s, requeuingStrategy: {backoffBaseSeconds: 500, backoffFactor: '1'}}\n";
+
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let world = Box::pin(World::installed("requeue", &[])).await?;
+        fixtures::install(&world, fixtures::definitions("scheduling.run.ai")).await;
+        fs::write(world.tenure.config_file(), CONFIG)?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        Ok::<_, anyhow::Error>(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
+/// A cluster on which no program runs. One test at a time has it.
+async fn empty_world() -> MutexGuard<'static, World> {
+    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
+    let start = async || {
+        let world = Box::pin(World::installed("requeue-empty", &["webhook.failurePolicy=Ignore"])).await?;
+        Ok::<_, anyhow::Error>(Mutex::new(world))
+    };
+    WORLD.get_or_try_init(start).await.unwrap().lock().await
+}
