@@ -1,0 +1,271 @@
+use super::*;
+
+fn rule(field: &str, value: Value) -> PauseRule {
+    PauseRule { group: String::new(), kind: String::new(), field: field.into(), value }
+}
+
+const QUEUE: (Family, &str) = (Family::Runai, "q");
+
+fn deployment() -> Value {
+    json!({"metadata": {"name": "d", "uid": "u", "resourceVersion": "7"}, "spec": {"replicas": 2}})
+}
+
+#[test]
+fn the_patch_pauses_records_and_is_preconditioned() {
+    let (object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+    let owner = Owner(&object);
+    let record = record(
+        owner,
+        &rule,
+        MAX_DURATION_EXCEEDED,
+        (Family::Tensorstack, "demo"),
+        "2026-01-02T03:04:05Z".parse().unwrap(),
+    );
+    let annotation = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduler.tensorstack.dev","field":"spec.replicas","value":0,"previousValue":2}"#;
+    let mut expected: Value = json!({
+        "metadata": {"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/expires-at": null}},
+        "spec": {"replicas": 0},
+    });
+    expected["metadata"]["annotations"]["tenure.dev/paused"] =
+        serde_json::from_str::<PausedRecord>(annotation)
+            .map(|record| json!(record).to_string().into())
+            .unwrap();
+    assert_eq!(patch(owner, &rule, &record, &Until::Resumed), expected);
+}
+
+#[test]
+fn deep_fields_are_set_without_touching_their_siblings() {
+    let object = json!({"metadata": {}});
+    let rule = rule("spec.runMode.pause.enabled", json!(true));
+    let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+    assert_eq!(record.previous_value, Value::Null);
+    let patch = patch(Owner(&object), &rule, &record, &Until::Resumed);
+    assert_eq!(patch["spec"], json!({"runMode": {"pause": {"enabled": true}}}));
+}
+
+#[test]
+fn a_pause_of_what_was_paused_before_counts_as_reversed() {
+    let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+    for expected in 0..3 {
+        let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+        assert_eq!(record.reversals, expected);
+        object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
+    }
+}
+
+#[test]
+fn a_pause_is_taken_back_with_its_record() {
+    let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+    let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+    object["spec"]["replicas"] = json!(0);
+    let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/paused": null}});
+    let expected = json!({"metadata": metadata, "spec": {"replicas": 2}});
+    assert_eq!(resume(Owner(&object), &record), expected);
+    object["spec"]["replicas"] = json!(5);
+    assert_eq!(resume(Owner(&object), &record), json!({"metadata": metadata}), "not ours to undo");
+}
+
+fn returning(count: u32, requeue_at: Option<&str>) -> Value {
+    json!({"tenure.dev/requeue-state": json!({"count": count, "requeueAt": requeue_at}).to_string()})
+}
+
+fn state(patch: &Value) -> Option<Value> {
+    let state = patch["metadata"]["annotations"].get("tenure.dev/requeue-state")?;
+    Some(state.as_str().map_or(Value::Null, |text| serde_json::from_str(text).unwrap()))
+}
+
+#[test]
+fn a_pause_says_itself_when_it_ends() {
+    let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+    let now = Timestamp::UNIX_EPOCH;
+    let requeued = RequeueState { count: 3, requeue_at: Some(now), priority: Some(7) };
+    let of = |object: &Value, until: &Until| {
+        let record = record(Owner(object), &rule, MAX_DURATION_EXCEEDED, QUEUE, now);
+        patch(Owner(object), &rule, &record, until)
+    };
+    let written = state(&of(&object, &Until::Requeued(requeued)));
+    assert_eq!(written, Some(json!({"count": 3, "requeueAt": "1970-01-01T00:00:00Z", "priority": 7})));
+    for until in [Until::Resumed, Until::Activated] {
+        object["metadata"]["annotations"] = json!({});
+        assert_eq!(state(&of(&object, &until)), None);
+        // of an earlier pause that somebody has reversed
+        object["metadata"]["annotations"] = returning(2, Some("1970-01-01T00:00:00Z"));
+        assert_eq!(state(&of(&object, &until)), Some(json!({"count": 2})));
+        object["metadata"]["annotations"] = returning(0, Some("9999-01-01T00:00:00Z"));
+        assert_eq!(state(&of(&object, &until)), Some(Value::Null));
+        object["metadata"]["annotations"] = returning(2, None);
+        assert_eq!(state(&of(&object, &until)), None, "as it is");
+    }
+    let deactivated = of(&object, &Until::Activated);
+    assert_eq!(deactivated["metadata"]["annotations"]["tenure.dev/active"], "false");
+}
+
+#[test]
+fn the_count_outlives_a_return_and_begins_anew_after_a_deactivation() {
+    let rule = rule("spec.replicas", json!(0));
+    let paused = |reason: &str, annotations: Value| {
+        let mut object = deployment();
+        let record = record(Owner(&object), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
+        object["spec"]["replicas"] = json!(0);
+        object["metadata"]["annotations"] = annotations;
+        resume(Owner(&object), &record)
+    };
+    let due = || returning(2, Some("1970-01-01T00:00:00Z"));
+    assert_eq!(state(&paused(PODS_READY_TIMEOUT, due())), Some(json!({"count": 2})));
+    assert_eq!(state(&paused(MAX_DURATION_EXCEEDED, json!({}))), None);
+    for reason in [WORKLOAD_INACTIVE, DEACTIVATED] {
+        assert_eq!(state(&paused(reason, due())), Some(Value::Null), "{reason}");
+    }
+    let mut inactive = due();
+    inactive["tenure.dev/active"] = json!("false");
+    let resumed = paused(PODS_READY_TIMEOUT, inactive);
+    assert_eq!(state(&resumed), Some(Value::Null));
+    assert_eq!(resumed["metadata"]["annotations"]["tenure.dev/active"], Value::Null);
+}
+
+fn noted(annotations: &Value) -> ObjectMeta {
+    serde_json::from_value(json!({"annotations": annotations})).unwrap()
+}
+
+#[test]
+fn what_is_inactive_never_returns_and_what_is_active_again_does_at_once() {
+    let owner = deployment();
+    let of = |reason: &str, active: Option<&str>| {
+        let rule = rule("spec.replicas", json!(0));
+        let record = record(Owner(&owner), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
+        let mut annotations = returning(1, Some("2026-01-01T00:00:00Z"));
+        annotations["tenure.dev/active"] = json!(active);
+        annotations.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        Return::of(&record, &noted(&annotations))
+    };
+    let due = Return::Requeue("2026-01-01T00:00:00Z".parse().unwrap());
+    for (reason, active, expected) in [
+        (PODS_READY_TIMEOUT, None, due),
+        (PODS_READY_TIMEOUT, Some("true"), due),
+        (PODS_READY_TIMEOUT, Some("false"), Return::Never),
+        (MAX_DURATION_EXCEEDED, None, due),
+        (WORKLOAD_INACTIVE, Some("false"), Return::Never),
+        (WORKLOAD_INACTIVE, Some("true"), Return::Reactivate),
+        (WORKLOAD_INACTIVE, None, Return::Reactivate),
+        (DEACTIVATED, Some("false"), Return::Never),
+        (DEACTIVATED, Some("true"), Return::Reactivate),
+    ] {
+        assert_eq!(of(reason, active), expected, "{reason} {active:?}");
+    }
+    assert_eq!((Return::Never.at(), Return::Reactivate.at()), (None, Some(Timestamp::MIN)));
+}
+
+#[test]
+fn a_state_that_can_not_be_read_is_none() {
+    let at = "2026-01-01T00:00:00Z";
+    for text in [
+        "soon".to_owned(),
+        "[]".to_owned(),
+        json!({"count": -1, "requeueAt": at}).to_string(),
+        json!({"count": 4_294_967_296_u64, "requeueAt": at}).to_string(),
+        json!({"count": 1, "requeueAt": "10000-01-01T00:00:00Z"}).to_string(),
+        json!({"count": 1, "requeueAt": 5}).to_string(),
+    ] {
+        let read = requeue_state_on(&noted(&json!({"tenure.dev/requeue-state": text})));
+        assert_eq!(read, RequeueState::default(), "{text}");
+    }
+    for at in ["1970-01-01T00:00:00Z", "9999-12-30T00:00:00Z"] {
+        let read = requeue_state_on(&noted(&returning(7, Some(at))));
+        assert_eq!((read.count, read.requeue_at), (7, Some(at.parse().unwrap())));
+    }
+}
+
+#[test]
+fn a_field_that_somebody_has_set_and_set_back_is_not_ours_to_undo() {
+    let (mut object, field_of) = (deployment(), |name: &str| rule(name, json!(0)));
+    let mut was_set = |field: &str, managed: Value| {
+        object["metadata"]["managedFields"] = managed;
+        let record =
+            record(Owner(&object), &field_of(field), PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
+        was_set_since(Owner(&object), &record)
+    };
+    let entry = |annotation: &str, spec: Value| {
+        let annotations = json!({format!("f:{annotation}"): {}});
+        json!({"fieldsV1": {"f:metadata": {"f:annotations": annotations}, "f:spec": spec}})
+    };
+    let keeper = |spec| entry("tenure.dev/paused", spec);
+    let person = |spec| entry("example.com/note", spec);
+    let replicas = || json!({"f:replicas": {}});
+    for (managed, expected) in [
+        (json!(null), false),
+        (json!([person(replicas())]), false),
+        (json!([keeper(replicas()), person(json!({}))]), false),
+        (json!([keeper(json!({"f:paused": {}})), person(replicas())]), true),
+        (json!([keeper(replicas()), person(replicas())]), false),
+    ] {
+        assert_eq!(was_set("spec.replicas", managed.clone()), expected, "{managed}");
+    }
+    let whole = json!([keeper(json!({"f:runMode": {}}))]);
+    assert!(!was_set("spec.runMode.pause.enabled", whole), "whoever has set it all has set a part of it");
+}
+
+#[test]
+fn who_only_forgets_leaves_the_field_as_it_is() {
+    let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+    let record = record(Owner(&object), &rule, PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
+    object["spec"]["replicas"] = json!(0);
+    object["metadata"]["annotations"] = returning(2, Some("2026-01-01T00:00:00Z"));
+    let patch = forget(Owner(&object), &record);
+    assert_eq!((patch.get("spec"), state(&patch)), (None, Some(json!({"count": 2}))));
+    assert_eq!(patch["metadata"]["annotations"]["tenure.dev/paused"], Value::Null);
+}
+
+#[test]
+fn what_comes_back_is_told_why() {
+    let owner = deployment();
+    let of = |reason: &str, previous: Value| {
+        let rule = rule("spec.replicas", json!(0));
+        let record = record(Owner(&owner), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
+        came_back(&PausedRecord { previous_value: previous, ..record }, 3)
+    };
+    assert_eq!(
+        of(PODS_READY_TIMEOUT, json!(2)),
+        "Set spec.replicas back to 2: return 3 after its pods were not all ready in time"
+    );
+    assert_eq!(
+        of(MAX_DURATION_EXCEEDED, Value::Null),
+        "Set spec.replicas back to unset: its next time slice begins"
+    );
+    assert_eq!(of(WORKLOAD_INACTIVE, json!(2)), "Set spec.replicas back to 2: it was activated");
+    assert_eq!(of(DEACTIVATED, json!(2)), "Set spec.replicas back to 2: it was activated");
+}
+
+#[test]
+fn a_job_that_has_ended_is_finished() {
+    let job = |kind: &str, condition: &str, status: &str| json!({"kind": kind, "status": {"conditions": [{"type": condition, "status": status}]}});
+    assert!(Owner(&job("Job", "Complete", "True")).is_finished());
+    assert!(Owner(&job("Job", "Failed", "True")).is_finished());
+    assert!(!Owner(&job("Job", "Failed", "False")).is_finished());
+    assert!(!Owner(&job("Job", "Suspended", "True")).is_finished());
+    assert!(!Owner(&job("Deployment", "Failed", "True")).is_finished());
+    assert!(!Owner(&json!({"kind": "Job"})).is_finished());
+}
+
+#[test]
+fn a_pruned_field_and_a_lost_record_are_failures() {
+    let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+    let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+    assert!(!took(Owner(&object), &rule, &record));
+    object["spec"]["replicas"] = json!(0);
+    assert!(!took(Owner(&object), &rule, &record));
+    object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
+    assert!(took(Owner(&object), &rule, &record));
+}
+
+#[test]
+fn the_message_says_which_field_was_set() {
+    let owner = deployment();
+    let record = |field, value| {
+        record(Owner(&owner), &rule(field, value), MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH)
+    };
+    let of = |field, value| message(&record(field, value));
+    let rest = "because its pod's lifetime exceeded maxDuration defined in Queue";
+    assert_eq!(of("spec.replicas", json!(0)), format!("Set spec.replicas to 0 {rest}"));
+    assert_eq!(of("spec.suspend", json!(true)), format!("Set spec.suspend to true {rest}"));
+    assert_eq!(of("spec.runMode", json!("paused")), format!("Set spec.runMode to paused {rest}"));
+}
