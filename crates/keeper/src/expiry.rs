@@ -47,21 +47,11 @@ pub struct Expiry {
 impl Expiry {
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        loop {
-            tokio::select! {
-                () = lead.acquired() => {}
-                () = shutdown.cancelled() => return,
-            }
-            tokio::select! {
-                biased;
-                // what is in flight is dropped
-                () = lead.lost() => {
-                    self.cluster.with(CeilingIndex::release_all);
-                    self.cluster.recent.interrupted();
-                }
-                () = self.work(shutdown) => return,
-            }
-        }
+        let lost = || {
+            self.cluster.with(CeilingIndex::release_all);
+            self.cluster.recent.interrupted();
+        };
+        lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {

@@ -70,18 +70,12 @@ struct Told {
 impl Returns {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        loop {
-            tokio::select! {
-                () = lead.acquired() => {}
-                () = shutdown.cancelled() => return,
-            }
-            tokio::select! {
-                biased;
-                // a write that was begun has its preconditions
-                () = lead.lost() => self.cluster.with(CeilingIndex::release_returns),
-                () = self.work(shutdown) => return,
-            }
-        }
+        lead.work(
+            shutdown,
+            async || self.work(shutdown).await,
+            || self.cluster.with(CeilingIndex::release_returns),
+        )
+        .await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {

@@ -64,18 +64,12 @@ impl Stamps {
 
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
-        loop {
-            tokio::select! {
-                () = lead.acquired() => {}
-                () = shutdown.cancelled() => return,
-            }
-            tokio::select! {
-                biased;
-                // what is in flight is dropped
-                () = lead.lost() => self.cluster.with(CeilingIndex::release_stamps),
-                () = self.work(shutdown) => return,
-            }
-        }
+        lead.work(
+            shutdown,
+            async || self.work(shutdown).await,
+            || self.cluster.with(CeilingIndex::release_stamps),
+        )
+        .await;
     }
 
     async fn work(&self, shutdown: &CancellationToken) {

@@ -7,6 +7,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
 };
+use tokio_util::sync::CancellationToken;
 
 /// Whether this process leads. Asked right before each write.
 ///
@@ -54,6 +55,22 @@ impl Leadership {
         if let Some(terms) = &self.terms {
             // an error would mean that the sender is gone, but here it is
             let _ = terms.subscribe().wait_for(|term| term.is_some_and(|term| term.holds())).await;
+        }
+    }
+
+    /// Works whenever it leads, until the work is done or, while it doesn't lead, until `shutdown`. When the lead is lost,
+    /// what is in flight is dropped, and `lost` puts right what that leaves behind.
+    pub async fn work(&self, shutdown: &CancellationToken, work: impl AsyncFn(), lost: impl Fn()) {
+        loop {
+            select! {
+                () = self.acquired() => {}
+                () = shutdown.cancelled() => return,
+            }
+            select! {
+                biased;
+                () = self.lost() => lost(),
+                () = work() => return,
+            }
         }
     }
 
