@@ -2,7 +2,10 @@
 
 mod workloads;
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use tenure_types::{
@@ -23,6 +26,9 @@ use crate::{
 
 pub use workloads::{Counted, GangId, OfGroups, Workload};
 
+/// Of the pods of a group, that are compared with a new one. Subgroups are fewer.
+const FEW: usize = 8;
+
 /// `PodGroup`s by kind, namespace and name, and pods that are in any by uid.
 #[derive(Debug, Default)]
 pub struct Gangs {
@@ -38,10 +44,24 @@ pub struct Gangs {
 impl Gangs {
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
-        let member = Member::read(pod, |text| names.shared(text)).map(Box::new);
-        if self.members.get(&uid) != member.as_ref() {
-            self.replace(uid, member);
+        let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
+        if self.members.get(&uid) == member.as_ref() {
+            return;
         }
+        if let Some(member) = &mut member
+            && let Some(same) = self.same_memberships(&member.of)
+        {
+            member.of = same;
+        }
+        self.replace(uid, member);
+    }
+
+    /// Those of another pod, if it has the very same: then they are kept once, and who asks about many pods needs to look
+    /// them up once.
+    fn same_memberships(&self, of: &[Membership]) -> Option<Arc<[Membership]>> {
+        let gang = self.by_key.get(&of.first()?.group)?;
+        let mut others = gang.members().iter().take(FEW).filter_map(|uid| self.members.get(uid));
+        others.find(|other| *other.of == *of).map(|other| Arc::clone(&other.of))
     }
 
     /// Forgets a pod.

@@ -24,7 +24,7 @@ pub use ceilings::{CeilingIndex, Seen, Settings, Standing};
 pub use due::{Due, Group, Outcome, Served, Task};
 pub use gangs::Workload;
 pub use paused::Paused;
-pub use placement::{Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Question, Sought};
+pub use placement::{Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Question, Sought, Taken};
 pub use queues::{Limits, RunaiQueues, TensorstackQueues};
 pub use stamps::{Stamped, Stamping};
 pub use tally::Tally;

@@ -6,6 +6,7 @@ mod guard;
 mod pending;
 mod places;
 mod pods;
+mod workloads;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,7 +25,7 @@ use tenure_types::{
 
 use crate::{Uid, ceilings::Readers, gangs::Gangs, groups::GroupKey, members::Membership};
 
-pub use answer::{Answer, Dropped, Offer, Question};
+pub use answer::{Answer, Dropped, Offer, Question, Taken};
 use budgets::{Budgets, Labels};
 pub use guard::{Guarding, Sought};
 pub use pending::Pending;

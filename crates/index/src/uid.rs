@@ -62,13 +62,17 @@ fn hashed(text: &str) -> u128 {
 /// thousands of pods has no time for more.
 pub type UidMap<V> = HashMap<Uid, V, BuildHasherDefault<UidHasher>>;
 
-/// Mixes the words of a [`Uid`].
+/// Mixes the words of a [`Uid`], or those of an address.
 #[derive(Debug, Default)]
 pub struct UidHasher(u64);
 
 impl Hasher for UidHasher {
     fn write_u64(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(32) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
     }
 
     fn write(&mut self, bytes: &[u8]) {

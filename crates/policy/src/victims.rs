@@ -14,7 +14,8 @@ use jiff::Timestamp;
 
 use crate::preemption::{Preemptor, Progress, Rule, Rules, Victim, Workload};
 
-pub use budgets::Budgets;
+pub use budgets::Budget;
+use budgets::violating;
 pub use requests::{Requests, Resource};
 
 /// A pod of a node.
@@ -26,27 +27,18 @@ pub struct Candidate<'a> {
     pub priority: i32,
     /// What it frees when it goes.
     pub requests: &'a Requests,
-    /// The numbers of the disruption budgets that select it.
-    pub budgets: &'a [usize],
     /// Whether its requests are all that it takes away from others. Not so with host ports, volumes and affinities of
     /// its own: what replaces it may not free them.
     pub plain: bool,
 }
 
-/// What is to be answered for a node.
+/// Pods that go in place of those that were offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The victims that were offered.
-    Keep,
-    /// These in their place, by their places among the pods of the node: the most important first.
-    Instead {
-        /// At least one.
-        victims: Vec<usize>,
-        /// How many of them a disruption budget would rather keep.
-        budget_violations: usize,
-    },
-    /// None: nobody on this node makes room.
-    Drop(Protected),
+pub struct Others {
+    /// By their places among the pods of the node, the most important first; at least one.
+    pub victims: Vec<usize>,
+    /// How many of them a disruption budget would rather keep.
+    pub budget_violations: usize,
 }
 
 /// Why a node is dropped.
@@ -59,7 +51,7 @@ pub struct Protected {
 }
 
 /// A preemptor at a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Search<'s, 't> {
     /// What decisions are taken by.
     pub rules: &'s Rules<'t>,
@@ -68,8 +60,8 @@ pub struct Search<'s, 't> {
     /// Whether room is all that it needs. Host ports, volumes, affinities and spread constraints are more: then no pod
     /// can be shown to be as good as another.
     pub plain: bool,
-    /// All disruption budgets.
-    pub budgets: &'s Budgets,
+    /// The disruption budgets that select the pod of a place. Few pods are asked for: labels take their time.
+    pub budgets: &'s dyn Fn(usize) -> Vec<Budget>,
 }
 
 /// Why these victims can't be had; none if they can.
@@ -82,30 +74,26 @@ pub fn protected(rules: &Rules<'_>, preemptor: &Preemptor<'_>, victims: &[Victim
 }
 
 impl Search<'_, '_> {
-    /// What is to be answered for a node: `pods` are all that are on it, of which `offered` are those that its scheduler
-    /// would evict.
-    pub fn answer(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Answer {
-        let chosen: Vec<&Candidate<'_>> = offered.iter().filter_map(|number| pods.get(*number)).collect();
-        let victims: Vec<Victim<'_>> = chosen.iter().map(|pod| pod.victim).collect();
-        let Some(protected) = protected(self.rules, self.preemptor, &victims) else { return Answer::Keep };
-        let instead = || {
-            let needed = Requests::sum(chosen.iter().map(|pod| pod.requests));
-            (self.plain && chosen.iter().all(|pod| pod.plain)).then(|| self.others(pods, &needed)).flatten()
-        };
-        instead().unwrap_or(Answer::Drop(protected))
+    /// Pods in place of some that are protected, if there are any that may be taken and free as much: `pods` are all that
+    /// are on the node, of which `offered` are those that its scheduler would evict.
+    pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Option<Others> {
+        let offered: Vec<&Candidate<'_>> = offered.iter().filter_map(|number| pods.get(*number)).collect();
+        let needed = Requests::sum(offered.iter().map(|pod| pod.requests));
+        (self.plain && offered.iter().all(|pod| pod.plain)).then(|| self.least(pods, &needed)).flatten()
     }
 
     /// The fewest and least important pods that free as much.
-    fn others(&self, pods: &[Candidate<'_>], needed: &Requests) -> Option<Answer> {
-        let mut taken = self.takeable(pods);
+    fn least(&self, pods: &[Candidate<'_>], needed: &Requests) -> Option<Others> {
+        let taken = self.takeable(pods);
         let mut freed = Requests::sum(taken.iter().map(|(_, pod)| pod.requests));
         if !freed.covers(needed) {
             return None;
         }
+        let budgets: Vec<Vec<Budget>> = taken.iter().map(|(number, _)| (self.budgets)(*number)).collect();
         // spared as the scheduler spares: those first that a budget would rather keep, then the most important
-        let violating = self.budgets.violating(taken.iter().map(|(_, pod)| pod.budgets));
+        let kept_by_budgets = violating(budgets.iter().map(Vec::as_slice));
         let mut order: Vec<usize> = (0..taken.len()).rev().collect();
-        order.sort_by_key(|place| !violating.contains(place));
+        order.sort_by_key(|place| !kept_by_budgets.contains(place));
         let mut spared = vec![false; taken.len()];
         for place in order {
             let Some(((_, pod), spared)) = taken.get(place).zip(spared.get_mut(place)) else { continue };
@@ -114,11 +102,12 @@ impl Search<'_, '_> {
                 *spared = true;
             }
         }
-        let mut spared = spared.into_iter();
-        taken.retain(|_| !spared.next().unwrap_or_default());
-        let budget_violations = self.budgets.violating(taken.iter().map(|(_, pod)| pod.budgets)).len();
-        let victims: Vec<usize> = taken.iter().rev().map(|(number, _)| *number).collect();
-        (!victims.is_empty()).then_some(Answer::Instead { victims, budget_violations })
+        let left = || spared.iter().enumerate().filter(|(_, spared)| !**spared).map(|(place, _)| place);
+        let of_left = left().filter_map(|place| budgets.get(place).map(Vec::as_slice));
+        let budget_violations = violating(of_left).len();
+        let victims = left().rev().filter_map(|place| taken.get(place).map(|(number, _)| *number));
+        let victims: Vec<usize> = victims.collect();
+        (!victims.is_empty()).then_some(Others { victims, budget_violations })
     }
 
     /// All pods that may be taken at once, the least important first.
@@ -128,7 +117,7 @@ impl Search<'_, '_> {
         let mut sorted: Vec<_> = pods.iter().enumerate().filter(|(_, pod)| lower(pod) && here(pod)).collect();
         // of the same priority, the younger is the less important
         sorted.sort_by_key(|(_, pod)| (pod.priority, Reverse(pod.victim.scheduled_at)));
-        let mut evicted: HashMap<(*const Workload<'_>, usize), u32> = HashMap::new();
+        let mut evicted: HashMap<(*const Workload<'_>, usize), u32> = HashMap::with_capacity(sorted.len());
         sorted.retain(|(_, pod)| {
             let so_far =
                 evicted.entry((ptr::from_ref(pod.victim.workload), pod.victim.subgroup)).or_default();

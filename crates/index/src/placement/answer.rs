@@ -1,26 +1,23 @@
 //! What becomes of the victims that a scheduler offers.
 
-use std::{cmp::Reverse, collections::HashMap, num::NonZero, sync::LazyLock, thread};
+use std::{cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
 use jiff::Timestamp;
 use tenure_policy::{
     floor::Floors,
-    preemption::{Place, Preemptor, Progress, Rules, Subgroup, Victim, Workload},
-    toleration::{self, ClassState},
+    preemption::{Place, Preemptor, Progress, Rules, Victim, Workload},
+    toleration,
     tree::QueueTree,
-    victims::{self, Candidate, Protected, Search, protected},
+    victims::{Candidate, Others, Protected, Search, protected},
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod, room::Room};
 
 use super::{
     Placed, PlacementIndex,
-    budgets::Numbered,
-    places::{Resident, find},
+    places::Residents,
+    workloads::{Here, Workloads},
 };
-use crate::{
-    Uid,
-    gangs::{Counted, GangId},
-};
+use crate::Uid;
 
 /// What a scheduler asks, and what decides besides the pods.
 #[derive(Clone, Copy, Debug)]
@@ -50,16 +47,27 @@ pub struct Offer<'q> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// As it was offered, each pod once, the most important first.
-    Keep(Vec<&'a str>),
+    Keep(Vec<Taken<'a>>),
     /// Others in their place, the most important first.
     Instead {
         /// Their uids; at least one.
-        victims: Vec<&'a str>,
+        victims: Vec<Taken<'a>>,
         /// How many of them a disruption budget would rather keep.
         budget_violations: usize,
     },
     /// Nobody on this node makes room.
     Drop(Dropped),
+}
+
+/// A pod that may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken<'a> {
+    /// Its uid, as it is written.
+    pub text: &'a str,
+    /// The same.
+    pub uid: Uid,
+    /// Whether it is one of a group.
+    pub in_group: bool,
 }
 
 /// Why nobody makes room.
@@ -73,35 +81,20 @@ pub enum Dropped {
     Nobody,
 }
 
-/// Those of the pods that a question is about, as far as they were met: pods of one group have the very same.
-#[derive(Default)]
-struct Workloads<'i> {
-    all: Vec<Workload<'i>>,
-    of_groups: HashMap<GangId, usize>,
-}
-
-impl<'i> Workloads<'i> {
-    fn add(&mut self, workload: Workload<'i>) -> usize {
-        self.all.push(workload);
-        self.all.len().saturating_sub(1)
-    }
-}
-
 /// A pod that its scheduler would evict.
 struct Offered<'i> {
     /// Its uid, as the scheduler writes it.
     text: &'i str,
+    uid: Uid,
     /// Its place among the pods of its node.
     place: usize,
     pod: &'i Placed,
 }
 
-/// A pod of a node, with the place of its workload among all of them.
-struct Here<'i> {
-    pod: &'i Placed,
-    class: ClassState,
-    workload: usize,
-    subgroup: usize,
+impl<'i> Offered<'i> {
+    fn taken(&self, here: &Here<'i>) -> Taken<'i> {
+        Taken { text: self.text, uid: self.uid, in_group: here.in_group }
+    }
 }
 
 /// Fewer nodes are answered before other threads would have begun.
@@ -169,50 +162,59 @@ impl<'i> Asked<'_, 'i> {
     }
 
     fn nodes(&self, offers: &[Offer<'i>]) -> Vec<Answer<'i>> {
-        let mut workloads = Workloads::default();
+        let mut workloads = Workloads::new(self.index, self.question.tree);
         offers.iter().map(|offer| self.node(offer, &mut workloads)).collect()
     }
 
-    fn node(&self, offer: &Offer<'i>, workloads: &mut Workloads<'i>) -> Answer<'i> {
-        let residents = self.index.places.on(offer.node);
+    fn node(&self, offer: &Offer<'i>, workloads: &mut Workloads<'_, 'i>) -> Answer<'i> {
+        let Some(first) = offer.victims.first() else { return Answer::Drop(Dropped::Nobody) };
+        let Some(residents) = self.index.places.on(offer.node) else {
+            return Answer::Drop(Dropped::Unknown((*first).to_owned()));
+        };
         let offered = match self.offered(offer, residents) {
-            Ok(offered) if offered.is_empty() => return Answer::Drop(Dropped::Nobody),
             Ok(offered) => offered,
             Err(unknown) => return Answer::Drop(Dropped::Unknown(unknown.to_owned())),
         };
-        let mut here = self.all_here(offered.iter().map(|of| of.pod), workloads);
+        let mut here = workloads.here(offered.iter().map(|of| of.pod));
         let pool = self.index.nodes.get(offer.node);
         let pool = pool.and_then(|labels| labels.get(&self.question.floors.node_pool_label_key));
         let pool = pool.map(String::as_str);
         // most nodes need no more than this
         let victims: Vec<Victim<'_>> =
-            here.iter().filter_map(|of| victim(of, &workloads.all, pool)).collect();
+            here.iter().filter_map(|of| of.victim(workloads.all(), pool)).collect();
         let Some(protected) = protected(self.rules, self.preemptor, &victims) else {
-            return Answer::Keep(offered.iter().map(|of| of.text).collect());
+            return Answer::Keep(offered.iter().zip(&here).map(|(of, here)| of.taken(here)).collect());
         };
         if !self.question.room.plain {
             return Answer::Drop(Dropped::Protected(protected));
         }
         // only those leave room when they go that nobody brings back
         let is_other = |place: &usize| offered.iter().all(|of| of.place != *place);
-        let others = residents.iter().enumerate().filter(|(place, other)| other.pod.frees && is_other(place));
-        here.extend(self.all_here(others.map(|(_, other)| &other.pod), workloads));
-        self.search(&here, offered.len(), &workloads.all, pool)
+        let others = residents.all().iter().enumerate();
+        let others = others.filter(|(place, other)| other.frees && is_other(place)).map(|(_, other)| other);
+        here.extend(workloads.here(others));
+        self.others(&here, offered.len(), workloads.all(), pool)
+            .unwrap_or(Answer::Drop(Dropped::Protected(protected)))
     }
 
     /// The pods that the scheduler would evict, each of them once, the most important first; or the first of which too
     /// little is known. Nobody makes room for itself.
-    fn offered(&self, offer: &Offer<'i>, residents: &'i [Resident]) -> Result<Vec<Offered<'i>>, &'i str> {
+    fn offered(&self, offer: &Offer<'i>, residents: &'i Residents) -> Result<Vec<Offered<'i>>, &'i str> {
         let itself = self.question.preemptor.metadata.uid.as_deref();
-        let mut offered: Vec<Offered<'i>> = Vec::with_capacity(offer.victims.len());
-        for text in offer.victims.iter().copied() {
-            let place = find(residents, Uid::of(text)).map_err(|_| text)?;
-            let known = residents.get(place).map(|resident| &resident.pod);
-            let Some(pod) = known.filter(|pod| is_bound(pod) && itself != Some(text)) else {
+        // in steps, as below
+        let found = offer.victims.iter().copied().map(|text| {
+            let uid = Uid::of(text);
+            (text, uid, residents.find(uid))
+        });
+        let found: Vec<_> = found.collect();
+        let mut offered: Vec<Offered<'i>> = Vec::with_capacity(found.len());
+        for (text, uid, place) in found {
+            let place = place.ok_or(text)?;
+            let Some(pod) = residents.get(place).filter(|pod| is_bound(pod) && itself != Some(text)) else {
                 return Err(text);
             };
             if offered.iter().all(|of| of.place != place) {
-                offered.push(Offered { text, place, pod });
+                offered.push(Offered { text, uid, place, pod });
             }
         }
         // as schedulers say it themselves; but their answer is read by the first of them, which has to be the highest
@@ -220,89 +222,39 @@ impl<'i> Asked<'_, 'i> {
         Ok(offered)
     }
 
-    /// Of all pods of a node, the first `offered` are those that the scheduler would evict.
-    fn search(
+    /// Pods in place of the first `offered`, which the scheduler would evict.
+    fn others(
         &self,
         here: &[Here<'i>],
         offered: usize,
         workloads: &[Workload<'i>],
         pool: Option<&str>,
-    ) -> Answer<'i> {
-        let mut numbered = Numbered::new(&self.index.budgets);
-        let budgets: Vec<Vec<usize>> =
-            here.iter().map(|of| numbered.of(&of.pod.namespace, &of.pod.labels)).collect();
-        let candidate = |(of, budgets): (&Here<'i>, _)| {
-            let victim = victim(of, workloads, pool)?;
+    ) -> Option<Answer<'i>> {
+        let candidate = |of: &Here<'i>| {
+            let victim = of.victim(workloads, pool)?;
             let Placed { priority, requests, plain, .. } = of.pod;
-            Some(Candidate { victim, priority: *priority, requests, budgets, plain: *plain })
+            Some(Candidate { victim, priority: *priority, requests, plain: *plain })
         };
-        let candidates: Vec<Candidate<'_>> =
-            here.iter().zip(budgets.iter().map(Vec::as_slice)).filter_map(candidate).collect();
+        let candidates: Vec<Candidate<'_>> = here.iter().filter_map(candidate).collect();
+        let budgets = |place: usize| {
+            let of = here.get(place).map(|of| self.index.budgets.of(&of.pod.namespace, &of.pod.labels));
+            of.unwrap_or_default()
+        };
         let search = Search {
             rules: self.rules,
             preemptor: self.preemptor,
             plain: self.question.room.plain,
-            budgets: &numbered.allowed(),
+            budgets: &budgets,
         };
         let offered: Vec<usize> = (0..offered).collect();
-        let uids =
-            |places: &[usize]| places.iter().filter_map(|place| Some(&*here.get(*place)?.pod.uid)).collect();
-        match search.answer(&candidates, &offered) {
-            victims::Answer::Keep => Answer::Keep(uids(&offered)),
-            victims::Answer::Instead { victims, budget_violations } => {
-                Answer::Instead { victims: uids(&victims), budget_violations }
-            }
-            victims::Answer::Drop(protected) => Answer::Drop(Dropped::Protected(protected)),
-        }
-    }
-
-    /// Pods with the places of their workloads, and the numbers of their subgroups there. In steps: what they are
-    /// found by may be anywhere in memory, and a processor waits for many at once.
-    fn all_here(
-        &self,
-        pods: impl Iterator<Item = &'i Placed>,
-        workloads: &mut Workloads<'i>,
-    ) -> Vec<Here<'i>> {
-        let counted: Vec<_> = pods.map(|pod| (pod, self.index.gangs.counted(pod.memberships()))).collect();
-        counted.into_iter().map(|(pod, group)| self.here(pod, group, workloads)).collect()
-    }
-
-    fn here(&self, pod: &'i Placed, group: Option<Counted<'i>>, workloads: &mut Workloads<'i>) -> Here<'i> {
-        let class = match pod.class.as_deref() {
-            None => ClassState::None,
-            Some(name) => self.index.classes.get(name).copied().unwrap_or(ClassState::Missing),
-        };
-        let Some(group) = group else {
-            let single = vec![Subgroup { min: 1, live: 1, running: 1 }];
-            let workload = workloads.add(self.workload(pod, pod.scheduled, single));
-            return Here { pod, class, workload, subgroup: 0 };
-        };
-        let subgroup = group.number(pod.memberships());
-        let known = workloads.of_groups.get(&group.id()).copied();
-        let workload = known.unwrap_or_else(|| {
-            let workload = workloads.add(self.workload(pod, group.start(), group.count()));
-            workloads.of_groups.insert(group.id(), workload);
-            workload
-        });
-        Here { pod, class, workload, subgroup }
-    }
-
-    fn workload(&self, pod: &'i Placed, start: Option<Timestamp>, subgroups: Vec<Subgroup>) -> Workload<'i> {
-        let queue = self.index.gangs.queue(pod.memberships()).or(pod.queue.as_deref());
-        Workload { place: Place::find(self.question.tree, queue), start, subgroups }
+        let Others { victims, budget_violations } = search.others(&candidates, &offered)?;
+        let victims = victims.iter().filter_map(|place| Some(taken(here.get(*place)?))).collect();
+        Some(Answer::Instead { victims, budget_violations })
     }
 }
 
-fn victim<'c>(of: &Here<'_>, workloads: &'c [Workload<'_>], pool: Option<&'c str>) -> Option<Victim<'c>> {
-    let Here { pod, class, workload, subgroup } = of;
-    Some(Victim {
-        workload: workloads.get(*workload)?,
-        subgroup: *subgroup,
-        progress: pod.progress,
-        pool,
-        class: *class,
-        scheduled_at: pod.scheduled,
-    })
+fn taken<'i>(of: &Here<'i>) -> Taken<'i> {
+    Taken { text: &of.pod.uid, uid: Uid::of(&of.pod.uid), in_group: of.in_group }
 }
 
 /// A pod that was just bound is known to its scheduler a moment earlier.

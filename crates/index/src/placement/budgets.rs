@@ -1,11 +1,14 @@
 //! Disruption budgets, and which pods they select.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ptr,
+};
 
 use arcstr::ArcStr;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{Expression, Selector};
-use tenure_policy::victims::Budgets as Allowed;
+use tenure_policy::victims::Budget as Selecting;
 
 use crate::names::Names;
 
@@ -74,44 +77,20 @@ impl Budgets {
         }
     }
 
+    /// Those that select a pod. Their numbers are good as long as nothing changes.
+    pub fn of(&self, namespace: &str, labels: &Labels) -> Vec<Selecting> {
+        let here = self.0.get(namespace).into_iter().flat_map(BTreeMap::values);
+        let selecting = here.filter(|budget| budget.selector.iter().all(|of| labels.satisfy(of)));
+        let number = |budget: &Budget| ptr::from_ref(budget).addr();
+        selecting.map(|budget| Selecting { number: number(budget), allowed: budget.allowed }).collect()
+    }
+
     /// Forgets all but these, by namespace and name.
     pub fn retain(&mut self, keys: &HashSet<(String, String)>) {
         self.0.retain(|namespace, here| {
             here.retain(|name, _| keys.contains(&(namespace.to_string(), name.clone())));
             !here.is_empty()
         });
-    }
-}
-
-/// The budgets that matter for some pods, numbered as they are met.
-#[derive(Debug)]
-pub struct Numbered<'i> {
-    all: &'i Budgets,
-    numbers: HashMap<(&'i str, &'i str), usize>,
-    allowed: Vec<u32>,
-}
-
-impl<'i> Numbered<'i> {
-    pub fn new(all: &'i Budgets) -> Self {
-        Self { all, numbers: HashMap::new(), allowed: Vec::new() }
-    }
-
-    /// Those that select a pod.
-    pub fn of(&mut self, namespace: &str, labels: &Labels) -> Vec<usize> {
-        let Some((namespace, here)) = self.all.0.get_key_value(namespace) else { return Vec::new() };
-        let selecting = here.iter().filter(|(_, budget)| budget.selector.iter().all(|of| labels.satisfy(of)));
-        let numbers = selecting.map(|(name, budget)| {
-            *self.numbers.entry((namespace, name)).or_insert_with(|| {
-                self.allowed.push(budget.allowed);
-                self.allowed.len().saturating_sub(1)
-            })
-        });
-        numbers.collect()
-    }
-
-    /// How many pods each of them gives away, by number.
-    pub fn allowed(self) -> Allowed {
-        Allowed(self.allowed)
     }
 }
 

@@ -24,11 +24,6 @@ struct Part {
 }
 
 impl PlacementIndex {
-    /// Whether a pod is one of a group.
-    pub fn is_in_group(&self, uid: Uid) -> bool {
-        self.part(uid).is_some()
-    }
-
     /// Of the victims that were granted to preemptors, those that aren't to be seen going yet. Once it is known to which
     /// node a preemptor is nominated, only those there are; and none, once it was placed.
     pub fn pending<'p>(&self, granted: impl Iterator<Item = (Uid, &'p [Uid])>) -> Pending<'_> {

@@ -12,9 +12,7 @@ use crate::{Uid, uid::UidMap};
 pub struct Places {
     /// The node of each pod that is on one.
     nodes: UidMap<ArcStr>,
-    /// Those on each node, by uid. They are next to each other, since a question is about all pods of a node: to
-    /// gather them from anywhere in memory took most of the time of an answer.
-    on: HashMap<ArcStr, Vec<Resident>>,
+    on: HashMap<ArcStr, Residents>,
     /// Those that are on none.
     homeless: UidMap<Box<Placed>>,
     /// Those that wait for room on a node.
@@ -23,11 +21,48 @@ pub struct Places {
     named: HashMap<ArcStr, HashMap<ArcStr, Uid>>,
 }
 
-/// A pod that is on a node.
-#[derive(Debug)]
-pub struct Resident {
-    pub uid: Uid,
-    pub pod: Placed,
+/// Pods on a node, in the order of their uids. They are next to each other, since a question is about all of them: to
+/// gather them from anywhere in memory took most of the time of an answer. Their uids are apart from the rest, since
+/// to find one is to look at many.
+#[derive(Debug, Default)]
+pub struct Residents {
+    uids: Vec<Uid>,
+    pods: Vec<Placed>,
+}
+
+impl Residents {
+    /// The place of a pod.
+    pub fn find(&self, uid: Uid) -> Option<usize> {
+        self.uids.binary_search(&uid).ok()
+    }
+
+    /// The pod of a place.
+    pub fn get(&self, place: usize) -> Option<&Placed> {
+        self.pods.get(place)
+    }
+
+    /// All of them, by place.
+    pub fn all(&self) -> &[Placed] {
+        &self.pods
+    }
+
+    fn get_mut(&mut self, uid: Uid) -> Option<&mut Placed> {
+        let place = self.find(uid)?;
+        self.pods.get_mut(place)
+    }
+
+    fn insert(&mut self, uid: Uid, pod: Placed) {
+        if let Err(place) = self.uids.binary_search(&uid) {
+            self.uids.insert(place, uid);
+            self.pods.insert(place, pod);
+        }
+    }
+
+    fn remove(&mut self, uid: Uid) -> Option<Placed> {
+        let place = self.find(uid)?;
+        self.uids.remove(place);
+        Some(self.pods.remove(place))
+    }
 }
 
 impl Places {
@@ -47,10 +82,7 @@ impl Places {
             return;
         };
         self.nodes.insert(uid, node.clone());
-        let here = self.on.entry(node).or_default();
-        if let Err(place) = find(here, uid) {
-            here.insert(place, Resident { uid, pod });
-        }
+        self.on.entry(node).or_default().insert(uid, pod);
     }
 
     /// Forgets a pod.
@@ -77,8 +109,8 @@ impl Places {
     fn take(&mut self, uid: Uid) -> Option<Placed> {
         let Some(node) = self.nodes.remove(&uid) else { return self.homeless.remove(&uid).map(|pod| *pod) };
         let here = self.on.get_mut(&node)?;
-        let pod = find(here, uid).ok().map(|place| here.remove(place).pod);
-        if here.is_empty() {
+        let pod = here.remove(uid);
+        if here.uids.is_empty() {
             self.on.remove(&node);
         }
         pod
@@ -86,21 +118,19 @@ impl Places {
 
     fn get_mut(&mut self, uid: Uid) -> Option<&mut Placed> {
         let Some(node) = self.nodes.get(&uid) else { return self.homeless.get_mut(&uid).map(Box::as_mut) };
-        let here = self.on.get_mut(node)?;
-        let place = find(here, uid).ok()?;
-        Some(&mut here.get_mut(place)?.pod)
+        self.on.get_mut(node)?.get_mut(uid)
     }
 
     /// A pod, wherever it is.
     pub fn get(&self, uid: Uid) -> Option<&Placed> {
         let Some(node) = self.nodes.get(&uid) else { return self.homeless.get(&uid).map(Box::as_ref) };
-        let here = self.on(node);
-        Some(&here.get(find(here, uid).ok()?)?.pod)
+        let here = self.on.get(node)?;
+        here.get(here.find(uid)?)
     }
 
-    /// Pods on a node, in the order of their uids.
-    pub fn on(&self, node: &str) -> &[Resident] {
-        self.on.get(node).map_or(&[], Vec::as_slice)
+    /// Pods on a node; none if there are none.
+    pub fn on(&self, node: &str) -> Option<&Residents> {
+        self.on.get(node)
     }
 
     /// Pods that wait for room on a node.
@@ -128,9 +158,4 @@ impl Places {
     pub fn len(&self) -> (usize, usize, usize) {
         (self.on.len(), self.nominated_to.len(), self.named.len())
     }
-}
-
-/// Where a pod is among those of its node, or where it would be.
-pub fn find(here: &[Resident], uid: Uid) -> Result<usize, usize> {
-    here.binary_search_by_key(&uid, |resident| resident.uid)
 }

@@ -93,8 +93,20 @@ fn preemptor() -> Value {
     json!({"metadata": metadata, "spec": {"priority": 9, "containers": []}})
 }
 
+fn taken<'a>(victims: &[&'a str], in_group: bool) -> Vec<Taken<'a>> {
+    victims.iter().map(|text| Taken { text, uid: Uid::of(text), in_group }).collect()
+}
+
+fn keep<'a>(victims: &[&'a str]) -> Answer<'a> {
+    Answer::Keep(taken(victims, false))
+}
+
+fn keep_of_group<'a>(victims: &[&'a str]) -> Answer<'a> {
+    Answer::Keep(taken(victims, true))
+}
+
 fn instead<'a>(victims: &[&'a str]) -> Answer<'a> {
-    Answer::Instead { victims: victims.to_vec(), budget_violations: 0 }
+    Answer::Instead { victims: taken(victims, false), budget_violations: 0 }
 }
 
 fn is_protected(answer: &Answer<'_>, rule: Rule) -> bool {
@@ -104,7 +116,7 @@ fn is_protected(answer: &Answer<'_>, rule: Rule) -> bool {
 #[test]
 fn what_nothing_protects_is_kept() {
     let world = World::new(&[pod("old", 700, &json!({})), pod("older", 800, &json!({}))]);
-    assert_eq!(world.asked(&["old"]), Answer::Keep(vec!["old"]));
+    assert_eq!(world.asked(&["old"]), keep(&["old"]));
 }
 
 #[test]
@@ -143,7 +155,7 @@ fn a_pod_of_which_nothing_is_known_may_be_protected() {
 #[test]
 fn a_pod_that_is_offered_twice_is_one() {
     let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);
-    assert_eq!(world.asked(&["old", "old"]), Answer::Keep(vec!["old"]));
+    assert_eq!(world.asked(&["old", "old"]), keep(&["old"]));
     assert_eq!(world.asked(&["young", "young"]), instead(&["old"]), "one is enough");
 }
 
@@ -152,7 +164,7 @@ fn victims_are_answered_in_descending_priority_and_else_as_they_were_offered() {
     let of = |name: &str, priority| pod(name, 700, &json!({"spec": {"priority": priority}}));
     let world = World::new(&[of("b", 1), of("a", 1), of("high", 3), of("mid", 2)]);
     let offered = ["b", "mid", "a", "high"];
-    assert_eq!(world.asked(&offered), Answer::Keep(vec!["high", "mid", "b", "a"]));
+    assert_eq!(world.asked(&offered), keep(&["high", "mid", "b", "a"]));
 }
 
 #[test]
@@ -167,8 +179,7 @@ fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
             .zip(&names)
             .map(|(node, name)| Offer { node: node.as_str(), victims: vec![name.as_str()] })
             .collect();
-        let expected: Vec<Answer<'_>> =
-            names[..many].iter().map(|name| Answer::Keep(vec![name.as_str()])).collect();
+        let expected: Vec<Answer<'_>> = names[..many].iter().map(|name| keep(&[name.as_str()])).collect();
         assert_eq!(world.asked_of(&preemptor(), &offers), expected, "{many}");
     }
 }
@@ -207,13 +218,13 @@ fn the_queue_of_its_group_counts_and_the_groups_start() {
         )
     };
     let mut world = World::new(&[in_group("a", 60), in_group("b", 700)]);
-    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]), "there is no such queue");
+    assert_eq!(world.asked(&["a"]), keep(&["a"]), "there is no such queue");
     world.group(&json!({"queue": "q", "minMember": 2}));
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime), "it started with the second");
     world.index.delete_group(PodGroupKind::Runai, "ns", "g");
-    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    assert_eq!(world.asked(&["a"]), keep(&["a"]));
     world.group(&json!({"queue": "q", "minMember": 1}));
-    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]), "it started with the first");
+    assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]), "it started with the first");
 }
 
 #[test]
@@ -221,7 +232,7 @@ fn an_elastic_gang_is_left_its_minimum() {
     let in_group = |name: &str| pod(name, 60, &json!({"metadata": {"annotations": {"pod-group-name": "g"}}}));
     let mut world = World::new(&["a", "b", "c"].map(in_group));
     world.group(&json!({"queue": "q", "minMember": 2}));
-    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]));
     assert!(is_protected(&world.asked(&["a", "b"]), Rule::MinAvailable));
 }
 
@@ -237,7 +248,7 @@ fn a_class_that_is_not_there_protects_its_pods() {
             .unwrap()
     };
     world.index.apply_class(&class("600"));
-    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    assert_eq!(world.asked(&["a"]), keep(&["a"]));
     world.index.apply_class(&class("-1"));
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptionToleration));
 }
@@ -248,12 +259,12 @@ fn the_pool_of_the_node_counts() {
     let mut world = World::new(&[elsewhere]);
     let pool = tenure_policy::floor::NodePool { reclaim: "2m".parse().ok(), preempt: None };
     world.floors.node_pools.insert("p".into(), pool);
-    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    assert_eq!(world.asked(&["a"]), keep(&["a"]));
     let node = json!({"name": "n", "labels": {"kai.scheduler/node-pool": "p"}});
     world.index.apply_node(&serde_json::from_value(node).unwrap());
     assert!(is_protected(&world.asked(&["a"]), Rule::ReclaimMinRuntime));
     world.index.retain_nodes(&HashSet::new());
-    assert_eq!(world.asked(&["a"]), Answer::Keep(vec!["a"]));
+    assert_eq!(world.asked(&["a"]), keep(&["a"]));
 }
 
 #[test]
@@ -271,7 +282,10 @@ fn what_a_disruption_budget_keeps_goes_last() {
     world.index.apply_budget(&budget("a"));
     assert_eq!(world.asked(&["young"]), instead(&["b"]));
     world.index.apply_budget(&budget("b"));
-    assert_eq!(world.asked(&["young"]), Answer::Instead { victims: vec!["a"], budget_violations: 1 });
+    assert_eq!(
+        world.asked(&["young"]),
+        Answer::Instead { victims: taken(&["a"], false), budget_violations: 1 }
+    );
     world.index.delete_budget("ns", "a");
     assert_eq!(world.asked(&["young"]), instead(&["a"]));
 }
@@ -283,5 +297,5 @@ fn a_preemptor_that_needs_more_than_room_gets_what_was_offered_or_nothing() {
     let picky =
         json!({"metadata": {"namespace": "ns", "labels": {"kai.scheduler/queue": "q"}}, "spec": spec});
     assert!(matches!(world.asked_by(&picky, &["young"]), Answer::Drop(_)));
-    assert_eq!(world.asked_by(&picky, &["old"]), Answer::Keep(vec!["old"]));
+    assert_eq!(world.asked_by(&picky, &["old"]), keep(&["old"]));
 }

@@ -2,27 +2,30 @@
 
 use std::collections::HashMap;
 
-/// `status.disruptionsAllowed` of each `PodDisruptionBudget`, by its number.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Budgets(pub Vec<u32>);
+/// A `PodDisruptionBudget` that selects a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Which one.
+    pub number: usize,
+    /// Its `status.disruptionsAllowed`.
+    pub allowed: u32,
+}
 
-impl Budgets {
-    /// The places of those pods that a budget would rather keep, if all are evicted in this order: of each pod, the
-    /// numbers of its budgets. As in the scheduler, each pod takes one from each of its budgets.
-    pub fn violating<'b>(&self, pods: impl Iterator<Item = &'b [usize]>) -> Vec<usize> {
-        let mut taken: HashMap<usize, u32> = HashMap::new();
-        let mut violating = Vec::new();
-        for (place, budgets) in pods.enumerate() {
-            let mut fits = true;
-            for budget in budgets {
-                let taken = taken.entry(*budget).or_default();
-                *taken = taken.saturating_add(1);
-                fits &= self.0.get(*budget).is_none_or(|allowed| *taken <= *allowed);
-            }
-            if !fits {
-                violating.push(place);
-            }
+/// The places of those pods that a budget would rather keep, if all are evicted in this order: of each pod, the budgets
+/// that select it. As in the scheduler, each pod takes one from each of its budgets.
+pub fn violating<'b>(pods: impl Iterator<Item = &'b [Budget]>) -> Vec<usize> {
+    let mut taken: HashMap<usize, u32> = HashMap::new();
+    let mut violating = Vec::new();
+    for (place, budgets) in pods.enumerate() {
+        let mut fits = true;
+        for Budget { number, allowed } in budgets {
+            let taken = taken.entry(*number).or_default();
+            *taken = taken.saturating_add(1);
+            fits &= *taken <= *allowed;
         }
-        violating
+        if !fits {
+            violating.push(place);
+        }
     }
+    violating
 }

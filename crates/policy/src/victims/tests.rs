@@ -29,10 +29,19 @@ fn pod(priority: i32, age: i64, cpu: i64) -> Pod {
     Pod { priority, age, cpu }
 }
 
+/// What becomes of a node.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Keep,
+    Instead { victims: Vec<usize>, budget_violations: usize },
+    Drop(Protected),
+}
+
 struct World {
     tree: QueueTree,
     floors: Floors,
-    budgets: Budgets,
+    /// How many pods each of them gives away.
+    budgets: Vec<u32>,
     /// Of every pod; by its place.
     selected: Vec<Vec<usize>>,
     is_plain: bool,
@@ -44,7 +53,7 @@ impl Default for World {
         Self {
             tree: [("q", queue)].into_iter().collect(),
             floors: Floors::default(),
-            budgets: Budgets::default(),
+            budgets: Vec::new(),
             selected: Vec::new(),
             is_plain: true,
         }
@@ -61,30 +70,30 @@ impl World {
         let claim = toleration::Preemptor { priority: 10, never_preempts: false };
         let preemptor = Preemptor { place: Place::find(&self.tree, Some("q")), claim };
         let rules = Rules { floors: &self.floors, tree: &self.tree, now: at(NOW) };
-        let search =
-            Search { rules: &rules, preemptor: &preemptor, plain: self.is_plain, budgets: &self.budgets };
-        search.answer(candidates, offered)
+        let victims: Vec<Victim<'_>> = offered.iter().map(|place| candidates[*place].victim).collect();
+        let Some(protected) = protected(&rules, &preemptor, &victims) else { return Answer::Keep };
+        let budgets = |place: usize| {
+            let numbers = self.selected.get(place).into_iter().flatten();
+            numbers.map(|number| Budget { number: *number, allowed: self.budgets[*number] }).collect()
+        };
+        let search = Search { rules: &rules, preemptor: &preemptor, plain: self.is_plain, budgets: &budgets };
+        match search.others(candidates, offered) {
+            Some(Others { victims, budget_violations }) => Answer::Instead { victims, budget_violations },
+            None => Answer::Drop(protected),
+        }
     }
 
     fn answer(&self, pods: &[Pod], offered: &[usize]) -> Answer {
         let single = Subgroup { min: 1, live: 1, running: 1 };
         let workloads: Vec<_> = pods.iter().map(|pod| self.workload(pod.age, single)).collect();
         let requests: Vec<_> = pods.iter().map(|pod| Requests::of_pod([(CPU, pod.cpu)])).collect();
-        let candidate = |(place, pod): (usize, &Pod)| {
-            let selected = self.selected.get(place).map_or(&[][..], Vec::as_slice);
-            candidate(pod, &workloads[place], &requests[place], selected)
-        };
+        let candidate = |(place, pod): (usize, &Pod)| candidate(pod, &workloads[place], &requests[place]);
         let candidates: Vec<_> = pods.iter().enumerate().map(candidate).collect();
         self.answer_of(&candidates, offered)
     }
 }
 
-fn candidate<'a>(
-    pod: &Pod,
-    workload: &'a Workload<'a>,
-    requests: &'a Requests,
-    budgets: &'a [usize],
-) -> Candidate<'a> {
+fn candidate<'a>(pod: &Pod, workload: &'a Workload<'a>, requests: &'a Requests) -> Candidate<'a> {
     let victim = Victim {
         workload,
         subgroup: 0,
@@ -93,7 +102,7 @@ fn candidate<'a>(
         class: ClassState::None,
         scheduled_at: Some(at(NOW - pod.age)),
     };
-    Candidate { victim, priority: pod.priority, requests, budgets, plain: true }
+    Candidate { victim, priority: pod.priority, requests, plain: true }
 }
 
 fn instead(victims: &[usize]) -> Answer {
@@ -152,8 +161,7 @@ fn every_resource_counts() {
         (Requests::of_pod([(CPU, 9)]), dropped(1_050)),
         (Requests::of_pod([(GPU, 1), (CPU, 1)]), instead(&[1])),
     ] {
-        let pods =
-            [candidate(&pod(1, 50, 0), &young, &needed, &[]), candidate(&pod(1, 300, 0), &old, &has, &[])];
+        let pods = [candidate(&pod(1, 50, 0), &young, &needed), candidate(&pod(1, 300, 0), &old, &has)];
         assert_eq!(world.answer_of(&pods, &[0]), expected);
     }
 }
@@ -167,7 +175,7 @@ fn what_is_more_than_room_is_never_replaced() {
     let (young, old) = (world.workload(50, single), world.workload(300, single));
     let requests = Requests::of_pod([(CPU, 1)]);
     let mut pods =
-        [candidate(&pod(1, 50, 1), &young, &requests, &[]), candidate(&pod(1, 300, 1), &old, &requests, &[])];
+        [candidate(&pod(1, 50, 1), &young, &requests), candidate(&pod(1, 300, 1), &old, &requests)];
     pods[0].plain = false;
     assert_eq!(world.answer_of(&pods, &[0]), dropped(1_050), "the victim");
 }
@@ -177,12 +185,12 @@ fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
     let world = World::default();
     let gang = world.workload(50, Subgroup { min: 2, live: 4, running: 4 });
     let requests = Requests::of_pod([(CPU, 1)]);
-    let pods: Vec<_> = (0..4).map(|_| candidate(&pod(1, 50, 1), &gang, &requests, &[])).collect();
+    let pods: Vec<_> = (0..4).map(|_| candidate(&pod(1, 50, 1), &gang, &requests)).collect();
     assert_eq!(world.answer_of(&pods, &[0, 1]), Answer::Keep);
     let expected = Answer::Drop(Protected { rule: Rule::MinAvailable, until: Some(at(1_050)) });
     assert_eq!(world.answer_of(&pods, &[0, 1, 2]), expected);
     let other = world.workload(300, Subgroup { min: 1, live: 1, running: 1 });
-    let with_another = [pods, vec![candidate(&pod(1, 300, 1), &other, &requests, &[])]].concat();
+    let with_another = [pods, vec![candidate(&pod(1, 300, 1), &other, &requests)]].concat();
     let Answer::Instead { victims, .. } = world.answer_of(&with_another, &[0, 1, 2]) else { panic!() };
     assert_eq!((victims.len(), victims[0]), (3, 4), "{victims:?}");
 }
@@ -191,7 +199,7 @@ fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
 fn what_a_disruption_budget_keeps_goes_last_and_is_counted() {
     let pods = [pod(1, 50, 4), pod(1, 200, 4), pod(1, 300, 4)];
     let guarded = |selected: &[&[usize]]| World {
-        budgets: Budgets(vec![0]),
+        budgets: vec![0],
         selected: selected.iter().map(|of| of.to_vec()).collect(),
         ..World::default()
     };
@@ -202,9 +210,9 @@ fn what_a_disruption_budget_keeps_goes_last_and_is_counted() {
 
 #[test]
 fn a_budget_gives_away_as_many_as_it_allows() {
-    let budgets = Budgets(vec![1, 5]);
-    let pods: [&[usize]; 4] = [&[0], &[1], &[0, 1], &[7]];
-    assert_eq!(budgets.violating(pods.into_iter()), [2]);
+    let [one, five] = [(0, 1), (1, 5)].map(|(number, allowed)| Budget { number, allowed });
+    let pods: [&[Budget]; 4] = [&[one], &[five], &[one, five], &[]];
+    assert_eq!(violating(pods.into_iter()), [2]);
 }
 
 proptest! {

@@ -107,6 +107,8 @@ async fn main() -> anyhow::Result<()> {
     authority.server(&["localhost".to_owned()])?.write(directory.path())?;
     let placement = placement(&scale);
     introduce();
+    // as with tests: those whose titles contain it
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
 
     let webhook = scheduler_router(Some(extender(placement).await), metrics());
     let webhook = serve(webhook, directory.path());
@@ -118,11 +120,17 @@ async fn main() -> anyhow::Result<()> {
         ("all nodes searched and dropped", &[Sort::Dropped]),
     ] {
         let candidates = scale.candidates(sorts);
-        for (form, rounds, goal) in [(Form::Uids, scale.rounds[0], 5), (Form::Pods, scale.rounds[1], 50)] {
+        for (form, of_form, rounds, goal) in
+            [(Form::Uids, "uids", scale.rounds[0], 5), (Form::Pods, "pods", scale.rounds[1], 50)]
+        {
+            let title = format!("{what}, {of_form}");
+            if filter.as_ref().is_some_and(|filter| !title.contains(filter)) {
+                continue;
+            }
             let question = Bytes::from(cluster::question(form, &candidates, scale.nodes).to_string());
             let answer = first_answer(&webhook, &authority, question.clone()).await?;
             check(&answer, &candidates)?;
-            println!("\n{what}: {} bytes in, {} bytes out", question.len(), answer.len());
+            println!("\n{title}: {} bytes in, {} bytes out", question.len(), answer.len());
             let control = serve(control(answer.clone()), directory.path());
             anyhow::ensure!(first_answer(&control, &authority, question.clone()).await? == answer);
             let (mut ours, mut controls) = (Vec::new(), Vec::new());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_index::{Answer, Dropped, Offer, PlacementIndex, Question, Uid};
+use tenure_index::{Answer, Dropped, Offer, PlacementIndex, Question, Taken, Uid};
 use tenure_policy::preemption::Rule;
 use tenure_types::{
     extender::{self, Args, MetaPod, MetaVictims},
@@ -103,12 +103,11 @@ fn offer<'a>(of: &'a extender::Offer<'_>) -> Offer<'a> {
 }
 
 /// The victims that a node may lose.
-fn granted<'a>(answer: &'a Answer<'_>) -> impl Iterator<Item = Uid> {
-    let victims: &'a [&str] = match answer {
+fn taken<'a, 'v>(answer: &'v Answer<'a>) -> &'v [Taken<'a>] {
+    match answer {
         Answer::Keep(victims) | Answer::Instead { victims, .. } => victims,
         Answer::Drop(_) => &[],
-    };
-    victims.iter().map(|uid| Uid::of(uid))
+    }
 }
 
 impl Extender {
@@ -140,13 +139,14 @@ impl Extender {
         answers: impl Iterator<Item = (&'a extender::Offer<'a>, Answer<'a>)>,
     ) -> (Vec<u8>, Counts) {
         let (mut nodes, mut counts, mut obstacle) = (BTreeMap::new(), Counts::default(), Obstacle::default());
+        let mut granted: Vec<Taken<'_>> = Vec::new();
         let uid = Uid::of(preemptor.metadata.uid.as_deref().unwrap_or_default());
         // until it is known what this one gets, no other gets anything
         let mut unsettled = self.unsettled.lock();
         let pending = index.pending(unsettled.to_others(uid, now));
         for (offer, answer) in answers {
             let node = &*offer.node;
-            if pending.are_too_many_with(granted(&answer)) {
+            if pending.are_too_many_with(taken(&answer).iter().map(|of| of.uid)) {
                 counts.protected += 1;
                 obstacle.add(Rule::MinAvailable.name(), now.checked_add(SETTLED_AFTER).ok(), node);
                 continue;
@@ -158,7 +158,8 @@ impl Extender {
                 }
                 Answer::Instead { victims, budget_violations } => {
                     counts.instead += 1;
-                    debug!(node, ?victims, "Found other victims");
+                    let uids = || victims.iter().map(|of| of.text).collect::<Vec<_>>();
+                    debug!(node, victims = ?uids(), "Found other victims");
                     (victims, i64::try_from(budget_violations).unwrap_or(i64::MAX))
                 }
                 Answer::Drop(dropped) => {
@@ -178,34 +179,33 @@ impl Extender {
                     continue;
                 }
             };
-            let pods = victims.into_iter().map(|uid| MetaPod { uid }).collect();
+            let pods = victims.iter().map(|of| MetaPod { uid: of.text }).collect();
+            granted.extend(victims);
             nodes.insert(node, MetaVictims { pods, pdb_violations });
         }
         if nodes.is_empty() {
             self.refuse(now, preemptor, &obstacle);
         } else {
-            let victims = self.grant(now, preemptor, &nodes);
-            unsettled.add(uid, now, victims.into_iter().filter(|uid| index.is_in_group(*uid)).collect());
+            let of_groups = granted.iter().filter(|of| of.in_group).map(|of| of.uid).collect();
+            unsettled.add(uid, now, of_groups);
+            self.grant(now, preemptor, granted.iter().map(|of| of.uid).collect());
         }
         let answer = extender::Answer { node_name_to_meta_victims: nodes };
         // no string of it can fail to be written
         (serde_json::to_vec(&answer).unwrap_or_default(), counts)
     }
 
-    fn grant(&self, now: Timestamp, preemptor: &Pod, nodes: &BTreeMap<&str, MetaVictims<'_>>) -> Vec<Uid> {
+    fn grant(&self, now: Timestamp, preemptor: &Pod, victims: Vec<Uid>) {
         let uid = preemptor.metadata.uid.as_deref().unwrap_or_default();
         self.waiters.lock().forget(uid);
-        let victims = nodes.values().flat_map(|node| &node.pods).map(|pod| Uid::of(pod.uid));
-        let victims: Vec<Uid> = victims.collect();
         let metadata = &preemptor.metadata;
         self.permits.grant(Permit {
             preemptor: uid.to_owned(),
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
             at: now,
-            victims: victims.clone(),
+            victims,
         });
-        victims
     }
 
     fn refuse(&self, now: Timestamp, preemptor: &Pod, obstacle: &Obstacle<'_>) {
