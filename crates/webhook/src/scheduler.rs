@@ -4,6 +4,7 @@
 mod http;
 mod permits;
 mod question;
+mod sieve;
 mod unsettled;
 mod waiters;
 mod wake;

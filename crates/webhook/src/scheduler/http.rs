@@ -18,7 +18,7 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
-use super::Extender;
+use super::{Extender, sieve::Sieve};
 use crate::{
     Metrics,
     http::{LARGE_BYTES, announced, is_plain_json, reject},
@@ -27,6 +27,9 @@ use crate::{
 /// The largest question that is read: whole pods of 20 KB, ten of them on each of 500 nodes. With the uids of victims
 /// alone (`nodeCacheCapable: true`), a question is a hundredth of that.
 pub const MAX_PREEMPTION_BYTES: usize = 100 * 1024 * 1024;
+
+/// Beyond that, a question has whole pods, and is sifted as it comes.
+const SIFTED_BYTES: u64 = 1024 * 1024;
 
 /// Large questions that are read at the same time. A scheduler asks one after the other.
 const LARGE_IN_FLIGHT: usize = 2;
@@ -71,7 +74,7 @@ async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Respo
     let is_large = length.is_none_or(|bytes| bytes > LARGE_BYTES);
     // an error would mean that the semaphore was closed, which nobody does
     let turn = if is_large { turns.acquire().await.ok() } else { None };
-    let body = match read(request.into_body(), length.unwrap_or_default()).await {
+    let body = match read(request.into_body(), length).await {
         Ok(body) => body,
         Err((status, message)) => return reject(metrics, status, message),
     };
@@ -94,24 +97,30 @@ async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Respo
 
 /// Puts a body together while it comes: to collect its parts first, and to copy them then, takes twice the memory and
 /// keeps a scheduler waiting.
-async fn read(mut body: Body, length: u64) -> Result<Vec<u8>, (StatusCode, String)> {
+async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, (StatusCode, String)> {
     let too_large = || {
         let message = format!(
             "the body is larger than {MAX_PREEMPTION_BYTES} bytes: set nodeCacheCapable: true for this extender in the KubeSchedulerConfiguration, and it is a hundredth of that"
         );
         (StatusCode::PAYLOAD_TOO_LARGE, message)
     };
-    let length = usize::try_from(length).ok().filter(|length| *length <= MAX_PREEMPTION_BYTES);
-    let mut whole = Vec::with_capacity(length.ok_or_else(too_large)?);
+    let mut left = MAX_PREEMPTION_BYTES;
+    if length.is_some_and(|length| length > left as u64) {
+        return Err(too_large());
+    }
+    let small = length.filter(|length| *length <= SIFTED_BYTES).and_then(|length| length.try_into().ok());
+    let mut sieve = small.is_none().then(Sieve::default);
+    let mut whole = Vec::with_capacity(small.unwrap_or_default());
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             (StatusCode::BAD_REQUEST, format!("the body can't be read to its end: {error}"))
         })?;
         let Some(data) = frame.data_ref() else { continue };
-        if data.len() > MAX_PREEMPTION_BYTES.saturating_sub(whole.len()) {
-            return Err(too_large());
+        left = left.checked_sub(data.len()).ok_or_else(too_large)?;
+        match &mut sieve {
+            Some(sieve) => sieve.push(data),
+            None => whole.extend_from_slice(data),
         }
-        whole.extend_from_slice(data);
     }
-    Ok(whole)
+    Ok(sieve.map_or(whole, Sieve::finish))
 }
