@@ -22,6 +22,15 @@ pub struct Refusal {
 impl Refusal {
     /// Refuses what the CEL expression `unless` is false for, and returns when it is in force.
     pub async fn start(world: &World, namespace: &Namespace, unless: &str) -> Self {
+        Self::with_reason(world, namespace, unless, "Invalid").await
+    }
+
+    /// The same, as if whoever asks lacked the right, or a quota were exhausted.
+    pub async fn forbidding(world: &World, namespace: &Namespace, unless: &str) -> Self {
+        Self::with_reason(world, namespace, unless, "Forbidden").await
+    }
+
+    async fn with_reason(world: &World, namespace: &Namespace, unless: &str, reason: &str) -> Self {
         let name = format!("refusal-{}", namespace.name());
         let probe = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace.name()},
@@ -33,7 +42,8 @@ impl Refusal {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name()}},
             "resourceRules": [everything],
         });
-        let validation = json!({"expression": format!("!({is_probe}) && ({unless})"), "message": "refused"});
+        let expression = format!("!({is_probe}) && ({unless})");
+        let validation = json!({"expression": expression, "message": "refused", "reason": reason});
         let policy = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
             "metadata": {"name": name},

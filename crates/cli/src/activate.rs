@@ -77,7 +77,7 @@ impl Command for Activate {
                 "{object} is not deactivated: it comes back by itself at {at}. To bring it back at once: {}",
                 object.command("requeue")
             ),
-            Return::Never | Return::Reactivate => bail!(
+            Return::Never | Return::Reactivate | Return::Deactivate => bail!(
                 "{object} is not deactivated: it was paused because of {}. To let it go on: {}",
                 printable(&record.reason),
                 object.command("resume")

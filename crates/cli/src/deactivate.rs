@@ -8,19 +8,16 @@ use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
     owners::PauseRule,
     pause::{self, DEACTIVATED, Owner, Until, is_deactivation},
 };
-use tenure_types::{
-    keys::{ACTIVE_ANNOTATION, PAUSED_ANNOTATION},
-    paused::PausedRecord,
-};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
 use crate::{
-    change::{Basis, Change, ChangeArgs, Command, Object, annotate, not_copied, paused, shown},
+    change::{Basis, Change, ChangeArgs, Command, Object, not_copied, paused, shown},
     connect::ConnectArgs,
     table::printable,
 };
@@ -123,10 +120,7 @@ fn pauses(found: &Value, rules: &[&PauseRule], at: Timestamp) -> Option<Deactiva
 
 /// The record stays: activation takes back what that pause has set.
 fn mark(found: &Value, record: PausedRecord) -> Deactivation {
-    let reason = record.reason.clone();
-    let record = PausedRecord { reason: DEACTIVATED.into(), ..record };
-    let annotations = json!({PAUSED_ANNOTATION: json!(record).to_string(), ACTIVE_ANNOTATION: "false"});
-    Deactivation::Marked { patch: annotate(found, &annotations), reason }
+    Deactivation::Marked { patch: pause::deactivate(Owner(found), &record), reason: record.reason }
 }
 
 impl Change for Deactivation {

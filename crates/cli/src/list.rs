@@ -19,6 +19,7 @@ use clap::Args;
 
 use crate::{
     connect::ConnectArgs,
+    floors::of_file,
     server::Clock,
     tell::{tell, with_causes},
 };
@@ -35,7 +36,8 @@ const REST: u32 = 9;
 /// A workload is what Tenure would pause: the topmost owner of pods that it knows, or a pod by itself. AGE and EXPIRES
 /// AT count from the pods' creation in queues of T9k (scheduler.tensorstack.dev), and from their scheduling in queues of
 /// group scheduling.run.ai. Of several pods the one counts that expires first. FLOOR UNTIL is when the workload's
-/// preemptMinRuntime and every reclaimMinRuntime on the way to the root are over.
+/// preemptMinRuntime and every reclaimMinRuntime on the way to the root are over; where no queue says, the defaults of
+/// --config count.
 ///
 /// STATE is Pending, Running, Expired (about to be paused), Paused (until somebody resumes it), Requeueing (paused, and
 /// COMES BACK AT says until when), Inactive (paused until somebody activates it), Exempt (never touched) or Terminating.
@@ -61,6 +63,10 @@ pub struct ListArgs {
     /// The namespace in which queues of T9k count, as the keeper has it
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
     t9k_system_namespace: String,
+
+    /// The configuration file of the servers, whose default floors count; - for standard input
+    #[arg(long, value_name = "FILE")]
+    config: Option<String>,
 }
 
 const EXAMPLES: &str = "\
@@ -73,12 +79,13 @@ Examples:
 
 impl ListArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { queues, all_namespaces, output, watch, t9k_system_namespace } = self;
+        let Self { queues, all_namespaces, output, watch, t9k_system_namespace, config } = self;
+        let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
         let connection = connect.connect().await?;
         let clock = Clock::of(&connection.client).await;
         let namespace = (!all_namespaces).then_some(connection.namespace);
         let nothing = nothing_in(namespace.as_deref());
-        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace);
+        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config);
         let printer = Printer::new(output, all_namespaces);
         let mut list = List { gatherer, queues, clock, printer };
         let rows = list.rows().await?;

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use clap::Args;
+use tenure_policy::expiry::Family;
 
 use crate::{
     connect::ConnectArgs,
@@ -40,7 +41,8 @@ pub struct QueueArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
     t9k_system_namespace: String,
 
-    /// The configuration file of the servers, whose waitForPodsReady counts where no queue has one; - for standard input
+    /// The configuration file of the servers, whose waitForPodsReady and default floors count where no queue has any; -
+    /// for standard input
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 
@@ -57,15 +59,17 @@ Examples:
 impl QueueArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { name, t9k_system_namespace, config, output: OutputArgs { output } } = self;
-        let configured = config.as_deref().map(of_file).transpose()?.and_then(|config| config.pods_ready);
+        let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
         let is_given = connect.names_a_namespace();
         let connection = connect.connect().await?;
         let clock = Clock::of(&connection.client).await;
         let namespace = is_given.then_some(connection.namespace);
-        let mut view = Gatherer::new(connection.client, namespace, t9k_system_namespace).view().await?;
+        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config);
+        let mut view = gatherer.view().await?;
         let (is_known, now) = (view.knows(&name), clock.now());
-        let pods_ready = view.pods_ready(&name).or(configured);
-        let timestamp = pods_ready.map(|of| of.timestamp).unwrap_or_default();
+        let of_runai = view.timestamp(Family::Runai, &name);
+        let of_tensorstack = view.timestamp(Family::Tensorstack, &name);
+        let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };
         let answer = Answer::new(name, timestamp, view.rows(now), now);
         if answer.is_empty() && !is_known {
             bail!("there is no queue {:?}, as far as you may see", answer.queue);

@@ -55,11 +55,11 @@ impl Command for Requeue {
                 );
                 Ok(Resumption::of(found, record, "requeued").noting(Some(note)))
             }
-            Return::Never | Return::Reactivate if is_inactive => bail!(
+            _ if is_inactive => bail!(
                 "{object} doesn't wait to come back: it is deactivated. To let it go on: {}",
                 object.command("activate")
             ),
-            Return::Never | Return::Reactivate => bail!(
+            Return::Never | Return::Reactivate | Return::Deactivate => bail!(
                 "{object} doesn't wait to come back: it was paused because of {}, until somebody resumes it. To let it go on: {}",
                 printable(&record.reason),
                 object.command("resume")

@@ -65,7 +65,7 @@ impl Command for Resume {
             Return::Requeue(at) => Some(format!(
                 "{object} would have come back by itself at {at}. It keeps its count of returns, {count}."
             )),
-            Return::Never | Return::Reactivate => None,
+            Return::Never | Return::Reactivate | Return::Deactivate => None,
         };
         Ok(Resumption::of(found, record, "resumed").noting(note))
     }

@@ -465,3 +465,17 @@ fn nothing_of_an_object_commands_the_terminal() {
         }
     }
 }
+
+#[test]
+fn a_time_slice_lasts_as_long_as_the_default_floor_where_no_queue_says() {
+    let slices = json!({"maxDuration": "1m", "maxDurationAction": "Requeue", "reclaimMinRuntime": "0s"});
+    let items = [queue("q", &slices), group("g", "q", 1, "2026-01-01T00:59:00Z"), pod("a", "g")];
+    let arguments = ["explain", "pod", "ns/a", "-f", "-", "-o", "json", "--now", NOW];
+    for (more, end) in [
+        ([].as_slice(), "2026-01-01T01:00:00Z"),
+        (&["--default-preempt-min-runtime=30m", "--default-reclaim-min-runtime=2h"], "2026-01-01T01:29:00Z"),
+    ] {
+        let (answer, _) = answer(&[arguments.as_slice(), more].concat(), &objects(&items));
+        assert_eq!(answer["expiresAt"], end, "{more:?}");
+    }
+}

@@ -12,7 +12,7 @@ use tenure_policy::{
     floor::Floors,
     gang::Shape,
     owners::OwnerTable,
-    ready::{Lacking, PodsReady},
+    ready::{Lacking, PodsReady, Readiness},
     requeue::order,
 };
 use tenure_types::{projection, runai::v3alpha1, tensorstack::v1beta1};
@@ -43,8 +43,8 @@ pub struct Settings {
     pub notice: SignedDuration,
     /// When workloads make room that don't get ready, where their queue doesn't say. None: never.
     pub pods_ready: Option<PodsReady>,
-    /// For how long a workload is safe from others at the most, where no queue says.
-    pub floor: SignedDuration,
+    /// For how long workloads are safe from others where no queue says, which no time slice is shorter than.
+    pub floors: Floors,
 }
 
 /// How a pod stands, whether or not it is kept: see [`CeilingIndex::standing`].
@@ -110,7 +110,6 @@ struct Queues {
     owners: Owners,
     notice: SignedDuration,
     pods_ready: Option<PodsReady>,
-    floor: SignedDuration,
 }
 
 impl CeilingIndex {
@@ -129,20 +128,23 @@ impl CeilingIndex {
 
     /// Goes by other settings from now on. Which pods count stays as it is.
     pub fn configure(&mut self, settings: Settings) {
-        let Settings { scope: _, table, notice, pods_ready, floor } = settings;
+        let Settings { scope: _, table, notice, pods_ready, floors } = settings;
         self.queues.owners.set_pausable(self.readers.kinds.pausable(&table));
-        (self.queues.notice, self.queues.pods_ready, self.queues.floor) = (notice, pods_ready, floor);
+        self.queues.runai.configure(floors);
+        (self.queues.notice, self.queues.pods_ready) = (notice, pods_ready);
         self.moved.everybody = true;
     }
 
-    /// Takes a pod as the API server has it; says whether it was not ready before, and is now.
+    /// Takes a pod as the API server has it; says whether it was seen before it was ever ready, and is now.
     pub fn apply_pod(&mut self, pod: &projection::Pod) -> bool {
         self.apply_member(pod);
         let uid = pod.metadata.uid.as_deref().map(Uid::of);
-        let before = uid.and_then(|uid| self.pods.get(uid)).map(|pod| pod.ready);
+        let was_new = uid
+            .and_then(|uid| self.pods.get(uid))
+            .is_some_and(|pod| pod.standing().readiness == Readiness::NotYet);
         let Some(uid) = self.pods.apply(pod, &mut self.readers) else { return false };
         self.schedule(uid);
-        before == Some(false) && self.pods.get(uid).is_some_and(|pod| pod.ready)
+        was_new && self.pods.get(uid).is_some_and(|pod| pod.ready)
     }
 
     /// Takes a pod as a member of its `PodGroup`s alone: no ceiling is kept of it.
@@ -286,32 +288,43 @@ impl CeilingIndex {
 
     /// How many paused owners come back by themselves.
     pub fn returning(&self) -> usize {
-        self.paused.roots(&self.queues.owners).filter(|(_, paused)| paused.returns.at().is_some()).count()
+        self.paused.roots(&self.queues.owners).filter(|(_, paused)| paused.returns.comes_back()).count()
     }
 
     /// Hands out the paused owners that come back at `now`, in the order in which they do. They are not handed out again
-    /// before they are settled. One that has pods still is left for later: they would count for its next run.
+    /// before they are settled. One that has pods still is left for later: they would count for its next run. Those
+    /// that a person has deactivated are among them, for that to be noted.
     pub fn claim_returns(&mut self, now: Timestamp) -> Vec<Paused> {
         let Self { queues, pods, paused, .. } = self;
-        let Queues { runai, owners, pods_ready, .. } = queues;
-        let is_gone = |uid: Uid, paused: &Paused| {
-            !pods.any(&paused.namespace, |pod| owners.root(pod.controller) == Some(uid))
+        let Queues { owners, .. } = &*queues;
+        let may = |uid: Uid, paused: &Paused| {
+            let has_pods = || pods.any(&paused.namespace, |pod| owners.root(pod.controller) == Some(uid));
+            !paused.returns.comes_back() || !has_pods()
         };
-        let mut due = paused.claim_returns(owners, now, is_gone);
-        let mut strategy = |paused: &Paused| {
-            let own = runai.limits(&paused.queue).and_then(|limits| limits.pods_ready);
-            own.or(*pods_ready).map(|of| of.timestamp).unwrap_or_default()
-        };
-        let mut keyed: Vec<_> = due.drain(..).map(|paused| (strategy(&paused), paused)).collect();
-        keyed.sort_by(|(strategy, one), (_, other)| {
-            one.queue.cmp(&other.queue).then_with(|| order(*strategy)(&one.waiting(), &other.waiting()))
+        let mut due = paused.claim_returns(owners, now, may);
+        due.sort_by(|one, other| {
+            let by_queue = (one.rules_of(), &one.queue).cmp(&(other.rules_of(), &other.queue));
+            by_queue.then_with(|| {
+                let rules = queues.pods_ready(one.rules_of(), &one.queue);
+                let timestamp = rules.map(|of| of.timestamp).unwrap_or_default();
+                order(timestamp)(&one.waiting(), &other.waiting())
+            })
         });
-        keyed.into_iter().map(|(_, paused)| paused).collect()
+        // records, too, may name whatever somebody likes
+        for paused in due.iter_mut().filter(|paused| !queues.know(paused.rules_of(), &paused.queue)) {
+            paused.queue = ArcStr::new();
+        }
+        due
     }
 
     /// Takes back an owner that was handed out to come back: it may be again after `not_before`.
     pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
         self.paused.settle_return(uid, not_before);
+    }
+
+    /// The same, if that was refused at `now`.
+    pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
+        self.paused.refuse_return(uid, now);
     }
 
     /// Takes back all that was handed out to come back: who was to bring it back is gone.
@@ -321,17 +334,13 @@ impl CeilingIndex {
 
     /// What applies to workloads of a queue that don't get ready.
     pub fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
-        let own = match family {
-            Family::Runai => self.queues.runai.limits(queue).and_then(|limits| limits.pods_ready),
-            Family::Tensorstack => None,
-        };
-        own.or(self.queues.pods_ready)
+        self.queues.pods_ready(family, queue)
     }
 
     /// How long workloads of a queue wait whose time slice has ended; none if their ceiling is none.
     pub fn slice_delay(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
         match family {
-            Family::Runai => Some(self.queues.runai.limits(queue)?.slice?.delay),
+            Family::Runai => self.queues.runai.limits(queue)?.slice_delay,
             Family::Tensorstack => None,
         }
     }
@@ -424,6 +433,23 @@ impl CeilingIndex {
 }
 
 impl Queues {
+    /// What applies to workloads of a queue that don't get ready.
+    fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
+        let own = match family {
+            Family::Runai => self.runai.limits(queue).and_then(|limits| limits.pods_ready),
+            Family::Tensorstack => None,
+        };
+        own.or(self.pods_ready)
+    }
+
+    /// Whether there is such a queue.
+    fn know(&mut self, family: Family, queue: &str) -> bool {
+        match family {
+            Family::Runai => self.runai.limits(queue).is_some(),
+            Family::Tensorstack => self.tensorstack.limits(queue).is_some(),
+        }
+    }
+
     /// What is to happen to a pod.
     fn fate(&mut self, uid: Uid, pod: &Pod) -> Fate {
         let of_groups = self.gangs.of(self.gangs.memberships(uid));
@@ -456,9 +482,15 @@ impl Queues {
         let pods_ready = own.or(self.pods_ready)?;
         pod.started?;
         let lacking =
-            if standing.is_grouped { lacking } else { Lacking::of(&Shape::alone(), &[pod.standing()]) };
+            if standing.is_grouped { lacking } else { Lacking::of(&Shape::alone(), &[pod.standing()], None) };
         let (at, cause) = pods_ready.deadline(lacking?)?;
-        Some(ReadyUntil { at, cause, family, queue: queue.clone() })
+        let is_known = match family {
+            Family::Tensorstack => limits.tensorstack.is_some(),
+            Family::Runai => limits.runai.is_some(),
+        };
+        // pods may name whatever they like: what is counted by queue has no other queues than there are
+        let queue = if is_known { queue.clone() } else { ArcStr::new() };
+        Some(ReadyUntil { at, cause, family, queue })
     }
 
     /// How a pod stands, and what applies in its queues.
@@ -480,12 +512,7 @@ impl Queues {
         // a workload may never have as many pods as it takes: those that it has run all the same
         let clocks = Clocks { started: start.or(alone.started), ..alone };
         let start = if is_grouped { start } else { alone.started };
-        let runai_ceiling =
-            ceiling(&limits.runai).map(|ceiling| match limits.runai.and_then(|of| of.slice) {
-                Some(slice) => ceiling.max(slice.floor).max(self.floor),
-                None => ceiling,
-            });
-        let expires = expiry::deadline(clocks, ceiling(&limits.tensorstack), runai_ceiling);
+        let expires = expiry::deadline(clocks, ceiling(&limits.tensorstack), ceiling(&limits.runai));
         (Standing { clocks, start, is_grouped, tensorstack, runai, own, expires }, limits)
     }
 }

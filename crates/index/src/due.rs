@@ -41,6 +41,8 @@ pub struct Due {
     pub told: Option<Timestamp>,
     /// How often the pod was due before.
     pub attempts: u8,
+    /// It has outlived a pause of its workload, which wasn't ready.
+    pub outlives: bool,
 }
 
 /// Pods of one controller about which the same is to be done: what is done to their owner serves all.
@@ -78,6 +80,8 @@ pub enum Outcome {
     /// Those that are still there are due again after a while, which grows from time to time: whatever was done may
     /// have failed, or not have helped.
     Acted,
+    /// The same, and their workload is paused for it: what outlives that is of a run that was judged already.
+    Paused,
     /// Nothing more is to be done, whatever happens.
     Final,
     /// They were told what was to be told.

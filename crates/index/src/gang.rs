@@ -93,8 +93,8 @@ impl Gang {
     /// After a time in which nobody looked, pods are gone, and the run may have ended in between: only what those show
     /// that are left counts.
     pub fn doubt(&mut self, members: &UidMap<Box<Member>>) {
-        let active = self.members.iter().filter_map(|uid| members.get(uid)).filter(|member| member.active);
-        (self.oldest, self.shown) = (active.map(|member| member.created()).min(), None);
+        let active = self.live(members).filter(|member| member.active);
+        (self.oldest, self.shown) = (active.map(Member::created).min(), None);
     }
 
     /// Takes another version of the group, or another one of its name, or that there is none.
@@ -107,22 +107,26 @@ impl Gang {
         self.group = group;
     }
 
+    fn live<'m>(&self, members: &'m UidMap<Box<Member>>) -> impl Iterator<Item = &'m Member> {
+        self.members.iter().filter_map(|uid| members.get(uid)).map(AsRef::as_ref)
+    }
+
     /// Computes the start, and whether too few are ready; says whether either is another than before.
     pub fn compute(&mut self, kind: PodGroupKind, members: &UidMap<Box<Member>>) -> bool {
         self.changed = false;
-        let mut lacking = None;
         if let Some(group) = &self.group {
-            let live = self.members.iter().filter_map(|uid| members.get(uid));
-            let live = live.map(|member| member.standing(group.shape.number(member.subgroup(kind))));
-            lacking = Lacking::of(&group.shape, &live.collect::<Vec<_>>());
-            let active =
-                self.members.iter().filter_map(|uid| members.get(uid)).filter(|member| member.active);
+            let active = self.live(members).filter(|member| member.active);
             let scheduled = active
                 .filter_map(|member| Some((group.shape.number(member.subgroup(kind)), member.scheduled()?)));
             let shown = group.shape.shown_start(scheduled);
             self.shown = self.shown.into_iter().chain(shown).min();
         }
         let start = self.run().and_then(|run| run.start());
+        let lacking = self.group.as_ref().and_then(|group| {
+            let of_each =
+                self.live(members).map(|member| member.standing(group.shape.number(member.subgroup(kind))));
+            Lacking::of(&group.shape, &of_each.collect::<Vec<_>>(), start)
+        });
         let moved = (self.start, self.lacking) != (start, lacking);
         (self.start, self.lacking) = (start, lacking);
         moved

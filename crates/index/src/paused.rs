@@ -20,6 +20,10 @@ use crate::{
 /// Between two questions whether an owner that is due may come back.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
+/// The first and the longest time until an owner may come back again that was refused.
+const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
+const LAST_RETRY: SignedDuration = SignedDuration::from_secs(40);
+
 /// An owner that was paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
@@ -33,8 +37,6 @@ pub struct Paused {
     pub priority: i32,
     /// When it was paused.
     pub at: Timestamp,
-    /// Because its pods weren't ready.
-    pub evicted: bool,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// Its name.
@@ -46,6 +48,8 @@ pub struct Paused {
     pub source: u16,
     /// As the API server writes it.
     pub uid: Box<str>,
+    /// How often its return was refused.
+    pub refusals: u8,
     /// It is being resumed.
     claimed: bool,
     /// That is not tried again before.
@@ -53,12 +57,17 @@ pub struct Paused {
 }
 
 impl Paused {
+    /// The family by whose rules it comes back.
+    pub fn rules_of(&self) -> Family {
+        self.family.unwrap_or(Family::Runai)
+    }
+
     /// As far as the order needs it in which owners come back.
     pub fn waiting(&self) -> Waiting {
         Waiting {
             priority: self.priority,
             created: self.created.unwrap_or(self.at),
-            evicted: self.evicted.then_some(self.at),
+            paused: self.at,
             name: format!("{}/{}", self.namespace, self.name),
         }
     }
@@ -83,20 +92,21 @@ impl PausedOwners {
             return;
         };
         let text = |text: Option<&str>| text.unwrap_or_default().into();
-        let known = self.0.get(&uid);
+        let (known, returns) = (self.0.get(&uid), Return::of(&record, metadata));
+        let same = known.filter(|known| known.at == record.at && known.returns == returns);
         let paused = Paused {
             queue: names.shared(&record.queue),
             family: record.queue_group.as_deref().and_then(Family::of),
-            returns: Return::of(&record, metadata),
+            returns,
             priority: pause::requeue_state_on(metadata).priority.unwrap_or(0),
             at: record.at,
-            evicted: record.reason == pause::PODS_READY_TIMEOUT,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             name: text(metadata.name.as_deref()),
             namespace: names.shared(metadata.namespace.as_deref().unwrap_or_default()),
             controller,
             source,
             uid: text(metadata.uid.as_deref()),
+            refusals: same.map_or(0, |same| same.refusals),
             claimed: known.is_some_and(|known| known.claimed),
             not_before: known.map_or(Timestamp::MIN, |known| known.not_before),
         };
@@ -163,6 +173,14 @@ impl PausedOwners {
         if let Some(paused) = self.0.get_mut(&uid) {
             (paused.claimed, paused.not_before) = (false, not_before);
         }
+    }
+
+    /// Takes one back that was refused at `now`: it may be handed out again after a while, which grows from time to time.
+    pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
+        let Some(paused) = self.0.get_mut(&uid) else { return };
+        let wait = FIRST_RETRY.saturating_mul(1 << paused.refusals.min(8)).min(LAST_RETRY);
+        paused.refusals = paused.refusals.saturating_add(1);
+        self.settle_return(uid, now.checked_add(wait).unwrap_or(Timestamp::MAX));
     }
 
     /// Takes all back.

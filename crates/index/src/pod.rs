@@ -67,6 +67,8 @@ pub struct Unready {
     pub attempts: u8,
     /// It is not evicted again before.
     pub not_before: i64,
+    /// Its workload was paused for it.
+    pub paused: bool,
 }
 
 /// No time at all.
@@ -154,6 +156,11 @@ impl Pod {
         self.own.map(|own| SignedDuration::from_millis(own.get()))
     }
 
+    /// Whether it has outlived a pause of its workload, which wasn't ready.
+    pub fn outlives(&self) -> bool {
+        self.unready.as_ref().is_some_and(|unready| unready.paused)
+    }
+
     /// As it is handed out.
     pub fn due(&self, uid: Uid, task: Task, since: i64) -> Due {
         let attempts = if task == Task::Expire { self.attempts } else { self.tell_attempts };
@@ -172,6 +179,7 @@ impl Pod {
             told: self.told.map(|told| time(told.get())),
             cause: self.unready.as_ref().map_or(Cause::WaitForStart, |unready| unready.cause),
             attempts,
+            outlives: self.outlives(),
         }
     }
 }

@@ -168,14 +168,16 @@ impl Pods {
         }
         place(if pod.attempts == 0 { deadlines } else { retries }, uid, &mut pod.deadline, deadline);
         place(notices, uid, &mut pod.notice, notice);
-        let (before, mut eviction, attempts) = match pod.unready.take().map(|unready| *unready) {
-            Some(Unready { not_before, eviction, attempts, .. }) => (not_before, eviction, attempts),
-            None => (i64::MIN, None, 0),
+        let (before, mut eviction, attempts, paused) = match pod.unready.take().map(|unready| *unready) {
+            Some(Unready { not_before, eviction, attempts, paused, .. }) => {
+                (not_before, eviction, attempts, paused)
+            }
+            None => (i64::MIN, None, 0, false),
         };
         let until = ready_until.as_ref().map(|until| milliseconds_up(until.at));
         place(evictions, uid, &mut eviction, until.and_then(|until| Milliseconds::new(until.max(before))));
         pod.unready = ready_until.zip(until).map(|(ReadyUntil { cause, family, queue, .. }, until)| {
-            Box::new(Unready { until, cause, family, queue, eviction, attempts, not_before: before })
+            Box::new(Unready { until, cause, family, queue, eviction, attempts, not_before: before, paused })
         });
     }
 
@@ -272,14 +274,15 @@ impl Pods {
         };
         (pod.claimed, pod.alone) = (false, false);
         match outcome {
-            Outcome::Acted | Outcome::Final if task == Task::Evict => {
+            Outcome::Acted | Outcome::Paused | Outcome::Final if task == Task::Evict => {
                 if let Some(unready) = &mut pod.unready {
                     let after = later(now, FIRST_RETRY, LAST_RETRY, unready.attempts);
                     unready.not_before = if outcome == Outcome::Final { NEVER } else { after };
+                    unready.paused |= outcome == Outcome::Paused;
                     unready.attempts = unready.attempts.saturating_add(1);
                 }
             }
-            Outcome::Acted => {
+            Outcome::Acted | Outcome::Paused => {
                 pod.not_before = later(now, FIRST_RETRY, LAST_RETRY, pod.attempts);
                 pod.attempts = pod.attempts.saturating_add(1);
             }
@@ -368,6 +371,7 @@ fn claim_of(order: &Order, by_uid: &HashMap<Uid, Box<Pod>>, now: i64) -> Option<
                 && pod.controller == first.controller
                 && pod.namespace == first.namespace
                 && (pod.expires == NEVER) == (first.expires == NEVER)
+                && pod.outlives() == first.outlives()
         })
     };
     let mut group = vec![entry];

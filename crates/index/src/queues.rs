@@ -6,9 +6,10 @@ use jiff::SignedDuration;
 use tenure_policy::{
     ceiling,
     field::FieldError,
+    floor::Floors,
     queue::{RunaiQueue, TensorstackQueue},
     ready::PodsReady,
-    tree::{Cycle, QueueTree},
+    tree::{Cycle, QueueId, QueueTree},
 };
 use tenure_types::{
     TensorstackDuration,
@@ -22,6 +23,7 @@ use tracing::warn;
 #[derive(Debug, Default)]
 pub struct RunaiQueues {
     tree: QueueTree,
+    floors: Floors,
     /// What applies to each leaf, as far as it was asked for since the tree last changed.
     limits: HashMap<String, Limits>,
 }
@@ -33,27 +35,23 @@ pub struct TensorstackQueues(BTreeMap<String, TensorstackQueue>);
 /// What applies to the workloads of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// The longest run.
+    /// The longest run. If it is a time slice, it is not shorter than the longest floor.
     pub ceiling: Option<SignedDuration>,
     /// How long before its end they are told; zero means not at all.
     pub notice: Option<SignedDuration>,
-    /// A run that was ended by the ceiling is resumed after so long, and is not ended within the workload's floor; none:
-    /// it stays paused.
-    pub slice: Option<Slice>,
+    /// What was ended by the ceiling comes back after so long; none: it stays paused.
+    pub slice_delay: Option<SignedDuration>,
     /// When those make room that don't get ready; none: as it is configured.
     pub pods_ready: Option<PodsReady>,
 }
 
-/// A ceiling as a time slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slice {
-    /// How long the workload stays paused.
-    pub delay: SignedDuration,
-    /// For how long it is safe from others, as far as queues say so.
-    pub floor: SignedDuration,
-}
-
 impl RunaiQueues {
+    /// Goes by other defaults of floors from now on.
+    pub fn configure(&mut self, floors: Floors) {
+        self.limits.clear();
+        self.floors = floors;
+    }
+
     /// Takes a queue as the API server has it; says whether a decision may have changed: schedulers write the status
     /// of their queues all the time.
     pub fn apply(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
@@ -99,8 +97,8 @@ impl RunaiQueues {
             return Some(*known);
         }
         // pods may name whatever they like: only real queues are remembered
-        self.tree.find(leaf)?;
-        let limits = self.resolve(leaf).unwrap_or_else(|cycle| {
+        let id = self.tree.find(leaf)?;
+        let limits = self.resolve(leaf, id).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
             Limits::default()
         });
@@ -108,27 +106,24 @@ impl RunaiQueues {
         Some(limits)
     }
 
-    fn resolve(&self, leaf: &str) -> Result<Limits, Cycle> {
+    fn resolve(&self, leaf: &str, id: QueueId) -> Result<Limits, Cycle> {
         let path = ceiling::path(&self.tree, leaf)?;
         let ceiling = ceiling::least(&path).map(|(_, ceiling)| ceiling.to_signed());
         let notice = ceiling::nearest(&path, |queue| queue.notice).map(|(_, notice)| notice.to_signed());
         let action = path.iter().find_map(|(_, queue)| queue.action).unwrap_or_default();
-        let slice = (action == MaxDurationAction::Requeue).then(|| Slice::of(&path));
+        let slice_delay = (action == MaxDurationAction::Requeue).then(|| delay(&path));
+        let ceiling = ceiling.map(|ceiling| match slice_delay {
+            Some(_) => ceiling.max(self.floors.longest(&self.tree, Some(id)).to_signed()),
+            None => ceiling,
+        });
         let pods_ready = path.iter().find_map(|(_, queue)| queue.pods_ready.as_deref().copied());
-        Ok(Limits { ceiling, notice, slice, pods_ready })
+        Ok(Limits { ceiling, notice, slice_delay, pods_ready })
     }
 }
 
-impl Slice {
-    fn of(path: &[(&str, &RunaiQueue)]) -> Self {
-        let delay = ceiling::nearest(path, |queue| queue.requeue_delay);
-        let preempt = ceiling::nearest(path, |queue| queue.preempt_floor);
-        // it depends on the preemptor which of these holds
-        let reclaims = path.iter().filter_map(|(_, queue)| queue.reclaim_floor);
-        let floor = reclaims.chain(preempt.map(|(_, floor)| floor)).max().unwrap_or_default();
-        let delay = delay.map(|(_, delay)| delay).unwrap_or_default();
-        Self { delay: delay.to_signed(), floor: floor.to_signed() }
-    }
+fn delay(path: &[(&str, &RunaiQueue)]) -> SignedDuration {
+    let delay = ceiling::nearest(path, |queue| queue.requeue_delay);
+    delay.map(|(_, delay)| delay.to_signed()).unwrap_or_default()
 }
 
 impl TensorstackQueues {
@@ -160,7 +155,7 @@ impl TensorstackQueues {
         self.0.get(name).map(|queue| Limits {
             ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
             notice: queue.notice.map(TensorstackDuration::to_signed),
-            slice: None,
+            slice_delay: None,
             pods_ready: None,
         })
     }

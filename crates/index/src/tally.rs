@@ -168,7 +168,7 @@ impl Counting<'_> {
 
     fn waits(&mut self, paused: &Paused) {
         if let Some((_, Count { workloads, .. })) = self.of(&paused.queue) {
-            add_one(if paused.returns.at().is_some() {
+            add_one(if paused.returns.comes_back() {
                 &mut workloads.requeueing
             } else {
                 &mut workloads.paused

@@ -23,7 +23,7 @@ use tenure_policy::{
     config::Config,
     expiry::{Scope, exemption},
     owners::OwnerTable,
-    pause::Until,
+    pause::{Alone, Until},
     ready::Readiness,
 };
 use tenure_service::{call::ApiError, clock::ServerClock};
@@ -113,13 +113,19 @@ pub enum Deed {
     Deleted,
     /// The workload was told when its run will end, or that none is set.
     Announced { owner: OwnerReference, end: Timestamp },
+    /// Nothing: its owner is paused.
+    PausedBefore,
     /// Nothing, for this reason.
     Nothing(&'static str),
 }
 
 impl Done {
     const fn nothing(why: &'static str, served: Served) -> Self {
-        Self { deed: Deed::Nothing(why), events: Vec::new(), served }
+        Self::without_events(Deed::Nothing(why), served)
+    }
+
+    const fn without_events(deed: Deed, served: Served) -> Self {
+        Self { deed, events: Vec::new(), served }
     }
 }
 
@@ -190,11 +196,12 @@ impl Actor {
                 self.pause(task, due, owner, &pod, &config.table).await
             }
             (task @ (Task::Expire | Task::Evict), Target::Pod { spared }) => {
-                if let Some(owner) = spared {
+                let alone = spared.map_or(Alone::NoOwner, |owner| {
                     let (namespace, owner) = (&due.namespace, describe(&owner));
                     warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
-                }
-                self.delete(task, due, &pod).await
+                    Alone::Spared(owner)
+                });
+                self.delete(task, due, &pod, &alone).await
             }
             (Task::Announce | Task::Withdraw, Target::Owner(owner)) => {
                 Ok(self.announce(group, &owner, Served::All, &config.table).await?)

@@ -8,6 +8,9 @@ use tenure_types::runai::QueueVersion;
 
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///
+/// Where a queue or the configuration file has waitForPodsReady, it pauses workloads as well whose pods don't get
+/// ready in time, and brings them back later.
+///
 /// It pauses a pod's topmost owner (a Deployment is scaled to 0, a Job is suspended), or deletes the pod if it
 /// has none that can be paused. Never touched are pods of a DaemonSet, static pods, pods of priority 2000000000
 /// or more, and pods without a queue. Of several keepers one leads, and the others stand by.
@@ -60,11 +63,12 @@ pub struct Args {
     )]
     pub(crate) threadiness: NonZeroU32,
 
-    /// The most that is paused or deleted a second, on the average
+    /// The most that is paused or deleted a second, on the average. As many each come back, are stamped with their
+    /// start, and are told of their end at the most: none of these waits for another
     #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) writes_per_second: NonZeroU32,
 
-    /// The most that is paused or deleted at once
+    /// The most that is paused or deleted at once, and so of the others
     #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) burst: NonZeroU32,
 

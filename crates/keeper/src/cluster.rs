@@ -13,7 +13,7 @@ use kube::{
 use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Settings, Uid};
 use tenure_policy::ready;
-use tenure_service::watch::Store;
+use tenure_service::{leadership::Leadership, watch::Store};
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection::{ObservedStatus, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
@@ -114,6 +114,7 @@ impl Changes {
 #[derive(Debug)]
 pub struct PodStore {
     pub cluster: Cluster,
+    pub lead: Leadership,
     pub metrics: Metrics,
 }
 
@@ -126,6 +127,8 @@ impl Store<Pod> for PodStore {
 
     fn apply(&mut self, pod: Pod) {
         if self.cluster.change(|index| index.apply_pod(&pod))
+            // others see the same
+            && self.lead.holds()
             && let Some(took) = ready::took(&pod)
         {
             self.metrics.ready(took.as_secs_f64());

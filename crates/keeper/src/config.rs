@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tenure_index::Settings;
-use tenure_policy::{config::Config, expiry::Scope, floor::Floors};
+use tenure_policy::{config::Config, expiry::Scope};
 use tokio::sync::watch;
 
 use crate::cluster::Cluster;
@@ -29,11 +29,13 @@ impl Current {
 
 /// What an index is to go by.
 pub fn settings(config: &Config, scope: Scope) -> Settings {
-    let Floors { preempt, reclaim, node_pools, .. } = &config.floors;
-    let of_pools = node_pools.values().flat_map(|pool| [pool.preempt, pool.reclaim]).flatten();
-    let floor = of_pools.chain([*preempt, *reclaim]).max().unwrap_or_default().to_signed();
-    let (table, notice, pods_ready) = (config.table.clone(), config.notice, config.pods_ready);
-    Settings { scope, table, notice, pods_ready, floor }
+    Settings {
+        scope,
+        table: config.table.clone(),
+        notice: config.notice,
+        pods_ready: config.pods_ready,
+        floors: config.floors.clone(),
+    }
 }
 
 /// Where another configuration goes.

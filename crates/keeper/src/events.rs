@@ -1,18 +1,29 @@
 //! Events on what was paused or deleted.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use tenure_policy::pause::{MAX_DURATION_APPROACHING, PAUSE_REVERSED, REACTIVATED, REQUEUED};
+use tenure_policy::pause::{MAX_DURATION_APPROACHING, PAUSE_REVERSED, REACTIVATED, REQUEUED, RETURN_REFUSED};
 use tenure_service::{
     call::{ApiError, call, persist},
     leadership::Leadership,
 };
 
 const CONTROLLER: &str = "tenure.dev/keeper";
+
+/// Events that are written at the same time.
+pub const IN_FLIGHT: usize = 16;
+
+/// For events that are still to be written at the end.
+pub const FOR_EVENTS: Duration = Duration::from_secs(5);
+
+/// The API server takes no longer ones.
+const LONGEST_NOTE_BYTES: usize = 1024;
 
 /// Writes events.
 #[derive(Clone)]
@@ -42,8 +53,8 @@ impl Events {
         Self { client, lead, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
-    /// Writes an event, a warning unless something comes back, unless it is there already: its name follows from what happened, so that it can be
-    /// written again after an error or a crash without becoming two.
+    /// Writes an event, a warning unless something comes back, unless it is there already: its name follows from what
+    /// happened, so that it can be written again after an error or a crash without becoming two.
     pub async fn tell(&self, happening: &Happening, now: Timestamp) -> Result<(), ApiError> {
         let object = &happening.object;
         let namespace = object.namespace.as_deref().unwrap_or("default");
@@ -55,7 +66,7 @@ impl Events {
             },
             action: Some(happening.action.into()),
             event_time: Some(MicroTime(now.min(happening.at))),
-            note: Some(happening.note.clone()),
+            note: Some(note(happening).into()),
             reason: Some(happening.reason.into()),
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
@@ -79,6 +90,10 @@ impl Events {
     }
 }
 
+fn note(Happening { note, .. }: &Happening) -> &str {
+    note.get(..note.floor_char_boundary(LONGEST_NOTE_BYTES)).unwrap_or_default()
+}
+
 fn name(happening: &Happening) -> String {
     let Happening { object, reason, at, .. } = happening;
     let of = |text: &Option<String>, length: usize| {
@@ -89,6 +104,7 @@ fn name(happening: &Happening) -> String {
         MAX_DURATION_APPROACHING => "a",
         PAUSE_REVERSED => "r",
         REQUEUED | REACTIVATED => "b",
+        RETURN_REFUSED => "f",
         _ => "",
     };
     format!("{}.{uid}{:x}{kind}", name.trim_end_matches(['-', '.']), at.as_millisecond())
@@ -116,7 +132,16 @@ mod tests {
         assert_eq!(of("test", "6ccd780c-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
         assert_ne!(of("test", "00000000-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", MAX_DURATION_APPROACHING), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", RETURN_REFUSED), "test.6ccd780cff");
         let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
+    }
+
+    #[test]
+    fn a_note_is_cut_to_what_the_api_server_takes() {
+        let of = |text: &str| note(&Happening { note: text.into(), ..happening("", "", "") }).to_owned();
+        assert_eq!(of("short"), "short");
+        assert_eq!(of(&"x".repeat(1024)).len(), 1024);
+        assert_eq!(of(&"€".repeat(1024)), "€".repeat(341), "whole characters");
     }
 }

@@ -14,21 +14,13 @@ use tracing::{debug, error, info, warn};
 use crate::{
     action::{Actor, Deed, Done, Failure, describe},
     cluster::Cluster,
-    events::{Events, Happening},
+    events::{Events, FOR_EVENTS, Happening, IN_FLIGHT},
     metrics::{Metrics, Result},
+    sleep,
 };
-
-/// The longest sleep without a look at the clock, which may have been set right in the meantime.
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Between two looks for pauses of which nobody has told.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
-
-/// Events that are written at the same time.
-const EVENTS_IN_FLIGHT: usize = 16;
-
-/// For events that are still to be written at the end.
-const FOR_EVENTS: Duration = Duration::from_secs(5);
 
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
 const OUTLIVED: u8 = 5;
@@ -69,7 +61,7 @@ impl Expiry {
             {
                 deeds.push(self.handle(group));
             }
-            while telling.len() < EVENTS_IN_FLIGHT
+            while telling.len() < IN_FLIGHT
                 && let Some(happening) = untold.pop_front()
             {
                 telling.push(self.tell(happening));
@@ -103,9 +95,7 @@ impl Expiry {
     }
 
     async fn next_due(&self) {
-        let until = |due: Timestamp| due.duration_since(self.clock.now()).try_into().unwrap_or_default();
-        let next = self.cluster.with(CeilingIndex::next_due);
-        tokio::time::sleep(next.map_or(LONGEST_SLEEP, until).min(LONGEST_SLEEP)).await;
+        sleep::towards(&self.clock, self.cluster.with(CeilingIndex::next_due)).await;
     }
 
     /// Has something done about a group, and takes it back; returns what is to be told of it.
@@ -133,10 +123,15 @@ impl Expiry {
         now: Timestamp,
     ) {
         let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
-        let acted = matches!(result, Ok(Done { deed: Deed::Paused { .. } | Deed::Deleted, .. }));
+        let deed = result.as_ref().ok().map(|done| &done.deed);
         let outcome = match group.task {
             // what would have been done isn't said twice
-            Task::Expire | Task::Evict if self.actor.dry_run && acted => Outcome::Final,
+            Task::Expire | Task::Evict
+                if self.actor.dry_run && matches!(deed, Some(Deed::Paused { .. } | Deed::Deleted)) =>
+            {
+                Outcome::Final
+            }
+            Task::Evict if matches!(deed, Some(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,
             Task::Expire | Task::Evict => Outcome::Acted,
             Task::Announce | Task::Withdraw if result.is_ok() => Outcome::Told,
             Task::Announce | Task::Withdraw => Outcome::Untold,
@@ -199,7 +194,7 @@ impl Expiry {
                 if !dry_run {
                     self.metrics.evicted(queue, first.cause.name());
                 }
-                info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing above it to come back");
+                info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
             }
             Deed::Paused { owner, reversals, .. } => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
@@ -233,15 +228,29 @@ impl Expiry {
                     info!(%queue, %namespace, owner, %end, "Told of the end of its run");
                 }
             }
-            Deed::Nothing(why) if group.task == Task::Expire => {
+            Deed::PausedBefore => self.left_alone(group, "its owner is paused"),
+            Deed::Nothing(why) => self.left_alone(group, why),
+        }
+    }
+
+    fn left_alone(&self, group: &Group, why: &str) {
+        let first = &group.first;
+        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let outlived = first.attempts == OUTLIVED;
+        match group.task {
+            Task::Expire => {
                 self.metrics.expired(queue, "", Result::Nothing);
-                if first.attempts == OUTLIVED {
+                if outlived {
                     warn!(%queue, %namespace, %pod, why, "Runs on beyond its ceiling, and nothing can be done");
                 } else {
                     debug!(%queue, %namespace, %pod, why, "Left alone");
                 }
             }
-            Deed::Nothing(why) => debug!(%queue, %namespace, %pod, why, "Not told"),
+            Task::Evict if outlived => {
+                warn!(%queue, %namespace, %pod, why, "Takes room and isn't ready, and nothing can be done");
+            }
+            Task::Evict => debug!(%queue, %namespace, %pod, why, "Left alone"),
+            Task::Announce | Task::Withdraw => debug!(%queue, %namespace, %pod, why, "Not told"),
         }
     }
 

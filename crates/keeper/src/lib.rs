@@ -12,6 +12,7 @@ mod owners;
 mod recent;
 mod returns;
 mod run;
+mod sleep;
 mod stamps;
 mod status;
 mod usage;

@@ -27,6 +27,7 @@ pub struct Metrics {
     evictions: Family<EvictionLabels, Counter<u64, AtomicU64>>,
     deactivations: Family<QueueLabels, Counter<u64, AtomicU64>>,
     returns: Family<QueueLabels, Counter<u64, AtomicU64>>,
+    refused_returns: Family<PauseLabels, Counter<u64, AtomicU64>>,
     ready: Histogram,
     lateness: Histogram,
     in_flight: Arc<AtomicUsize>,
@@ -122,6 +123,7 @@ impl Metrics {
             evictions: Family::default(),
             deactivations: Family::default(),
             returns: Family::default(),
+            refused_returns: Family::default(),
             ready: Histogram::new([1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]),
             lateness: Histogram::new([0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0]),
             in_flight: Arc::default(),
@@ -165,6 +167,11 @@ impl Metrics {
             "returns",
             "Paused workloads that came back by themselves, by queue",
             metrics.returns.clone(),
+        );
+        registry.register(
+            "refused_returns",
+            "Returns that the API server or an admission webhook refused, by queue and kind",
+            metrics.refused_returns.clone(),
         );
         registry.register_with_unit(
             "pod_time_to_ready",
@@ -217,6 +224,11 @@ impl Metrics {
     /// A workload came back.
     pub fn returned(&self, queue: &str) {
         self.returns.get_or_create(&QueueLabels { queue: queue.into() }).inc();
+    }
+
+    /// A workload may not come back.
+    pub fn refused_return(&self, queue: &str, kind: &str) {
+        self.refused_returns.get_or_create(&PauseLabels { queue: queue.into(), kind: kind.into() }).inc();
     }
 
     /// A pod got ready, so long after it was scheduled.

@@ -79,7 +79,10 @@ impl Kinds for Owners {
 
     const WHAT: &str = "owners";
 
-    // of those that couldn't be asked for, only the ceilings that people have noted on them are late
+    const MEANWHILE: &str =
+        "ceilings that people have noted on them don't count, and what is paused of them doesn't come back";
+
+    // nobody else is to wait for that
     const PATIENCE: u32 = 1;
 
     fn groups(&self) -> BTreeSet<String> {

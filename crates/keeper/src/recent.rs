@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tenure_index::Uid;
 use tenure_policy::pause;
-use tenure_types::paused::PausedRecord;
+use tenure_types::paused::{PausedRecord, RequeueState};
 
 /// Events themselves are kept for an hour: written much later, one would come a second time.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
@@ -24,6 +24,7 @@ pub struct RecentPause {
     pub owner: OwnerReference,
     pub namespace: Option<String>,
     pub record: PausedRecord,
+    pub state: RequeueState,
 }
 
 /// Clones share them.
@@ -43,8 +44,9 @@ impl RecentPauses {
     pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
         let Some(uid) = metadata.uid.as_deref() else { return };
         // before the first look at the server's clock, all may be of late
-        let Some(record) =
-            pause::record_on(metadata).filter(|record| now == Timestamp::MIN || is_recent(record, now))
+        let is_told = |record: &PausedRecord| pause::event_reason(record).is_some();
+        let Some(record) = pause::record_on(metadata)
+            .filter(|record| is_told(record) && (now == Timestamp::MIN || is_recent(record, now)))
         else {
             self.0.lock().by_uid.remove(&Uid::of(uid));
             return;
@@ -56,7 +58,8 @@ impl RecentPauses {
             uid: uid.into(),
             ..OwnerReference::default()
         };
-        self.0.lock().insert(RecentPause { owner, namespace: metadata.namespace.clone(), record }, now);
+        let (namespace, state) = (metadata.namespace.clone(), pause::requeue_state_on(metadata));
+        self.0.lock().insert(RecentPause { owner, namespace, record, state }, now);
     }
 
     /// The owner is gone.
@@ -197,6 +200,19 @@ mod tests {
         pauses.telling(&owner("b"), at(time));
         assert!(!pauses.take_owed(&owner("b"), &record(time), soon));
         assert!(!pauses.take_owed(&owner("c"), &record(time), at("2026-01-01T00:05:00Z")), "long ago");
+    }
+
+    #[test]
+    fn what_a_person_has_made_of_a_pause_keeps_nobody_from_telling_of_it() {
+        let (pauses, time) = (RecentPauses::default(), "2026-01-01T00:00:00Z");
+        let mut metadata = paused("a", Some(time));
+        let record = pause::record_on(&metadata).unwrap();
+        let noted = metadata.annotations.as_mut().unwrap().get_mut("tenure.dev/paused").unwrap();
+        *noted = noted.replace("MaxDurationExceeded", pause::DEACTIVATED);
+        pauses.apply(&resource(), &metadata, at(time));
+        assert!(owed(&pauses, "2026-01-01T00:00:10Z").is_empty());
+        let owner = OwnerReference { uid: "a".into(), ..OwnerReference::default() };
+        assert!(pauses.take_owed(&owner, &record, at("2026-01-01T00:00:11Z")));
     }
 
     #[test]

@@ -1,35 +1,30 @@
 //! Brings back what was paused to come back: after a backoff, after the pause between two time slices, and when somebody
 //! has activated it.
 
+mod attempt;
+
 use std::time::Duration;
 
+use futures::{StreamExt, channel::mpsc};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::core::{ApiResource, DynamicObject};
-use serde_json::Value;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::core::ApiResource;
 use tenure_index::{CeilingIndex, Paused, Uid};
-use tenure_policy::pause::{self, Owner, Return};
-use tenure_service::{
-    call::{ApiError, persist},
-    clock::ServerClock,
-    leadership::Leadership,
-    log::with_causes,
-};
-use tenure_types::paused::PausedRecord;
+use tenure_policy::pause::{self, Return};
+use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{READS, WriteLimit, describe, reference, told_of_pause},
+    action::{WriteLimit, describe, reference, told_of_pause},
     api::Objects,
     cluster::Cluster,
     config::Current,
-    events::{Events, Happening},
+    events::{Events, FOR_EVENTS, Happening, IN_FLIGHT},
     metrics::Metrics,
+    sleep,
 };
-
-/// The longest sleep without a look at the clock, which may have been set right in the meantime.
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+use attempt::{Attempt, Told, is_refusal};
 
 /// Between two looks for owners that are due and still have pods.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -38,7 +33,10 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
 
 /// After that, one is looked at again that is not ours to bring back, for somebody may have put that right.
-const RETRY_REFUSED: SignedDuration = SignedDuration::from_mins(5);
+const RETRY_NOT_OURS: SignedDuration = SignedDuration::from_mins(5);
+
+/// The how many-th refusal in a row is told to people: a server that has just started refuses everything for a moment.
+const TOLD_REFUSAL: u8 = 2;
 
 /// Brings back what was paused to come back.
 pub struct Returns {
@@ -49,22 +47,6 @@ pub struct Returns {
     pub config: Current,
     pub events: Events,
     pub metrics: Metrics,
-}
-
-/// What became of a try.
-enum Attempt {
-    Resumed(Box<Told>),
-    /// It doesn't come back now.
-    NotNow,
-    /// Its record can't be followed.
-    Refused,
-}
-
-/// What is to be told of a return.
-struct Told {
-    record: PausedRecord,
-    count: u32,
-    back: Return,
 }
 
 impl Returns {
@@ -79,6 +61,20 @@ impl Returns {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
+        // apart from the returns: trouble with events must not hold them up
+        let (tell, untold) = mpsc::unbounded();
+        let telling = untold.for_each_concurrent(IN_FLIGHT, |happening| self.tell(happening));
+        let work = async {
+            self.bring_back_all(tell, shutdown).await;
+            tokio::time::sleep(FOR_EVENTS).await;
+        };
+        tokio::select! {
+            () = telling => {}
+            () = work => warn!("Ended before all events were written"),
+        }
+    }
+
+    async fn bring_back_all(&self, tell: mpsc::UnboundedSender<Happening>, shutdown: &CancellationToken) {
         let mut changes = self.cluster.changes();
         loop {
             let due = self.cluster.with(|index| index.claim_returns(self.clock.now()));
@@ -87,7 +83,10 @@ impl Returns {
                 if shutdown.is_cancelled() {
                     return;
                 }
-                self.bring_back(paused).await;
+                for happening in self.bring_back(&paused).await {
+                    // the other end outlives this one
+                    let _ = tell.unbounded_send(happening);
+                }
             }
             tokio::select! {
                 () = self.next() => {}
@@ -98,118 +97,110 @@ impl Returns {
     }
 
     async fn next(&self) {
-        let until = |due: Timestamp| due.duration_since(self.clock.now()).try_into().unwrap_or_default();
         let next = self.cluster.with(|index| index.next_return());
-        let sleep = next.map_or(LONGEST_SLEEP, until).clamp(BETWEEN_LOOKS, LONGEST_SLEEP);
-        tokio::time::sleep(sleep).await;
+        tokio::join!(sleep::towards(&self.clock, next), tokio::time::sleep(BETWEEN_LOOKS));
     }
 
-    async fn bring_back(&self, paused: Paused) {
-        let again = match self.cluster.kind(paused.source) {
-            Some(resource) => self.bring_back_of(resource, &paused).await,
-            None => RETRY,
+    /// Returns what is to be told of it.
+    async fn bring_back(&self, paused: &Paused) -> Vec<Happening> {
+        let Some(resource) = self.cluster.kind(paused.source) else {
+            self.settle(paused, &Ok(Attempt::NotNow));
+            return Vec::new();
         };
-        let again = self.clock.now().checked_add(again).unwrap_or(Timestamp::MAX);
-        self.cluster.with(|index| index.settle_return(Uid::of(&paused.uid), again));
+        let owner = owner(resource, paused);
+        let result = self.resume(&paused.namespace, &owner).await;
+        self.settle(paused, &result);
+        self.record(paused, &owner, result)
     }
 
-    /// Returns after what time it may be tried again.
-    async fn bring_back_of(&self, resource: ApiResource, paused: &Paused) -> SignedDuration {
-        let owner = OwnerReference {
-            api_version: resource.api_version,
-            kind: resource.kind,
-            name: paused.name.to_string(),
-            uid: paused.uid.to_string(),
-            ..OwnerReference::default()
+    fn settle(&self, paused: &Paused, result: &Result<Attempt, ApiError>) {
+        let (uid, now) = (Uid::of(&paused.uid), self.clock.now());
+        let is_refused = match result {
+            Ok(attempt) => matches!(attempt, Attempt::Refused(..)),
+            Err(error) => is_refusal(error),
         };
-        let (queue, namespace) = (&paused.queue, &paused.namespace);
-        let name = describe(&owner);
-        match self.resume(namespace, &owner).await {
-            Ok(Attempt::Resumed(told)) => {
-                info!(%queue, %namespace, owner = name, count = told.count, "Resumed");
-                self.metrics.returned(queue);
-                self.tell(namespace, &owner, &told).await;
+        let again = if matches!(result, Ok(Attempt::NotOurs)) { RETRY_NOT_OURS } else { RETRY };
+        self.cluster.with(|index| {
+            if is_refused {
+                index.refuse_return(uid, now);
+            } else {
+                index.settle_return(uid, now.checked_add(again).unwrap_or(Timestamp::MAX));
             }
-            Ok(Attempt::NotNow) => debug!(%queue, %namespace, owner = name, "Doesn't come back now"),
-            Ok(Attempt::Refused) => return RETRY_REFUSED,
+        });
+    }
+
+    fn record(
+        &self,
+        paused: &Paused,
+        owner: &OwnerReference,
+        result: Result<Attempt, ApiError>,
+    ) -> Vec<Happening> {
+        let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
+        let object = reference(owner, Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()));
+        match result {
+            Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
+                info!(%queue, %namespace, owner = name, "Doesn't come back: somebody has deactivated it");
+                self.owed(owner, &told, &object)
+            }
+            Ok(Attempt::Done(told)) => {
+                info!(%queue, %namespace, owner = name, count = told.state.count, "Resumed");
+                self.metrics.returned(queue);
+                let mut happenings = self.owed(owner, &told, &object);
+                happenings.push(self.came_back(&told, object));
+                happenings
+            }
+            Ok(Attempt::Refused(told, error)) => {
+                self.metrics.refused_return(queue, &owner.kind);
+                let error = with_causes(&error);
+                error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
+                let is_told = told.back.comes_back() && paused.refusals.saturating_add(1) == TOLD_REFUSAL;
+                is_told.then(|| self.refused(&told, &error, object)).into_iter().collect()
+            }
+            Ok(Attempt::NotNow) => {
+                debug!(%queue, %namespace, owner = name, "Doesn't come back now");
+                Vec::new()
+            }
+            Ok(Attempt::NotOurs) => Vec::new(),
             Err(failure) => {
                 error!(%queue, %namespace, owner = name, error = with_causes(&failure), "Failed to resume: will try again");
-            }
-        }
-        RETRY
-    }
-
-    /// Resumes an owner, if it still is to come back by now.
-    async fn resume(&self, namespace: &str, owner: &OwnerReference) -> Result<Attempt, ApiError> {
-        let mut tries = 1..READS;
-        loop {
-            match self.try_to_resume(namespace, owner).await {
-                Err(ApiError::Stale(_)) if tries.next().is_some() => {}
-                Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
-                result => return result,
+                Vec::new()
             }
         }
     }
 
-    async fn try_to_resume(&self, namespace: &str, owner: &OwnerReference) -> Result<Attempt, ApiError> {
-        let found = self.objects.get(namespace, owner).await?;
-        if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
-            return Ok(Attempt::NotNow);
-        }
-        let Some(record) = pause::record_on(&found.metadata) else { return Ok(Attempt::NotNow) };
-        let back = Return::of(&record, &found.metadata);
-        if back.at().is_none_or(|at| at > self.clock.now()) {
-            return Ok(Attempt::NotNow);
-        }
-        // whoever may write annotations could else have the keeper set any field for them
-        let config = self.config.get();
-        if !config.table.rules(owner).any(|rule| rule.field == record.field) {
-            let (owner, field) = (describe(owner), &record.field);
-            warn!(%namespace, owner, field, "Not resumed: its record names a field that isn't paused by");
-            return Ok(Attempt::Refused);
-        }
-        let object = serde_json::to_value(&found).unwrap_or_default();
-        let (object, count) = (Owner(&object), Owner(&object).requeue_state().count);
-        // who has activated it wants it to run, whoever has paused it
-        let set_since = back != Return::Reactivate && pause::was_set_since(object, &record);
-        let ours = pause::is_ours(object, &record) && !set_since;
-        self.limit.until_ready().await;
-        let patch = if ours { pause::resume(object, &record) } else { pause::forget(object, &record) };
-        self.write(namespace, owner, &patch).await?;
-        // else somebody has set the field since, and only the record goes
-        Ok(if ours { Attempt::Resumed(Box::new(Told { record, count, back })) } else { Attempt::NotNow })
-    }
-
-    async fn write(&self, namespace: &str, owner: &OwnerReference, patch: &Value) -> Result<(), ApiError> {
-        match self.objects.merge(namespace, owner, patch).await {
-            // it may have been applied all the same
-            Err(error) if error.is_open() => {
-                let found: DynamicObject = persist(async || self.objects.get(namespace, owner).await).await?;
-                if pause::record_on(&found.metadata).is_some() { Err(error) } else { Ok(()) }
-            }
-            result => result.map(drop),
-        }
-    }
-
-    async fn tell(&self, namespace: &str, owner: &OwnerReference, told: &Told) {
-        let Told { record, count, back } = told;
-        let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
-        let object = reference(owner, namespace);
-        // with the record goes what else would say that its pause may not have been told
+    /// With the record goes, or changes, what else would say that its pause may not have been told.
+    fn owed(&self, owner: &OwnerReference, told: &Told, object: &ObjectReference) -> Vec<Happening> {
+        let Told { record, state, .. } = told;
         let owed = self.cluster.recent.take_owed(owner, record, self.clock.now());
-        let mut happenings = if owed { told_of_pause(record, &object) } else { Vec::new() };
-        happenings.push(Happening {
-            object,
-            reason: if *back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED },
-            action: "Resuming",
-            note: pause::came_back(record, *count),
-            at: self.clock.now(),
-        });
-        for happening in happenings {
-            if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
-                let (owner, reason) = (describe(owner), happening.reason);
-                error!(owner, reason, error = with_causes(&error), "Failed to write an event");
-            }
+        if owed { told_of_pause(record, state, object) } else { Vec::new() }
+    }
+
+    fn came_back(&self, told: &Told, object: ObjectReference) -> Happening {
+        let reason = if told.back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED };
+        let note = pause::came_back(&told.record, told.state.count);
+        Happening { object, reason, action: "Resuming", note, at: self.clock.now() }
+    }
+
+    fn refused(&self, told: &Told, error: &str, object: ObjectReference) -> Happening {
+        let note = pause::return_refused(&told.record, error, &object);
+        Happening { object, reason: pause::RETURN_REFUSED, action: "Resuming", note, at: self.clock.now() }
+    }
+
+    async fn tell(&self, happening: Happening) {
+        if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
+            let Happening { object, reason, .. } = happening;
+            let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
+            error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
         }
+    }
+}
+
+fn owner(resource: ApiResource, paused: &Paused) -> OwnerReference {
+    OwnerReference {
+        api_version: resource.api_version,
+        kind: resource.kind,
+        name: paused.name.to_string(),
+        uid: paused.uid.to_string(),
+        ..OwnerReference::default()
     }
 }

@@ -69,7 +69,8 @@ impl Args {
         let mut registry = Registry::with_prefix("tenure_keeper");
         let (config, reload) = config.load(Config::parse, &mut registry)?;
         let signals = Signals::catch()?;
-        let client = client.client().await?;
+        let clock = ServerClock::default();
+        let client = client.client(&clock).await?;
         let (lead, election) = elect(leader, &client, dry_run)?;
         let priority_threshold = threshold(&client, &priority_class_threshold).await?;
         let schedulers = schedulers.into_iter().filter(|name| !name.is_empty()).collect();
@@ -80,13 +81,12 @@ impl Args {
         let cluster = Cluster::new(settings(&config, scope.clone()));
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
-        let clock = ServerClock::default();
         State::register(&mut registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
         let admin = admin.serve(readiness.clone(), registry).await?;
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
         let watches = watches(
             &client,
-            (&cluster, metrics.clone()),
+            (&cluster, lead.clone(), metrics.clone()),
             &readiness,
             &t9k_system_namespace,
             runai_queue_version,
@@ -151,6 +151,7 @@ struct Parts {
 impl Parts {
     fn work(self, scope: Scope, version: QueueVersion, threadiness: NonZeroU32) -> Work {
         let objects = || Objects::new(self.client.clone(), self.lead.clone());
+        // apart for each, so that none holds up another
         let limit = || write_limit(self.writes.0, self.writes.1);
         let events = Events::new(self.client.clone(), self.lead.clone());
         let Self { client, cluster, clock, lead, config, metrics, writes: _, dry_run } = &self;
@@ -262,13 +263,13 @@ async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
 /// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
 fn watches(
     client: &Client,
-    (cluster, metrics): (&Cluster, Metrics),
+    (cluster, lead, metrics): (&Cluster, Leadership, Metrics),
     readiness: &Readiness,
     t9k_system_namespace: &str,
     runai_queue_version: QueueVersion,
 ) -> impl Future<Output = ()> + use<> {
     let all = watcher::Config::default();
-    let pod_store = PodStore { cluster: cluster.clone(), metrics };
+    let pod_store = PodStore { cluster: cluster.clone(), lead, metrics };
     // nothing is to be done about pods that have ended, and old clusters are full of them
     let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
     let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);

@@ -1,9 +1,8 @@
 //! Writes on each `PodGroup` when it started, from what its pods show.
 
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -20,13 +19,11 @@ use crate::{
     api::Objects,
     cluster::Cluster,
     metrics::{Metrics, StampResult},
+    sleep,
 };
 
 /// Groups that are written at the same time. The rate is the limiter's business; this only hides latency.
 const AT_ONCE: usize = 16;
-
-/// The longest sleep without a look at the clock, which may have been set right in the meantime.
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Keeps the stamps of `PodGroup`s right.
 pub struct Stamps {
@@ -96,9 +93,7 @@ impl Stamps {
     }
 
     async fn next_retry(&self) {
-        let until = |at: Timestamp| at.duration_since(self.clock.now()).try_into().unwrap_or_default();
-        let next = self.cluster.with(|index| index.next_stamp());
-        tokio::time::sleep(next.map_or(LONGEST_SLEEP, until).min(LONGEST_SLEEP)).await;
+        sleep::towards(&self.clock, self.cluster.with(|index| index.next_stamp())).await;
     }
 
     async fn stamp(&self, stamping: Stamping) {

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tenure_index::Tally;
 use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::runai::QueueVersion;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
@@ -22,6 +22,7 @@ use crate::{
     cluster::{Changes, Cluster},
     config::Current,
     metrics::{Metrics, StatusResult},
+    sleep,
 };
 use known::{Outcome, Write};
 
@@ -33,9 +34,6 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// Nor more than this part of the time: whoever looks holds up everybody else.
 const PART_OF_TIME: u32 = 50;
-
-/// The longest sleep without a look at the clock, which may have been set right in the meantime.
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// Statuses that are written at the same time. The rate is the limiter's business; this only hides latency.
 const AT_ONCE: usize = 8;
@@ -123,10 +121,8 @@ impl Reporter {
     /// Returns at a time by the API server's clock.
     async fn reach(&self, until: Option<Timestamp>) {
         let Some(until) = until else { return std::future::pending().await };
-        while let Ok(rest) = Duration::try_from(until.duration_since(self.clock.now()))
-            && !rest.is_zero()
-        {
-            sleep(rest.min(LONGEST_SLEEP)).await;
+        while self.clock.now() < until {
+            sleep::towards(&self.clock, Some(until)).await;
         }
     }
 

@@ -76,7 +76,7 @@ pub struct Clocks {
 }
 
 /// The families of queues, of which a pod may be in both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// T9k: `scheduler.tensorstack.dev`.
     Tensorstack,

@@ -154,6 +154,14 @@ impl Floors {
         floors.max_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
     }
 
+    /// The longest that workloads of a queue may have, whoever the preemptor is and whichever nodes they run on.
+    pub fn longest(&self, tree: &QueueTree, queue: Option<QueueId>) -> ExtendedDuration {
+        let pools = self.node_pools.keys().map(|name| Some(name.as_str())).chain([None]);
+        let of_each =
+            pools.flat_map(|pool| [self.preempt(tree, queue, pool), self.longest_reclaim(tree, queue, pool)]);
+        of_each.map(|floor| floor.value).max().unwrap_or_default()
+    }
+
     fn upward<'t>(
         &'t self,
         tree: &'t QueueTree,

@@ -1,5 +1,7 @@
 //! The patch that pauses an owner, and whether it took.
 
+mod words;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -10,6 +12,10 @@ use tenure_types::{
 };
 
 use crate::{expiry::Family, owners::PauseRule};
+pub use words::{
+    Alone, DELETED_MESSAGE, approaching, came_back, deleted_unready, dry_run, event_reason, message,
+    return_refused, reversed,
+};
 
 /// Reason of the event and of the record when a ceiling was exceeded.
 pub const MAX_DURATION_EXCEEDED: &str = "MaxDurationExceeded";
@@ -34,6 +40,9 @@ pub const REQUEUED: &str = "Requeued";
 
 /// Reason of the event when a workload comes back because somebody has activated it.
 pub const REACTIVATED: &str = "Reactivated";
+
+/// Reason of the event when a workload should come back, and somebody doesn't allow it.
+pub const RETURN_REFUSED: &str = "ReturnRefused";
 
 /// Reason of the event that tells beforehand.
 pub const MAX_DURATION_APPROACHING: &str = "MaxDurationApproaching";
@@ -137,27 +146,34 @@ pub enum Return {
     Requeue(Timestamp),
     /// It was deactivated, and isn't any more.
     Reactivate,
+    /// A person has deactivated it since it was paused, and the record doesn't say so: it doesn't come back, and that is
+    /// to be noted, so that activation is seen as such.
+    Deactivate,
 }
 
 impl Return {
     /// As an object says that bears the record of a pause.
     pub fn of(record: &PausedRecord, metadata: &ObjectMeta) -> Self {
-        if is_inactive(metadata) {
-            return Self::Never;
+        match (is_inactive(metadata), is_deactivation(record)) {
+            (true, true) => Self::Never,
+            (true, false) => Self::Deactivate,
+            (false, true) => Self::Reactivate,
+            (false, false) => requeue_state_on(metadata).requeue_at.map_or(Self::Never, Self::Requeue),
         }
-        if is_deactivation(record) {
-            return Self::Reactivate;
-        }
-        requeue_state_on(metadata).requeue_at.map_or(Self::Never, Self::Requeue)
     }
 
-    /// When; long ago if it is overdue since somebody said so.
+    /// When something is to be done about it; long ago if that is overdue since somebody said so.
     pub const fn at(self) -> Option<Timestamp> {
         match self {
             Self::Never => None,
             Self::Requeue(at) => Some(at),
-            Self::Reactivate => Some(Timestamp::MIN),
+            Self::Reactivate | Self::Deactivate => Some(Timestamp::MIN),
         }
+    }
+
+    /// Whether it comes back without anybody's doing.
+    pub const fn comes_back(self) -> bool {
+        matches!(self, Self::Requeue(_) | Self::Reactivate)
     }
 }
 
@@ -243,6 +259,17 @@ fn with_fields(owner: Owner<'_>, record: &PausedRecord, mut patch: Map<String, V
     Value::Object(patch)
 }
 
+/// One merge patch that keeps a paused workload so until somebody activates it. How often it came back is kept until then.
+pub fn deactivate(owner: Owner<'_>, record: &PausedRecord) -> Value {
+    let record = PausedRecord { reason: DEACTIVATED.into(), ..record.clone() };
+    let mut annotations = Map::from_iter([
+        (keys::PAUSED_ANNOTATION.to_owned(), json!(record).to_string().into()),
+        (keys::ACTIVE_ANNOTATION.to_owned(), INACTIVE.into()),
+    ]);
+    annotations.extend(without_return(owner).map(|state| (keys::REQUEUE_STATE_ANNOTATION.to_owned(), state)));
+    json!({"metadata": preconditioned(owner, &Value::Object(annotations))})
+}
+
 /// What the annotation of its state becomes if it says when the workload comes back, and is not to say so any more: how
 /// often it came back is kept.
 fn without_return(owner: Owner<'_>) -> Option<Value> {
@@ -317,75 +344,6 @@ fn nested(path: &str, value: Value) -> Map<String, Value> {
 /// fields that it doesn't know, and the server still answers 200.
 pub fn took(returned: Owner<'_>, rule: &PauseRule, record: &PausedRecord) -> bool {
     returned.is_paused(rule) && returned.record().as_ref() == Some(record)
-}
-
-/// The message of the event on a paused owner.
-pub fn message(record: &PausedRecord) -> String {
-    let PausedRecord { reason, field, value, .. } = record;
-    let value = plain(value);
-    let because = match reason.as_str() {
-        PODS_READY_TIMEOUT => {
-            "its pods were not all ready within the time of waitForPodsReady defined in Queue"
-        }
-        WORKLOAD_INACTIVE => {
-            "its pods were not all ready in time, and it has come back as often as backoffLimitCount allows"
-        }
-        _ => "its pod's lifetime exceeded maxDuration defined in Queue",
-    };
-    format!("Set {field} to {value} because {because}")
-}
-
-/// The reason of the event on a paused owner; none if who did it knows.
-pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
-    match record.reason.as_str() {
-        MAX_DURATION_EXCEEDED => Some(MAX_DURATION_EXCEEDED),
-        PODS_READY_TIMEOUT => Some(EVICTED_DUE_TO_PODS_READY_TIMEOUT),
-        WORKLOAD_INACTIVE => Some(DEACTIVATED_DUE_TO_LIMIT),
-        _ => None,
-    }
-}
-
-/// The message of the event on an owner that comes back, with how often its pods weren't ready in time.
-pub fn came_back(record: &PausedRecord, count: u32) -> String {
-    let PausedRecord { field, previous_value, .. } = record;
-    let value = if previous_value.is_null() { "unset".to_owned() } else { plain(previous_value) };
-    let because = match record.reason.as_str() {
-        PODS_READY_TIMEOUT => format!("return {count} after its pods were not all ready in time"),
-        WORKLOAD_INACTIVE | DEACTIVATED => "it was activated".to_owned(),
-        _ => "its next time slice begins".to_owned(),
-    };
-    format!("Set {field} back to {value}: {because}")
-}
-
-/// A text without quotes.
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// The message of the event on a pod that was deleted.
-pub const DELETED_MESSAGE: &str = "Deleted because its lifetime exceeded maxDuration defined in Queue";
-
-/// The message of the event on a pod that was deleted because it wasn't ready: nothing brings it back.
-pub const DELETED_UNREADY_MESSAGE: &str = "Deleted because it was not ready within the time of waitForPodsReady defined in Queue, and has no owner that could be paused and come back";
-
-/// The message in a dry run, which does nothing else.
-pub fn dry_run(message: &str) -> String {
-    format!("Dry run, nothing was done: {message}")
-}
-
-/// The message of the event on an owner whose pause was reversed again.
-pub fn reversed(record: &PausedRecord) -> String {
-    format!(
-        "{} was set back {} times after it was set to {}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
-        record.field,
-        record.reversals,
-        plain(&record.value)
-    )
-}
-
-/// The message of the event on a workload whose run will end at `at`.
-pub fn approaching(at: Timestamp, queue: &str) -> String {
-    format!("Its run in Queue {queue} ends at {at}: save what is needed to go on")
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub struct Standing {
 /// A workload that takes room, and has fewer ready pods than it takes to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lacking {
-    /// Since when it takes room: when the first of its pods was scheduled.
+    /// Since when it takes room: when the first pod of its run was scheduled, or the run started.
     pub started: Timestamp,
     /// Since when it has too few.
     pub since: Timestamp,
@@ -94,9 +94,11 @@ impl Cause {
 
 impl Lacking {
     /// What pods come to: none if enough of each subgroup are ready, or if none was scheduled. Pods that a minimum
-    /// doesn't need may take as long as they like, and those that were not created can't be waited for.
-    pub fn of(shape: &Shape, pods: &[Standing]) -> Option<Self> {
-        let started = pods.iter().filter_map(|pod| pod.scheduled).min()?;
+    /// doesn't need may take as long as they like, and those that were not created can't be waited for. `start` is that of
+    /// the run, as far as it is known: pods that were replaced took room before those that are there.
+    pub fn of(shape: &Shape, pods: &[Standing], start: Option<Timestamp>) -> Option<Self> {
+        let first = pods.iter().filter_map(|pod| pod.scheduled).min()?;
+        let started = start.map_or(first, |start| start.min(first));
         let (mut since, mut was_ready) = (None::<Timestamp>, true);
         for (subgroup, needed) in shape.minimums() {
             let of_it = pods.iter().filter(|pod| subgroup.is_none_or(|number| number == pod.subgroup));

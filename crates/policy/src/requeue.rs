@@ -167,8 +167,8 @@ pub struct Waiting {
     pub priority: i32,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// When it was paused because its pods didn't get ready; none if it wasn't, or was for another reason.
-    pub evicted: Option<Timestamp>,
+    /// When it was paused, for whatever reason: time slices take turns, too.
+    pub paused: Timestamp,
     /// What tells it from others; the last resort.
     pub name: String,
 }
@@ -177,7 +177,7 @@ impl Waiting {
     /// The time by which it is ordered among those of its priority.
     pub fn timestamp(&self, strategy: RequeuingTimestamp) -> Timestamp {
         match strategy {
-            RequeuingTimestamp::Eviction => self.evicted.unwrap_or(self.created),
+            RequeuingTimestamp::Eviction => self.paused,
             RequeuingTimestamp::Creation => self.created,
         }
     }

@@ -12,10 +12,11 @@ use clap::{
 };
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::watch;
+use crate::{clock::ServerClock, watch};
 
 /// For an answer to begin, and to go on. kube has no limit of its own: on a connection that died unnoticed a list
 /// would wait for ever. A watch without news ends earlier by itself.
@@ -38,15 +39,15 @@ pub struct ClientArgs {
 
 impl ClientArgs {
     /// A client that doesn't retry by itself: kube's own policy can make a write land minutes after it was
-    /// decided.
-    pub async fn client(self) -> anyhow::Result<Client> {
+    /// decided. The clock hears what time its answers tell.
+    pub async fn client(self, clock: &ServerClock) -> anyhow::Result<Client> {
         let Self { kubeconfig } = self;
         let mut config = config(kubeconfig.as_deref()).await?;
         config.default_retry = false;
         config.read_timeout = Some(READ_TIMEOUT);
         // else the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        Ok(Client::try_from(config)?)
+        Ok(ClientBuilder::try_from(config)?.with_layer(&clock.layer()).build())
     }
 }
 

@@ -61,7 +61,8 @@ where
 
     const WHAT: &str = "PodGroups";
 
-    // without its group a workload may seem to have started earlier than it has
+    const MEANWHILE: &str = "their workloads may seem to have started earlier than they have";
+
     const PATIENCE: u32 = 5;
 
     fn groups(&self) -> BTreeSet<String> {

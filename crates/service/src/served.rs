@@ -41,6 +41,9 @@ pub trait Kinds {
     /// What they are, for people.
     const WHAT: &str;
 
+    /// What those lack that couldn't be asked for, for people.
+    const MEANWHILE: &str;
+
     /// After so many looks that failed, work begins without the kinds that they would have shown.
     const PATIENCE: u32;
 
@@ -104,7 +107,12 @@ pub async fn follow_served<K: Kinds>(client: Client, mut kinds: K, readiness: Re
         }
         let after = if failed.is_some() { AFTER_FAILURE } else { BETWEEN_LOOKS };
         if let Some(error) = failed.as_ref().filter(|_| trouble != failed) {
-            warn!(error, "Failed to ask which kinds of {} the cluster has", K::WHAT);
+            warn!(
+                error,
+                "Failed to ask which kinds of {} the cluster has: until then, {}",
+                K::WHAT,
+                K::MEANWHILE
+            );
         }
         trouble = failed;
         next.set(look(&client, kinds.groups(), after));

@@ -9,11 +9,11 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PausedRecord {
-    /// Why, in one CamelCase word, the same as the event's reason.
+    /// Why, in one CamelCase word. The event's reason may be a longer one.
     pub reason: String,
     /// When, by the API server's clock (RFC 3339, UTC).
     pub at: Timestamp,
-    /// Name of the queue whose ceiling was exceeded.
+    /// Name of the queue by whose rules it was paused; empty if it was in none.
     pub queue: String,
     /// API group of that queue: queues of both groups may have the same name. None in the records of versions that
     /// didn't say.

@@ -96,13 +96,13 @@ impl Args {
         let mut registry = Registry::with_prefix("tenure_webhook");
         let (config, reload) = config.load(Config::parse, &mut registry)?;
         let signals = Signals::catch()?;
-        let client = client.client().await?;
+        let clock = ServerClock::default();
+        let client = client.client(&clock).await?;
         let readiness = Readiness::default();
         let metrics = Metrics::register(&mut registry);
         let queues = KnownQueues::default();
         let validator = Validator::new(queues.clone(), t9k_system_namespace);
         let mutator = Mutator::default();
-        let clock = ServerClock::default();
         let placement = Placement::default();
         let extender = scheduler_extender.then(|| {
             Extender::new(

@@ -56,6 +56,27 @@ async fn what_a_person_has_decided_stays() {
 }
 
 #[tokio::test]
+async fn what_a_person_deactivates_while_it_waits_is_noted_and_begins_anew_when_it_is_activated() {
+    let namespace = place(world().await, &waiting_long()).await;
+    let job = job(&namespace, "train").await;
+    await_eviction(&namespace, &job, 1).await;
+    annotate(&namespace, &job, &json!({ACTIVE: "false"})).await;
+    let noted = async || {
+        let record = annotation(&namespace, &job, PAUSED).await;
+        Ok(record.filter(|record| record["reason"] == "Deactivated").map(drop))
+    };
+    eventually("the deactivation to be noted", DEADLINE, noted).await.unwrap();
+    assert_eq!(annotation(&namespace, &job, STATE).await, Some(json!({"count": 1, "priority": 0})));
+    assert_eq!(namespace.field(&job, "spec.suspend").await, json!(true));
+
+    annotate(&namespace, &job, &json!({ACTIVE: null})).await;
+    await_running(&namespace, &job).await;
+    await_eviction(&namespace, &job, 1).await;
+    assert_eq!(namespace.await_events_of("Reactivated", 1).await.len(), 1);
+    assert_eq!(namespace.await_events_of("EvictedDueToPodsReadyTimeout", 2).await.len(), 2);
+}
+
+#[tokio::test]
 async fn a_record_that_names_another_field_is_not_followed() {
     let namespace = place(world().await, &waiting_long()).await;
     let [forged, other] = ["forged", "z-other"].map(|name| job(&namespace, name));

@@ -38,7 +38,7 @@ async fn a_deployment_is_scaled_to_nothing_and_back_and_its_replica_set_is_left_
     assert_eq!(
         told,
         [
-            "Deployment/rollout: Set spec.replicas back to 2: return 1 after its pods were not all ready in time"
+            "Deployment/rollout: Set spec.replicas back to 2: return 1 after too few of its pods were ready in time"
         ]
     );
     audit::assert_changes(&world.cluster, namespace.name(), &["patch deployments/rollout"; 3]).await;
@@ -51,7 +51,10 @@ async fn a_pod_without_an_owner_is_deleted_and_is_told_why() {
     namespace.create(&bare_pod(namespace.name(), "bare", &unready(namespace.name()), &Value::Null)).await;
     namespace.await_pods(&[]).await;
     let told = namespace.await_events_of("EvictedDueToPodsReadyTimeout", 1).await;
-    let expected = "Pod/bare: Deleted because it was not ready within the time of waitForPodsReady defined in Queue, and has no owner that could be paused and come back";
+    let queue = namespace.name();
+    let expected = format!(
+        "Pod/bare: Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue {queue}, and it has no owner that could be paused and come back"
+    );
     assert_eq!(told, [expected]);
     audit::assert_changes(&world.cluster, namespace.name(), &["delete pods/bare"]).await;
 }

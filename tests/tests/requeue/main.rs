@@ -1,12 +1,14 @@
 //! Workloads that don't get ready make room, and come back.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod changed;
 mod decisions;
 mod dry;
 mod kinds;
 mod life;
 mod order;
 mod queues;
+mod refusals;
 mod scene;
 mod strikes;
 

@@ -51,7 +51,9 @@ fn what_would_come_back_by_itself_stays_and_activation_takes_back_what_the_pause
     let waiting = job(&[("paused", &before), ("requeue-state", state)], true);
     let deactivation = judged(&Deactivate, "job", &waiting).unwrap();
     assert_eq!(deactivation.patch().get("spec"), None);
-    assert_eq!(deactivation.patch()["metadata"]["annotations"]["tenure.dev/active"], "false");
+    let annotations = &deactivation.patch()["metadata"]["annotations"];
+    assert_eq!(annotations["tenure.dev/active"], "false");
+    assert_eq!(annotations["tenure.dev/requeue-state"], r#"{"count":2}"#);
     let expected: PausedRecord = serde_json::from_str(&before).unwrap();
     assert_eq!(noted(&deactivation), PausedRecord { reason: "Deactivated".into(), ..expected });
     let said = told("job", &deactivation, &waiting).unwrap();

@@ -7,6 +7,7 @@ use std::{io, process::ExitCode};
 
 use anyhow::Result;
 use clap::Args;
+use tenure_index::Settings;
 use tenure_policy::config::Config;
 
 use super::{PodName, pod_name};
@@ -61,6 +62,8 @@ impl PodArgs {
             nodes: !floors.node_pools.is_empty() && args.node_pool.is_none(),
         };
         let mut scene = Scene::read(input, connect, wanted).await?;
+        let settings = Settings { table: scene.table.clone(), floors: floors.clone(), ..Settings::default() };
+        scene.index.configure(settings);
         let pod = scene.pod(&key)?.clone();
         scene.warn_of_missing_group(&pod);
         let (action, owners) = scene.owners.climb(&scene.table, &key.0, pod.controller()).await?;

@@ -17,7 +17,7 @@ use kube::{
     core::{DeserializeGuard, DynamicObject, NamespaceResourceScope, PartialObjectMeta},
 };
 use serde::de::DeserializeOwned;
-use tenure_policy::{climb::Answer, expiry::Family, owners::OwnerTable};
+use tenure_policy::{climb::Answer, config::Config, expiry::Family};
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection::{self, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
@@ -53,19 +53,25 @@ pub struct Gatherer {
     /// None: all.
     namespace: Option<String>,
     t9k_system_namespace: String,
-    table: OwnerTable,
+    config: Config,
     kinds: Kinds,
     discovered: Option<Instant>,
     told: HashSet<String>,
 }
 
 impl Gatherer {
-    pub fn new(client: Client, namespace: Option<String>, t9k_system_namespace: String) -> Self {
+    /// By the servers' configuration.
+    pub fn new(
+        client: Client,
+        namespace: Option<String>,
+        t9k_system_namespace: String,
+        config: Config,
+    ) -> Self {
         Self {
             client,
             namespace,
             t9k_system_namespace,
-            table: OwnerTable::default(),
+            config,
             kinds: Kinds::default(),
             discovered: None,
             told: HashSet::new(),
@@ -91,7 +97,7 @@ impl Gatherer {
             self.kinds = Kinds::discover(&self.client).await.map_err(explain)?;
             self.discovered = Some(Instant::now());
         }
-        let mut view = View::new(self.table.clone());
+        let mut view = View::new(&self.config);
         // before the pods: what they are in, and whose they are
         let mut sources = stream::iter(self.sources()).flatten_unordered(AT_ONCE);
         while let Some((source, page)) = sources.next().await {
@@ -135,7 +141,7 @@ impl Gatherer {
             sources.push(source(queues_of(Family::Tensorstack), here, Page::Tensorstack));
         }
         sources.extend(self.kinds.pod_groups().map(|(of, kind)| groups(client, namespace, of, kind)));
-        let kinds = self.table.ancestors().filter_map(|(group, kind, _)| self.kinds.find(group, kind));
+        let kinds = self.config.table.ancestors().filter_map(|(group, kind, _)| self.kinds.find(group, kind));
         sources.extend((0u16..).zip(kinds).map(|(number, kind)| owners(client, namespace, number, kind)));
         sources
     }

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
-    pause::{self, PODS_READY_TIMEOUT, Return},
+    expiry::Family,
+    pause::{self, Return},
     requeue::Waiting,
 };
 use tenure_types::{
@@ -67,13 +68,15 @@ impl Pause {
     }
 
     /// As far as the order needs it in which workloads come back. `name` tells it from others.
-    pub fn waiting(&self, name: String) -> Option<Waiting> {
+    pub fn waiting(&self, name: String) -> Option<(Family, Waiting)> {
         let record = self.record.as_ref().filter(|_| self.workload() == State::Requeueing)?;
-        Some(Waiting {
+        let waiting = Waiting {
             priority: self.state.priority.unwrap_or(0),
             created: self.created.unwrap_or(record.at),
-            evicted: (record.reason == PODS_READY_TIMEOUT).then_some(record.at),
+            paused: record.at,
             name,
-        })
+        };
+        let family = record.queue_group.as_deref().and_then(Family::of);
+        Some((family.unwrap_or(Family::Runai), waiting))
     }
 }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use tenure_policy::{
-    ceiling,
     expiry::{Exemption, Family},
+    floor::Floors,
     owners::group_of,
     requeue::Waiting,
     tree::QueueTree,
@@ -51,6 +51,14 @@ impl State {
             Self::Terminating => "Terminating",
             Self::Gone => "Gone",
         }
+    }
+}
+
+/// The family of a queue, as people and programs are told of it.
+const fn name_of_family(family: Family) -> &'static str {
+    match family {
+        Family::Tensorstack => "tensorstack",
+        Family::Runai => "run.ai",
     }
 }
 
@@ -99,9 +107,9 @@ pub struct Row {
     /// How many of them it takes to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed_pods: Option<usize>,
-    /// Its place among others that come back.
+    /// Its place among others that come back, in queues of this family.
     #[serde(skip)]
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<(Family, Waiting)>,
     /// A pod may be in a queue of each family.
     #[serde(skip)]
     pub other_queue: Option<String>,
@@ -165,7 +173,7 @@ impl Workload {
     }
 
     /// None if there is nothing to say.
-    pub fn row(self, tree: &QueueTree, now: Timestamp) -> Option<Row> {
+    pub fn row(self, tree: &QueueTree, floors: &Floors, now: Timestamp) -> Option<Row> {
         let Self { namespace, reference, run, ready, needed, groups: _, pause, terminating } = self;
         let row = Row {
             namespace,
@@ -194,7 +202,9 @@ impl Workload {
             return Some(paused(row, pause));
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
-        Some(running(row, &run?, terminating, tree, now))
+        let run = run?;
+        let floor_until = floor(&run, tree, floors).filter(|until| *until > now);
+        Some(running(Row { floor_until, ..row }, &run, terminating, tree, now))
     }
 }
 
@@ -204,6 +214,7 @@ fn paused(row: Row, pause: Pause) -> Row {
     let row = Row { state, requeue_at, requeue_count: (count > 0).then_some(count), waiting, ..row };
     match pause.record {
         Some(record) => Row {
+            family: record.queue_group.as_deref().and_then(Family::of).map(name_of_family),
             queue: Some(record.queue).filter(|queue| !queue.is_empty()),
             reason: Some(record.reason),
             paused_at: Some(record.at),
@@ -223,14 +234,10 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
     Row {
         queue: run.queue().map(text),
         other_queue: other.as_ref().map(text),
-        family: Some(match run.family {
-            Family::Tensorstack => "tensorstack",
-            Family::Runai => "run.ai",
-        }),
+        family: Some(name_of_family(run.family)),
         state: state(run, terminating, now),
         reason: run.exemption.map(|why| reason(why).to_owned()),
         started_at: run.since(),
-        floor_until: floor(run, tree).filter(|until| *until > now),
         expires_at: run.expires,
         ceiling_from: ceiling.filter(|_| run.exemption.is_none()).map(|(_, from)| from.to_string()),
         ..row
@@ -263,11 +270,8 @@ const fn reason(why: Exemption) -> &'static str {
 }
 
 /// When it is safe from nobody any more: how long it is safe from workloads of other queues depends on where they are.
-fn floor(run: &Run, tree: &QueueTree) -> Option<Timestamp> {
-    let path = ceiling::path(tree, run.runai.as_deref()?).ok()?;
-    let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
-    let reclaim = path.iter().filter_map(|(_, queue)| queue.reclaim_floor);
-    let floor = preempt.map(|(_, floor)| floor).into_iter().chain(reclaim).max()?;
+fn floor(run: &Run, tree: &QueueTree, floors: &Floors) -> Option<Timestamp> {
+    let floor = floors.longest(tree, tree.find(run.runai.as_deref()?));
     run.start?.checked_add(floor.to_signed()).ok()
 }
 

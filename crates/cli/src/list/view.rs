@@ -8,16 +8,19 @@ use kube::ResourceExt;
 use tenure_index::{CeilingIndex, Seen, Settings, Uid};
 use tenure_policy::{
     climb::Action,
+    config::Config,
     expiry::{Exemption, Family, Scope, exemption},
+    floor::Floors,
     gang::Shape,
     owners::OwnerTable,
     queue,
-    ready::{PodsReady, Readiness},
+    ready::Readiness,
     tree::{QueueTree, troubles},
 };
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection::{Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
+    runai::v3alpha1::RequeuingTimestamp,
 };
 
 use super::{
@@ -43,6 +46,7 @@ pub enum Page {
 pub struct View {
     table: OwnerTable,
     scope: Scope,
+    floors: Floors,
     /// The keeper's own arithmetic. It keeps no pods here.
     index: CeilingIndex,
     tree: QueueTree,
@@ -116,9 +120,16 @@ impl Member {
 }
 
 impl View {
-    pub fn new(table: OwnerTable) -> Self {
+    pub fn new(config: &Config) -> Self {
+        let Config { table, floors, pods_ready, .. } = config.clone();
         let scope = Scope::default();
-        let settings = Settings { scope: scope.clone(), table: table.clone(), ..Settings::default() };
+        let settings = Settings {
+            scope: scope.clone(),
+            table: table.clone(),
+            pods_ready,
+            floors: floors.clone(),
+            ..Settings::default()
+        };
         let mut owners = Owners::default();
         for (group, kind, _) in table.ancestors() {
             owners.listed(group, kind);
@@ -127,6 +138,7 @@ impl View {
         Self {
             table,
             scope,
+            floors,
             index,
             tree: QueueTree::default(),
             owners,
@@ -251,14 +263,14 @@ impl View {
         self.queues.contains(queue)
     }
 
-    /// What applies to workloads of a queue of the run.ai family that don't get ready, as far as queues say so.
-    pub fn pods_ready(&mut self, queue: &str) -> Option<PodsReady> {
-        self.index.pods_ready(Family::Runai, queue)
+    /// By what time those workloads of a queue are ordered that come back.
+    pub fn timestamp(&mut self, family: Family, queue: &str) -> RequeuingTimestamp {
+        self.index.pods_ready(family, queue).map(|of| of.timestamp).unwrap_or_default()
     }
 
     /// All workloads, in alphabetical order.
     pub fn rows(self, now: Timestamp) -> Vec<Row> {
-        let Self { table, tree, owners, packs, groups, .. } = self;
+        let Self { table, floors, tree, owners, packs, groups, .. } = self;
         let mut workloads = Workloads { needed: groups.needed, ..Workloads::default() };
         for ((namespace, _), pack) in packs {
             let climb = owners.climb(&table, &namespace, pack.controller.as_ref());
@@ -271,7 +283,7 @@ impl View {
                 workloads.of(&owner.namespace, &owner.reference).pause = Some(pause.clone());
             }
         }
-        let rows = workloads.by_key.into_values().filter_map(|workload| workload.row(&tree, now));
+        let rows = workloads.by_key.into_values().filter_map(|workload| workload.row(&tree, &floors, now));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_by_cached_key(Row::key);
         rows

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use serde::Serialize;
-use tenure_policy::requeue::order;
+use tenure_policy::{expiry::Family, requeue::order};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
@@ -33,7 +33,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    pub fn new(queue: String, timestamp: RequeuingTimestamp, rows: Vec<Row>, now: Timestamp) -> Self {
+    /// `timestamp`: by what time workloads of a queue of this name are ordered, in each family.
+    pub fn new(
+        queue: String,
+        timestamp: impl Fn(Family) -> RequeuingTimestamp,
+        rows: Vec<Row>,
+        now: Timestamp,
+    ) -> Self {
         let name = [queue];
         let mut answer = Self {
             running: Vec::new(),
@@ -58,7 +64,7 @@ impl Answer {
         }
         let since = |row: &Row| row.started_at.unwrap_or(Timestamp::MAX);
         answer.running.sort_by_key(since);
-        answer.coming_back.sort_by(|one, other| returns(one, other, timestamp, now));
+        answer.coming_back.sort_by(|one, other| returns(one, other, &timestamp, now));
         let [queue] = name;
         Self { queue, ..answer }
     }
@@ -97,10 +103,17 @@ impl Answer {
 type Cells<'c> = &'c dyn Fn(&Row) -> Vec<String>;
 
 /// Those that are due come back at once, in the order of the queue.
-fn returns(one: &Row, other: &Row, timestamp: RequeuingTimestamp, now: Timestamp) -> Ordering {
+fn returns(
+    one: &Row,
+    other: &Row,
+    timestamp: impl Fn(Family) -> RequeuingTimestamp,
+    now: Timestamp,
+) -> Ordering {
     let at = |row: &Row| row.requeue_at.unwrap_or(now).max(now);
     let in_order = || match (&one.waiting, &other.waiting) {
-        (Some(one), Some(other)) => order(timestamp)(one, other),
+        (Some((family, one)), Some((of_other, other))) => {
+            family.cmp(of_other).then_with(|| order(timestamp(*family))(one, other))
+        }
         _ => Ordering::Equal,
     };
     at(one).cmp(&at(other)).then_with(in_order)

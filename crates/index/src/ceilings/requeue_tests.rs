@@ -1,11 +1,12 @@
 //! Workloads that don't get ready: when they make room, and when they come back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_policy::{
     expiry::Family,
+    floor::{Floors, NodePool},
     owners::OwnerTable,
     ready::{Cause, PodsReady},
     requeue::Backoff,
@@ -14,6 +15,7 @@ use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
     projection,
     runai::v3alpha1::{QueueSpec, WaitForPodsReady},
+    tensorstack::v1beta1,
 };
 
 use super::{CeilingIndex, Settings};
@@ -53,7 +55,12 @@ enum Is {
 
 /// A pod of a Job in queue `q`, scheduled at 0 unless it says otherwise.
 fn pod(uid: &str, job: &str, is: Is) -> projection::Pod {
-    let condition = |kind: &str, status: &str, since| json!({"type": kind, "status": status, "lastTransitionTime": at(since)});
+    younger(0, uid, job, is)
+}
+
+/// The same so many seconds later.
+fn younger(created: i64, uid: &str, job: &str, is: Is) -> projection::Pod {
+    let condition = |kind: &str, status: &str, since: i64| json!({"type": kind, "status": status, "lastTransitionTime": at(created + since)});
     let conditions = match is {
         Is::Waiting => vec![],
         Is::Scheduled(since) => vec![condition("PodScheduled", "True", since)],
@@ -66,7 +73,7 @@ fn pod(uid: &str, job: &str, is: Is) -> projection::Pod {
     };
     serde_json::from_value(json!({
         "metadata": {
-            "name": uid, "namespace": "ns", "uid": uid, "creationTimestamp": at(0),
+            "name": uid, "namespace": "ns", "uid": uid, "creationTimestamp": at(created),
             "labels": {"kai.scheduler/queue": "q"}, "annotations": {"pod-group-name": format!("group-of-{job}")},
             "ownerReferences": [
                 {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": true},
@@ -75,6 +82,15 @@ fn pod(uid: &str, job: &str, is: Is) -> projection::Pod {
         "spec": {}, "status": {"conditions": conditions},
     }))
     .unwrap()
+}
+
+/// The group of the pods of `job`.
+fn gang_of_two(index: &mut CeilingIndex) {
+    let group = json!({
+        "metadata": {"name": "group-of-job", "namespace": "ns", "uid": "group"},
+        "spec": {"minMember": 2, "queue": "q"},
+    });
+    index.apply_group(PodGroupKind::Runai, &serde_json::from_value::<PodGroup>(group).unwrap());
 }
 
 /// When what is next becomes due, as seconds after 0: at that time itself it isn't yet.
@@ -128,12 +144,14 @@ fn who_takes_no_room_or_is_ready_or_is_nowhere_awaited_may_go_on() {
 }
 
 #[test]
-fn who_gets_ready_is_not_due_any_more_and_is_said_to_be_once() {
+fn who_gets_ready_is_not_due_any_more_and_is_said_to_be_the_first_time() {
     let mut index = index(waiting("10s"));
     assert!(!index.apply_pod(&pod("a", "job", Is::Scheduled(0))));
     assert!(index.apply_pod(&pod("a", "job", Is::Ready)));
     assert!(!index.apply_pod(&pod("a", "job", Is::Ready)));
     assert_eq!(index.claim(at(60)), None);
+    assert!(!index.apply_pod(&pod("a", "job", Is::Lost(70))));
+    assert!(!index.apply_pod(&pod("a", "job", Is::Ready)), "it was ready before");
     assert!(!index.apply_pod(&pod("seen", "job", Is::Ready)), "nobody knows when it got ready");
 }
 
@@ -148,11 +166,7 @@ fn who_was_ready_has_the_time_of_its_recovery() {
 #[test]
 fn a_gang_is_evicted_only_when_fewer_are_ready_than_it_takes() {
     let mut index = index(json!({"waitForPodsReady": {"timeout": "30s", "recoveryTimeout": "5s"}}));
-    let group = json!({
-        "metadata": {"name": "group-of-job", "namespace": "ns", "uid": "group"},
-        "spec": {"minMember": 2, "queue": "q"},
-    });
-    index.apply_group(PodGroupKind::Runai, &serde_json::from_value::<PodGroup>(group).unwrap());
+    gang_of_two(&mut index);
     for uid in ["a", "b", "c"] {
         index.apply_pod(&pod(uid, "job", Is::Ready));
     }
@@ -162,6 +176,22 @@ fn a_gang_is_evicted_only_when_fewer_are_ready_than_it_takes() {
     assert_eq!(due(&mut index), Some(75));
     let group = evicted(&mut index, at(76)).unwrap();
     assert_eq!(group.pods().count(), 3, "those that are ready go with the others");
+}
+
+#[test]
+fn a_gang_that_was_ready_has_its_recovery_when_its_pods_are_replaced_one_after_the_other() {
+    for (recovery, expected) in [(Value::Null, None), (json!("1m"), Some(9_240))] {
+        let mut index = index(json!({"waitForPodsReady": {"timeout": "5m", "recoveryTimeout": recovery}}));
+        gang_of_two(&mut index);
+        for (created, uid, before) in [(0, "a", ""), (0, "b", ""), (9_000, "c", "b")] {
+            index.delete_pod(Uid::of(before));
+            index.apply_pod(&younger(created, uid, "job", Is::Ready));
+            assert_eq!(due(&mut index), None);
+        }
+        index.delete_pod(Uid::of("a"));
+        index.apply_pod(&younger(9_180, "d", "job", Is::Scheduled(5)));
+        assert_eq!(due(&mut index), expected, "{recovery}");
+    }
 }
 
 #[test]
@@ -188,6 +218,27 @@ fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready
     index.apply_pod(&pod("a", "job", Is::Ready));
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
     assert_eq!(evicted(&mut index, now).unwrap().first.attempts, 0);
+}
+
+#[test]
+fn what_outlives_a_pause_is_handed_out_as_such_and_apart_from_what_comes_later_until_it_was_ready() {
+    let mut index = index(waiting("10s"));
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    let group = evicted(&mut index, at(11)).unwrap();
+    assert!(!group.first.outlives);
+    index.settle(&group, Served::All, Outcome::Paused, at(11));
+    index.apply_pod(&pod("b", "job", Is::Scheduled(1)));
+    let later = at(60);
+    let mut outlive = Vec::new();
+    while let Some(group) = evicted(&mut index, later) {
+        outlive.extend(group.pods().map(|pod| (pod.name.clone(), pod.outlives)));
+        index.settle(&group, Served::All, Outcome::Acted, later);
+    }
+    outlive.sort();
+    assert_eq!(outlive, [("a".to_owned(), true), ("b".to_owned(), false)], "one group each");
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    assert!(!evicted(&mut index, later).unwrap().first.outlives);
 }
 
 #[test]
@@ -219,6 +270,53 @@ fn a_time_slice_is_not_shorter_than_the_floors_up_the_tree() {
     }
 }
 
+/// By a default of 30 s against preemption and 50 s against reclaim, and of 70 s against reclaim in a node pool.
+#[test]
+fn a_default_floor_lengthens_a_time_slice_only_where_no_queue_says_another() {
+    let floors = Floors {
+        preempt: "30s".parse().unwrap(),
+        reclaim: "50s".parse().unwrap(),
+        node_pools: BTreeMap::from([(
+            "a100".into(),
+            NodePool { reclaim: Some("70s".parse().unwrap()), ..NodePool::default() },
+        )]),
+        ..Floors::default()
+    };
+    let settings = Settings { floors, ..Settings::default() };
+    for (root, leaf, ends) in [
+        (json!({}), json!({}), 70),
+        (json!({"preemptMinRuntime": "0s"}), json!({"reclaimMinRuntime": "0s"}), 70),
+        (json!({"reclaimMinRuntime": "0s"}), json!({}), 30),
+        (json!({"reclaimMinRuntime": "0s"}), json!({"preemptMinRuntime": "0s"}), 10),
+        (json!({"reclaimMinRuntime": "20s"}), json!({"preemptMinRuntime": "0s"}), 20),
+    ] {
+        let mut index = CeilingIndex::new(Settings::default());
+        let spec = json!({"parentQueue": "root", "maxDuration": "10s", "maxDurationAction": "Requeue"});
+        let mut own = leaf.as_object().unwrap().clone();
+        own.extend(spec.as_object().unwrap().clone());
+        queue(&mut index, "root", root.clone());
+        queue(&mut index, "q", own.into());
+        index.apply_pod(&pod("a", "job", Is::Ready));
+        index.next_due();
+        index.configure(settings.clone());
+        assert_eq!(due(&mut index), Some(ends), "{root} {leaf}");
+    }
+}
+
+#[test]
+fn a_workload_may_shorten_its_own_time_slice_below_its_floor() {
+    let mut index = index(json!({
+        "maxDuration": "10s", "maxDurationAction": "Requeue", "preemptMinRuntime": "30s",
+    }));
+    for (own, ends) in [("5s", 5), ("20s", 20), ("1h", 30)] {
+        let mut pod = pod("a", "job", Is::Ready);
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert("tenure.dev/max-duration".into(), own.into());
+        index.apply_pod(&pod);
+        assert_eq!(due(&mut index), Some(ends), "{own}");
+    }
+}
+
 /// A Job of source 1 that was paused at a time, and comes back at another.
 fn paused(
     index: &mut CeilingIndex,
@@ -228,8 +326,8 @@ fn paused(
     more: &Value,
 ) {
     let record = json!({
-        "reason": "PodsReadyTimeout", "at": paused_at, "queue": "q", "field": "spec.suspend", "value": true,
-        "previousValue": false,
+        "reason": more.get("reason").unwrap_or(&json!("PodsReadyTimeout")), "at": paused_at, "queue": "q",
+        "queueGroup": more["group"], "field": "spec.suspend", "value": true, "previousValue": false,
     });
     let state = json!({"count": 1, "requeueAt": returns, "priority": more["priority"]});
     let annotations = json!({
@@ -260,13 +358,46 @@ fn those_that_are_due_come_back_by_priority_and_then_by_the_time_of_the_strategy
         let block = json!({"waitForPodsReady": {"requeuingStrategy": {"timestamp": strategy}}});
         let mut index = index(block);
         let soon = Some(at(100));
-        paused(&mut index, "z-old", at(60), soon, &json!({"created": 1}));
+        // the end of a time slice is a pause like any other
+        paused(&mut index, "z-old", at(60), soon, &json!({"created": 1, "reason": "MaxDurationExceeded"}));
         paused(&mut index, "new", at(50), soon, &json!({"created": 2}));
         paused(&mut index, "urgent", at(70), soon, &json!({"created": 3, "priority": 9}));
         paused(&mut index, "low", at(10), soon, &json!({"created": 0, "priority": -1}));
         assert_eq!(returned(&mut index, at(99)), [""; 0]);
         assert_eq!(returned(&mut index, at(100)), expected);
     }
+}
+
+#[test]
+fn queues_of_one_name_in_both_families_have_each_its_own_order_of_return() {
+    let mut index = index(json!({"waitForPodsReady": {"requeuingStrategy": {"timestamp": "Creation"}}}));
+    index.apply_tensorstack("q", &v1beta1::QueueSpec::default());
+    let soon = Some(at(100));
+    for (family, group) in [("runai", "scheduling.run.ai"), ("t9k", "scheduler.tensorstack.dev")] {
+        for (name, paused_at, created) in [("old", 60, 1), ("new", 50, 2)] {
+            let more = json!({"created": created, "group": group});
+            paused(&mut index, &format!("{family}-{name}"), at(paused_at), soon, &more);
+        }
+    }
+    assert_eq!(returned(&mut index, at(100)), ["t9k-new", "t9k-old", "runai-old", "runai-new"]);
+}
+
+#[test]
+fn a_queue_that_there_is_not_is_under_the_configured_block_and_never_named() {
+    let configured = serde_json::from_value::<WaitForPodsReady>(json!({"timeout": "10s"})).unwrap();
+    let mut index = index_with(Some(PodsReady::from(&configured)));
+    let queues = |index: &mut CeilingIndex| {
+        let evicted = evicted(index, at(11)).unwrap().first.queue.clone();
+        index.release_all();
+        let returned = index.claim_returns(at(11)).first().unwrap().queue.to_string();
+        index.release_returns();
+        [evicted, returned]
+    };
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    paused(&mut index, "other", at(0), Some(at(10)), &json!({}));
+    assert_eq!(queues(&mut index), ["", ""]);
+    queue(&mut index, "q", json!({}));
+    assert_eq!(queues(&mut index), ["q", "q"]);
 }
 
 #[test]
@@ -299,6 +430,47 @@ fn who_has_pods_still_waits_until_they_are_gone_and_is_not_asked_for_all_the_tim
     assert_eq!(index.next_return(), Some(at(11)));
     index.delete_pod(Uid::of("a"));
     assert_eq!(returned(&mut index, at(11)), ["job"]);
+}
+
+#[test]
+fn who_may_not_come_back_is_asked_for_ever_later_until_that_is_asked_of_another_pause() {
+    let mut index = index(json!({}));
+    paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
+    let mut now = at(10);
+    for (refusals, wait) in (0..).zip([5, 10, 20, 40, 40]) {
+        assert_eq!(index.claim_returns(now)[0].refusals, refusals);
+        index.refuse_return(Uid::of("a"), now);
+        // the watch shows it again
+        paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
+        let next = index.next_return().unwrap();
+        assert_eq!(next.duration_since(now).as_secs(), wait);
+        now = next;
+    }
+    paused(&mut index, "a", at(1), Some(at(10)), &json!({}));
+    assert_eq!(index.claim_returns(now)[0].refusals, 0);
+}
+
+#[test]
+fn who_was_deactivated_while_it_waited_is_handed_out_whatever_its_time_and_its_pods() {
+    let mut index = index(json!({}));
+    let deactivated = |index: &mut CeilingIndex, reason: &str| {
+        let record = json!({
+            "reason": reason, "at": at(0), "queue": "q", "field": "spec.suspend", "previousValue": false,
+        });
+        let state = json!({"count": 1, "requeueAt": at(500)});
+        let annotations = json!({
+            "tenure.dev/paused": record.to_string(), "tenure.dev/requeue-state": state.to_string(),
+            "tenure.dev/active": "false",
+        });
+        let metadata = json!({"name": "job", "uid": "job", "namespace": "ns", "annotations": annotations});
+        index.apply_owner(1, &serde_json::from_value(metadata).unwrap());
+    };
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    deactivated(&mut index, "PodsReadyTimeout");
+    assert_eq!((returned(&mut index, at(1)), index.returning()), (vec!["job".to_owned()], 0));
+    index.settle_return(Uid::of("job"), at(6));
+    deactivated(&mut index, "Deactivated");
+    assert_eq!((returned(&mut index, Timestamp::MAX), index.next_return()), (vec![], None));
 }
 
 #[test]

@@ -140,6 +140,7 @@ mod tests {
             told: told.map(at),
             cause: Cause::WaitForStart,
             attempts: 0,
+            outlives: false,
         });
         Group { task, first: dues.next().unwrap(), rest: dues.collect() }
     }

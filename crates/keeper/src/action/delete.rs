@@ -1,7 +1,7 @@
 //! Deletes a pod that has nothing above it to pause.
 
 use tenure_index::{Due, Served, Task};
-use tenure_policy::pause;
+use tenure_policy::pause::{self, Alone};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::projection::Pod;
 
@@ -9,17 +9,25 @@ use super::{Actor, Deed, Done, Failure, of_pod, reference};
 use crate::events::Happening;
 
 impl Actor {
-    pub(super) async fn delete(&self, task: Task, due: &Due, pod: &Pod) -> Result<Done, Failure> {
+    pub(super) async fn delete(
+        &self,
+        task: Task,
+        due: &Due,
+        pod: &Pod,
+        alone: &Alone,
+    ) -> Result<Done, Failure> {
         let object = reference(&of_pod(pod), Some(&due.namespace));
         let (reason, message) = match task {
-            Task::Evict => (pause::EVICTED_DUE_TO_PODS_READY_TIMEOUT, pause::DELETED_UNREADY_MESSAGE),
+            Task::Evict => {
+                (pause::EVICTED_DUE_TO_PODS_READY_TIMEOUT, pause::deleted_unready(&due.queue, alone))
+            }
             Task::Expire | Task::Announce | Task::Withdraw => {
-                (pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE)
+                (pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned())
             }
         };
         let event = |note: String, at| Happening { object, reason, action: "Deleting", note, at };
         if self.dry_run {
-            let events = vec![event(pause::dry_run(message), due.deadline)];
+            let events = vec![event(pause::dry_run(&message), due.deadline)];
             return Ok(Done { deed: Deed::Deleted, events, served: Served::First });
         }
         self.limit.until_ready().await;
@@ -37,7 +45,7 @@ impl Actor {
             }
             result => result.map_err(Failure::Delete)?,
         }
-        let events = vec![event(message.into(), self.clock.now())];
+        let events = vec![event(message, self.clock.now())];
         Ok(Done { deed: Deed::Deleted, events, served: Served::First })
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure_index::{Due, Served, Task};
 use tenure_policy::{
     owners::{OwnerTable, PauseRule},
-    pause::{self, Owner, TOLD_REVERSALS, Until},
+    pause::{self, Alone, Owner, TOLD_REVERSALS, Until},
     requeue::{AfterTimeout, Backoff},
 };
 use tenure_service::call::{ApiError, persist};
@@ -19,6 +19,13 @@ use tenure_types::{
 use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, json, reference};
 use crate::{events::Happening, recent::RecentPause};
 use tracing::warn;
+
+/// Why an owner is paused, from when on, and for how long.
+struct Sentence {
+    reason: &'static str,
+    at: Timestamp,
+    until: Until,
+}
 
 /// What became of a try.
 enum Attempt {
@@ -42,21 +49,40 @@ impl Actor {
         let mut allowed = self.dry_run;
         loop {
             match self.try_to_pause((task, pod), due, &owner, table, &mut allowed).await {
+                // what a Job says changes as its pods get ready: it is judged anew by what the watches show then
+                Err(Failure::Pause { source: ApiError::Stale(_), .. }) if task == Task::Evict => {
+                    return Ok(Done::nothing("its owner has just changed", Served::All));
+                }
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if tries.next().is_some() => {}
                 Err(Failure::Pause { source: ApiError::NotFound, .. }) => {
                     return Ok(Done::nothing("its owner is gone", Served::All));
                 }
-                Ok(Attempt::Finished) => return self.delete(task, due, pod).await,
-                Ok(Attempt::Paused) | Err(Failure::NoField { .. }) if due.attempts >= TRIES => {
-                    let (namespace, pod_name, owner) = (&due.namespace, &due.name, describe(&owner));
-                    warn!(%namespace, pod = %pod_name, owner, "Runs on although its owner is paused or can't be: deleting it");
-                    return self.delete(task, due, pod).await;
+                Ok(Attempt::Finished) => {
+                    return self.delete(task, due, pod, &Alone::Finished(describe(&owner))).await;
                 }
-                Ok(Attempt::Paused) => return Ok(Done::nothing("its owner is paused", Served::All)),
+                Ok(Attempt::Paused) if due.attempts >= TRIES => {
+                    return self.delete_outliving(task, due, pod, Alone::Outlives(describe(&owner))).await;
+                }
+                Err(Failure::NoField { .. }) if due.attempts >= TRIES => {
+                    return self.delete_outliving(task, due, pod, Alone::NoField(describe(&owner))).await;
+                }
+                Ok(Attempt::Paused) => return Ok(Done::without_events(Deed::PausedBefore, Served::All)),
                 Ok(Attempt::Done(done)) => return Ok(done),
                 Err(failure) => return Err(failure),
             }
         }
+    }
+
+    async fn delete_outliving(
+        &self,
+        task: Task,
+        due: &Due,
+        pod: &Pod,
+        alone: Alone,
+    ) -> Result<Done, Failure> {
+        let (namespace, name) = (&due.namespace, &due.name);
+        warn!(%namespace, pod = %name, ?alone, "Runs on whatever is done about its owner: deleting it");
+        self.delete(task, due, pod, &alone).await
     }
 
     async fn try_to_pause(
@@ -81,18 +107,28 @@ impl Actor {
         if Owner(&object).is_finished() {
             return Ok(Attempt::Finished);
         }
+        if why.0 == Task::Evict && due.outlives {
+            let why = "somebody has set its owner going again, and the pod was judged before";
+            return Ok(Attempt::Done(Done::nothing(why, Served::All)));
+        }
         if !std::mem::replace(allowed, true) {
             self.limit.until_ready().await;
         }
+        let Some(sentence) = self.sentence(why, due, owner, Owner(&object)) else {
+            let why = "its queue doesn't wait for pods to be ready any more";
+            return Ok(Attempt::Done(Done::nothing(why, Served::All)));
+        };
         for rule in table.rules(owner) {
-            match self.apply(why, due, owner, rule, &object).await {
+            match self.apply(&sentence, due, owner, rule, &object).await {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
-                Ok((returned, record, until)) => {
+                Ok((returned, record)) => {
                     if !pause::took(Owner(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
-                    return Ok(Attempt::Done(self.paused(due, owner, (&record, until), &told_of)));
+                    let state = Owner(&returned).requeue_state();
+                    let events = told_of_pause(&record, &state, &told_of);
+                    return Ok(Attempt::Done(self.paused(due, owner, &record, sentence.until, events)));
                 }
             }
         }
@@ -103,20 +139,16 @@ impl Actor {
     /// Applies a rule, and returns the object as it is then, with the record that it should have.
     async fn apply(
         &self,
-        why: (Task, &Pod),
+        Sentence { reason, at, until }: &Sentence,
         due: &Due,
         owner: &OwnerReference,
         rule: &PauseRule,
         object: &Value,
-    ) -> Result<(Value, PausedRecord, Until), ApiError> {
-        let now = self.clock.now();
-        // as exact as the record is read back
-        let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let (reason, until) = self.sentence(why, due, owner, Owner(object), at);
-        let record = pause::record(Owner(object), rule, reason, (due.family, &due.queue), at);
-        let patch = pause::patch(Owner(object), rule, &record, &until);
+    ) -> Result<(Value, PausedRecord), ApiError> {
+        let record = pause::record(Owner(object), rule, reason, (due.family, &due.queue), *at);
+        let patch = pause::patch(Owner(object), rule, &record, until);
         if self.dry_run {
-            return Ok((applied(object, &patch), record, until));
+            return Ok((applied(object, &patch), record));
         }
         let returned: DynamicObject = match self.objects.merge(&due.namespace, owner, &patch).await {
             // it may have been applied all the same
@@ -129,18 +161,20 @@ impl Actor {
             }
             returned => returned?,
         };
-        Ok((json(&returned), record, until))
+        Ok((json(&returned), record))
     }
 
-    /// Why an owner is paused, and for how long.
+    /// None if an owner isn't to be paused after all.
     fn sentence(
         &self,
         (task, pod): (Task, &Pod),
         due: &Due,
         owner: &OwnerReference,
         object: Owner<'_>,
-        at: Timestamp,
-    ) -> (&'static str, Until) {
+    ) -> Option<Sentence> {
+        let now = self.clock.now();
+        // as exact as the record is read back
+        let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
         let state = object.requeue_state();
         let requeued = |count: u32, wait| {
             let requeue_at = at.checked_add(wait).unwrap_or(Timestamp::MAX);
@@ -150,27 +184,27 @@ impl Actor {
         if task != Task::Evict {
             let delay = self.cluster.with(|index| index.slice_delay(*family, queue));
             let until = delay.map_or(Until::Resumed, |delay| requeued(state.count, delay));
-            return (pause::MAX_DURATION_EXCEEDED, until);
+            return Some(Sentence { reason: pause::MAX_DURATION_EXCEEDED, at, until });
         }
-        let backoff = self.cluster.with(|index| index.pods_ready(*family, queue));
-        let backoff = backoff.map(|of| of.backoff).unwrap_or_default();
-        match backoff.after_timeout(i32::try_from(state.count).unwrap_or(i32::MAX)) {
+        let backoff = self.cluster.with(|index| index.pods_ready(*family, queue))?.backoff;
+        let (reason, until) = match backoff.after_timeout(i32::try_from(state.count).unwrap_or(i32::MAX)) {
             AfterTimeout::Requeue { count, .. } => {
                 let wait = backoff.wait_with_jitter(count, Backoff::random(&owner.uid, count));
                 (pause::PODS_READY_TIMEOUT, requeued(count.try_into().unwrap_or_default(), wait))
             }
             AfterTimeout::Deactivate => (pause::WORKLOAD_INACTIVE, Until::Activated),
-        }
+        };
+        Some(Sentence { reason, at, until })
     }
 
     fn paused(
         &self,
         due: &Due,
         owner: &OwnerReference,
-        (record, until): (&PausedRecord, Until),
-        at: &ObjectReference,
+        record: &PausedRecord,
+        until: Until,
+        mut events: Vec<Happening>,
     ) -> Done {
-        let mut events = told_of_pause(record, at);
         self.cluster.recent.telling(owner, record.at);
         if self.dry_run {
             events.truncate(1);
@@ -188,17 +222,23 @@ impl Actor {
             return Vec::new();
         }
         let of = |pause: RecentPause| {
-            told_of_pause(&pause.record, &reference(&pause.owner, pause.namespace.as_deref()))
+            let object = reference(&pause.owner, pause.namespace.as_deref());
+            told_of_pause(&pause.record, &pause.state, &object)
         };
         self.cluster.recent.owed(self.clock.now()).into_iter().flat_map(of).collect()
     }
 }
 
-/// The events of a pause.
-pub fn told_of_pause(record: &PausedRecord, object: &ObjectReference) -> Vec<Happening> {
+/// The events of a pause, with what it noted.
+pub fn told_of_pause(
+    record: &PausedRecord,
+    state: &RequeueState,
+    object: &ObjectReference,
+) -> Vec<Happening> {
     let event =
         |reason, note| Happening { object: object.clone(), reason, action: "Pausing", note, at: record.at };
-    let paused = pause::event_reason(record).map(|reason| event(reason, pause::message(record)));
+    let paused =
+        pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, object)));
     let reversed =
         (record.reversals == TOLD_REVERSALS).then(|| event(pause::PAUSE_REVERSED, pause::reversed(record)));
     paused.into_iter().chain(reversed).collect()

@@ -129,7 +129,7 @@ fn noted(annotations: &Value) -> ObjectMeta {
 
 #[test]
 fn what_is_inactive_never_returns_and_what_is_active_again_does_at_once() {
-    let owner = deployment();
+    let (owner, now) = (deployment(), Some(Timestamp::MIN));
     let of = |reason: &str, active: Option<&str>| {
         let rule = rule("spec.replicas", json!(0));
         let record = record(Owner(&owner), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
@@ -142,7 +142,7 @@ fn what_is_inactive_never_returns_and_what_is_active_again_does_at_once() {
     for (reason, active, expected) in [
         (PODS_READY_TIMEOUT, None, due),
         (PODS_READY_TIMEOUT, Some("true"), due),
-        (PODS_READY_TIMEOUT, Some("false"), Return::Never),
+        (PODS_READY_TIMEOUT, Some("false"), Return::Deactivate),
         (MAX_DURATION_EXCEEDED, None, due),
         (WORKLOAD_INACTIVE, Some("false"), Return::Never),
         (WORKLOAD_INACTIVE, Some("true"), Return::Reactivate),
@@ -152,7 +152,42 @@ fn what_is_inactive_never_returns_and_what_is_active_again_does_at_once() {
     ] {
         assert_eq!(of(reason, active), expected, "{reason} {active:?}");
     }
-    assert_eq!((Return::Never.at(), Return::Reactivate.at()), (None, Some(Timestamp::MIN)));
+    for (back, at, comes_back) in [
+        (Return::Never, None, false),
+        (due, due.at(), true),
+        (Return::Reactivate, now, true),
+        (Return::Deactivate, now, false),
+    ] {
+        assert_eq!((back.at(), back.comes_back()), (at, comes_back), "{back:?}");
+    }
+}
+
+#[test]
+fn what_a_person_has_deactivated_while_it_waited_begins_anew_when_it_is_activated() {
+    let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
+    let record = record(Owner(&object), &rule, PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
+    let mut annotations = returning(2, Some("2026-01-01T00:00:00Z"));
+    annotations["tenure.dev/active"] = json!("false");
+    annotations["tenure.dev/paused"] = json!(json!(record).to_string());
+    (object["spec"]["replicas"], object["metadata"]["annotations"]) = (json!(0), annotations);
+
+    let patch = deactivate(Owner(&object), &record);
+    assert_eq!((patch.get("spec"), state(&patch)), (None, Some(json!({"count": 2}))));
+    assert_eq!(
+        (&patch["metadata"]["uid"], &patch["metadata"]["resourceVersion"]),
+        (&json!("u"), &json!("7"))
+    );
+    let mut annotations = patch["metadata"]["annotations"].clone();
+    object["metadata"]["annotations"] = annotations.clone();
+    let inactive = Owner(&object).record().unwrap();
+    assert_eq!(inactive, PausedRecord { reason: DEACTIVATED.into(), ..record });
+    assert_eq!(Return::of(&inactive, &noted(&annotations)), Return::Never);
+
+    annotations.as_object_mut().unwrap().remove("tenure.dev/active");
+    assert_eq!(Return::of(&inactive, &noted(&annotations)), Return::Reactivate);
+    object["metadata"]["annotations"] = annotations;
+    let resumed = resume(Owner(&object), &inactive);
+    assert_eq!((&resumed["spec"]["replicas"], state(&resumed)), (&json!(2), Some(Value::Null)));
 }
 
 #[test]
@@ -216,26 +251,6 @@ fn who_only_forgets_leaves_the_field_as_it_is() {
 }
 
 #[test]
-fn what_comes_back_is_told_why() {
-    let owner = deployment();
-    let of = |reason: &str, previous: Value| {
-        let rule = rule("spec.replicas", json!(0));
-        let record = record(Owner(&owner), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
-        came_back(&PausedRecord { previous_value: previous, ..record }, 3)
-    };
-    assert_eq!(
-        of(PODS_READY_TIMEOUT, json!(2)),
-        "Set spec.replicas back to 2: return 3 after its pods were not all ready in time"
-    );
-    assert_eq!(
-        of(MAX_DURATION_EXCEEDED, Value::Null),
-        "Set spec.replicas back to unset: its next time slice begins"
-    );
-    assert_eq!(of(WORKLOAD_INACTIVE, json!(2)), "Set spec.replicas back to 2: it was activated");
-    assert_eq!(of(DEACTIVATED, json!(2)), "Set spec.replicas back to 2: it was activated");
-}
-
-#[test]
 fn a_job_that_has_ended_is_finished() {
     let job = |kind: &str, condition: &str, status: &str| json!({"kind": kind, "status": {"conditions": [{"type": condition, "status": status}]}});
     assert!(Owner(&job("Job", "Complete", "True")).is_finished());
@@ -255,17 +270,4 @@ fn a_pruned_field_and_a_lost_record_are_failures() {
     assert!(!took(Owner(&object), &rule, &record));
     object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
     assert!(took(Owner(&object), &rule, &record));
-}
-
-#[test]
-fn the_message_says_which_field_was_set() {
-    let owner = deployment();
-    let record = |field, value| {
-        record(Owner(&owner), &rule(field, value), MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH)
-    };
-    let of = |field, value| message(&record(field, value));
-    let rest = "because its pod's lifetime exceeded maxDuration defined in Queue";
-    assert_eq!(of("spec.replicas", json!(0)), format!("Set spec.replicas to 0 {rest}"));
-    assert_eq!(of("spec.suspend", json!(true)), format!("Set spec.suspend to true {rest}"));
-    assert_eq!(of("spec.runMode", json!("paused")), format!("Set spec.runMode to paused {rest}"));
 }

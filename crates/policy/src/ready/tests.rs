@@ -80,7 +80,7 @@ fn of_at_least(minimum: u32) -> Shape {
 
 /// Since when too few are ready, and whether enough were.
 fn lacks(shape: &Shape, pods: &[Standing]) -> Option<(i64, bool)> {
-    let lacking = Lacking::of(shape, pods)?;
+    let lacking = Lacking::of(shape, pods, None)?;
     Some((lacking.since.duration_since(at(0)).as_secs(), lacking.was_ready))
 }
 
@@ -110,9 +110,9 @@ fn a_workload_lacks_pods_since_the_last_of_those_that_it_takes_was_ready() {
 #[test]
 fn a_workload_takes_room_when_the_first_of_its_pods_is_scheduled() {
     let waits = || standing(0, None, Readiness::NotYet);
-    assert_eq!(Lacking::of(&of_at_least(2), &[waits(), waits()]), None, "it takes no room");
+    assert_eq!(Lacking::of(&of_at_least(2), &[waits(), waits()], None), None, "it takes no room");
     let late = standing(0, Some(30), Readiness::NotYet);
-    let lacking = Lacking::of(&of_at_least(2), &[waits(), late]).unwrap();
+    let lacking = Lacking::of(&of_at_least(2), &[waits(), late], None).unwrap();
     assert_eq!(lacking, Lacking { started: at(30), since: at(30), was_ready: false });
 }
 
@@ -120,6 +120,25 @@ fn a_workload_takes_room_when_the_first_of_its_pods_is_scheduled() {
 fn a_pod_that_replaces_another_is_missing_since_it_was_created() {
     let replacement = Standing { created: at(500), ..standing(0, Some(501), Readiness::NotYet) };
     assert_eq!(lacks(&of_at_least(2), &[ready(), replacement]), Some((500, false)));
+}
+
+#[test]
+fn pods_that_were_replaced_took_room_since_the_run_started() {
+    let replacement = |created: i64, scheduled: Option<i64>, readiness| Standing {
+        created: at(created),
+        ..standing(0, scheduled, readiness)
+    };
+    let pods =
+        [replacement(9_000, Some(9_005), Readiness::Ready), replacement(9_180, None, Readiness::NotYet)];
+    for (start, started) in [(None, 9_005), (Some(at(5)), 5), (Some(at(9_999)), 9_005)] {
+        let lacking = Lacking::of(&of_at_least(2), &pods, start).unwrap();
+        assert_eq!(
+            lacking,
+            Lacking { started: at(started), since: at(9_180), was_ready: false },
+            "{start:?}"
+        );
+    }
+    assert_eq!(Lacking::of(&of_at_least(1), &[pods[1]], Some(at(5))), None, "it takes no room any more");
 }
 
 #[test]

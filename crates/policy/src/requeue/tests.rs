@@ -138,18 +138,8 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap()
 }
 
-fn waiting(name: &str, priority: i32, created: i64, evicted: Option<i64>) -> Waiting {
-    Waiting { priority, created: at(created), evicted: evicted.map(at), name: name.into() }
-}
-
-/// Kueue's `TestGetQueueOrderTimestamp`: an eviction for another reason, or one that is over, is none.
-#[test]
-fn only_an_eviction_for_pods_that_were_not_ready_changes_the_time() {
-    for (evicted, by_eviction, by_creation) in [(None, 0, 0), (Some(3600), 3600, 0)] {
-        let workload = waiting("w", 0, 0, evicted);
-        assert_eq!(workload.timestamp(RequeuingTimestamp::Eviction), at(by_eviction));
-        assert_eq!(workload.timestamp(RequeuingTimestamp::Creation), at(by_creation));
-    }
+fn waiting(name: &str, priority: i32, created: i64, paused: i64) -> Waiting {
+    Waiting { priority, created: at(created), paused: at(paused), name: name.into() }
 }
 
 /// Kueue's `TestStrictFIFO`.
@@ -157,13 +147,14 @@ fn only_an_eviction_for_pods_that_were_not_ready_changes_the_time() {
 fn who_comes_first_goes_by_priority_then_time_then_name() {
     use RequeuingTimestamp::{Creation, Eviction};
     for (one, other, strategy, first) in [
-        (waiting("1", 9, 1, None), waiting("2", 1, 2, None), Eviction, "1"),
-        (waiting("1", 5, 1, None), waiting("2", 5, 2, None), Eviction, "1"),
-        (waiting("1", 5, 1, Some(3)), waiting("2", 5, 2, None), Eviction, "2"),
-        (waiting("1", 5, 1, Some(3)), waiting("2", 5, 2, None), Creation, "1"),
-        (waiting("1", 1, 1, None), waiting("2", 9, 2, None), Eviction, "2"),
-        (waiting("1", i32::MIN, 1, None), waiting("2", i32::MAX, 2, Some(9)), Creation, "2"),
-        (waiting("b", 5, 1, None), waiting("a", 5, 1, None), Creation, "a"),
+        (waiting("1", 9, 1, 3), waiting("2", 1, 2, 3), Eviction, "1"),
+        (waiting("1", 5, 1, 2), waiting("2", 5, 2, 3), Eviction, "1"),
+        (waiting("1", 5, 1, 3), waiting("2", 5, 2, 2), Eviction, "2"),
+        (waiting("1", 5, 1, 3), waiting("2", 5, 2, 2), Creation, "1"),
+        (waiting("1", 1, 1, 3), waiting("2", 9, 2, 3), Eviction, "2"),
+        (waiting("1", i32::MIN, 1, 3), waiting("2", i32::MAX, 2, 9), Creation, "2"),
+        (waiting("b", 5, 1, 3), waiting("a", 5, 1, 3), Creation, "a"),
+        (waiting("b", 5, 1, 3), waiting("a", 5, 1, 3), Eviction, "a"),
     ] {
         let mut queue = [one, other];
         queue.sort_by(order(strategy));

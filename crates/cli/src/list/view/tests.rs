@@ -21,7 +21,7 @@ fn kinds() -> Kinds {
 }
 
 fn view() -> View {
-    View::new(OwnerTable::default())
+    View::new(&Config::default())
 }
 
 fn runai(view: &mut View, name: &str, spec: &Value) {
@@ -145,6 +145,23 @@ fn the_floor_lasts_until_the_workload_is_safe_from_nobody() {
 }
 
 #[test]
+fn configured_floors_count_where_no_queue_says_and_lengthen_time_slices() {
+    for (config, own, expected) in [
+        ("", json!({}), (None, Some(at(65)))),
+        ("defaultPreemptMinRuntime: 2m", json!({}), (Some(at(125)), Some(at(125)))),
+        ("defaultPreemptMinRuntime: 2m", json!({"preemptMinRuntime": "0s"}), (None, Some(at(65)))),
+    ] {
+        let mut view = View::new(&Config::parse(config).unwrap());
+        let mut spec = json!({"maxDuration": "1m", "maxDurationAction": "Requeue"});
+        spec.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        runai(&mut view, "q", &spec);
+        pod(&mut view, "a", RUNAI, true, &json!([]));
+        let row = one(view, 10);
+        assert_eq!((row.floor_until, row.expires_at), expected, "{config} {own}");
+    }
+}
+
+#[test]
 fn queues_that_can_not_be_meant_are_warned_of() {
     let mut view = view();
     runai(&mut view, "a", &json!({"parentQueue": "b", "preemptMinRuntime": "-5s"}));
@@ -208,8 +225,9 @@ fn what_comes_back_by_itself_and_what_does_not_is_told_apart() {
     let waiting = json!({"tenure.dev/requeue-state": state});
     let row = paused("PodsReadyTimeout", waiting.clone());
     assert_eq!((row.state, row.requeue_at, row.requeue_count), (State::Requeueing, Some(at(90)), Some(2)));
-    let place = row.waiting.unwrap();
-    assert_eq!((place.priority, place.evicted, place.name.as_str()), (7, Some(at(60)), "ns/j"));
+    let (family, place) = row.waiting.unwrap();
+    assert_eq!((family, row.family), (Family::Runai, None), "the record names no family");
+    assert_eq!((place.priority, place.paused, place.name.as_str()), (7, at(60), "ns/j"));
     let mut inactive = waiting;
     inactive["tenure.dev/active"] = json!("false");
     for reason in ["PodsReadyTimeout", "WorkloadInactive", "Deactivated"] {

@@ -35,19 +35,19 @@ fn row(name: &str, state: State) -> Row {
 /// Waits until then; paused and created then.
 fn waiting(name: &str, requeue_at: i64, priority: i32, paused_at: i64, created: i64) -> Row {
     let waiting =
-        Waiting { priority, created: at(created), evicted: Some(at(paused_at)), name: format!("ns/{name}") };
+        Waiting { priority, created: at(created), paused: at(paused_at), name: format!("ns/{name}") };
     Row {
         reason: Some("PodsReadyTimeout".into()),
         paused_at: Some(at(paused_at)),
         requeue_at: Some(at(requeue_at)),
         requeue_count: Some(3),
-        waiting: Some(waiting),
+        waiting: Some((Family::Runai, waiting)),
         ..row(name, State::Requeueing)
     }
 }
 
 fn answer(timestamp: RequeuingTimestamp, rows: Vec<Row>) -> Answer {
-    Answer::new("q".into(), timestamp, rows, at(100))
+    Answer::new("q".into(), |_| timestamp, rows, at(100))
 }
 
 #[test]
@@ -64,6 +64,22 @@ fn those_that_are_due_come_back_in_the_order_of_the_queue_and_the_others_at_thei
     };
     assert_eq!(names(RequeuingTimestamp::Eviction), ["urgent", "younger", "older", "next", "late"]);
     assert_eq!(names(RequeuingTimestamp::Creation), ["urgent", "older", "younger", "next", "late"]);
+}
+
+#[test]
+fn queues_of_one_name_in_both_families_have_each_its_own_order() {
+    let of = |family: Family, row: Row| Row { waiting: row.waiting.map(|(_, place)| (family, place)), ..row };
+    let rows = [Family::Runai, Family::Tensorstack].into_iter().flat_map(|family| {
+        let of = |row| of(family, row);
+        [of(waiting("younger", 90, 0, 20, 11)), of(waiting("older", 95, 0, 30, 10))]
+    });
+    let timestamp = |family| match family {
+        Family::Runai => RequeuingTimestamp::Creation,
+        Family::Tensorstack => RequeuingTimestamp::Eviction,
+    };
+    let answer = Answer::new("q".into(), timestamp, rows.collect(), at(100));
+    let names: Vec<_> = answer.coming_back.iter().map(|row| row.name.as_str()).collect();
+    assert_eq!(names, ["younger", "older", "older", "younger"]);
 }
 
 #[test]

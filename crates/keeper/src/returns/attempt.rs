@@ -1,0 +1,130 @@
+//! One owner that is to come back, as the API server has it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::DynamicObject;
+use serde_json::Value;
+use tenure_policy::pause::{self, Owner, Return};
+use tenure_service::call::{ApiError, persist};
+use tenure_types::paused::{PausedRecord, RequeueState};
+use tracing::warn;
+
+use super::Returns;
+use crate::action::{READS, describe};
+
+/// What became of a try.
+pub enum Attempt {
+    /// What was to be done is done.
+    Done(Box<Told>),
+    /// Somebody doesn't allow it.
+    Refused(Box<Told>, ApiError),
+    /// It doesn't come back now.
+    NotNow,
+    /// Its record can't be followed.
+    NotOurs,
+}
+
+/// What is to be told of a return.
+pub struct Told {
+    pub record: PausedRecord,
+    pub state: RequeueState,
+    pub back: Return,
+}
+
+/// Whether somebody said no, or the field that was set is no more: another try in a moment is in vain.
+pub const fn is_refusal(error: &ApiError) -> bool {
+    error.is_refusal() || matches!(error, ApiError::UnknownField(_))
+}
+
+impl Returns {
+    /// Resumes an owner, if it still is to come back by now.
+    pub(super) async fn resume(&self, namespace: &str, owner: &OwnerReference) -> Result<Attempt, ApiError> {
+        let mut tries = 1..READS;
+        loop {
+            match self.try_to_resume(namespace, owner).await {
+                Err(ApiError::Stale(_)) if tries.next().is_some() => {}
+                Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
+                result => return result,
+            }
+        }
+    }
+
+    async fn try_to_resume(&self, namespace: &str, owner: &OwnerReference) -> Result<Attempt, ApiError> {
+        let found = self.objects.get(namespace, owner).await?;
+        if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
+            return Ok(Attempt::NotNow);
+        }
+        let Some(record) = pause::record_on(&found.metadata) else { return Ok(Attempt::NotNow) };
+        let back = Return::of(&record, &found.metadata);
+        if back.at().is_none_or(|at| at > self.clock.now()) {
+            return Ok(Attempt::NotNow);
+        }
+        // whoever may write annotations could else have the keeper set any field for them
+        let config = self.config.get();
+        if !config.table.rules(owner).any(|rule| rule.field == record.field) {
+            let (owner, field) = (describe(owner), &record.field);
+            warn!(%namespace, owner, field, "Not resumed: its record names a field that isn't paused by");
+            return Ok(Attempt::NotOurs);
+        }
+        let object = serde_json::to_value(&found).unwrap_or_default();
+        let object = Owner(&object);
+        let patch = patch(object, &record, back);
+        self.limit.until_ready().await;
+        let told = Box::new(Told { state: object.requeue_state(), record, back });
+        match self.write(namespace, owner, back, patch.write()).await {
+            Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
+            Err(error) => Err(error),
+            // somebody has set the field since, and only the record goes
+            Ok(()) if matches!(patch, Patch::Forget(_)) => Ok(Attempt::NotNow),
+            Ok(()) => Ok(Attempt::Done(told)),
+        }
+    }
+
+    async fn write(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        back: Return,
+        patch: &Value,
+    ) -> Result<(), ApiError> {
+        match self.objects.merge(namespace, owner, patch).await {
+            // it may have been applied all the same
+            Err(error) if error.is_open() => {
+                let found: DynamicObject = persist(async || self.objects.get(namespace, owner).await).await?;
+                let record = pause::record_on(&found.metadata);
+                let is_done = match back {
+                    Return::Deactivate => record.as_ref().is_some_and(pause::is_deactivation),
+                    _ => record.is_none(),
+                };
+                if is_done { Ok(()) } else { Err(error) }
+            }
+            result => result.map(drop),
+        }
+    }
+}
+
+/// What is to be written.
+enum Patch {
+    Do(Value),
+    /// The field isn't ours to set any more.
+    Forget(Value),
+}
+
+impl Patch {
+    const fn write(&self) -> &Value {
+        let (Self::Do(patch) | Self::Forget(patch)) = self;
+        patch
+    }
+}
+
+fn patch(object: Owner<'_>, record: &PausedRecord, back: Return) -> Patch {
+    if back == Return::Deactivate {
+        return Patch::Do(pause::deactivate(object, record));
+    }
+    // who has activated it wants it to run, whoever has paused it
+    let set_since = back != Return::Reactivate && pause::was_set_since(object, record);
+    if pause::is_ours(object, record) && !set_since {
+        Patch::Do(pause::resume(object, record))
+    } else {
+        Patch::Forget(pause::forget(object, record))
+    }
+}

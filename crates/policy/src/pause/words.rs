@@ -1,0 +1,236 @@
+//! What people are told of pauses, deletions and returns.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use serde_json::Value;
+use tenure_types::paused::{PausedRecord, RequeueState};
+
+use super::{
+    DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_EXCEEDED,
+    PODS_READY_TIMEOUT, WORKLOAD_INACTIVE,
+};
+
+/// The message of the event on a paused owner that has this state.
+pub fn message(record: &PausedRecord, state: &RequeueState, owner: &ObjectReference) -> String {
+    let PausedRecord { reason, field, value, queue, .. } = record;
+    let value = plain(value);
+    let because = match reason.as_str() {
+        PODS_READY_TIMEOUT => format!("too few of its pods were {}{}", in_time(queue), returns(state)),
+        WORKLOAD_INACTIVE => format!(
+            "too few of its pods were {}, and it has come back as often as backoffLimitCount allows ({}): it stays so until {}",
+            in_time(queue),
+            state.count,
+            command("activate", owner)
+        ),
+        _ => "its pod's lifetime exceeded maxDuration defined in Queue".to_owned(),
+    };
+    format!("Set {field} to {value} because {because}")
+}
+
+/// The block may be that of a queue further up, or of the configuration, as it is where there is no queue.
+fn in_time(queue: &str) -> String {
+    let which = if queue.is_empty() {
+        "of the configuration".into()
+    } else {
+        format!("that applies in Queue {queue}")
+    };
+    format!("ready in time by the waitForPodsReady {which}")
+}
+
+fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
+    requeue_at.map_or_else(String::new, |at| format!(": return {count} is at {at:.0}"))
+}
+
+/// A command of the kubectl plugin that is about an object: `kubectl tenure activate job.batch/train -n team`.
+fn command(verb: &str, object: &ObjectReference) -> String {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (api_version, name) = (text(&object.api_version), text(&object.name));
+    let group = api_version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));
+    let namespace = object.namespace.as_ref().map_or_else(String::new, |name| format!(" -n {name}"));
+    format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
+}
+
+/// The reason of the event on a paused owner; none if who did it knows.
+pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
+    match record.reason.as_str() {
+        MAX_DURATION_EXCEEDED => Some(MAX_DURATION_EXCEEDED),
+        PODS_READY_TIMEOUT => Some(EVICTED_DUE_TO_PODS_READY_TIMEOUT),
+        WORKLOAD_INACTIVE => Some(DEACTIVATED_DUE_TO_LIMIT),
+        _ => None,
+    }
+}
+
+/// The message of the event on an owner that comes back, with how often its pods weren't ready in time.
+pub fn came_back(record: &PausedRecord, count: u32) -> String {
+    let because = match record.reason.as_str() {
+        PODS_READY_TIMEOUT => format!("return {count} after too few of its pods were ready in time"),
+        WORKLOAD_INACTIVE | DEACTIVATED => "it was activated".to_owned(),
+        _ => "its next time slice begins".to_owned(),
+    };
+    format!("Set {} back to {}: {because}", record.field, before(record))
+}
+
+/// The message of the event on an owner that isn't allowed to come back. The error, which may be long, comes last.
+pub fn return_refused(record: &PausedRecord, error: &str, owner: &ObjectReference) -> String {
+    format!(
+        "Could not set {} back to {}, and tries again and again: have the keeper allowed to, or do it yourself by {}. {error}",
+        record.field,
+        before(record),
+        command("resume", owner)
+    )
+}
+
+fn before(record: &PausedRecord) -> String {
+    if record.previous_value.is_null() { "unset".to_owned() } else { plain(&record.previous_value) }
+}
+
+/// A text without quotes.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The message of the event on a pod that was deleted.
+pub const DELETED_MESSAGE: &str = "Deleted because its lifetime exceeded maxDuration defined in Queue";
+
+/// Why a pod itself is deleted, and nothing is paused that could come back. Owners are named for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Alone {
+    /// Nothing above it can be paused.
+    NoOwner,
+    /// This has another pod, which is exempt by priority.
+    Spared(String),
+    /// This is paused, and the pod runs on.
+    Outlives(String),
+    /// The schema of this has no field to be paused by.
+    NoField(String),
+    /// The work of this has ended.
+    Finished(String),
+}
+
+/// The message of the event on a pod that was deleted because its workload wasn't ready: nothing brings it back.
+pub fn deleted_unready(queue: &str, alone: &Alone) -> String {
+    let why = match alone {
+        Alone::NoOwner => "it has no owner that could be paused and come back".to_owned(),
+        Alone::Spared(owner) => format!("{owner} is not paused, for it has a pod that is exempt by priority"),
+        Alone::Outlives(owner) => format!("it runs on although {owner} is paused"),
+        Alone::NoField(owner) => format!("{owner} has no field to be paused by"),
+        Alone::Finished(owner) => format!("{owner} has ended"),
+    };
+    format!("Deleted because its workload was not {}, and {why}", in_time(queue))
+}
+
+/// The message in a dry run, which does nothing else.
+pub fn dry_run(message: &str) -> String {
+    format!("Dry run, nothing was done: {message}")
+}
+
+/// The message of the event on an owner whose pause was reversed again.
+pub fn reversed(record: &PausedRecord) -> String {
+    format!(
+        "{} was set back {} times after it was set to {}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
+        record.field,
+        record.reversals,
+        plain(&record.value)
+    )
+}
+
+/// The message of the event on a workload whose run will end at `at`.
+pub fn approaching(at: Timestamp, queue: &str) -> String {
+    format!("Its run in Queue {queue} ends at {at}: save what is needed to go on")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(reason: &str, field: &str, value: Value, previous_value: Value) -> PausedRecord {
+        let (reason, field, at) = (reason.into(), field.into(), Timestamp::UNIX_EPOCH);
+        let (queue, queue_group, reversals) = ("research".into(), None, 0);
+        PausedRecord { reason, at, queue, queue_group, field, value, previous_value, reversals }
+    }
+
+    fn job() -> ObjectReference {
+        let text = |text: &str| Some(text.to_owned());
+        ObjectReference {
+            api_version: text("batch/v1"),
+            kind: text("Job"),
+            name: text("train"),
+            namespace: text("team"),
+            ..ObjectReference::default()
+        }
+    }
+
+    #[test]
+    fn a_ceiling_is_told_of_in_the_words_of_its_text_whatever_the_state() {
+        let state = RequeueState { count: 1, requeue_at: Some(Timestamp::UNIX_EPOCH), priority: None };
+        let of = |field: &str, value| {
+            message(&record(MAX_DURATION_EXCEEDED, field, value, json!(2)), &state, &job())
+        };
+        let rest = "because its pod's lifetime exceeded maxDuration defined in Queue";
+        assert_eq!(of("spec.replicas", json!(0)), format!("Set spec.replicas to 0 {rest}"));
+        assert_eq!(of("spec.suspend", json!(true)), format!("Set spec.suspend to true {rest}"));
+        assert_eq!(of("spec.runMode", json!("paused")), format!("Set spec.runMode to paused {rest}"));
+    }
+
+    #[test]
+    fn who_was_not_ready_in_time_is_told_by_which_queue_and_when_it_comes_back_or_what_helps() {
+        let at = "2026-01-02T03:09:05.678901Z".parse().ok();
+        let of = |reason: &str, count, requeue_at, owner: &ObjectReference| {
+            let state = RequeueState { count, requeue_at, priority: None };
+            message(&record(reason, "spec.suspend", json!(true), json!(false)), &state, owner)
+        };
+        let because = "Set spec.suspend to true because too few of its pods were ready in time by the waitForPodsReady that applies in Queue research";
+        for (requeue_at, rest) in [(at, ": return 2 is at 2026-01-02T03:09:05Z"), (None, "")] {
+            assert_eq!(of(PODS_READY_TIMEOUT, 2, requeue_at, &job()), format!("{because}{rest}"));
+        }
+        let rest = ", and it has come back as often as backoffLimitCount allows (10): it stays so until kubectl tenure activate job.batch/train -n team";
+        assert_eq!(of(WORKLOAD_INACTIVE, 10, None, &job()), format!("{because}{rest}"));
+        let mut nowhere = record(PODS_READY_TIMEOUT, "spec.suspend", json!(true), json!(false));
+        nowhere.queue.clear();
+        let told = message(&nowhere, &RequeueState::default(), &job());
+        assert!(told.ends_with("ready in time by the waitForPodsReady of the configuration"), "{told}");
+        let core = ObjectReference { api_version: Some("v1".into()), namespace: None, ..job() };
+        let told = of(WORKLOAD_INACTIVE, 0, None, &core);
+        assert!(told.ends_with("(0): it stays so until kubectl tenure activate job/train"), "{told}");
+    }
+
+    #[test]
+    fn what_comes_back_is_told_why() {
+        let of = |reason: &str, before| came_back(&record(reason, "spec.replicas", json!(0), before), 3);
+        for (reason, before, expected) in [
+            (PODS_READY_TIMEOUT, json!(2), "2: return 3 after too few of its pods were ready in time"),
+            (MAX_DURATION_EXCEEDED, Value::Null, "unset: its next time slice begins"),
+            (WORKLOAD_INACTIVE, json!(2), "2: it was activated"),
+            (DEACTIVATED, json!(2), "2: it was activated"),
+        ] {
+            assert_eq!(of(reason, before), format!("Set spec.replicas back to {expected}"));
+        }
+    }
+
+    #[test]
+    fn who_may_not_come_back_is_told_why_and_what_helps() {
+        let record = record(PODS_READY_TIMEOUT, "spec.suspend", json!(true), json!(false));
+        let expected = "Could not set spec.suspend back to false, and tries again and again: have the keeper allowed to, or do it yourself by kubectl tenure resume job.batch/train -n team. refused: no quota";
+        assert_eq!(return_refused(&record, "refused: no quota", &job()), expected);
+    }
+
+    #[test]
+    fn a_pod_that_is_deleted_is_told_why_nothing_comes_back() {
+        let owner = || "Job train (batch/v1)".to_owned();
+        for (alone, expected) in [
+            (Alone::NoOwner, "it has no owner that could be paused and come back"),
+            (
+                Alone::Spared(owner()),
+                "Job train (batch/v1) is not paused, for it has a pod that is exempt by priority",
+            ),
+            (Alone::Outlives(owner()), "it runs on although Job train (batch/v1) is paused"),
+            (Alone::NoField(owner()), "Job train (batch/v1) has no field to be paused by"),
+            (Alone::Finished(owner()), "Job train (batch/v1) has ended"),
+        ] {
+            let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
+            assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What gets ready in the moment in which it is to make room.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    core::DynamicObject,
+};
+use serde_json::json;
+use tenure_testbed::{UNREADY, eventually};
+use tenure_tests::{DEADLINE, World, keeper::Keeper, workloads::Namespace};
+
+use super::{
+    empty_world,
+    scene::{PAUSED, annotation, job, place, waiting_long},
+};
+
+/// So many jobs, of which the keeper has looked at each and pauses one a second.
+const JOBS: usize = 8;
+
+async fn get_ready(world: &World, namespace: &Namespace) {
+    let pods: Api<Pod> = Api::namespaced(world.cluster.client().unwrap(), namespace.name());
+    let ready = Patch::Merge(json!({"metadata": {"labels": {UNREADY: null}}}));
+    for name in namespace.pod_names().await {
+        // those of the first go meanwhile
+        let _ = pods.patch(&name, &PatchParams::default(), &ready).await;
+    }
+}
+
+async fn is_paused(namespace: &Namespace, job: &DynamicObject) -> bool {
+    annotation(namespace, job, PAUSED).await.is_some()
+}
+
+#[tokio::test]
+async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged_anew() {
+    let world = empty_world().await;
+    let namespace = place(&world, &waiting_long()).await;
+    let mut jobs = Vec::new();
+    for number in 0..JOBS {
+        jobs.push(job(&namespace, &format!("train-{number}")).await);
+    }
+    let all = async || Ok((namespace.pod_names().await.len() == 2 * JOBS).then_some(()));
+    eventually("the pods of all", DEADLINE, all).await.unwrap();
+    let slow = ["--threadiness=8", "--writes-per-second=1", "--burst=1", "--log-level=debug"];
+    let keeper = Keeper::start(&world, &slow).await;
+    let first = async || {
+        for job in &jobs {
+            if is_paused(&namespace, job).await {
+                return Ok(Some(()));
+            }
+        }
+        Ok(None)
+    };
+    eventually("the first to be paused", DEADLINE, first).await.unwrap();
+    get_ready(&world, &namespace).await;
+    let left = async || Ok(keeper.log().contains("its owner has just changed").then_some(()));
+    eventually("one to be left alone", DEADLINE, left).await.unwrap();
+    let settled = async || {
+        let mut runs = 0;
+        for job in &jobs {
+            let is_ready = namespace.field(job, "status.ready").await == json!(2);
+            match (is_paused(&namespace, job).await, is_ready) {
+                (true, _) => {}
+                (false, true) => runs += 1,
+                (false, false) => return Ok(None),
+            }
+        }
+        Ok(Some(runs))
+    };
+    let runs = eventually("all to be paused or ready", DEADLINE, settled).await.unwrap();
+    assert!(runs > 0, "all are paused");
+    keeper.stop().await;
+}
