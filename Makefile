@@ -3,6 +3,9 @@
 CARGO ?= cargo
 NAMESPACE ?= tenure-system
 
+# tests on a control plane wait most of the time: at least four at once, whatever the processors
+export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 4 ? processors : 4)))
+
 .PHONY: help
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
