@@ -50,8 +50,8 @@ pub struct PlacementIndex {
 /// A pod, as far as a decision needs it.
 #[derive(Debug)]
 struct Placed {
-    /// As the API server writes it, since answers name it.
-    uid: Box<str>,
+    /// Its uid as the API server writes it, if that is an odd one: answers name it.
+    odd_uid: Option<Box<str>>,
     namespace: ArcStr,
     name: ArcStr,
     node: Option<ArcStr>,

@@ -24,6 +24,18 @@ impl Uid {
         // two words: a u128 is aligned to 16 bytes and would make every record longer
         Self([(bits >> 64) as u64, bits as u64])
     }
+
+    /// The text that it is of, unless that is an odd one.
+    pub fn text(self) -> String {
+        let Self([high, low]) = self;
+        let (first, second, third) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
+        format!("{first:08x}-{second:04x}-{third:04x}-{:04x}-{:012x}", low >> 48, low & 0xffff_ffff_ffff)
+    }
+
+    /// Whether a text is another than [`Self::text`] says: no UUID, or one with capitals.
+    pub fn is_odd(self, text: &str) -> bool {
+        self.text() != text
+    }
 }
 
 /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12.
@@ -97,6 +109,17 @@ mod tests {
             Uid::of("6ccd780c-baba-1026-9564-5b8c656024db"),
             Uid([0x6ccd_780c_baba_1026, 0x9564_5b8c_6560_24db])
         );
+    }
+
+    #[test]
+    fn a_uuid_is_written_as_api_servers_do() {
+        for text in ["00000000-0000-0000-0000-0000000000ff", "6ccd780c-baba-1026-9564-5b8c656024db"] {
+            assert_eq!(Uid::of(text).text(), text);
+            assert!(!Uid::of(text).is_odd(text));
+        }
+        for odd in ["", "a", "6CCD780C-baba-1026-9564-5b8c656024db"] {
+            assert!(Uid::of(odd).is_odd(odd), "{odd}");
+        }
     }
 
     #[test]

@@ -282,7 +282,7 @@ pub struct MetaVictims<'a> {
 pub struct MetaPod<'a> {
     /// Its uid.
     #[serde(rename = "UID")]
-    pub uid: &'a str,
+    pub uid: Cow<'a, str>,
 }
 
 #[cfg(test)]
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_answer_has_the_names_of_go() {
-        let pods = vec![MetaPod { uid: "a" }];
+        let pods = vec![MetaPod { uid: "a".into() }];
         let answer = Answer {
             node_name_to_meta_victims: BTreeMap::from([("n", MetaVictims { pods, pdb_violations: 1 })]),
         };

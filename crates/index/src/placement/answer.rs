@@ -1,6 +1,6 @@
 //! What becomes of the victims that a scheduler offers.
 
-use std::{cmp::Reverse, num::NonZero, sync::LazyLock, thread};
+use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
 use jiff::Timestamp;
 use tenure_policy::{
@@ -60,10 +60,10 @@ pub enum Answer<'a> {
 }
 
 /// A pod that may be taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken<'a> {
     /// Its uid, as it is written.
-    pub text: &'a str,
+    pub text: Cow<'a, str>,
     /// The same.
     pub uid: Uid,
     /// Whether it is one of a group.
@@ -93,7 +93,7 @@ struct Offered<'i> {
 
 impl<'i> Offered<'i> {
     fn taken(&self, here: &Here<'i>) -> Taken<'i> {
-        Taken { text: self.text, uid: self.uid, in_group: here.in_group }
+        Taken { text: self.text.into(), uid: self.uid, in_group: here.in_group }
     }
 }
 
@@ -175,7 +175,7 @@ impl<'i> Asked<'_, 'i> {
             Ok(offered) => offered,
             Err(unknown) => return Answer::Drop(Dropped::Unknown(unknown.to_owned())),
         };
-        let mut here = workloads.here(offered.iter().map(|of| of.pod));
+        let mut here = workloads.here(offered.iter().map(|of| (of.uid, of.pod)));
         let pool = self.index.nodes.get(offer.node);
         let pool = pool.and_then(|labels| labels.get(&self.question.floors.node_pool_label_key));
         let pool = pool.map(String::as_str);
@@ -190,8 +190,9 @@ impl<'i> Asked<'_, 'i> {
         }
         // only those leave room when they go that nobody brings back
         let is_other = |place: &usize| offered.iter().all(|of| of.place != *place);
-        let others = residents.all().iter().enumerate();
-        let others = others.filter(|(place, other)| other.frees && is_other(place)).map(|(_, other)| other);
+        let others = residents.all().enumerate();
+        let others =
+            others.filter(|(place, (_, other))| other.frees && is_other(place)).map(|(_, other)| other);
         here.extend(workloads.here(others));
         self.others(&here, offered.len(), workloads.all(), pool)
             .unwrap_or(Answer::Drop(Dropped::Protected(protected)))
@@ -254,7 +255,7 @@ impl<'i> Asked<'_, 'i> {
 }
 
 fn taken<'i>(of: &Here<'i>) -> Taken<'i> {
-    Taken { text: &of.pod.uid, uid: Uid::of(&of.pod.uid), in_group: of.in_group }
+    Taken { text: of.pod.uid(of.uid), uid: of.uid, in_group: of.in_group }
 }
 
 /// A pod that was just bound is known to its scheduler a moment earlier.

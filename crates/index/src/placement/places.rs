@@ -42,8 +42,8 @@ impl Residents {
     }
 
     /// All of them, by place.
-    pub fn all(&self) -> &[Placed] {
-        &self.pods
+    pub fn all(&self) -> impl Iterator<Item = (Uid, &Placed)> {
+        self.uids.iter().copied().zip(&self.pods)
     }
 
     fn get_mut(&mut self, uid: Uid) -> Option<&mut Placed> {

@@ -1,6 +1,7 @@
 //! How pods are read, with what many of them share kept once.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     hash::Hash,
     sync::Arc,
@@ -15,7 +16,7 @@ use tenure_policy::{
 use tenure_types::{keys, projection::Pod, room::Room};
 
 use super::{Placed, budgets::Labels};
-use crate::{members::Membership, names::Names};
+use crate::{Uid, members::Membership, names::Names};
 
 /// What many pods share.
 #[derive(Debug, Default)]
@@ -78,10 +79,11 @@ impl Placed {
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         let progress = progress(pod);
+        let uid = pod.metadata.uid.as_deref();
         let nominated = pod.status.nominated_node_name.as_deref();
         let in_daemon_set = pod.controller().is_some_and(|owner| owner.kind == "DaemonSet");
         Self {
-            uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
+            odd_uid: uid.filter(|uid| Uid::of(uid).is_odd(uid)).map(Into::into),
             namespace: shared(pod.metadata.namespace.as_deref()).unwrap_or_default(),
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             node: shared(pod.spec.node_name.as_deref()),
@@ -99,6 +101,11 @@ impl Placed {
             frees: !in_daemon_set && !pod.is_mirror(),
             spared: guard::spared(pod),
         }
+    }
+
+    /// Its uid, which is this, as the API server writes it.
+    pub fn uid(&self, uid: Uid) -> Cow<'_, str> {
+        self.odd_uid.as_deref().map_or_else(|| uid.text().into(), Cow::from)
     }
 
     pub fn memberships(&self) -> &[Membership] {

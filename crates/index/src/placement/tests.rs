@@ -94,7 +94,7 @@ fn preemptor() -> Value {
 }
 
 fn taken<'a>(victims: &[&'a str], in_group: bool) -> Vec<Taken<'a>> {
-    victims.iter().map(|text| Taken { text, uid: Uid::of(text), in_group }).collect()
+    victims.iter().map(|text| Taken { text: (*text).into(), uid: Uid::of(text), in_group }).collect()
 }
 
 fn keep<'a>(victims: &[&'a str]) -> Answer<'a> {

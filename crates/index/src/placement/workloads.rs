@@ -12,6 +12,7 @@ use tenure_policy::{
 
 use super::{Placed, PlacementIndex};
 use crate::{
+    Uid,
     gangs::{Counted, GangId},
     members::Membership,
     uid::UidHasher,
@@ -41,6 +42,7 @@ struct InGroup {
 
 /// A pod of a node, with the place of its workload among all of them.
 pub struct Here<'i> {
+    pub uid: Uid,
     pub pod: &'i Placed,
     class: ClassState,
     workload: usize,
@@ -83,24 +85,24 @@ impl<'q, 'i> Workloads<'q, 'i> {
 
     /// Pods with the places of their workloads. In steps: what they are found by may be anywhere in memory, and a
     /// processor waits for many at once.
-    pub fn here(&mut self, pods: impl Iterator<Item = &'i Placed>) -> Vec<Here<'i>> {
-        let counted = |pod: &'i Placed| {
+    pub fn here(&mut self, pods: impl Iterator<Item = (Uid, &'i Placed)>) -> Vec<Here<'i>> {
+        let counted = |(uid, pod): (Uid, &'i Placed)| {
             let known = self.of_memberships.contains_key(&pod.memberships().as_ptr());
-            (pod, if known { None } else { self.index.gangs.counted(pod.memberships()) })
+            (uid, pod, if known { None } else { self.index.gangs.counted(pod.memberships()) })
         };
         let counted: Vec<_> = pods.map(counted).collect();
-        counted.into_iter().map(|(pod, group)| self.one_here(pod, group)).collect()
+        counted.into_iter().map(|(uid, pod, group)| self.one_here(uid, pod, group)).collect()
     }
 
     /// A pod, with its group unless that is known.
-    fn one_here(&mut self, pod: &'i Placed, group: Option<Counted<'i>>) -> Here<'i> {
+    fn one_here(&mut self, uid: Uid, pod: &'i Placed, group: Option<Counted<'i>>) -> Here<'i> {
         let class = self.class(pod);
         let in_group = if pod.memberships().is_empty() { None } else { self.in_group(pod, group) };
         let Some(InGroup { workload, subgroup }) = in_group else {
             let workload = self.add(pod, pod.scheduled, vec![Subgroup { min: 1, live: 1, running: 1 }]);
-            return Here { pod, class, workload, subgroup: 0, in_group: false };
+            return Here { uid, pod, class, workload, subgroup: 0, in_group: false };
         };
-        Here { pod, class, workload, subgroup, in_group: true }
+        Here { uid, pod, class, workload, subgroup, in_group: true }
     }
 
     fn class(&mut self, pod: &Placed) -> ClassState {

@@ -139,7 +139,7 @@ impl Extender {
         answers: impl Iterator<Item = (&'a extender::Offer<'a>, Answer<'a>)>,
     ) -> (Vec<u8>, Counts) {
         let (mut nodes, mut counts, mut obstacle) = (BTreeMap::new(), Counts::default(), Obstacle::default());
-        let mut granted: Vec<Taken<'_>> = Vec::new();
+        let mut granted: Vec<(Uid, bool)> = Vec::new();
         let uid = Uid::of(preemptor.metadata.uid.as_deref().unwrap_or_default());
         // until it is known what this one gets, no other gets anything
         let mut unsettled = self.unsettled.lock();
@@ -158,7 +158,7 @@ impl Extender {
                 }
                 Answer::Instead { victims, budget_violations } => {
                     counts.instead += 1;
-                    let uids = || victims.iter().map(|of| of.text).collect::<Vec<_>>();
+                    let uids = || victims.iter().map(|of| &*of.text).collect::<Vec<_>>();
                     debug!(node, victims = ?uids(), "Found other victims");
                     (victims, i64::try_from(budget_violations).unwrap_or(i64::MAX))
                 }
@@ -179,16 +179,16 @@ impl Extender {
                     continue;
                 }
             };
-            let pods = victims.iter().map(|of| MetaPod { uid: of.text }).collect();
-            granted.extend(victims);
+            granted.extend(victims.iter().map(|of| (of.uid, of.in_group)));
+            let pods = victims.into_iter().map(|of| MetaPod { uid: of.text }).collect();
             nodes.insert(node, MetaVictims { pods, pdb_violations });
         }
         if nodes.is_empty() {
             self.refuse(now, preemptor, &obstacle);
         } else {
-            let of_groups = granted.iter().filter(|of| of.in_group).map(|of| of.uid).collect();
+            let of_groups = granted.iter().filter(|(_, in_group)| *in_group).map(|(uid, _)| *uid).collect();
             unsettled.add(uid, now, of_groups);
-            self.grant(now, preemptor, granted.iter().map(|of| of.uid).collect());
+            self.grant(now, preemptor, granted.into_iter().map(|(uid, _)| uid).collect());
         }
         let answer = extender::Answer { node_name_to_meta_victims: nodes };
         // no string of it can fail to be written
