@@ -12,11 +12,12 @@ use tenure_tests::{DEADLINE, World, keeper::Keeper, workloads::Namespace};
 
 use super::{
     empty_world,
+    metrics::{TIME_TO_READY, WAITING},
     scene::{PAUSED, annotation, job, place, waiting_long},
 };
 
 /// So many jobs, of which the keeper has looked at each and pauses one a second.
-const JOBS: usize = 8;
+const JOBS: u32 = 8;
 
 async fn get_ready(world: &World, namespace: &Namespace) {
     let pods: Api<Pod> = Api::namespaced(world.cluster.client().unwrap(), namespace.name());
@@ -39,7 +40,7 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
     for number in 0..JOBS {
         jobs.push(job(&namespace, &format!("train-{number}")).await);
     }
-    let all = async || Ok((namespace.pod_names().await.len() == 2 * JOBS).then_some(()));
+    let all = async || Ok((namespace.pod_names().await.len() == 2 * jobs.len()).then_some(()));
     eventually("the pods of all", DEADLINE, all).await.unwrap();
     let slow = ["--threadiness=8", "--writes-per-second=1", "--burst=1", "--log-level=debug"];
     let keeper = Keeper::start(&world, &slow).await;
@@ -69,5 +70,13 @@ async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged
     };
     let runs = eventually("all to be paused or ready", DEADLINE, settled).await.unwrap();
     assert!(runs > 0, "all are paused");
+    let counted = async || {
+        let metrics = keeper.metrics().await;
+        let waiting = metrics.gauge(WAITING).is_some_and(|all| all >= f64::from(JOBS - runs));
+        let got_ready = metrics.count(&format!("{TIME_TO_READY}_count"), &[]);
+        Ok((waiting && got_ready >= u64::from(2 * runs)).then_some(got_ready))
+    };
+    let got_ready = eventually("all of them to be counted", DEADLINE, counted).await.unwrap();
+    assert!(got_ready <= u64::from(2 * JOBS), "each pod once: {got_ready}");
     keeper.stop().await;
 }

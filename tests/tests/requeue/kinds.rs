@@ -15,6 +15,7 @@ use tenure_tests::{
 };
 
 use super::{
+    metrics::{EVICTIONS, assert_counted},
     scene::{
         LONG, PAUSED, annotation, await_eviction, job_of, place, return_at, unready, wait, waiting_long,
     },
@@ -125,6 +126,8 @@ async fn a_gang_goes_when_fewer_than_it_takes_are_ready_any_more_where_a_recover
 
     lose(&namespace, &members[1]).await;
     await_eviction(&namespace, &gang, 1).await;
+    let lost = [("queue", namespace.name()), ("cause", "WaitForRecovery")];
+    assert_counted(world, EVICTIONS, &lost, 2).await;
     assert_eq!(annotation(&forever, &patient, PAUSED).await, None, "without an end it may take for ever");
     assert_eq!(names_of(&forever, "patient").await.len(), 2);
 }

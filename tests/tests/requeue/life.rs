@@ -9,6 +9,7 @@ use tenure_tests::{
 };
 
 use super::{
+    metrics::{DEACTIVATIONS, EVICTIONS, RETURNS, assert_counted},
     scene::{
         ACTIVE, PAUSED, annotate, annotation, await_eviction, await_running, job, place, time, unready, wait,
         waiting, waiting_long,
@@ -21,7 +22,8 @@ const TIMEOUT: SignedDuration = SignedDuration::from_secs(3);
 #[tokio::test]
 async fn it_comes_back_as_often_as_it_may_and_is_deactivated_and_can_be_activated() {
     let strategy = json!({"backoffBaseSeconds": 2, "backoffFactor": "2", "backoffLimitCount": 2});
-    let namespace = place(world().await, &waiting(&strategy)).await;
+    let world = world().await;
+    let namespace = place(world, &waiting(&strategy)).await;
     let job = job(&namespace, "train").await;
     let mut began = time(&namespace.field(&job, "metadata.creationTimestamp").await);
     for (count, seconds) in [(1, 2), (2, 4)] {
@@ -43,6 +45,10 @@ async fn it_comes_back_as_often_as_it_may_and_is_deactivated_and_can_be_activate
     assert_eq!(record["reason"], "WorkloadInactive");
     assert!(time(&record["at"]) >= began + TIMEOUT, "{record} comes too early after {began}");
     assert_eq!(namespace.field(&job, "spec.suspend").await, json!(true));
+    let queue = ("queue", namespace.name());
+    assert_counted(world, EVICTIONS, &[queue, ("cause", "WaitForStart")], 3).await;
+    assert_counted(world, DEACTIVATIONS, &[queue], 1).await;
+    assert_counted(world, RETURNS, &[queue], 2).await;
     annotate(&namespace, &job, &json!({ACTIVE: "true"})).await;
     await_running(&namespace, &job).await;
     let (_, state) = await_eviction(&namespace, &job, 1).await;

@@ -6,7 +6,9 @@ mod decisions;
 mod dry;
 mod kinds;
 mod life;
+mod metrics;
 mod order;
+mod owners;
 mod queues;
 mod refusals;
 mod scene;
@@ -21,11 +23,21 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 const CONFIG: &str =
     "waitForPodsReady: {timeout: 3s, requeuingStrategy: {backoffBaseSeconds: 500, backoffFactor: '1'}}\n";
 
+/// Of `PodGroup`s, and of owners that people bring along.
+const DEFINITIONS: &[&str] = &[
+    "scheduling.run.ai",
+    "batch.tensorstack.dev",
+    "kubeflow.org",
+    "leaderworkerset.x-k8s.io",
+    "tensorstack.dev",
+];
+
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
         let world = Box::pin(World::installed("requeue", &[])).await?;
-        fixtures::install(&world, fixtures::definitions("scheduling.run.ai")).await;
+        let definitions = DEFINITIONS.iter().flat_map(|file| fixtures::definitions(file));
+        fixtures::install(&world, definitions.collect()).await;
         fs::write(world.tenure.config_file(), CONFIG)?;
         world.tenure.start_webhook(&world.cluster).await?;
         world.tenure.start_keeper().await?;
