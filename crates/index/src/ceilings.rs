@@ -286,9 +286,15 @@ impl CeilingIndex {
         self.paused.next_return(&self.queues.owners)
     }
 
-    /// How many paused owners come back by themselves.
-    pub fn returning(&self) -> usize {
-        self.paused.roots(&self.queues.owners).filter(|(_, paused)| paused.returns.comes_back()).count()
+    /// How many paused owners come back by themselves. One that is overdue at `now` and has pods was set going by somebody
+    /// else.
+    pub fn returning(&self, now: Timestamp) -> usize {
+        let Self { queues, pods, paused, .. } = self;
+        let waits = |uid: Uid, paused: &Paused| {
+            paused.returns.at().is_some_and(|at| at > now) || !has_pods(pods, &queues.owners, uid, paused)
+        };
+        let returning = paused.roots(&queues.owners).filter(|(_, paused)| paused.returns.comes_back());
+        returning.filter(|(uid, paused)| waits(*uid, paused)).count()
     }
 
     /// Hands out the paused owners that come back at `now`, in the order in which they do. They are not handed out again
@@ -297,10 +303,8 @@ impl CeilingIndex {
     pub fn claim_returns(&mut self, now: Timestamp) -> Vec<Paused> {
         let Self { queues, pods, paused, .. } = self;
         let Queues { owners, .. } = &*queues;
-        let may = |uid: Uid, paused: &Paused| {
-            let has_pods = || pods.any(&paused.namespace, |pod| owners.root(pod.controller) == Some(uid));
-            !paused.returns.comes_back() || !has_pods()
-        };
+        let may =
+            |uid: Uid, paused: &Paused| !paused.returns.comes_back() || !has_pods(pods, owners, uid, paused);
         let mut due = paused.claim_returns(owners, now, may);
         due.sort_by(|one, other| {
             let by_queue = (one.rules_of(), &one.queue).cmp(&(other.rules_of(), &other.queue));
@@ -430,6 +434,10 @@ impl CeilingIndex {
             pods.schedule(uid, &mut fate);
         }
     }
+}
+
+fn has_pods(pods: &Pods, owners: &Owners, uid: Uid, paused: &Paused) -> bool {
+    pods.any(&paused.namespace, |pod| owners.root(pod.controller) == Some(uid))
 }
 
 impl Queues {

@@ -108,7 +108,7 @@ impl PausedOwners {
             uid: text(metadata.uid.as_deref()),
             refusals: same.map_or(0, |same| same.refusals),
             claimed: known.is_some_and(|known| known.claimed),
-            not_before: known.map_or(Timestamp::MIN, |known| known.not_before),
+            not_before: same.map_or(Timestamp::MIN, |same| same.not_before),
         };
         self.0.insert(uid, paused);
     }

@@ -173,7 +173,10 @@ impl Expiry {
         let dry_run = self.actor.dry_run;
         let lateness = now.duration_since(first.deadline).as_secs_f64();
         match deed {
-            Deed::Paused { owner, until, .. } if group.task == Task::Evict => {
+            Deed::Paused { owner, until, reversals } if group.task == Task::Evict => {
+                if *reversals > 0 && !dry_run {
+                    self.metrics.reversed(queue, &owner.kind);
+                }
                 let (owner, cause) = (describe(owner), first.cause.name());
                 match until {
                     _ if dry_run => {

@@ -273,7 +273,7 @@ impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
         let (under_ceiling, overdue, next, returning) = self.cluster.with(|index| {
-            (index.pods_under_ceiling(), index.overdue(now), index.next_expiry(), index.returning())
+            (index.pods_under_ceiling(), index.overdue(now), index.next_expiry(), index.returning(now))
         });
         let in_flight = self.in_flight.load(Relaxed);
         let mut gauge = |name, help, value: f64| {

@@ -144,7 +144,9 @@ impl Returns {
             }
             Ok(Attempt::Done(told)) => {
                 info!(%queue, %namespace, owner = name, count = told.state.count, "Resumed");
-                self.metrics.returned(queue);
+                if told.back != Return::Reactivate {
+                    self.metrics.returned(queue);
+                }
                 let mut happenings = self.owed(owner, &told, &object);
                 happenings.push(self.came_back(&told, object));
                 happenings
@@ -162,6 +164,9 @@ impl Returns {
             }
             Ok(Attempt::NotOurs) => Vec::new(),
             Err(failure) => {
+                if is_refusal(&failure) {
+                    self.metrics.refused_return(queue, &owner.kind);
+                }
                 error!(%queue, %namespace, owner = name, error = with_causes(&failure), "Failed to resume: will try again");
                 Vec::new()
             }

@@ -293,22 +293,39 @@ pub fn is_ours(owner: Owner<'_>, record: &PausedRecord) -> bool {
 /// what last. A person who has resumed a workload and paused it again means that pause, though it looks like ours.
 pub fn was_set_since(owner: Owner<'_>, record: &PausedRecord) -> bool {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let fields = entries.into_iter().flatten().filter_map(|entry| entry.get("fieldsV1"));
+    let fields = || entries.into_iter().flatten().filter_map(|entry| entry.get("fieldsV1"));
     let noted = ["metadata", "annotations", keys::PAUSED_ANNOTATION];
-    let mut by_who_noted = fields.filter(|fields| covers(fields, noted)).peekable();
-    by_who_noted.peek().is_some() && !by_who_noted.any(|fields| covers(fields, record.field.split('.')))
+    let field = || record.field.split('.');
+    // what has nothing below it is there as a whole, unless somebody has taken over what was
+    let is_apart = fields().any(|fields| part(fields, field()) == Part::Itself);
+    let mut by_who_noted = fields().filter(|fields| part(fields, noted) != Part::None).peekable();
+    let is_theirs = |fields: &Value| match part(fields, field()) {
+        Part::Itself => true,
+        Part::Whole => !is_apart,
+        Part::None => false,
+    };
+    by_who_noted.peek().is_some() && !by_who_noted.any(is_theirs)
 }
 
-/// Whether a path is among the fields that are noted as somebody's. What has no fields below it is there as a whole.
-fn covers<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> bool {
+/// What there is of a path among the fields that are noted as somebody's.
+#[derive(PartialEq, Eq)]
+enum Part {
+    Itself,
+    /// What it is below, with nothing below that.
+    Whole,
+    None,
+}
+
+fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
     let mut at = fields;
     for key in path {
         match at.get(format!("f:{key}")) {
             Some(inner) => at = inner,
-            None => return at.as_object().is_some_and(Map::is_empty),
+            None if at.as_object().is_some_and(Map::is_empty) => return Part::Whole,
+            None => return Part::None,
         }
     }
-    true
+    Part::Itself
 }
 
 /// One merge patch that says when the run will end.

@@ -404,7 +404,7 @@ fn a_queue_that_there_is_not_is_under_the_configured_block_and_never_named() {
 fn who_is_handed_out_to_come_back_is_so_once_until_it_is_taken_back() {
     let mut index = index(json!({}));
     paused(&mut index, "a", at(0), Some(at(10)), &json!({}));
-    assert_eq!((index.next_return(), index.returning()), (Some(at(10)), 1));
+    assert_eq!((index.next_return(), index.returning(at(9))), (Some(at(10)), 1));
     assert_eq!(returned(&mut index, at(10)), ["a"]);
     assert_eq!((returned(&mut index, at(10)), index.next_return()), (vec![], None));
     // a change of it in the meantime
@@ -417,7 +417,10 @@ fn who_is_handed_out_to_come_back_is_so_once_until_it_is_taken_back() {
     assert_eq!(returned(&mut index, at(15)), ["a"], "who was to bring it back is gone");
     resumed(&mut index, "a");
     index.settle_return(Uid::of("a"), at(20));
-    assert_eq!((returned(&mut index, at(99)), index.next_return(), index.returning()), (vec![], None, 0));
+    assert_eq!(
+        (returned(&mut index, at(99)), index.next_return(), index.returning(at(99))),
+        (vec![], None, 0)
+    );
 }
 
 #[test]
@@ -467,7 +470,7 @@ fn who_was_deactivated_while_it_waited_is_handed_out_whatever_its_time_and_its_p
     };
     index.apply_pod(&pod("a", "job", Is::Ready));
     deactivated(&mut index, "PodsReadyTimeout");
-    assert_eq!((returned(&mut index, at(1)), index.returning()), (vec!["job".to_owned()], 0));
+    assert_eq!((returned(&mut index, at(1)), index.returning(at(1))), (vec!["job".to_owned()], 0));
     index.settle_return(Uid::of("job"), at(6));
     deactivated(&mut index, "Deactivated");
     assert_eq!((returned(&mut index, Timestamp::MAX), index.next_return()), (vec![], None));
@@ -477,7 +480,7 @@ fn who_was_deactivated_while_it_waited_is_handed_out_whatever_its_time_and_its_p
 fn who_has_no_time_of_return_never_comes_back() {
     let mut index = index(json!({}));
     paused(&mut index, "a", at(0), None, &json!({}));
-    assert_eq!((index.next_return(), index.returning()), (None, 0));
+    assert_eq!((index.next_return(), index.returning(at(9))), (None, 0));
     assert_eq!(returned(&mut index, Timestamp::MAX), [""; 0]);
 }
 

@@ -237,6 +237,11 @@ fn a_field_that_somebody_has_set_and_set_back_is_not_ours_to_undo() {
     }
     let whole = json!([keeper(json!({"f:runMode": {}}))]);
     assert!(!was_set("spec.runMode.pause.enabled", whole), "whoever has set it all has set a part of it");
+    // what is left of the keeper's when somebody takes over what it has set
+    let keepers = keeper(json!({"f:runMode": {".": {}, "f:pause": {}}}));
+    let persons = person(json!({"f:runMode": {"f:pause": {"f:enabled": {}}}}));
+    assert!(!was_set("spec.runMode.pause.enabled", json!([keepers])));
+    assert!(was_set("spec.runMode.pause.enabled", json!([keepers, persons])));
 }
 
 #[test]
