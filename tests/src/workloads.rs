@@ -160,8 +160,15 @@ impl Namespace {
     /// Creates an object that must be accepted, of any kind that is served.
     pub async fn create(&self, object: &Value) -> DynamicObject {
         let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
-        let created = self.api(&object).await.create(&PostParams::default(), &object).await;
-        created.expect("it is accepted")
+        let api = self.api(&object).await;
+        let create = async || match api.create(&PostParams::default(), &object).await {
+            // the API server's admission knows a class only when its watch has told of it
+            Err(kube::Error::Api(status)) if status.message.contains("no PriorityClass with name") => {
+                Ok(None)
+            }
+            created => Ok(Some(created.expect("it is accepted"))),
+        };
+        eventually("its class to be known", DEADLINE, create).await.expect("it is accepted")
     }
 
     /// Creates an object, or makes it what this says.
