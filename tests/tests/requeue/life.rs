@@ -66,9 +66,17 @@ async fn it_comes_back_as_often_as_it_may_and_is_deactivated_and_can_be_activate
 /// The first story: room is made elsewhere while it waits.
 #[tokio::test]
 async fn it_runs_for_good_when_it_comes_back_and_can_get_ready() {
-    let namespace = place(world().await, &waiting(&json!({"backoffBaseSeconds": 5}))).await;
+    let namespace = place(world().await, &waiting(&json!({"backoffBaseSeconds": 10}))).await;
     let job = job(&namespace, "train").await;
     let (record, _) = await_eviction(&namespace, &job, 1).await;
+    let is_suspended = async || {
+        let [conditions, active] =
+            ["status.conditions", "status.active"].map(|path| namespace.field(&job, path));
+        let is = |condition: &Value| condition["type"] == "Suspended" && condition["status"] == "True";
+        let is_suspended = conditions.await.as_array().is_some_and(|all| all.iter().any(is));
+        Ok((is_suspended && active.await.as_u64().unwrap_or_default() == 0).then_some(()))
+    };
+    eventually("the Job controller to have suspended it", DEADLINE, is_suspended).await.unwrap();
     let gets_ready = json!({"spec": {"template": {"metadata": {"labels": {UNREADY: null}}}}});
     // as long as it is suspended, a Job can be given another template
     namespace.patch(&job, &gets_ready).await;
