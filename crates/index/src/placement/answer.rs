@@ -202,7 +202,7 @@ impl<'i> Asked<'_, 'i> {
     /// little is known. Nobody makes room for itself.
     fn offered(&self, offer: &Offer<'i>, residents: &'i Residents) -> Result<Vec<Offered<'i>>, &'i str> {
         let itself = self.question.preemptor.metadata.uid.as_deref();
-        // in steps, as below
+        // in steps, as their workloads are found
         let found = offer.victims.iter().copied().map(|text| {
             let uid = Uid::of(text);
             (text, uid, residents.find(uid))

@@ -1,5 +1,6 @@
 //! How long a scheduler waits for the extender of a large cluster, over TLS on the loopback, beside a server that only
-//! reads and answers: `cargo bench -p tenure-webhook --bench preemptions`.
+//! reads and answers: `cargo bench -p tenure-webhook --bench preemptions`, or only those whose titles contain a text:
+//! `-- uids`.
 
 #![allow(
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Keeps of a large question what is needed, while it comes: of whole pods, their uids. It would take longer to read all
-//! of it once it is there, and a hundred times the memory.
+//! Keeps of a large question what is needed, while it comes: of whole pods, their uids and the names of their fields. It
+//! would take longer to read all of it once it is there, and many times the memory.
 
 mod scan;
 
