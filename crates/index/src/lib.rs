@@ -2,30 +2,28 @@
 //! synchronous code, so that it is tested without a server.
 
 mod ceilings;
-mod due;
-mod gang;
-mod gangs;
-mod groups;
+mod cluster;
+mod controlled;
+mod deadlines;
+mod interner;
 mod kinds;
-mod members;
 mod names;
 mod own;
 mod owners;
 mod paused;
 mod placement;
-mod pod;
-mod pods;
+mod podgroups;
 mod queues;
-mod stamps;
 mod tally;
+mod times;
 mod uid;
 
-pub use ceilings::{CeilingIndex, Seen, Settings, Standing};
-pub use due::{Due, Group, Outcome, Served, Task};
-pub use gangs::Workload;
+pub use ceilings::{CeilingIndex, Ceilings, Seen, Settings, Standing};
+pub use cluster::{Cluster, Reader};
+pub use deadlines::{Claim, Due, Group, Outcome, Served, Task};
 pub use paused::Paused;
 pub use placement::{Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Question, Sought, Taken};
+pub use podgroups::{Stamped, Stamping, Workload};
 pub use queues::{Limits, RunaiQueues, TensorstackQueues};
-pub use stamps::{Stamped, Stamping};
 pub use tally::Tally;
 pub use uid::Uid;

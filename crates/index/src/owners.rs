@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::{
     Uid,
+    controlled::Controlled,
     kinds::{Kind, Kinds},
 };
 
@@ -40,6 +41,7 @@ pub struct Owner {
 #[derive(Debug, Default)]
 pub struct Owners {
     by_uid: HashMap<Uid, Owner>,
+    by_controller: Controlled,
     /// How many have a ceiling of their own: as long as none has, no chain matters.
     with_own: usize,
     /// Kinds that can be paused.
@@ -59,6 +61,7 @@ impl Owners {
         } else {
             self.by_uid.insert(uid, owner)
         };
+        self.move_below(uid, before.as_ref(), Some(&owner));
         let own_before = before.and_then(|before| before.own);
         self.with_own = self.with_own.saturating_sub(usize::from(own_before.is_some()));
         self.with_own = self.with_own.saturating_add(usize::from(owner.own.is_some()));
@@ -68,17 +71,40 @@ impl Owners {
 
     /// Forgets an owner; says whether a ceiling may have changed.
     pub fn delete(&mut self, uid: Uid) -> bool {
-        let own = self.by_uid.remove(&uid).is_some_and(|owner| owner.own.is_some());
-        self.with_own = self.with_own.saturating_sub(usize::from(own));
-        own
+        let Some(owner) = self.by_uid.remove(&uid) else { return false };
+        self.move_below(uid, Some(&owner), None);
+        let others_have = self.with_own > usize::from(owner.own.is_some());
+        self.with_own = self.with_own.saturating_sub(usize::from(owner.own.is_some()));
+        owner.own.is_some() || (owner.controller.is_some() && others_have)
     }
 
-    /// Forgets all that one of the watches has seen but these.
-    pub fn retain(&mut self, source: u16, uids: &HashSet<Uid>) -> bool {
-        let stays = |uid: &Uid, owner: &Owner| owner.source != source || uids.contains(uid);
-        let gone = self.by_uid.iter().filter(|(uid, owner)| !stays(uid, owner)).map(|(uid, _)| *uid);
-        let gone: Vec<Uid> = gone.collect();
-        gone.into_iter().map(|uid| self.delete(uid)).filter(|moved| *moved).count() > 0
+    fn move_below(&mut self, uid: Uid, before: Option<&Owner>, after: Option<&Owner>) {
+        let controller = |owner: Option<&Owner>| Some(owner?.controller?.uid);
+        self.by_controller.replace(uid, controller(before), controller(after));
+    }
+
+    /// The owners that one of the watches has seen, but for these.
+    pub fn gone(&self, source: u16, uids: &HashSet<Uid>) -> Vec<Uid> {
+        let gone = |(uid, owner): &(&Uid, &Owner)| owner.source == source && !uids.contains(uid);
+        self.by_uid.iter().filter(gone).map(|(uid, _)| *uid).collect()
+    }
+
+    /// An owner with all that it controls, directly or not.
+    pub fn with_descendants(&self, uid: Uid) -> Vec<Uid> {
+        let mut known = HashSet::from([uid]);
+        let mut all = vec![uid];
+        let mut level = 0..1;
+        for _ in 0..MAX_DEPTH {
+            let next = all.len();
+            let below = all.get(level).unwrap_or_default().iter().flat_map(|of| self.by_controller.by(*of));
+            let below: Vec<Uid> = below.filter(|uid| known.insert(*uid)).collect();
+            if below.is_empty() {
+                break;
+            }
+            all.extend(below);
+            level = next..all.len();
+        }
+        all
     }
 
     /// The own ceiling of the topmost ancestor that can be paused. What the ones below say doesn't count: a
@@ -175,14 +201,37 @@ mod tests {
     }
 
     #[test]
+    fn descendants_are_found_through_all_levels_and_circles() {
+        let mut world = World::new();
+        for (uid, above) in
+            [("set", "deployment"), ("other", "deployment"), ("deployment", "through"), ("x", "y")]
+        {
+            world.apply(uid, Some(above), None);
+        }
+        let below = |world: &World, uid: &str| {
+            let mut below = world.owners.with_descendants(Uid::of(uid));
+            below.sort();
+            below
+        };
+        let mut all = ["set", "other", "deployment", "through"].map(Uid::of);
+        all.sort();
+        assert_eq!(below(&world, "through"), all);
+        world.apply("through", Some("set"), None);
+        assert_eq!(below(&world, "set"), all);
+        world.owners.delete(Uid::of("deployment"));
+        assert_eq!(world.owners.with_descendants(Uid::of("through")), [Uid::of("through")]);
+    }
+
+    #[test]
     fn nothing_moves_while_nobody_has_a_ceiling_of_its_own() {
         let mut world = World::new();
         assert!(!world.apply("set", Some("deployment"), None));
         assert!(world.apply("deployment", None, Some(2)));
         assert!(!world.apply("deployment", None, Some(2)));
-        assert!(world.owners.retain(0, &HashSet::from([Uid::of("set")])));
+        assert_eq!(world.owners.gone(1, &HashSet::new()), [], "of another watch");
+        assert_eq!(world.owners.gone(0, &HashSet::from([Uid::of("set")])), [Uid::of("deployment")]);
+        assert!(world.owners.delete(Uid::of("deployment")));
         assert_eq!(world.own_of("set"), None);
-        assert!(!world.owners.retain(1, &HashSet::new()), "of another watch");
         assert_eq!(world.owners.by_uid.len(), 1);
     }
 }

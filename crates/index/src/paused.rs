@@ -1,6 +1,6 @@
 //! Owners that Tenure has paused: in which queue, and whether and when they come back by themselves.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -71,11 +71,26 @@ impl Paused {
             name: format!("{}/{}", self.namespace, self.name),
         }
     }
+
+    /// True if it was paused itself, and doesn't just bear a copy of the record.
+    fn is_root(&self, owners: &Owners) -> bool {
+        owners.root(self.controller).is_none()
+    }
+
+    /// When it may be handed out to come back.
+    fn next(&self) -> Option<Timestamp> {
+        let at = self.returns.at()?.max(self.not_before);
+        (!self.claimed).then_some(at)
+    }
 }
 
 /// Owners that bear the record of a pause, by uid.
 #[derive(Debug, Default)]
-pub struct PausedOwners(HashMap<Uid, Paused>);
+pub struct PausedOwners {
+    by_uid: HashMap<Uid, Paused>,
+    /// The order in which they are due to come back.
+    order: BTreeSet<(Timestamp, Uid)>,
+}
 
 impl PausedOwners {
     /// Takes an owner as the API server has it.
@@ -88,11 +103,11 @@ impl PausedOwners {
         names: &mut Names,
     ) {
         let Some(record) = pause::record_on(metadata) else {
-            self.0.remove(&uid);
+            self.delete(uid);
             return;
         };
         let text = |text: Option<&str>| text.unwrap_or_default().into();
-        let (known, returns) = (self.0.get(&uid), Return::of(&record, metadata));
+        let (known, returns) = (self.by_uid.get(&uid), Return::of(&record, metadata));
         let same = known.filter(|known| known.at == record.at && known.returns == returns);
         let paused = Paused {
             queue: names.shared(&record.queue),
@@ -110,84 +125,93 @@ impl PausedOwners {
             claimed: known.is_some_and(|known| known.claimed),
             not_before: same.map_or(Timestamp::MIN, |same| same.not_before),
         };
-        self.0.insert(uid, paused);
+        self.delete(uid);
+        self.order.extend(paused.next().map(|at| (at, uid)));
+        self.by_uid.insert(uid, paused);
     }
 
     pub fn delete(&mut self, uid: Uid) {
-        self.0.remove(&uid);
+        if let Some(at) = self.by_uid.remove(&uid).and_then(|paused| paused.next()) {
+            self.order.remove(&(at, uid));
+        }
     }
 
     /// Forgets all that one of the watches has seen but these.
     pub fn retain(&mut self, source: u16, uids: &HashSet<Uid>) {
-        self.0.retain(|uid, paused| paused.source != source || uids.contains(uid));
+        let gone = |(uid, paused): &(&Uid, &Paused)| paused.source == source && !uids.contains(uid);
+        let gone: Vec<Uid> = self.by_uid.iter().filter(gone).map(|(uid, _)| *uid).collect();
+        for uid in gone {
+            self.delete(uid);
+        }
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Where they are; empty for those of the whole cluster.
-    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
-        self.0.values().map(|paused| paused.namespace.as_str())
-    }
-
-    /// Those that were paused themselves: annotations of a Deployment are copied to its `ReplicaSet`s.
+    /// Owners that were paused themselves: annotations of a Deployment are copied to its `ReplicaSet`s.
     pub fn roots(&self, owners: &Owners) -> impl Iterator<Item = (Uid, &Paused)> {
-        let is_root = |paused: &Paused| owners.root(paused.controller).is_none();
-        self.0.iter().filter(move |(_, paused)| is_root(paused)).map(|(uid, paused)| (*uid, paused))
+        let roots = self.by_uid.iter().filter(move |(_, paused)| paused.is_root(owners));
+        roots.map(|(uid, paused)| (*uid, paused))
     }
 
     /// When the next of them comes back, apart from those that are claimed.
     pub fn next_return(&self, owners: &Owners) -> Option<Timestamp> {
-        let waiting = self.roots(owners).filter(|(_, paused)| !paused.claimed);
-        waiting.filter_map(|(_, paused)| Some(paused.returns.at()?.max(paused.not_before))).min()
+        let is_root = |uid| self.by_uid.get(uid).is_some_and(|paused| paused.is_root(owners));
+        self.order.iter().find(|(_, uid)| is_root(uid)).map(|(at, _)| *at)
     }
 
-    /// Those that are due at `now`, and may come back; they are not handed out again before they are settled.
+    /// Hands out those that are due at `now`, and may come back. They are not handed out again before they are settled.
     pub fn claim_returns(
         &mut self,
         owners: &Owners,
         now: Timestamp,
-        mut may: impl FnMut(Uid, &Paused) -> bool,
+        may: impl Fn(Uid, &Paused) -> bool,
     ) -> Vec<Paused> {
-        let is_due = |paused: &Paused| {
-            !paused.claimed && paused.returns.at().is_some_and(|at| at.max(paused.not_before) <= now)
+        let due = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);
+        let due: Vec<Uid> = due.collect();
+        // to ask is dear, and there may be changes all the time
+        let later = now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX);
+        let claim = |uid: Uid| {
+            let paused = self.by_uid.get(&uid).filter(|paused| paused.is_root(owners))?;
+            if !may(uid, paused) {
+                self.settle_return(uid, later);
+                return None;
+            }
+            self.change(uid, |paused| paused.claimed = true)
         };
-        let due = self.roots(owners).filter(|(_, paused)| is_due(paused));
-        let due: Vec<_> = due.map(|(uid, paused)| (uid, may(uid, paused))).collect();
-        let (due, later): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, may)| *may);
-        for (uid, _) in later {
-            // to ask is dear, and there may be changes all the time
-            self.settle_return(uid, now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX));
-        }
-        let claimed = due.into_iter().filter_map(|(uid, _)| {
-            let paused = self.0.get_mut(&uid)?;
-            paused.claimed = true;
-            Some(paused.clone())
-        });
-        claimed.collect()
+        due.into_iter().filter_map(claim).collect()
     }
 
     /// Takes one back: it may be handed out again after `not_before`.
     pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
-        if let Some(paused) = self.0.get_mut(&uid) {
-            (paused.claimed, paused.not_before) = (false, not_before);
-        }
+        self.change(uid, |paused| (paused.claimed, paused.not_before) = (false, not_before));
     }
 
     /// Takes one back that was refused at `now`: it may be handed out again after a while, which grows from time to time.
     pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
-        let Some(paused) = self.0.get_mut(&uid) else { return };
-        let wait = FIRST_RETRY.saturating_mul(1 << paused.refusals.min(8)).min(LAST_RETRY);
-        paused.refusals = paused.refusals.saturating_add(1);
-        self.settle_return(uid, now.checked_add(wait).unwrap_or(Timestamp::MAX));
+        self.change(uid, |paused| {
+            let wait = FIRST_RETRY.saturating_mul(1 << paused.refusals.min(8)).min(LAST_RETRY);
+            paused.refusals = paused.refusals.saturating_add(1);
+            (paused.claimed, paused.not_before) = (false, now.checked_add(wait).unwrap_or(Timestamp::MAX));
+        });
     }
 
     /// Takes all back.
     pub fn release(&mut self) {
-        for paused in self.0.values_mut() {
-            paused.claimed = false;
+        let claimed = self.by_uid.iter().filter(|(_, paused)| paused.claimed).map(|(uid, _)| *uid);
+        for uid in claimed.collect::<Vec<_>>() {
+            self.change(uid, |paused| paused.claimed = false);
         }
+    }
+
+    /// Changes an owner, and its place in the order with it; returns it as it is then.
+    fn change(&mut self, uid: Uid, change: impl FnOnce(&mut Paused)) -> Option<Paused> {
+        let paused = self.by_uid.get_mut(&uid)?;
+        let before = paused.next();
+        change(paused);
+        let after = paused.next();
+        if before != after {
+            before.map(|at| self.order.remove(&(at, uid)));
+            self.order.extend(after.map(|at| (at, uid)));
+        }
+        Some(paused.clone())
     }
 }
 
@@ -291,6 +315,6 @@ mod tests {
         world.paused.retain(7, &HashSet::from([Uid::of("kept")]));
         assert_eq!(world.roots().len(), 1);
         world.paused.retain(7, &HashSet::new());
-        assert!(world.paused.is_empty());
+        assert_eq!(world.roots(), []);
     }
 }

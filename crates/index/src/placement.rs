@@ -23,7 +23,11 @@ use tenure_types::{
     room::PodWithRoom,
 };
 
-use crate::{Uid, ceilings::Readers, gangs::Gangs, groups::GroupKey, members::Membership};
+use crate::{
+    Uid,
+    interner::Interner,
+    podgroups::{Gangs, GroupKey, Membership},
+};
 
 pub use answer::{Answer, Dropped, Offer, Question, Taken};
 use budgets::{Budgets, Labels};
@@ -35,7 +39,7 @@ use pods::Interned;
 /// Pods by node, and what protects them, apart from queues and floors.
 #[derive(Debug, Default)]
 pub struct PlacementIndex {
-    readers: Readers,
+    interner: Interner,
     interned: Interned,
     gangs: Gangs,
     places: Places,
@@ -82,12 +86,12 @@ impl PlacementIndex {
     pub fn apply_pod(&mut self, pod: PodWithRoom) {
         let (pod, room) = pod.split();
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
-        self.gangs.apply_pod(uid, &pod, &mut self.readers.names);
+        self.gangs.apply_pod(uid, &pod, &mut self.interner.names);
         if pod.is_finished() {
             self.places.remove(uid);
             return;
         }
-        let mut placed = Placed::read(&pod, &room, &mut self.readers.names, &mut self.interned);
+        let mut placed = Placed::read(&pod, &room, &mut self.interner.names, &mut self.interned);
         placed.memberships = self.gangs.shared_memberships(uid);
         self.places.put(uid, placed);
     }
@@ -116,12 +120,12 @@ impl PlacementIndex {
 
     /// Takes a `PodGroup` as the API server has it.
     pub fn apply_group(&mut self, kind: PodGroupKind, group: &podgroup::PodGroup) {
-        self.gangs.apply_group(kind, group, &mut self.readers);
+        self.gangs.apply_group(kind, group, &mut self.interner);
     }
 
     /// Forgets a `PodGroup`.
     pub fn delete_group(&mut self, kind: PodGroupKind, namespace: &str, name: &str) {
-        self.gangs.delete_group(&GroupKey::new(kind, namespace, name, &mut self.readers.names));
+        self.gangs.delete_group(&GroupKey::new(kind, namespace, name, &mut self.interner.names));
     }
 
     /// Forgets all `PodGroup`s of a kind but these, by namespace and name.
@@ -148,7 +152,7 @@ impl PlacementIndex {
 
     /// Takes a node as the API server has it.
     pub fn apply_node(&mut self, node: &ObjectMeta) {
-        let name = self.readers.names.shared(node.name.as_deref().unwrap_or_default());
+        let name = self.interner.names.shared(node.name.as_deref().unwrap_or_default());
         self.nodes.insert(name, node.labels.clone().unwrap_or_default());
     }
 
@@ -164,7 +168,7 @@ impl PlacementIndex {
 
     /// Takes a disruption budget as the API server has it.
     pub fn apply_budget(&mut self, budget: &PodDisruptionBudget) {
-        self.budgets.apply(budget, &mut self.readers.names);
+        self.budgets.apply(budget, &mut self.interner.names);
     }
 
     /// Forgets a disruption budget.

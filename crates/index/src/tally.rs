@@ -14,12 +14,12 @@ use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
     Uid, Workload,
-    gangs::Gangs,
+    deadlines::{Deadlines, Pod},
     owners::Owners,
     paused::{Paused, PausedOwners},
-    pod::{NEVER, Pod},
-    pods::Pods,
+    podgroups::Gangs,
     queues::{RunaiQueues, TensorstackQueues},
+    times::NEVER,
 };
 
 /// What is to be said of the queues of the run.ai family.
@@ -37,9 +37,11 @@ pub struct Counted<'i> {
     pub runai: &'i RunaiQueues,
     pub tensorstack: &'i TensorstackQueues,
     pub gangs: &'i Gangs,
-    pub pods: &'i Pods,
+    pub pods: &'i Deadlines,
     pub owners: &'i Owners,
     pub paused: &'i PausedOwners,
+    /// Whether a root owner has pods; and the namespace that they are in, unless it is empty.
+    pub has_pods: &'i dyn Fn(Uid, &str) -> bool,
 }
 
 /// What was counted of a queue so far.
@@ -78,10 +80,10 @@ impl Counted<'_> {
         for (uid, pod) in self.pods.iter() {
             let memberships = self.gangs.memberships(uid);
             let group = self.gangs.workload(memberships);
-            if pod.expires != NEVER
+            if pod.expiry.at != NEVER
                 && let Some(queue) = queue_of(pod, group.as_ref())
             {
-                counting.expires(queue, pod.expires);
+                counting.expires(queue, pod.expiry.at);
             }
             if pod.started.is_none() {
                 continue;
@@ -103,25 +105,11 @@ impl Counted<'_> {
     }
 
     fn count_paused(self, counting: &mut Counting<'_>) {
-        if self.paused.is_empty() {
-            return;
-        }
-        let running = self.roots_of_pods();
-        for (_, paused) in self.paused.roots(self.owners).filter(|(uid, _)| !running.contains(uid)) {
-            if self.is_in_runai(paused) {
+        for (uid, paused) in self.paused.roots(self.owners) {
+            if self.is_in_runai(paused) && !(self.has_pods)(uid, &paused.namespace) {
                 counting.waits(paused);
             }
         }
-    }
-
-    /// What owns pods in the namespaces in which something is paused.
-    fn roots_of_pods(self) -> HashSet<Uid> {
-        let namespaces: HashSet<_> = self.paused.namespaces().collect();
-        // what is paused may be of the whole cluster
-        let everywhere = namespaces.contains("");
-        let pods = self.pods.iter().map(|(_, pod)| pod);
-        let there = pods.filter(|pod| everywhere || namespaces.contains(pod.namespace.as_str()));
-        there.filter_map(|pod| self.owners.root(pod.controller)).collect()
     }
 
     /// Where the record doesn't say, a queue of both families may be either.

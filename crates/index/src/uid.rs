@@ -17,6 +17,9 @@ impl Hash for Uid {
 }
 
 impl Uid {
+    pub(crate) const MIN: Self = Self([0, 0]);
+    pub(crate) const MAX: Self = Self([u64::MAX, u64::MAX]);
+
     /// Of a uid as the API server writes it.
     #[allow(clippy::cast_possible_truncation)] // each word takes its half
     pub fn of(text: &str) -> Self {

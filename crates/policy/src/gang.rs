@@ -58,6 +58,16 @@ impl Shape {
         of_each.chain([(None, self.minimum)])
     }
 
+    /// How many subgroups it has.
+    pub fn leaves(&self) -> usize {
+        self.subgroups.len()
+    }
+
+    /// True if so many pods in all, and so many of each subgroup, are enough.
+    pub fn is_met(&self, total: u32, count_of_leaf: impl Fn(usize) -> u32) -> bool {
+        self.minimums().all(|(subgroup, minimum)| subgroup.map_or(total, &count_of_leaf) >= minimum)
+    }
+
     /// The number of a pod's subgroup; one that there isn't, if it names none of them.
     pub fn subgroup(&self, pod: &Pod) -> usize {
         self.number(self.kind.and_then(|kind| kind.subgroup(pod)))

@@ -2,7 +2,8 @@
 //!
 //! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the first of its pods was
 //! scheduled: from then on it takes room. When it was ready and isn't any more, it has `recoveryTimeout`. Both are read
-//! from what its pods show, so that nothing is forgotten when a keeper ends.
+//! from what its pods show, so that nothing is forgotten when a keeper ends; and remembered for a run, since pods that
+//! are replaced take what they have shown with them.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
@@ -69,8 +70,38 @@ pub struct Lacking {
     pub started: Timestamp,
     /// Since when it has too few.
     pub since: Timestamp,
-    /// Whether it had enough before: as many of its pods have been ready as it takes.
+    /// Since when it had too few when that was seen for the first time in its run.
+    pub first_since: Timestamp,
+    /// True if it had enough before: as many of its pods have been ready as it takes.
     pub was_ready: bool,
+}
+
+/// What was seen of the readiness of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunMemory {
+    was_ready: bool,
+    first_since: Option<Timestamp>,
+    /// The earliest since it last had enough ready pods.
+    since: Option<Timestamp>,
+}
+
+impl RunMemory {
+    /// Notes whether enough pods are ready, and whether enough are or were.
+    pub fn note(&mut self, is_ready: bool, was_ready: bool) {
+        self.was_ready |= is_ready || was_ready;
+        if is_ready {
+            self.since = None;
+        }
+    }
+
+    /// Adds to what pods show what earlier ones have shown.
+    pub fn recall(&mut self, shown: Lacking) -> Lacking {
+        let first_since = *self.first_since.get_or_insert(shown.since);
+        let since = self.since.map_or(shown.since, |since| since.min(shown.since));
+        self.since = Some(since);
+        self.was_ready |= shown.was_ready;
+        Lacking { started: shown.started, since, first_since, was_ready: self.was_ready }
+    }
 }
 
 /// Why a workload isn't ready.
@@ -107,7 +138,7 @@ impl Lacking {
             was_ready &= count.ready.saturating_add(count.lost) >= needed;
             since = since.into_iter().chain(count.lacks_since(needed)).min();
         }
-        since.map(|since| Self { started, since, was_ready })
+        since.map(|since| Self { started, since, first_since: since, was_ready })
     }
 }
 
@@ -176,12 +207,12 @@ impl From<&WaitForPodsReady> for PodsReady {
 impl PodsReady {
     /// Until when a workload may go on so, and what it waits for; none: for ever.
     ///
-    /// What has too few pods since a time after its timeout was ready before, whatever its pods show that were replaced:
-    /// else it would have been paused by then.
+    /// A run that had too few pods since a time after its timeout when it was first seen was ready before: else it would
+    /// have been paused by then.
     pub fn deadline(&self, lacking: Lacking) -> Option<(Timestamp, Cause)> {
         let after = |from: Timestamp, time| from.checked_add(time).unwrap_or(Timestamp::MAX);
         let started = after(lacking.started, self.backoff.timeout);
-        if !lacking.was_ready && lacking.since <= started {
+        if !lacking.was_ready && lacking.first_since <= started {
             return Some((started, Cause::WaitForStart));
         }
         Some((after(lacking.since, self.recovery?), Cause::WaitForRecovery))

@@ -1,6 +1,6 @@
 //! Workloads that don't get ready: when they make room, and when they come back.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -379,7 +379,96 @@ fn queues_of_one_name_in_both_families_have_each_its_own_order_of_return() {
             paused(&mut index, &format!("{family}-{name}"), at(paused_at), soon, &more);
         }
     }
-    assert_eq!(returned(&mut index, at(100)), ["t9k-new", "t9k-old", "runai-old", "runai-new"]);
+    assert_eq!(returned(&mut index, at(100)), ["runai-old", "runai-new", "t9k-new", "t9k-old"]);
+}
+
+#[test]
+fn returns_of_different_queues_go_by_priority_and_time_and_not_by_the_name_of_the_queue() {
+    let mut index = index(json!({}));
+    let of = |queue: &str, name: &str, paused_at, priority: i32| {
+        let record = json!({
+            "reason": "PodsReadyTimeout", "at": at(paused_at), "queue": queue,
+            "field": "spec.suspend", "value": true, "previousValue": false,
+        });
+        let state = json!({"count": 1, "requeueAt": at(100), "priority": priority});
+        let annotations = json!({
+            "tenure.dev/paused": record.to_string(), "tenure.dev/requeue-state": state.to_string(),
+        });
+        let metadata = json!({"name": name, "uid": name, "namespace": "ns", "annotations": annotations});
+        serde_json::from_value(metadata).unwrap()
+    };
+    for (queue, name, paused_at, priority) in
+        [("a", "third", 30, 0), ("b", "second", 20, 0), ("c", "first", 90, 5), ("a", "fourth", 40, 0)]
+    {
+        index.apply_owner(1, &of(queue, name, paused_at, priority));
+    }
+    assert_eq!(returned(&mut index, at(100)), ["first", "second", "third", "fourth"]);
+}
+
+/// A gang of two in a queue with a timeout of 30 minutes, of which one is to be replaced.
+fn gang_in_time(recovery: &Value) -> CeilingIndex {
+    let mut index = index(json!({"waitForPodsReady": {"timeout": "30m", "recoveryTimeout": recovery}}));
+    gang_of_two(&mut index);
+    index
+}
+
+#[test]
+fn a_gang_that_was_ready_once_is_not_evicted_at_its_timeout_when_a_member_is_replaced() {
+    let mut index = gang_in_time(&Value::Null);
+    for uid in ["a", "b"] {
+        index.apply_pod(&pod(uid, "job", Is::Ready));
+    }
+    index.delete_pod(Uid::of("b"));
+    index.apply_pod(&younger(29 * 60, "c", "job", Is::Scheduled(1)));
+    assert_eq!(index.claim(at(3_600)), None);
+}
+
+#[test]
+fn a_gang_that_was_never_ready_is_evicted_at_its_timeout_whenever_its_members_were_created() {
+    let mut index = gang_in_time(&Value::Null);
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    index.apply_pod(&pod("b", "job", Is::Scheduled(0)));
+    assert_eq!(due(&mut index), Some(30 * 60));
+    index.delete_pod(Uid::of("b"));
+    index.apply_pod(&younger(31 * 60, "c", "job", Is::Scheduled(0)));
+    let group = evicted(&mut index, at(32 * 60)).unwrap();
+    assert_eq!((group.first.cause, group.first.deadline), (Cause::WaitForStart, at(30 * 60)));
+}
+
+#[test]
+fn a_gang_that_never_had_its_minimum_has_its_timeout_from_the_first_of_all_its_pods() {
+    let mut index = gang_in_time(&Value::Null);
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    index.apply_pod(&younger(29 * 60, "b", "job", Is::Scheduled(0)));
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(due(&mut index), Some(30 * 60));
+}
+
+#[test]
+fn a_recovery_does_not_start_again_with_each_replaced_member() {
+    let mut index = gang_in_time(&json!("10m"));
+    for uid in ["a", "b"] {
+        index.apply_pod(&pod(uid, "job", Is::Ready));
+    }
+    for (created, uid, before) in [(100, "c", "b"), (400, "d", "c"), (600, "e", "d")] {
+        index.delete_pod(Uid::of(before));
+        index.apply_pod(&younger(created, uid, "job", Is::Scheduled(0)));
+        assert_eq!(due(&mut index), Some(700), "{uid}");
+    }
+    assert_eq!(evicted(&mut index, at(701)).unwrap().first.cause, Cause::WaitForRecovery);
+}
+
+#[test]
+fn readiness_is_remembered_for_a_run_and_no_longer() {
+    let mut index = gang_in_time(&Value::Null);
+    for uid in ["a", "b"] {
+        index.apply_pod(&pod(uid, "job", Is::Ready));
+    }
+    index.retain_pods(&HashSet::new());
+    for uid in ["c", "d"] {
+        index.apply_pod(&younger(100, uid, "job", Is::Scheduled(0)));
+    }
+    assert_eq!(due(&mut index), Some(100 + 30 * 60));
 }
 
 #[test]

@@ -452,7 +452,98 @@ fn what_was_claimed_by_somebody_who_is_gone_is_due_at_once() {
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(11)).unwrap();
     index.release_all();
-    assert_eq!(index.claim(at(11)), Some(group));
+    assert_eq!(claimed(&mut index, at(11)), [group.first.uid]);
+}
+
+/// A pod that is claimed, leaves its queue, and comes back to a queue with a longer ceiling.
+fn relabelled(index: &mut CeilingIndex) -> Group {
+    tensorstack(index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    let group = index.claim(at(11)).unwrap();
+    index.apply_pod(&pod("a", &json!({"metadata": {"labels": null}})));
+    let hour = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
+    index.apply_tensorstack("longer", &hour);
+    let labels = json!({"scheduler.tensorstack.dev/queue": "longer"});
+    index.apply_pod(&pod("a", &json!({"metadata": {"labels": labels}})));
+    group
+}
+
+#[test]
+fn a_claim_settles_only_the_record_that_it_was_handed_out_for() {
+    let mut index = index();
+    let group = relabelled(&mut index);
+    for outcome in [Outcome::Acted, Outcome::Final] {
+        index.settle(&group, Served::All, outcome, at(12));
+        assert_eq!((index.next_expiry(), index.pods_under_ceiling()), (Some(at(3_600)), 1));
+    }
+    let due = index.claim(at(3_601)).unwrap().first;
+    assert_eq!((due.attempts, due.since), (0, at(3_600)));
+}
+
+#[test]
+fn nothing_is_left_of_a_relabelled_pod_that_is_gone_and_others_are_claimed() {
+    let mut index = index();
+    let group = relabelled(&mut index);
+    index.settle(&group, Served::All, Outcome::Acted, at(12));
+    index.delete_pod(Uid::of("a"));
+    assert_eq!((index.next_due(), index.claim(Timestamp::MAX)), (None, None));
+    index.apply_pod(&pod("b", &json!({})));
+    assert_eq!(claimed(&mut index, at(20)), [Uid::of("b")]);
+}
+
+#[test]
+fn a_claim_that_was_taken_back_settles_nothing() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    let group = index.claim(at(11)).unwrap();
+    index.release_all();
+    let again = index.claim(at(11)).unwrap();
+    index.settle(&group, Served::All, Outcome::Final, at(12));
+    assert_eq!(index.claim(at(13)), None, "it is handed out by the other claim");
+    index.settle(&again, Served::All, Outcome::Acted, at(12));
+    assert_eq!(index.next_due(), Some(at(17) + SignedDuration::from_millis(1)));
+}
+
+#[test]
+fn failed_tries_are_repeated_ever_later_and_do_not_count_as_tries_in_vain() {
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &json!({})));
+    let mut now = at(11);
+    for wait in [5, 10, 20] {
+        let group = index.claim(now).unwrap();
+        assert_eq!(group.first.attempts, 0);
+        index.settle(&group, Served::All, Outcome::Failed, now);
+        let next = index.next_due().unwrap();
+        assert_eq!(next.duration_since(now).as_secs(), wait);
+        now = next;
+    }
+    let group = index.claim(now).unwrap();
+    index.settle(&group, Served::All, Outcome::Acted, now);
+    assert_eq!(index.claim(at(200)).unwrap().first.attempts, 1);
+}
+
+#[test]
+fn an_owner_that_goes_takes_its_ceiling_from_its_own_pods_only() {
+    let mut index = index();
+    tensorstack(&mut index, "1h");
+    for owner in ["rs", "other"] {
+        let metadata = json!({
+            "uid": owner, "name": owner, "namespace": "ns", "annotations": {"tenure.dev/max-duration": "10s"},
+        });
+        index.apply_owner(1, &serde_json::from_value(metadata).unwrap());
+    }
+    let below = |owner: &str| json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": true}]);
+    for (uid, owner) in [("a", "rs"), ("b", "other")] {
+        index.apply_pod(&pod(uid, &json!({"metadata": {"ownerReferences": below(owner)}})));
+    }
+    assert_eq!(index.next_expiry(), Some(at(10)));
+    index.delete_owner(Uid::of("rs"));
+    assert_eq!(index.first_end("ns", Uid::of("rs")), Some(at(3_600)));
+    assert_eq!(index.first_end("ns", Uid::of("other")), Some(at(10)));
+    index.retain_owners(1, &HashSet::new());
+    assert_eq!(index.next_expiry(), Some(at(3_600)));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use tenure_policy::preemption::Progress;
 
 use super::PlacementIndex;
-use crate::{Uid, gangs::GangId};
+use crate::{Uid, podgroups::GangId};
 
 /// The pods that may be about to go.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use tenure_policy::{
 use tenure_types::{keys, projection::Pod, room::Room};
 
 use super::{Placed, budgets::Labels};
-use crate::{Uid, members::Membership, names::Names};
+use crate::{Uid, names::Names, podgroups::Membership};
 
 /// What many pods share.
 #[derive(Debug, Default)]

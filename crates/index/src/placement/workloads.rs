@@ -13,8 +13,7 @@ use tenure_policy::{
 use super::{Placed, PlacementIndex};
 use crate::{
     Uid,
-    gangs::{Counted, GangId},
-    members::Membership,
+    podgroups::{Counted, GangId, Membership},
     uid::UidHasher,
 };
 

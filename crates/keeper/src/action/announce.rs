@@ -119,6 +119,7 @@ fn decide(group: &Group, end: Timestamp, announced: Option<Timestamp>, now: Time
 
 #[cfg(test)]
 mod tests {
+    use tenure_index::Claim;
     use tenure_policy::{expiry::Family, ready::Cause};
 
     use super::*;
@@ -130,6 +131,7 @@ mod tests {
     /// Pods by the end of their run and what they were told before; due since 600.
     fn group(task: Task, pods: &[(i64, Option<i64>)]) -> Group {
         let mut dues = pods.iter().map(|(end, told)| Due {
+            claim: Claim::default(),
             uid: Uid::of(""),
             namespace: String::new(),
             name: String::new(),

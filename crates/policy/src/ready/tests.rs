@@ -113,7 +113,7 @@ fn a_workload_takes_room_when_the_first_of_its_pods_is_scheduled() {
     assert_eq!(Lacking::of(&of_at_least(2), &[waits(), waits()], None), None, "it takes no room");
     let late = standing(0, Some(30), Readiness::NotYet);
     let lacking = Lacking::of(&of_at_least(2), &[waits(), late], None).unwrap();
-    assert_eq!(lacking, Lacking { started: at(30), since: at(30), was_ready: false });
+    assert_eq!(lacking, Lacking { started: at(30), since: at(30), first_since: at(30), was_ready: false });
 }
 
 #[test]
@@ -132,11 +132,9 @@ fn pods_that_were_replaced_took_room_since_the_run_started() {
         [replacement(9_000, Some(9_005), Readiness::Ready), replacement(9_180, None, Readiness::NotYet)];
     for (start, started) in [(None, 9_005), (Some(at(5)), 5), (Some(at(9_999)), 9_005)] {
         let lacking = Lacking::of(&of_at_least(2), &pods, start).unwrap();
-        assert_eq!(
-            lacking,
-            Lacking { started: at(started), since: at(9_180), was_ready: false },
-            "{start:?}"
-        );
+        let since = at(9_180);
+        let expected = Lacking { started: at(started), since, first_since: since, was_ready: false };
+        assert_eq!(lacking, expected, "{start:?}");
     }
     assert_eq!(Lacking::of(&of_at_least(1), &[pods[1]], Some(at(5))), None, "it takes no room any more");
 }
@@ -165,7 +163,8 @@ fn waits(recovery: Option<&str>) -> PodsReady {
 fn what_was_ready_has_its_recovery_and_what_was_not_has_its_timeout() {
     use Cause::{WaitForRecovery, WaitForStart};
     let of = |recovery, since: i64, was_ready| {
-        let lacking = Lacking { started: at(0), since: at(since), was_ready };
+        let since = at(since);
+        let lacking = Lacking { started: at(0), since, first_since: since, was_ready };
         let deadline = waits(recovery).deadline(lacking);
         deadline.map(|(until, cause)| (until.duration_since(at(0)).as_secs(), cause))
     };
@@ -190,6 +189,51 @@ fn a_recovery_of_no_time_is_none() {
 fn what_is_too_far_ahead_is_never_reached() {
     let mut waits = waits(None);
     waits.backoff.timeout = SignedDuration::MAX;
-    let lacking = Lacking { started: at(0), since: at(0), was_ready: false };
+    let lacking = Lacking { started: at(0), since: at(0), first_since: at(0), was_ready: false };
     assert_eq!(waits.deadline(lacking), Some((Timestamp::MAX, Cause::WaitForStart)));
+}
+
+/// A run that has too few ready pods since a second, and what is remembered of it then.
+fn recalled(memory: &mut RunMemory, since: i64, was_ready: bool) -> Lacking {
+    let since = at(since);
+    memory.recall(Lacking { started: at(0), since, first_since: since, was_ready })
+}
+
+#[test]
+fn a_run_that_was_ready_once_stays_so_when_its_pods_are_replaced() {
+    let mut memory = RunMemory::default();
+    memory.note(true, true);
+    let lacking = recalled(&mut memory, 299, false);
+    assert_eq!(waits(None).deadline(lacking), None);
+    let recovery = waits(Some("1m")).deadline(lacking).unwrap();
+    assert_eq!(recovery, (at(359), Cause::WaitForRecovery));
+}
+
+#[test]
+fn a_run_that_was_never_ready_has_its_timeout_whenever_its_present_pods_were_created() {
+    let mut memory = RunMemory::default();
+    recalled(&mut memory, 5, false);
+    let lacking = recalled(&mut memory, 301, false);
+    assert_eq!(waits(Some("1m")).deadline(lacking), Some((at(300), Cause::WaitForStart)));
+}
+
+#[test]
+fn a_recovery_runs_on_when_another_pod_is_replaced_and_ends_when_enough_are_ready() {
+    let mut memory = RunMemory::default();
+    memory.note(true, true);
+    assert_eq!(recalled(&mut memory, 10, false).since, at(10));
+    memory.note(false, false);
+    assert_eq!(recalled(&mut memory, 60, false).since, at(10));
+    assert_eq!(recalled(&mut memory, 5, false).since, at(5));
+    memory.note(true, true);
+    assert_eq!(recalled(&mut memory, 90, false).since, at(90));
+}
+
+#[test]
+fn pods_that_show_that_a_run_was_ready_are_believed_when_they_are_gone() {
+    let mut memory = RunMemory::default();
+    memory.note(false, true);
+    assert!(recalled(&mut memory, 50, false).was_ready);
+    let mut memory = RunMemory::default();
+    assert!(recalled(&mut memory, 50, true).was_ready && recalled(&mut memory, 70, false).was_ready);
 }

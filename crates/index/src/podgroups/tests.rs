@@ -145,6 +145,25 @@ fn a_run_whose_pods_were_all_replaced_while_nobody_looked_counts_as_another() {
 }
 
 #[test]
+fn a_run_goes_on_over_a_list_that_shows_a_member_that_was_active_before() {
+    let mut index = with_group(2);
+    for uid in ["a", "b"] {
+        index.apply_pod(&pod(uid, 0, Some(5)));
+    }
+    // another list begins: a member is gone, another one has come
+    index.apply_pod(&pod("a", 0, Some(5)));
+    index.apply_pod(&pod("c", 500, Some(501)));
+    index.retain_pods(&HashSet::from(["a", "c"].map(Uid::of)));
+    assert_eq!(start(&mut index), Some(5));
+    // in the next one, no member is left of those before
+    for uid in ["d", "e"] {
+        index.apply_pod(&pod(uid, 900, Some(901)));
+    }
+    index.retain_pods(&HashSet::from(["d", "e"].map(Uid::of)));
+    assert_eq!(start(&mut index), Some(901));
+}
+
+#[test]
 fn a_pod_that_ends_or_leaves_is_no_member_any_more() {
     for change in [
         json!({"status": {"phase": "Succeeded"}}),

@@ -7,13 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{gang::Shape, preemption::Subgroup, ready::Lacking};
 use tenure_types::podgroup::PodGroupKind;
 
-use super::Gangs;
-use crate::{
-    Uid,
+use super::{
+    Gangs,
     gang::Gang,
-    groups::{GroupKey, PodGroup},
+    group::{GroupKey, PodGroup},
     members::Membership,
 };
+use crate::Uid;
 
 /// A `PodGroup` that there is, with what its pods show.
 #[derive(Clone, Copy, Debug)]

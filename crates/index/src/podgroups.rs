@@ -1,5 +1,11 @@
 //! All `PodGroup`s and their pods. Either may come first, and names are used again.
 
+mod gang;
+mod group;
+mod members;
+mod readiness;
+mod stamping;
+mod stamps;
 mod workloads;
 
 use std::{
@@ -7,23 +13,20 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     projection,
 };
 
-use crate::{
-    Uid,
-    ceilings::Readers,
-    gang::Gang,
-    groups::{GroupKey, PodGroup},
-    members::{Member, Membership},
-    names::Names,
-    stamps::{Stamped, Stamping, Stamps},
-    uid::UidMap,
-};
+use crate::{Uid, interner::Interner, names::Names, uid::UidMap};
 
+use gang::Gang;
+pub use group::GroupKey;
+use group::PodGroup;
+use members::Member;
+pub use members::{Membership, memberships};
+use stamps::Stamps;
+pub use stamps::{Stamped, Stamping};
 pub use workloads::{Counted, GangId, OfGroups, Workload};
 
 /// Of the pods of a group, that are compared with a new one. Subgroups are fewer.
@@ -45,8 +48,15 @@ impl Gangs {
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
-        if self.members.get(&uid) == member.as_ref() {
-            return;
+        match (self.members.get_mut(&uid), &mut member) {
+            (None, None) => return,
+            (Some(known), Some(member)) => {
+                if !member.follow(known) {
+                    known.was_active = member.was_active;
+                    return;
+                }
+            }
+            (Some(_), None) | (None, Some(_)) => {}
         }
         if let Some(member) = &mut member
             && let Some(same) = self.same_memberships(&member.of)
@@ -85,22 +95,27 @@ impl Gangs {
     }
 
     fn replace(&mut self, uid: Uid, member: Option<Box<Member>>) {
-        for membership in member.iter().flat_map(|member| &*member.of) {
-            let gang = self.by_key.entry(membership.group.clone()).or_default();
-            if let Some(member) = &member {
-                gang.join(uid, member);
-            }
-            change(&mut self.changed, &membership.group, gang);
-        }
-        let stays = |group: &GroupKey| member.as_ref().is_some_and(|member| member.is_of(group));
-        if let Some(old) = self.members.remove(&uid) {
-            for Membership { group, .. } in &*old.of {
-                let Some(gang) = self.by_key.get_mut(group) else { continue };
-                gang.leave(uid, &old, stays(group));
-                change(&mut self.changed, group, gang);
-                if gang.is_nothing() {
-                    self.by_key.remove(group);
+        let Self { by_key, members, changed, .. } = self;
+        if let Some(old) = members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
+            for Membership { group: key, .. } in &*old.of {
+                if let Some(gang) = by_key.get_mut(key) {
+                    gang.show(key.kind, members);
                 }
+            }
+        }
+        let (old, new) = (members.remove(&uid), member.as_deref());
+        for Membership { group: key, .. } in new.iter().flat_map(|new| &*new.of) {
+            let gang = by_key.entry(key.clone()).or_default();
+            gang.replace(uid, key.kind, old.as_deref().filter(|old| old.is_of(key)), new);
+            change(changed, key, gang);
+        }
+        let left = old.iter().flat_map(|old| &*old.of);
+        for Membership { group: key, .. } in left.filter(|of| new.is_none_or(|new| !new.is_of(&of.group))) {
+            let Some(gang) = by_key.get_mut(key) else { continue };
+            gang.replace(uid, key.kind, old.as_deref(), None);
+            change(changed, key, gang);
+            if gang.is_nothing() {
+                by_key.remove(key);
             }
         }
         if member.is_none() {
@@ -111,11 +126,11 @@ impl Gangs {
     }
 
     /// Takes a group as the API server has it.
-    pub fn apply_group(&mut self, kind: PodGroupKind, object: &podgroup::PodGroup, readers: &mut Readers) {
+    pub fn apply_group(&mut self, kind: PodGroupKind, object: &podgroup::PodGroup, interner: &mut Interner) {
         let (namespace, name) = (object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        let key = GroupKey::new(kind, namespace, name, &mut readers.names);
-        let group = PodGroup::read(kind, object, readers);
+        let key = GroupKey::new(kind, namespace, name, &mut interner.names);
+        let group = PodGroup::read(kind, object, interner);
         self.put(&key, Some(Box::new(group)));
     }
 
@@ -157,7 +172,7 @@ impl Gangs {
         if shows(&gang.group) != shows(&group) {
             change(&mut self.changed, key, gang);
         }
-        gang.put(group);
+        gang.put(key.kind, group, &self.members);
         self.stamps.renewed(key, &mut gang.stamp);
         if gang.is_nothing() {
             self.by_key.remove(key);
@@ -174,67 +189,6 @@ impl Gangs {
         if self.stamps.queued() > most {
             let queued = self.by_key.iter().filter(|(_, gang)| gang.stamp.is_queued());
             self.stamps.requeue(queued.map(|(key, _)| key.clone()));
-        }
-    }
-
-    /// Computes the starts that may be others by now.
-    pub fn compute(&mut self) {
-        let Self { by_key, members, changed, moved, stamps } = self;
-        for key in std::mem::take(changed) {
-            let Some(gang) = by_key.get_mut(&key).filter(|gang| gang.changed) else { continue };
-            if gang.compute(key.kind, members) {
-                moved.extend(gang.members());
-            }
-            stamps.judge(&key, &mut gang.stamp);
-        }
-    }
-
-    /// Pods whose workload has another queue, ceiling or start than when this was last asked.
-    pub fn moved(&mut self) -> HashSet<Uid> {
-        self.compute();
-        std::mem::take(&mut self.moved)
-    }
-
-    /// Hands out the next stamp that is to be written.
-    pub fn claim_stamp(&mut self, now: Timestamp) -> Option<Stamping> {
-        self.compute();
-        while let Some(key) = self.stamps.next(now) {
-            let Some(gang) = self.by_key.get_mut(&key) else { continue };
-            // not only when that is written: it may not be possible
-            if gang.start_by(now) && gang.compute(key.kind, &self.members) {
-                self.moved.extend(gang.members());
-            }
-            let claimed = gang.claim_stamp(&key, now);
-            if claimed.is_some() {
-                return claimed;
-            }
-        }
-        None
-    }
-
-    /// When there may be a stamp to write again, unless something changes before.
-    pub fn next_stamp(&self) -> Option<Timestamp> {
-        self.stamps.next_retry()
-    }
-
-    /// Takes back a stamp.
-    pub fn settle_stamp(&mut self, stamping: &Stamping, stamped: Stamped, now: Timestamp, names: &mut Names) {
-        let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, names);
-        if let Some(gang) = self.by_key.get_mut(&key) {
-            self.stamps.settle(&key, gang, stamping, stamped, now);
-            change(&mut self.changed, &key, gang);
-        }
-    }
-
-    /// Nobody will ask what is to be stamped.
-    pub fn discard_stamps(&mut self) {
-        self.stamps = Stamps::default();
-    }
-
-    /// Takes back all stamps: who was to write them is gone.
-    pub fn release_stamps(&mut self) {
-        for (key, gang) in &mut self.by_key {
-            self.stamps.release(key, &mut gang.stamp);
         }
     }
 

@@ -8,7 +8,7 @@ use tenure_types::{
     podgroup::{self, PodGroupKind},
 };
 
-use crate::{ceilings::Readers, names::Names};
+use crate::{interner::Interner, names::Names};
 
 /// Which `PodGroup`. Pods name it, whether or not it is there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +40,7 @@ pub struct PodGroup {
 }
 
 impl PodGroup {
-    pub fn read(kind: PodGroupKind, group: &podgroup::PodGroup, readers: &mut Readers) -> Self {
+    pub fn read(kind: PodGroupKind, group: &podgroup::PodGroup, interner: &mut Interner) -> Self {
         let spec = kind.spec(&group.spec);
         let default = (kind == PodGroupKind::Tensorstack).then_some(keys::TENSORSTACK_DEFAULT_QUEUE);
         let queue = spec.queue.as_deref().filter(|queue| !queue.is_empty()).or(default);
@@ -49,8 +49,8 @@ impl PodGroup {
             uid: text(group.metadata.uid.as_deref()),
             resource_version: text(group.metadata.resource_version.as_deref()),
             stamp: start::stamp(&group.metadata).and_then(Result::ok),
-            queue: queue.map(|queue| readers.names.shared(queue)),
-            own: readers.own.read(&group.metadata),
+            queue: queue.map(|queue| interner.names.shared(queue)),
+            own: interner.own.read(&group.metadata),
             shape: Shape::of(kind, &spec),
         }
     }

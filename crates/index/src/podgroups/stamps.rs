@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::podgroup::PodGroupKind;
 
-use crate::{gang::Gang, groups::GroupKey};
+use super::group::GroupKey;
 
 /// The first and the longest time until a stamp that couldn't be written is tried again.
 const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
@@ -32,10 +32,10 @@ pub struct Stamping {
     /// How often it couldn't be written before.
     pub attempts: u8,
     /// Of which run it is.
-    ended: u32,
+    pub(super) ended: u32,
 }
 
-/// What became of a stamp.
+/// The result of writing a stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stamped {
     /// It was written, and this is the group's version now.
@@ -111,45 +111,36 @@ impl Stamps {
         Timestamp::from_millisecond(self.retries.first()?.0).ok()
     }
 
-    /// Takes back a stamp.
+    /// Takes back a start. `is_current` says whether its group is of the version that it was decided by.
     pub fn settle(
         &mut self,
         key: &GroupKey,
-        gang: &mut Gang,
-        stamping: &Stamping,
-        stamped: Stamped,
+        stamp: &mut Stamp,
+        (stamping, stamped): (&Stamping, &Stamped),
+        is_current: bool,
         now: Timestamp,
     ) {
-        gang.stamp.claimed = false;
-        let group = gang.group.as_mut().filter(|group| *group.uid == *stamping.uid);
-        let same_version = group.filter(|group| *group.resource_version == *stamping.resource_version);
+        stamp.claimed = false;
         match stamped {
-            Stamped::Written(version) => {
-                if let Some(group) = same_version {
-                    // as the watch will say; another version than the one that was stamped came later
-                    (group.stamp, group.resource_version) = (Some(stamping.start), version.into());
-                }
-                if gang.ended != stamping.ended {
-                    gang.left_late(stamping.start);
-                }
-                gang.stamp.attempts = 0;
-                gang.stamp.written = gang.stamp.written.saturating_add(1);
-                if let Some(more) = gang.stamp.written.checked_sub(WITHOUT_PAUSE) {
-                    gang.stamp.not_before = self.retry(key, now, wait(more));
+            Stamped::Written(_) => {
+                stamp.attempts = 0;
+                stamp.written = stamp.written.saturating_add(1);
+                if let Some(more) = stamp.written.checked_sub(WITHOUT_PAUSE) {
+                    stamp.not_before = self.retry(key, now, wait(more));
                 }
             }
-            Stamped::Said => gang.stamp.said = Some(stamping.start),
-            Stamped::Stale if same_version.is_some() => {
-                gang.stamp.stale = true;
-                gang.stamp.not_before = self.retry(key, now, FIRST_RETRY);
+            Stamped::Said => stamp.said = Some(stamping.start),
+            Stamped::Stale if is_current => {
+                stamp.stale = true;
+                stamp.not_before = self.retry(key, now, FIRST_RETRY);
             }
             Stamped::Stale => {}
             Stamped::Failed => {
-                gang.stamp.not_before = self.retry(key, now, wait(gang.stamp.attempts));
-                gang.stamp.attempts = gang.stamp.attempts.saturating_add(1);
+                stamp.not_before = self.retry(key, now, wait(stamp.attempts));
+                stamp.attempts = stamp.attempts.saturating_add(1);
             }
         }
-        self.judge(key, &mut gang.stamp);
+        self.judge(key, stamp);
     }
 
     fn retry(&mut self, key: &GroupKey, now: Timestamp, wait: SignedDuration) -> i64 {
@@ -171,6 +162,17 @@ impl Stamp {
         self.queued
     }
 
+    /// Hands out a start; returns how often it couldn't be written before. None if it isn't to be written now.
+    pub fn claim(&mut self, start: Option<Timestamp>, now: Timestamp) -> Option<u8> {
+        self.queued = false;
+        let start = start?;
+        if self.claimed || self.not_before > now.as_millisecond() || self.said == Some(start) {
+            return None;
+        }
+        (self.claimed, self.stale) = (true, false);
+        Some(self.attempts)
+    }
+
     /// The run has ended: the next is stamped as if it were the first.
     pub fn end(&mut self) {
         if std::mem::take(&mut self.written) >= WITHOUT_PAUSE {
@@ -182,28 +184,4 @@ impl Stamp {
 /// After a time that doubles with each attempt.
 fn wait(attempts: u8) -> SignedDuration {
     FIRST_RETRY.saturating_mul(1 << attempts.min(8)).min(LAST_RETRY)
-}
-
-impl Gang {
-    /// Hands out what is to be written on it, if anything is and nobody is about it.
-    pub fn claim_stamp(&mut self, key: &GroupKey, now: Timestamp) -> Option<Stamping> {
-        self.stamp.queued = false;
-        let (run, group) = (self.run()?, self.group.as_ref()?);
-        let start = run.to_stamp(now)?;
-        let stamp = &mut self.stamp;
-        if stamp.claimed || stamp.not_before > now.as_millisecond() || stamp.said == Some(start) {
-            return None;
-        }
-        (stamp.claimed, stamp.stale) = (true, false);
-        Some(Stamping {
-            kind: key.kind,
-            namespace: key.namespace.as_str().into(),
-            name: key.name.as_str().into(),
-            uid: group.uid.as_ref().into(),
-            resource_version: group.resource_version.as_ref().into(),
-            start,
-            attempts: stamp.attempts,
-            ended: self.ended,
-        })
-    }
 }

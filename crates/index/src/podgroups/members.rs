@@ -4,17 +4,11 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::{
-    gang::progress,
-    preemption::Progress,
-    ready::{Readiness, Standing},
-};
+use tenure_policy::{gang::progress, preemption::Progress, ready::Standing};
 use tenure_types::{podgroup::PodGroupKind, projection};
 
-use crate::{
-    groups::GroupKey,
-    pod::{Milliseconds, lost, readiness},
-};
+use super::group::GroupKey;
+use crate::times::{Milliseconds, PodReadiness, time};
 
 /// What counts of a pod for the start of its groups. Times are in milliseconds since the epoch.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,8 +19,10 @@ pub struct Member {
     scheduled: Option<Milliseconds>,
     /// It runs: it was scheduled, and has not ended and is not terminating.
     pub active: bool,
-    ready: bool,
-    lost: Option<Milliseconds>,
+    /// It was active in the same groups when it was seen before. A list shows each pod once, so a member of which that
+    /// is true after a list was active before and after it.
+    pub was_active: bool,
+    pub readiness: PodReadiness,
 }
 
 /// A group that a pod names, and the subgroup, if it names one. It names one group of a kind at most.
@@ -49,7 +45,7 @@ pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) 
 impl Member {
     /// None if it is in no group, or not any more.
     pub fn read(pod: &projection::Pod, text: impl FnMut(&str) -> ArcStr) -> Option<Self> {
-        let (progress, readiness) = (progress(pod), Readiness::of(pod));
+        let progress = progress(pod);
         let of = if progress == Progress::Gone { Box::default() } else { memberships(pod, text) };
         let created = pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond();
         (!of.is_empty()).then(|| Self {
@@ -57,9 +53,25 @@ impl Member {
             created,
             scheduled: pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond())),
             active: progress == Progress::Running,
-            ready: readiness == Readiness::Ready,
-            lost: lost(readiness),
+            was_active: false,
+            readiness: PodReadiness::of(pod),
         })
+    }
+
+    /// Takes the place of another record of the pod; says whether anything but that is new.
+    pub fn follow(&mut self, known: &Self) -> bool {
+        self.was_active = known.was_active;
+        let is_new = self != known;
+        let same_groups = known.of.iter().map(|of| &of.group).eq(self.of.iter().map(|of| &of.group));
+        self.was_active = known.active && self.active && same_groups;
+        is_new
+    }
+
+    /// True if another record of the pod shows of its groups' start what this one does, which is nothing unless it runs.
+    pub fn shows_as(&self, other: Option<&Self>) -> bool {
+        let same =
+            |other: &Self| other.active && (other.scheduled, &*other.of) == (self.scheduled, &*self.of);
+        !self.active || other.is_some_and(same)
     }
 
     pub fn is_of(&self, group: &GroupKey) -> bool {
@@ -73,15 +85,15 @@ impl Member {
 
     /// As a part of its group, in the subgroup of this number.
     pub fn standing(&self, subgroup: usize) -> Standing {
-        let readiness = readiness(self.ready, self.lost);
+        let readiness = self.readiness.get();
         Standing { subgroup, created: self.created(), scheduled: self.scheduled(), readiness }
     }
 
     pub fn created(&self) -> Timestamp {
-        Timestamp::from_millisecond(self.created).unwrap_or(Timestamp::MAX)
+        time(self.created)
     }
 
     pub fn scheduled(&self) -> Option<Timestamp> {
-        Timestamp::from_millisecond(self.scheduled?.get()).ok()
+        self.scheduled.map(|at| time(at.get()))
     }
 }

@@ -1,5 +1,7 @@
 //! What is handed out to be done.
 
+use std::num::NonZeroU32;
+
 use jiff::Timestamp;
 use tenure_policy::{expiry::Family, ready::Cause};
 
@@ -18,11 +20,24 @@ pub enum Task {
     Withdraw,
 }
 
+/// The identity of a claim: only what was handed out by it is settled by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim(pub(super) NonZeroU32);
+
+/// The claim of no record.
+impl Default for Claim {
+    fn default() -> Self {
+        Self(NonZeroU32::MAX)
+    }
+}
+
 /// A pod about which something is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
     /// Which pod: a pod of this name may be another one by now.
     pub uid: Uid,
+    /// What it is handed out by.
+    pub claim: Claim,
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -39,7 +54,7 @@ pub struct Due {
     pub cause: Cause,
     /// The end of the run that the workload was told before.
     pub told: Option<Timestamp>,
-    /// How often the pod was due before.
+    /// How often the task was done, and the pod runs on. Tries that failed don't count, but those to tell a workload.
     pub attempts: u8,
     /// It has outlived a pause of its workload, which wasn't ready.
     pub outlives: bool,
@@ -63,7 +78,7 @@ impl Group {
     }
 }
 
-/// Whom of a group something has served.
+/// The pods of a group that an action has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     /// All of its pods.
@@ -74,18 +89,19 @@ pub enum Served {
     Gone,
 }
 
-/// What became of whom something has served.
+/// The result of an action, for the pods that it has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Those that are still there are due again after a while, which grows from time to time: whatever was done may
-    /// have failed, or not have helped.
+    /// It was done. Pods that are still there are due again after a while, which grows with each try.
     Acted,
-    /// The same, and their workload is paused for it: what outlives that is of a run that was judged already.
+    /// The same, and their workload is paused for it: a pod that outlives that is of a run that was judged already.
     Paused,
-    /// Nothing more is to be done, whatever happens.
+    /// It could not be done. Pods are due again after a while, which grows with each try.
+    Failed,
+    /// Nothing more is to be done about them.
     Final,
     /// They were told what was to be told.
     Told,
-    /// They could not be told: they are due again after a while, which grows from time to time.
+    /// They could not be told: they are due again after a while, which grows with each try.
     Untold,
 }

@@ -1,0 +1,95 @@
+//! Paused owners that come back by themselves, in the order in which they do.
+
+use std::cmp::Reverse;
+
+use arcstr::ArcStr;
+use jiff::{SignedDuration, Timestamp};
+use tenure_policy::{expiry::Family, ready::PodsReady};
+
+use super::CeilingIndex;
+use crate::{Uid, paused::Paused};
+
+impl CeilingIndex {
+    /// When the next paused owner comes back by itself.
+    pub fn next_return(&self) -> Option<Timestamp> {
+        self.objects.paused.next_return(&self.objects.owners)
+    }
+
+    /// How many paused owners come back by themselves. One that is overdue at `now` and has pods was set going by
+    /// another controller or a person.
+    pub fn returning(&self, now: Timestamp) -> usize {
+        let returning = self.objects.paused.roots(&self.objects.owners);
+        let waits = |uid: Uid, paused: &Paused| {
+            paused.returns.at().is_some_and(|at| at > now) || !self.has_pods(uid, paused)
+        };
+        let returning = returning.filter(|(_, paused)| paused.returns.comes_back());
+        returning.filter(|(uid, paused)| waits(*uid, paused)).count()
+    }
+
+    /// Hands out the paused owners that come back at `now`: the highest priority first, then by the time that the rules
+    /// of its queue say, then by name. They are not handed out again before they are settled. One that has pods still is
+    /// left for later: they would count for its next run. Owners that a person has deactivated are among them, for that
+    /// to be noted.
+    pub fn claim_returns(&mut self, now: Timestamp) -> Vec<Paused> {
+        let mut paused = std::mem::take(&mut self.objects.paused);
+        let mut due = paused.claim_returns(&self.objects.owners, now, |uid, paused| {
+            !paused.returns.comes_back() || !self.has_pods(uid, paused)
+        });
+        self.objects.paused = paused;
+        due.sort_by_cached_key(|paused| {
+            let rules = self.pods_ready(paused.rules_of(), &paused.queue);
+            let waiting = paused.waiting();
+            let timestamp = waiting.timestamp(rules.map(|of| of.timestamp).unwrap_or_default());
+            (Reverse(waiting.priority), timestamp, waiting.name)
+        });
+        // records, too, may name any queue
+        for paused in due.iter_mut().filter(|paused| !self.knows(paused.rules_of(), &paused.queue)) {
+            paused.queue = ArcStr::new();
+        }
+        due
+    }
+
+    /// Takes back an owner that was handed out to come back: it may be again after `not_before`.
+    pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
+        self.objects.paused.settle_return(uid, not_before);
+    }
+
+    /// Takes back an owner whose return was refused at `now`.
+    pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
+        self.objects.paused.refuse_return(uid, now);
+    }
+
+    /// Takes back all that was handed out to come back: the keeper that was to do it doesn't lead any more.
+    pub fn release_returns(&mut self) {
+        self.objects.paused.release();
+    }
+
+    /// What applies to workloads of a queue that don't get ready.
+    pub fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
+        let own = match family {
+            Family::Runai => self.objects.runai.limits(queue).and_then(|limits| limits.pods_ready),
+            Family::Tensorstack => None,
+        };
+        own.or(self.reader.pods_ready)
+    }
+
+    /// How long workloads of a queue wait whose time slice has ended; none if their ceiling is none.
+    pub fn slice_delay(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
+        match family {
+            Family::Runai => self.objects.runai.limits(queue)?.slice_delay,
+            Family::Tensorstack => None,
+        }
+    }
+
+    fn has_pods(&self, uid: Uid, paused: &Paused) -> bool {
+        self.pods_of(&paused.namespace, uid).next().is_some()
+    }
+
+    /// True if there is such a queue.
+    fn knows(&mut self, family: Family, queue: &str) -> bool {
+        match family {
+            Family::Runai => self.objects.runai.limits(queue).is_some(),
+            Family::Tensorstack => self.objects.tensorstack.limits(queue).is_some(),
+        }
+    }
+}

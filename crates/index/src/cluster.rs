@@ -1,0 +1,187 @@
+//! One model of the cluster: objects are taken in once, and readers answer what each program asks.
+
+use std::collections::HashSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_types::{
+    podgroup::{self, PodGroupKind},
+    projection,
+    runai::v3alpha1,
+    tensorstack::v1beta1,
+};
+
+use crate::{
+    Uid,
+    interner::Interner,
+    owners::{Controller, Owner, Owners},
+    paused::PausedOwners,
+    podgroups::{Gangs, GroupKey, Workload, memberships},
+    queues::{RunaiQueues, TensorstackQueues},
+};
+
+/// A reading of the pods of a cluster.
+pub trait Reader {
+    /// Forgets a pod.
+    fn delete_pod(&mut self, uid: Uid);
+
+    /// Forgets all pods but these.
+    fn retain_pods(&mut self, uids: &HashSet<Uid>);
+}
+
+/// The objects of a cluster, as the API server has them, and what `R` makes of its pods.
+///
+/// Queues, `PodGroup`s and owners can come after their pods, and a change of one may concern many: what depends on it is
+/// computed once, when it is next asked for.
+#[derive(Debug, Default)]
+pub struct Cluster<R> {
+    pub(crate) objects: Objects,
+    pub(crate) reader: R,
+}
+
+/// All that pods depend on.
+#[derive(Debug, Default)]
+pub struct Objects {
+    pub interner: Interner,
+    pub runai: RunaiQueues,
+    pub tensorstack: TensorstackQueues,
+    pub gangs: Gangs,
+    pub owners: Owners,
+    pub paused: PausedOwners,
+    pub moved: Moved,
+}
+
+/// Changes whose effect on pods is not computed yet.
+#[derive(Debug, Default)]
+pub struct Moved {
+    pub all: bool,
+    /// With all that they control.
+    pub owners: HashSet<Uid>,
+}
+
+impl<R: Reader> Cluster<R> {
+    /// Adds or updates a queue of the run.ai family; says whether a decision may have changed.
+    pub fn apply_runai(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
+        let changed = self.objects.runai.apply(name, spec);
+        self.objects.moved.all |= changed;
+        changed
+    }
+
+    /// Adds or updates a queue in KAI-Scheduler's version; says whether a decision may have changed.
+    pub fn apply_runai_v2(&mut self, name: &str, queue: &projection::RunaiQueueV2) -> bool {
+        let changed = self.objects.runai.apply_v2(name, queue);
+        self.objects.moved.all |= changed;
+        changed
+    }
+
+    /// Forgets a queue of the run.ai family.
+    pub fn delete_runai(&mut self, name: &str) {
+        self.objects.moved.all |= self.objects.runai.delete(name);
+    }
+
+    /// Forgets all queues of the run.ai family but these.
+    pub fn retain_runai(&mut self, names: &HashSet<String>) {
+        self.objects.moved.all |= self.objects.runai.retain(names);
+    }
+
+    /// Adds or updates a queue of the tensorstack family.
+    pub fn apply_tensorstack(&mut self, name: &str, spec: &v1beta1::QueueSpec) {
+        self.objects.moved.all |= self.objects.tensorstack.apply(name, spec);
+    }
+
+    /// Forgets a queue of the tensorstack family.
+    pub fn delete_tensorstack(&mut self, name: &str) {
+        self.objects.moved.all |= self.objects.tensorstack.delete(name);
+    }
+
+    /// Forgets all queues of the tensorstack family but these.
+    pub fn retain_tensorstack(&mut self, names: &HashSet<String>) {
+        self.objects.moved.all |= self.objects.tensorstack.retain(names);
+    }
+
+    /// Adds or updates a `PodGroup`.
+    pub fn apply_group(&mut self, kind: PodGroupKind, group: &podgroup::PodGroup) {
+        self.objects.gangs.apply_group(kind, group, &mut self.objects.interner);
+    }
+
+    /// Forgets a `PodGroup`.
+    pub fn delete_group(&mut self, kind: PodGroupKind, namespace: &str, name: &str) {
+        let key = GroupKey::new(kind, namespace, name, &mut self.objects.interner.names);
+        self.objects.gangs.delete_group(&key);
+    }
+
+    /// Forgets all `PodGroup`s of a kind but these, by namespace and name.
+    pub fn retain_groups(&mut self, kind: PodGroupKind, keys: &HashSet<(String, String)>) {
+        self.objects.gangs.retain_groups(kind, keys);
+    }
+
+    /// Adds or updates an object that may own pods. `source` tells apart the kinds, each of which is listed by itself.
+    pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
+        let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
+        let Objects { interner, owners, paused, moved, .. } = &mut self.objects;
+        let controller = projection::controller(metadata);
+        let controller = controller.map(|above| Controller::read(above, &interner.kinds));
+        paused.apply(uid, source, metadata, controller, &mut interner.names);
+        if owners.apply(uid, Owner { controller, own: interner.own.read(metadata), source }) {
+            moved.owners.insert(uid);
+        }
+    }
+
+    /// Forgets an owner.
+    pub fn delete_owner(&mut self, uid: Uid) {
+        self.objects.paused.delete(uid);
+        if self.objects.owners.delete(uid) {
+            self.objects.moved.owners.insert(uid);
+        }
+    }
+
+    /// Forgets all owners of a source but these.
+    pub fn retain_owners(&mut self, source: u16, uids: &HashSet<Uid>) {
+        self.objects.paused.retain(source, uids);
+        for gone in self.objects.owners.gone(source, uids) {
+            self.delete_owner(gone);
+        }
+    }
+
+    /// Adds or updates a pod as a member of its `PodGroup`s alone.
+    pub fn apply_member(&mut self, pod: &projection::Pod) {
+        if let Some(uid) = pod.metadata.uid.as_deref() {
+            self.objects.gangs.apply_pod(Uid::of(uid), pod, &mut self.objects.interner.names);
+        }
+    }
+
+    /// Forgets a pod.
+    pub fn delete_pod(&mut self, uid: Uid) {
+        self.objects.gangs.delete_pod(uid);
+        self.reader.delete_pod(uid);
+    }
+
+    /// Forgets all pods but these.
+    pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
+        self.objects.gangs.retain_pods(uids);
+        self.reader.retain_pods(uids);
+    }
+
+    /// All `PodGroup`s that there are, with what their pods show.
+    pub fn gangs(&mut self) -> impl Iterator<Item = Workload<'_>> {
+        self.objects.gangs.compute();
+        self.objects.gangs.workloads()
+    }
+
+    /// The `PodGroup` that counts for the workload of a pod, if there is one. Its start is as it was when
+    /// [all](Self::gangs) were last asked for.
+    pub fn gang(&self, pod: &projection::Pod) -> Option<Workload<'_>> {
+        self.objects.gangs.workload(&memberships(pod, |text| text.into()))
+    }
+
+    /// How many groups anything is known of, and how many pods are in any.
+    #[cfg(test)]
+    pub fn group_counts(&self) -> (usize, usize) {
+        self.objects.gangs.len()
+    }
+
+    /// How much is kept of groups for those that ask.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.objects.gangs.waiting()
+    }
+}

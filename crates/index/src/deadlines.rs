@@ -1,0 +1,332 @@
+//! What is due: one record a pod, and one order for each thing that may be due about it.
+
+mod due;
+mod expiry;
+mod notice;
+mod order;
+mod record;
+mod unready;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    num::NonZeroU32,
+};
+
+use arcstr::ArcStr;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_policy::expiry::{Exemption, Scope, exemption};
+use tenure_types::projection;
+
+use crate::{Uid, controlled::Controlled, interner::Interner, names::Names, times::NEVER, uid::UidMap};
+
+pub use due::{Claim, Due, Group, Outcome, Served, Task};
+pub use expiry::Ceiling;
+use notice::Notice;
+use order::{Order, Slot};
+pub use record::Pod;
+pub use unready::ReadyUntil;
+use unready::Unready;
+
+/// A group has no more pods than that. The others are claimed after it; their owner is paused only once all the same.
+const MOST_IN_GROUP: usize = 2_000;
+
+/// What applies to a pod.
+#[derive(Clone, Debug, Default)]
+pub struct PodDeadlines {
+    pub ceiling: Option<Ceiling>,
+    pub ready_until: Option<ReadyUntil>,
+}
+
+/// Pods in a few hundred bytes each, ordered by when something is to be done about them.
+#[derive(Debug)]
+pub struct Deadlines {
+    scope: Scope,
+    // boxed: a hash table is up to half empty, and an empty place should be small
+    pods: UidMap<Box<Pod>>,
+    by_controller: Controlled,
+    expiries: Order,
+    notices: Order,
+    evictions: Order,
+    /// Controllers of pods that are exempt by priority, by namespace.
+    exempt: HashMap<ArcStr, UidMap<OwnerReference>>,
+    exempt_in: UidMap<ArcStr>,
+    claims: u32,
+}
+
+impl Deadlines {
+    pub fn new(scope: Scope) -> Self {
+        Self {
+            scope,
+            pods: UidMap::default(),
+            by_controller: Controlled::default(),
+            expiries: Order::default(),
+            notices: Order::default(),
+            evictions: Order::default(),
+            exempt: HashMap::new(),
+            exempt_in: UidMap::default(),
+            claims: 0,
+        }
+    }
+
+    /// Takes a pod; returns its uid if its deadlines are to be computed.
+    pub fn apply(&mut self, pod: &projection::Pod, interner: &mut Interner) -> Option<Uid> {
+        let uid = Uid::of(pod.metadata.uid.as_deref()?);
+        match exemption(pod, &self.scope) {
+            None => {
+                self.delete_exempt(uid);
+                self.keep(uid, pod, interner)
+            }
+            Some(exemption) => {
+                self.delete(uid);
+                if exemption == Exemption::Priority {
+                    self.keep_exempt(uid, pod, &mut interner.names);
+                }
+                None
+            }
+        }
+    }
+
+    fn keep(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> Option<Uid> {
+        let Some(known) = self.pods.get_mut(&uid) else {
+            let pod = Pod::read(pod, interner)?;
+            self.by_controller.replace(uid, None, pod.controller.map(|of| of.uid));
+            self.pods.insert(uid, Box::new(pod));
+            return Some(uid);
+        };
+        let before = known.controller.map(|of| of.uid);
+        let stays = known.update(pod, interner);
+        let after = known.controller.map(|of| of.uid);
+        self.by_controller.replace(uid, before, after);
+        if stays {
+            return Some(uid);
+        }
+        self.delete(uid);
+        None
+    }
+
+    fn keep_exempt(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
+        let Some(controller) = pod.controller().cloned() else {
+            return;
+        };
+        let namespace = names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
+        self.exempt.entry(namespace.clone()).or_default().insert(uid, controller);
+        self.exempt_in.insert(uid, namespace);
+    }
+
+    fn delete_exempt(&mut self, uid: Uid) {
+        let Some(namespace) = self.exempt_in.remove(&uid) else { return };
+        if let Some(here) = self.exempt.get_mut(&namespace) {
+            here.remove(&uid);
+            if here.is_empty() {
+                self.exempt.remove(&namespace);
+            }
+        }
+    }
+
+    pub fn delete(&mut self, uid: Uid) {
+        self.delete_exempt(uid);
+        let Some(mut pod) = self.pods.remove(&uid) else { return };
+        self.withdraw(uid, &mut pod);
+        self.by_controller.replace(uid, pod.controller.map(|of| of.uid), None);
+    }
+
+    pub fn retain(&mut self, uids: &HashSet<Uid>) {
+        let known = self.pods.keys().chain(self.exempt_in.keys());
+        let gone: Vec<Uid> = known.copied().filter(|uid| !uids.contains(uid)).collect();
+        for uid in gone {
+            self.delete(uid);
+        }
+    }
+
+    /// Computes when something is to be done about a pod.
+    pub fn schedule(&mut self, uid: Uid, deadlines: &mut impl FnMut(Uid, &Pod) -> PodDeadlines) {
+        let Some(pod) = self.pods.get_mut(&uid).filter(|pod| pod.claim.is_none()) else {
+            return;
+        };
+        let PodDeadlines { ceiling, ready_until } = deadlines(uid, pod);
+        pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
+        if let Some(notice) = &mut pod.notice {
+            let next = notice.next();
+            self.notices.place(uid, &mut notice.slot, next);
+        }
+        pod.notice.take_if(|notice| notice.is_idle());
+        pod.expiry.plan(ceiling);
+        let next = pod.expiry.next();
+        self.expiries.place(uid, &mut pod.expiry.slot, next);
+        match (ready_until, &mut pod.unready) {
+            (None, unready) => {
+                if let Some(mut unready) = unready.take() {
+                    self.evictions.place(uid, &mut unready.slot, Slot::NONE);
+                }
+            }
+            (Some(until), unready) => {
+                let planned = Unready::plan(unready.as_deref(), until);
+                let next = planned.next();
+                let planned = unready.insert(Box::new(planned));
+                self.evictions.place(uid, &mut planned.slot, next);
+            }
+        }
+    }
+
+    pub fn schedule_all(&mut self, deadlines: &mut impl FnMut(Uid, &Pod) -> PodDeadlines) {
+        let uids: Vec<Uid> = self.pods.keys().copied().collect();
+        for uid in uids {
+            self.schedule(uid, deadlines);
+        }
+    }
+
+    /// The pods of a controller.
+    pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &Pod)> {
+        let pods = self.by_controller.by(controller);
+        pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())))
+    }
+
+    /// Later than the time itself, at which nothing is overdue yet.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let orders = [&self.expiries, &self.notices, &self.evictions];
+        let next = orders.into_iter().filter_map(Order::next).min()?;
+        Timestamp::from_millisecond(next.saturating_add(1)).ok()
+    }
+
+    /// When the next pod's ceiling is reached, or was.
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        let first = self.expiries.next_pods().filter_map(|uid| self.pods.get(&uid));
+        Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
+    }
+
+    /// Hands out what is due: what has expired comes before what isn't ready, and that before what is to be told.
+    pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
+        let now = now.as_millisecond();
+        let (task, first, slot) = {
+            let of = |order: &Order, task| order.due(now).map(|(uid, slot)| (task, uid, slot));
+            of(&self.expiries, Task::Expire)
+                .or_else(|| of(&self.evictions, Task::Evict))
+                .or_else(|| of(&self.notices, Task::Announce))
+        }?;
+        let pod = self.pods.get(&first)?;
+        let is_withdrawn = task == Task::Announce && pod.expiry.at == NEVER;
+        let task = if is_withdrawn { Task::Withdraw } else { task };
+        let since = slot.due_with(slot, now)?;
+        let group = self.siblings(pod, task, slot, now).filter(|(_, uid)| *uid != first);
+        let mut group: Vec<(i64, Uid)> = group.collect();
+        group.sort_unstable();
+        group.truncate(MOST_IN_GROUP.saturating_sub(1));
+        group.insert(0, (since, first));
+        self.hand_out(task, &group)
+    }
+
+    /// Pods of the same controller about which the same is due.
+    fn siblings<'p>(
+        &'p self,
+        first: &'p Pod,
+        task: Task,
+        slot: Slot,
+        now: i64,
+    ) -> impl Iterator<Item = (i64, Uid)> {
+        let controller = first.controller.filter(|_| !first.alone);
+        let pods = controller.into_iter().flat_map(|controller| self.controlled_by(controller.uid));
+        pods.filter_map(move |(uid, pod)| {
+            let is_sibling = !pod.alone
+                && pod.controller == first.controller
+                && pod.namespace == first.namespace
+                && (pod.expiry.at == NEVER) == (first.expiry.at == NEVER)
+                && pod.outlives() == first.outlives();
+            is_sibling.then(|| pod.slot(task).due_with(slot, now)).flatten().map(|since| (since, uid))
+        })
+    }
+
+    fn hand_out(&mut self, task: Task, group: &[(i64, Uid)]) -> Option<Group> {
+        self.claims = self.claims.checked_add(1).unwrap_or(1);
+        let claim = Claim(NonZeroU32::new(self.claims)?);
+        let mut handed_out = Vec::with_capacity(group.len());
+        for (since, uid) in group {
+            let Some(mut pod) = self.pods.remove(uid) else { continue };
+            self.withdraw(*uid, &mut pod);
+            pod.claim = Some(claim);
+            handed_out.push(pod.due(*uid, claim, task, *since));
+            self.pods.insert(*uid, pod);
+        }
+        let mut handed_out = handed_out.into_iter();
+        let first = handed_out.next()?;
+        Some(Group { task, first, rest: handed_out.collect() })
+    }
+
+    /// Takes a pod out of all orders.
+    fn withdraw(&mut self, uid: Uid, pod: &mut Pod) {
+        self.expiries.place(uid, &mut pod.expiry.slot, Slot::NONE);
+        if let Some(notice) = &mut pod.notice {
+            self.notices.place(uid, &mut notice.slot, Slot::NONE);
+        }
+        if let Some(unready) = &mut pod.unready {
+            self.evictions.place(uid, &mut unready.slot, Slot::NONE);
+        }
+    }
+
+    /// The record that was handed out; none if it was taken back, or dropped, since.
+    fn claimed(&mut self, due: &Due) -> Option<&mut Pod> {
+        let pod = self.pods.get_mut(&due.uid).filter(|pod| pod.claim == Some(due.claim))?;
+        (pod.claim, pod.alone) = (None, false);
+        Some(pod)
+    }
+
+    /// The pod may be claimed again, at once; by itself, if `alone`.
+    pub fn release(&mut self, due: &Due, alone: bool) {
+        if let Some(pod) = self.claimed(due) {
+            pod.alone = alone;
+        }
+    }
+
+    /// The pod may be claimed again, as its outcome says.
+    pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
+        let Some(pod) = self.claimed(due) else { return };
+        match task {
+            Task::Expire => pod.expiry.settle(outcome, now),
+            Task::Evict => {
+                if let Some(unready) = &mut pod.unready {
+                    unready.settle(outcome, now);
+                }
+            }
+            Task::Announce | Task::Withdraw => {
+                pod.notice.get_or_insert_default().settle(due, task, outcome, now);
+            }
+        }
+    }
+
+    /// Takes back all that is claimed; returns which.
+    pub fn release_all(&mut self) -> Vec<Uid> {
+        let claimed = self.pods.iter_mut().filter(|(_, pod)| pod.claim.is_some());
+        let released = claimed.map(|(uid, pod)| {
+            pod.claim = None;
+            *uid
+        });
+        released.collect()
+    }
+
+    pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
+        let here = self.exempt.get(namespace).into_iter().flat_map(HashMap::values);
+        let by_uid: BTreeMap<&str, &OwnerReference> = here.map(|owner| (&*owner.uid, owner)).collect();
+        by_uid.into_values().cloned().collect()
+    }
+
+    /// How many pods are to expire some time, or have expired, apart from those that are claimed.
+    pub fn under_ceiling(&self) -> usize {
+        self.expiries.len()
+    }
+
+    pub fn overdue(&self, now: Timestamp) -> usize {
+        self.expiries.count_due(now.as_millisecond())
+    }
+
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    pub fn get(&self, uid: Uid) -> Option<&Pod> {
+        self.pods.get(&uid).map(AsRef::as_ref)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Uid, &Pod)> {
+        self.pods.iter().map(|(uid, pod)| (*uid, pod.as_ref()))
+    }
+}

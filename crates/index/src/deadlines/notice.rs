@@ -1,0 +1,69 @@
+//! When the workload of a pod is told the end of its run.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    due::{Due, Outcome, Task},
+    expiry::Ceiling,
+    order::{Lane, Slot, Tries, Wait},
+};
+use crate::times::{Milliseconds, NEVER, milliseconds_up};
+
+const RETRY: Wait = Wait { first: SignedDuration::from_secs(10), last: SignedDuration::from_mins(10) };
+
+/// How far the notice of a pod has come. Most pods have none.
+#[derive(Debug, Default)]
+pub struct Notice {
+    /// When it is to be given, if it is.
+    at: Option<Milliseconds>,
+    /// The end of its run that the workload was told.
+    pub told: Option<Milliseconds>,
+    pub tries: Tries,
+    pub slot: Slot,
+}
+
+impl Notice {
+    /// Some time before the end or, if that has changed since it was told, at once.
+    pub fn plan(known: Option<Box<Self>>, created: i64, ceiling: Option<&Ceiling>) -> Option<Box<Self>> {
+        let told = known.as_ref().and_then(|known| known.told).map(Milliseconds::get);
+        let at = match (told, ceiling) {
+            (None, None) => None,
+            (None, Some(Ceiling { at, notice, .. })) => {
+                let before = at.checked_sub(*notice).map_or(i64::MIN, Timestamp::as_millisecond);
+                (!notice.is_zero()).then_some(before)
+            }
+            (Some(told), _) => {
+                let expires = ceiling.map_or(NEVER, |ceiling| milliseconds_up(ceiling.at));
+                (told != expires).then_some(told.min(expires).min(created))
+            }
+        };
+        let at = at.and_then(Milliseconds::new);
+        if at.is_none() && known.is_none() {
+            return None;
+        }
+        let mut notice = known.unwrap_or_default();
+        notice.at = at;
+        Some(notice)
+    }
+
+    /// True if nothing is to be told, and nothing was told or tried.
+    pub fn is_idle(&self) -> bool {
+        self.at.is_none() && self.told.is_none() && self.tries == Tries::default()
+    }
+
+    /// When something is to be done.
+    pub fn next(&self) -> Slot {
+        self.at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.get().max(self.tries.not_before())))
+    }
+
+    pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
+        match outcome {
+            Outcome::Told => {
+                let end = (task == Task::Announce).then(|| due.deadline.as_millisecond());
+                (self.told, self.tries) = (end.and_then(Milliseconds::new), Tries::default());
+            }
+            Outcome::Untold | Outcome::Failed => self.tries.count_done(now, RETRY),
+            Outcome::Acted | Outcome::Paused | Outcome::Final => {}
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What is kept of a pod in a queue.
+
+use arcstr::ArcStr;
+use jiff::SignedDuration;
+use tenure_policy::{
+    expiry::Clocks,
+    ready::{Cause, Readiness, Standing},
+};
+use tenure_types::{keys, podgroup::PodGroupKind, projection};
+
+use super::{
+    due::{Claim, Due, Task},
+    expiry::Expiry,
+    notice::Notice,
+    order::Slot,
+    unready::Unready,
+};
+use crate::{
+    Uid,
+    interner::Interner,
+    owners::Controller,
+    times::{Milliseconds, NEVER, PodReadiness, time},
+};
+
+/// A pod in a queue. Times are in milliseconds since the epoch.
+#[derive(Debug)]
+pub struct Pod {
+    pub name: Box<str>,
+    pub namespace: ArcStr,
+    /// The queue that it names itself in each family. That of its `PodGroup` counts, if there is such a group.
+    pub tensorstack: Option<ArcStr>,
+    pub runai: Option<ArcStr>,
+    pub controller: Option<Controller>,
+    /// The pod's own ceiling.
+    pub own: Option<Milliseconds>,
+    pub created: i64,
+    pub started: Option<Milliseconds>,
+    pub readiness: PodReadiness,
+    pub expiry: Expiry,
+    pub notice: Option<Box<Notice>>,
+    /// None if its workload is ready, or may take as long as it likes.
+    pub unready: Option<Box<Unready>>,
+    /// What it is handed out by. As long as it is, it stands in no order.
+    pub claim: Option<Claim>,
+    /// What is done about it serves no other pod of its controller.
+    pub alone: bool,
+}
+
+impl Pod {
+    /// None if the pod is in no queue.
+    pub fn read(pod: &projection::Pod, interner: &mut Interner) -> Option<Self> {
+        let mut read = Self {
+            name: pod.metadata.name.as_deref().unwrap_or_default().into(),
+            namespace: interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default()),
+            tensorstack: None,
+            runai: None,
+            controller: None,
+            own: None,
+            created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
+            started: None,
+            readiness: PodReadiness::of(pod),
+            expiry: Expiry::default(),
+            notice: None,
+            unready: None,
+            claim: None,
+            alone: false,
+        };
+        read.update(pod, interner).then_some(read)
+    }
+
+    /// Takes what can change; says whether it is still in a queue.
+    pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
+        let Interner { kinds, names, own } = interner;
+        let mut shared =
+            |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
+        self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
+        self.runai = shared(pod.label(keys::RUNAI_QUEUE_LABEL));
+        self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
+        self.readiness = PodReadiness::of(pod);
+        self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
+        self.own = own
+            .read(&pod.metadata)
+            .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
+        let families = [PodGroupKind::Tensorstack, PodGroupKind::Runai];
+        let is_grouped = families.iter().any(|kind| kind.named_by(pod).is_some());
+        self.tensorstack.is_some() || self.runai.is_some() || is_grouped
+    }
+
+    /// The pod as a part of its workload.
+    pub fn standing(&self) -> Standing {
+        let Clocks { created, started } = self.clocks();
+        Standing { subgroup: 0, created, scheduled: started, readiness: self.readiness.get() }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.readiness.get() == Readiness::Ready
+    }
+
+    /// The clocks that ceilings run by, if it is a workload by itself.
+    pub fn clocks(&self) -> Clocks {
+        Clocks { created: time(self.created), started: self.started.map(|started| time(started.get())) }
+    }
+
+    /// The pod's own ceiling.
+    pub fn own_ceiling(&self) -> Option<SignedDuration> {
+        self.own.map(|own| SignedDuration::from_millis(own.get()))
+    }
+
+    /// True if it has outlived a pause of its workload, which wasn't ready.
+    pub fn outlives(&self) -> bool {
+        self.unready.as_ref().is_some_and(|unready| unready.paused)
+    }
+
+    /// Its place in the order of a task; none if it stands in none there.
+    pub fn slot(&self, task: Task) -> Slot {
+        match task {
+            Task::Expire => self.expiry.slot,
+            Task::Evict => self.unready.as_ref().map(|unready| unready.slot).unwrap_or_default(),
+            Task::Announce | Task::Withdraw => {
+                self.notice.as_ref().map(|notice| notice.slot).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The pod as it is handed out.
+    pub fn due(&self, uid: Uid, claim: Claim, task: Task, since: i64) -> Due {
+        let told = self.notice.as_ref().and_then(|notice| notice.told);
+        let of_expiry = (self.expiry.family, self.expiry.queue.as_ref(), self.expiry.at);
+        let (family, queue, deadline) = match &self.unready {
+            Some(of) if task == Task::Evict => (of.family, Some(&of.queue), of.until),
+            _ => of_expiry,
+        };
+        let tries = match task {
+            Task::Expire => Some(self.expiry.tries),
+            Task::Evict => self.unready.as_ref().map(|unready| unready.tries),
+            Task::Announce | Task::Withdraw => self.notice.as_ref().map(|notice| notice.tries),
+        };
+        Due {
+            uid,
+            claim,
+            namespace: self.namespace.as_str().into(),
+            name: self.name.as_ref().into(),
+            family,
+            queue: queue.map(ArcStr::as_str).unwrap_or_default().into(),
+            deadline: time(deadline),
+            since: time(since),
+            told: told.map(|told| time(told.get())),
+            cause: self.unready.as_ref().map_or(Cause::WaitForStart, |unready| unready.cause),
+            attempts: tries.map_or(0, |tries| tries.in_vain()),
+            outlives: self.outlives(),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A `PodGroup` and the pods that name it: what they show of its present run.
+
+use jiff::Timestamp;
+use tenure_policy::{
+    gang::Shape,
+    ready::{Lacking, RunMemory},
+    start::Run,
+};
+use tenure_types::podgroup::PodGroupKind;
+
+use super::{group::PodGroup, members::Member, readiness::Counts, stamps::Stamp};
+use crate::{Uid, uid::UidMap};
+
+/// There may be one for each pod.
+#[derive(Debug, Default)]
+pub struct Gang {
+    /// None if there is no such group, though pods name it.
+    pub group: Option<Box<PodGroup>>,
+    /// In order.
+    members: Vec<Uid>,
+    /// How many of them are active.
+    active: u32,
+    /// How many runs have ended.
+    pub ended: u32,
+    /// When the oldest of all pods was created that were active in this run: pods may be replaced without its end.
+    oldest: Option<Timestamp>,
+    /// When the first of them was scheduled.
+    first_scheduled: Option<Timestamp>,
+    /// The earliest start that the pods of this run have shown.
+    shown: Option<Timestamp>,
+    /// Its pods may show an earlier one.
+    grown: bool,
+    /// The stamp that the last run left behind.
+    left: Option<Timestamp>,
+    /// When it started, as it was last computed.
+    pub start: Option<Timestamp>,
+    /// How many are ready.
+    ready: Counts,
+    /// Whether it was ready in this run, and since when it isn't.
+    memory: RunMemory,
+    /// Whether too few of its pods are ready, as it was last computed.
+    pub lacking: Option<Lacking>,
+    /// It is to be computed anew.
+    pub changed: bool,
+    pub stamp: Stamp,
+}
+
+impl Gang {
+    pub fn members(&self) -> &[Uid] {
+        &self.members
+    }
+
+    /// How many of them are active.
+    pub const fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// Nothing is known of it.
+    pub fn is_nothing(&self) -> bool {
+        self.group.is_none() && self.members.is_empty()
+    }
+
+    /// Takes a record of a pod in place of another one of it: none before it joins, and after it has left.
+    pub fn replace(&mut self, uid: Uid, kind: PodGroupKind, old: Option<&Member>, new: Option<&Member>) {
+        self.list(uid, new.is_some());
+        let was_active = self.active > 0;
+        let number = |member: Option<&Member>| u32::from(member.is_some_and(|member| member.active));
+        self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
+        if let Some(new) = new.filter(|new| new.active) {
+            self.oldest = self.oldest.into_iter().chain([new.created()]).min();
+            self.first_scheduled = self.first_scheduled.into_iter().chain(new.scheduled()).min();
+            self.grown = true;
+        }
+        let counts =
+            self.group.as_ref().is_some_and(|group| self.ready.replace(&group.shape, kind, old, new));
+        if self.active == 0 && was_active {
+            self.end();
+        } else if counts || !was_active {
+            self.remember();
+        }
+    }
+
+    fn list(&mut self, uid: Uid, stays: bool) {
+        match (self.members.binary_search(&uid), stays) {
+            (Ok(place), false) => {
+                self.members.remove(place);
+            }
+            (Err(place), true) => {
+                if self.members.is_empty() {
+                    // most groups of some schedulers have one pod for ever
+                    self.members.reserve_exact(1);
+                }
+                self.members.insert(place, uid);
+            }
+            (Ok(_), true) | (Err(_), false) => {}
+        }
+    }
+
+    fn end(&mut self) {
+        self.ended = self.ended.wrapping_add(1);
+        self.left = self.group.as_ref().and_then(|group| group.stamp);
+        (self.oldest, self.first_scheduled, self.shown) = (None, None, None);
+        self.memory = RunMemory::default();
+        self.stamp.end();
+    }
+
+    /// Notes whether its run is ready, or was: lists may show that only once.
+    fn remember(&mut self) {
+        if let Some(group) = self.group.as_ref().filter(|_| self.active > 0) {
+            self.memory.note(self.ready.is_ready(&group.shape), self.ready.was_ready(&group.shape));
+        }
+    }
+
+    /// A stamp of an earlier run was written after that had ended.
+    pub fn left_late(&mut self, stamp: Timestamp) {
+        self.left = Some(stamp);
+    }
+
+    /// Pods are gone after a time in which nothing was seen. The run may have ended in between, unless a member shows
+    /// that it didn't: else only what those show counts that are left.
+    pub fn doubt(&mut self, members: &UidMap<Box<Member>>) {
+        let active: Vec<&Member> = self.live(members).filter(|member| member.active).collect();
+        if active.iter().any(|member| member.was_active) {
+            return;
+        }
+        self.oldest = active.iter().map(|member| member.created()).min();
+        self.first_scheduled = active.iter().filter_map(|member| member.scheduled()).min();
+        (self.shown, self.grown) = (None, true);
+        self.memory = RunMemory::default();
+        self.remember();
+    }
+
+    /// Takes another version of the group, or another one of its name, or that there is none.
+    pub fn put(&mut self, kind: PodGroupKind, group: Option<Box<PodGroup>>, members: &UidMap<Box<Member>>) {
+        self.show(kind, members);
+        let uid = |group: &Option<Box<PodGroup>>| group.as_ref().map(|group| group.uid.clone());
+        if uid(&self.group) != uid(&group) {
+            // what another one takes to run says nothing of this one
+            (self.shown, self.grown) = (None, true);
+        }
+        let shape = |group: &Option<Box<PodGroup>>| group.as_ref().map(|group| group.shape.clone());
+        let same_shape = shape(&self.group) == shape(&group);
+        self.group = group;
+        if let Some(group) = self.group.as_ref().filter(|_| !same_shape) {
+            self.grown = true;
+            self.ready = Counts::of(&group.shape, kind, self.live(members));
+            self.remember();
+        }
+    }
+
+    fn live<'m>(&self, members: &'m UidMap<Box<Member>>) -> impl Iterator<Item = &'m Member> {
+        self.members.iter().filter_map(|uid| members.get(uid)).map(AsRef::as_ref)
+    }
+
+    /// Notes when its pods show that it started: before one goes, too, since it takes along what it shows.
+    pub fn show(&mut self, kind: PodGroupKind, members: &UidMap<Box<Member>>) {
+        let Some(group) = self.group.as_ref().filter(|_| self.grown) else { return };
+        let active = self.live(members).filter(|member| member.active);
+        let scheduled = active
+            .filter_map(|member| Some((group.shape.number(member.subgroup(kind)), member.scheduled()?)));
+        let shown = group.shape.shown_start(scheduled);
+        self.shown = self.shown.into_iter().chain(shown).min();
+        self.grown = false;
+    }
+
+    /// Computes the start, and whether too few are ready; says whether either is another than before.
+    pub fn compute(&mut self, kind: PodGroupKind, members: &UidMap<Box<Member>>) -> bool {
+        self.changed = false;
+        self.show(kind, members);
+        let start = self.run().and_then(|run| run.start());
+        let shown = self.group.as_ref().and_then(|group| self.shown_lack(&group.shape, kind, start, members));
+        let lacking = shown.map(|shown| self.memory.recall(shown));
+        let moved = (self.start, self.lacking) != (start, lacking);
+        (self.start, self.lacking) = (start, lacking);
+        moved
+    }
+
+    /// What its pods show of their readiness by now.
+    fn shown_lack(
+        &self,
+        shape: &Shape,
+        kind: PodGroupKind,
+        start: Option<Timestamp>,
+        members: &UidMap<Box<Member>>,
+    ) -> Option<Lacking> {
+        // pods that were replaced took room before those that are there
+        let started = self.first_scheduled.into_iter().chain(start).min().filter(|_| self.active > 0)?;
+        if self.ready.is_ready(shape) {
+            return None;
+        }
+        let standing = |member: &Member| member.standing(shape.number(member.subgroup(kind)));
+        Lacking::of(shape, &self.live(members).map(standing).collect::<Vec<_>>(), Some(started))
+    }
+
+    /// Whatever is written on it or shown: from now on it has started by `now` at the latest. Says whether it seemed not to
+    /// have.
+    pub fn start_by(&mut self, now: Timestamp) -> bool {
+        let is_ahead = self.start.is_some_and(|start| start > now);
+        if is_ahead {
+            self.shown = Some(now);
+        }
+        is_ahead
+    }
+
+    /// What is known of its run; none if there is no such group.
+    pub fn run(&self) -> Option<Run> {
+        let stamp = self.group.as_ref()?.stamp;
+        Some(Run { stamp, left: self.left, oldest: self.oldest, shown: self.shown })
+    }
+}

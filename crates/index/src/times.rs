@@ -1,0 +1,60 @@
+//! Times in eight bytes each, in milliseconds since the epoch.
+
+use std::num::NonZeroI64;
+
+use jiff::Timestamp;
+use tenure_policy::ready::Readiness;
+use tenure_types::projection;
+
+/// No time at all.
+pub const NEVER: i64 = i64::MAX;
+
+/// A time in milliseconds since the epoch, any but [`NEVER`]: so an `Option` of it takes no more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Milliseconds(NonZeroI64);
+
+impl Milliseconds {
+    pub fn new(milliseconds: i64) -> Option<Self> {
+        NonZeroI64::new(milliseconds ^ NEVER).map(Self)
+    }
+
+    pub const fn get(self) -> i64 {
+        self.0.get() ^ NEVER
+    }
+}
+
+/// The time as a timestamp. One that a timestamp can't hold is the last one.
+pub fn time(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
+}
+
+/// Rounded up, so that nothing is ever early.
+pub fn milliseconds_up(at: Timestamp) -> i64 {
+    let milliseconds = at.as_millisecond();
+    milliseconds.saturating_add(i64::from(at.subsec_nanosecond() % 1_000_000 > 0))
+}
+
+/// The readiness of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodReadiness(i64);
+
+impl PodReadiness {
+    const NOT_YET: i64 = i64::MIN;
+    const READY: i64 = i64::MAX;
+
+    pub fn of(pod: &projection::Pod) -> Self {
+        Self(match Readiness::of(pod) {
+            Readiness::NotYet => Self::NOT_YET,
+            Readiness::Ready => Self::READY,
+            Readiness::Lost(at) => at.as_millisecond(),
+        })
+    }
+
+    pub fn get(self) -> Readiness {
+        match self.0 {
+            Self::NOT_YET => Readiness::NotYet,
+            Self::READY => Readiness::Ready,
+            at => Readiness::Lost(time(at)),
+        }
+    }
+}
