@@ -11,6 +11,7 @@ use tenure_policy::{
     expiry::{self, Clocks, Family, Scope},
     floor::Floors,
     gang::Shape,
+    limits::Limits,
     owners::OwnerTable,
     ready::{Lacking, PodsReady, Readiness},
     requeue::order,
@@ -28,7 +29,7 @@ use crate::{
     paused::{Paused, PausedOwners},
     pod::Pod,
     pods::{Expiry, Fate, Pods, ReadyUntil},
-    queues::{Limits, RunaiQueues, TensorstackQueues},
+    queues::{RunaiQueues, TensorstackQueues},
     tally::{Counted, Tally},
 };
 

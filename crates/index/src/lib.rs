@@ -25,7 +25,7 @@ pub use due::{Due, Group, Outcome, Served, Task};
 pub use gangs::Workload;
 pub use paused::Paused;
 pub use placement::{Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Question, Sought, Taken};
-pub use queues::{Limits, RunaiQueues, TensorstackQueues};
+pub use queues::{RunaiQueues, TensorstackQueues};
 pub use stamps::{Stamped, Stamping};
 pub use tally::Tally;
 pub use uid::Uid;
