@@ -82,6 +82,8 @@ pub enum Outcome {
     Acted,
     /// The same, and their workload is paused for it: what outlives that is of a run that was judged already.
     Paused,
+    /// It failed: those that are still there are due again after a while. It doesn't count as a try.
+    Failed,
     /// Nothing more is to be done, whatever happens.
     Final,
     /// They were told what was to be told.

@@ -274,6 +274,12 @@ impl Pods {
         };
         (pod.claimed, pod.alone) = (false, false);
         match outcome {
+            Outcome::Failed if task == Task::Evict => {
+                if let Some(unready) = &mut pod.unready {
+                    unready.not_before = later(now, FIRST_RETRY, LAST_RETRY, unready.attempts);
+                }
+            }
+            Outcome::Failed => pod.not_before = later(now, FIRST_RETRY, LAST_RETRY, pod.attempts),
             Outcome::Acted | Outcome::Paused | Outcome::Final if task == Task::Evict => {
                 if let Some(unready) = &mut pod.unready {
                     let after = later(now, FIRST_RETRY, LAST_RETRY, unready.attempts);
