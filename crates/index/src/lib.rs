@@ -24,6 +24,6 @@ pub use deadlines::{Claim, Due, Group, Outcome, Served, Task};
 pub use paused::Paused;
 pub use placement::{Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Question, Sought, Taken};
 pub use podgroups::{Stamped, Stamping, Workload};
-pub use queues::{Limits, RunaiQueues, TensorstackQueues};
+pub use queues::{RunaiQueues, TensorstackQueues};
 pub use tally::Tally;
 pub use uid::Uid;

@@ -2,21 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use jiff::SignedDuration;
 use tenure_policy::{
-    ceiling,
     field::FieldError,
     floor::Floors,
+    limits::Limits,
     queue::{RunaiQueue, TensorstackQueue},
-    ready::PodsReady,
-    tree::{Cycle, QueueId, QueueTree},
+    tree::QueueTree,
 };
-use tenure_types::{
-    TensorstackDuration,
-    projection::RunaiQueueV2,
-    runai::v3alpha1::{self, MaxDurationAction},
-    tensorstack::v1beta1,
-};
+use tenure_types::{projection::RunaiQueueV2, runai::v3alpha1, tensorstack::v1beta1};
 use tracing::warn;
 
 /// Queues of group `scheduling.run.ai`.
@@ -31,19 +24,6 @@ pub struct RunaiQueues {
 /// Queues of group `scheduler.tensorstack.dev`, those of the system namespace.
 #[derive(Debug, Default)]
 pub struct TensorstackQueues(BTreeMap<String, TensorstackQueue>);
-
-/// What applies to the workloads of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
-    /// The longest run. If it is a time slice, it is not shorter than the longest floor.
-    pub ceiling: Option<SignedDuration>,
-    /// How long before its end they are told; zero means not at all.
-    pub notice: Option<SignedDuration>,
-    /// What was ended by the ceiling comes back after so long; none: it stays paused.
-    pub slice_delay: Option<SignedDuration>,
-    /// When those make room that don't get ready; none: as it is configured.
-    pub pods_ready: Option<PodsReady>,
-}
 
 impl RunaiQueues {
     /// Goes by other defaults of floors from now on.
@@ -98,32 +78,13 @@ impl RunaiQueues {
         }
         // pods may name whatever they like: only real queues are remembered
         let id = self.tree.find(leaf)?;
-        let limits = self.resolve(leaf, id).unwrap_or_else(|cycle| {
+        let limits = Limits::of(&self.tree, &self.floors, id).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
             Limits::default()
         });
         self.limits.insert(leaf.into(), limits);
         Some(limits)
     }
-
-    fn resolve(&self, leaf: &str, id: QueueId) -> Result<Limits, Cycle> {
-        let path = ceiling::path(&self.tree, leaf)?;
-        let ceiling = ceiling::least(&path).map(|(_, ceiling)| ceiling.to_signed());
-        let notice = ceiling::nearest(&path, |queue| queue.notice).map(|(_, notice)| notice.to_signed());
-        let action = path.iter().find_map(|(_, queue)| queue.action).unwrap_or_default();
-        let slice_delay = (action == MaxDurationAction::Requeue).then(|| delay(&path));
-        let ceiling = ceiling.map(|ceiling| match slice_delay {
-            Some(_) => ceiling.max(self.floors.longest(&self.tree, Some(id)).to_signed()),
-            None => ceiling,
-        });
-        let pods_ready = path.iter().find_map(|(_, queue)| queue.pods_ready.as_deref().copied());
-        Ok(Limits { ceiling, notice, slice_delay, pods_ready })
-    }
-}
-
-fn delay(path: &[(&str, &RunaiQueue)]) -> SignedDuration {
-    let delay = ceiling::nearest(path, |queue| queue.requeue_delay);
-    delay.map(|(_, delay)| delay.to_signed()).unwrap_or_default()
 }
 
 impl TensorstackQueues {
@@ -152,12 +113,7 @@ impl TensorstackQueues {
 
     /// What applies to the workloads of a queue; none if there is no such queue.
     pub fn limits(&self, name: &str) -> Option<Limits> {
-        self.0.get(name).map(|queue| Limits {
-            ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
-            notice: queue.notice.map(TensorstackDuration::to_signed),
-            slice_delay: None,
-            pods_ready: None,
-        })
+        self.0.get(name).map(Limits::from)
     }
 }
 
@@ -170,6 +126,7 @@ fn warn_of(queue: &str, errors: &[FieldError]) {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use serde_json::{Value, json};
 
     use super::*;

@@ -152,6 +152,11 @@ impl Failure {
         if matches!(self, Self::Delete(_)) { Served::First } else { Served::All }
     }
 
+    /// True if it counts as a try: the owner can't be paused, and after enough tries the pod itself is deleted.
+    pub const fn counts_as_try(&self) -> bool {
+        matches!(self, Self::NoField { .. })
+    }
+
     /// The kind of what somebody didn't allow to be paused or deleted; none if it failed for another reason.
     pub fn refused(&self) -> Option<&str> {
         match self {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{Actor, Deed, Done, Failure, describe},
+    action::{Actor, Deed, Failure, describe},
     cluster::Cluster,
     events::{Events, FOR_EVENTS, Happening, IN_FLIGHT},
     metrics::{Metrics, Result},
@@ -102,7 +102,9 @@ impl Expiry {
     async fn handle(&self, group: Group) -> Vec<Happening> {
         let result = self.actor.act(&group).await;
         let now = self.clock.now();
-        self.cluster.with(|index| self.settle(index, &group, &result, now));
+        let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
+        let outcome = outcome(group.task, self.actor.dry_run, result.as_ref().map(|done| &done.deed));
+        self.cluster.with(|index| index.settle(&group, served, outcome, now));
         match result {
             Ok(done) => {
                 self.record(&group, &done.deed, now);
@@ -113,30 +115,6 @@ impl Expiry {
                 Vec::new()
             }
         }
-    }
-
-    fn settle(
-        &self,
-        index: &mut CeilingIndex,
-        group: &Group,
-        result: &std::result::Result<Done, Failure>,
-        now: Timestamp,
-    ) {
-        let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
-        let deed = result.as_ref().ok().map(|done| &done.deed);
-        let outcome = match group.task {
-            // what would have been done isn't said twice
-            Task::Expire | Task::Evict
-                if self.actor.dry_run && matches!(deed, Some(Deed::Paused { .. } | Deed::Deleted)) =>
-            {
-                Outcome::Final
-            }
-            Task::Evict if matches!(deed, Some(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,
-            Task::Expire | Task::Evict => Outcome::Acted,
-            Task::Announce | Task::Withdraw if result.is_ok() => Outcome::Told,
-            Task::Announce | Task::Withdraw => Outcome::Untold,
-        };
-        index.settle(group, served, outcome, now);
     }
 
     fn fail(&self, group: &Group, failure: &Failure) {
@@ -263,6 +241,79 @@ impl Expiry {
             self.cluster.recent.not_told(object.uid.as_deref().unwrap_or_default());
             let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
             error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
+        }
+    }
+}
+
+/// The outcome of a try. One that failed doesn't count towards the tries after which a pod is deleted that outlives the
+/// pause of its owner.
+const fn outcome(task: Task, dry_run: bool, result: std::result::Result<&Deed, &Failure>) -> Outcome {
+    match (task, result) {
+        // what would have been done isn't said twice
+        (Task::Expire | Task::Evict, Ok(Deed::Paused { .. } | Deed::Deleted)) if dry_run => Outcome::Final,
+        (Task::Evict, Ok(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,
+        (Task::Expire | Task::Evict, Err(failure)) if !failure.counts_as_try() => Outcome::Failed,
+        (Task::Expire | Task::Evict, _) => Outcome::Acted,
+        (Task::Announce | Task::Withdraw, Ok(_)) => Outcome::Told,
+        (Task::Announce | Task::Withdraw, Err(_)) => Outcome::Untold,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use tenure_service::call::ApiError;
+
+    use super::*;
+
+    fn paused() -> Deed {
+        Deed::Paused { owner: OwnerReference::default(), reversals: 0, until: Until::Resumed }
+    }
+
+    #[test]
+    fn a_try_that_failed_is_not_one_that_a_pod_has_outlived() {
+        let failures = [
+            Failure::Api(ApiError::NotLeading),
+            Failure::Delete(ApiError::NotFound),
+            Failure::Pause { owner: OwnerReference::default(), source: ApiError::NotFound },
+            Failure::ForbiddenOwner(OwnerReference::default()),
+        ];
+        for (task, failure) in
+            [Task::Expire, Task::Evict].iter().flat_map(|task| failures.iter().map(move |of| (*task, of)))
+        {
+            assert_eq!(outcome(task, false, Err(failure)), Outcome::Failed, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_try_counts_after_which_the_pod_runs_on() {
+        let no_field = Failure::NoField { owner: OwnerReference::default(), fields: String::new() };
+        for task in [Task::Expire, Task::Evict] {
+            assert_eq!(outcome(task, false, Err(&no_field)), Outcome::Acted, "the owner has no such field");
+            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Acted);
+        }
+        assert_eq!(outcome(Task::Expire, false, Ok(&paused())), Outcome::Acted);
+        assert_eq!(outcome(Task::Expire, false, Ok(&Deed::PausedBefore)), Outcome::Acted);
+        for deed in [paused(), Deed::PausedBefore] {
+            assert_eq!(outcome(Task::Evict, false, Ok(&deed)), Outcome::Paused);
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_once_what_it_would_do() {
+        for task in [Task::Expire, Task::Evict] {
+            for deed in [paused(), Deed::Deleted] {
+                assert_eq!(outcome(task, true, Ok(&deed)), Outcome::Final);
+            }
+            assert_eq!(outcome(task, true, Ok(&Deed::Nothing(""))), Outcome::Acted);
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_told_again() {
+        for task in [Task::Announce, Task::Withdraw] {
+            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Told);
+            assert_eq!(outcome(task, false, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Untold);
         }
     }
 }

@@ -7,8 +7,9 @@ use std::{
     fmt::Display,
 };
 
+use jiff::SignedDuration;
 use tenure_types::{
-    keys,
+    ExtendedDuration, keys,
     runai::{
         QueueVersion, SPEC_ANNOTATIONS, v2,
         v3alpha1::{self, MaxDurationAction, WaitForPodsReady},
@@ -20,6 +21,7 @@ use crate::{
     ceiling,
     field::FieldError,
     floor::Floors,
+    limits::Limits,
     queue::{self, RunaiQueue, TensorstackQueue},
     tree::{self, QueueTree},
 };
@@ -205,9 +207,9 @@ fn runai_warnings(
     let Some((of, ceiling)) = ceiling::least(&path) else {
         return warnings;
     };
-    let effect = match action {
-        MaxDurationAction::Pause => "workloads end before the floor does",
-        MaxDurationAction::Requeue => "a time slice lasts until the floor ends",
+    let effect = |floor: ExtendedDuration| match longest_run(name, &path, floors) {
+        Some(longest) if longest >= floor.to_signed() => "a time slice lasts until the floor ends",
+        _ => "workloads end before the floor does",
     };
     let preempt = ceiling::nearest(&path, |queue| queue.preempt_floor);
     let reclaim = ceiling::nearest(&path, |queue| queue.reclaim_floor);
@@ -220,18 +222,26 @@ fn runai_warnings(
         match floor {
             // both in the queue itself: that is an error, and said already
             Some((from, floor)) if floor > ceiling && (from, of) != (name, name) => warnings.push(format!(
-                "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {effect}"
+                "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {}",
+                effect(floor)
             )),
             None if default > ceiling => {
                 let whose = if of == name { String::new() } else { format!(" of ancestor {of:?}") };
                 warnings.push(format!(
-                    "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: {effect}"
+                    "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: {}",
+                    effect(default)
                 ));
             }
             Some(_) | None => {}
         }
     }
     warnings
+}
+
+/// The ceiling of a queue that the tree may not have yet, by its path.
+fn longest_run(name: &str, path: &[(&str, &RunaiQueue)], floors: &Floors) -> Option<SignedDuration> {
+    let tree: QueueTree = path.iter().map(|(name, queue)| (*name, (*queue).clone())).collect();
+    Limits::of(&tree, floors, tree.find(name)?).ok()?.ceiling
 }
 
 #[cfg(test)]
@@ -383,11 +393,29 @@ mod tests {
 
     #[test]
     fn a_time_slice_does_not_end_before_a_floor() {
-        let queues = [("root", json!({"maxDuration": "1h", "maxDurationAction": "Requeue"}))];
+        let leaf = json!({"parentQueue": "root", "maxDuration": "1h", "maxDurationAction": "Requeue"});
         let (errors, warnings) =
-            review("leaf", json!({"parentQueue": "root", "reclaimMinRuntime": "2h"}), &queues);
+            review("leaf", leaf.clone(), &[("root", json!({"reclaimMinRuntime": "2h"}))]);
         assert!(errors.is_empty());
         assert!(warnings[0].ends_with(": a time slice lasts until the floor ends"), "{warnings:?}");
+        let floors = Floors { reclaim: "2h".parse().unwrap(), ..Floors::default() };
+        let (_, warnings) = review_with(&floors, "leaf", leaf, &[("root", json!({}))]);
+        assert!(warnings[0].ends_with(": a time slice lasts until the floor ends"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_ceiling_of_an_ancestor_ends_before_a_floor_of_a_child() {
+        let floor = json!({"parentQueue": "root", "reclaimMinRuntime": "2h"});
+        let requeues =
+            json!({"parentQueue": "root", "reclaimMinRuntime": "2h", "maxDurationAction": "Requeue"});
+        for (root, leaf) in [
+            (json!({"maxDuration": "1h", "maxDurationAction": "Requeue"}), floor),
+            (json!({"maxDuration": "1h"}), requeues),
+        ] {
+            let (errors, warnings) = review("leaf", leaf, &[("root", root)]);
+            assert!(errors.is_empty());
+            assert!(warnings[0].ends_with(": workloads end before the floor does"), "{warnings:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use tenure_policy::{
     expiry::{self, Clocks, Family},
     gang::Shape,
+    limits::Limits,
     ready::{Lacking, PodsReady},
 };
 
@@ -14,7 +15,6 @@ use crate::{
     cluster::Objects,
     deadlines::{Ceiling, Pod, PodDeadlines, ReadyUntil},
     podgroups::OfGroups,
-    queues::Limits,
 };
 
 /// What applies to a pod in each of its queues.

@@ -1,14 +1,13 @@
 //! Pauses an owner, once.
 
-use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::{Due, Served, Task};
 use tenure_policy::{
     owners::{OwnerTable, PauseRule},
-    pause::{self, Alone, Owner, TOLD_REVERSALS, Until},
-    requeue::{AfterTimeout, Backoff},
+    pause::{self, Alone, Candidate, Owner, PausePlan, TOLD_REVERSALS, Until},
+    requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
@@ -19,13 +18,6 @@ use tenure_types::{
 use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, json, reference};
 use crate::{events::Happening, recent::RecentPause};
 use tracing::warn;
-
-/// Why an owner is paused, from when on, and for how long.
-struct Sentence {
-    reason: &'static str,
-    at: Timestamp,
-    until: Until,
-}
 
 /// What became of a try.
 enum Attempt {
@@ -114,12 +106,12 @@ impl Actor {
         if !std::mem::replace(allowed, true) {
             self.limit.until_ready().await;
         }
-        let Some(sentence) = self.sentence(why, due, owner, Owner(&object)) else {
+        let Some(plan) = self.plan(why, due, owner, Owner(&object)) else {
             let why = "its queue doesn't wait for pods to be ready any more";
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         };
         for rule in table.rules(owner) {
-            match self.apply(&sentence, due, owner, rule, &object).await {
+            match self.apply(&plan, due, owner, rule, &object).await {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
                 Ok((returned, record)) => {
@@ -128,7 +120,7 @@ impl Actor {
                     }
                     let state = Owner(&returned).requeue_state();
                     let events = told_of_pause(&record, &state, &told_of);
-                    return Ok(Attempt::Done(self.paused(due, owner, &record, sentence.until, events)));
+                    return Ok(Attempt::Done(self.paused(due, owner, &record, plan.until, events)));
                 }
             }
         }
@@ -139,7 +131,7 @@ impl Actor {
     /// Applies a rule, and returns the object as it is then, with the record that it should have.
     async fn apply(
         &self,
-        Sentence { reason, at, until }: &Sentence,
+        PausePlan { reason, at, until }: &PausePlan,
         due: &Due,
         owner: &OwnerReference,
         rule: &PauseRule,
@@ -165,36 +157,22 @@ impl Actor {
     }
 
     /// None if an owner isn't to be paused after all.
-    fn sentence(
+    fn plan(
         &self,
         (task, pod): (Task, &Pod),
-        due: &Due,
+        Due { family, queue, .. }: &Due,
         owner: &OwnerReference,
         object: Owner<'_>,
-    ) -> Option<Sentence> {
-        let now = self.clock.now();
-        // as exact as the record is read back
-        let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
-        let state = object.requeue_state();
-        let requeued = |count: u32, wait| {
-            let requeue_at = at.checked_add(wait).unwrap_or(Timestamp::MAX);
-            Until::Requeued(RequeueState { count, requeue_at: Some(requeue_at), priority: pod.spec.priority })
-        };
-        let Due { family, queue, .. } = due;
-        if task != Task::Evict {
-            let delay = self.cluster.with(|index| index.slice_delay(*family, queue));
-            let until = delay.map_or(Until::Resumed, |delay| requeued(state.count, delay));
-            return Some(Sentence { reason: pause::MAX_DURATION_EXCEEDED, at, until });
+    ) -> Option<PausePlan> {
+        let (now, state, priority) = (self.clock.now(), object.requeue_state(), pod.spec.priority);
+        let candidate = Candidate { now, state, priority };
+        if task == Task::Evict {
+            let backoff = self.cluster.with(|index| index.pods_ready(*family, queue))?.backoff;
+            let random = |count| Backoff::random(&owner.uid, count);
+            return Some(PausePlan::unready(&candidate, &backoff, random));
         }
-        let backoff = self.cluster.with(|index| index.pods_ready(*family, queue))?.backoff;
-        let (reason, until) = match backoff.after_timeout(i32::try_from(state.count).unwrap_or(i32::MAX)) {
-            AfterTimeout::Requeue { count, .. } => {
-                let wait = backoff.wait_with_jitter(count, Backoff::random(&owner.uid, count));
-                (pause::PODS_READY_TIMEOUT, requeued(count.try_into().unwrap_or_default(), wait))
-            }
-            AfterTimeout::Deactivate => (pause::WORKLOAD_INACTIVE, Until::Activated),
-        };
-        Some(Sentence { reason, at, until })
+        let delay = self.cluster.with(|index| index.slice_delay(*family, queue));
+        Some(PausePlan::expired(&candidate, delay))
     }
 
     fn paused(

@@ -129,7 +129,7 @@ pub struct QueueSpec {
 
 /// What happens when the ceiling is exceeded. Pause: the workload stays paused until somebody resumes it. Requeue: it
 /// is resumed after requeueDelay, which makes the ceiling a time slice; a slice is never shorter than the floors of
-/// the workload.
+/// the queue that sets maxDuration, and never longer than the ceiling of its parent queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum MaxDurationAction {
     /// The workload stays paused.

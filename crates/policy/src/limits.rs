@@ -1,0 +1,80 @@
+//! The limits that apply to the workloads of a queue.
+
+use jiff::SignedDuration;
+use tenure_types::{ExtendedDuration, TensorstackDuration, runai::v3alpha1::MaxDurationAction};
+
+use crate::{
+    floor::Floors,
+    queue::{RunaiQueue, TensorstackQueue},
+    ready::PodsReady,
+    tree::{Cycle, QueueId, QueueTree},
+};
+
+/// What applies to the workloads of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// The longest run; none: as long as it takes.
+    pub ceiling: Option<SignedDuration>,
+    /// How long before its end a workload is told; zero: not at all. None: as it is configured.
+    pub notice: Option<SignedDuration>,
+    /// How long a workload stays paused whose ceiling was exceeded; none: until a person resumes it.
+    pub slice_delay: Option<SignedDuration>,
+    /// What applies to workloads that don't get ready; none: as it is configured.
+    pub pods_ready: Option<PodsReady>,
+}
+
+impl Limits {
+    /// Resolves the limits of a leaf queue of the run.ai family.
+    pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Result<Self, Cycle> {
+        let ids = tree.path(leaf)?;
+        let path: Vec<_> = ids.iter().filter_map(|id| Some((*id, tree.get(*id)?.1))).collect();
+        let nearest = |field: fn(&RunaiQueue) -> Option<ExtendedDuration>| {
+            path.iter().find_map(|(_, queue)| field(queue)).map(ExtendedDuration::to_signed)
+        };
+        let action = path.iter().find_map(|(_, queue)| queue.action).unwrap_or_default();
+        let delay = || nearest(|queue| queue.requeue_delay).unwrap_or_default();
+        Ok(Self {
+            ceiling: ceiling(tree, floors, &path).map(ExtendedDuration::to_signed),
+            notice: nearest(|queue| queue.notice),
+            slice_delay: (action == MaxDurationAction::Requeue).then(delay),
+            pods_ready: path.iter().find_map(|(_, queue)| queue.pods_ready.as_deref().copied()),
+        })
+    }
+}
+
+impl From<&TensorstackQueue> for Limits {
+    fn from(queue: &TensorstackQueue) -> Self {
+        Self {
+            ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
+            notice: queue.notice.map(TensorstackDuration::to_signed),
+            slice_delay: None,
+            pods_ready: None,
+        }
+    }
+}
+
+/// The least ceiling on a path, leaf first.
+///
+/// With `maxDurationAction: Requeue` the queue's own `maxDuration` is a time slice, which lasts at least as long as the
+/// longest floor of that very queue. The slice is bounded by what applies to workloads of the parent, of which no field
+/// of a child is a part: so a child can shorten that, and never lengthen it.
+fn ceiling(tree: &QueueTree, floors: &Floors, path: &[(QueueId, &RunaiQueue)]) -> Option<ExtendedDuration> {
+    let least = |one: Option<_>, other: Option<_>| one.into_iter().chain(other).min();
+    let mut action = MaxDurationAction::default();
+    let (mut unstretched, mut applies) = (None, None);
+    for (id, queue) in path.iter().rev() {
+        action = queue.action.unwrap_or(action);
+        unstretched = least(unstretched, queue.ceiling);
+        applies = match action {
+            MaxDurationAction::Pause => unstretched,
+            MaxDurationAction::Requeue => {
+                let slice = queue.ceiling.map(|own| own.max(floors.longest(tree, Some(*id))));
+                least(applies, slice)
+            }
+        };
+    }
+    applies
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Queues in a row: the first is the root, and each is the parent of the next.
+fn tree(row: &[Value]) -> QueueTree {
+    let queue = |(number, spec): (usize, &Value)| {
+        let mut spec = spec.clone();
+        if let Some(parent) = number.checked_sub(1) {
+            spec["parentQueue"] = format!("q{parent}").into();
+        }
+        (format!("q{number}"), RunaiQueue::read(&serde_json::from_value(spec).unwrap()).0)
+    };
+    row.iter().enumerate().map(queue).collect()
+}
+
+fn limits(floors: &Floors, row: &[Value]) -> Limits {
+    let tree = tree(row);
+    let leaf = tree.find(&format!("q{}", row.len() - 1)).unwrap();
+    Limits::of(&tree, floors, leaf).unwrap()
+}
+
+/// The ceiling of the last queue of a row, in seconds.
+fn ceiling_of(row: &[Value]) -> Option<i64> {
+    limits(&Floors::default(), row).ceiling.map(|ceiling| ceiling.as_secs())
+}
+
+fn slice(spec: Value) -> Value {
+    let mut spec = spec;
+    spec["maxDurationAction"] = "Requeue".into();
+    spec
+}
+
+#[test]
+fn the_ceiling_is_the_least_on_the_path() {
+    assert_eq!(ceiling_of(&[json!({}), json!({})]), None);
+    assert_eq!(ceiling_of(&[json!({"maxDuration": "1h"}), json!({"maxDuration": "2h"})]), Some(3600));
+    assert_eq!(ceiling_of(&[json!({"maxDuration": "2h"}), json!({"maxDuration": "1h"})]), Some(3600));
+    assert_eq!(ceiling_of(&[slice(json!({"maxDuration": "1h"})), json!({"maxDuration": "2h"})]), Some(3600));
+}
+
+#[test]
+fn a_time_slice_is_not_shorter_than_the_floors_of_the_queue_that_sets_it() {
+    for floor in ["preemptMinRuntime", "reclaimMinRuntime"] {
+        let own = json!({"maxDuration": "10s", floor: "30s"});
+        assert_eq!(ceiling_of(&[slice(own.clone())]), Some(30));
+        assert_eq!(ceiling_of(&[own]), Some(10), "a ceiling that pauses is as it is");
+        let inherits = [json!({floor: "30s"}), slice(json!({"maxDuration": "10s"}))];
+        assert_eq!(ceiling_of(&inherits), Some(30));
+        assert_eq!(ceiling_of(&[slice(json!({"maxDuration": "10s", floor: "30s"})), json!({})]), Some(30));
+    }
+    let floors = Floors { preempt: "40s".parse().unwrap(), ..Floors::default() };
+    let by_default = limits(&floors, &[slice(json!({"maxDuration": "10s"}))]);
+    assert_eq!(by_default.ceiling, Some(SignedDuration::from_secs(40)));
+}
+
+#[test]
+fn a_child_that_requeues_does_not_lengthen_the_ceiling_of_its_parent() {
+    let root = json!({"maxDuration": "24h"});
+    let day = Some(24 * 3600);
+    assert_eq!(ceiling_of(&[root.clone(), slice(json!({"preemptMinRuntime": "720h"}))]), day);
+    let own = slice(json!({"maxDuration": "1h", "preemptMinRuntime": "720h"}));
+    assert_eq!(ceiling_of(&[root, own]), day, "its own slice is bounded, too");
+}
+
+#[test]
+fn a_floor_of_a_child_does_not_lengthen_the_time_slice_of_its_parent() {
+    let root = slice(json!({"maxDuration": "1h", "reclaimMinRuntime": "2h"}));
+    assert_eq!(ceiling_of(&[root, json!({"reclaimMinRuntime": "3h"})]), Some(2 * 3600));
+}
+
+#[test]
+fn a_ceiling_that_pauses_between_two_that_requeue_is_not_stretched() {
+    let slice_of = |floor: &str| slice(json!({"maxDuration": "10s", "preemptMinRuntime": floor}));
+    let row = [slice_of("60s"), json!({"maxDurationAction": "Pause"}), slice_of("40s")];
+    assert_eq!(ceiling_of(&row), Some(10));
+    assert_eq!(ceiling_of(&row[..2]), Some(10));
+    assert_eq!(ceiling_of(&row[..1]), Some(60));
+}
+
+#[test]
+fn what_ends_a_run_and_what_follows_is_inherited_from_the_nearest_queue_that_says() {
+    let root = json!({
+        "expiryNotice": "1m", "maxDurationAction": "Requeue", "requeueDelay": "9s",
+        "waitForPodsReady": {"timeout": "3m"},
+    });
+    let of = |leaf: Value| limits(&Floors::default(), &[root.clone(), leaf]);
+    let seconds = |of: Option<SignedDuration>| of.map(|duration| duration.as_secs());
+    let timeout = |of: Limits| of.pods_ready.map(|wait| wait.backoff.timeout.as_secs());
+    let inherited = of(json!({}));
+    assert_eq!((seconds(inherited.notice), seconds(inherited.slice_delay)), (Some(60), Some(9)));
+    assert_eq!(timeout(inherited), Some(180));
+    let own = of(json!({"expiryNotice": "0s", "requeueDelay": "0s", "waitForPodsReady": {"timeout": "4m"}}));
+    assert_eq!((seconds(own.notice), seconds(own.slice_delay), timeout(own)), (Some(0), Some(0), Some(240)));
+    assert_eq!(of(json!({"maxDurationAction": "Pause"})).slice_delay, None);
+    let at_once = limits(&Floors::default(), &[slice(json!({}))]);
+    assert_eq!(seconds(at_once.slice_delay), Some(0), "no queue says how long");
+    assert_eq!(limits(&Floors::default(), &[json!({})]), Limits::default());
+}
+
+#[test]
+fn queues_that_go_round_in_a_circle_have_no_limits() {
+    let queue = |parent: &str| RunaiQueue { parent: Some(parent.into()), ..RunaiQueue::default() };
+    let tree: QueueTree = [("a", queue("b")), ("b", queue("a"))].into_iter().collect();
+    assert_eq!(Limits::of(&tree, &Floors::default(), tree.find("a").unwrap()), Err(Cycle));
+}
+
+#[test]
+fn a_queue_of_t9k_has_a_ceiling_and_a_notice_of_its_own_and_no_more() {
+    let spec = serde_json::from_value(json!({"maxDuration": "1h", "expiryNotice": "1m"})).unwrap();
+    let (ceiling, notice) = (Some(SignedDuration::from_hours(1)), Some(SignedDuration::from_mins(1)));
+    let expected = Limits { ceiling, notice, slice_delay: None, pods_ready: None };
+    assert_eq!(Limits::from(&TensorstackQueue::read(&spec).0), expected);
+}
+
+fn any_queue() -> impl Strategy<Value = Value> {
+    let duration = || proptest::option::of((1u32..50).prop_map(|seconds| format!("{seconds}s")));
+    let action = proptest::option::of(proptest::sample::select(vec!["Pause", "Requeue"]));
+    (duration(), duration(), duration(), action).prop_map(|(ceiling, preempt, reclaim, action)| {
+        json!({
+            "maxDuration": ceiling, "preemptMinRuntime": preempt, "reclaimMinRuntime": reclaim,
+            "maxDurationAction": action,
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_field_of_a_child_lengthens_what_applies_to_its_parent(
+        row in proptest::collection::vec(any_queue(), 2..6), default in 0u32..50,
+    ) {
+        let floors = Floors { preempt: format!("{default}s").parse().unwrap(), ..Floors::default() };
+        let ceiling = |row: &[Value]| limits(&floors, row).ceiling.unwrap_or(SignedDuration::MAX);
+        prop_assert!(ceiling(&row) <= ceiling(&row[..row.len() - 1]));
+    }
+}

@@ -1,0 +1,140 @@
+//! Why a workload is paused, from when on, and until when.
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::paused::RequeueState;
+
+use super::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
+use crate::requeue::{AfterTimeout, Backoff};
+
+/// For how long a pause is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Somebody resumes it.
+    Resumed,
+    /// It comes back by itself, as this says.
+    Requeued(RequeueState),
+    /// Somebody activates it.
+    Activated,
+}
+
+/// The reason of a pause, when it begins, and what ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PausePlan {
+    /// As the record has it.
+    pub reason: &'static str,
+    /// In whole milliseconds, as the record is read back.
+    pub at: Timestamp,
+    /// What ends it.
+    pub until: Until,
+}
+
+/// A workload that is about to be paused.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate {
+    /// The time by the API server's clock.
+    pub now: Timestamp,
+    /// How often it came back, as its owner says.
+    pub state: RequeueState,
+    /// The priority of its pods.
+    pub priority: Option<i32>,
+}
+
+impl PausePlan {
+    /// Plans the pause of a workload whose ceiling was exceeded. It comes back after `slice_delay`, which doesn't count as
+    /// a return; without one it stays paused.
+    pub fn expired(candidate: &Candidate, slice_delay: Option<SignedDuration>) -> Self {
+        let until = slice_delay.map_or(Until::Resumed, |delay| candidate.back(candidate.state.count, delay));
+        Self { reason: MAX_DURATION_EXCEEDED, at: candidate.at(), until }
+    }
+
+    /// Plans the pause of a workload that wasn't ready in time. It comes back after its backoff, with jitter by the number
+    /// that `random` gives for the return: at least 0 and less than 1. One that has come back as often as it may is
+    /// deactivated.
+    pub fn unready(candidate: &Candidate, backoff: &Backoff, random: impl FnOnce(i32) -> f64) -> Self {
+        let before = i32::try_from(candidate.state.count).unwrap_or(i32::MAX);
+        let (reason, until) = match backoff.after_timeout(before) {
+            AfterTimeout::Requeue { count, .. } => {
+                let wait = backoff.wait_with_jitter(count, random(count));
+                (PODS_READY_TIMEOUT, candidate.back(count.try_into().unwrap_or_default(), wait))
+            }
+            AfterTimeout::Deactivate => (WORKLOAD_INACTIVE, Until::Activated),
+        };
+        Self { reason, at: candidate.at(), until }
+    }
+}
+
+impl Candidate {
+    fn at(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.now.as_millisecond()).unwrap_or(self.now)
+    }
+
+    fn back(&self, count: u32, wait: SignedDuration) -> Until {
+        let requeue_at = self.at().checked_add(wait).unwrap_or(Timestamp::MAX);
+        Until::Requeued(RequeueState { count, requeue_at: Some(requeue_at), priority: self.priority })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(count: u32) -> Candidate {
+        let now = "2026-01-02T03:04:05.678901Z".parse().unwrap();
+        Candidate { now, state: RequeueState { count, requeue_at: None, priority: None }, priority: Some(7) }
+    }
+
+    fn back(count: u32, at: &str) -> Until {
+        Until::Requeued(RequeueState { count, requeue_at: at.parse().ok(), priority: Some(7) })
+    }
+
+    fn unready(count: u32, backoff: Backoff) -> PausePlan {
+        PausePlan::unready(&candidate(count), &backoff, |_| 0.0)
+    }
+
+    #[test]
+    fn a_ceiling_pauses_until_a_person_resumes_it_or_the_next_time_slice_begins() {
+        let plan = PausePlan::expired(&candidate(3), None);
+        assert_eq!((plan.reason, plan.until), ("MaxDurationExceeded", Until::Resumed));
+        let plan = PausePlan::expired(&candidate(3), Some(SignedDuration::from_secs(9)));
+        assert_eq!(plan.until, back(3, "2026-01-02T03:04:14.678Z"), "which is no return");
+        assert_eq!(plan.reason, "MaxDurationExceeded");
+    }
+
+    #[test]
+    fn a_pause_begins_at_a_whole_millisecond_as_its_record_is_read_back() {
+        let at = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        assert_eq!(PausePlan::expired(&candidate(0), None).at, at);
+        assert_eq!(unready(0, Backoff::default()).at, at);
+    }
+
+    #[test]
+    fn what_was_not_ready_in_time_comes_back_after_its_backoff_and_that_is_counted() {
+        let backoff = Backoff { base_seconds: 10, factor: 2.0, ..Backoff::default() };
+        for (count, at) in [(0, "2026-01-02T03:04:15.678Z"), (2, "2026-01-02T03:04:45.678Z")] {
+            let plan = unready(count, backoff);
+            assert_eq!((plan.reason, plan.until), ("PodsReadyTimeout", back(count + 1, at)));
+        }
+    }
+
+    #[test]
+    fn the_jitter_is_that_of_the_return() {
+        let backoff = Backoff { base_seconds: 10_000, ..Backoff::default() };
+        let plan = PausePlan::unready(&candidate(0), &backoff, |count| f64::from(count) / 2.0);
+        assert_eq!(plan.until, back(1, "2026-01-02T05:50:46.178Z"), "half of a ten-thousandth more");
+    }
+
+    #[test]
+    fn what_has_come_back_as_often_as_it_may_is_deactivated() {
+        let backoff = Backoff { limit: Some(2), ..Backoff::default() };
+        assert_eq!(unready(1, backoff).reason, "PodsReadyTimeout");
+        let plan = unready(2, backoff);
+        assert_eq!((plan.reason, plan.until), ("WorkloadInactive", Until::Activated));
+        assert_eq!(unready(u32::MAX, backoff).until, Until::Activated, "whatever a tenant has written there");
+    }
+
+    #[test]
+    fn a_delay_beyond_all_times_lasts_until_the_last_of_them() {
+        let plan = PausePlan::expired(&candidate(0), Some(SignedDuration::MAX));
+        assert_eq!(plan.until, back(0, &Timestamp::MAX.to_string()));
+    }
+}
