@@ -490,7 +490,7 @@ impl Queues {
         let pods_ready = own.or(self.pods_ready)?;
         pod.started?;
         let lacking =
-            if standing.is_grouped { lacking } else { Lacking::of(&Shape::alone(), &[pod.standing()], None) };
+            if standing.is_grouped { lacking } else { Lacking::of(Shape::alone(), &[pod.standing()], None) };
         let (at, cause) = pods_ready.deadline(lacking?)?;
         let is_known = match family {
             Family::Tensorstack => limits.tensorstack.is_some(),
