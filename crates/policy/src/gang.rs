@@ -1,6 +1,10 @@
 //! Pods that start and stop as one: which of them count, how many it takes, and what they show of their start.
+//!
+//! A minimum is what its own scheduler takes it for. In a `PodGroup`, each subgroup takes so many pods; what holds
+//! subgroups takes so many of these to have theirs; and the whole takes so many pods besides.
 
-use std::collections::HashSet;
+mod counts;
+mod tree;
 
 use jiff::Timestamp;
 use tenure_types::{
@@ -8,7 +12,10 @@ use tenure_types::{
     projection::{Pod, PodGroupSpec},
 };
 
-use crate::preemption::{Progress, Subgroup};
+use crate::preemption::Progress;
+
+pub use counts::{Counts, Headcount};
+use tree::Tree;
 
 /// The subgroup of pods that name none.
 const DEFAULT_SUBGROUP: &str = "default";
@@ -24,213 +31,117 @@ pub fn progress(pod: &Pod) -> Progress {
     }
 }
 
-/// How many pods a workload takes, by subgroup.
+/// How many pods a workload takes, in all and by subgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The kind of its group; none of a pod by itself.
     kind: Option<PodGroupKind>,
     /// Of all pods together.
     minimum: u32,
-    /// If it has any.
-    subgroups: Box<[(Box<str>, u32)]>,
+    /// Of its subgroups, if it has any.
+    tree: Option<Box<Tree>>,
 }
 
 impl Shape {
-    /// Of a `PodGroup`: its subgroups, but for those that are only there to hold others; or all of it, if it has none.
+    /// Of a `PodGroup`: its subgroups, or all of it if it has none.
     pub fn of(kind: PodGroupKind, spec: &PodGroupSpec) -> Self {
-        let parents: HashSet<&str> = spec.sub_groups.iter().filter_map(|of| of.parent.as_deref()).collect();
-        let leaves = spec.sub_groups.iter().filter(|of| !parents.contains(of.name.as_str()));
-        let subgroups: Box<[_]> =
-            leaves.map(|of| (of.name.as_str().into(), of.min_member.unwrap_or(1))).collect();
-        let unset = u32::from(subgroups.is_empty());
-        Self { kind: Some(kind), minimum: spec.min_member.unwrap_or(unset), subgroups }
+        let tree = Tree::new(&spec.sub_groups, spec.min_sub_group).map(Box::new);
+        let unset = u32::from(tree.is_none());
+        Self { kind: Some(kind), minimum: spec.min_member.unwrap_or(unset), tree }
     }
 
     /// Of a pod by itself.
-    pub fn alone() -> Self {
-        Self { kind: None, minimum: 1, subgroups: Box::default() }
+    pub const fn alone() -> &'static Self {
+        const ALONE: &Shape = &Shape { kind: None, minimum: 1, tree: None };
+        ALONE
     }
 
-    /// How many pods it takes: of each subgroup, by its number, and of all.
-    pub fn minimums(&self) -> impl Iterator<Item = (Option<usize>, u32)> {
-        let of_each =
-            self.subgroups.iter().enumerate().map(|(number, (_, minimum))| (Some(number), *minimum));
-        of_each.chain([(None, self.minimum)])
-    }
-
-    /// How many subgroups it has.
+    /// How many subgroups have pods. Their numbers are below that.
     pub fn leaves(&self) -> usize {
-        self.subgroups.len()
+        self.tree.as_ref().map_or(0, |tree| tree.leaves())
     }
 
-    /// True if so many pods in all, and so many of each subgroup, are enough.
-    pub fn is_met(&self, total: u32, count_of_leaf: impl Fn(usize) -> u32) -> bool {
-        self.minimums().all(|(subgroup, minimum)| subgroup.map_or(total, &count_of_leaf) >= minimum)
+    /// How many pods a subgroup takes; none, if there is no such.
+    pub fn leaf_minimum(&self, number: usize) -> u32 {
+        let leaf = self.tree.as_ref().filter(|_| number < self.leaves()).and_then(|tree| tree.node(number));
+        leaf.map_or(0, |leaf| leaf.minimum)
     }
 
-    /// The number of a pod's subgroup; one that there isn't, if it names none of them.
+    /// How many pods it takes in all, besides what its subgroups take.
+    pub const fn minimum(&self) -> u32 {
+        self.minimum
+    }
+
+    /// The fewest pods that meet all of its minimums; the greatest number, if none do.
+    pub fn least(&self) -> u32 {
+        self.minimum.max(self.tree.as_ref().map_or(0, |tree| tree.least()))
+    }
+
+    /// The number of a pod's subgroup; that of [none](Self::leaves), if it names none that has pods.
     pub fn subgroup(&self, pod: &Pod) -> usize {
         self.number(self.kind.and_then(|kind| kind.subgroup(pod)))
     }
 
     /// The number of the subgroup of a pod that names this one.
     pub fn number(&self, named: Option<&str>) -> usize {
-        let named = named.unwrap_or(DEFAULT_SUBGROUP);
-        let number = self.subgroups.iter().position(|(name, _)| **name == *named);
-        number.unwrap_or(self.subgroups.len())
+        self.tree.as_ref().map_or(0, |tree| tree.find(named.unwrap_or(DEFAULT_SUBGROUP)))
     }
 
-    /// How many pods it takes, if it has no subgroups.
-    pub fn undivided(&self) -> Option<u32> {
-        self.subgroups.is_empty().then_some(self.minimum)
+    /// True if so many pods, of which each subgroup has so many, are what it takes.
+    pub fn is_met(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
+        self.counts(total, of_leaf).are_enough(self)
     }
 
-    /// What there is of each subgroup. Pods that have ended, or are about to, don't count.
-    pub fn count<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Vec<Subgroup> {
+    /// True if it can do without one of so many pods: then each of its minimums that binds leaves room.
+    pub fn is_elastic(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
+        self.counts(total, of_leaf).can_spare_one(self)
+    }
+
+    /// Counts pods by subgroup, of which those that are in none are a part of the total alone.
+    pub fn counts(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> Counts {
+        Counts::new(total, self.tree.as_ref().map_or_else(Box::default, |tree| tree.counts(of_leaf)))
+    }
+
+    /// Counts the pods that there are. Pods that have ended, or are about to, don't count.
+    pub fn count<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Headcount {
         let live =
             pods.map(|pod| (self.subgroup(pod), progress(pod))).filter(|(_, of)| *of != Progress::Gone);
         self.tally(live.map(|(number, progress)| (number, progress == Progress::Running)))
     }
 
     /// The same of pods of which the number of the subgroup is known, and whether they run.
-    pub fn tally(&self, live: impl Iterator<Item = (usize, bool)>) -> Vec<Subgroup> {
-        let empty = |min: u32| Subgroup { min, live: 0, running: 0 };
-        let mut subgroups: Vec<Subgroup> = self.subgroups.iter().map(|(_, min)| empty(*min)).collect();
-        if subgroups.is_empty() {
-            subgroups.push(empty(self.minimum));
-        }
-        for (number, runs) in live {
-            if number == subgroups.len() {
-                // those that no minimum needs
-                subgroups.push(empty(0));
-            }
-            if let Some(subgroup) = subgroups.get_mut(number) {
-                subgroup.live = subgroup.live.saturating_add(1);
-                subgroup.running = subgroup.running.saturating_add(u32::from(runs));
+    pub fn tally(&self, pods: impl Iterator<Item = (usize, bool)>) -> Headcount {
+        let none = self.counts(0, |_| 0);
+        let (mut live, mut running) = (none.clone(), none);
+        for (number, runs) in pods {
+            live.add(self, number);
+            if runs {
+                running.add(self, number);
             }
         }
-        subgroups
+        Headcount::new(self, &live, running)
     }
 
-    /// When pods show that they started: when as many of each subgroup were scheduled as it takes, and as many of all.
-    /// None if too few are. Of each pod that is active: the number of its subgroup, and when it was scheduled.
+    /// When pods show that they started: as soon as those that were scheduled were as many as it takes. None if they are
+    /// not. Of each pod that is active: the number of its subgroup, and when it was scheduled.
     pub fn shown_start(&self, active: impl Iterator<Item = (usize, Timestamp)>) -> Option<Timestamp> {
-        let mut all: Vec<Timestamp> = Vec::new();
-        let mut of_each: Vec<Vec<Timestamp>> = vec![Vec::new(); self.subgroups.len()];
-        for (subgroup, at) in active {
-            all.push(at);
-            if let Some(times) = of_each.get_mut(subgroup) {
-                times.push(at);
-            }
-        }
-        let first = *all.iter().min()?;
-        let minimums = self.subgroups.iter().map(|(_, minimum)| *minimum).chain([self.minimum]);
-        // a subgroup that needs no pod doesn't keep the others from having started
-        let mut needed =
-            of_each.iter_mut().chain([&mut all]).zip(minimums).filter(|(_, minimum)| *minimum > 0);
-        needed.try_fold(first, |latest, (times, minimum)| Some(latest.max(last_of(times, minimum)?)))
+        let mut active: Vec<_> = active.map(|(number, at)| (at, number)).collect();
+        active.sort_unstable();
+        let mut counts = self.counts(0, |_| 0);
+        let last = active.into_iter().find(|(_, number)| {
+            counts.add(self, *number);
+            counts.are_enough(self)
+        });
+        last.map(|(at, _)| at)
     }
-}
 
-/// When the last of as many was there.
-fn last_of(times: &mut [Timestamp], minimum: u32) -> Option<Timestamp> {
-    times.sort_unstable();
-    times.get(usize::try_from(minimum).ok()?.checked_sub(1)?).copied()
+    /// The same with minimums that these pods meet: those that were not created can't be waited for.
+    #[must_use]
+    pub fn attained_by(&self, pods: &Counts) -> Self {
+        let tree = self.tree.as_ref().map(|tree| Box::new(tree.attained_by(pods.of_nodes())));
+        Self { kind: self.kind, minimum: self.minimum.min(pods.total()), tree }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn group(spec: &Value) -> Shape {
-        Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
-    }
-
-    /// Of a subgroup, scheduled at a second of the year 2026.
-    fn pod(subgroup: &str, second: Option<u32>) -> Pod {
-        let at = second.map(|second| format!("2026-01-01T00:00:{second:02}Z"));
-        let condition =
-            at.map(|at| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at}));
-        serde_json::from_value(json!({
-            "metadata": {"labels": {"kai.scheduler/subgroup-name": subgroup}},
-            "status": {"conditions": condition.into_iter().collect::<Vec<_>>()},
-        }))
-        .unwrap()
-    }
-
-    fn pods(seconds: &[(&str, u32)]) -> Vec<Pod> {
-        seconds.iter().map(|(subgroup, second)| pod(subgroup, Some(*second))).collect()
-    }
-
-    fn started(shape: &Shape, pods: &[Pod]) -> Option<String> {
-        let running = pods.iter().filter(|pod| progress(pod) == Progress::Running);
-        let active = running.filter_map(|pod| Some((shape.subgroup(pod), pod.scheduled_at()?.0)));
-        shape.shown_start(active).map(|at| at.strftime("%S").to_string())
-    }
-
-    fn counts(shape: &Shape, pods: &[Pod]) -> Vec<(u32, u32, u32)> {
-        let subgroups = shape.count(pods.iter());
-        subgroups.iter().map(|of| (of.min, of.live, of.running)).collect()
-    }
-
-    #[test]
-    fn it_starts_when_the_last_pod_that_it_takes_is_scheduled() {
-        let min = |min| group(&json!({"minMember": min}));
-        assert_eq!(started(&min(1), &pods(&[("", 5)])).as_deref(), Some("05"));
-        assert_eq!(started(&min(2), &pods(&[("", 9), ("", 5), ("", 7)])).as_deref(), Some("07"));
-        assert_eq!(started(&min(2), &pods(&[("", 5)])), None);
-        assert_eq!(started(&min(1), &[]), None);
-        assert_eq!(started(&min(0), &pods(&[("", 5), ("", 4)])).as_deref(), Some("04"));
-    }
-
-    #[test]
-    fn every_subgroup_has_to_start() {
-        let shape = group(
-            &json!({"subGroups": [{"name": "a"}, {"name": "b", "minMember": 2}, {"name": "c", "minMember": 0}]}),
-        );
-        assert_eq!(started(&shape, &pods(&[("a", 5), ("b", 6), ("b", 8)])).as_deref(), Some("08"));
-        assert_eq!(started(&shape, &pods(&[("a", 5), ("a", 6), ("b", 8)])), None);
-    }
-
-    #[test]
-    fn a_subgroup_that_holds_others_has_no_pods_and_one_that_there_is_not_counts_nowhere() {
-        let spec = json!({"minMember": 9, "subGroups": [
-            {"name": "all", "minMember": 2}, {"name": "lead", "parent": "all"}, {"name": "worker", "parent": "all", "minMember": 3},
-        ]});
-        let shape = group(&spec);
-        let pods = [
-            pod("lead", Some(1)),
-            pod("worker", Some(1)),
-            pod("worker", None),
-            pod("other", Some(1)),
-            pod("", Some(1)),
-        ];
-        assert_eq!(counts(&shape, &pods), [(1, 1, 1), (3, 2, 1), (0, 2, 2)]);
-        assert_eq!(pods.each_ref().map(|pod| shape.subgroup(pod)), [0, 1, 1, 2, 2]);
-    }
-
-    /// Upstream counts them, so that a failed pod makes a gang elastic, and a gang can be left with fewer than its
-    /// minimum.
-    #[test]
-    fn pods_that_have_ended_or_are_terminating_are_neither_members_nor_running() {
-        let mut pods = pods(&[("", 1), ("", 2), ("", 3)]);
-        pods[1].status.phase = Some("Failed".into());
-        pods[2].metadata.deletion_timestamp = Some(
-            "2026-01-01T00:00:00Z".parse().map(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time).unwrap(),
-        );
-        assert_eq!(counts(&group(&json!({"minMember": 2})), &pods), [(2, 1, 1)]);
-        assert_eq!(started(&group(&json!({"minMember": 2})), &pods), None);
-    }
-
-    #[test]
-    fn where_subgroups_are_not_all_there_is_the_whole_has_a_minimum_too() {
-        let spec = json!({"minMember": 3, "roles": [{"name": "lead", "minMember": 1}]});
-        let shape = Shape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec));
-        let at = |second: i64| Timestamp::from_second(second).unwrap();
-        assert_eq!(shape.shown_start([(0, at(1)), (1, at(2))].into_iter()), None);
-        assert_eq!(shape.shown_start([(0, at(1)), (1, at(2)), (1, at(5))].into_iter()), Some(at(5)));
-        assert_eq!(shape.shown_start([(1, at(1)), (1, at(2)), (1, at(5))].into_iter()), None);
-    }
-}
+pub(crate) mod tests;

@@ -2,18 +2,23 @@
 //!
 //! The filters and validators have the names that the text on the `MinRuntime` plugin gives them.
 
-use std::{collections::BTreeMap, ptr};
+use std::ptr;
 
 use jiff::Timestamp;
 
 use crate::{
     expiry::SYSTEM_CRITICAL_PRIORITY,
     floor::{Floor, Floors},
+    gang::{Headcount, Shape},
     toleration::{self, ClassState, Judgement},
     tree::{QueueId, QueueTree},
 };
 
 mod because;
+mod going;
+
+use going::going;
+pub use going::{Going, Left, LeftOf};
 
 /// Whether preemptor and victim are in the same leaf queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,17 +86,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Some pods of a workload that have a minimum of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subgroup {
-    /// Fewer of them can't run.
-    pub min: u32,
-    /// How many there are, running or waiting, but for those that have ended or are about to.
-    pub live: u32,
-    /// How many of those are scheduled.
-    pub running: u32,
-}
-
 /// What starts and stops as one.
 #[derive(Clone, Debug)]
 pub struct Workload<'a> {
@@ -99,14 +93,21 @@ pub struct Workload<'a> {
     pub place: Place<'a>,
     /// Since when it runs; none if it doesn't.
     pub start: Option<Timestamp>,
-    /// At least one; a pod by itself has one of one.
-    pub subgroups: Vec<Subgroup>,
+    /// How many pods it takes.
+    pub shape: &'a Shape,
+    /// How many pods there are of it.
+    pub pods: Headcount,
 }
 
-impl Workload<'_> {
-    /// Whether it may lose pods and run on.
-    pub fn is_elastic(&self) -> bool {
-        self.subgroups.iter().any(|subgroup| subgroup.min < subgroup.live)
+impl<'a> Workload<'a> {
+    /// A pod by itself.
+    pub fn alone(place: Place<'a>, start: Option<Timestamp>) -> Self {
+        Self { place, start, shape: Shape::alone(), pods: Headcount::alone() }
+    }
+
+    /// True if it may lose pods and run on.
+    pub const fn is_elastic(&self) -> bool {
+        self.pods.is_elastic()
     }
 }
 
@@ -184,30 +185,12 @@ pub struct Ruling<'t> {
     pub start: Option<Timestamp>,
     /// Until when its floor lasts, if that isn't over.
     pub floor_until: Option<Timestamp>,
-    /// What would be left of its subgroup, if its workload is elastic.
+    /// What would be left of its workload, if that is elastic.
     pub left: Option<Left>,
     /// What its class tolerates.
     pub toleration: Judgement,
     /// How far it has come.
     pub progress: Progress,
-}
-
-/// What would be left of a subgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    /// Running now.
-    pub running: u32,
-    /// To be evicted.
-    pub evicted: u32,
-    /// The minimum.
-    pub min: u32,
-}
-
-impl Left {
-    /// Whether the minimum would be kept, or what runs would stay as it is.
-    pub const fn is_enough(&self) -> bool {
-        self.evicted == 0 || self.running.saturating_sub(self.evicted) >= self.min
-    }
 }
 
 /// From when on a workload isn't protected any more; none if it isn't now. A start in the future counts as now.
@@ -259,25 +242,23 @@ impl<'t> Rules<'t> {
 
     fn leaves_enough(&self, kind: Kind, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
         // pods of one subgroup may be in several pools
-        let mut sums: BTreeMap<_, u32> = BTreeMap::new();
-        for evicted in scenario {
-            let sum = sums.entry((ptr::from_ref(evicted.workload), evicted.subgroup)).or_default();
-            *sum = sum.saturating_add(evicted.pods);
-        }
+        let all = going(scenario.iter().map(|of| (of.workload, of.subgroup, of.pods)));
         scenario.iter().all(|Evicted { workload, subgroup, pool, .. }| {
-            let pods = sums.get(&(ptr::from_ref(*workload), *subgroup)).copied().unwrap_or_default();
-            let is_enough = left(workload, *subgroup, pods).is_none_or(|left| left.is_enough());
+            let left = all.get(&ptr::from_ref(*workload)).and_then(|going| going.left(workload, *subgroup));
+            let is_enough = left.is_none_or(|left| left.is_enough());
             is_enough || self.within(kind, preemptor, workload, *pool).is_none()
         })
     }
 
     /// Judges all of a scenario's victims.
     pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
-        let evictions = evictions(victims);
+        let running = victims.iter().filter(|victim| victim.progress == Progress::Running);
+        let going = going(running.map(|victim| (victim.workload, victim.subgroup, 1)));
+        let nothing = Going::default();
         let ruling = |victim: &Victim<'_>| {
-            let evicted = || evictions.get(&(ptr::from_ref(victim.workload), victim.subgroup)).copied();
-            let evicted = victim.workload.is_elastic().then(evicted).flatten().unwrap_or_default();
-            self.rule(preemptor, victim, evicted)
+            let going = || going.get(&ptr::from_ref(victim.workload));
+            let going = victim.workload.is_elastic().then(going).flatten().unwrap_or(&nothing);
+            self.rule(preemptor, victim, going)
         };
         let rulings: Vec<Ruling<'t>> = victims.iter().map(ruling).collect();
         let reclaims = rulings.iter().any(|ruling| ruling.kind == Kind::Reclaim);
@@ -288,9 +269,9 @@ impl<'t> Rules<'t> {
         }
     }
 
-    /// Whether one more victim may be had where so many of its subgroup go, with it.
-    pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, evicted: u32) -> bool {
-        self.rule(preemptor, victim, evicted).rule.is_none()
+    /// Whether a victim may be had where these pods of its workload go, with it.
+    pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> bool {
+        self.rule(preemptor, victim, going).rule.is_none()
     }
 
     /// The same where nobody knows the preemptor: against the one that has the weakest claim of all that there could be.
@@ -300,17 +281,18 @@ impl<'t> Rules<'t> {
         let Place { name, queue } = victim.workload.place;
         let reclaim = || self.floors.longest_reclaim(self.tree, queue, victim.pool);
         let within = self.floor(Kind::Preempt, None, victim.workload, victim.pool);
-        let evicted = u32::from(victim.progress == Progress::Running);
-        let within = self.ruling(Kind::Preempt, within, claim, victim, evicted);
-        let across = self.ruling(Kind::Reclaim, name.map(|_| reclaim()), claim, victim, evicted);
+        let mut going = Going::default();
+        going.add(victim.workload, victim.subgroup, u32::from(victim.progress == Progress::Running));
+        let within = self.ruling(Kind::Preempt, within, claim, victim, &going);
+        let across = self.ruling(Kind::Reclaim, name.map(|_| reclaim()), claim, victim, &going);
         if across.lasts() > within.lasts() { across } else { within }
     }
 
-    fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, evicted: u32) -> Ruling<'t> {
+    fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> Ruling<'t> {
         let workload = victim.workload;
         let kind = workload.place.kind(&preemptor.place);
         let floor = self.floor(kind, preemptor.place.queue, workload, victim.pool);
-        self.ruling(kind, floor, preemptor.claim, victim, evicted)
+        self.ruling(kind, floor, preemptor.claim, victim, going)
     }
 
     fn ruling(
@@ -319,7 +301,7 @@ impl<'t> Rules<'t> {
         floor: Option<Floor<'t>>,
         claim: toleration::Preemptor,
         victim: &Victim<'_>,
-        evicted: u32,
+        going: &Going,
     ) -> Ruling<'t> {
         let workload = victim.workload;
         let toleration = toleration::judge(victim.class, victim.scheduled_at, &claim, self.now);
@@ -330,7 +312,7 @@ impl<'t> Rules<'t> {
             floor,
             start: workload.start,
             floor_until: floor.and_then(|floor| protected_until(workload.start, &floor, self.now)),
-            left: left(workload, victim.subgroup, evicted),
+            left: going.left(workload, victim.subgroup),
             toleration,
             progress: victim.progress,
         };
@@ -396,24 +378,5 @@ impl Ruling<'_> {
     }
 }
 
-/// None if the workload isn't elastic. A pod of a subgroup that there isn't counts towards no minimum.
-fn left(workload: &Workload<'_>, subgroup: usize, evicted: u32) -> Option<Left> {
-    let (min, running) = workload.subgroups.get(subgroup).map_or((0, evicted), |of| (of.min, of.running));
-    workload.is_elastic().then_some(Left { running, evicted, min })
-}
-
-/// How many running pods of each subgroup of an elastic workload are victims.
-fn evictions<'a>(victims: &[Victim<'a>]) -> BTreeMap<(*const Workload<'a>, usize), u32> {
-    let mut evictions = BTreeMap::new();
-    for victim in victims.iter().filter(|victim| victim.progress == Progress::Running) {
-        if victim.workload.is_elastic() {
-            let place = (ptr::from_ref(victim.workload), victim.subgroup);
-            let evicted: &mut u32 = evictions.entry(place).or_default();
-            *evicted = evicted.saturating_add(1);
-        }
-    }
-    evictions
-}
-
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -130,52 +130,32 @@ impl Lacking {
     pub fn of(shape: &Shape, pods: &[Standing], start: Option<Timestamp>) -> Option<Self> {
         let first = pods.iter().filter_map(|pod| pod.scheduled).min()?;
         let started = start.map_or(first, |start| start.min(first));
-        let (mut since, mut was_ready) = (None::<Timestamp>, true);
-        for (subgroup, needed) in shape.minimums() {
-            let of_it = pods.iter().filter(|pod| subgroup.is_none_or(|number| number == pod.subgroup));
-            let needed = usize::try_from(needed).unwrap_or(usize::MAX);
-            let count = Count::of(of_it, started);
-            was_ready &= count.ready.saturating_add(count.lost) >= needed;
-            since = since.into_iter().chain(count.lacks_since(needed)).min();
-        }
-        since.map(|since| Self { started, since, first_since: since, was_ready })
-    }
-}
-
-/// Pods of which a minimum is needed.
-#[derive(Default)]
-struct Count {
-    ready: usize,
-    /// Those that were ready and aren't any more.
-    lost: usize,
-    /// Since when each of those isn't ready that are not.
-    onsets: Vec<Timestamp>,
-}
-
-impl Count {
-    fn of<'p>(pods: impl Iterator<Item = &'p Standing>, started: Timestamp) -> Self {
-        let mut count = Self::default();
-        for pod in pods {
-            match pod.readiness {
-                Readiness::Ready => count.ready = count.ready.saturating_add(1),
-                Readiness::NotYet => count.onsets.push(pod.created.max(started)),
-                Readiness::Lost(at) => {
-                    count.lost = count.lost.saturating_add(1);
-                    count.onsets.push(at.max(started));
-                }
-            }
-        }
-        count.onsets.sort_unstable();
-        count
-    }
-
-    /// Since when fewer are ready than needed; none if enough are.
-    fn lacks_since(&self, needed: usize) -> Option<Timestamp> {
-        if self.ready >= needed {
+        let onset = |pod: &Standing| match pod.readiness {
+            Readiness::Ready => None,
+            Readiness::NotYet => Some((pod.created.max(started), pod.subgroup)),
+            Readiness::Lost(at) => Some((at.max(started), pod.subgroup)),
+        };
+        let mut onsets: Vec<(Timestamp, usize)> = pods.iter().filter_map(onset).collect();
+        if onsets.is_empty() {
             return None;
         }
-        let spare = self.ready.saturating_add(self.onsets.len()).saturating_sub(needed);
-        self.onsets.get(spare).copied()
+        onsets.sort_unstable();
+        let count = |counts: fn(Readiness) -> bool| {
+            let mut counted = shape.counts(0, |_| 0);
+            for pod in pods.iter().filter(|pod| counts(pod.readiness)) {
+                counted.add(shape, pod.subgroup);
+            }
+            counted
+        };
+        let all = count(|_| true);
+        let attained = shape.attained_by(&all);
+        let mut left = attained.counts(all.total(), |number| all.of_leaf(shape, number));
+        let too_few = onsets.into_iter().find(|(_, subgroup)| {
+            left.remove(&attained, *subgroup);
+            !left.are_enough(&attained)
+        });
+        let was_ready = || count(|of| of != Readiness::NotYet).are_enough(shape);
+        too_few.map(|(since, _)| Self { started, since, first_since: since, was_ready: was_ready() })
     }
 }
 

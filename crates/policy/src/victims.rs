@@ -12,7 +12,7 @@ use std::{cmp::Reverse, collections::HashMap, ptr};
 
 use jiff::Timestamp;
 
-use crate::preemption::{Preemptor, Progress, Rule, Rules, Victim, Workload};
+use crate::preemption::{Going, Preemptor, Progress, Rule, Rules, Victim, Workload};
 
 pub use budgets::Budget;
 use budgets::violating;
@@ -73,62 +73,130 @@ pub fn protected(rules: &Rules<'_>, preemptor: &Preemptor<'_>, victims: &[Victim
     Some(Protected { rule, until })
 }
 
+/// How important a pod is; of the same priority, the younger is less.
+type Rank = (i32, Reverse<Option<Timestamp>>);
+
+/// A pod that may be taken.
+struct Takeable<'p, 'a> {
+    /// Its place among the pods of the node.
+    place: usize,
+    pod: &'p Candidate<'a>,
+    /// The place of the first pod of its rigid workload, of which all that may be taken goes together. None, if it may go
+    /// alone.
+    with: Option<usize>,
+    /// Its own, or that of the most important of its rigid workload.
+    rank: Rank,
+}
+
+/// The pods of a rigid workload on a node that may be taken.
+struct Rigid {
+    first: usize,
+    pods: u32,
+    rank: Rank,
+}
+
 impl Search<'_, '_> {
     /// Pods in place of some that are protected, if there are any that may be taken and free as much: `pods` are all that
-    /// are on the node, of which `offered` are those that its scheduler would evict.
+    /// are on the node, of which `offered` are those that its scheduler would evict. Offered pods that are going already
+    /// stay among the victims: what they free needs no others.
     pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Option<Others> {
-        let offered: Vec<&Candidate<'_>> = offered.iter().filter_map(|number| pods.get(*number)).collect();
-        let needed = Requests::sum(offered.iter().map(|pod| pod.requests));
-        (self.plain && offered.iter().all(|pod| pod.plain)).then(|| self.least(pods, &needed)).flatten()
+        let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
+        let is_gone = |pod: &Candidate<'_>| pod.victim.progress == Progress::Gone;
+        let staying = || offered_pods().filter(|(_, pod)| !is_gone(pod)).map(|(_, pod)| pod);
+        if !self.plain || !staying().all(|pod| pod.plain) {
+            return None;
+        }
+        let needed = Requests::sum(staying().map(|pod| pod.requests));
+        let mut others = self.least(&self.takeable(pods, offered), &needed)?;
+        others.victims.extend(offered_pods().filter(|(_, pod)| is_gone(pod)).map(|(place, _)| place));
+        others.victims.sort_by_key(|place| Reverse(pods.get(*place).map(|pod| pod.priority)));
+        Some(others)
     }
 
     /// The fewest and least important pods that free as much.
-    fn least(&self, pods: &[Candidate<'_>], needed: &Requests) -> Option<Others> {
-        let taken = self.takeable(pods);
-        let mut freed = Requests::sum(taken.iter().map(|(_, pod)| pod.requests));
+    fn least(&self, taken: &[Takeable<'_, '_>], needed: &Requests) -> Option<Others> {
+        let mut freed = Requests::sum(taken.iter().map(|of| of.pod.requests));
         if !freed.covers(needed) {
             return None;
         }
-        let budgets: Vec<Vec<Budget>> = taken.iter().map(|(number, _)| (self.budgets)(*number)).collect();
+        let budgets: Vec<Vec<Budget>> = taken.iter().map(|of| (self.budgets)(of.place)).collect();
         // spared as the scheduler spares: those first that a budget would rather keep, then the most important
         let kept_by_budgets = violating(budgets.iter().map(Vec::as_slice));
-        let mut order: Vec<usize> = (0..taken.len()).rev().collect();
-        order.sort_by_key(|place| !kept_by_budgets.contains(place));
+        let mut first = 0_usize;
+        let units = taken.chunk_by(|one, other| one.with.is_some() && one.with == other.with).map(|unit| {
+            let places = first..first.saturating_add(unit.len());
+            first = places.end;
+            let is_kept = places.clone().any(|place| kept_by_budgets.contains(&place));
+            (unit, places, is_kept)
+        });
+        let mut units: Vec<_> = units.collect();
+        units.reverse();
+        units.sort_by_key(|(_, _, is_kept)| !is_kept);
         let mut spared = vec![false; taken.len()];
-        for place in order {
-            let Some(((_, pod), spared)) = taken.get(place).zip(spared.get_mut(place)) else { continue };
-            if freed.covers_without(pod.requests, needed) {
-                freed.subtract(pod.requests);
-                *spared = true;
+        for (unit, places, _) in units {
+            let sum = (unit.len() > 1).then(|| Requests::sum(unit.iter().map(|of| of.pod.requests)));
+            let Some(requests) = sum.as_ref().or_else(|| Some(unit.first()?.pod.requests)) else { continue };
+            if freed.covers_without(requests, needed) {
+                freed.subtract(requests);
+                spared.get_mut(places).into_iter().flatten().for_each(|spared| *spared = true);
             }
         }
         let left = || spared.iter().enumerate().filter(|(_, spared)| !**spared).map(|(place, _)| place);
         let of_left = left().filter_map(|place| budgets.get(place).map(Vec::as_slice));
         let budget_violations = violating(of_left).len();
-        let victims = left().rev().filter_map(|place| taken.get(place).map(|(number, _)| *number));
-        let victims: Vec<usize> = victims.collect();
+        let victims: Vec<usize> = left().rev().filter_map(|place| Some(taken.get(place)?.place)).collect();
         (!victims.is_empty()).then_some(Others { victims, budget_violations })
     }
 
-    /// All pods that may be taken at once, the least important first.
-    fn takeable<'p, 'a>(&self, pods: &'p [Candidate<'a>]) -> Vec<(usize, &'p Candidate<'a>)> {
+    /// All pods that may be taken at once, the least important first, and the pods of a rigid workload side by side. These
+    /// are all that run of it; or those that were offered, which is its scheduler's choice.
+    fn takeable<'p, 'a>(&self, pods: &'p [Candidate<'a>], offered: &[usize]) -> Vec<Takeable<'p, 'a>> {
         let lower = |pod: &Candidate<'_>| pod.priority < self.preemptor.claim.priority;
         let here = |pod: &Candidate<'_>| pod.victim.progress == Progress::Running;
-        let mut sorted: Vec<_> = pods.iter().enumerate().filter(|(_, pod)| lower(pod) && here(pod)).collect();
-        // of the same priority, the younger is the less important
-        sorted.sort_by_key(|(_, pod)| (pod.priority, Reverse(pod.victim.scheduled_at)));
-        let mut evicted: HashMap<(*const Workload<'_>, usize), u32> = HashMap::with_capacity(sorted.len());
-        sorted.retain(|(_, pod)| {
-            let so_far =
-                evicted.entry((ptr::from_ref(pod.victim.workload), pod.victim.subgroup)).or_default();
-            let with_it = so_far.saturating_add(1);
-            let may = self.rules.may_take(self.preemptor, &pod.victim, with_it);
+        let mut sorted: Vec<Takeable<'p, 'a>> = Vec::with_capacity(pods.len());
+        let mut rigid: HashMap<*const Workload<'_>, Rigid> = HashMap::new();
+        for (place, pod) in pods.iter().enumerate().filter(|(_, pod)| lower(pod) && here(pod)) {
+            let rank = (pod.priority, Reverse(pod.victim.scheduled_at));
+            let workload = pod.victim.workload;
+            let mut with = None;
+            if workload.pods.is_rigid() {
+                if !self.may_take(pod, &Going::default()) {
+                    continue;
+                }
+                let new = Rigid { first: place, pods: 0, rank };
+                let all = rigid.entry(ptr::from_ref(workload)).or_insert(new);
+                (all.pods, all.rank) = (all.pods.saturating_add(1), all.rank.max(rank));
+                with = Some(all.first);
+            }
+            sorted.push(Takeable { place, pod, with, rank });
+        }
+        sorted.retain_mut(|of| {
+            let workload = of.pod.victim.workload;
+            let Some(all) = rigid.get(&ptr::from_ref(workload)) else { return true };
+            of.rank = all.rank;
+            all.pods == workload.pods.running().total() || offered.contains(&of.place)
+        });
+        sorted.sort_by_key(|of| (of.rank, of.with));
+        let mut going: HashMap<*const Workload<'_>, Going> = HashMap::new();
+        sorted.retain(|of| {
+            let Victim { workload, subgroup, .. } = of.pod.victim;
+            if !workload.is_elastic() {
+                return of.with.is_some() || self.may_take(of.pod, &Going::default());
+            }
+            let so_far = going.entry(ptr::from_ref(workload)).or_default();
+            let mut with_it = so_far.clone();
+            with_it.add(workload, subgroup, 1);
+            let may = self.may_take(of.pod, &with_it);
             if may {
                 *so_far = with_it;
             }
             may
         });
         sorted
+    }
+
+    fn may_take(&self, pod: &Candidate<'_>, going: &Going) -> bool {
+        self.rules.may_take(self.preemptor, &pod.victim, going)
     }
 }
 

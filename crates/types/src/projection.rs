@@ -268,6 +268,8 @@ pub struct PodGroupSpec {
     pub queue: Option<String>,
     /// How many of its pods it takes in all; absent means 1, or none beside those that its subgroups take.
     pub min_member: Option<u32>,
+    /// How many of the subgroups at its top have to have what they take; absent means all of them.
+    pub min_sub_group: Option<u32>,
     /// Its subgroups, if it has any.
     pub sub_groups: Vec<SubGroup>,
 }
@@ -281,6 +283,9 @@ pub struct SubGroup {
     /// How many of its pods it takes to run; absent means 1.
     #[serde(default, deserialize_with = "count")]
     pub min_member: Option<u32>,
+    /// How many of its parts have to have what they take, if it has parts; absent means all of them.
+    #[serde(default, deserialize_with = "count")]
+    pub min_sub_group: Option<u32>,
     /// The subgroup that it is a part of. One that has parts has no pods of its own.
     #[serde(default)]
     pub parent: Option<String>,

@@ -163,7 +163,7 @@ impl<'s> Question<'s> {
     {
         Victim {
             workload: &gang.workload,
-            subgroup: gang.shape.subgroup(pod),
+            subgroup: gang.workload.shape.subgroup(pod),
             progress: progress(pod),
             pool: self.pool.or_else(|| self.scene.pool(pod, &self.floors.node_pool_label_key)),
             class: self.scene.class_state(pod),

@@ -69,8 +69,7 @@ struct Groups {
 impl Groups {
     fn number(&mut self, key: (PodGroupKind, String, String), shape: &Shape) -> usize {
         *self.numbers.entry(key).or_insert_with(|| {
-            let needed = shape.minimums().map(|(_, needed)| usize::try_from(needed).unwrap_or(usize::MAX));
-            self.needed.push(needed.fold(0, usize::saturating_add));
+            self.needed.push(usize::try_from(shape.least()).unwrap_or(usize::MAX));
             self.needed.len().saturating_sub(1)
         })
     }

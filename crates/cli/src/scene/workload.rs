@@ -22,7 +22,6 @@ pub struct Gang<'s> {
     pub workload: Workload<'s>,
     /// Where the start time comes from.
     pub start_from: &'static str,
-    pub shape: Shape,
 }
 
 impl Scene {
@@ -72,8 +71,12 @@ impl Scene {
                 Some(_) if gang.start == gang.stamp => keys::LAST_START_ANNOTATION,
                 Some(_) => FROM_PODS,
             },
-            workload: Workload { place, start: gang.start, subgroups: gang.shape.count(pods.into_iter()) },
-            shape: gang.shape.clone(),
+            workload: Workload {
+                place,
+                start: gang.start,
+                shape: gang.shape,
+                pods: gang.shape.count(pods.into_iter()),
+            },
         }
     }
 
@@ -92,8 +95,7 @@ fn alone<'s>(pod: &Pod, place: Place<'s>) -> Gang<'s> {
     Gang {
         name: format!("pod {namespace}/{name}"),
         start_from: if runs { FROM_PODS } else { "no pod of it runs" },
-        workload: Workload { place, start, subgroups: shape.count(std::iter::once(pod)) },
-        shape,
+        workload: Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) },
     }
 }
 

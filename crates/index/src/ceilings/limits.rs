@@ -59,7 +59,7 @@ fn ready_until(
     let pods_ready = own.or(pods_ready)?;
     pod.started?;
     let lacking =
-        if standing.is_grouped { lacking } else { Lacking::of(&Shape::alone(), &[pod.standing()], None) };
+        if standing.is_grouped { lacking } else { Lacking::of(Shape::alone(), &[pod.standing()], None) };
     let (at, cause) = pods_ready.deadline(lacking?)?;
     let is_known = match family {
         Family::Tensorstack => limits.tensorstack.is_some(),

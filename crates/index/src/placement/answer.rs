@@ -34,6 +34,13 @@ pub struct Question<'q> {
     pub room: &'q Room,
 }
 
+impl<'q> Question<'q> {
+    /// What decides.
+    pub(super) const fn rules(&self) -> Rules<'q> {
+        Rules { floors: self.floors, tree: self.tree, now: self.now }
+    }
+}
+
 /// What a node would lose.
 #[derive(Clone, Debug)]
 pub struct Offer<'q> {
@@ -112,17 +119,25 @@ static THREADS: LazyLock<usize> = LazyLock::new(|| {
 impl PlacementIndex {
     /// Answers for every node, in the order of the offers, by what was there when it was last settled.
     pub fn answer<'a>(&'a self, question: &Question<'_>, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
-        let queue = self.queue_of_preemptor(question.preemptor);
-        let preemptor = Preemptor {
-            place: Place::find(question.tree, queue),
+        let (preemptor, rules) = (self.preemptor(question), question.rules());
+        let asked = Asked { index: self, question, rules: &rules, preemptor: &preemptor };
+        asked.divided(offers, if offers.len() > FEW_NODES { *THREADS } else { 1 })
+    }
+
+    /// Who asks, as rules see it.
+    pub(super) fn preemptor<'q>(&'q self, question: &Question<'q>) -> Preemptor<'q> {
+        Preemptor {
+            place: Place::find(question.tree, self.queue_of_preemptor(question.preemptor)),
             claim: toleration::Preemptor {
                 priority: question.preemptor.spec.priority.unwrap_or(0),
                 never_preempts: question.preemptor.spec.preemption_policy.as_deref() == Some("Never"),
             },
-        };
-        let rules = Rules { floors: question.floors, tree: question.tree, now: question.now };
-        let asked = Asked { index: self, question, rules: &rules, preemptor: &preemptor };
-        asked.divided(offers, if offers.len() > FEW_NODES { *THREADS } else { 1 })
+        }
+    }
+
+    /// The pool of a node.
+    pub(super) fn pool(&self, floors: &Floors, node: &str) -> Option<&str> {
+        self.nodes.get(node)?.get(&floors.node_pool_label_key).map(String::as_str)
     }
 
     fn queue_of_preemptor<'q>(&'q self, pod: &'q Pod) -> Option<&'q str> {
@@ -176,9 +191,7 @@ impl<'i> Asked<'_, 'i> {
             Err(unknown) => return Answer::Drop(Dropped::Unknown(unknown.to_owned())),
         };
         let mut here = workloads.here(offered.iter().map(|of| (of.uid, of.pod)));
-        let pool = self.index.nodes.get(offer.node);
-        let pool = pool.and_then(|labels| labels.get(&self.question.floors.node_pool_label_key));
-        let pool = pool.map(String::as_str);
+        let pool = self.index.pool(self.question.floors, offer.node);
         // most nodes need no more than this
         let victims: Vec<Victim<'_>> =
             here.iter().filter_map(|of| of.victim(workloads.all(), pool)).collect();

@@ -7,7 +7,7 @@ use tenure_policy::{
     floor::Floors,
     gang,
     guard::{Asked, Found, Known, Nominated, Verdict, spared},
-    preemption::{Place, Preemptor, Progress, Rules, Subgroup, Victim, Workload},
+    preemption::{Place, Preemptor, Progress, Rules, Victim, Workload},
     toleration::{self, ClassState},
     tree::QueueTree,
 };
@@ -87,10 +87,10 @@ impl PlacementIndex {
         let place = Place::find(guarding.tree, self.queue(pod));
         let place = if place.queue().is_some() { place } else { Place::default() };
         let Some(group) = self.gangs.counted(memberships) else {
-            let subgroups = vec![Subgroup { min: 1, live: 1, running: 1 }];
-            return (Workload { place, start: seen.scheduled, subgroups }, 0);
+            return (Workload::alone(place, seen.scheduled), 0);
         };
-        let workload = Workload { place, start: group.start(), subgroups: group.count() };
+        let (start, shape, pods) = (group.start(), group.shape(), group.count());
+        let workload = Workload { place, start, shape, pods };
         (workload, group.number(memberships))
     }
 
@@ -105,14 +105,11 @@ impl PlacementIndex {
         seen: &Seen<'_>,
         (workload, subgroup): (&'v Workload<'v>, usize),
     ) -> Victim<'v> {
-        let labels = seen.node.and_then(|node| self.nodes.get(node));
         Victim {
             workload,
             subgroup,
             progress: seen.progress,
-            pool: labels
-                .and_then(|labels| labels.get(&guarding.floors.node_pool_label_key))
-                .map(String::as_str),
+            pool: seen.node.and_then(|node| self.pool(guarding.floors, node)),
             class: match pod.class.as_deref() {
                 None => ClassState::None,
                 Some(name) => self.classes.get(name).copied().unwrap_or(ClassState::Missing),

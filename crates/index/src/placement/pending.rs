@@ -1,164 +1,161 @@
 //! Pods of elastic workloads that were given away a moment ago, before that is to be seen: a scheduler asks for the next
 //! preemptor before the victims of the last one are deleted, and together they could be more than a workload can spare.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tenure_policy::preemption::Progress;
+use tenure_policy::preemption::{Going, Preemptor, Progress, Rules, Workload};
 
-use super::PlacementIndex;
+use super::{
+    Placed, PlacementIndex,
+    answer::{Question, Taken},
+    workloads::Workloads,
+};
 use crate::{Uid, podgroups::GangId};
 
-/// The pods that may be about to go.
-#[derive(Debug)]
-pub struct Pending<'i> {
+/// The pods that may be about to go, for a question.
+pub struct Pending<'q, 'i> {
     index: &'i PlacementIndex,
-    parts: HashMap<(GangId, usize), Part>,
+    rules: Rules<'q>,
+    preemptor: Preemptor<'q>,
+    workloads: Workloads<'q, 'i>,
+    grants: HashMap<GangId, Vec<Grant<'i>>>,
 }
 
-/// A subgroup that may lose pods.
-#[derive(Debug)]
-struct Part {
-    /// How many run beyond its minimum.
-    spare: usize,
-    going: HashSet<Uid>,
+/// A victim of a group of which others were granted pods.
+struct Shared<'i> {
+    uid: Uid,
+    pod: &'i Placed,
+    group: GangId,
+    subgroup: usize,
+}
+
+/// Pods of a group that one preemptor was granted. It gets those of one node.
+#[derive(Default)]
+struct Grant<'i> {
+    uids: HashSet<Uid>,
+    all: ByNode<'i>,
+    of_subgroups: BTreeMap<usize, ByNode<'i>>,
+}
+
+/// How many pods were granted on each node.
+#[derive(Default)]
+struct ByNode<'i> {
+    nodes: HashMap<&'i str, u32>,
+    most: (&'i str, u32),
+    second: u32,
+}
+
+impl<'i> ByNode<'i> {
+    fn add(&mut self, node: &'i str) {
+        let count = self.nodes.entry(node).or_default();
+        *count = count.saturating_add(1);
+        let (most, highest) = self.most;
+        if *count > highest {
+            self.second = if most == node { self.second } else { highest };
+            self.most = (node, *count);
+        } else if most != node {
+            self.second = self.second.max(*count);
+        }
+    }
+
+    /// The most that a node may lose, if so many of those on this one are counted already.
+    fn most_beyond(&self, node: &str, counted: u32) -> u32 {
+        let here = self.nodes.get(node).map_or(0, |count| count.saturating_sub(counted));
+        let (most, highest) = self.most;
+        here.max(if most == node { self.second } else { highest })
+    }
 }
 
 impl PlacementIndex {
     /// Of the victims that were granted to preemptors, those that aren't to be seen going yet. Once it is known to which
     /// node a preemptor is nominated, only those there are; and none, once it was placed.
-    pub fn pending<'p>(&self, granted: impl Iterator<Item = (Uid, &'p [Uid])>) -> Pending<'_> {
-        let mut parts: HashMap<_, Part> = HashMap::new();
+    pub fn pending<'q, 'i: 'q, 'p>(
+        &'i self,
+        question: &Question<'q>,
+        granted: impl Iterator<Item = (Uid, &'p [Uid])>,
+    ) -> Pending<'q, 'i> {
+        let mut grants: HashMap<_, Vec<Grant<'_>>> = HashMap::new();
         for (preemptor, victims) in granted {
             let preemptor = self.places.get(preemptor);
             if preemptor.is_some_and(|pod| pod.progress != Progress::Waiting) {
                 continue;
             }
-            let node = preemptor.and_then(|pod| pod.nominated.as_ref());
+            let nominated = preemptor.and_then(|pod| pod.nominated.as_ref());
+            let mut of_groups: HashMap<GangId, Grant<'_>> = HashMap::new();
             for uid in victims {
-                let Some(pod) = self.places.get(*uid) else { continue };
-                let may_go = node.is_none_or(|node| pod.node.as_ref() == Some(node));
-                let (Some(part), true) = (self.part(*uid), may_go && pod.progress == Progress::Running)
-                else {
-                    continue;
-                };
-                let new = || Part { spare: self.spare(*uid, part.1), going: HashSet::new() };
-                parts.entry(part).or_insert_with(new).going.insert(*uid);
+                let pod = self.places.get(*uid).filter(|pod| pod.progress == Progress::Running);
+                let Some((pod, node)) = pod.and_then(|pod| Some((pod, pod.node.as_ref()?))) else { continue };
+                let may_go = nominated.is_none_or(|nominated| nominated == node);
+                let Some((group, subgroup)) = self.part(pod).filter(|_| may_go) else { continue };
+                let grant = of_groups.entry(group).or_default();
+                if grant.uids.insert(*uid) {
+                    grant.all.add(node);
+                    grant.of_subgroups.entry(subgroup).or_default().add(node);
+                }
+            }
+            for (group, grant) in of_groups {
+                grants.entry(group).or_default().push(grant);
             }
         }
-        Pending { index: self, parts }
+        Pending {
+            index: self,
+            rules: question.rules(),
+            preemptor: self.preemptor(question),
+            workloads: Workloads::new(self, question.tree),
+            grants,
+        }
     }
 
-    fn part(&self, uid: Uid) -> Option<(GangId, usize)> {
-        let memberships = self.places.get(uid)?.memberships();
-        let group = self.gangs.counted(memberships)?;
-        Some((group.id(), group.number(memberships)))
-    }
-
-    /// No bound, unless the workload is elastic: one that isn't goes as a whole, or not at all.
-    fn spare(&self, uid: Uid, subgroup: usize) -> usize {
-        let group = self.places.get(uid).and_then(|pod| self.gangs.counted(pod.memberships()));
-        let all = group.map(|group| group.count()).filter(|all| all.iter().any(|of| of.min < of.live));
-        let of = all.and_then(|all| all.get(subgroup).copied());
-        of.map_or(usize::MAX, |of| of.running.saturating_sub(of.min) as usize)
+    fn part(&self, pod: &Placed) -> Option<(GangId, usize)> {
+        let group = self.gangs.counted(pod.memberships())?;
+        Some((group.id(), group.number(pod.memberships())))
     }
 }
 
-impl Pending<'_> {
-    /// Whether these and those that may be about to go are more than a workload can spare.
-    pub fn are_too_many_with(&self, mut victims: impl Iterator<Item = Uid>) -> bool {
-        if self.parts.is_empty() {
-            return false;
+impl<'i> Pending<'_, 'i> {
+    /// True if the preemptor may have these victims of a node together with those that may be about to go.
+    pub fn spares(&mut self, node: &str, victims: &[Taken<'_>]) -> bool {
+        if self.grants.is_empty() {
+            return true;
         }
-        let mut more: HashMap<_, usize> = HashMap::new();
-        victims.any(|uid| {
-            let Some((key, part)) = self.index.part(uid).and_then(|key| Some((key, self.parts.get(&key)?)))
-            else {
-                return false;
+        let shared = |of: &Taken<'_>| {
+            let pod: &'i Placed = self.index.places.get(of.uid)?;
+            let (group, subgroup) = self.index.part(pod)?;
+            self.grants.contains_key(&group).then_some(Shared { uid: of.uid, pod, group, subgroup })
+        };
+        let victims: Vec<Shared<'i>> = victims.iter().filter_map(shared).collect();
+        let here = self.workloads.here(victims.iter().map(|of| (of.uid, of.pod)));
+        let pool = self.index.pool(self.rules.floors, node);
+        let views = here.iter().filter_map(|of| of.victim(self.workloads.all(), pool));
+        let views: Vec<_> = views.zip(&victims).collect();
+        let mut all: HashMap<GangId, Going> = HashMap::new();
+        for (view, of) in &views {
+            let granted = || self.granted(node, &victims, of.group, view.workload);
+            let pods = u32::from(view.progress == Progress::Running);
+            all.entry(of.group).or_insert_with(granted).add(view.workload, of.subgroup, pods);
+        }
+        let may_take = |view, going| self.rules.may_take(&self.preemptor, view, going);
+        views.iter().all(|(view, of)| all.get(&of.group).is_none_or(|going| may_take(view, going)))
+    }
+
+    /// The most that the others take of a group besides these victims of a node.
+    fn granted(&self, node: &str, victims: &[Shared<'_>], group: GangId, workload: &Workload<'_>) -> Going {
+        let mut going = Going::default();
+        for grant in self.grants.get(&group).into_iter().flatten() {
+            let counted = |only: Option<usize>| {
+                let of_it = victims.iter().filter(|of| {
+                    of.group == group
+                        && only.is_none_or(|only| only == of.subgroup)
+                        && grant.uids.contains(&of.uid)
+                });
+                u32::try_from(of_it.count()).unwrap_or(u32::MAX)
             };
-            let more = more.entry(key).or_default();
-            *more = more.saturating_add(usize::from(!part.going.contains(&uid)));
-            part.going.len().saturating_add(*more) > part.spare
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-    use tenure_types::podgroup::PodGroupKind;
-
-    use super::*;
-
-    /// A gang of four, each on a node of its own name, of which so many must run; and a preemptor with this in its spec
-    /// and its status.
-    fn index(min: u32, preemptor: &Value) -> PlacementIndex {
-        let mut index = PlacementIndex::default();
-        let group =
-            json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": {"minMember": min}});
-        index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
-        for name in ["a", "b", "c", "d"] {
-            let annotations = json!({"pod-group-name": "g"});
-            let at = "2026-01-01T00:00:00Z";
-            let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at});
-            apply(
-                &mut index,
-                name,
-                &json!({
-                    "metadata": {"annotations": annotations}, "spec": {"nodeName": name}, "status": {"conditions": [scheduled]},
-                }),
-            );
+            going.add_to_all(workload, grant.all.most_beyond(node, counted(None)));
+            for (subgroup, by_node) in &grant.of_subgroups {
+                let most = by_node.most_beyond(node, counted(Some(*subgroup)));
+                going.add_to_subgroup(workload, *subgroup, most);
+            }
         }
-        apply(&mut index, "p", preemptor);
-        index.settle();
-        index
-    }
-
-    fn apply(index: &mut PlacementIndex, name: &str, pod: &Value) {
-        let mut pod = pod.clone();
-        for (field, value) in [
-            ("name", name),
-            ("namespace", "ns"),
-            ("uid", name),
-            ("creationTimestamp", "2026-01-01T00:00:00Z"),
-        ] {
-            pod["metadata"][field] = json!(value);
-        }
-        index.apply_pod(serde_json::from_value(pod).unwrap());
-    }
-
-    /// Whether this one can't go as well after these were granted to the preemptor.
-    fn is_too_much(index: &PlacementIndex, granted: &[&str], victim: &str) -> bool {
-        let granted: Vec<Uid> = granted.iter().map(|uid| Uid::of(uid)).collect();
-        let pending = index.pending([(Uid::of("p"), granted.as_slice())].into_iter());
-        pending.are_too_many_with([Uid::of(victim)].into_iter())
-    }
-
-    #[test]
-    fn what_was_granted_counts_as_gone() {
-        let index = index(2, &json!({}));
-        assert!(!is_too_much(&index, &["a"], "b"));
-        assert!(is_too_much(&index, &["a", "b"], "c"));
-        assert!(!is_too_much(&index, &["a", "b"], "b"), "it goes once");
-        assert!(!is_too_much(&index, &["a", "b"], "alone"));
-        assert!(!is_too_much(&index, &[], "c"));
-    }
-
-    #[test]
-    fn of_a_preemptor_that_is_nominated_only_the_victims_on_that_node_count() {
-        let index = index(3, &json!({"status": {"nominatedNodeName": "a"}}));
-        assert!(is_too_much(&index, &["a", "b"], "b"));
-        assert!(!is_too_much(&index, &["c", "b"], "b"));
-    }
-
-    #[test]
-    fn of_a_preemptor_that_was_placed_nothing_is_pending() {
-        let index = index(2, &json!({"spec": {"nodeName": "a"}}));
-        assert!(!is_too_much(&index, &["a", "b", "c", "d"], "b"));
-    }
-
-    #[test]
-    fn a_workload_that_can_spare_nobody_goes_as_a_whole() {
-        let index = index(4, &json!({}));
-        assert!(!is_too_much(&index, &["a", "b"], "c"));
+        going
     }
 }

@@ -8,6 +8,7 @@ use tenure_types::projection::Pod;
 use super::*;
 
 mod guard;
+mod pending;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 

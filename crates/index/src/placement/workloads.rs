@@ -3,9 +3,8 @@
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
-use jiff::Timestamp;
 use tenure_policy::{
-    preemption::{Place, Subgroup, Victim, Workload},
+    preemption::{Place, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
 };
@@ -98,7 +97,8 @@ impl<'q, 'i> Workloads<'q, 'i> {
         let class = self.class(pod);
         let in_group = if pod.memberships().is_empty() { None } else { self.in_group(pod, group) };
         let Some(InGroup { workload, subgroup }) = in_group else {
-            let workload = self.add(pod, pod.scheduled, vec![Subgroup { min: 1, live: 1, running: 1 }]);
+            let workload = Workload::alone(self.place(pod), pod.scheduled);
+            let workload = self.add(workload);
             return Here { uid, pod, class, workload, subgroup: 0, in_group: false };
         };
         Here { uid, pod, class, workload, subgroup, in_group: true }
@@ -117,7 +117,10 @@ impl<'q, 'i> Workloads<'q, 'i> {
         }
         let in_group = group.map(|group| {
             let known = self.of_groups.get(&group.id()).copied();
-            let workload = known.unwrap_or_else(|| self.add(pod, group.start(), group.count()));
+            let workload = known.unwrap_or_else(|| {
+                let (place, start) = (self.place(pod), group.start());
+                self.add(Workload { place, start, shape: group.shape(), pods: group.count() })
+            });
             self.of_groups.insert(group.id(), workload);
             InGroup { workload, subgroup: group.number(memberships) }
         });
@@ -125,14 +128,18 @@ impl<'q, 'i> Workloads<'q, 'i> {
         in_group
     }
 
-    /// Adds the workload of a pod.
-    fn add(&mut self, pod: &'i Placed, start: Option<Timestamp>, subgroups: Vec<Subgroup>) -> usize {
+    /// Where the workload of a pod is.
+    fn place(&mut self, pod: &'i Placed) -> Place<'i> {
         let queue = self.index.gangs.queue(pod.memberships()).or(pod.queue.as_deref());
         let place = queue.map(|queue| {
             let find = || Place::find(self.tree, Some(queue));
             *self.queues.entry(queue.as_ptr()).or_insert_with(find)
         });
-        self.all.push(Workload { place: place.unwrap_or_default(), start, subgroups });
+        place.unwrap_or_default()
+    }
+
+    fn add(&mut self, workload: Workload<'i>) -> usize {
+        self.all.push(workload);
         self.all.len().saturating_sub(1)
     }
 }

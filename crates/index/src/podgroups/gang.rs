@@ -8,7 +8,7 @@ use tenure_policy::{
 };
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{group::PodGroup, members::Member, readiness::Counts, stamps::Stamp};
+use super::{group::PodGroup, members::Member, readiness::ReadyPods, stamps::Stamp};
 use crate::{Uid, uid::UidMap};
 
 /// There may be one for each pod.
@@ -35,7 +35,7 @@ pub struct Gang {
     /// When it started, as it was last computed.
     pub start: Option<Timestamp>,
     /// How many are ready.
-    ready: Counts,
+    ready: ReadyPods,
     /// Whether it was ready in this run, and since when it isn't.
     memory: RunMemory,
     /// Whether too few of its pods are ready, as it was last computed.
@@ -107,7 +107,7 @@ impl Gang {
     /// Notes whether its run is ready, or was: lists may show that only once.
     fn remember(&mut self) {
         if let Some(group) = self.group.as_ref().filter(|_| self.active > 0) {
-            self.memory.note(self.ready.is_ready(&group.shape), self.ready.was_ready(&group.shape));
+            self.memory.note(self.ready.are_enough(&group.shape), self.ready.were_enough(&group.shape));
         }
     }
 
@@ -143,7 +143,7 @@ impl Gang {
         self.group = group;
         if let Some(group) = self.group.as_ref().filter(|_| !same_shape) {
             self.grown = true;
-            self.ready = Counts::of(&group.shape, kind, self.live(members));
+            self.ready = ReadyPods::of(&group.shape, kind, self.live(members));
             self.remember();
         }
     }
@@ -185,7 +185,7 @@ impl Gang {
     ) -> Option<Lacking> {
         // pods that were replaced took room before those that are there
         let started = self.first_scheduled.into_iter().chain(start).min().filter(|_| self.active > 0)?;
-        if self.ready.is_ready(shape) {
+        if self.ready.are_enough(shape) {
             return None;
         }
         let standing = |member: &Member| member.standing(shape.number(member.subgroup(kind)));

@@ -1,49 +1,29 @@
 //! How many pods of a `PodGroup` are ready, kept up to date with each of them.
 
-use tenure_policy::{gang::Shape, ready::Readiness};
+use tenure_policy::{
+    gang::{Counts, Shape},
+    ready::Readiness,
+};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::members::Member;
 
-/// Ready pods, and those that were ready and aren't any more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
-    ready: u32,
-    lost: u32,
-}
-
-/// The counts of a group, and of each of its subgroups by their numbers.
+/// The ready pods of a group, and those that are ready or were.
 #[derive(Debug, Default)]
-pub struct Counts {
-    all: Count,
-    of_each: Box<[Count]>,
+pub struct ReadyPods {
+    now: Counts,
+    ever: Counts,
 }
 
-impl Count {
-    const fn part(&mut self, readiness: Readiness) -> Option<&mut u32> {
-        match readiness {
-            Readiness::Ready => Some(&mut self.ready),
-            Readiness::Lost(_) => Some(&mut self.lost),
-            Readiness::NotYet => None,
-        }
-    }
-
-    fn shift(&mut self, readiness: Readiness, joins: bool) {
-        if let Some(part) = self.part(readiness) {
-            *part = if joins { part.saturating_add(1) } else { part.saturating_sub(1) };
-        }
-    }
-}
-
-impl Counts {
+impl ReadyPods {
     /// Counts all members.
     pub fn of<'m>(shape: &Shape, kind: PodGroupKind, members: impl Iterator<Item = &'m Member>) -> Self {
-        let mut counts =
-            Self { all: Count::default(), of_each: vec![Count::default(); shape.leaves()].into() };
+        let none = || shape.counts(0, |_| 0);
+        let mut pods = Self { now: none(), ever: none() };
         for member in members {
-            counts.shift(shape, kind, member, true);
+            pods.replace(shape, kind, None, Some(member));
         }
-        counts
+        pods
     }
 
     /// Takes a record of a pod in place of another one; says whether a count is another one.
@@ -54,46 +34,40 @@ impl Counts {
         old: Option<&Member>,
         new: Option<&Member>,
     ) -> bool {
-        if counted(kind, old) == counted(kind, new) {
+        let (old, new) = (counted(shape, kind, old), counted(shape, kind, new));
+        if old == new {
             return false;
         }
-        for (member, joins) in [(old, false), (new, true)] {
-            if let Some(member) = member {
-                self.shift(shape, kind, member, joins);
+        if let Some((number, is_ready)) = old {
+            self.ever.remove(shape, number);
+            if is_ready {
+                self.now.remove(shape, number);
+            }
+        }
+        if let Some((number, is_ready)) = new {
+            self.ever.add(shape, number);
+            if is_ready {
+                self.now.add(shape, number);
             }
         }
         true
     }
 
-    fn shift(&mut self, shape: &Shape, kind: PodGroupKind, member: &Member, joins: bool) {
-        let readiness = member.readiness.get();
-        self.all.shift(readiness, joins);
-        if let Some(count) = self.of_each.get_mut(shape.number(member.subgroup(kind))) {
-            count.shift(readiness, joins);
-        }
-    }
-
     /// True if enough are ready.
-    pub fn is_ready(&self, shape: &Shape) -> bool {
-        self.is_met(shape, |count| count.ready)
+    pub fn are_enough(&self, shape: &Shape) -> bool {
+        self.now.are_enough(shape)
     }
 
     /// True if enough are ready, or were.
-    pub fn was_ready(&self, shape: &Shape) -> bool {
-        self.is_met(shape, |count| count.ready.saturating_add(count.lost))
-    }
-
-    fn is_met(&self, shape: &Shape, of: impl Fn(Count) -> u32) -> bool {
-        shape.is_met(of(self.all), |leaf| self.of_each.get(leaf).map_or(0, |count| of(*count)))
+    pub fn were_enough(&self, shape: &Shape) -> bool {
+        self.ever.are_enough(shape)
     }
 }
 
-/// What is counted of a pod: whether it is ready or was, and in which subgroup.
-fn counted(kind: PodGroupKind, member: Option<&Member>) -> Option<(bool, Option<&str>)> {
+/// The number of a pod's subgroup, and whether it is ready; none if it never was.
+fn counted(shape: &Shape, kind: PodGroupKind, member: Option<&Member>) -> Option<(usize, bool)> {
     let member = member?;
-    match member.readiness.get() {
-        Readiness::Ready => Some((true, member.subgroup(kind))),
-        Readiness::Lost(_) => Some((false, member.subgroup(kind))),
-        Readiness::NotYet => None,
-    }
+    let readiness = member.readiness.get();
+    (readiness != Readiness::NotYet)
+        .then(|| (shape.number(member.subgroup(kind)), readiness == Readiness::Ready))
 }

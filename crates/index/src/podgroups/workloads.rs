@@ -4,7 +4,10 @@ use std::{ptr, sync::Arc};
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{gang::Shape, preemption::Subgroup, ready::Lacking};
+use tenure_policy::{
+    gang::{Headcount, Shape},
+    ready::Lacking,
+};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{
@@ -64,7 +67,7 @@ pub struct Counted<'g> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GangId(*const Gang);
 
-impl Counted<'_> {
+impl<'g> Counted<'g> {
     pub const fn id(&self) -> GangId {
         GangId(ptr::from_ref(self.gang))
     }
@@ -73,15 +76,21 @@ impl Counted<'_> {
         self.gang.start
     }
 
-    /// What there is of each subgroup.
-    pub fn count(&self) -> Vec<Subgroup> {
-        if let Some(min) = self.group.shape.undivided() {
+    pub const fn shape(&self) -> &'g Shape {
+        &self.group.shape
+    }
+
+    /// How many pods it has.
+    pub fn count(&self) -> Headcount {
+        let shape = self.shape();
+        if shape.leaves() == 0 {
             let live = u32::try_from(self.gang.members().len()).unwrap_or(u32::MAX);
-            return vec![Subgroup { min, live, running: self.gang.active() }];
+            let of_none = |total| shape.counts(total, |_| 0);
+            return Headcount::new(shape, &of_none(live), of_none(self.gang.active()));
         }
         let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
-        let numbered = members.map(|of| (self.group.shape.number(of.subgroup(self.key.kind)), of.active));
-        self.group.shape.tally(numbered)
+        let numbered = members.map(|of| (shape.number(of.subgroup(self.key.kind)), of.active));
+        shape.tally(numbered)
     }
 
     /// The number of a member's subgroup.

@@ -5,9 +5,15 @@ use std::{hint::black_box, time::Instant};
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     floor::Floors,
-    preemption::{Place, Preemptor, Progress, Rules, Subgroup, Victim, Workload},
+    gang::Shape,
+    preemption::{Place, Preemptor, Progress, Rules, Victim, Workload},
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,
+};
+
+use tenure_types::{
+    podgroup::PodGroupKind,
+    projection::{PodGroupSpec, SubGroup},
 };
 
 use crate::{Extent, Numbers, forest::Forest, median};
@@ -74,9 +80,11 @@ fn populate<'a>(
     let preemptor = Preemptor { place: place(), claim };
     let places: Vec<Place<'a>> =
         (0..workloads).map(|_| if same { preemptor.place } else { place() }).collect();
+    let (elastic, rigid) = (shape(None, &["a", "b"]), shape(Some(PODS), &[]));
     let workload = |(number, place)| {
-        let subgroups = if number % 2 == 0 { vec![pods(1, 2); 2] } else { vec![pods(PODS, PODS)] };
-        Workload { place, start: Some(earlier(&mut numbers)), subgroups }
+        let shape = if number % 2 == 0 { elastic } else { rigid };
+        let pods = (0..PODS).map(|pod| (pod % shape.leaves().max(1), true));
+        Workload { place, start: Some(earlier(&mut numbers)), shape, pods: shape.tally(pods) }
     };
     (preemptor, places.into_iter().enumerate().map(workload).collect())
 }
@@ -88,7 +96,7 @@ impl<'a> Scene<'a> {
         let victims = order.into_iter().flat_map(|workload| (0..PODS).map(move |pod| (workload, pod)));
         let victims = victims.map(|((number, workload), pod)| Victim {
             workload,
-            subgroup: pod % workload.subgroups.len(),
+            subgroup: pod % workload.shape.leaves().max(1),
             progress: Progress::Running,
             pool: None,
             class: class(number),
@@ -144,8 +152,16 @@ fn earlier(numbers: &mut Numbers) -> Timestamp {
     now() - SignedDuration::from_mins(numbers.below(3 * 60) as i64)
 }
 
-const fn pods(min: usize, running: usize) -> Subgroup {
-    Subgroup { min: min as u32, live: running as u32, running: running as u32 }
+/// Of a group of so many pods, or of subgroups of one.
+fn shape(minimum: Option<usize>, subgroups: &[&str]) -> &'static Shape {
+    let sub_group = |name: &&str| SubGroup { name: (*name).to_owned(), ..SubGroup::default() };
+    let spec = PodGroupSpec {
+        queue: None,
+        min_member: minimum.map(|minimum| minimum as u32),
+        min_sub_group: None,
+        sub_groups: subgroups.iter().map(sub_group).collect(),
+    };
+    Box::leak(Box::new(Shape::of(PodGroupKind::Runai, &spec)))
 }
 
 fn class(workload: usize) -> ClassState {

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     floor::Floors,
-    preemption::{Place, Progress, Subgroup, Workload},
+    preemption::{Place, Progress, Workload, tests::of_subgroups},
     queue::RunaiQueue,
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,
@@ -36,7 +36,7 @@ impl World {
     /// A pod by itself that started at 0.
     fn workload(&self) -> Workload<'static> {
         let place = Place::find(&self.tree, Some("q"));
-        Workload { place, start: Some(at(0)), subgroups: vec![Subgroup { min: 1, live: 1, running: 1 }] }
+        Workload::alone(place, Some(at(0)))
     }
 
     fn known<'a>(&'a self, workload: &'a Workload<'a>, now: i64) -> Known<'a> {
@@ -374,8 +374,8 @@ fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
         "{text}"
     );
     known.victim.class = ClassState::None;
-    let pair = [Subgroup { min: 2, live: 3, running: 2 }];
-    let elastic = Workload { subgroups: pair.to_vec(), ..workload.clone() };
+    let Workload { place, start, .. } = workload;
+    let elastic = Workload { place, start, ..of_subgroups(0, &[(2, 3, 2)]) };
     known.victim.workload = &elastic;
     let text = message(&known, DELETE);
     assert!(
@@ -387,9 +387,9 @@ fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
 #[test]
 fn the_verdict_on_one_pod_of_an_elastic_workload_leaves_its_minimum() {
     let world = World::new();
-    let subgroups = |running| vec![Subgroup { min: 2, live: 3, running }];
     for (running, expected) in [(3, Reason::Unprotected), (2, Reason::Protected)] {
-        let workload = Workload { subgroups: subgroups(running), ..world.workload() };
+        let Workload { place, start, .. } = world.workload();
+        let workload = Workload { place, start, ..of_subgroups(0, &[(2, 3, running)]) };
         for asked in [DELETE, EVICT] {
             assert_eq!(found(world.known(&workload, 10)).verdict(&asked).reason, expected, "{running}");
         }

@@ -5,7 +5,7 @@ use tenure_types::{GoDuration, keys};
 use super::{Asked, Known, Nominated, Operation, hold::seconds_left};
 use crate::{
     floor::Source,
-    preemption::{Rule, Ruling},
+    preemption::{LeftOf, Rule, Ruling},
     toleration::Judgement,
 };
 
@@ -53,7 +53,8 @@ fn floor(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
     match ruling.left.filter(|_| ruling.rule == Some(Rule::MinAvailable)) {
         Some(left) => {
             let (running, min) = (left.running, left.min);
-            format!("{floor}, and of its workload's subgroup {running} pods run where {min} must")
+            let of = if left.of == LeftOf::Workload { "workload" } else { "workload's subgroup" };
+            format!("{floor}, and of its {of} {running} pods run where {min} must")
         }
         None => floor,
     }

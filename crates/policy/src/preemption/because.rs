@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::GoDuration;
 
-use super::{Kind, Left, Place, Preemptor, Progress, Ruling};
+use super::{Kind, Left, LeftOf, Place, Preemptor, Progress, Ruling};
 use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Source};
 
 impl Kind {
@@ -92,15 +92,20 @@ fn missing(place: &Place<'_>, consequence: &str) -> Option<String> {
 }
 
 fn elastic(left: Left, within_floor: bool) -> String {
-    let Left { running, evicted, min } = left;
+    let Left { of, running, evicted, min } = left;
     let rest = running.saturating_sub(evicted);
     let verdict = match (left.is_enough(), within_floor) {
         (true, _) => "enough",
         (false, true) => "too few while the floor lasts",
         (false, false) => "too few, but no floor lasts",
     };
+    let what = match of {
+        LeftOf::Workload => "running pods of it",
+        LeftOf::Subgroup => "running pods of its subgroup",
+        LeftOf::Subgroups => "subgroups that have their minimum",
+    };
     format!(
-        "its workload is elastic: of {running} running pods of its subgroup {evicted} would go and {rest} stay, where {min} must: {verdict}"
+        "its workload is elastic: of {running} {what} {evicted} would go and {rest} stay, where {min} must: {verdict}"
     )
 }
 

@@ -1,7 +1,8 @@
-use tenure_types::ExtendedDuration;
+use serde_json::json;
+use tenure_types::{ExtendedDuration, podgroup::PodGroupKind};
 
 use super::*;
-use crate::{floor::ReclaimResolveMethod, queue::RunaiQueue, toleration::Toleration};
+use crate::{floor::ReclaimResolveMethod, gang::tests::shape, queue::RunaiQueue, toleration::Toleration};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_000_000 + second).unwrap()
@@ -52,13 +53,11 @@ impl Case {
     }
 
     fn workload<'a>(&self, queue: &'a str, start: Option<i64>, subgroups: &[(u32, u32)]) -> Workload<'a> {
+        let subgroups: Vec<_> = subgroups.iter().map(|(min, pods)| (*min, *pods, *pods)).collect();
         Workload {
             place: Place::find(&self.tree, Some(queue)),
             start: start.map(at),
-            subgroups: subgroups
-                .iter()
-                .map(|(min, pods)| Subgroup { min: *min, live: *pods, running: *pods })
-                .collect(),
+            ..of_subgroups(0, &subgroups)
         }
     }
 
@@ -66,6 +65,17 @@ impl Case {
         let claim = toleration::Preemptor { priority, never_preempts: false };
         Preemptor { place: Place::find(&self.tree, Some(queue)), claim }
     }
+}
+
+/// With so many pods in all, and of each subgroup: how many it takes, how many live, and how many of these run.
+pub fn of_subgroups(minimum: u32, subgroups: &[(u32, u32, u32)]) -> Workload<'static> {
+    let minimums: Vec<u32> = subgroups.iter().map(|(min, ..)| *min).collect();
+    let shape: &Shape = Box::leak(Box::new(shape(minimum, &minimums)));
+    let pods = subgroups
+        .iter()
+        .enumerate()
+        .flat_map(|(number, (_, live, running))| (0..*live).map(move |pod| (number, pod < *running)));
+    Workload { place: Place::default(), start: None, shape, pods: shape.tally(pods) }
 }
 
 fn victim<'a>(workload: &'a Workload<'a>, subgroup: usize) -> Victim<'a> {
@@ -141,6 +151,67 @@ fn each_subgroup_keeps_its_own_minimum() {
     }
 }
 
+/// A master and workers that have no minimum of their own.
+#[test]
+fn a_workload_with_subgroups_keeps_the_minimum_of_all_its_pods() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let of = |workers: u32| {
+        let Workload { place, start, .. } = case.workload("prod-team2", Some(-10), &[]);
+        Workload { place, start, ..of_subgroups(4, &[(1, 1, 1), (0, workers, workers)]) }
+    };
+    let rigid = of(3);
+    assert!(!rigid.is_elastic() && !case.rules().preempt_filter(&rigid, None));
+    let verdict = case.rules().verdict(&case.preemptor("prod-team2", 5), &[victim(&rigid, 1)]);
+    assert_eq!(verdict.rulings[0].rule, Some(Rule::PreemptMinRuntime));
+    let elastic = of(5);
+    for (subgroup, pods, expected) in
+        [(1, 2, true), (1, 3, false), (0, 1, false), (7, 2, true), (7, 3, false)]
+    {
+        let scenario = [evicted(&elastic, subgroup, pods)];
+        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{subgroup} {pods}");
+    }
+    let both = [evicted(&elastic, 1, 2), evicted(&elastic, 7, 1)];
+    assert!(!case.rules().preempt_scenario_validator(&both), "together they are too many");
+}
+
+/// Of three subgroups it takes two.
+#[test]
+fn a_subgroup_that_is_not_needed_may_go() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let spec = json!({"minSubGroup": 2, "subGroups": [
+        {"name": "a", "minMember": 2}, {"name": "b", "minMember": 2}, {"name": "c", "minMember": 2},
+    ]});
+    let shape = Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(&spec));
+    let of = |pods: [usize; 3]| {
+        let Workload { place, start, .. } = case.workload("prod-team2", Some(-10), &[]);
+        let numbers =
+            pods.into_iter().enumerate().flat_map(|(number, pods)| (0..pods).map(move |_| (number, true)));
+        Workload { place, start, shape: &shape, pods: shape.tally(numbers) }
+    };
+    let all = of([2, 2, 3]);
+    for (scenario, expected) in [
+        (vec![(0, 2)], true),
+        (vec![(2, 1)], true),
+        (vec![(0, 2), (2, 1)], true),
+        (vec![(0, 1), (1, 1)], false),
+        (vec![(0, 1), (2, 2)], false),
+    ] {
+        let scenario: Vec<_> =
+            scenario.into_iter().map(|(number, pods)| evicted(&all, number, pods)).collect();
+        assert_eq!(case.rules().preempt_scenario_validator(&scenario), expected, "{scenario:?}");
+    }
+    let two = of([2, 2, 1]);
+    assert!(case.rules().preempt_scenario_validator(&[evicted(&two, 2, 1)]), "it lacks pods as it is");
+    assert!(!case.rules().preempt_scenario_validator(&[evicted(&two, 0, 1)]));
+    let left = |number, pods| {
+        let mut going = Going::default();
+        going.add(&all, number, pods);
+        going.left(&all, number).map(|left| (left.of, left.running, left.evicted, left.min))
+    };
+    assert_eq!(left(2, 1), Some((LeftOf::Subgroup, 3, 1, 2)));
+    assert_eq!(left(2, 2), Some((LeftOf::Subgroups, 3, 1, 2)));
+}
+
 #[test]
 fn pods_of_a_subgroup_in_several_pools_are_counted_together() {
     let case = Case::new(ReclaimResolveMethod::Lca);
@@ -160,8 +231,7 @@ fn deviations_from_upstream() {
     assert_eq!(protected_until(future, &floor(0), at(0)), None);
     assert_eq!(protected_until(future, &floor(15), at(0)), Some(at(15)));
     // B2: there, pods that are terminating count as running; of three, one is
-    let subgroups = vec![Subgroup { min: 2, live: 2, running: 2 }];
-    let workload = Workload { subgroups, ..case.workload("prod-team2", Some(-10), &[]) };
+    let workload = case.workload("prod-team2", Some(-10), &[(2, 2)]);
     let verdict = case.rules().verdict(&case.preemptor("prod-team2", 5), &[victim(&workload, 0)]);
     assert!(!verdict.allowed);
     // B3: there, a pod that has failed makes a gang elastic, and then nothing of it may go
@@ -280,7 +350,7 @@ const LEAVES: [&str; 4] = ["a", "b", "c", "d"];
 struct Scene {
     queues: Vec<RunaiQueue>,
     /// Leaf, start, subgroups.
-    workloads: Vec<(usize, i64, Vec<Subgroup>)>,
+    workloads: Vec<(usize, i64, Vec<(u32, u32, u32)>)>,
     /// Workload and subgroup.
     victims: Vec<(usize, usize)>,
     method: ReclaimResolveMethod,
@@ -292,10 +362,10 @@ fn any_queue(numbers: &mut Numbers, place: u32) -> RunaiQueue {
     queue(parent, numbers.maybe(20), numbers.maybe(20))
 }
 
-fn any_workload(numbers: &mut Numbers) -> (usize, i64, Vec<Subgroup>) {
+fn any_workload(numbers: &mut Numbers) -> (usize, i64, Vec<(u32, u32, u32)>) {
     let subgroup = |numbers: &mut Numbers| {
         let live = 1 + numbers.below(3);
-        Subgroup { min: numbers.below(4), live, running: numbers.below(live + 1) }
+        (numbers.below(4), live, numbers.below(live + 1))
     };
     let subgroups = (0..=numbers.below(2)).map(|_| subgroup(numbers)).collect();
     (numbers.below(4) as usize, i64::from(numbers.below(30)) - 25, subgroups)
@@ -327,10 +397,10 @@ impl Scene {
         let tree: QueueTree = LEAVES.into_iter().zip(self.queues.iter().cloned()).collect();
         let floors = floors(self.method);
         let rules = Rules { floors: &floors, tree: &tree, now: at(0) };
-        let workload = |(leaf, start, subgroups): &(usize, i64, Vec<Subgroup>)| Workload {
+        let workload = |(leaf, start, subgroups): &(usize, i64, Vec<(u32, u32, u32)>)| Workload {
             place: Place::find(&tree, Some(LEAVES[*leaf])),
             start: Some(at(*start)),
-            subgroups: subgroups.clone(),
+            ..of_subgroups(0, subgroups)
         };
         let workloads: Vec<_> = self.workloads.iter().map(workload).collect();
         let victims: Vec<_> =

@@ -154,6 +154,24 @@ fn each_subgroup_has_a_minimum_of_its_own() {
     assert_eq!(lacks(&shape, &[leader, of(1, ready()), of(1, ready()), of(2, not_yet())]), None);
 }
 
+#[test]
+fn so_many_subgroups_have_to_be_ready_as_the_group_takes() {
+    let shape = group(&json!({"minSubGroup": 2, "subGroups": [
+        {"name": "a"}, {"name": "b"}, {"name": "c", "minMember": 2},
+    ]}));
+    let of = |subgroup: usize, pod: Standing| Standing { subgroup, ..pod };
+    let lacks = |pods: &[Standing]| lacks(&shape, pods);
+    assert_eq!(lacks(&[of(0, ready()), of(1, ready()), of(2, not_yet())]), None, "it isn't needed");
+    assert_eq!(lacks(&[of(0, ready()), of(1, lost(70)), of(2, ready()), of(2, ready())]), None);
+    assert_eq!(lacks(&[of(0, lost(60)), of(1, lost(70)), of(2, ready()), of(2, ready())]), Some((70, true)));
+    assert_eq!(lacks(&[of(0, not_yet()), of(1, ready()), of(2, ready())]), Some((1, false)), "c has too few");
+    // those that were not created can't be waited for
+    assert_eq!(lacks(&[of(0, ready())]), None);
+    assert_eq!(lacks(&[of(0, not_yet())]), Some((1, false)));
+    assert_eq!(lacks(&[of(0, ready()), of(2, not_yet())]), Some((1, false)), "of those that were");
+    assert_eq!(lacks(&[of(3, not_yet())]), None);
+}
+
 fn waits(recovery: Option<&str>) -> PodsReady {
     let block = json!({"timeout": "5m", "recoveryTimeout": recovery});
     PodsReady::from(&serde_json::from_value::<WaitForPodsReady>(block).unwrap())

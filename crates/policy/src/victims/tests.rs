@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     floor::Floors,
-    preemption::{Place, Subgroup},
+    preemption::{Place, tests::of_subgroups},
     queue::RunaiQueue,
     toleration::{self, ClassState},
     tree::QueueTree,
@@ -61,9 +61,14 @@ impl Default for World {
 }
 
 impl World {
-    fn workload(&self, age: i64, subgroup: Subgroup) -> Workload<'_> {
-        let place = Place::find(&self.tree, Some("q"));
-        Workload { place, start: Some(at(NOW - age)), subgroups: vec![subgroup] }
+    fn single(&self, age: i64) -> Workload<'_> {
+        Workload::alone(Place::find(&self.tree, Some("q")), Some(at(NOW - age)))
+    }
+
+    /// Of so many running pods, of which it takes so many.
+    fn gang(&self, age: i64, minimum: u32, pods: u32) -> Workload<'_> {
+        let Workload { place, start, .. } = self.single(age);
+        Workload { place, start, ..of_subgroups(0, &[(minimum, pods, pods)]) }
     }
 
     fn answer_of(&self, candidates: &[Candidate<'_>], offered: &[usize]) -> Answer {
@@ -84,8 +89,7 @@ impl World {
     }
 
     fn answer(&self, pods: &[Pod], offered: &[usize]) -> Answer {
-        let single = Subgroup { min: 1, live: 1, running: 1 };
-        let workloads: Vec<_> = pods.iter().map(|pod| self.workload(pod.age, single)).collect();
+        let workloads: Vec<_> = pods.iter().map(|pod| self.single(pod.age)).collect();
         let requests: Vec<_> = pods.iter().map(|pod| Requests::of_pod([(CPU, pod.cpu)])).collect();
         let candidate = |(place, pod): (usize, &Pod)| candidate(pod, &workloads[place], &requests[place]);
         let candidates: Vec<_> = pods.iter().enumerate().map(candidate).collect();
@@ -154,8 +158,7 @@ fn unprotected_victims_that_were_offered_still_go() {
 #[test]
 fn every_resource_counts() {
     let world = World::default();
-    let single = Subgroup { min: 1, live: 1, running: 1 };
-    let (young, old) = (world.workload(50, single), world.workload(300, single));
+    let (young, old) = (world.single(50), world.single(300));
     let needed = Requests::of_pod([(CPU, 1), (GPU, 1)]);
     for (has, expected) in [
         (Requests::of_pod([(CPU, 9)]), dropped(1_050)),
@@ -171,8 +174,7 @@ fn what_is_more_than_room_is_never_replaced() {
     let world = World { is_plain: false, ..World::default() };
     assert_eq!(world.answer(&[pod(1, 50, 4), pod(1, 300, 4)], &[0]), dropped(1_050), "the preemptor");
     let world = World::default();
-    let single = Subgroup { min: 1, live: 1, running: 1 };
-    let (young, old) = (world.workload(50, single), world.workload(300, single));
+    let (young, old) = (world.single(50), world.single(300));
     let requests = Requests::of_pod([(CPU, 1)]);
     let mut pods =
         [candidate(&pod(1, 50, 1), &young, &requests), candidate(&pod(1, 300, 1), &old, &requests)];
@@ -183,16 +185,88 @@ fn what_is_more_than_room_is_never_replaced() {
 #[test]
 fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
     let world = World::default();
-    let gang = world.workload(50, Subgroup { min: 2, live: 4, running: 4 });
+    let gang = world.gang(50, 2, 4);
     let requests = Requests::of_pod([(CPU, 1)]);
     let pods: Vec<_> = (0..4).map(|_| candidate(&pod(1, 50, 1), &gang, &requests)).collect();
     assert_eq!(world.answer_of(&pods, &[0, 1]), Answer::Keep);
     let expected = Answer::Drop(Protected { rule: Rule::MinAvailable, until: Some(at(1_050)) });
     assert_eq!(world.answer_of(&pods, &[0, 1, 2]), expected);
-    let other = world.workload(300, Subgroup { min: 1, live: 1, running: 1 });
+    let other = world.single(300);
     let with_another = [pods, vec![candidate(&pod(1, 300, 1), &other, &requests)]].concat();
     let Answer::Instead { victims, .. } = world.answer_of(&with_another, &[0, 1, 2]) else { panic!() };
     assert_eq!((victims.len(), victims[0]), (3, 4), "{victims:?}");
+}
+
+/// On a node with a pod that is protected, pods of workloads, each with its age, its processors and how far it has come.
+fn of_workloads<'a>(
+    workloads: &[(&'a Workload<'a>, i64, &'a Requests)],
+    gone: &[usize],
+) -> Vec<Candidate<'a>> {
+    let candidate = |(place, (workload, age, requests)): (usize, &(&'a Workload<'a>, i64, &'a Requests))| {
+        let mut candidate = candidate(&pod(1, *age, 0), workload, requests);
+        if gone.contains(&place) {
+            candidate.victim.progress = Progress::Gone;
+        }
+        candidate
+    };
+    workloads.iter().enumerate().map(candidate).collect()
+}
+
+#[test]
+fn a_terminating_pod_among_those_offered_goes_as_it_is() {
+    let world = World::default();
+    let [young, going, old] = [50, 60, 300].map(|age| world.single(age));
+    let [one, two] = [1, 2].map(|cpu| Requests::of_pod([(CPU, cpu)]));
+    let pods = |gone| of_workloads(&[(&young, 50, &one), (&going, 60, &two), (&old, 300, &one)], gone);
+    assert_eq!(world.answer_of(&pods(&[1]), &[0, 1]), instead(&[2, 1]), "what it frees is freed");
+    assert_eq!(world.answer_of(&pods(&[]), &[0, 1]), dropped(1_050));
+    let mut ports = pods(&[1]);
+    ports[1].plain = false;
+    assert_eq!(world.answer_of(&ports, &[0, 1]), instead(&[2, 1]), "nothing replaces it");
+    let mut high = pods(&[1]);
+    high[1].priority = 5;
+    assert_eq!(world.answer_of(&high, &[0, 1]), instead(&[1, 2]), "the highest comes first");
+    let guarded = World { budgets: vec![0], selected: vec![vec![], vec![0], vec![]], ..World::default() };
+    assert_eq!(guarded.answer_of(&pods(&[1]), &[0, 1]), instead(&[2, 1]), "it is no loss");
+}
+
+#[test]
+fn a_rigid_gang_goes_whole_in_place_of_others_or_not_at_all() {
+    let world = World::default();
+    let (young, old) = (world.single(50), world.single(300));
+    let one = Requests::of_pod([(CPU, 1)]);
+    let of = |gang: &Workload<'_>, here: usize, more: bool| {
+        let mut pods = vec![(&young, 50, &one)];
+        pods.extend(std::iter::repeat_n((gang, 200, &one), here));
+        pods.extend(more.then_some((&old, 300, &one)));
+        world.answer_of(&of_workloads(&pods, &[]), &[0])
+    };
+    let pair = world.gang(200, 2, 2);
+    assert_eq!(of(&pair, 2, false), instead(&[2, 1]), "it goes whole");
+    assert_eq!(of(&pair, 1, false), dropped(1_050), "the other is elsewhere");
+    assert_eq!(of(&pair, 1, true), instead(&[2]), "something else goes");
+    let waiting = Workload { place: pair.place, start: pair.start, ..of_subgroups(0, &[(2, 2, 1)]) };
+    assert_eq!(of(&waiting, 1, false), instead(&[1]), "all that runs of it");
+    let elastic = world.gang(200, 2, 3);
+    assert_eq!(of(&elastic, 1, false), instead(&[1]), "what can spare pods goes by pods");
+    // the younger is less important, but more of it would go than is needed
+    let five = Requests::of_pod([(CPU, 2)]);
+    let pods = of_workloads(
+        &[(&young, 50, &five), (&pair, 200, &one), (&pair, 400, &five), (&old, 300, &five)],
+        &[],
+    );
+    assert_eq!(world.answer_of(&pods, &[0]), instead(&[3]), "the most important of it is spared");
+}
+
+#[test]
+fn a_part_of_a_rigid_gang_goes_if_its_scheduler_chose_it() {
+    let world = World::default();
+    let (young, old, pair) = (world.single(50), world.single(300), world.gang(200, 2, 2));
+    let one = Requests::of_pod([(CPU, 1)]);
+    let pods = of_workloads(&[(&young, 50, &one), (&pair, 200, &one), (&old, 300, &one)], &[]);
+    assert_eq!(world.answer_of(&pods[1..], &[0]), Answer::Keep);
+    assert_eq!(world.answer_of(&pods, &[0, 1]), instead(&[2, 1]), "the other isn't here");
+    assert_eq!(world.answer_of(&pods[..2], &[0]), dropped(1_050), "it isn't taken unasked");
 }
 
 #[test]

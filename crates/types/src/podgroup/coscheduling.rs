@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Row, Shown, count, has_phase};
-use crate::{keys, projection::PodGroupSpec};
+use super::{Row, Shown, count, has_phase, undivided};
+use crate::keys;
 
 pub const ROW: Row = Row {
     group: "scheduling.x-k8s.io",
     versions: &["v1alpha1"],
     named_by: |pod| pod.label(keys::COSCHEDULING_GROUP_LABEL),
     subgroup: |_| None,
-    spec: |spec| PodGroupSpec { min_member: count(&spec["minMember"]), ..PodGroupSpec::default() },
+    spec: |spec| undivided(count(&spec["minMember"])),
     shown,
 };
 

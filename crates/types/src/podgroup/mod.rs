@@ -167,6 +167,11 @@ fn count(value: &Value) -> Option<u32> {
     u32::try_from(value.as_u64()?).ok()
 }
 
+/// Of a group that names no queue, and has no subgroups.
+fn undivided(min_member: Option<u32>) -> PodGroupSpec {
+    PodGroupSpec { queue: None, min_member, min_sub_group: None, sub_groups: Vec::new() }
+}
+
 /// What can't be read is left out.
 fn sub_groups(list: &Value) -> Vec<SubGroup> {
     let read = |item: &Value| SubGroup::deserialize(item).ok();

@@ -20,6 +20,7 @@ fn spec(spec: &Value) -> PodGroupSpec {
         queue: text(&spec["queue"]),
         // the subgroups say it all, where there are any
         min_member: count(&spec["minMember"]).filter(|_| sub_groups.is_empty()),
+        min_sub_group: count(&spec["minSubGroup"]),
         sub_groups,
     }
 }

@@ -18,6 +18,7 @@ fn spec(spec: &Value) -> PodGroupSpec {
     PodGroupSpec {
         queue: text(&spec["queue"]),
         min_member: count(&spec["minMember"]),
+        min_sub_group: None,
         sub_groups: sub_groups(&spec["roles"]),
     }
 }

@@ -59,6 +59,28 @@ fn what_a_group_takes_is_written_in_the_way_of_each_scheduler() {
 }
 
 #[test]
+fn the_minimums_of_volcanos_tasks_count_while_their_sum_is_within_that_of_the_group() {
+    let volcano = |spec: Value| PodGroupKind::Volcano.spec(&spec);
+    let tasks = json!({"master": 1, "worker": 2});
+    let within = volcano(json!({"minMember": 3, "minTaskMember": tasks}));
+    assert_eq!(minimums(&within), [("master", Some(1)), ("worker", Some(2))]);
+    let beyond = volcano(json!({"minMember": 2, "minTaskMember": tasks}));
+    assert_eq!((beyond.min_member, minimums(&beyond)), (Some(2), vec![]));
+    assert_eq!(minimums(&volcano(json!({"minTaskMember": tasks}))), []);
+    let many = volcano(json!({"minMember": 9, "minTaskMember": {"a": u32::MAX, "b": u32::MAX, "c": -1}}));
+    assert_eq!(minimums(&many), []);
+}
+
+#[test]
+fn kai_takes_so_many_of_its_subgroups_and_of_their_parts() {
+    let spec = json!({"minSubGroup": 1, "subGroups": [{"name": "all", "minSubGroup": 2}, {"name": "a", "parent": "all"}]});
+    let spec = PodGroupKind::Runai.spec(&spec);
+    assert_eq!(spec.min_sub_group, Some(1));
+    let parts: Vec<_> = spec.sub_groups.iter().map(|of| (of.min_sub_group, of.parent.as_deref())).collect();
+    assert_eq!(parts, [(Some(2), None), (None, Some("all"))]);
+}
+
+#[test]
 fn a_status_shows_a_start_only_while_the_group_runs() {
     let at = "2026-01-02T03:04:05Z";
     let condition =

@@ -17,16 +17,25 @@ pub const ROW: Row = Row {
     shown,
 };
 
+/// Volcano counts the pods of each task only while all that they take together is within `minMember`: else how many there
+/// are in all decides alone.
 fn spec(spec: &Value) -> PodGroupSpec {
-    let task = |(name, min): (&String, &Value)| SubGroup {
+    let min_member = count(&spec["minMember"]);
+    let tasks = spec["minTaskMember"].as_object().into_iter().flatten();
+    let tasks: Vec<(&String, u32)> = tasks.filter_map(|(name, min)| Some((name, count(min)?))).collect();
+    let together: u64 = tasks.iter().map(|(_, min)| u64::from(*min)).fold(0, u64::saturating_add);
+    let counts = together <= min_member.map_or(0, u64::from);
+    let task = |(name, min): (&String, u32)| SubGroup {
         name: name.clone(),
-        min_member: count(min),
-        ..SubGroup::default()
+        min_member: Some(min),
+        min_sub_group: None,
+        parent: None,
     };
     PodGroupSpec {
-        min_member: count(&spec["minMember"]),
-        sub_groups: spec["minTaskMember"].as_object().into_iter().flatten().map(task).collect(),
-        ..PodGroupSpec::default()
+        queue: None,
+        min_member,
+        min_sub_group: None,
+        sub_groups: if counts { tasks.into_iter().map(task).collect() } else { Vec::new() },
     }
 }
 

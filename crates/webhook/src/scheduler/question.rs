@@ -126,7 +126,7 @@ impl Extender {
                 let question = Question { tree, floors: &floors, now, preemptor: &preemptor, room: &room };
                 let answers = index.answer(&question, &offers);
                 let answers = args.nodes.iter().zip(answers);
-                Ok(self.conclude(index, now, &preemptor, answers))
+                Ok(self.conclude(index, &question, answers))
             })
         })
     }
@@ -134,19 +134,19 @@ impl Extender {
     fn conclude<'a>(
         &self,
         index: &PlacementIndex,
-        now: Timestamp,
-        preemptor: &Pod,
+        question: &Question<'_>,
         answers: impl Iterator<Item = (&'a extender::Offer<'a>, Answer<'a>)>,
     ) -> (Vec<u8>, Counts) {
         let (mut nodes, mut counts, mut obstacle) = (BTreeMap::new(), Counts::default(), Obstacle::default());
         let mut granted: Vec<(Uid, bool)> = Vec::new();
+        let Question { now, preemptor, .. } = *question;
         let uid = Uid::of(preemptor.metadata.uid.as_deref().unwrap_or_default());
         // until it is known what this one gets, no other gets anything
         let mut unsettled = self.unsettled.lock();
-        let pending = index.pending(unsettled.to_others(uid, now));
+        let mut pending = index.pending(question, unsettled.to_others(uid, now));
         for (offer, answer) in answers {
             let node = &*offer.node;
-            if pending.are_too_many_with(taken(&answer).iter().map(|of| of.uid)) {
+            if !pending.spares(node, taken(&answer)) {
                 counts.protected += 1;
                 obstacle.add(Rule::MinAvailable.name(), now.checked_add(SETTLED_AFTER).ok(), node);
                 continue;

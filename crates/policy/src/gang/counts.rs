@@ -1,0 +1,147 @@
+//! Pods of a workload, counted towards its minimums.
+
+use std::collections::BTreeMap;
+
+use super::{Shape, tree::Node};
+
+/// How many pods there are of a workload, and of each of its subgroups. The shape is always the one that they were counted
+/// by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    total: u32,
+    /// The pods of each subgroup; and of what holds subgroups, how many of these have what they take.
+    nodes: Box<[u32]>,
+}
+
+impl Counts {
+    pub(super) const fn new(total: u32, nodes: Box<[u32]>) -> Self {
+        Self { total, nodes }
+    }
+
+    pub(super) const fn of_nodes(&self) -> &[u32] {
+        &self.nodes
+    }
+
+    /// All pods.
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// The pods of a subgroup.
+    pub fn of_leaf(&self, shape: &Shape, number: usize) -> u32 {
+        self.nodes.get(number).filter(|_| number < shape.leaves()).copied().unwrap_or_default()
+    }
+
+    /// Counts one more pod, of the subgroup of this number. Each level that it completes costs a step.
+    pub fn add(&mut self, shape: &Shape, number: usize) {
+        self.total = self.total.saturating_add(1);
+        for (number, node) in shape.way_up(number) {
+            let Some(count) = self.nodes.get_mut(number) else { return };
+            *count = count.saturating_add(1);
+            if *count != node.minimum {
+                return;
+            }
+        }
+    }
+
+    /// Counts one pod less.
+    pub fn remove(&mut self, shape: &Shape, number: usize) {
+        self.total = self.total.saturating_sub(1);
+        for (number, node) in shape.way_up(number) {
+            let Some(count) = self.nodes.get_mut(number) else { return };
+            let was_enough = *count == node.minimum;
+            *count = count.saturating_sub(1);
+            if !was_enough {
+                return;
+            }
+        }
+    }
+
+    /// True if they are what the workload takes.
+    pub fn are_enough(&self, shape: &Shape) -> bool {
+        let root = || shape.tree.as_ref().and_then(|tree| tree.root()).zip(self.nodes.last());
+        self.total >= shape.minimum && root().is_none_or(|(root, count)| *count >= root.minimum)
+    }
+
+    /// True if they still are without one of them.
+    pub fn can_spare_one(&self, shape: &Shape) -> bool {
+        let spare_one = || shape.tree.as_ref().is_none_or(|tree| tree.can_spare_one(self.total, &self.nodes));
+        self.total > shape.minimum && self.are_enough(shape) && spare_one()
+    }
+
+    /// What is left of a subgroup and of all that holds it, from below, if so many are lost of each.
+    pub(crate) fn left<'c>(
+        &'c self,
+        shape: &'c Shape,
+        number: usize,
+        lost: &'c BTreeMap<usize, u32>,
+    ) -> impl Iterator<Item = (u32, u32, u32)> {
+        let of = |(number, node): (usize, &Node)| {
+            let lost = lost.get(&number).copied().unwrap_or_default();
+            (self.nodes.get(number).copied().unwrap_or_default(), lost, node.minimum)
+        };
+        shape.way_up(number).map(of)
+    }
+
+    /// Adds what is lost with so many pods of a subgroup: these, and what has too little without them.
+    pub(crate) fn lose(&self, shape: &Shape, number: usize, pods: u32, lost: &mut BTreeMap<usize, u32>) {
+        let mut less = pods;
+        for (number, node) in shape.way_up(number) {
+            let all = self.nodes.get(number).copied().unwrap_or_default();
+            let lost = lost.entry(number).or_default();
+            let before = all.saturating_sub(*lost);
+            *lost = lost.saturating_add(less);
+            let falls_short = before >= node.minimum && before.saturating_sub(less) < node.minimum;
+            if !falls_short {
+                return;
+            }
+            less = 1;
+        }
+    }
+}
+
+impl Shape {
+    /// The subgroup of this number and all that holds it, from below; nothing, if there is no such.
+    fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &Node)> {
+        self.tree
+            .as_ref()
+            .filter(|tree| number < tree.leaves())
+            .into_iter()
+            .flat_map(move |tree| tree.way_up(number))
+    }
+}
+
+/// The pods of a workload, as far as it matters what it can spare.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headcount {
+    live: u32,
+    is_elastic: bool,
+    running: Counts,
+}
+
+impl Headcount {
+    /// Of a pod by itself.
+    pub fn alone() -> Self {
+        Self { live: 1, is_elastic: false, running: Counts { total: 1, nodes: Box::default() } }
+    }
+
+    /// Of those that are running or waiting, but have not ended and are not about to; and of those among them that run.
+    pub fn new(shape: &Shape, live: &Counts, running: Counts) -> Self {
+        Self { live: live.total, is_elastic: live.can_spare_one(shape), running }
+    }
+
+    /// True if the workload may lose a pod and run on.
+    pub const fn is_elastic(&self) -> bool {
+        self.is_elastic
+    }
+
+    /// True if the workload has several pods and can spare none of them.
+    pub const fn is_rigid(&self) -> bool {
+        !self.is_elastic && self.live > 1
+    }
+
+    /// Those that are scheduled.
+    pub const fn running(&self) -> &Counts {
+        &self.running
+    }
+}

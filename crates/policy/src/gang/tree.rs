@@ -1,0 +1,199 @@
+//! The subgroups of a `PodGroup` and what holds them, each with its minimum.
+
+use std::{iter, sync::Arc};
+
+use tenure_types::projection::SubGroup;
+
+/// Subgroups that have pods first, by name; each part after all that it holds; and last the whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// Of those that have pods.
+    names: Arc<[Box<str>]>,
+    nodes: Box<[Node]>,
+}
+
+/// A subgroup with pods, or something that holds subgroups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// How many pods it takes; or how many of the subgroups in it have to have what they take.
+    pub minimum: u32,
+    /// The number of what holds it; of the whole, one that there isn't.
+    parent: usize,
+}
+
+impl Tree {
+    /// None if no subgroup has pods. The first of a name counts; one whose parent doesn't exist, or is a part of itself, is
+    /// at the top. `top_minimum` says how many there have to have what they take.
+    pub fn new(sub_groups: &[SubGroup], top_minimum: Option<u32>) -> Option<Self> {
+        let mut sorted: Vec<&SubGroup> = sub_groups.iter().collect();
+        sorted.sort_by_key(|of| of.name.as_str());
+        sorted.dedup_by_key(|of| of.name.as_str());
+        let find = |name: &str| sorted.binary_search_by_key(&name, |of| of.name.as_str()).ok();
+        let parents: Vec<Option<usize>> = sorted.iter().map(|of| find(of.parent.as_deref()?)).collect();
+        let order = bottom_up(&parents);
+        let root = order.len();
+        let mut places = vec![root; sorted.len()];
+        for (place, number) in order.iter().enumerate() {
+            places.get_mut(*number)?.clone_from(&place);
+        }
+        let mut held: Vec<u32> = vec![0; root.saturating_add(1)];
+        let (mut nodes, mut names): (Vec<Node>, Vec<Box<str>>) = (Vec::with_capacity(held.len()), Vec::new());
+        for (place, number) in order.into_iter().enumerate() {
+            let of = sorted.get(number)?;
+            let parent = parents.get(number).copied().flatten().and_then(|parent| places.get(parent));
+            let parent = parent.copied().unwrap_or(root);
+            let minimum = match held.get(place) {
+                Some(0) | None => {
+                    names.push(of.name.as_str().into());
+                    of.min_member.unwrap_or(1)
+                }
+                Some(held) => of.min_sub_group.unwrap_or(*held),
+            };
+            nodes.push(Node { minimum, parent });
+            increase(held.get_mut(parent));
+        }
+        nodes.push(Node { minimum: top_minimum.unwrap_or(*held.last()?), parent: usize::MAX });
+        (!names.is_empty()).then(|| Self { names: names.into(), nodes: nodes.into() })
+    }
+
+    pub fn leaves(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The number of the subgroup of a name; if none that has pods has it, that of these.
+    pub fn find(&self, name: &str) -> usize {
+        self.names.binary_search_by(|of| (**of).cmp(name)).unwrap_or(self.names.len())
+    }
+
+    pub fn node(&self, number: usize) -> Option<&Node> {
+        self.nodes.get(number)
+    }
+
+    pub fn root(&self) -> Option<&Node> {
+        self.nodes.last()
+    }
+
+    /// A node and all that holds it.
+    pub fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &Node)> {
+        let first = self.nodes.get(number).map(|node| (number, node));
+        iter::successors(first, |(_, node)| Some((node.parent, self.nodes.get(node.parent)?)))
+    }
+
+    /// For each node, how many pods it has, or how many of the subgroups in it have what they take.
+    pub fn counts(&self, of_leaf: impl Fn(usize) -> u32) -> Box<[u32]> {
+        let mut counts = vec![0; self.nodes.len()];
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(count) = counts.get_mut(number) else { break };
+            if number < self.leaves() {
+                *count = of_leaf(number);
+            }
+            if *count >= node.minimum {
+                increase(counts.get_mut(node.parent));
+            }
+        }
+        counts.into()
+    }
+
+    /// True if the whole has what it takes without one of its pods, as it has with them.
+    pub fn can_spare_one(&self, total: u32, counts: &[u32]) -> bool {
+        let leaves = || counts.iter().take(self.leaves());
+        if leaves().fold(0, |sum: u32, count| sum.saturating_add(*count)) < total {
+            // a pod of no subgroup
+            return true;
+        }
+        // what the whole doesn't have what it takes without
+        let mut needed = vec![false; self.nodes.len()];
+        let is_tight = |number: usize| counts.get(number) == self.nodes.get(number).map(|node| &node.minimum);
+        for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate().rev() {
+            let above = node.parent;
+            let above = needed.get(above).is_none_or(|needed| *needed && is_tight(above));
+            if let Some(needed) = needed.get_mut(number) {
+                *needed = above && *count >= node.minimum;
+            }
+        }
+        let mut leaves = leaves().zip(needed).enumerate();
+        leaves.any(|(number, (count, needed))| *count > 0 && !(needed && is_tight(number)))
+    }
+
+    /// The fewest pods with which the whole has what it takes; the greatest number, if none are enough.
+    pub fn least(&self) -> u32 {
+        let mut held: Vec<Vec<u32>> = vec![Vec::new(); self.nodes.len()];
+        let mut least = 0;
+        for (number, node) in self.nodes.iter().enumerate() {
+            let mut parts = held.get_mut(number).map(std::mem::take).unwrap_or_default();
+            least = node.minimum;
+            if number >= self.leaves() {
+                let taken = usize::try_from(node.minimum).unwrap_or(usize::MAX);
+                parts.sort_unstable();
+                let all = parts
+                    .get(..taken)
+                    .map(|taken| taken.iter().fold(0, |sum: u32, of| sum.saturating_add(*of)));
+                least = all.unwrap_or(u32::MAX);
+            }
+            if let Some(parts) = held.get_mut(node.parent) {
+                parts.push(least);
+            }
+        }
+        least
+    }
+
+    /// The same with minimums that these pods meet. Where there are enough, nothing changes; else a subgroup takes those
+    /// that it has, and what holds subgroups takes those of them that have any.
+    pub fn attained_by(&self, counts: &[u32]) -> Self {
+        // those in it that have pods, or don't need any
+        let mut present: Vec<u32> = vec![0; self.nodes.len()];
+        for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate() {
+            let has = if number < self.leaves() {
+                *count
+            } else {
+                present.get(number).copied().unwrap_or_default()
+            };
+            if has > 0 || *count >= node.minimum {
+                increase(present.get_mut(node.parent));
+            }
+        }
+        let mut lowered = vec![false; self.nodes.len()];
+        let mut nodes = self.nodes.clone();
+        for (number, (node, count)) in nodes.iter_mut().zip(counts).enumerate().rev() {
+            let above = lowered.get(node.parent).copied();
+            let has = if number < self.leaves() { count } else { present.get(number).unwrap_or(count) };
+            let lowers = *count < node.minimum && above.is_none_or(|above| above && *has > 0);
+            if lowers {
+                node.minimum = node.minimum.min(*has);
+            }
+            if let Some(lowered) = lowered.get_mut(number) {
+                *lowered = lowers;
+            }
+        }
+        Self { names: Arc::clone(&self.names), nodes }
+    }
+}
+
+fn increase(count: Option<&mut u32>) {
+    if let Some(count) = count {
+        *count = count.saturating_add(1);
+    }
+}
+
+/// Numbers of nodes, given that of the parent of each: first those that are nobody's parent, in order; then the others, each
+/// after all of those whose parent it is. Those that are parts of themselves are left out.
+fn bottom_up(parents: &[Option<usize>]) -> Vec<usize> {
+    let mut open = vec![0_u32; parents.len()];
+    for parent in parents.iter().flatten() {
+        increase(open.get_mut(*parent));
+    }
+    let mut order: Vec<usize> = Vec::with_capacity(parents.len());
+    order.extend(open.iter().enumerate().filter(|(_, open)| **open == 0).map(|(number, _)| number));
+    let mut next = 0_usize;
+    while let Some(number) = order.get(next) {
+        next = next.saturating_add(1);
+        let Some(parent) = parents.get(*number).copied().flatten() else { continue };
+        if let Some(open) = open.get_mut(parent) {
+            *open = open.saturating_sub(1);
+            if *open == 0 {
+                order.push(parent);
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,100 @@
+//! The pods of a workload that are to go, and what they leave of it.
+
+use std::{collections::BTreeMap, ptr};
+
+use super::Workload;
+
+/// Pods of one workload that are to go together. Of a workload that isn't elastic, none are counted.
+#[derive(Clone, Debug, Default)]
+pub struct Going {
+    pods: u32,
+    /// Of each subgroup, by its number, and of all that holds subgroups.
+    lost: BTreeMap<usize, u32>,
+}
+
+/// What there are pods or subgroups of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOf {
+    /// Pods, of the whole workload.
+    Workload,
+    /// Pods, of the victim's subgroup.
+    Subgroup,
+    /// Subgroups that have their minimum, of those of which the workload takes some.
+    Subgroups,
+}
+
+/// What would be left, where it decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// What is counted.
+    pub of: LeftOf,
+    /// Running now.
+    pub running: u32,
+    /// To be evicted.
+    pub evicted: u32,
+    /// The minimum.
+    pub min: u32,
+}
+
+impl Left {
+    /// Whether the minimum would be kept, or what runs would stay as it is. A subgroup that has too few pods already is
+    /// missed unless enough others have theirs.
+    pub fn is_enough(&self) -> bool {
+        let stays = self.evicted == 0 && self.of != LeftOf::Subgroups;
+        stays || self.running.saturating_sub(self.evicted) >= self.min
+    }
+}
+
+impl Going {
+    /// Adds so many running pods of a subgroup.
+    pub fn add(&mut self, workload: &Workload<'_>, subgroup: usize, pods: u32) {
+        self.add_to_all(workload, pods);
+        self.add_to_subgroup(workload, subgroup, pods);
+    }
+
+    /// Adds so many running pods of all subgroups, without saying of which.
+    pub fn add_to_all(&mut self, workload: &Workload<'_>, pods: u32) {
+        if workload.is_elastic() {
+            self.pods = self.pods.saturating_add(pods);
+        }
+    }
+
+    /// Adds so many running pods of a subgroup that are among those of all.
+    pub fn add_to_subgroup(&mut self, workload: &Workload<'_>, subgroup: usize, pods: u32) {
+        if workload.is_elastic() {
+            workload.pods.running().lose(workload.shape, subgroup, pods, &mut self.lost);
+        }
+    }
+
+    /// What is left for a victim of a subgroup; none if the workload isn't elastic. The minimum of all pods counts, and
+    /// that of the subgroup; but a subgroup may go where what holds it doesn't need it. A pod of a subgroup that there
+    /// isn't counts towards the former alone.
+    pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
+        let Workload { shape, pods, .. } = workload;
+        let all = Left {
+            of: LeftOf::Workload,
+            running: pods.running().total(),
+            evicted: self.pods,
+            min: shape.minimum(),
+        };
+        let mut ways = pods.running().left(shape, subgroup, &self.lost);
+        let of = |of| move |(running, evicted, min)| Left { of, running, evicted, min };
+        let own = ways.next().map(of(LeftOf::Subgroup)).filter(|_| all.is_enough());
+        let left = own.map_or(all, |own| {
+            let mut others = ways.map(of(LeftOf::Subgroups));
+            if own.is_enough() { own } else { others.find(Left::is_enough).unwrap_or(own) }
+        });
+        pods.is_elastic().then_some(left)
+    }
+}
+
+/// Adds up the pods of each workload.
+pub(super) fn going<'w, 'a: 'w>(
+    pods: impl Iterator<Item = (&'w Workload<'a>, usize, u32)>,
+) -> BTreeMap<*const Workload<'a>, Going> {
+    let mut all: BTreeMap<_, Going> = BTreeMap::new();
+    for (workload, subgroup, pods) in pods.filter(|(workload, ..)| workload.is_elastic()) {
+        all.entry(ptr::from_ref(workload)).or_default().add(workload, subgroup, pods);
+    }
+    all
+}
