@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::Uid;
 
-/// Pairs of a controller and an object. References are claims of tenants: an order can't be flooded as a hash table can,
-/// and a controller of very many is no dearer than others.
+/// Pairs of a controller, by half of its uid, and an object. References are claims of tenants: an order can't be flooded
+/// as a hash table can, and a controller of very many is no dearer than others.
 #[derive(Debug, Default)]
-pub struct Controlled(BTreeSet<(Uid, Uid)>);
+pub struct Controlled(BTreeSet<(u64, Uid)>);
 
 impl Controlled {
     /// Moves an object from one controller to another.
@@ -16,13 +16,14 @@ impl Controlled {
             return;
         }
         if let Some(from) = from {
-            self.0.remove(&(from, uid));
+            self.0.remove(&(from.half(), uid));
         }
-        self.0.extend(to.map(|to| (to, uid)));
+        self.0.extend(to.map(|to| (to.half(), uid)));
     }
 
-    /// The objects of a controller.
+    /// The objects of a controller, and perhaps of others: their own records say whose they are.
     pub fn by(&self, controller: Uid) -> impl Iterator<Item = Uid> {
-        self.0.range((controller, Uid::MIN)..=(controller, Uid::MAX)).map(|(_, uid)| *uid)
+        let half = controller.half();
+        self.0.range((half, Uid::MIN)..=(half, Uid::MAX)).map(|(_, uid)| *uid)
     }
 }

@@ -151,6 +151,7 @@ impl Deadlines {
             self.notices.place(uid, &mut notice.slot, next);
         }
         pod.notice.take_if(|notice| notice.is_idle());
+        pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
         pod.expiry.plan(ceiling);
         let next = pod.expiry.next();
         self.expiries.place(uid, &mut pod.expiry.slot, next);
@@ -179,7 +180,8 @@ impl Deadlines {
     /// The pods of a controller.
     pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &Pod)> {
         let pods = self.by_controller.by(controller);
-        pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())))
+        let pods = pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())));
+        pods.filter(move |(_, pod)| pod.controller.is_some_and(|of| of.uid == controller))
     }
 
     /// Later than the time itself, at which nothing is overdue yet.

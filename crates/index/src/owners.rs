@@ -89,6 +89,14 @@ impl Owners {
         self.by_uid.iter().filter(gone).map(|(uid, _)| *uid).collect()
     }
 
+    fn controlled_by(&self, uid: Uid) -> impl Iterator<Item = Uid> {
+        let is_controlled = move |below: &Uid| {
+            let controller = self.by_uid.get(below).and_then(|owner| owner.controller);
+            controller.is_some_and(|controller| controller.uid == uid)
+        };
+        self.by_controller.by(uid).filter(is_controlled)
+    }
+
     /// An owner with all that it controls, directly or not.
     pub fn with_descendants(&self, uid: Uid) -> Vec<Uid> {
         let mut known = HashSet::from([uid]);
@@ -96,7 +104,7 @@ impl Owners {
         let mut level = 0..1;
         for _ in 0..MAX_DEPTH {
             let next = all.len();
-            let below = all.get(level).unwrap_or_default().iter().flat_map(|of| self.by_controller.by(*of));
+            let below = all.get(level).unwrap_or_default().iter().flat_map(|of| self.controlled_by(*of));
             let below: Vec<Uid> = below.filter(|uid| known.insert(*uid)).collect();
             if below.is_empty() {
                 break;

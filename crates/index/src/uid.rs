@@ -20,6 +20,12 @@ impl Uid {
     pub(crate) const MIN: Self = Self([0, 0]);
     pub(crate) const MAX: Self = Self([u64::MAX, u64::MAX]);
 
+    /// A word of it, which few others have.
+    pub(crate) const fn half(self) -> u64 {
+        let Self([_, low]) = self;
+        low
+    }
+
     /// Of a uid as the API server writes it.
     #[allow(clippy::cast_possible_truncation)] // each word takes its half
     pub fn of(text: &str) -> Self {

@@ -77,11 +77,18 @@ pub struct Lacking {
 }
 
 /// What was seen of the readiness of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMemory {
     was_ready: bool,
-    first_since: Option<Timestamp>,
-    /// The earliest since it last had enough ready pods.
+    lacked: Option<Box<Lacked>>,
+}
+
+/// Since when a run had too few ready pods. Most have always had enough.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lacked {
+    /// When that was seen for the first time.
+    first_since: Timestamp,
+    /// The earliest since it last had enough.
     since: Option<Timestamp>,
 }
 
@@ -89,18 +96,19 @@ impl RunMemory {
     /// Notes whether enough pods are ready, and whether enough are or were.
     pub fn note(&mut self, is_ready: bool, was_ready: bool) {
         self.was_ready |= is_ready || was_ready;
-        if is_ready {
-            self.since = None;
+        if let Some(lacked) = self.lacked.as_mut().filter(|_| is_ready) {
+            lacked.since = None;
         }
     }
 
     /// Adds to what pods show what earlier ones have shown.
     pub fn recall(&mut self, shown: Lacking) -> Lacking {
-        let first_since = *self.first_since.get_or_insert(shown.since);
-        let since = self.since.map_or(shown.since, |since| since.min(shown.since));
-        self.since = Some(since);
+        let first = || Box::new(Lacked { first_since: shown.since, since: None });
+        let lacked = self.lacked.get_or_insert_with(first);
+        let since = lacked.since.map_or(shown.since, |since| since.min(shown.since));
+        lacked.since = Some(since);
         self.was_ready |= shown.was_ready;
-        Lacking { started: shown.started, since, first_since, was_ready: self.was_ready }
+        Lacking { started: shown.started, since, first_since: lacked.first_since, was_ready: self.was_ready }
     }
 }
 

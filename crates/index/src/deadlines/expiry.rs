@@ -27,8 +27,6 @@ pub struct Ceiling {
 pub struct Expiry {
     /// When the ceiling is reached, rounded up; [`NEVER`] if there is none.
     pub at: i64,
-    /// The family whose ceiling counts.
-    pub family: Family,
     /// The queue whose ceiling counts.
     pub queue: Option<ArcStr>,
     pub tries: Tries,
@@ -37,7 +35,7 @@ pub struct Expiry {
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { at: NEVER, family: Family::Runai, queue: None, tries: Tries::default(), slot: Slot::NONE }
+        Self { at: NEVER, queue: None, tries: Tries::default(), slot: Slot::NONE }
     }
 }
 
@@ -45,8 +43,8 @@ impl Expiry {
     /// Takes the ceiling that applies by now. The last one is kept by name: a notice that is withdrawn names it.
     pub fn plan(&mut self, ceiling: Option<Ceiling>) {
         self.at = ceiling.as_ref().map_or(NEVER, |ceiling| milliseconds_up(ceiling.at));
-        if let Some(Ceiling { at: _, family, queue, notice: _ }) = ceiling {
-            (self.family, self.queue) = (family, queue);
+        if let Some(ceiling) = ceiling {
+            self.queue = ceiling.queue;
         }
     }
 

@@ -122,25 +122,23 @@ pub struct Wait {
     pub last: SignedDuration,
 }
 
-/// How often something was tried, and when it may be tried again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How often something was tried, and when it may be tried again: eight bytes, since each pod has some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
-    not_before: i64,
+    /// In milliseconds since the epoch, up to the year 10889. The greatest is [`NEVER`].
+    not_before: [u8; 6],
     /// How often it was done, and didn't help.
     in_vain: u8,
     /// How often it could not be done.
     failed: u8,
 }
 
-impl Default for Tries {
-    fn default() -> Self {
-        Self { not_before: i64::MIN, in_vain: 0, failed: 0 }
-    }
-}
-
 impl Tries {
-    pub const fn not_before(&self) -> i64 {
-        self.not_before
+    const NEVER: [u8; 6] = [u8::MAX; 6];
+
+    pub fn not_before(&self) -> i64 {
+        let [a, b, c, d, e, f] = self.not_before;
+        if self.not_before == Self::NEVER { NEVER } else { i64::from_be_bytes([0, 0, a, b, c, d, e, f]) }
     }
 
     pub const fn in_vain(&self) -> u8 {
@@ -165,14 +163,16 @@ impl Tries {
 
     /// It isn't tried again.
     pub const fn end(&mut self) {
-        self.not_before = NEVER;
+        self.not_before = Self::NEVER;
     }
 
     /// The wait doubles with each try.
     fn wait(&mut self, now: Timestamp, Wait { first, last }: Wait) {
         let tries = self.in_vain.saturating_add(self.failed);
         let wait = first.saturating_mul(1 << tries.min(8)).min(last);
-        self.not_before = now.checked_add(wait).map_or(NEVER, milliseconds_up);
+        let Ok(at) = now.checked_add(wait) else { return self.end() };
+        let [_, _, not_before @ ..] = milliseconds_up(at).max(0).to_be_bytes();
+        self.not_before = not_before;
     }
 }
 
@@ -227,5 +227,7 @@ mod tests {
             assert_eq!(tries.not_before(), seconds * 1_000);
         }
         assert_eq!((tries.in_vain(), tries.lane()), (3, Lane::Again));
+        tries.count_done(Timestamp::MAX, wait);
+        assert_eq!((tries.not_before(), size_of::<Tries>()), (NEVER, 8));
     }
 }

@@ -3,7 +3,7 @@
 use arcstr::ArcStr;
 use jiff::SignedDuration;
 use tenure_policy::{
-    expiry::Clocks,
+    expiry::{Clocks, Family},
     ready::{Cause, Readiness, Standing},
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection};
@@ -36,6 +36,8 @@ pub struct Pod {
     pub created: i64,
     pub started: Option<Milliseconds>,
     pub readiness: PodReadiness,
+    /// The family whose ceiling counts, or did.
+    pub family: Family,
     pub expiry: Expiry,
     pub notice: Option<Box<Notice>>,
     /// None if its workload is ready, or may take as long as it likes.
@@ -59,6 +61,7 @@ impl Pod {
             created: pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond(),
             started: None,
             readiness: PodReadiness::of(pod),
+            family: Family::Runai,
             expiry: Expiry::default(),
             notice: None,
             unready: None,
@@ -125,7 +128,7 @@ impl Pod {
     /// The pod as it is handed out.
     pub fn due(&self, uid: Uid, claim: Claim, task: Task, since: i64) -> Due {
         let told = self.notice.as_ref().and_then(|notice| notice.told);
-        let of_expiry = (self.expiry.family, self.expiry.queue.as_ref(), self.expiry.at);
+        let of_expiry = (self.family, self.expiry.queue.as_ref(), self.expiry.at);
         let (family, queue, deadline) = match &self.unready {
             Some(of) if task == Task::Evict => (of.family, Some(&of.queue), of.until),
             _ => of_expiry,

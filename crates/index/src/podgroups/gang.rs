@@ -39,7 +39,7 @@ pub struct Gang {
     /// Whether it was ready in this run, and since when it isn't.
     memory: RunMemory,
     /// Whether too few of its pods are ready, as it was last computed.
-    pub lacking: Option<Lacking>,
+    pub lacking: Option<Box<Lacking>>,
     /// It is to be computed anew.
     pub changed: bool,
     pub stamp: Stamp,
@@ -169,8 +169,8 @@ impl Gang {
         self.show(kind, members);
         let start = self.run().and_then(|run| run.start());
         let shown = self.group.as_ref().and_then(|group| self.shown_lack(&group.shape, kind, start, members));
-        let lacking = shown.map(|shown| self.memory.recall(shown));
-        let moved = (self.start, self.lacking) != (start, lacking);
+        let lacking = shown.map(|shown| Box::new(self.memory.recall(shown)));
+        let moved = (self.start, &self.lacking) != (start, &lacking);
         (self.start, self.lacking) = (start, lacking);
         moved
     }
