@@ -238,6 +238,26 @@ fn an_elastic_gang_is_left_its_minimum() {
 }
 
 #[test]
+fn workers_without_a_minimum_of_their_own_are_part_of_the_gangs() {
+    let annotations = |task: &str| json!({"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": task});
+    let of = |name: &str, task| pod(name, 60, &json!({"metadata": {"annotations": annotations(task)}}));
+    let pods = [of("master", "master"), of("a", "worker"), of("b", "worker"), of("c", "worker")];
+    let mut world = World::new(&pods);
+    let mut group = |minimum: u32| {
+        let spec = json!({"minMember": minimum, "minTaskMember": {"master": 1}});
+        let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": spec});
+        world.index.apply_group(PodGroupKind::Volcano, &serde_json::from_value(group).unwrap());
+        world.index.settle();
+        ["a", "master"].map(|victim| match world.asked(&[victim]) {
+            Answer::Drop(Dropped::Protected(Protected { rule, .. })) => Some(rule),
+            _ => None,
+        })
+    };
+    assert_eq!(group(4), [Some(Rule::PreemptMinRuntime); 2]);
+    assert_eq!(group(3), [None, Some(Rule::MinAvailable)]);
+}
+
+#[test]
 fn a_class_that_is_not_there_protects_its_pods() {
     let in_class = pod("a", 700, &json!({"spec": {"priorityClassName": "c"}}));
     let mut world = World::new(std::slice::from_ref(&in_class));

@@ -67,8 +67,11 @@ impl Case {
     }
 }
 
-/// With so many pods in all, and of each subgroup: how many it takes, how many live, and how many of these run.
-pub fn of_subgroups(minimum: u32, subgroups: &[(u32, u32, u32)]) -> Workload<'static> {
+/// How many pods it takes, how many live, and how many of these run.
+type Subgroup = (u32, u32, u32);
+
+/// A workload that takes so many pods in all, and has these subgroups.
+pub fn of_subgroups(minimum: u32, subgroups: &[Subgroup]) -> Workload<'static> {
     let minimums: Vec<u32> = subgroups.iter().map(|(min, ..)| *min).collect();
     let shape: &Shape = Box::leak(Box::new(shape(minimum, &minimums)));
     let pods = subgroups
@@ -350,7 +353,7 @@ const LEAVES: [&str; 4] = ["a", "b", "c", "d"];
 struct Scene {
     queues: Vec<RunaiQueue>,
     /// Leaf, start, subgroups.
-    workloads: Vec<(usize, i64, Vec<(u32, u32, u32)>)>,
+    workloads: Vec<(usize, i64, Vec<Subgroup>)>,
     /// Workload and subgroup.
     victims: Vec<(usize, usize)>,
     method: ReclaimResolveMethod,
@@ -362,7 +365,7 @@ fn any_queue(numbers: &mut Numbers, place: u32) -> RunaiQueue {
     queue(parent, numbers.maybe(20), numbers.maybe(20))
 }
 
-fn any_workload(numbers: &mut Numbers) -> (usize, i64, Vec<(u32, u32, u32)>) {
+fn any_workload(numbers: &mut Numbers) -> (usize, i64, Vec<Subgroup>) {
     let subgroup = |numbers: &mut Numbers| {
         let live = 1 + numbers.below(3);
         (numbers.below(4), live, numbers.below(live + 1))
@@ -397,7 +400,7 @@ impl Scene {
         let tree: QueueTree = LEAVES.into_iter().zip(self.queues.iter().cloned()).collect();
         let floors = floors(self.method);
         let rules = Rules { floors: &floors, tree: &tree, now: at(0) };
-        let workload = |(leaf, start, subgroups): &(usize, i64, Vec<(u32, u32, u32)>)| Workload {
+        let workload = |(leaf, start, subgroups): &(usize, i64, Vec<Subgroup>)| Workload {
             place: Place::find(&tree, Some(LEAVES[*leaf])),
             start: Some(at(*start)),
             ..of_subgroups(0, subgroups)

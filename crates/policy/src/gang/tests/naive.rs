@@ -169,11 +169,9 @@ fn victims_of_a_workload_that_has_its_minimums_leave_them() {
                 let left: [u32; 4] = std::array::from_fn(|place| pods[place] - victims[place]);
                 let mut going = Going::default();
                 victims.iter().enumerate().for_each(|(leaf, victims)| going.add(&workload, leaf, *victims));
-                let of_each =
-                    (0..4).filter(|leaf| victims[*leaf] > 0).map(|leaf| going.left(&workload, leaf));
-                let enough = of_each
-                    .map(|left| left.is_some_and(|left| left.is_enough()))
-                    .fold(true, |all, one| all && one);
+                let mut gone = (0..4).filter(|leaf| victims[*leaf] > 0);
+                let enough =
+                    gone.all(|leaf| going.left(&workload, leaf).is_some_and(|left| left.is_enough()));
                 assert_eq!(
                     enough,
                     victims == [0; 4] || workload.is_elastic() && group.is_met(&left),
