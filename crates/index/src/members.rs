@@ -5,8 +5,7 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::progress,
-    preemption::Progress,
+    gang::{Progress, progress},
     ready::{Readiness, Standing},
 };
 use tenure_types::{podgroup::PodGroupKind, projection};

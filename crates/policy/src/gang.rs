@@ -8,10 +8,30 @@ use tenure_types::{
     projection::{Pod, PodGroupSpec},
 };
 
-use crate::preemption::{Progress, Subgroup};
-
 /// The subgroup of pods that name none.
 const DEFAULT_SUBGROUP: &str = "default";
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It wasn't scheduled yet.
+    Waiting,
+    /// It was.
+    Running,
+    /// It has ended, or is terminating: it has nothing to lose.
+    Gone,
+}
+
+/// Some pods of a workload that have a minimum of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subgroup {
+    /// Fewer of them can't run.
+    pub min: u32,
+    /// How many there are, running or waiting, but for those that have ended or are about to.
+    pub live: u32,
+    /// How many of those are scheduled.
+    pub running: u32,
+}
 
 /// How far a pod has come. One whose manifest says no more than its node was scheduled.
 pub fn progress(pod: &Pod) -> Progress {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use crate::{
     expiry::SYSTEM_CRITICAL_PRIORITY,
     floor::{Floor, Floors},
+    gang::{Progress, Subgroup},
     toleration::{self, ClassState, Judgement},
     tree::{QueueId, QueueTree},
 };
@@ -81,17 +82,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Some pods of a workload that have a minimum of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subgroup {
-    /// Fewer of them can't run.
-    pub min: u32,
-    /// How many there are, running or waiting, but for those that have ended or are about to.
-    pub live: u32,
-    /// How many of those are scheduled.
-    pub running: u32,
-}
-
 /// What starts and stops as one.
 #[derive(Clone, Debug)]
 pub struct Workload<'a> {
@@ -108,17 +98,6 @@ impl Workload<'_> {
     pub fn is_elastic(&self) -> bool {
         self.subgroups.iter().any(|subgroup| subgroup.min < subgroup.live)
     }
-}
-
-/// How far a pod has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// It wasn't scheduled yet.
-    Waiting,
-    /// It was.
-    Running,
-    /// It has ended, or is terminating: it has nothing to lose.
-    Gone,
 }
 
 /// A pod that is to make room.

@@ -4,7 +4,10 @@ use std::{ptr, sync::Arc};
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{gang::Shape, preemption::Subgroup, ready::Lacking};
+use tenure_policy::{
+    gang::{Shape, Subgroup},
+    ready::Lacking,
+};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::Gangs;

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tenure_policy::preemption::Progress;
+use tenure_policy::gang::Progress;
 
 use super::PlacementIndex;
 use crate::{Uid, gangs::GangId};

@@ -5,7 +5,8 @@ use std::{collections::HashMap, hash::BuildHasherDefault};
 
 use jiff::Timestamp;
 use tenure_policy::{
-    preemption::{Place, Subgroup, Victim, Workload},
+    gang::Subgroup,
+    preemption::{Place, Victim, Workload},
     toleration::ClassState,
     tree::QueueTree,
 };

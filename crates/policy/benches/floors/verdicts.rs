@@ -5,7 +5,8 @@ use std::{hint::black_box, time::Instant};
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     floor::Floors,
-    preemption::{Place, Preemptor, Progress, Rules, Subgroup, Victim, Workload},
+    gang::{Progress, Subgroup},
+    preemption::{Place, Preemptor, Rules, Victim, Workload},
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,
 };

@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     floor::Floors,
-    preemption::{Place, Progress, Subgroup, Workload},
+    gang::{Progress, Subgroup},
+    preemption::{Place, Workload},
     queue::RunaiQueue,
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,

@@ -3,7 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     floor::Floors,
-    preemption::{Place, Subgroup},
+    gang::Subgroup,
+    preemption::Place,
     queue::RunaiQueue,
     toleration::{self, ClassState},
     tree::QueueTree,
