@@ -10,7 +10,7 @@ pub const ROW: Row = Row {
     versions: &["v1alpha1"],
     named_by: |pod| pod.label(keys::COSCHEDULING_GROUP_LABEL),
     subgroup: |_| None,
-    spec: |spec| PodGroupSpec { min_member: count(&spec["minMember"]), ..PodGroupSpec::default() },
+    spec: |spec| PodGroupSpec { min_member: count(&spec["minMember"]), queue: None, sub_groups: Vec::new() },
     shown,
 };
 

@@ -10,7 +10,8 @@ pub const ROW: Row = Row {
     subgroup: |_| None,
     spec: |spec| PodGroupSpec {
         min_member: spec.pointer("/schedulingPolicy/gang/minCount").and_then(count),
-        ..PodGroupSpec::default()
+        queue: None,
+        sub_groups: Vec::new(),
     },
     // PodGroupInitiallyScheduled tells of the first start alone, also when all pods have gone since
     shown: |_| Shown::Nothing,

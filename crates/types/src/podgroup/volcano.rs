@@ -21,12 +21,12 @@ fn spec(spec: &Value) -> PodGroupSpec {
     let task = |(name, min): (&String, &Value)| SubGroup {
         name: name.clone(),
         min_member: count(min),
-        ..SubGroup::default()
+        parent: None,
     };
     PodGroupSpec {
         min_member: count(&spec["minMember"]),
         sub_groups: spec["minTaskMember"].as_object().into_iter().flatten().map(task).collect(),
-        ..PodGroupSpec::default()
+        queue: None,
     }
 }
 
