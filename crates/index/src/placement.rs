@@ -17,7 +17,7 @@ use arcstr::ArcStr;
 use jiff::Timestamp;
 use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
 use kube::core::ObjectMeta;
-use tenure_policy::{guard::Reason, preemption::Progress, toleration::ClassState, victims::Requests};
+use tenure_policy::{gang::Progress, guard::Reason, toleration::ClassState, victims::Requests};
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     room::PodWithRoom,

@@ -2,16 +2,11 @@
 
 mod announce;
 mod delete;
+mod exempt;
 mod pause;
 
-use std::{
-    collections::HashMap,
-    num::NonZeroU32,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::core::DynamicObject;
@@ -31,26 +26,18 @@ use tenure_types::{podgroup::PodGroupKind, projection::Pod};
 use thiserror::Error;
 use tracing::warn;
 
+use exempt::Root;
+
+pub use exempt::ExemptRoots;
 pub use pause::told_of_pause;
 
-use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening};
+use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening, limit::WriteLimit};
 
 /// How often an owner is read anew because somebody else has just changed it.
 pub const READS: usize = 5;
 
-/// For how long it is believed what owns an exempt pod.
-const EXEMPT_ROOT_AGE: Duration = Duration::from_secs(15);
-
 /// After so many tries, some five minutes, the pod itself is deleted where nothing that was done to its owner helps.
 const TRIES: u8 = 9;
-
-/// A token bucket for writes.
-pub type WriteLimit = DefaultDirectRateLimiter;
-
-/// So many a second on the average, so many at once.
-pub fn write_limit(per_second: NonZeroU32, burst: NonZeroU32) -> WriteLimit {
-    RateLimiter::direct(Quota::per_second(per_second).allow_burst(burst))
-}
 
 /// Does what is to be done about pods.
 pub struct Actor {
@@ -66,36 +53,6 @@ pub struct Actor {
     pub announcements: WriteLimit,
     /// What owns pods that are exempt by priority.
     pub exempt_roots: Mutex<ExemptRoots>,
-}
-
-/// The uid of what would be paused for a pod; none if that is nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Root(Option<String>);
-
-/// What would be paused for pods that are exempt, each with the time since when it is known.
-#[derive(Default)]
-pub struct ExemptRoots {
-    /// By the table of this configuration.
-    config: Option<Arc<Config>>,
-    by_controller: HashMap<String, (Root, Instant)>,
-}
-
-impl ExemptRoots {
-    /// As it was a moment ago, by the same table.
-    fn get(&self, controller: &str, config: &Arc<Config>) -> Option<Root> {
-        let (root, since) = self.by_controller.get(controller)?;
-        let same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
-        (same && since.elapsed() < EXEMPT_ROOT_AGE).then(|| root.clone())
-    }
-
-    fn insert(&mut self, controller: String, root: Root, config: &Arc<Config>) {
-        if self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config)) {
-            self.by_controller.retain(|_, (_, since)| since.elapsed() < EXEMPT_ROOT_AGE);
-        } else {
-            (self.config, self.by_controller) = (Some(Arc::clone(config)), HashMap::new());
-        }
-        self.by_controller.insert(controller, (root, Instant::now()));
-    }
 }
 
 /// What was done, and what is to be told of it.
@@ -326,21 +283,5 @@ fn of_pod(pod: &Pod) -> OwnerReference {
         name: pod.metadata.name.clone().unwrap_or_default(),
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         ..OwnerReference::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_found_by_another_table_is_not_believed() {
-        let (old, new) = (Arc::new(Config::default()), Arc::new(Config::default()));
-        let mut roots = ExemptRoots::default();
-        let root = |uid: &str| Root(Some(uid.into()));
-        roots.insert("set".into(), root("set"), &old);
-        assert_eq!((roots.get("set", &old), roots.get("set", &new)), (Some(root("set")), None));
-        roots.insert("set".into(), root("rollout"), &new);
-        assert_eq!((roots.get("set", &old), roots.get("set", &new)), (None, Some(root("rollout"))));
     }
 }

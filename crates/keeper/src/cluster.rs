@@ -1,26 +1,13 @@
-//! The index, fed by the watches.
+//! The index, which all that the keeper does goes by.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use kube::{
-    ResourceExt,
-    core::{ApiResource, ObjectMeta},
-};
+use kube::core::ApiResource;
 use parking_lot::Mutex;
-use tenure_index::{CeilingIndex, Settings, Uid};
-use tenure_policy::ready;
-use tenure_service::{leadership::Leadership, watch::Store};
-use tenure_types::{
-    podgroup::{PodGroup, PodGroupKind},
-    projection::{ObservedStatus, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
-};
+use tenure_index::{CeilingIndex, Settings};
 use tokio::sync::watch;
 
-use crate::{metrics::Metrics, recent::RecentPauses, status::Statuses};
+use crate::recent::RecentPauses;
 
 const CROWD: Duration = Duration::from_millis(50);
 
@@ -33,8 +20,6 @@ pub struct Cluster {
     kinds: Arc<Mutex<HashMap<u16, ApiResource>>>,
     /// What was paused of late.
     pub recent: RecentPauses,
-    /// What the statuses of queues say.
-    pub statuses: Statuses,
 }
 
 impl Cluster {
@@ -44,7 +29,6 @@ impl Cluster {
             changed: Arc::default(),
             kinds: Arc::default(),
             recent: RecentPauses::default(),
-            statuses: Statuses::default(),
         }
     }
 
@@ -68,29 +52,14 @@ impl Cluster {
         Changes(self.changed.subscribe())
     }
 
-    /// Takes a queue, whose status others write all the time: that is a change only if ours is to be put back.
-    fn take_queue(
-        &self,
-        (metadata, status): (&ObjectMeta, ObservedStatus),
-        apply: impl FnOnce(&mut CeilingIndex, &str) -> bool,
-    ) {
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let lacks = self.statuses.observe(name, metadata, status);
-        if self.with(|index| apply(index, name)) || lacks {
+    /// Changes the index for those that look at it, if `change` says that they may see another.
+    pub fn change_if(&self, change: impl FnOnce(&mut CeilingIndex) -> bool) {
+        if self.with(change) {
             self.changed.send_replace(());
         }
     }
 
-    fn forget_queue(&self, name: &str) {
-        self.statuses.delete(name);
-        self.change(|index| index.delete_runai(name));
-    }
-
-    fn retain_queues(&self, names: &HashSet<String>) {
-        self.statuses.retain(names);
-        self.change(|index| index.retain_runai(names));
-    }
-
+    /// Changes the index for those that look at it.
     pub fn change<T>(&self, change: impl FnOnce(&mut CeilingIndex) -> T) -> T {
         let result = self.with(change);
         self.changed.send_replace(());
@@ -108,134 +77,5 @@ impl Changes {
         // an error would mean that the sender is gone, but the cluster has it
         let _ = self.0.changed().await;
         tokio::time::sleep(CROWD).await;
-    }
-}
-
-#[derive(Debug)]
-pub struct PodStore {
-    pub cluster: Cluster,
-    pub lead: Leadership,
-    pub metrics: Metrics,
-}
-
-impl Store<Pod> for PodStore {
-    type Key = Uid;
-
-    fn key(metadata: &ObjectMeta) -> Uid {
-        Uid::of(metadata.uid.as_deref().unwrap_or_default())
-    }
-
-    fn apply(&mut self, pod: Pod) {
-        if self.cluster.change(|index| index.apply_pod(&pod))
-            // others see the same
-            && self.lead.holds()
-            && let Some(took) = ready::took(&pod)
-        {
-            self.metrics.ready(took.as_secs_f64());
-        }
-    }
-
-    fn delete(&mut self, uid: &Uid) {
-        self.cluster.change(|index| index.delete_pod(*uid));
-    }
-
-    fn retain(&mut self, uids: &HashSet<Uid>) {
-        self.cluster.change(|index| index.retain_pods(uids));
-    }
-}
-
-/// `PodGroup`s of one kind.
-#[derive(Debug)]
-pub struct GroupStore {
-    pub cluster: Cluster,
-    pub kind: PodGroupKind,
-}
-
-impl Store<PodGroup> for GroupStore {
-    type Key = (String, String);
-
-    fn key(metadata: &ObjectMeta) -> (String, String) {
-        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-    }
-
-    fn apply(&mut self, group: PodGroup) {
-        self.cluster.change(|index| index.apply_group(self.kind, &group));
-    }
-
-    fn delete(&mut self, (namespace, name): &(String, String)) {
-        self.cluster.change(|index| index.delete_group(self.kind, namespace, name));
-    }
-
-    fn retain(&mut self, keys: &HashSet<(String, String)>) {
-        self.cluster.change(|index| index.retain_groups(self.kind, keys));
-    }
-}
-
-#[derive(Debug)]
-pub struct RunaiStore(pub Cluster);
-
-impl Store<RunaiQueue> for RunaiStore {
-    type Key = String;
-
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
-    fn apply(&mut self, queue: RunaiQueue) {
-        let RunaiQueue { metadata, spec, status } = queue;
-        self.0.take_queue((&metadata, status), |index, name| index.apply_runai(name, &spec));
-    }
-
-    fn delete(&mut self, name: &String) {
-        self.0.forget_queue(name);
-    }
-
-    fn retain(&mut self, names: &HashSet<String>) {
-        self.0.retain_queues(names);
-    }
-}
-
-/// Where KAI-Scheduler owns the definition.
-impl Store<RunaiQueueV2> for RunaiStore {
-    type Key = String;
-
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
-    fn apply(&mut self, queue: RunaiQueueV2) {
-        let status = queue.observed_status();
-        self.0.take_queue((&queue.metadata, status), |index, name| index.apply_runai_v2(name, &queue));
-    }
-
-    fn delete(&mut self, name: &String) {
-        self.0.forget_queue(name);
-    }
-
-    fn retain(&mut self, names: &HashSet<String>) {
-        self.0.retain_queues(names);
-    }
-}
-
-#[derive(Debug)]
-pub struct TensorstackStore(pub Cluster);
-
-impl Store<TensorstackQueue> for TensorstackStore {
-    type Key = String;
-
-    fn key(metadata: &ObjectMeta) -> String {
-        metadata.name.clone().unwrap_or_default()
-    }
-
-    fn apply(&mut self, queue: TensorstackQueue) {
-        self.0.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
-    }
-
-    fn delete(&mut self, name: &String) {
-        self.0.change(|index| index.delete_tensorstack(name));
-    }
-
-    fn retain(&mut self, names: &HashSet<String>) {
-        self.0.change(|index| index.retain_tensorstack(names));
     }
 }

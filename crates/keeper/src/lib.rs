@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod events;
 mod expiry;
+mod limit;
 mod metrics;
 mod owners;
 mod recent;
@@ -15,6 +16,7 @@ mod run;
 mod sleep;
 mod stamps;
 mod status;
+mod stores;
 mod usage;
 
 pub use args::Args;

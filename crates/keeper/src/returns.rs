@@ -16,11 +16,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{WriteLimit, describe, reference, told_of_pause},
+    action::{describe, reference, told_of_pause},
     api::Objects,
     cluster::Cluster,
     config::Current,
     events::{Events, FOR_EVENTS, Happening, IN_FLIGHT},
+    limit::WriteLimit,
     metrics::Metrics,
     sleep,
 };

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use anyhow::Context;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
-use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
+use kube::{Api, Client};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tenure_policy::{
@@ -16,31 +16,29 @@ use tenure_service::{
     clock::ServerClock,
     groups::follow_groups,
     leadership::{Election, LeaderArgs, Leadership},
-    readiness::{Awaited, Readiness},
+    readiness::Readiness,
     served::follow_served,
     shutdown::Signals,
-    watch::{Guarded, follow},
 };
-use tenure_types::{
-    projection::{RunaiQueue, RunaiQueueV2},
-    runai::QueueVersion,
-};
+use tenure_types::runai::QueueVersion;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
     Args,
-    action::{Actor, write_limit},
+    action::Actor,
     api::Objects,
-    cluster::{Cluster, GroupStore, PodStore, RunaiStore, TensorstackStore},
+    cluster::Cluster,
     config::{Configure, Current, settings},
     events::Events,
     expiry::Expiry,
+    limit::write_limit,
     metrics::{Metrics, State},
     owners::Owners,
     returns::Returns,
     stamps::Stamps,
-    status::{BURST, Reporter, WRITES_PER_SECOND, Writer},
+    status::{BURST, Reporter, Statuses, WRITES_PER_SECOND, Writer},
+    stores::{GroupStore, watches},
 };
 
 /// For pauses in flight, after a signal to end.
@@ -79,6 +77,7 @@ impl Args {
         let readiness = Readiness::default();
         let metrics = Metrics::register(&mut registry);
         let cluster = Cluster::new(settings(&config, scope.clone()));
+        let statuses = Statuses::default();
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
         State::register(&mut registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
@@ -87,6 +86,7 @@ impl Args {
         let watches = watches(
             &client,
             (&cluster, lead.clone(), metrics.clone()),
+            statuses.clone(),
             &readiness,
             &t9k_system_namespace,
             runai_queue_version,
@@ -103,6 +103,7 @@ impl Args {
         let parts = Parts {
             client,
             cluster,
+            statuses,
             clock,
             lead: lead.clone(),
             config,
@@ -139,6 +140,7 @@ impl Args {
 struct Parts {
     client: Client,
     cluster: Cluster,
+    statuses: Statuses,
     clock: ServerClock,
     lead: Leadership,
     config: Current,
@@ -154,7 +156,7 @@ impl Parts {
         // apart for each, so that none holds up another
         let limit = || write_limit(self.writes.0, self.writes.1);
         let events = Events::new(self.client.clone(), self.lead.clone());
-        let Self { client, cluster, clock, lead, config, metrics, writes: _, dry_run } = &self;
+        let Self { client, cluster, statuses, clock, lead, config, metrics, writes: _, dry_run } = &self;
         let dry_run = *dry_run;
         let stamps =
             Stamps::new(cluster.clone(), clock.clone(), objects(), limit(), metrics.clone(), dry_run);
@@ -166,6 +168,7 @@ impl Parts {
         };
         let reporter = Reporter {
             cluster: cluster.clone(),
+            statuses: statuses.clone(),
             clock: clock.clone(),
             config: config.clone(),
             writer,
@@ -257,47 +260,5 @@ async fn threshold(client: &Client, class: &str) -> anyhow::Result<i32> {
             "--priority-class-threshold {class}: there is no such PriorityClass: `kubectl get priorityclasses` lists those that there are"
         ),
         Err(error) => Err(error).with_context(context),
-    }
-}
-
-/// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
-fn watches(
-    client: &Client,
-    (cluster, lead, metrics): (&Cluster, Leadership, Metrics),
-    readiness: &Readiness,
-    t9k_system_namespace: &str,
-    runai_queue_version: QueueVersion,
-) -> impl Future<Output = ()> + use<> {
-    let all = watcher::Config::default();
-    let pod_store = PodStore { cluster: cluster.clone(), lead, metrics };
-    // nothing is to be done about pods that have ended, and old clusters are full of them
-    let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
-    let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);
-    let runai = runai_queues(
-        runai_queue_version,
-        client.clone(),
-        readiness.awaiting("queues.scheduling.run.ai"),
-        Guarded(RunaiStore(cluster.clone())),
-    );
-    let tensorstack = follow(
-        Api::namespaced(client.clone(), t9k_system_namespace),
-        all,
-        readiness.awaiting("queues.scheduler.tensorstack.dev"),
-        Guarded(TensorstackStore(cluster.clone())),
-    );
-    async {
-        tokio::join!(pods, runai, tensorstack);
-    }
-}
-
-async fn runai_queues(version: QueueVersion, client: Client, synced: Awaited, queues: Guarded<RunaiStore>) {
-    let all = watcher::Config::default();
-    match version {
-        QueueVersion::V3alpha1 => {
-            follow(Api::<DeserializeGuard<RunaiQueue>>::all(client), all, synced, queues).await;
-        }
-        QueueVersion::V2 => {
-            follow(Api::<DeserializeGuard<RunaiQueueV2>>::all(client), all, synced, queues).await;
-        }
     }
 }

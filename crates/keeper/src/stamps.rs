@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    action::WriteLimit,
     api::Objects,
     cluster::Cluster,
+    limit::WriteLimit,
     metrics::{Metrics, StampResult},
     sleep,
 };

@@ -46,6 +46,7 @@ pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 /// Keeps the statuses of queues right.
 pub struct Reporter {
     pub cluster: Cluster,
+    pub statuses: Statuses,
     pub clock: ServerClock,
     pub config: Current,
     pub writer: Writer,
@@ -86,7 +87,7 @@ impl Reporter {
                 self.cluster.with(|index| index.tally(&config.floors, self.clock.now()));
             let next = begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME));
             let reports = reports.into_iter().map(|(name, report)| (name, report.of(self.writer.version)));
-            let writes = self.cluster.statuses.to_write(reports, std::time::Instant::now());
+            let writes = self.statuses.to_write(reports, std::time::Instant::now());
             let is_done = self.write_all(writes, next).await;
             sleep_until(next).await;
             if is_done {
@@ -106,7 +107,7 @@ impl Reporter {
     /// Returns when there may be something else to say.
     async fn wait(&self, changes: &mut Changes, until: Option<Timestamp>) {
         let retry = async {
-            match self.cluster.statuses.next_retry() {
+            match self.statuses.next_retry() {
                 Some(at) => sleep_until(at.into()).await,
                 None => std::future::pending().await,
             }
@@ -150,7 +151,7 @@ impl Reporter {
             }
         };
         self.metrics.status_written(result);
-        self.cluster.statuses.settle(&write, outcome, std::time::Instant::now());
+        self.statuses.settle(&write, outcome, std::time::Instant::now());
     }
 
     fn complain(&self, write: &Write, error: &WriteError) {

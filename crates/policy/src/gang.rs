@@ -12,13 +12,22 @@ use tenure_types::{
     projection::{Pod, PodGroupSpec},
 };
 
-use crate::preemption::Progress;
-
 pub use counts::{Counts, Headcount};
 use tree::Tree;
 
 /// The subgroup of pods that name none.
 const DEFAULT_SUBGROUP: &str = "default";
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It wasn't scheduled yet.
+    Waiting,
+    /// It was.
+    Running,
+    /// It has ended, or is terminating: it has nothing to lose.
+    Gone,
+}
 
 /// How far a pod has come. One whose manifest says no more than its node was scheduled.
 pub fn progress(pod: &Pod) -> Progress {

@@ -17,7 +17,8 @@ use tenure_types::projection::Pod;
 
 use crate::{
     expiry::{Exemption, Scope, exemption},
-    preemption::{Preemptor, Progress, Rule, Rules, Victim},
+    gang::Progress,
+    preemption::{Preemptor, Rule, Rules, Victim},
 };
 
 pub use users::Guarded;

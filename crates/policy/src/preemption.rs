@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{
     expiry::SYSTEM_CRITICAL_PRIORITY,
     floor::{Floor, Floors},
-    gang::{Headcount, Shape},
+    gang::{Headcount, Progress, Shape},
     toleration::{self, ClassState, Judgement},
     tree::{QueueId, QueueTree},
 };
@@ -109,17 +109,6 @@ impl<'a> Workload<'a> {
     pub const fn is_elastic(&self) -> bool {
         self.pods.is_elastic()
     }
-}
-
-/// How far a pod has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// It wasn't scheduled yet.
-    Waiting,
-    /// It was.
-    Running,
-    /// It has ended, or is terminating: it has nothing to lose.
-    Gone,
 }
 
 /// A pod that is to make room.

@@ -12,7 +12,10 @@ use std::{cmp::Reverse, collections::HashMap, ptr};
 
 use jiff::Timestamp;
 
-use crate::preemption::{Going, Preemptor, Progress, Rule, Rules, Victim, Workload};
+use crate::{
+    gang::Progress,
+    preemption::{Going, Preemptor, Rule, Rules, Victim, Workload},
+};
 
 pub use budgets::Budget;
 use budgets::violating;

@@ -129,7 +129,12 @@ pub(crate) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         labels,
         annotations,
         owner_references,
-        ..ObjectMeta::default()
+        deletion_grace_period_seconds: None,
+        finalizers: None,
+        generate_name: None,
+        generation: None,
+        managed_fields: None,
+        self_link: None,
     })
 }
 
@@ -341,7 +346,10 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         max_duration_action: serde_json::from_value(max_duration_action).ok(),
         requeue_delay: text(requeue_delay).map(Written::from),
         wait_for_pods_ready: serde_json::from_value(wait_for_pods_ready).unwrap_or_default(),
-        ..Default::default()
+        // no decision needs these
+        display_name: None,
+        priority: None,
+        resources: None,
     })
 }
 
@@ -352,7 +360,10 @@ fn runai_v2_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v2
         parent_queue: text(parent_queue),
         preempt_min_runtime: text(preempt_min_runtime).map(Written::from),
         reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
-        ..Default::default()
+        // no decision needs these
+        display_name: None,
+        priority: None,
+        resources: None,
     })
 }
 
@@ -368,7 +379,14 @@ fn tensorstack_spec<'de, D: Deserializer<'de>>(
     Ok(tensorstack::v1beta1::QueueSpec {
         max_duration: text(max_duration).map(Written::from),
         expiry_notice: text(expiry_notice).map(Written::from),
-        ..Default::default()
+        // no decision needs these
+        priority: None,
+        preemptible: None,
+        closed: None,
+        quota: None,
+        resource_shape_profile: None,
+        node_selector: None,
+        namespace_selector: None,
     })
 }
 

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{
-    gang::{Shape, progress},
-    preemption::{Place, Progress, Workload},
+    gang::{Progress, Shape, progress},
+    preemption::{Place, Workload},
     start,
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};

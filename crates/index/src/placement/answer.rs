@@ -5,7 +5,8 @@ use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 use jiff::Timestamp;
 use tenure_policy::{
     floor::Floors,
-    preemption::{Place, Preemptor, Progress, Rules, Victim, Workload},
+    gang::Progress,
+    preemption::{Place, Preemptor, Rules, Victim, Workload},
     toleration,
     tree::QueueTree,
     victims::{Candidate, Others, Protected, Search, protected},

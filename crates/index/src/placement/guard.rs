@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 use tenure_policy::{
     floor::Floors,
-    gang,
+    gang::{self, Progress},
     guard::{Asked, Found, Known, Nominated, Verdict, spared},
-    preemption::{Place, Preemptor, Progress, Rules, Victim, Workload},
+    preemption::{Place, Preemptor, Rules, Victim, Workload},
     toleration::{self, ClassState},
     tree::QueueTree,
 };

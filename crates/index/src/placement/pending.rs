@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tenure_policy::preemption::{Going, Preemptor, Progress, Rules, Workload};
+use tenure_policy::{
+    gang::Progress,
+    preemption::{Going, Preemptor, Rules, Workload},
+};
 
 use super::{
     Placed, PlacementIndex,

@@ -8,9 +8,8 @@ use std::{
 };
 
 use tenure_policy::{
-    gang::progress,
+    gang::{Progress, progress},
     guard,
-    preemption::Progress,
     victims::{Requests, Resource},
 };
 use tenure_types::{keys, projection::Pod, room::Room};

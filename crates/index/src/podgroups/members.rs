@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::{gang::progress, preemption::Progress, ready::Standing};
+use tenure_policy::{
+    gang::{Progress, progress},
+    ready::Standing,
+};
 use tenure_types::{podgroup::PodGroupKind, projection};
 
 use super::group::GroupKey;

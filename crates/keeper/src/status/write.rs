@@ -16,7 +16,7 @@ use tenure_types::{
 use thiserror::Error;
 
 use super::known::Write;
-use crate::action::WriteLimit;
+use crate::limit::WriteLimit;
 
 /// Name under which fields of a status are recorded as ours. Apart from other writes, since an apply takes away what
 /// its manager has applied before and doesn't say any more.

@@ -5,8 +5,8 @@ use std::{hint::black_box, time::Instant};
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     floor::Floors,
-    gang::Shape,
-    preemption::{Place, Preemptor, Progress, Rules, Victim, Workload},
+    gang::{Progress, Shape},
+    preemption::{Place, Preemptor, Rules, Victim, Workload},
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,
 };

@@ -1,8 +1,11 @@
 //! What protects a pod, and against whom.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::{Asked, Hold, Known, Nominated, Operation, Reason, Verdict, words};
+use super::{
+    Asked, Hold, Known, Nominated, Operation, Reason, Verdict,
+    words::{self, seconds_left},
+};
 use crate::{
     preemption::{Rule, Ruling, Victim},
     toleration::ClassState,
@@ -97,13 +100,6 @@ fn end(ruling: &Ruling<'_>) -> Timestamp {
 
 fn name(nominated: &Nominated<'_>) -> (String, String) {
     (nominated.namespace.to_owned(), nominated.name.to_owned())
-}
-
-/// The whole seconds that are left, the last one begun included; none is too late.
-pub(super) fn seconds_left(until: Timestamp, now: Timestamp) -> i64 {
-    let left = until.duration_since(now);
-    let begun = i64::from(left > SignedDuration::from_secs(left.as_secs()));
-    left.as_secs().saturating_add(begun)
 }
 
 fn seconds_to_wait(until: Option<Timestamp>, now: Timestamp) -> i32 {

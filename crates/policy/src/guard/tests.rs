@@ -3,7 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     floor::Floors,
-    preemption::{Place, Progress, Workload, tests::of_subgroups},
+    gang::Progress,
+    preemption::{Place, Workload, tests::of_subgroups},
     queue::RunaiQueue,
     toleration::{self, ClassState, Toleration},
     tree::QueueTree,

@@ -1,8 +1,9 @@
 //! A denial, in words.
 
+use jiff::{SignedDuration, Timestamp};
 use tenure_types::{GoDuration, keys};
 
-use super::{Asked, Known, Nominated, Operation, hold::seconds_left};
+use super::{Asked, Known, Nominated, Operation};
 use crate::{
     floor::Source,
     preemption::{LeftOf, Rule, Ruling},
@@ -74,4 +75,11 @@ fn tolerated(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// The whole seconds that are left, the last one begun included; none is too late.
+pub(super) fn seconds_left(until: Timestamp, now: Timestamp) -> i64 {
+    let left = until.duration_since(now);
+    let begun = i64::from(left > SignedDuration::from_secs(left.as_secs()));
+    left.as_secs().saturating_add(begun)
 }

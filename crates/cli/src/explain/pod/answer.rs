@@ -9,8 +9,8 @@ use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Scope, exemption},
     floor::{Floor, Floors},
-    gang::progress,
-    preemption::{Kind, Progress, protected_until},
+    gang::{Progress, progress},
+    preemption::{Kind, protected_until},
     toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
 };

@@ -1,0 +1,79 @@
+//! What a try means for its pods.
+
+use tenure_index::{Outcome, Task};
+
+use crate::action::{Deed, Failure};
+
+/// The outcome of a try. One that failed doesn't count towards the tries after which a pod is deleted that outlives the
+/// pause of its owner.
+pub const fn outcome(task: Task, dry_run: bool, result: Result<&Deed, &Failure>) -> Outcome {
+    match (task, result) {
+        // what would have been done isn't said twice
+        (Task::Expire | Task::Evict, Ok(Deed::Paused { .. } | Deed::Deleted)) if dry_run => Outcome::Final,
+        (Task::Evict, Ok(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,
+        (Task::Expire | Task::Evict, Err(failure)) if !failure.counts_as_try() => Outcome::Failed,
+        (Task::Expire | Task::Evict, _) => Outcome::Acted,
+        (Task::Announce | Task::Withdraw, Ok(_)) => Outcome::Told,
+        (Task::Announce | Task::Withdraw, Err(_)) => Outcome::Untold,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use tenure_policy::pause::Until;
+    use tenure_service::call::ApiError;
+
+    use super::*;
+
+    fn paused() -> Deed {
+        Deed::Paused { owner: OwnerReference::default(), reversals: 0, until: Until::Resumed }
+    }
+
+    #[test]
+    fn a_try_that_failed_is_not_one_that_a_pod_has_outlived() {
+        let failures = [
+            Failure::Api(ApiError::NotLeading),
+            Failure::Delete(ApiError::NotFound),
+            Failure::Pause { owner: OwnerReference::default(), source: ApiError::NotFound },
+            Failure::ForbiddenOwner(OwnerReference::default()),
+        ];
+        for (task, failure) in
+            [Task::Expire, Task::Evict].iter().flat_map(|task| failures.iter().map(move |of| (*task, of)))
+        {
+            assert_eq!(outcome(task, false, Err(failure)), Outcome::Failed, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_try_counts_after_which_the_pod_runs_on() {
+        let no_field = Failure::NoField { owner: OwnerReference::default(), fields: String::new() };
+        for task in [Task::Expire, Task::Evict] {
+            assert_eq!(outcome(task, false, Err(&no_field)), Outcome::Acted, "the owner has no such field");
+            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Acted);
+        }
+        assert_eq!(outcome(Task::Expire, false, Ok(&paused())), Outcome::Acted);
+        assert_eq!(outcome(Task::Expire, false, Ok(&Deed::PausedBefore)), Outcome::Acted);
+        for deed in [paused(), Deed::PausedBefore] {
+            assert_eq!(outcome(Task::Evict, false, Ok(&deed)), Outcome::Paused);
+        }
+    }
+
+    #[test]
+    fn a_dry_run_says_once_what_it_would_do() {
+        for task in [Task::Expire, Task::Evict] {
+            for deed in [paused(), Deed::Deleted] {
+                assert_eq!(outcome(task, true, Ok(&deed)), Outcome::Final);
+            }
+            assert_eq!(outcome(task, true, Ok(&Deed::Nothing(""))), Outcome::Acted);
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_told_again() {
+        for task in [Task::Announce, Task::Withdraw] {
+            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Told);
+            assert_eq!(outcome(task, false, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Untold);
+        }
+    }
+}

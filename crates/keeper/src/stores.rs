@@ -1,0 +1,224 @@
+//! What the watches show, taken into the index.
+
+use std::collections::HashSet;
+
+use kube::{
+    Api, Client, ResourceExt,
+    core::{DeserializeGuard, ObjectMeta},
+    runtime::watcher,
+};
+use tenure_index::{CeilingIndex, Uid};
+use tenure_policy::ready;
+use tenure_service::{
+    leadership::Leadership,
+    readiness::{Awaited, Readiness},
+    watch::{Guarded, Store, follow},
+};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection::{ObservedStatus, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
+    runai::QueueVersion,
+};
+
+use crate::{cluster::Cluster, metrics::Metrics, status::Statuses};
+
+/// Pods, as far as they have not ended.
+#[derive(Debug)]
+pub struct PodStore {
+    pub cluster: Cluster,
+    pub lead: Leadership,
+    pub metrics: Metrics,
+}
+
+impl Store<Pod> for PodStore {
+    type Key = Uid;
+
+    fn key(metadata: &ObjectMeta) -> Uid {
+        Uid::of(metadata.uid.as_deref().unwrap_or_default())
+    }
+
+    fn apply(&mut self, pod: Pod) {
+        if self.cluster.change(|index| index.apply_pod(&pod))
+            // others see the same
+            && self.lead.holds()
+            && let Some(took) = ready::took(&pod)
+        {
+            self.metrics.ready(took.as_secs_f64());
+        }
+    }
+
+    fn delete(&mut self, uid: &Uid) {
+        self.cluster.change(|index| index.delete_pod(*uid));
+    }
+
+    fn retain(&mut self, uids: &HashSet<Uid>) {
+        self.cluster.change(|index| index.retain_pods(uids));
+    }
+}
+
+/// `PodGroup`s of one kind.
+#[derive(Debug)]
+pub struct GroupStore {
+    pub cluster: Cluster,
+    pub kind: PodGroupKind,
+}
+
+impl Store<PodGroup> for GroupStore {
+    type Key = (String, String);
+
+    fn key(metadata: &ObjectMeta) -> (String, String) {
+        (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+    }
+
+    fn apply(&mut self, group: PodGroup) {
+        self.cluster.change(|index| index.apply_group(self.kind, &group));
+    }
+
+    fn delete(&mut self, (namespace, name): &(String, String)) {
+        self.cluster.change(|index| index.delete_group(self.kind, namespace, name));
+    }
+
+    fn retain(&mut self, keys: &HashSet<(String, String)>) {
+        self.cluster.change(|index| index.retain_groups(self.kind, keys));
+    }
+}
+
+/// Queues of the run.ai family, with what their statuses say.
+#[derive(Debug)]
+pub struct RunaiStore {
+    pub cluster: Cluster,
+    pub statuses: Statuses,
+}
+
+impl RunaiStore {
+    /// Takes a queue, whose status others write all the time: that is a change only if ours is to be put back.
+    fn take(
+        &self,
+        (metadata, status): (&ObjectMeta, ObservedStatus),
+        apply: impl FnOnce(&mut CeilingIndex, &str) -> bool,
+    ) {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let lacks = self.statuses.observe(name, metadata, status);
+        self.cluster.change_if(|index| apply(index, name) || lacks);
+    }
+
+    fn forget(&self, name: &str) {
+        self.statuses.delete(name);
+        self.cluster.change(|index| index.delete_runai(name));
+    }
+
+    fn keep(&self, names: &HashSet<String>) {
+        self.statuses.retain(names);
+        self.cluster.change(|index| index.retain_runai(names));
+    }
+}
+
+impl Store<RunaiQueue> for RunaiStore {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
+    }
+
+    fn apply(&mut self, queue: RunaiQueue) {
+        let RunaiQueue { metadata, spec, status } = queue;
+        self.take((&metadata, status), |index, name| index.apply_runai(name, &spec));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.forget(name);
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.keep(names);
+    }
+}
+
+/// Where KAI-Scheduler owns the definition.
+impl Store<RunaiQueueV2> for RunaiStore {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
+    }
+
+    fn apply(&mut self, queue: RunaiQueueV2) {
+        let status = queue.observed_status();
+        self.take((&queue.metadata, status), |index, name| index.apply_runai_v2(name, &queue));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.forget(name);
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.keep(names);
+    }
+}
+
+/// Queues of the tensorstack family.
+#[derive(Debug)]
+pub struct TensorstackStore(pub Cluster);
+
+impl Store<TensorstackQueue> for TensorstackStore {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
+    }
+
+    fn apply(&mut self, queue: TensorstackQueue) {
+        self.0.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.change(|index| index.delete_tensorstack(name));
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.change(|index| index.retain_tensorstack(names));
+    }
+}
+
+/// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
+pub fn watches(
+    client: &Client,
+    (cluster, lead, metrics): (&Cluster, Leadership, Metrics),
+    statuses: Statuses,
+    readiness: &Readiness,
+    t9k_system_namespace: &str,
+    runai_queue_version: QueueVersion,
+) -> impl Future<Output = ()> + use<> {
+    let all = watcher::Config::default();
+    let pod_store = PodStore { cluster: cluster.clone(), lead, metrics };
+    // nothing is to be done about pods that have ended, and old clusters are full of them
+    let live = all.clone().fields("status.phase!=Succeeded,status.phase!=Failed");
+    let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), pod_store);
+    let runai = runai_queues(
+        runai_queue_version,
+        client.clone(),
+        readiness.awaiting("queues.scheduling.run.ai"),
+        Guarded(RunaiStore { cluster: cluster.clone(), statuses }),
+    );
+    let tensorstack = follow(
+        Api::namespaced(client.clone(), t9k_system_namespace),
+        all,
+        readiness.awaiting("queues.scheduler.tensorstack.dev"),
+        Guarded(TensorstackStore(cluster.clone())),
+    );
+    async {
+        tokio::join!(pods, runai, tensorstack);
+    }
+}
+
+async fn runai_queues(version: QueueVersion, client: Client, synced: Awaited, queues: Guarded<RunaiStore>) {
+    let all = watcher::Config::default();
+    match version {
+        QueueVersion::V3alpha1 => {
+            follow(Api::<DeserializeGuard<RunaiQueue>>::all(client), all, synced, queues).await;
+        }
+        QueueVersion::V2 => {
+            follow(Api::<DeserializeGuard<RunaiQueueV2>>::all(client), all, synced, queues).await;
+        }
+    }
+}
