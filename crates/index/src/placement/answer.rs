@@ -238,7 +238,9 @@ impl<'i> Asked<'_, 'i> {
         };
         let candidates: Vec<Candidate<'_>> = here.iter().filter_map(candidate).collect();
         let budgets = |place: usize| {
-            let of = here.get(place).map(|of| self.index.budgets.of(&of.pod.namespace, &of.pod.labels));
+            let of = here
+                .get(place)
+                .map(|of| self.index.budgets.of(&of.pod.namespace, &of.pod.name, &of.pod.labels));
             of.unwrap_or_default()
         };
         let search = Search {
