@@ -352,6 +352,38 @@ fn resources_stay_apart_however_many_there_were() {
     assert!(world.index.readers.names.len() < 10_000, "names of resources go with their pods");
 }
 
+/// In how many seconds it is worth to ask about the node again.
+fn asked_again_after(world: &World, preemptor: &Value, victims: &[&str]) -> i64 {
+    let now: Timestamp = NOW.parse().unwrap();
+    match world.asked_by(preemptor, victims) {
+        Answer::Drop(Dropped::Protected(Protected { until: Some(until), .. })) => {
+            until.duration_since(now).as_secs()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_is_worth_asking_about_again_when_other_pods_may_go() {
+    let small = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}});
+    let above = json!({"spec": {"priority": 9}});
+    let mut world = World::new(&[
+        pod("young", 60, &json!({})),
+        pod("small", 599, &small),
+        pod("above", 599, &above),
+        pod("elsewhere", 599, &json!({"spec": {"nodeName": "m"}})),
+    ]);
+    assert_eq!(asked_again_after(&world, &preemptor(), &["young"]), 540, "none of them is as good");
+    world.apply(&pod("near", 598, &json!({})));
+    world.apply(&pod("nearer", 597, &json!({})));
+    assert_eq!(asked_again_after(&world, &preemptor(), &["young"]), 2);
+    assert_eq!(asked_again_after(&world, &preemptor(), &["young", "near"]), 3, "both of them at once");
+    let picky = json!({"topologySpreadConstraints": [{}]});
+    let mut picky_preemptor = preemptor();
+    merge(&mut picky_preemptor, &json!({"spec": picky}));
+    assert_eq!(asked_again_after(&world, &picky_preemptor, &["young"]), 540, "no others would do");
+}
+
 #[test]
 fn a_preemptor_that_needs_more_than_room_gets_what_was_offered_or_nothing() {
     let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);

@@ -27,12 +27,17 @@ impl Requests {
     pub fn sum<'r>(all: impl Iterator<Item = &'r Self>) -> Self {
         let mut sum = Self::default();
         for requests in all {
-            sum.pods = sum.pods.saturating_add(requests.pods);
-            for (resource, amount) in &requests.amounts {
-                sum.add_amount(resource, *amount);
-            }
+            sum.add(requests);
         }
         sum
+    }
+
+    /// Adds more to it.
+    pub fn add(&mut self, more: &Self) {
+        self.pods = self.pods.saturating_add(more.pods);
+        for (resource, amount) in &more.amounts {
+            self.add_amount(resource, *amount);
+        }
     }
 
     /// Takes some of it away.
