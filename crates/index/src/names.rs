@@ -21,6 +21,12 @@ impl Names {
         shared
     }
 
+    /// How many are kept.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
     /// Drops what nobody uses any more, now and then: clusters that make a namespace per build see millions.
     fn sweep(&mut self) {
         if self.names.len() < self.sweep_at {

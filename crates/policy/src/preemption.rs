@@ -263,6 +263,11 @@ impl<'t> Rules<'t> {
         self.rule(preemptor, victim, going).rule.is_none()
     }
 
+    /// What protects a victim if no other of its workload goes.
+    pub fn alone(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> Ruling<'t> {
+        self.rule(preemptor, victim, 0)
+    }
+
     /// The same where nobody knows the preemptor: against the one that has the weakest claim of all that there could be.
     /// Its priority is just above the victim's, and it is where the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {

@@ -7,6 +7,7 @@
 
 mod budgets;
 mod requests;
+mod wait;
 
 use std::{cmp::Reverse, collections::HashMap, ptr};
 

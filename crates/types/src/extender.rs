@@ -15,6 +15,57 @@ const MOST: usize = 100_000;
 /// No name of a node is longer.
 const LONGEST_NAME: usize = 253;
 
+/// An object or a list of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Args,
+    /// A map from the names of nodes to their victims.
+    Nodes,
+    /// Of a node.
+    Victims,
+    /// A list of pods.
+    Pods,
+    /// A pod that would go.
+    Pod,
+    /// Its metadata.
+    Metadata,
+}
+
+/// What is read of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// A value that is read as a whole: the pod that wants room.
+    Preemptor,
+    /// A value that is read as a whole: a number.
+    PdbViolations,
+    /// A value that is read as a whole: a text.
+    Uid,
+    /// An object or a list, of which some is read.
+    Part(Part),
+}
+
+impl Part {
+    /// What is read of the value of a key here. This is the only list of keys: all that is not in it is passed over,
+    /// or never gets here.
+    pub fn field(self, key: &[u8]) -> Option<Field> {
+        let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
+        match self {
+            Self::Args if is("Pod") => Some(Field::Preemptor),
+            // one of the two is null
+            Self::Args if is("NodeNameToVictims") || is("NodeNameToMetaVictims") => {
+                Some(Field::Part(Self::Nodes))
+            }
+            Self::Nodes => Some(Field::Part(Self::Victims)),
+            Self::Victims if is("Pods") => Some(Field::Part(Self::Pods)),
+            Self::Victims if is("NumPDBViolations") => Some(Field::PdbViolations),
+            Self::Pod if key == b"metadata" => Some(Field::Part(Self::Metadata)),
+            Self::Pod | Self::Metadata if is("uid") => Some(Field::Uid),
+            Self::Args | Self::Victims | Self::Pods | Self::Pod | Self::Metadata => None,
+        }
+    }
+}
+
 /// What the scheduler asks.
 #[derive(Debug, Default)]
 pub struct Args<'b> {
@@ -87,18 +138,16 @@ impl<'de> Deserialize<'de> for Args<'de> {
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Args<'de>, M::Error> {
                 let mut args = Args::default();
                 while let Some(Text(key)) = map.next_key()? {
-                    if key.eq_ignore_ascii_case("Pod") {
-                        args.pod =
-                            map.next_value::<Option<&'de RawValue>>()?.filter(|raw| raw.get() != "null");
-                    } else if key.eq_ignore_ascii_case("NodeNameToVictims")
-                        || key.eq_ignore_ascii_case("NodeNameToMetaVictims")
-                    {
-                        // one of the two is null
-                        args.nodes.extend(
-                            map.next_value::<Option<Offers<'de>>>()?.map(|of| of.0).unwrap_or_default(),
-                        );
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
+                    match Part::Args.field(key.as_bytes()) {
+                        Some(Field::Preemptor) => {
+                            let pod = map.next_value::<Option<&'de RawValue>>()?;
+                            args.pod = pod.filter(|raw| raw.get() != "null");
+                        }
+                        Some(Field::Part(_)) => {
+                            let offers = map.next_value::<Option<Offers<'de>>>()?;
+                            args.nodes.extend(offers.map(|of| of.0).unwrap_or_default());
+                        }
+                        _ => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
                 Ok(args)
@@ -166,14 +215,16 @@ impl<'de> Deserialize<'de> for Victims<'de> {
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Victims<'de>, M::Error> {
                 let mut victims = Victims::default();
                 while let Some(Text(key)) = map.next_key()? {
-                    if key.eq_ignore_ascii_case("Pods") {
-                        victims.uids =
-                            map.next_value::<Option<Uids<'de>>>()?.map(|of| of.0).unwrap_or_default();
-                    } else if key.eq_ignore_ascii_case("NumPDBViolations") {
-                        victims.pdb_violations =
-                            map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
-                    } else {
-                        map.next_value::<IgnoredAny>()?;
+                    match Part::Victims.field(key.as_bytes()) {
+                        Some(Field::Part(_)) => {
+                            let uids = map.next_value::<Option<Uids<'de>>>()?;
+                            victims.uids = uids.map(|of| of.0).unwrap_or_default();
+                        }
+                        Some(Field::PdbViolations) => {
+                            victims.pdb_violations =
+                                map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
+                        }
+                        _ => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
                 Ok(victims)
@@ -206,7 +257,7 @@ impl<'de> Deserialize<'de> for Uids<'de> {
 
             fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Uids<'de>, S::Error> {
                 let mut uids = Vec::new();
-                while let Some(uid) = pods.next_element_seed(Uid { within_metadata: false })? {
+                while let Some(uid) = pods.next_element_seed(Uid(Part::Pod))? {
                     if uids.len() == MOST {
                         return Err(S::Error::custom("more pods than any node has"));
                     }
@@ -221,9 +272,7 @@ impl<'de> Deserialize<'de> for Uids<'de> {
 }
 
 /// A pod's uid: its `UID`, or that of its `metadata`. A pod without one can't be meant, and is nobody.
-struct Uid {
-    within_metadata: bool,
-}
+struct Uid(Part);
 
 impl<'de> DeserializeSeed<'de> for Uid {
     type Value = Cow<'de, str>;
@@ -243,15 +292,17 @@ impl<'de> Visitor<'de> for Uid {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut uid = Cow::default();
         while let Some(Text(key)) = map.next_key()? {
-            if key.eq_ignore_ascii_case("uid") {
-                uid = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0).unwrap_or_default();
-            } else if !self.within_metadata && key == "metadata" {
-                let own = map.next_value_seed(Self { within_metadata: true })?;
-                if uid.is_empty() {
-                    uid = own;
+            match self.0.field(key.as_bytes()) {
+                Some(Field::Uid) => {
+                    uid = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0).unwrap_or_default();
                 }
-            } else {
-                map.next_value::<IgnoredAny>()?;
+                Some(Field::Part(part)) => {
+                    let own = map.next_value_seed(Uid(part))?;
+                    if uid.is_empty() {
+                        uid = own;
+                    }
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(uid)

@@ -87,6 +87,9 @@ pub struct PodCondition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
+    /// Why, in one word.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// When the status last changed. Anybody who may write a pod's status can write a time that we can't read,
     /// and must not hold up the list of all pods with it.
     #[serde(default, deserialize_with = "readable")]

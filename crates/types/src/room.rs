@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     amount::Amount,
-    projection::{Pod, PodSpec, PodStatus, SchedulingGroup, slim},
+    projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim},
 };
 
 /// A Pod with what says how much room it takes.
@@ -23,7 +23,7 @@ pub struct PodWithRoom {
     #[serde(default)]
     spec: Spec,
     #[serde(default)]
-    status: PodStatus,
+    status: Status,
 }
 
 /// What a pod takes away from others on its node.
@@ -64,10 +64,37 @@ struct Spec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Container {
+    name: String,
     resources: Resources,
     #[serde(deserialize_with = "list")]
     ports: Vec<Port>,
     restart_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    phase: Option<String>,
+    #[serde(deserialize_with = "list")]
+    conditions: Vec<PodCondition>,
+    nominated_node_name: Option<String>,
+    #[serde(deserialize_with = "list")]
+    container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "list")]
+    init_container_statuses: Vec<ContainerStatus>,
+    /// Of the pod itself, as of a container.
+    resources: Option<Resources>,
+    #[serde(deserialize_with = "map")]
+    allocated_resources: Amounts,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerStatus {
+    name: String,
+    resources: Option<Resources>,
+    #[serde(deserialize_with = "map")]
+    allocated_resources: Amounts,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -101,6 +128,12 @@ fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amounts, D::Error> 
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
+/// More kinds of resources than a node offers.
+const MOST_RESOURCES: usize = 256;
+
+/// A qualified name: a domain, a slash and a name.
+const LONGEST_RESOURCE: usize = 253 + 1 + 63;
+
 /// Volumes that any number of pods can have on any node.
 const PLAIN_VOLUMES: [&str; 8] =
     ["configMap", "downwardAPI", "emptyDir", "hostPath", "image", "name", "projected", "secret"];
@@ -127,7 +160,7 @@ impl PodWithRoom {
     /// The pod, and its room.
     pub fn split(self) -> (Pod, Room) {
         let Self { metadata, spec, status } = self;
-        let room = Room { requests: spec.requests(), plain: spec.is_plain() };
+        let room = Room::new(spec.requests(&status), spec.is_plain());
         let Spec {
             priority,
             scheduler_name,
@@ -145,7 +178,19 @@ impl PodWithRoom {
             preemption_policy,
             scheduling_group,
         };
+        let Status { phase, conditions, nominated_node_name, .. } = status;
+        let status = PodStatus { phase, conditions, nominated_node_name };
         (Pod { metadata, spec, status }, room)
+    }
+}
+
+impl Room {
+    /// A pod that names resources that no node has, by their length or their number, gets no room anywhere. Nothing of
+    /// it is kept then.
+    fn new(requests: BTreeMap<String, i64>, plain: bool) -> Self {
+        let is_possible =
+            requests.len() <= MOST_RESOURCES && requests.keys().all(|name| name.len() <= LONGEST_RESOURCE);
+        if is_possible { Self { requests, plain } } else { Self::default() }
     }
 }
 
@@ -172,11 +217,16 @@ fn claim(pod: &Value) -> Option<Pod> {
 impl Spec {
     /// The containers together or, if it is more, an init container with those that were started before it and go on;
     /// what the pod itself requests in place of that; and what it takes beside its containers.
-    fn requests(&self) -> BTreeMap<String, i64> {
+    fn requests(&self, status: &Status) -> BTreeMap<String, i64> {
+        let is_infeasible = status.is_infeasible();
+        let of = |container: &Container| {
+            let held = status.of_container(&container.name).map(ContainerStatus::held).unwrap_or_default();
+            most(amounts(&container.resources.requests), held, is_infeasible)
+        };
         let mut running: BTreeMap<String, i64> = BTreeMap::new();
         let mut peak: BTreeMap<String, i64> = BTreeMap::new();
         for init in &self.init_containers {
-            let of = amounts(&init.resources.requests);
+            let of = of(init);
             if init.restart_policy.as_deref() == Some("Always") {
                 add(&mut running, of);
                 raise(&mut peak, running.clone());
@@ -187,11 +237,18 @@ impl Spec {
             }
         }
         for container in &self.containers {
-            add(&mut running, amounts(&container.resources.requests));
+            add(&mut running, of(container));
         }
         raise(&mut running, peak);
-        let own = self.resources.iter().flat_map(|resources| amounts(&resources.requests));
-        running.extend(own.filter(|(resource, _)| is_of_pods(resource)));
+        if let Some(own) = &self.resources {
+            let held = held(status.resources.as_ref(), &status.allocated_resources);
+            let held = held.map(|mut held| {
+                take_away(&mut held, amounts(&self.overhead));
+                held
+            });
+            let own = most(amounts(&own.requests), held, is_infeasible);
+            running.extend(own.into_iter().filter(|(resource, _)| is_of_pods(resource)));
+        }
         add(&mut running, amounts(&self.overhead));
         running
     }
@@ -211,6 +268,44 @@ impl Spec {
     }
 }
 
+impl Status {
+    /// True if the node can never give what the pod was last resized to.
+    fn is_infeasible(&self) -> bool {
+        let pending = self.conditions.iter().find(|condition| condition.type_ == "PodResizePending");
+        pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
+    }
+
+    fn of_container(&self, name: &str) -> Option<&ContainerStatus> {
+        self.container_statuses.iter().chain(&self.init_container_statuses).find(|of| of.name == name)
+    }
+}
+
+impl ContainerStatus {
+    fn held(&self) -> [BTreeMap<String, i64>; 2] {
+        held(self.resources.as_ref(), &self.allocated_resources)
+    }
+}
+
+/// What the kubelet has actuated and what it has set aside.
+fn held(actual: Option<&Resources>, allocated: &Amounts) -> [BTreeMap<String, i64>; 2] {
+    [actual.map(|of| amounts(&of.requests).collect()).unwrap_or_default(), amounts(allocated).collect()]
+}
+
+/// The most of what is asked for and what is held: while a pod is resized, they are not the same. What is infeasible
+/// doesn't count, if it is known what is held in its place.
+fn most(
+    asked: impl Iterator<Item = (String, i64)>,
+    held: [BTreeMap<String, i64>; 2],
+    is_infeasible: bool,
+) -> BTreeMap<String, i64> {
+    let counts = !is_infeasible || held.iter().all(BTreeMap::is_empty);
+    let mut most = if counts { asked.collect() } else { BTreeMap::new() };
+    for of in held {
+        raise(&mut most, of);
+    }
+    most
+}
+
 /// What can't be read counts as nothing: it was never admitted as a quantity.
 fn amounts(of: &Amounts) -> impl Iterator<Item = (String, i64)> {
     of.iter().filter_map(|(resource, written)| {
@@ -226,6 +321,14 @@ fn add(sum: &mut BTreeMap<String, i64>, more: impl IntoIterator<Item = (String, 
     }
 }
 
+fn take_away(from: &mut BTreeMap<String, i64>, part: impl IntoIterator<Item = (String, i64)>) {
+    for (resource, amount) in part {
+        if let Some(from) = from.get_mut(&resource) {
+            *from = from.saturating_sub(amount);
+        }
+    }
+}
+
 fn raise(least: &mut BTreeMap<String, i64>, to: BTreeMap<String, i64>) {
     for (resource, amount) in to {
         let least = least.entry(resource).or_default();
@@ -234,109 +337,4 @@ fn raise(least: &mut BTreeMap<String, i64>, to: BTreeMap<String, i64>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn room(spec: &Value) -> Room {
-        let pod: PodWithRoom =
-            serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec})).unwrap();
-        pod.split().1
-    }
-
-    fn container(cpu: &str) -> Value {
-        json!({"resources": {"requests": {"cpu": cpu}}})
-    }
-
-    fn cpu(spec: &Value) -> i64 {
-        room(spec).requests.get("cpu").copied().unwrap_or_default()
-    }
-
-    #[test]
-    fn of_a_pod_that_wants_room_what_cannot_be_read_is_not_there() {
-        let metadata = json!({"name": "a", "namespace": "ns", "uid": "u", "labels": {"queue": "q", "odd": 1}, "ownerReferences": 7});
-        let spec = json!({"priority": 1e10, "preemptionPolicy": "Never", "schedulerName": "s", "containers": "many"});
-        let odd = json!({"metadata": metadata, "spec": spec, "status": []});
-        let (pod, room) = PodWithRoom::read_claim(&odd.to_string()).unwrap();
-        assert_eq!(
-            (pod.metadata.uid.as_deref(), pod.label("queue"), pod.label("odd")),
-            (Some("u"), Some("q"), None)
-        );
-        assert_eq!((pod.spec.priority, pod.spec.preemption_policy.as_deref()), (None, Some("Never")));
-        assert_eq!(room, Room::default());
-        assert!(!room.plain, "what it needs isn't known");
-    }
-
-    #[test]
-    fn what_has_no_metadata_is_no_pod() {
-        for text in
-            ["[]", "7", r#"{"metadata": []}"#, r#"{"metadata": null}"#, r#"{"spec": {"priority": "high"}}"#]
-        {
-            let error = PodWithRoom::read_claim(text).unwrap_err().to_string();
-            assert!(error.contains("invalid"), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn containers_are_added_up_and_the_overhead_comes_on_top() {
-        let two = [container("1"), container("500m")];
-        assert_eq!(cpu(&json!({"containers": two})), 1_500);
-        assert_eq!(cpu(&json!({"containers": two, "overhead": {"cpu": "1"}})), 2_500);
-        assert_eq!(room(&json!({"containers": null})), Room { plain: true, ..Room::default() });
-    }
-
-    #[test]
-    fn the_largest_init_container_counts_if_it_is_more_than_all_containers() {
-        let with = |init: &[Value]| cpu(&json!({"containers": [container("2")], "initContainers": init}));
-        assert_eq!(with(&[container("1"), container("1")]), 2_000);
-        assert_eq!(with(&[container("3"), container("1")]), 3_000);
-    }
-
-    #[test]
-    fn an_init_container_that_goes_on_counts_with_all_that_come_after_it() {
-        let mut sidecar = container("1");
-        sidecar["restartPolicy"] = json!("Always");
-        let with = |init: &[&Value]| cpu(&json!({"containers": [container("2")], "initContainers": init}));
-        assert_eq!(with(&[&sidecar]), 3_000);
-        assert_eq!(with(&[&sidecar, &container("4")]), 5_000);
-        assert_eq!(with(&[&container("4"), &sidecar]), 4_000);
-    }
-
-    #[test]
-    fn what_a_pod_requests_itself_replaces_what_its_containers_do() {
-        let own = json!({"requests": {"cpu": "1", "nvidia.com/gpu": "7"}});
-        let spec = json!({"containers": [{"resources": {"requests": {"cpu": "3", "nvidia.com/gpu": 2}}}], "resources": own});
-        let requests = room(&spec).requests;
-        assert_eq!((requests["cpu"], requests["nvidia.com/gpu"]), (1_000, 2));
-    }
-
-    #[test]
-    fn memory_is_in_bytes_and_what_is_no_quantity_is_nothing() {
-        let requests = json!({"memory": "1Gi", "example.com/a": "many", "example.com/b": {}});
-        let room = room(&json!({"containers": [{"resources": {"requests": requests}}]}));
-        assert_eq!(room.requests, BTreeMap::from([("memory".to_owned(), 1 << 30)]));
-    }
-
-    #[test]
-    fn a_pod_that_needs_more_than_room_is_not_plain() {
-        assert!(
-            room(&json!({
-                "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}],
-                "affinity": {"nodeAffinity": {}}, "containers": [{"ports": [{"containerPort": 80}]}],
-            }))
-            .plain
-        );
-        for spec in [
-            json!({"containers": [{"ports": [{"hostPort": 80}]}]}),
-            json!({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]}),
-            json!({"volumes": [{"name": "a", "ephemeral": {}}]}),
-            json!({"affinity": {"podAntiAffinity": {}}}),
-            json!({"affinity": {"podAffinity": {}}}),
-            json!({"topologySpreadConstraints": [{}]}),
-            json!({"resourceClaims": [{}]}),
-        ] {
-            assert!(!room(&spec).plain, "{spec}");
-        }
-    }
-}
+mod tests;

@@ -81,7 +81,7 @@ pub struct Taken<'a> {
 /// Why nobody makes room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// A victim is protected, and no other pods will do.
+    /// A victim is protected, and no other pods will do. It is worth to ask again when others may do, too.
     Protected(Protected),
     /// Nothing is known of a victim, or not that it is on this node: it may be protected.
     Unknown(String),
@@ -208,8 +208,7 @@ impl<'i> Asked<'_, 'i> {
         let others =
             others.filter(|(place, (_, other))| other.frees && is_other(place)).map(|(_, other)| other);
         here.extend(workloads.here(others));
-        self.others(&here, offered.len(), workloads.all(), pool)
-            .unwrap_or(Answer::Drop(Dropped::Protected(protected)))
+        self.others(&here, offered.len(), workloads.all(), pool, protected)
     }
 
     /// The pods that the scheduler would evict, each of them once, the most important first; or the first of which too
@@ -237,14 +236,15 @@ impl<'i> Asked<'_, 'i> {
         Ok(offered)
     }
 
-    /// Pods in place of the first `offered`, which the scheduler would evict.
+    /// Pods in place of the first `offered`, which the scheduler would evict and of which some are protected.
     fn others(
         &self,
         here: &[Here<'i>],
         offered: usize,
         workloads: &[Workload<'i>],
         pool: Option<&str>,
-    ) -> Option<Answer<'i>> {
+        protected: Protected,
+    ) -> Answer<'i> {
         let candidate = |of: &Here<'i>| {
             let victim = of.victim(workloads, pool)?;
             let Placed { priority, requests, plain, .. } = of.pod;
@@ -252,7 +252,9 @@ impl<'i> Asked<'_, 'i> {
         };
         let candidates: Vec<Candidate<'_>> = here.iter().filter_map(candidate).collect();
         let budgets = |place: usize| {
-            let of = here.get(place).map(|of| self.index.budgets.of(&of.pod.namespace, &of.pod.labels));
+            let of = here
+                .get(place)
+                .map(|of| self.index.budgets.of(&of.pod.namespace, &of.pod.name, &of.pod.labels));
             of.unwrap_or_default()
         };
         let search = Search {
@@ -262,9 +264,13 @@ impl<'i> Asked<'_, 'i> {
             budgets: &budgets,
         };
         let offered: Vec<usize> = (0..offered).collect();
-        let Others { victims, budget_violations } = search.others(&candidates, &offered)?;
+        let Some(Others { victims, budget_violations }) = search.others(&candidates, &offered) else {
+            let others_from = search.others_from(&candidates, &offered);
+            let until = others_from.into_iter().chain(protected.until).min();
+            return Answer::Drop(Dropped::Protected(Protected { until, ..protected }));
+        };
         let victims = victims.iter().filter_map(|place| Some(taken(here.get(*place)?))).collect();
-        Some(Answer::Instead { victims, budget_violations })
+        Answer::Instead { victims, budget_violations }
     }
 }
 

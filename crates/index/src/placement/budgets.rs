@@ -1,7 +1,7 @@
 //! Disruption budgets, and which pods they select.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ptr,
 };
 
@@ -49,21 +49,28 @@ struct Budget {
     /// All must hold.
     selector: Box<[Expression]>,
     allowed: u32,
+    /// The names of pods whose disruption is counted already.
+    disrupted: BTreeSet<String>,
 }
 
 impl Budgets {
-    /// Takes one as the API server has it. One whose selector can't be read selects nothing, as for the scheduler.
+    /// Takes one as the API server has it. One whose selector is empty or can't be read selects nothing, as for the
+    /// scheduler.
     pub fn apply(&mut self, budget: &PodDisruptionBudget, names: &mut Names) {
         let (namespace, name) = (budget.metadata.namespace.as_deref(), budget.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
         let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone()).map(Selector::try_from);
-        let Some(Ok(selector)) = selector else {
+        let selector = selector.and_then(Result::ok).map(|all| all.into_iter().collect::<Box<[_]>>());
+        let Some(selector) = selector.filter(|all| !all.is_empty()) else {
             self.delete(namespace, name);
             return;
         };
-        let allowed = budget.status.as_ref().and_then(|status| status.disruptions_allowed);
+        let status = budget.status.as_ref();
+        let allowed = status.and_then(|status| status.disruptions_allowed);
         let allowed = allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
-        let budget = Budget { selector: selector.into_iter().collect(), allowed };
+        let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
+        let disrupted = disrupted.into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        let budget = Budget { selector, allowed, disrupted };
         self.0.entry(names.shared(namespace)).or_default().insert(name.to_owned(), budget);
     }
 
@@ -77,10 +84,14 @@ impl Budgets {
         }
     }
 
-    /// Those that select a pod. Their numbers are good as long as nothing changes.
-    pub fn of(&self, namespace: &str, labels: &Labels) -> Vec<Selecting> {
-        let here = self.0.get(namespace).into_iter().flat_map(BTreeMap::values);
-        let selecting = here.filter(|budget| budget.selector.iter().all(|of| labels.satisfy(of)));
+    /// Those that count the disruption of a pod. Their numbers are good as long as nothing changes. None selects a pod
+    /// without labels.
+    pub fn of(&self, namespace: &str, name: &str, labels: &Labels) -> Vec<Selecting> {
+        let here = self.0.get(namespace).filter(|_| !labels.0.is_empty());
+        let here = here.into_iter().flat_map(BTreeMap::values);
+        let selecting = here.filter(|budget| {
+            budget.selector.iter().all(|of| labels.satisfy(of)) && !budget.disrupted.contains(name)
+        });
         let number = |budget: &Budget| ptr::from_ref(budget).addr();
         selecting.map(|budget| Selecting { number: number(budget), allowed: budget.allowed }).collect()
     }

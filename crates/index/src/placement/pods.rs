@@ -1,16 +1,11 @@
 //! How pods are read, with what many of them share kept once.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, HashSet},
-    hash::Hash,
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::HashSet, hash::Hash, sync::Arc};
 
 use tenure_policy::{
     gang::{Progress, progress},
     guard,
-    victims::{Requests, Resource},
+    victims::Requests,
 };
 use tenure_types::{keys, projection::Pod, room::Room};
 
@@ -20,7 +15,6 @@ use crate::{Uid, names::Names, podgroups::Membership};
 /// What many pods share.
 #[derive(Debug, Default)]
 pub struct Interned {
-    resources: HashMap<String, Resource>,
     requests: Shared<Requests>,
     labels: Shared<Labels>,
 }
@@ -55,26 +49,16 @@ impl<T: Eq + Hash> Shared<T> {
 }
 
 impl Interned {
-    fn requests(&mut self, room: &Room) -> Arc<Requests> {
-        let Self { resources, requests, .. } = self;
-        let mut number = |name: &str| {
-            if let Some(known) = resources.get(name) {
-                return *known;
-            }
-            // more resources than there are numbers would be one: too much would be asked of substitutes
-            let number = Resource(resources.len().try_into().unwrap_or(u16::MAX));
-            resources.insert(name.to_owned(), number);
-            number
-        };
-        let amounts = room.requests.iter().map(|(name, amount)| (number(name), *amount));
-        let of_pod = Requests::of_pod(amounts);
-        requests.shared(of_pod)
+    fn requests(&mut self, room: &Room, names: &mut Names) -> Arc<Requests> {
+        let amounts = room.requests.iter().map(|(name, amount)| (names.shared(name), *amount));
+        self.requests.shared(Requests::of_pod(amounts))
     }
 }
 
 impl Placed {
     pub fn read(pod: &Pod, room: &Room, names: &mut Names, interned: &mut Interned) -> Self {
         let labels = Labels::read(pod.metadata.labels.as_ref(), names);
+        let requests = interned.requests(room, names);
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         let progress = progress(pod);
@@ -93,7 +77,7 @@ impl Placed {
             queue: shared(pod.label(keys::RUNAI_QUEUE_LABEL)),
             scheduled: pod.scheduled_at().map(|at| at.0),
             progress,
-            requests: interned.requests(room),
+            requests,
             labels: interned.labels.shared(labels),
             memberships: None,
             plain: room.plain,

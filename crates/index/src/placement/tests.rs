@@ -311,6 +311,100 @@ fn what_a_disruption_budget_keeps_goes_last() {
     assert_eq!(world.asked(&["young"]), instead(&["a"]));
 }
 
+/// Whether a budget with these fields, which allows no disruption, keeps pod `a` from being taken before pod `b`.
+fn keeps(labels: &Value, selector: &Value, disrupted: &Value) -> bool {
+    let app = |name: &str, age| {
+        let mut pod = pod(name, age, &json!({}));
+        pod["metadata"]["labels"].clone_from(labels);
+        pod
+    };
+    let young = pod("young", 60, &json!({}));
+    let mut world = World::new(&[young, app("a", 700), pod("b", 800, &json!({}))]);
+    let budget = json!({
+        "metadata": {"namespace": "ns", "name": "all"}, "spec": {"selector": selector},
+        "status": {"disruptionsAllowed": 0, "disruptedPods": disrupted},
+    });
+    world.index.apply_budget(&serde_json::from_value(budget).unwrap());
+    match world.asked(&["young"]) {
+        Answer::Instead { victims, budget_violations: 0 } => victims == taken(&["b"], false),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_budget_counts_the_pods_that_the_scheduler_counts() {
+    let (labels, selector) = (json!({"app": "a"}), json!({"matchLabels": {"app": "a"}}));
+    assert!(keeps(&labels, &selector, &json!({})));
+    assert!(!keeps(&labels, &json!({}), &json!({})), "an empty selector selects nothing");
+    assert!(!keeps(&labels, &json!(null), &json!({})));
+    let at = "2026-01-01T00:00:00Z";
+    assert!(!keeps(&labels, &selector, &json!({"a": at})), "its disruption is counted already");
+    assert!(keeps(&labels, &selector, &json!({"b": at})));
+    let not = json!({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]});
+    assert!(keeps(&json!({"x": "y"}), &not, &json!({"b": at, "young": at})));
+    assert!(
+        !keeps(&json!({}), &not, &json!({"b": at, "young": at})),
+        "a pod without labels is selected by none"
+    );
+}
+
+#[test]
+fn resources_stay_apart_however_many_there_were() {
+    let with = |name: &str, age, resource: &str| {
+        let requests = json!({"cpu": "1", resource: 1});
+        pod(name, age, &json!({"spec": {"containers": [{"resources": {"requests": requests}}]}}))
+    };
+    let mut world = World::new(&[]);
+    for first in 0..1_400 {
+        let requests: BTreeMap<String, u32> =
+            (0..50).map(|number| (format!("example.com/{first}-{number}"), 1)).collect();
+        world.apply(&pod(
+            "many",
+            700,
+            &json!({"spec": {"containers": [{"resources": {"requests": requests}}]}}),
+        ));
+        world.index.delete_pod(Uid::of("many"));
+    }
+    world.apply(&with("young", 60, "example.com/gpu"));
+    world.apply(&with("other", 700, "example.com/fpga"));
+    assert!(matches!(world.asked(&["young"]), Answer::Drop(_)), "another device is no substitute");
+    world.apply(&with("same", 700, "example.com/gpu"));
+    assert_eq!(world.asked(&["young"]), instead(&["same"]));
+    assert!(world.index.readers.names.len() < 10_000, "names of resources go with their pods");
+}
+
+/// In how many seconds it is worth to ask about the node again.
+fn asked_again_after(world: &World, preemptor: &Value, victims: &[&str]) -> i64 {
+    let now: Timestamp = NOW.parse().unwrap();
+    match world.asked_by(preemptor, victims) {
+        Answer::Drop(Dropped::Protected(Protected { until: Some(until), .. })) => {
+            until.duration_since(now).as_secs()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_is_worth_asking_about_again_when_other_pods_may_go() {
+    let small = json!({"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}});
+    let above = json!({"spec": {"priority": 9}});
+    let mut world = World::new(&[
+        pod("young", 60, &json!({})),
+        pod("small", 599, &small),
+        pod("above", 599, &above),
+        pod("elsewhere", 599, &json!({"spec": {"nodeName": "m"}})),
+    ]);
+    assert_eq!(asked_again_after(&world, &preemptor(), &["young"]), 540, "none of them is as good");
+    world.apply(&pod("near", 598, &json!({})));
+    world.apply(&pod("nearer", 597, &json!({})));
+    assert_eq!(asked_again_after(&world, &preemptor(), &["young"]), 2);
+    assert_eq!(asked_again_after(&world, &preemptor(), &["young", "near"]), 3, "both of them at once");
+    let picky = json!({"topologySpreadConstraints": [{}]});
+    let mut picky_preemptor = preemptor();
+    merge(&mut picky_preemptor, &json!({"spec": picky}));
+    assert_eq!(asked_again_after(&world, &picky_preemptor, &["young"]), 540, "no others would do");
+}
+
 #[test]
 fn a_preemptor_that_needs_more_than_room_gets_what_was_offered_or_nothing() {
     let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);

@@ -11,14 +11,15 @@ pub struct Budget {
     pub allowed: u32,
 }
 
-/// The places of those pods that a budget would rather keep, if all are evicted in this order: of each pod, the budgets
-/// that select it. As in the scheduler, each pod takes one from each of its budgets.
+/// The places of those pods that a budget would rather keep, if all are evicted: of each pod, the least important first,
+/// the budgets that select it. As in the scheduler, each pod takes one from each of its budgets, the most important first.
 pub fn violating<'b>(pods: impl Iterator<Item = &'b [Budget]>) -> Vec<usize> {
+    let pods: Vec<&[Budget]> = pods.collect();
     let mut taken: HashMap<usize, u32> = HashMap::new();
     let mut violating = Vec::new();
-    for (place, budgets) in pods.enumerate() {
+    for (place, budgets) in pods.iter().enumerate().rev() {
         let mut fits = true;
-        for Budget { number, allowed } in budgets {
+        for Budget { number, allowed } in *budgets {
             let taken = taken.entry(*number).or_default();
             *taken = taken.saturating_add(1);
             fits &= *taken <= *allowed;

@@ -1,14 +1,15 @@
 //! What pods request, as far as it can be added up.
 
-/// The number of a resource: whoever reads pods gives them out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Resource(pub u16);
+use arcstr::ArcStr;
+
+/// The name of a resource, which many requests share.
+pub type Resource = ArcStr;
 
 /// The requests of one pod or of several, and how many they are. A node has room for so many pods, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
     pods: u32,
-    /// In ascending order, in the smallest unit that the resource is counted in.
+    /// In the order of their names, in the smallest unit that the resource is counted in.
     amounts: Vec<(Resource, i64)>,
 }
 
@@ -17,7 +18,7 @@ impl Requests {
     pub fn of_pod(amounts: impl IntoIterator<Item = (Resource, i64)>) -> Self {
         let mut of = Self { pods: 1, amounts: Vec::new() };
         for (resource, amount) in amounts {
-            of.add_amount(resource, amount.max(0));
+            of.add_amount(&resource, amount.max(0));
         }
         of
     }
@@ -26,48 +27,53 @@ impl Requests {
     pub fn sum<'r>(all: impl Iterator<Item = &'r Self>) -> Self {
         let mut sum = Self::default();
         for requests in all {
-            sum.pods = sum.pods.saturating_add(requests.pods);
-            for (resource, amount) in &requests.amounts {
-                sum.add_amount(*resource, *amount);
-            }
+            sum.add(requests);
         }
         sum
+    }
+
+    /// Adds more to it.
+    pub fn add(&mut self, more: &Self) {
+        self.pods = self.pods.saturating_add(more.pods);
+        for (resource, amount) in &more.amounts {
+            self.add_amount(resource, *amount);
+        }
     }
 
     /// Takes some of it away.
     pub fn subtract(&mut self, part: &Self) {
         self.pods = self.pods.saturating_sub(part.pods);
         for (resource, amount) in &part.amounts {
-            self.add_amount(*resource, amount.saturating_neg());
+            self.add_amount(resource, amount.saturating_neg());
         }
     }
 
     /// Whether there is as much of everything.
     pub fn covers(&self, needed: &Self) -> bool {
         self.pods >= needed.pods
-            && needed.amounts.iter().all(|(resource, amount)| self.amount(*resource) >= *amount)
+            && needed.amounts.iter().all(|(resource, amount)| self.amount(resource) >= *amount)
     }
 
     /// The same of what is left without some of it.
     pub fn covers_without(&self, part: &Self, needed: &Self) -> bool {
-        let left = |resource| self.amount(resource).saturating_sub(part.amount(resource));
+        let left = |resource: &Resource| self.amount(resource).saturating_sub(part.amount(resource));
         self.pods.saturating_sub(part.pods) >= needed.pods
-            && needed.amounts.iter().all(|(resource, amount)| left(*resource) >= *amount)
+            && needed.amounts.iter().all(|(resource, amount)| left(resource) >= *amount)
     }
 
-    fn amount(&self, resource: Resource) -> i64 {
-        let found = self.amounts.binary_search_by_key(&resource, |(of, _)| *of).ok();
+    fn amount(&self, resource: &Resource) -> i64 {
+        let found = self.amounts.binary_search_by(|(of, _)| of.cmp(resource)).ok();
         found.and_then(|place| self.amounts.get(place)).map_or(0, |(_, amount)| *amount)
     }
 
-    fn add_amount(&mut self, resource: Resource, amount: i64) {
-        match self.amounts.binary_search_by_key(&resource, |(of, _)| *of) {
+    fn add_amount(&mut self, resource: &Resource, amount: i64) {
+        match self.amounts.binary_search_by(|(of, _)| of.cmp(resource)) {
             Ok(place) => {
                 if let Some((_, sum)) = self.amounts.get_mut(place) {
                     *sum = sum.saturating_add(amount);
                 }
             }
-            Err(place) => self.amounts.insert(place, (resource, amount)),
+            Err(place) => self.amounts.insert(place, (resource.clone(), amount)),
         }
     }
 }

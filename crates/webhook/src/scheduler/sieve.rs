@@ -4,33 +4,23 @@
 mod scan;
 
 use scan::Scan;
+use tenure_types::extender::{Field, Part};
 
 /// Takes a body in parts. What it can't follow it keeps, for a parser to say what is wrong.
 #[derive(Debug)]
 pub struct Sieve {
     kept: Vec<u8>,
     /// The objects and lists that it is within, as far as it follows them.
-    levels: Vec<Level>,
+    levels: Vec<Part>,
     state: State,
     /// Where the last key began, after its quote.
     key: usize,
 }
 
-/// An object or a list of `ExtenderPreemptionArgs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Args,
-    Nodes,
-    Victims,
-    Pods,
-    Pod,
-    Metadata,
-}
-
 /// What is to become of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    Enter(Level),
+    Enter(Part),
     Keep,
     /// `null` takes its place, unless it is as short. It isn't checked any further than is needed to find its end.
     Drop,
@@ -64,26 +54,20 @@ impl Default for Sieve {
     }
 }
 
-impl Level {
-    /// For the value of a key. One with escapes may be any: its value is kept.
-    fn plan(self, key: &[u8]) -> Plan {
-        let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
-        match self {
-            _ if key.contains(&b'\\') => Plan::Keep,
-            Self::Args if is("NodeNameToVictims") || is("NodeNameToMetaVictims") => Plan::Enter(Self::Nodes),
-            Self::Args if is("Pod") => Plan::Keep,
-            Self::Nodes => Plan::Enter(Self::Victims),
-            Self::Victims if is("Pods") => Plan::Enter(Self::Pods),
-            Self::Victims if is("NumPDBViolations") => Plan::Keep,
-            Self::Pod if key == b"metadata" => Plan::Enter(Self::Metadata),
-            Self::Pod | Self::Metadata if is("uid") => Plan::Keep,
-            Self::Args | Self::Victims | Self::Pods | Self::Pod | Self::Metadata => Plan::Drop,
-        }
+/// For the value of a key. One with escapes may be any: its value is kept.
+fn plan(part: Part, key: &[u8]) -> Plan {
+    if key.contains(&b'\\') {
+        return Plan::Keep;
     }
+    match part.field(key) {
+        Some(Field::Part(part)) => Plan::Enter(part),
+        Some(Field::Preemptor | Field::PdbViolations | Field::Uid) => Plan::Keep,
+        None => Plan::Drop,
+    }
+}
 
-    const fn begins_with(self) -> u8 {
-        if matches!(self, Self::Pods) { b'[' } else { b'{' }
-    }
+const fn begins_with(part: Part) -> u8 {
+    if matches!(part, Part::Pods) { b'[' } else { b'{' }
 }
 
 impl Sieve {
@@ -146,10 +130,10 @@ impl Sieve {
                 State::InKey { is_escaped: false }
             }
             (State::Colon, b':') => State::Value,
-            (State::Comma, b',') if level == Some(Level::Pods) => State::Value,
+            (State::Comma, b',') if level == Some(Part::Pods) => State::Value,
             (State::Comma, b',') => State::Key,
-            (State::Comma, b']') if level == Some(Level::Pods) => self.left(),
-            (State::Key | State::Comma, b'}') if level != Some(Level::Pods) => self.left(),
+            (State::Comma, b']') if level == Some(Part::Pods) => self.left(),
+            (State::Key | State::Comma, b'}') if level != Some(Part::Pods) => self.left(),
             _ => State::Rest,
         }
     }
@@ -161,7 +145,7 @@ impl Sieve {
 
     fn value(&mut self, byte: u8) -> usize {
         let level = self.levels.last().copied();
-        if level == Some(Level::Pods) && byte == b']' {
+        if level == Some(Part::Pods) && byte == b']' {
             self.kept.push(byte);
             self.state = self.left();
             return 1;
@@ -171,16 +155,16 @@ impl Sieve {
             return 0;
         }
         let plan = match level {
-            None => Plan::Enter(Level::Args),
-            Some(Level::Pods) => Plan::Enter(Level::Pod),
-            Some(level) => level.plan(self.key()),
+            None => Plan::Enter(Part::Args),
+            Some(Part::Pods) => Plan::Enter(Part::Pod),
+            Some(part) => plan(part, self.key()),
         };
         if let Plan::Enter(inner) = plan
-            && byte == inner.begins_with()
+            && byte == begins_with(inner)
         {
             self.levels.push(inner);
             self.kept.push(byte);
-            self.state = if inner == Level::Pods { State::Value } else { State::Key };
+            self.state = if inner == Part::Pods { State::Value } else { State::Key };
             return 1;
         }
         let keeps = plan != Plan::Drop || !matches!(byte, b'{' | b'[' | b'"');

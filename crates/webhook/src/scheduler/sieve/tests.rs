@@ -33,6 +33,27 @@ fn of_pods_their_uids_are_kept_and_of_a_preemptor_all() {
 }
 
 #[test]
+fn whatever_is_read_of_a_question_is_kept_of_it() {
+    for (part, key, text) in [
+        (Part::Args, "Pod", r#"{"Pod":{"spec":{}}}"#),
+        (Part::Args, "NodeNameToVictims", r#"{"NodeNameToVictims":{"n":{}}}"#),
+        (Part::Args, "NodeNameToMetaVictims", r#"{"NodeNameToMetaVictims":{"n":{}}}"#),
+        (Part::Nodes, "n", r#"{"NodeNameToVictims":{"n":{}}}"#),
+        (Part::Victims, "Pods", r#"{"NodeNameToVictims":{"n":{"Pods":[{"uid":"u"}]}}}"#),
+        (Part::Victims, "NumPDBViolations", r#"{"NodeNameToVictims":{"n":{"NumPDBViolations":7}}}"#),
+        (Part::Pod, "UID", r#"{"NodeNameToVictims":{"n":{"Pods":[{"UID":"u"}]}}}"#),
+        (Part::Pod, "metadata", r#"{"NodeNameToVictims":{"n":{"Pods":[{"metadata":{"uid":"u"}}]}}}"#),
+        (Part::Metadata, "uid", r#"{"NodeNameToVictims":{"n":{"Pods":[{"metadata":{"uid":"u"}}]}}}"#),
+    ] {
+        assert!(part.field(key.as_bytes()).is_some(), "{key}");
+        assert_eq!(String::from_utf8(kept(text.as_bytes(), 3)).unwrap(), text);
+    }
+    let other = r#"{"NodeNameToVictims":{"n":{"Other":[1]}}}"#;
+    assert_eq!(read(&kept(other.as_bytes(), 3)), read(other.as_bytes()));
+    assert_ne!(String::from_utf8(kept(other.as_bytes(), 3)).unwrap(), other);
+}
+
+#[test]
 fn what_is_of_another_shape_is_left_to_the_parser() {
     for text in [
         "",
