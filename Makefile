@@ -46,6 +46,10 @@ bench: ## Nanoseconds a floor and verdicts a second; a matrix of queues; bytes a
 	$(CARGO) bench --locked --package tenure-webhook --bench preemptions
 	$(CARGO) bench --locked --workspace --bench scale
 
+.PHONY: mutants
+mutants: ## Mutation testing: do the tests notice 200 random changes of policy and index, one at a time? Hours (SEED=1, COUNT=200, PACKAGES="tenure-policy tenure-index")
+	@SEED="$(SEED)" COUNT="$(COUNT)" PACKAGES="$(PACKAGES)" tests/mutants
+
 .PHONY: failover
 failover: ## The leader of two keepers killed, stopped and cut off, 20 times each, while pauses are pending: a quarter of an hour
 	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture

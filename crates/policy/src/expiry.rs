@@ -130,6 +130,13 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_family_is_known_by_the_group_of_its_queues() {
+        assert_eq!(Family::of("scheduler.tensorstack.dev"), Some(Family::Tensorstack));
+        assert_eq!(Family::of("scheduling.run.ai"), Some(Family::Runai));
+        assert_eq!(Family::of("scheduling.k8s.io"), None);
+    }
+
     fn exemption_of(pod: Value) -> Option<Exemption> {
         exemption(&serde_json::from_value(pod).unwrap(), &Scope::default())
     }

@@ -225,6 +225,42 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_names_a_group_a_kind_a_path_within_spec_and_a_plain_value() {
+        let good = || rule("argoproj.io", "Rollout2", "spec.a-b.c_d.E1", json!(0));
+        for value in [json!(true), json!(0), json!("paused")] {
+            assert_eq!(PauseRule { value, ..good() }.check(), Ok(()));
+        }
+        let core = PauseRule { group: String::new(), kind: "ReplicationController".into(), ..good() };
+        assert_eq!(core.check(), Ok(()), "the core group has no name");
+        let bad = |field: &str, rule: PauseRule| {
+            let error = rule.check().map_err(|error| error.to_string());
+            assert!(error.as_ref().is_err_and(|text| text.starts_with(field)), "{rule:?}: {error:?}");
+        };
+        for group in ["Argoproj.io", "argoproj..io", "-a", "a-", "a_b"] {
+            bad("group: ", PauseRule { group: group.into(), ..good() });
+        }
+        for kind in ["", "rollout", "1Rollout", "Roll-out", "DaemonSet"] {
+            bad("kind: ", PauseRule { kind: kind.into(), ..good() });
+        }
+        for kind in ["Pod", "Node"] {
+            assert_eq!(PauseRule { kind: kind.into(), ..good() }.check(), Ok(()), "a namesake");
+            bad("kind: ", PauseRule { group: String::new(), kind: kind.into(), ..good() });
+        }
+        for field in ["", "spec", "spec.", "spec..a", "status.a", "a.spec.b", "spec.a b", "spec.a[0]"] {
+            bad("path: ", PauseRule { field: field.into(), ..good() });
+        }
+        for value in [Value::Null, json!([0]), json!({"a": 0})] {
+            bad("value: ", PauseRule { value, ..good() });
+        }
+    }
+
+    #[test]
+    fn a_subdomain_has_at_most_253_characters() {
+        let of = |length: usize| "a".repeat(length);
+        assert!(is_subdomain(&of(253)) && !is_subdomain(&of(254)));
+    }
+
+    #[test]
     fn a_rule_of_an_admin_replaces_the_built_in_ones_of_its_kind() {
         let rules = vec![
             rule("argoproj.io", "Rollout", "spec.replicas", json!(0)),

@@ -311,6 +311,15 @@ mod tests {
     }
 
     #[test]
+    fn a_floor_of_nothing_is_admitted_in_either_version() {
+        let (queue, errors) = runai(json!({"preemptMinRuntime": "0s"}));
+        assert_eq!((queue.preempt_floor, errors), (Some(ExtendedDuration::ZERO), vec![]));
+        let spec = serde_json::from_value(json!({"preemptMinRuntime": "0s"})).unwrap();
+        let (queue, errors) = RunaiQueue::read_v2(&spec, &BTreeMap::new());
+        assert_eq!((queue.preempt_floor, errors), (Some(ExtendedDuration::ZERO), vec![]));
+    }
+
+    #[test]
     fn the_first_delay_is_at_most_the_longest() {
         let strategy = |base: i32, max: i32| {
             let strategy = json!({"backoffBaseSeconds": base, "backoffMaxSeconds": max});

@@ -396,3 +396,10 @@ fn the_verdict_on_one_pod_of_an_elastic_workload_leaves_its_minimum() {
         }
     }
 }
+
+#[test]
+fn a_reason_is_one_word_of_lower_case_letters_and_dashes() {
+    use Reason::{Kubelet, NominatedWaits, Permit, Protected};
+    let names = [Kubelet, Permit, NominatedWaits, Protected].map(Reason::name);
+    assert_eq!(names, ["kubelet", "permit", "nominated-waits", "protected"]);
+}

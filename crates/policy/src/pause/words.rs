@@ -197,6 +197,36 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_by_the_keeper_has_an_event_and_one_by_a_person_has_none() {
+        for (reason, expected) in [
+            (MAX_DURATION_EXCEEDED, Some("MaxDurationExceeded")),
+            (PODS_READY_TIMEOUT, Some("EvictedDueToPodsReadyTimeout")),
+            (WORKLOAD_INACTIVE, Some("DeactivatedDueToRequeuingLimitExceeded")),
+            (DEACTIVATED, None),
+        ] {
+            assert_eq!(event_reason(&record(reason, "spec.replicas", json!(0), json!(2))), expected);
+        }
+    }
+
+    #[test]
+    fn a_workload_is_told_when_and_in_which_queue_its_run_ends() {
+        let told = approaching("2026-01-02T03:04:05Z".parse().unwrap(), "research");
+        let expected = "Its run in Queue research ends at 2026-01-02T03:04:05Z: save what is needed to go on";
+        assert_eq!(told, expected);
+        assert_eq!(dry_run(&told), format!("Dry run, nothing was done: {expected}"));
+    }
+
+    #[test]
+    fn a_pause_that_is_set_back_again_and_again_is_told_with_what_helps() {
+        let record = PausedRecord {
+            reversals: 2,
+            ..record(MAX_DURATION_EXCEEDED, "spec.runMode", json!("paused"), json!("run"))
+        };
+        let expected = "spec.runMode was set back 2 times after it was set to paused: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore spec.runMode";
+        assert_eq!(reversed(&record), expected);
+    }
+
+    #[test]
     fn what_comes_back_is_told_why() {
         let of = |reason: &str, before| came_back(&record(reason, "spec.replicas", json!(0), before), 3);
         for (reason, before, expected) in [
