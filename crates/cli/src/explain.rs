@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use crate::{connect::ConnectArgs, scene::Key};
+use crate::{connect::ConnectArgs, snapshot::Key};
 
 /// Explain a decision, in sentences or as JSON
 #[derive(Clone, Debug, Args)]

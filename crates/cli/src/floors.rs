@@ -45,6 +45,11 @@ impl FloorArgs {
         Ok(self.config()?.floors)
     }
 
+    /// Whether it matters on which nodes pods are.
+    pub fn needs_nodes(&self, config: &Config) -> bool {
+        !config.floors.node_pools.is_empty() && self.node_pool.is_none()
+    }
+
     /// The same with what else the servers' file says.
     pub fn config(&self) -> Result<Config> {
         let mut config = self.config.as_deref().map(of_file).transpose()?.unwrap_or_default();

@@ -2,7 +2,6 @@
 
 mod document;
 mod files;
-pub mod queues;
 mod text;
 mod value;
 

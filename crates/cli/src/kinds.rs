@@ -8,7 +8,10 @@ use kube::{
         discovery::v2::{APIGroupDiscovery, APIResourceDiscovery},
     },
 };
-use tenure_policy::owners::{OwnerTable, group_of};
+use tenure_policy::{
+    expiry::Family,
+    owners::{OwnerTable, group_of},
+};
 use tenure_types::podgroup::PodGroupKind;
 
 /// A kind of object in one version of its group.
@@ -82,7 +85,7 @@ fn qualified(name: &str, group: &str) -> String {
 }
 
 /// All kinds: groups in the API server's order, the preferred version of each first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Kinds(Vec<Kind>);
 
 /// Why a word means no kind.
@@ -119,6 +122,19 @@ impl Kinds {
     /// A kind in the preferred version that has it.
     pub fn find(&self, group: &str, kind: &str) -> Option<&Kind> {
         self.0.iter().find(|found| found.is(group, kind))
+    }
+
+    /// The kind of a family's queues, in the best version that it can be read in: Tenure's own has more to say than KAI's.
+    pub fn queues(&self, family: Family) -> Option<&Kind> {
+        let versions: &[&str] = match family {
+            Family::Runai => &["scheduling.run.ai/v3alpha1", "scheduling.run.ai/v2"],
+            Family::Tensorstack => &["scheduler.tensorstack.dev/v1beta1"],
+        };
+        let of = |version: &str| {
+            let is = |found: &&Kind| found.resource.api_version == version && found.resource.kind == "Queue";
+            self.0.iter().find(is)
+        };
+        versions.iter().find_map(|version| of(version))
     }
 
     /// All kinds of `PodGroup`s, each in the best version that it can be read in.

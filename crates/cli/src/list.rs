@@ -1,7 +1,6 @@
 //! `kubectl tenure list`: which workloads are in a queue, and when their time is over.
 
 pub mod gather;
-mod owners;
 mod pause;
 pub mod print;
 pub mod row;
@@ -20,7 +19,6 @@ use clap::Args;
 use crate::{
     connect::ConnectArgs,
     floors::of_file,
-    server::Clock,
     tell::{tell, with_causes},
 };
 use gather::Gatherer;
@@ -82,12 +80,11 @@ impl ListArgs {
         let Self { queues, all_namespaces, output, watch, t9k_system_namespace, config } = self;
         let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
         let connection = connect.connect().await?;
-        let clock = Clock::of(&connection.client).await;
         let namespace = (!all_namespaces).then_some(connection.namespace);
         let nothing = nothing_in(namespace.as_deref());
-        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config);
+        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
         let printer = Printer::new(output, all_namespaces);
-        let mut list = List { gatherer, queues, clock, printer };
+        let mut list = List { gatherer, queues, printer };
         let rows = list.rows().await?;
         if rows.is_empty() {
             tell(&nothing);
@@ -95,7 +92,7 @@ impl ListArgs {
         if watch {
             list.watch(rows).await?;
         } else {
-            list.printer.all(&rows, clock.now(), &mut io::stdout().lock())?;
+            list.printer.all(&rows, list.gatherer.now(), &mut io::stdout().lock())?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -109,20 +106,19 @@ fn nothing_in(namespace: Option<&str>) -> String {
 struct List {
     gatherer: Gatherer,
     queues: Vec<String>,
-    clock: Clock,
     printer: Printer,
 }
 
 impl List {
     async fn rows(&mut self) -> Result<Vec<Row>> {
-        let mut rows = self.gatherer.gather(self.clock).await?;
+        let mut rows = self.gatherer.gather().await?;
         rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
         Ok(rows)
     }
 
     /// For ever, or until nobody reads any more.
     async fn watch(&mut self, first: Vec<Row>) -> Result<()> {
-        self.printer.first(&first, self.clock.now(), &mut io::stdout().lock())?;
+        self.printer.first(&first, self.gatherer.now(), &mut io::stdout().lock())?;
         let mut seen: HashMap<_, Row> = first.into_iter().map(|row| (row.key(), row)).collect();
         let mut took = Duration::ZERO;
         loop {
@@ -142,13 +138,13 @@ impl List {
         for row in rows {
             let before = gone.remove(&row.key());
             if before.is_none_or(|before| self.printer.differ(&before, &row)) {
-                self.printer.change(&row, self.clock.now(), &mut io::stdout().lock())?;
+                self.printer.change(&row, self.gatherer.now(), &mut io::stdout().lock())?;
             }
             seen.insert(row.key(), row);
         }
         for row in gone.into_values() {
             let row = Row { state: State::Gone, ..row };
-            self.printer.change(&row, self.clock.now(), &mut io::stdout().lock())?;
+            self.printer.change(&row, self.gatherer.now(), &mut io::stdout().lock())?;
         }
         Ok(())
     }

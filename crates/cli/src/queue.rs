@@ -16,7 +16,6 @@ use crate::{
     floors::of_file,
     list::gather::Gatherer,
     output::{Output, OutputArgs},
-    server::Clock,
     tell::tell,
 };
 use answer::Answer;
@@ -62,11 +61,10 @@ impl QueueArgs {
         let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
         let is_given = connect.names_a_namespace();
         let connection = connect.connect().await?;
-        let clock = Clock::of(&connection.client).await;
         let namespace = is_given.then_some(connection.namespace);
-        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config);
+        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
         let mut view = gatherer.view().await?;
-        let (is_known, now) = (view.knows(&name), clock.now());
+        let (is_known, now) = (view.snapshot.knows(&name), gatherer.now());
         let of_runai = view.timestamp(Family::Runai, &name);
         let of_tensorstack = view.timestamp(Family::Tensorstack, &name);
         let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };

@@ -15,9 +15,8 @@ use tenure_types::{ExtendedDuration, Grammar};
 
 use crate::{
     connect::ConnectArgs,
-    input,
     output::{Output, OutputArgs},
-    scene,
+    snapshot::queues,
     tell::tell,
 };
 use print::Answer;
@@ -88,13 +87,7 @@ impl RequeueScheduleArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let (backoff, source) = match &self.queue {
             None => (Backoff::default(), Source::Defaults),
-            Some(queue) => {
-                let documents = match self.filename.as_slice() {
-                    [] => scene::queue_documents(connect).await?,
-                    paths => input::read(paths)?,
-                };
-                source::find(&documents, queue)?
-            }
+            Some(queue) => source::find(&queues::documents(&self.filename, connect).await?, queue)?,
         };
         let answer = self.answer(backoff, &source);
         if self.retries.is_none() && answer.backoff.limit.is_none() {

@@ -1,5 +1,6 @@
 //! Queues and pods together: whose ceiling is reached, and when.
 
+mod explain;
 mod groups;
 
 use std::collections::HashSet;

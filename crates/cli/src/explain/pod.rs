@@ -7,8 +7,6 @@ use std::{io, process::ExitCode};
 
 use anyhow::Result;
 use clap::Args;
-use tenure_index::Settings;
-use tenure_policy::config::Config;
 
 use super::{PodName, pod_name};
 use crate::{
@@ -16,7 +14,7 @@ use crate::{
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    scene::{Scene, Wanted},
+    snapshot::{Snapshot, Wanted},
 };
 use answer::Question;
 
@@ -54,29 +52,24 @@ impl PodArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { pod, input, output: OutputArgs { output }, t9k_system_namespace, floors: args } = self;
         let key = pod.key(&connect.namespace(!input.filename.is_empty()).await?);
-        let Config { floors, table, .. } = args.config()?;
+        let config = args.config()?;
         let wanted = Wanted {
             pods: std::slice::from_ref(&key),
             t9k_system_namespace: Some(&t9k_system_namespace),
-            table,
-            nodes: !floors.node_pools.is_empty() && args.node_pool.is_none(),
+            nodes: args.needs_nodes(&config),
+            config: &config,
         };
-        let mut scene = Scene::read(input, connect, wanted).await?;
-        let settings = Settings { table: scene.table.clone(), floors: floors.clone(), ..Settings::default() };
-        scene.index.configure(settings);
-        let pod = scene.pod(&key)?.clone();
-        scene.warn_of_missing_group(&pod);
-        let (action, owners) = scene.owners.climb(&scene.table, &key.0, pod.controller()).await?;
-        for owner in &owners {
-            scene.index.apply_owner(0, owner);
-        }
-        let standing = scene.index.standing(&pod);
-        let pool = args.node_pool.as_deref().or_else(|| scene.pool(&pod, &floors.node_pool_label_key));
-        let question = Question { scene: &scene, floors: &floors, pool, key: &key, pod: &pod };
+        let (mut snapshot, source) = Snapshot::read(input, connect, wanted).await?;
+        let pod = snapshot.pod(&key)?.clone();
+        snapshot.warn_of_missing_group(&pod);
+        let action = snapshot.climb(&source, &key.0, pod.controller()).await?;
+        let standing = snapshot.index.standing(&pod);
+        let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
+        let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod };
         let answer = question.answer(&action, standing);
         let mut out = io::stdout().lock();
         if !output.print(&answer, &mut out)? {
-            print::sentences(&answer, scene.now, &mut out)?;
+            print::sentences(&answer, snapshot.now, &mut out)?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -11,9 +11,7 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 use tenure_policy::{
-    floor::Floors,
     gang::progress,
-    owners::OwnerTable,
     preemption::{Kind, Preemptor, Rule, Rules, Verdict, Victim},
     toleration,
 };
@@ -25,7 +23,7 @@ use crate::{
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    scene::{Gang, Key, Scene, Wanted},
+    snapshot::{Gang, Key, Snapshot, Wanted},
 };
 
 /// Say whether a pod may preempt others, and what protects those that it may not
@@ -88,16 +86,16 @@ impl PreemptionArgs {
         let preemptor = preemptor.key(&namespace);
         let victims: Vec<Key> = victims.into_iter().map(|victim| victim.key(&namespace)).collect();
         check(&preemptor, &victims)?;
-        let floors = args.floors()?;
+        let config = args.config()?;
         let pods: Vec<Key> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
-        let nodes = !floors.node_pools.is_empty() && args.node_pool.is_none();
-        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, nodes, table: OwnerTable::default() };
-        let scene = Scene::read(input, connect, wanted).await?;
-        let answer = Question { scene: &scene, floors: &floors, pool: args.node_pool.as_deref() }
-            .answer(&preemptor, &victims)?;
+        let nodes = args.needs_nodes(&config);
+        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, nodes, config: &config };
+        let (snapshot, _) = Snapshot::read(input, connect, wanted).await?;
+        let answer =
+            Question { snapshot: &snapshot, pool: args.node_pool.as_deref() }.answer(&preemptor, &victims)?;
         let mut out = io::stdout().lock();
         if !output.print(&answer, &mut out)? {
-            print(&answer, &shown(&preemptor), scene.now, &mut out)?;
+            print(&answer, &shown(&preemptor), snapshot.now, &mut out)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -117,20 +115,20 @@ fn check(preemptor: &Key, victims: &[Key]) -> Result<()> {
 }
 
 struct Question<'s> {
-    scene: &'s Scene,
-    floors: &'s Floors,
+    snapshot: &'s Snapshot,
     /// In place of the pools of the victims' nodes.
     pool: Option<&'s str>,
 }
 
 impl<'s> Question<'s> {
     fn answer(&self, preemptor: &Key, victims: &[Key]) -> Result<Answer> {
-        let scene = self.scene;
-        let aggressor = scene.pod(preemptor)?;
-        let pods: Vec<&Pod> = victims.iter().map(|victim| scene.pod(victim)).collect::<Result<_>>()?;
-        let preemptor = Preemptor { place: scene.place(aggressor), claim: self.claim(aggressor) };
+        let snapshot = self.snapshot;
+        let aggressor = snapshot.pod(preemptor)?;
+        let pods: Vec<&Pod> = victims.iter().map(|victim| snapshot.pod(victim)).collect::<Result<_>>()?;
+        let preemptor =
+            Preemptor { place: snapshot.index.workload(aggressor).0.place, claim: self.claim(aggressor) };
         for pod in &pods {
-            scene.warn_of_missing_group(pod);
+            snapshot.warn_of_missing_group(pod);
         }
         let (gangs, of) = self.gangs(&pods);
         let judged: Vec<Victim<'_>> = pods
@@ -138,7 +136,7 @@ impl<'s> Question<'s> {
             .zip(&of)
             .filter_map(|(pod, workload)| Some(self.victim(pod, gangs.get(*workload)?)))
             .collect();
-        let rules = Rules { floors: self.floors, tree: &scene.tree, now: scene.now };
+        let rules = Rules { floors: &snapshot.floors, tree: snapshot.tree(), now: snapshot.now };
         let verdict = rules.verdict(&preemptor, &judged);
         let answers = self.victims(&verdict, &preemptor, &pods, &of, &gangs);
         Ok(Answer { allowed: verdict.allowed, kind: verdict.kind.name(), victims: answers })
@@ -148,8 +146,8 @@ impl<'s> Question<'s> {
     fn gangs(&self, pods: &[&'s Pod]) -> (Vec<Gang<'s>>, Vec<usize>) {
         let (mut gangs, mut numbers) = (Vec::new(), HashMap::new());
         let of = pods.iter().map(|pod| {
-            *numbers.entry(self.scene.gang_key(pod)).or_insert_with(|| {
-                gangs.push(self.scene.gang(pod));
+            *numbers.entry(self.snapshot.gang_key(pod)).or_insert_with(|| {
+                gangs.push(self.snapshot.gang(pod));
                 gangs.len().saturating_sub(1)
             })
         });
@@ -163,16 +161,16 @@ impl<'s> Question<'s> {
     {
         Victim {
             workload: &gang.workload,
-            subgroup: gang.shape.subgroup(pod),
+            subgroup: self.snapshot.index.workload(pod).1,
             progress: progress(pod),
-            pool: self.pool.or_else(|| self.scene.pool(pod, &self.floors.node_pool_label_key)),
-            class: self.scene.class_state(pod),
+            pool: self.pool.or_else(|| self.snapshot.pool(pod)),
+            class: self.snapshot.class_state(pod),
             scheduled_at: pod.scheduled_at().map(|at| at.0),
         }
     }
 
     fn claim(&self, pod: &Pod) -> toleration::Preemptor {
-        let of_class = || self.scene.class(pod)?.preemption_policy.as_deref();
+        let of_class = || self.snapshot.class(pod)?.preemption_policy.as_deref();
         let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
         toleration::Preemptor { priority: priority(pod), never_preempts: policy == Some("Never") }
     }
@@ -189,7 +187,7 @@ impl<'s> Question<'s> {
         let answers = rulings.filter_map(|((ruling, pod), gang)| {
             let gang = gangs.get(*gang)?;
             let mut because = vec![format!("its workload is {}", gang.name)];
-            because.extend(ruling.because(preemptor, &gang.workload.place, self.scene.now));
+            because.extend(ruling.because(preemptor, &gang.workload.place, self.snapshot.now));
             if ruling.start.is_some() && ruling.floor.is_some() {
                 because.push(format!("the start time is from {}", gang.start_from));
             }

@@ -7,10 +7,7 @@ use tenure_policy::{
     pause::{self, Return},
     requeue::Waiting,
 };
-use tenure_types::{
-    keys::PAUSED_ANNOTATION,
-    paused::{PausedRecord, RequeueState},
-};
+use tenure_types::paused::{PausedRecord, RequeueState};
 
 use super::row::State;
 use crate::run::Run;
@@ -28,17 +25,16 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// None if there is no record.
-    pub fn read(metadata: &ObjectMeta) -> Option<Self> {
-        metadata.annotations.as_ref()?.get(PAUSED_ANNOTATION)?;
+    /// Of an object that has a record.
+    pub fn read(metadata: &ObjectMeta) -> Self {
         let record = pause::record_on(metadata);
-        Some(Self {
+        Self {
             returns: record.as_ref().map(|record| Return::of(record, metadata)),
             record,
             state: pause::requeue_state_on(metadata),
             inactive: pause::is_inactive(metadata),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
-        })
+        }
     }
 
     /// Whether it is of the run that these pods are of. Younger pods show that somebody has reversed it.

@@ -1,59 +1,32 @@
-//! A namespace or a cluster as it was read, and the workloads in it.
+//! The workloads of a namespace or of a cluster.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::{CeilingIndex, Seen, Settings, Uid};
+use tenure_index::{Seen, Uid};
 use tenure_policy::{
     climb::Action,
-    config::Config,
     expiry::{Exemption, Family, Scope, exemption},
-    floor::Floors,
     gang::Shape,
-    owners::OwnerTable,
-    queue,
     ready::Readiness,
-    tree::{QueueTree, troubles},
 };
-use tenure_types::{
-    podgroup::{PodGroup, PodGroupKind},
-    projection::{Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
-    runai::v3alpha1::RequeuingTimestamp,
-};
+use tenure_types::{podgroup::PodGroupKind, projection::Pod, runai::v3alpha1::RequeuingTimestamp};
 
 use super::{
-    owners::{Owner, Owners, Step},
+    pause::Pause,
     row::{Row, Workload},
 };
-use crate::{input::queues::wrong, kinds::Kind, run::Run};
-
-/// Some objects of one kind.
-#[derive(Debug)]
-pub enum Page {
-    Runai(Vec<RunaiQueue>),
-    /// Where KAI-Scheduler owns the definition.
-    RunaiV2(Vec<RunaiQueueV2>),
-    Tensorstack(Vec<TensorstackQueue>),
-    Groups(PodGroupKind, Vec<PodGroup>),
-    /// With the number of their kind.
-    Owners(u16, Kind, Vec<ObjectMeta>),
-}
+use crate::{
+    run::Run,
+    snapshot::{Snapshot, Step},
+};
 
 /// What was read. Pods come last, and then it is [complete](View::complete).
 #[derive(Debug)]
 pub struct View {
-    table: OwnerTable,
-    scope: Scope,
-    floors: Floors,
-    /// The keeper's own arithmetic. It keeps no pods here.
-    index: CeilingIndex,
-    tree: QueueTree,
-    pub owners: Owners,
-    warnings: Vec<String>,
-    /// Of both families.
-    queues: HashSet<String>,
+    pub snapshot: Snapshot,
     groups: Groups,
     seen: Vec<SeenPod>,
     packs: HashMap<(String, Uid), Pack>,
@@ -120,87 +93,29 @@ impl Member {
 }
 
 impl View {
-    pub fn new(config: &Config) -> Self {
-        let Config { table, floors, pods_ready, .. } = config.clone();
-        let scope = Scope::default();
-        let settings = Settings {
-            scope: scope.clone(),
-            table: table.clone(),
-            pods_ready,
-            floors: floors.clone(),
-            ..Settings::default()
-        };
-        let mut owners = Owners::default();
-        for (group, kind, _) in table.ancestors() {
-            owners.listed(group, kind);
+    pub fn new(mut snapshot: Snapshot) -> Self {
+        for (group, kind, _) in snapshot.table.ancestors() {
+            snapshot.owners.listed(group, kind);
         }
-        let index = CeilingIndex::new(settings);
-        Self {
-            table,
-            scope,
-            floors,
-            index,
-            tree: QueueTree::default(),
-            owners,
-            warnings: Vec::new(),
-            queues: HashSet::new(),
-            groups: Groups::default(),
-            seen: Vec::new(),
-            packs: HashMap::new(),
+        Self { snapshot, groups: Groups::default(), seen: Vec::new(), packs: HashMap::new() }
+    }
+
+    /// Takes pods.
+    pub fn pods(&mut self, pods: &[Pod]) {
+        for pod in pods {
+            self.pod(pod);
         }
     }
 
-    pub fn take(&mut self, page: Page) {
-        let Self { index, tree, owners, warnings, queues: names, .. } = self;
-        match page {
-            Page::Runai(queues) => {
-                for found in queues {
-                    let name = found.name_any();
-                    names.insert(name.clone());
-                    index.apply_runai(&name, &found.spec);
-                    let (queue, errors) = queue::RunaiQueue::read(&found.spec);
-                    warnings.extend(errors.iter().map(|error| wrong(&name, &queue, error)));
-                    tree.put(&name, queue);
-                }
-            }
-            Page::RunaiV2(queues) => {
-                for found in queues {
-                    let name = found.name_any();
-                    names.insert(name.clone());
-                    index.apply_runai_v2(&name, &found);
-                    let annotations = found.metadata.annotations.unwrap_or_default();
-                    let (queue, errors) = queue::RunaiQueue::read_v2(&found.spec, &annotations);
-                    warnings.extend(errors.iter().map(|error| wrong(&name, &queue, error)));
-                    tree.put(&name, queue);
-                }
-            }
-            Page::Tensorstack(queues) => {
-                for found in queues {
-                    names.insert(found.name_any());
-                    index.apply_tensorstack(&found.name_any(), &found.spec);
-                }
-            }
-            Page::Groups(kind, groups) => groups.iter().for_each(|found| index.apply_group(kind, found)),
-            Page::Owners(number, kind, found) => {
-                for metadata in found {
-                    index.apply_owner(number, &metadata);
-                    if let Some(owner) = Owner::read(&kind, &metadata) {
-                        owners.add(owner);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes a pod.
-    pub fn pod(&mut self, pod: &Pod) {
-        self.index.apply_member(pod);
-        let exemption = exemption(pod, &self.scope);
+    fn pod(&mut self, pod: &Pod) {
+        let index = &mut self.snapshot.index;
+        index.apply_member(pod);
+        let exemption = exemption(pod, &Scope::default());
         if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
             return;
         }
-        let Some(seen) = self.index.see(pod) else { return };
-        let group = self.index.gang(pod).map(|gang| {
+        let Some(seen) = index.see(pod) else { return };
+        let group = index.gang(pod).map(|gang| {
             let key = (gang.kind, gang.namespace.to_string(), gang.name.to_string());
             self.groups.number(key, gang.shape)
         });
@@ -220,7 +135,7 @@ impl View {
     pub fn complete(&mut self) {
         for seen in std::mem::take(&mut self.seen) {
             let SeenPod { namespace, name, uid, controller, exemption, ready, group, seen } = seen;
-            let Some(standing) = self.index.standing_of(&seen) else { continue };
+            let Some(standing) = self.snapshot.index.standing_of(&seen) else { continue };
             let key = Uid::of(controller.as_ref().map_or(&uid, |owner| &owner.uid));
             let pack = self.packs.entry((namespace.into(), key));
             let pack = pack.or_insert_with(|| Pack { controller, pods: Vec::new() });
@@ -232,21 +147,18 @@ impl View {
     pub fn asks(&self) -> Vec<(String, OwnerReference)> {
         let of_packs =
             self.packs.iter().map(|((namespace, _), pack)| (namespace.as_str(), pack.controller.as_ref()));
-        let of_paused =
-            self.owners.paused().map(|(owner, _)| (owner.namespace.as_str(), owner.controller.as_ref()));
+        let of_paused = self
+            .snapshot
+            .owners
+            .paused()
+            .map(|(owner, _)| (owner.namespace.as_str(), owner.controller.as_ref()));
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
         for (namespace, controller) in of_packs.chain(of_paused) {
-            if let Step::Ask(owner) = self.owners.climb(&self.table, namespace, controller) {
+            if let Step::Ask(owner) = self.snapshot.climb_known(namespace, controller) {
                 asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.to_owned(), owner));
             }
         }
         asks.into_values().collect()
-    }
-
-    /// What of the queues doesn't count as it is written, and how they don't hang together.
-    pub fn warnings(&self) -> Vec<String> {
-        let troubles = troubles(&self.tree).into_iter().map(|trouble| trouble.to_string());
-        self.warnings.iter().cloned().chain(troubles).collect()
     }
 
     /// Whether any pod is in a queue of a family.
@@ -258,32 +170,28 @@ impl View {
         self.packs.values().flat_map(|pack| &pack.pods).any(|pod| is_in(&pod.run))
     }
 
-    /// Whether there is a queue of this name, in either family.
-    pub fn knows(&self, queue: &str) -> bool {
-        self.queues.contains(queue)
-    }
-
     /// By what time those workloads of a queue are ordered that come back.
     pub fn timestamp(&mut self, family: Family, queue: &str) -> RequeuingTimestamp {
-        self.index.pods_ready(family, queue).map(|of| of.timestamp).unwrap_or_default()
+        self.snapshot.index.pods_ready(family, queue).map(|of| of.timestamp).unwrap_or_default()
     }
 
     /// All workloads, in alphabetical order.
     pub fn rows(self, now: Timestamp) -> Vec<Row> {
-        let Self { table, floors, tree, owners, packs, groups, .. } = self;
+        let Self { snapshot, packs, groups, .. } = self;
         let mut workloads = Workloads { needed: groups.needed, ..Workloads::default() };
         for ((namespace, _), pack) in packs {
-            let climb = owners.climb(&table, &namespace, pack.controller.as_ref());
+            let climb = snapshot.climb_known(&namespace, pack.controller.as_ref());
             workloads.add_pack(&namespace, &climb, pack);
         }
-        for (owner, pause) in owners.paused() {
+        for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
-            let top = owners.climb(&table, &owner.namespace, owner.controller.as_ref());
-            if top == Step::Done(Action::DeletePod) && table.knows(&owner.reference) {
-                workloads.of(&owner.namespace, &owner.reference).pause = Some(pause.clone());
+            let top = snapshot.climb_known(&owner.namespace, owner.controller.as_ref());
+            if top == Step::Done(Action::DeletePod) && snapshot.table.knows(&owner.reference) {
+                workloads.of(&owner.namespace, &owner.reference).pause = Some(Pause::read(metadata));
             }
         }
-        let rows = workloads.by_key.into_values().filter_map(|workload| workload.row(&tree, &floors, now));
+        let (tree, floors) = (snapshot.tree(), &snapshot.floors);
+        let rows = workloads.by_key.into_values().filter_map(|workload| workload.row(tree, floors, now));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_by_cached_key(Row::key);
         rows

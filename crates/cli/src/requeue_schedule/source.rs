@@ -3,19 +3,18 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use tenure_policy::{queue::RunaiQueue, requeue::Backoff};
+use tenure_policy::{config::Config, requeue::Backoff};
 use tenure_types::{
     keys,
-    runai::{
-        QueueVersion,
-        v3alpha1::{QueueSpec, WaitForPodsReady},
-    },
+    runai::{QueueVersion, v3alpha1::WaitForPodsReady},
 };
 
 use crate::{
-    input::{Document, queues},
+    input::Document,
+    snapshot::{Snapshot, queues},
     tell::warn,
 };
 
@@ -30,12 +29,11 @@ pub enum Source {
 /// The block of the nearest queue on the way to the root that has one. It counts as a whole: what it leaves out is as by
 /// default, and not as an ancestor has it.
 pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
-    let (tree, troubles) = queues::tree(documents);
+    let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
+    let tree = snapshot.tree();
     let id =
         tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;
-    for trouble in troubles {
-        warn(&trouble);
-    }
+    snapshot.warnings().for_each(|warning| warn(&warning));
     let path = tree.path(id).unwrap_or_else(|_| vec![id]);
     let blocks = blocks(documents);
     let nearest = path.into_iter().find_map(|id| Some((tree.name(id), blocks.get(tree.name(id))?)));
@@ -46,9 +44,6 @@ pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
     // serde would read a list as well, field by field
     ensure!(block.is_object(), "{}: must be an object", what());
     let wait = WaitForPodsReady::deserialize(block).with_context(what)?;
-    for warning in warnings(queue, &wait) {
-        warn(&warning);
-    }
     Ok((Backoff::from(&wait), Source::Queue(queue.into())))
 }
 
@@ -82,12 +77,6 @@ fn block(document: &Document) -> Option<Block> {
         }
     };
     Some(Block { version, value })
-}
-
-fn warnings(queue: &str, wait: &WaitForPodsReady) -> Vec<String> {
-    let spec = QueueSpec { wait_for_pods_ready: Some(wait.clone()), ..QueueSpec::default() };
-    let (_, errors) = RunaiQueue::read(&spec);
-    errors.iter().map(|error| format!("queue {queue:?}: {error}: counts as unset")).collect()
 }
 
 #[cfg(test)]
@@ -162,9 +151,10 @@ mod tests {
 
     #[test]
     fn values_that_do_not_count_are_warned_of() {
-        let wait =
-            serde_json::from_value(json!({"timeout": "0s", "requeuingStrategy": {"backoffFactor": "0"}}));
-        let warnings = warnings("q", &wait.unwrap());
+        let wait = json!({"timeout": "0s", "requeuingStrategy": {"backoffFactor": "0"}});
+        let documents = [queue("q", json!({"waitForPodsReady": wait}))];
+        let snapshot = Snapshot::of_documents(&documents, &Config::default(), Timestamp::UNIX_EPOCH);
+        let warnings: Vec<String> = snapshot.warnings().collect();
         assert_eq!(warnings.len(), 2);
         assert!(warnings[0].starts_with("queue \"q\": spec.waitForPodsReady.timeout: Invalid value: \"0s\""));
         assert!(warnings[0].ends_with(": counts as unset"));

@@ -8,7 +8,7 @@ use tenure_index::Standing;
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Scope, exemption},
-    floor::{Floor, Floors},
+    floor::Floor,
     gang::progress,
     preemption::{Kind, Progress, protected_until},
     toleration::{ClassState, Preemptor, Toleration, judge},
@@ -19,7 +19,7 @@ use tenure_types::{GoDuration, projection::Pod};
 use crate::{
     explain::shown,
     run::{CeilingFrom, Run},
-    scene::{Gang, Key, Scene},
+    snapshot::{Gang, Key, Snapshot},
 };
 
 /// As programs are told of it.
@@ -115,8 +115,7 @@ pub struct Would {
 }
 
 pub struct Question<'s> {
-    pub scene: &'s Scene,
-    pub floors: &'s Floors,
+    pub snapshot: &'s Snapshot,
     pub pool: Option<&'s str>,
     pub key: &'s Key,
     pub pod: &'s Pod,
@@ -124,8 +123,8 @@ pub struct Question<'s> {
 
 impl Question<'_> {
     pub fn answer(&self, action: &Action, standing: Option<Standing>) -> Answer {
-        let Self { scene, pod, key, .. } = self;
-        let gang = scene.gang(pod);
+        let Self { snapshot, pod, key, .. } = self;
+        let gang = snapshot.gang(pod);
         let exempt = exemption(pod, &Scope::default());
         let is_gone = progress(pod) == Progress::Gone;
         let run = standing.map(|standing| Run::of(standing, exempt));
@@ -133,7 +132,7 @@ impl Question<'_> {
         Answer {
             pod: shown(key),
             workload: gang.name.clone(),
-            queue: scene.queue_of(pod).map(str::to_owned),
+            queue: gang.workload.place.name().map(str::to_owned),
             path: self.path(&gang),
             tensorstack_queue: run.as_ref().and_then(|run| run.tensorstack.as_deref().map(str::to_owned)),
             started_at: gang.workload.start,
@@ -145,27 +144,27 @@ impl Question<'_> {
             expires_at,
             ceiling_since_from: run.as_ref().filter(|_| expires_at.is_some()).map(Run::since_from),
             ceiling_since: run.as_ref().filter(|_| expires_at.is_some()).and_then(Run::since),
-            max_duration: run.as_ref().and_then(|run| run.ceiling(&scene.tree)).map(ceiling),
+            max_duration: run.as_ref().and_then(|run| run.ceiling(snapshot.tree())).map(ceiling),
             would: exempt.is_none().then(|| self.would(action)),
             exempt: exempt.map(why),
         }
     }
 
     fn path(&self, gang: &Gang<'_>) -> Vec<String> {
-        let tree = &self.scene.tree;
+        let tree = self.snapshot.tree();
         let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         path.into_iter().rev().map(|id| tree.name(id).to_owned()).collect()
     }
 
     fn protections(&self, gang: &Gang<'_>) -> Vec<Protection> {
-        let (tree, place) = (&self.scene.tree, &gang.workload.place);
+        let (tree, place) = (self.snapshot.tree(), &gang.workload.place);
         let Some(name) = place.name() else { return Vec::new() };
         let queue = place.queue();
-        let preempt = self.floors.preempt(tree, queue, self.pool);
+        let preempt = self.snapshot.floors.preempt(tree, queue, self.pool);
         let mut protections = vec![self.protection(Some(name), Relation::Same, Kind::Preempt, preempt, gang)];
         let path = queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         let against = |preemptor: QueueId, relation| {
-            let floor = self.floors.reclaim(tree, Some(preemptor), queue, self.pool);
+            let floor = self.snapshot.floors.reclaim(tree, Some(preemptor), queue, self.pool);
             self.protection(Some(tree.name(preemptor)), relation, Kind::Reclaim, floor, gang)
         };
         protections.extend(path.iter().skip(1).map(|above| against(*above, Relation::Below)));
@@ -191,18 +190,18 @@ impl Question<'_> {
             kind: kind.name(),
             value: floor.value.to_string(),
             from: floor.from.to_string(),
-            until: protected_until(gang.workload.start, &floor, self.scene.now),
+            until: protected_until(gang.workload.start, &floor, self.snapshot.now),
         }
     }
 
     fn toleration(&self) -> Option<TolerationAnswer> {
-        let ClassState::Known(toleration) = self.scene.class_state(self.pod) else { return None };
+        let ClassState::Known(toleration) = self.snapshot.class_state(self.pod) else { return None };
         let Toleration { minimum_preemptable_priority, seconds } = toleration;
         let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
         // the one that is tolerated if any is
         let least = Preemptor { priority: i32::MIN, never_preempts: false };
         Some(TolerationAnswer {
-            until: judge(ClassState::Known(toleration), scheduled_at, &least, self.scene.now).until(),
+            until: judge(ClassState::Known(toleration), scheduled_at, &least, self.snapshot.now).until(),
             priority_class: self.pod.spec.priority_class_name.clone().unwrap_or_default(),
             minimum_preemptable_priority,
             toleration_seconds: seconds,
@@ -211,7 +210,7 @@ impl Question<'_> {
 
     fn class_trouble(&self) -> Option<String> {
         let name = self.pod.spec.priority_class_name.as_deref()?;
-        match self.scene.class_state(self.pod) {
+        match self.snapshot.class_state(self.pod) {
             ClassState::Missing => Some(format!(
                 "its PriorityClass {name:?} doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods"
             )),
@@ -233,7 +232,7 @@ impl Question<'_> {
         };
         match action {
             Action::Pause(owner) => {
-                let mut rules = self.scene.table.rules(owner);
+                let mut rules = self.snapshot.table.rules(owner);
                 let (rule, other) = (rules.next(), rules.next());
                 Would {
                     field: rule.map(|rule| rule.field.clone()),
