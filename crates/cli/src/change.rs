@@ -1,8 +1,8 @@
 //! Writes to workloads, one after the other: what `resume`, `activate`, `deactivate` and `requeue` have in common.
 
 mod object;
+mod outcome;
 mod paused;
-mod resumption;
 #[cfg(test)]
 pub mod testing;
 
@@ -30,8 +30,8 @@ use crate::{
     tell::{complain, tell},
 };
 pub use object::{Object, annotate, shown};
-pub use paused::{not_copied, paused, returns};
-pub use resumption::Resumption;
+pub use outcome::{Change, resumption};
+pub use paused::{has_record, not_copied, paused, returns};
 
 /// How often an object that changes under our hands is read anew.
 const TRIES: u32 = 6;
@@ -54,13 +54,11 @@ pub struct ChangeArgs {
 
 /// A command that changes workloads.
 pub trait Command {
-    type Change: Change;
-
     /// What it does, as in "to resume takes the rights to …".
     const VERB: &'static str;
 
     /// Decides by the object as it is at a time.
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Self::Change>;
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change>;
 }
 
 /// What a decision goes by beside the object.
@@ -68,23 +66,6 @@ pub trait Command {
 pub struct Basis<'b> {
     pub table: &'b OwnerTable,
     pub clock: Clock,
-}
-
-/// What is to be written.
-pub trait Change {
-    /// As a merge patch.
-    fn patch(&self) -> &Value;
-
-    /// What is tried instead, one after the other, where the API server doesn't know a field of it.
-    fn otherwise(&self) -> &[Value] {
-        &[]
-    }
-
-    /// What was done, by what became of the object.
-    fn told(&self, object: Object<'_>, now: &Value) -> Result<String>;
-
-    /// What else is worth knowing when it was.
-    fn note(&self, object: Object<'_>) -> Option<String>;
 }
 
 impl ChangeArgs {
@@ -135,7 +116,7 @@ impl<C: Command> Changer<C> {
     }
 
     /// Returns what was decided, and what became of the object.
-    async fn write(&self, object: Object<'_>) -> Result<(C::Change, Value)> {
+    async fn write(&self, object: Object<'_>) -> Result<(Change, Value)> {
         let api = object.kind.api(&self.connection.client, Some(&self.connection.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
@@ -155,7 +136,7 @@ impl<C: Command> Changer<C> {
         &self,
         api: &Api<DynamicObject>,
         name: &str,
-        change: &C::Change,
+        change: &Change,
     ) -> kube::Result<DynamicObject> {
         let how = PatchParams {
             dry_run: self.dry_run,
@@ -172,12 +153,12 @@ impl<C: Command> Changer<C> {
         result
     }
 
-    fn report(&self, object: Object<'_>, change: &C::Change, now: &Value) -> Result<()> {
-        let told = change.told(object, now)?;
+    fn report(&self, object: Object<'_>, change: &Change, now: &Value) -> Result<()> {
+        let told = change.told(now)?;
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
         writeln!(io::stdout(), "{object} {told}{dry_run}")?;
-        if let Some(note) = change.note(object).filter(|_| !self.dry_run) {
-            tell(&note);
+        if let Some(note) = change.note().filter(|_| !self.dry_run) {
+            tell(note);
         }
         Ok(())
     }

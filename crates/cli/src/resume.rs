@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_policy::pause::{Owner, Return, is_deactivation};
 
 use crate::{
-    change::{Basis, ChangeArgs, Command, Object, Resumption, paused, returns},
+    change::{Basis, Change, ChangeArgs, Command, Object, paused, resumption, returns},
     connect::ConnectArgs,
 };
 
@@ -51,11 +51,9 @@ struct Resume {
 }
 
 impl Command for Resume {
-    type Change = Resumption;
-
     const VERB: &'static str = "resume";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Resumption> {
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
         let record = paused(object, found, by.table, &self.fields, Self::VERB)?;
         let count = Owner(found).requeue_state().count;
         let note = match returns(found, &record) {
@@ -67,7 +65,7 @@ impl Command for Resume {
             )),
             Return::Never | Return::Reactivate | Return::Deactivate => None,
         };
-        Ok(Resumption::of(found, record, "resumed").noting(note))
+        Ok(resumption(object, found, record, "resumed", note))
     }
 }
 

@@ -22,7 +22,7 @@ pub fn paused(
     verb: &str,
 ) -> Result<PausedRecord> {
     let reference = object.kind.reference(object.name);
-    let Some(text) = found.pointer("/metadata/annotations").and_then(|all| all.get(PAUSED_ANNOTATION)) else {
+    let Some(text) = record_text(found) else {
         let other = table.rules(&reference).find(|rule| Owner(found).is_paused(rule));
         bail!(
             "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{}",
@@ -46,6 +46,15 @@ pub fn paused(
         );
     }
     Ok(record)
+}
+
+fn record_text(found: &Value) -> Option<&Value> {
+    found.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)
+}
+
+/// Whether there is a record of a pause, be it one that can't be read.
+pub fn has_record(found: &Value) -> bool {
+    record_text(found).is_some()
 }
 
 /// Refuses an object whose controller is what Tenure pauses: a Deployment's annotations live on in its `ReplicaSet`s.

@@ -8,7 +8,7 @@ fn job(annotations: &[(&str, &str)], suspend: bool) -> Value {
     object(annotations, &json!({"suspend": suspend, "template": template}))
 }
 
-fn noted(change: &Deactivation) -> PausedRecord {
+fn noted(change: &Change) -> PausedRecord {
     let text = change.patch()["metadata"]["annotations"]["tenure.dev/paused"].as_str().unwrap();
     serde_json::from_str(text).unwrap()
 }
@@ -27,9 +27,9 @@ fn what_runs_is_paused_and_marked_in_one_write() {
     );
     let text = json!(record).to_string();
     let now = object(&[("paused", &text), ("active", "false")], &json!({"suspend": true}));
-    assert_eq!(told("job", &deactivation, &now), Ok("deactivated (spec.suspend: true)".into()));
+    assert_eq!(told(&deactivation, &now), Ok("deactivated (spec.suspend: true)".into()));
     let dropped = object(&[("paused", &text)], &json!({}));
-    assert!(told("job", &deactivation, &dropped).unwrap_err().contains("didn't keep"));
+    assert!(told(&deactivation, &dropped).unwrap_err().contains("didn't keep"));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn what_would_come_back_by_itself_stays_and_activation_takes_back_what_the_pause
     assert_eq!(annotations["tenure.dev/requeue-state"], r#"{"count":2}"#);
     let expected: PausedRecord = serde_json::from_str(&before).unwrap();
     assert_eq!(noted(&deactivation), PausedRecord { reason: "Deactivated".into(), ..expected });
-    let said = told("job", &deactivation, &waiting).unwrap();
+    let said = told(&deactivation, &waiting).unwrap();
     assert_eq!(said, "deactivated (it was paused already, because of PodsReadyTimeout)");
 }
 
