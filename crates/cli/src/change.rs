@@ -24,7 +24,7 @@ use tenure_policy::owners::OwnerTable;
 
 use crate::{
     connect::{ConnectArgs, Connection},
-    kinds::{Kind, Kinds, Unresolved},
+    kinds::Kinds,
     server::{Clock, code, explain},
     target::{self, Target},
     tell::{complain, tell},
@@ -102,17 +102,10 @@ struct Changer<C> {
 
 impl<C: Command> Changer<C> {
     async fn change(&self, target: &Target) -> Result<()> {
-        let kind = self.kind(&target.kind)?;
+        let kind = self.kinds.resolve(&target.kind, &self.table)?;
         let object = Object { kind, name: &target.name, namespace: &self.connection.namespace };
         let (change, now) = self.write(object).await?;
         self.report(object, &change, &now)
-    }
-
-    fn kind(&self, word: &str) -> Result<&Kind> {
-        self.kinds.resolve(word, &self.table).map_err(|unresolved| match unresolved {
-            Unresolved::Unknown => anyhow!("the server doesn't have a resource type {word:?}"),
-            Unresolved::Ambiguous(names) => anyhow!("{word:?} may be any of {}: say which", names.join(", ")),
-        })
     }
 
     /// Returns what was decided, and what became of the object.
@@ -167,20 +160,17 @@ impl<C: Command> Changer<C> {
 /// It was changed, or replaced by a namesake, since it was read. Another uid in a patch is 409 or, where it is taken for
 /// an attempt to change it, 422.
 fn is_stale(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => {
-            status.code == 409 || (status.code == 422 && status.message.contains("metadata.uid"))
-        }
-        _ => false,
-    }
+    code(error) == Some(409) || says(error, &[422], "metadata.uid")
 }
 
 /// The served schema has no such field.
 fn is_unknown_field(error: &kube::Error) -> bool {
+    says(error, &[400, 422], "unknown field")
+}
+
+fn says(error: &kube::Error, codes: &[u16], what: &str) -> bool {
     match error {
-        kube::Error::Api(status) => {
-            matches!(status.code, 400 | 422) && status.message.contains("unknown field")
-        }
+        kube::Error::Api(status) => codes.contains(&status.code) && status.message.contains(what),
         _ => false,
     }
 }

@@ -66,10 +66,7 @@ impl CheckArgs {
         let source = read(&file)?;
         let file = source.parse()?;
         let report = Report::of(&file);
-        let mut out = io::stdout().lock();
-        if !output.print(&report, &mut out)? {
-            report.tables(&mut out)?;
-        }
+        output.show(&report, |mut out| report.tables(&mut out))?;
         Ok(source.judge(&file))
     }
 }

@@ -1,7 +1,6 @@
 //! `kubectl tenure list`: which workloads are in a queue, and when their time is over.
 
 pub mod gather;
-mod pause;
 pub mod print;
 pub mod row;
 mod view;
@@ -78,7 +77,7 @@ Examples:
 impl ListArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { queues, all_namespaces, output, watch, t9k_system_namespace, config } = self;
-        let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
+        let config = of_file(config.as_deref())?;
         let connection = connect.connect().await?;
         let namespace = (!all_namespaces).then_some(connection.namespace);
         let nothing = nothing_in(namespace.as_deref());
@@ -118,7 +117,7 @@ impl List {
 
     /// For ever, or until nobody reads any more.
     async fn watch(&mut self, first: Vec<Row>) -> Result<()> {
-        self.printer.first(&first, self.gatherer.now(), &mut io::stdout().lock())?;
+        self.print(&first)?;
         let mut seen: HashMap<_, Row> = first.into_iter().map(|row| (row.key(), row)).collect();
         let mut took = Duration::ZERO;
         loop {
@@ -138,14 +137,15 @@ impl List {
         for row in rows {
             let before = gone.remove(&row.key());
             if before.is_none_or(|before| self.printer.differ(&before, &row)) {
-                self.printer.change(&row, self.gatherer.now(), &mut io::stdout().lock())?;
+                self.print(std::slice::from_ref(&row))?;
             }
             seen.insert(row.key(), row);
         }
-        for row in gone.into_values() {
-            let row = Row { state: State::Gone, ..row };
-            self.printer.change(&row, self.gatherer.now(), &mut io::stdout().lock())?;
-        }
-        Ok(())
+        let gone = gone.into_values().map(|row| Row { state: State::Gone, ..row });
+        self.print(&gone.collect::<Vec<_>>())
+    }
+
+    fn print(&mut self, rows: &[Row]) -> io::Result<()> {
+        self.printer.some(rows, self.gatherer.now(), &mut io::stdout().lock())
     }
 }

@@ -3,7 +3,7 @@
 mod answer;
 mod print;
 
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -13,7 +13,7 @@ use crate::{
     connect::ConnectArgs,
     floors::FloorArgs,
     input::InputArgs,
-    output::{Output, OutputArgs},
+    output::OutputArgs,
     snapshot::{Snapshot, queues},
     tell::tell,
 };
@@ -74,12 +74,7 @@ impl MatrixArgs {
         }
         let selection = Selection { preemptor: preemptor_queue.as_deref(), victim: victim_queue.as_deref() };
         let matrix = Matrix::new(tree, &config.floors, args.node_pool.as_deref(), selection);
-        let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        match output {
-            Output::Table => print::tables(&matrix, &mut out)?,
-            Output::Json => print::json(&matrix, &mut out)?,
-            Output::Yaml => print::yaml(&matrix, &mut out)?,
-        }
+        output.show(&print::Whole(&matrix), |out| print::tables(&matrix, out))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -2,10 +2,7 @@
 
 mod answer;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -58,7 +55,7 @@ Examples:
 impl QueueArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { name, t9k_system_namespace, config, output: OutputArgs { output } } = self;
-        let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
+        let config = of_file(config.as_deref())?;
         let is_given = connect.names_a_namespace();
         let connection = connect.connect().await?;
         let namespace = is_given.then_some(connection.namespace);
@@ -72,15 +69,10 @@ impl QueueArgs {
         if answer.is_empty() && !is_known {
             bail!("there is no queue {:?}, as far as you may see", answer.queue);
         }
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        match output {
-            Output::Table if answer.is_empty() => {
-                tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
-            }
-            Output::Table => answer.tables(!is_given, now, &mut out)?,
-            other => _ = other.print(&answer, &mut out)?,
+        if answer.is_empty() && output == Output::Table {
+            tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
         }
-        out.flush()?;
+        output.show(&answer, |mut out| answer.tables(!is_given, now, &mut out))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,22 +3,14 @@
 mod print;
 mod source;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use tenure_policy::requeue::{self, Backoff};
 use tenure_types::{ExtendedDuration, Grammar};
 
-use crate::{
-    connect::ConnectArgs,
-    output::{Output, OutputArgs},
-    snapshot::queues,
-    tell::tell,
-};
+use crate::{connect::ConnectArgs, output::OutputArgs, snapshot::queues, tell::tell};
 use print::Answer;
 use source::Source;
 
@@ -96,12 +88,7 @@ impl RequeueScheduleArgs {
             ));
         }
         let Self { output: OutputArgs { output }, .. } = self;
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        match output {
-            Output::Table => answer.table(&mut out)?,
-            other => _ = other.print(&answer, &mut out)?,
-        }
-        out.flush()?;
+        output.show(&answer, |mut out| answer.table(&mut out))?;
         Ok(ExitCode::SUCCESS)
     }
 

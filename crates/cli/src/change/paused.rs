@@ -1,13 +1,14 @@
 //! What Tenure has noted on an object that it has paused.
 
 use anyhow::{Result, bail};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_policy::{
     owners::{OwnerTable, PauseRule},
     pause::{Owner, Return},
 };
-use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord, projection};
 
 use super::{Object, shown};
 use crate::table::printable;
@@ -24,10 +25,10 @@ pub fn paused(
     let reference = object.kind.reference(object.name);
     let Some(text) = record_text(found) else {
         let other = table.rules(&reference).find(|rule| Owner(found).is_paused(rule));
-        bail!(
-            "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{}",
-            by_other(other)
-        );
+        let other = other.map_or_else(String::new, |rule| {
+            format!(", though its {} is {}, which somebody else has set", rule.field, shown(&rule.value))
+        });
+        bail!("{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{other}");
     };
     not_copied(object, found, table, verb)?;
     let rules: Vec<&PauseRule> = table.rules(&reference).collect();
@@ -59,28 +60,20 @@ pub fn has_record(found: &Value) -> bool {
 
 /// Refuses an object whose controller is what Tenure pauses: a Deployment's annotations live on in its `ReplicaSet`s.
 pub fn not_copied(object: Object<'_>, found: &Value, table: &OwnerTable, verb: &str) -> Result<()> {
-    let Some(above) = controller(found).filter(|above| table.knows(above)) else { return Ok(()) };
+    let metadata = metadata(found);
+    let above = projection::controller(&metadata).filter(|above| table.knows(above));
+    let Some(above) = above else { return Ok(()) };
     let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
     bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
 }
 
 /// Whether and when an object comes back by itself that has this record.
 pub fn returns(found: &Value, record: &PausedRecord) -> Return {
-    let metadata = found.get("metadata").cloned().unwrap_or_default();
-    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
-    Return::of(record, &metadata)
+    Return::of(record, &metadata(found))
 }
 
-fn by_other(rule: Option<&PauseRule>) -> String {
-    rule.map_or_else(String::new, |rule| {
-        format!(", though its {} is {}, which somebody else has set", rule.field, shown(&rule.value))
-    })
-}
-
-fn controller(found: &Value) -> Option<OwnerReference> {
-    let owners = found.pointer("/metadata/ownerReferences")?.as_array()?;
-    let owner = owners.iter().find(|owner| owner.get("controller") == Some(&json!(true)))?;
-    serde_json::from_value(owner.clone()).ok()
+fn metadata(found: &Value) -> ObjectMeta {
+    found.get("metadata").and_then(|metadata| ObjectMeta::deserialize(metadata).ok()).unwrap_or_default()
 }
 
 /// A patch that takes the annotation away and sets back the field that looks paused, to the likeliest value.

@@ -3,12 +3,12 @@
 mod answer;
 mod print;
 
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 
-use super::{PodName, pod_name};
+use super::{PodName, key, pod_name};
 use crate::{
     connect::ConnectArgs,
     floors::FloorArgs,
@@ -51,7 +51,7 @@ Examples:
 impl PodArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { pod, input, output: OutputArgs { output }, t9k_system_namespace, floors: args } = self;
-        let key = pod.key(&connect.namespace(!input.filename.is_empty()).await?);
+        let key = key(pod, &connect.namespace(!input.filename.is_empty()).await?);
         let config = args.config()?;
         let wanted = Wanted {
             pods: std::slice::from_ref(&key),
@@ -67,10 +67,7 @@ impl PodArgs {
         let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
         let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod };
         let answer = question.answer(&action, standing);
-        let mut out = io::stdout().lock();
-        if !output.print(&answer, &mut out)? {
-            print::sentences(&answer, snapshot.now, &mut out)?;
-        }
+        output.show(&answer, |mut out| print::sentences(&answer, snapshot.now, &mut out))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -22,6 +22,15 @@ impl<'de> Deserialize<'de> for Unambiguous {
 
 struct AnyValue;
 
+/// Takes what is the same in JSON.
+macro_rules! scalars {
+    ($($visit:ident: $type:ty),*) => {
+        $(fn $visit<E: Error>(self, value: $type) -> Result<Value, E> {
+            Ok(value.into())
+        })*
+    };
+}
+
 impl<'de> Visitor<'de> for AnyValue {
     type Value = Value;
 
@@ -33,31 +42,13 @@ impl<'de> Visitor<'de> for AnyValue {
         Ok(Value::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
+    scalars!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_str: &str, visit_string: String);
 
     /// A whole number stays one, however it is written: `1e3` is 1000.
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         #[allow(clippy::cast_possible_truncation, reason = "it is whole, and not too large")]
         let whole = (value.fract() == 0.0 && value.abs() < EXACT).then_some(value as i64);
         Ok(whole.map_or_else(|| value.into(), Value::from))
-    }
-
-    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
-        Ok(value.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {

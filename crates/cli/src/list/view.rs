@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::{Seen, Uid};
+use tenure_index::{Seen, Standing, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, exemption},
@@ -14,10 +14,7 @@ use tenure_policy::{
 };
 use tenure_types::{podgroup::PodGroupKind, projection::Pod, runai::v3alpha1::RequeuingTimestamp};
 
-use super::{
-    pause::Pause,
-    row::{Row, Workload},
-};
+use super::row::{Group, Row, Workload};
 use crate::{
     run::Run,
     snapshot::{Snapshot, Step},
@@ -27,60 +24,38 @@ use crate::{
 #[derive(Debug)]
 pub struct View {
     pub snapshot: Snapshot,
-    groups: Groups,
+    groups: HashMap<(PodGroupKind, String, String), Group>,
     seen: Vec<SeenPod>,
     packs: HashMap<(String, Uid), Pack>,
-}
-
-/// The groups that pods are in, by number, and how many pods each takes.
-#[derive(Debug, Default)]
-struct Groups {
-    numbers: HashMap<(PodGroupKind, String, String), usize>,
-    needed: Vec<usize>,
-}
-
-impl Groups {
-    fn number(&mut self, key: (PodGroupKind, String, String), shape: &Shape) -> usize {
-        *self.numbers.entry(key).or_insert_with(|| {
-            let needed = shape.minimums().map(|(_, needed)| usize::try_from(needed).unwrap_or(usize::MAX));
-            self.needed.push(needed.fold(0, usize::saturating_add));
-            self.needed.len().saturating_sub(1)
-        })
-    }
 }
 
 /// A pod before all others are known.
 #[derive(Debug)]
 struct SeenPod {
     namespace: Box<str>,
-    name: Box<str>,
-    uid: Box<str>,
     controller: Option<OwnerReference>,
-    exemption: Option<Exemption>,
-    ready: bool,
-    group: Option<usize>,
-    seen: Seen,
+    pod: Member<Seen>,
 }
 
 /// Pods of one controller, or a pod by itself.
 #[derive(Debug)]
 struct Pack {
     controller: Option<OwnerReference>,
-    pods: Vec<Member>,
+    pods: Vec<Member<Standing>>,
 }
 
 /// A pod, as small as can be: there may be a hundred thousand.
 #[derive(Debug)]
-struct Member {
+struct Member<S> {
     name: Box<str>,
     uid: Box<str>,
-    run: Run,
+    exemption: Option<Exemption>,
     ready: bool,
-    /// The number of its group.
-    group: Option<usize>,
+    group: Option<Group>,
+    how: S,
 }
 
-impl Member {
+impl<S> Member<S> {
     fn reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: "v1".into(),
@@ -97,49 +72,50 @@ impl View {
         for (group, kind, _) in snapshot.table.ancestors() {
             snapshot.owners.listed(group, kind);
         }
-        Self { snapshot, groups: Groups::default(), seen: Vec::new(), packs: HashMap::new() }
+        Self { snapshot, groups: HashMap::new(), seen: Vec::new(), packs: HashMap::new() }
     }
 
     /// Takes pods.
     pub fn pods(&mut self, pods: &[Pod]) {
         for pod in pods {
+            self.snapshot.index.apply_member(pod);
             self.pod(pod);
         }
     }
 
     fn pod(&mut self, pod: &Pod) {
-        let index = &mut self.snapshot.index;
-        index.apply_member(pod);
+        let Self { snapshot: Snapshot { index, .. }, groups, seen, .. } = self;
         let exemption = exemption(pod, &Scope::default());
         if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
             return;
         }
-        let Some(seen) = index.see(pod) else { return };
+        let Some(how) = index.see(pod) else { return };
         let group = index.gang(pod).map(|gang| {
+            let number = groups.len();
             let key = (gang.kind, gang.namespace.to_string(), gang.name.to_string());
-            self.groups.number(key, gang.shape)
+            *groups.entry(key).or_insert_with(|| Group { number, needed: needed(gang.shape) })
         });
-        self.seen.push(SeenPod {
-            namespace: pod.namespace().unwrap_or_default().into(),
+        let pod_itself = Member {
             name: pod.name_any().into(),
             uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
-            controller: pod.controller().cloned(),
             exemption,
             ready: Readiness::of(pod) == Readiness::Ready,
             group,
-            seen,
-        });
+            how,
+        };
+        let (namespace, controller) = (pod.namespace().unwrap_or_default(), pod.controller().cloned());
+        seen.push(SeenPod { namespace: namespace.into(), controller, pod: pod_itself });
     }
 
     /// All pods are there: now it is known when their workloads started. Those that are in a queue count.
     pub fn complete(&mut self) {
-        for seen in std::mem::take(&mut self.seen) {
-            let SeenPod { namespace, name, uid, controller, exemption, ready, group, seen } = seen;
-            let Some(standing) = self.snapshot.index.standing_of(&seen) else { continue };
+        for SeenPod { namespace, controller, pod } in std::mem::take(&mut self.seen) {
+            let Member { name, uid, exemption, ready, group, how } = pod;
+            let Some(how) = self.snapshot.index.standing_of(&how) else { continue };
             let key = Uid::of(controller.as_ref().map_or(&uid, |owner| &owner.uid));
             let pack = self.packs.entry((namespace.into(), key));
             let pack = pack.or_insert_with(|| Pack { controller, pods: Vec::new() });
-            pack.pods.push(Member { name, uid, run: Run::of(standing, exemption), ready, group });
+            pack.pods.push(Member { name, uid, exemption, ready, group, how });
         }
     }
 
@@ -163,11 +139,11 @@ impl View {
 
     /// Whether any pod is in a queue of a family.
     pub fn counts_on(&self, family: Family) -> bool {
-        let is_in = |run: &Run| match family {
-            Family::Tensorstack => run.tensorstack.is_some(),
-            Family::Runai => run.runai.is_some(),
+        let is_in = |standing: &Standing| match family {
+            Family::Tensorstack => standing.tensorstack.is_some(),
+            Family::Runai => standing.runai.is_some(),
         };
-        self.packs.values().flat_map(|pack| &pack.pods).any(|pod| is_in(&pod.run))
+        self.packs.values().flat_map(|pack| &pack.pods).any(|pod| is_in(&pod.how))
     }
 
     /// By what time those workloads of a queue are ordered that come back.
@@ -177,8 +153,8 @@ impl View {
 
     /// All workloads, in alphabetical order.
     pub fn rows(self, now: Timestamp) -> Vec<Row> {
-        let Self { snapshot, packs, groups, .. } = self;
-        let mut workloads = Workloads { needed: groups.needed, ..Workloads::default() };
+        let Self { snapshot, packs, .. } = self;
+        let mut workloads = Workloads::default();
         for ((namespace, _), pack) in packs {
             let climb = snapshot.climb_known(&namespace, pack.controller.as_ref());
             workloads.add_pack(&namespace, &climb, pack);
@@ -187,35 +163,29 @@ impl View {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
             let top = snapshot.climb_known(&owner.namespace, owner.controller.as_ref());
             if top == Step::Done(Action::DeletePod) && snapshot.table.knows(&owner.reference) {
-                workloads.of(&owner.namespace, &owner.reference).pause = Some(Pause::read(metadata));
+                workloads.of(&owner.namespace, &owner.reference).pause = Some(metadata.clone());
             }
         }
         let (tree, floors) = (snapshot.tree(), &snapshot.floors);
-        let rows = workloads.by_key.into_values().filter_map(|workload| workload.row(tree, floors, now));
+        let rows = workloads.0.into_values().filter_map(|workload| workload.row(tree, floors, now));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_by_cached_key(Row::key);
         rows
     }
 }
 
+/// By namespace and uid.
 #[derive(Debug, Default)]
-struct Workloads {
-    /// By namespace and uid.
-    by_key: HashMap<(String, Uid), Workload>,
-    /// By the number of a group, how many pods it takes.
-    needed: Vec<usize>,
-}
+struct Workloads(HashMap<(String, Uid), Workload>);
 
 impl Workloads {
     fn of(&mut self, namespace: &str, reference: &OwnerReference) -> &mut Workload {
         let key = (namespace.to_owned(), Uid::of(&reference.uid));
-        self.by_key.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
+        self.0.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
     }
 
     fn add_pack(&mut self, namespace: &str, climb: &Step, pack: Pack) {
         for pod in pack.pods {
-            let group =
-                pod.group.map(|number| (number, self.needed.get(number).copied().unwrap_or_default()));
             let workload = match climb {
                 Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => self.of(namespace, owner),
                 Step::Done(Action::AwaitDeletion(owner)) => {
@@ -225,9 +195,15 @@ impl Workloads {
                 }
                 Step::Done(Action::DeletePod) | Step::Ask(_) => self.of(namespace, &pod.reference()),
             };
-            workload.add(pod.run, pod.ready, group);
+            workload.add(Run::of(pod.how, pod.exemption), pod.ready, pod.group);
         }
     }
+}
+
+/// How many pods a group takes.
+fn needed(shape: &Shape) -> usize {
+    let needed = shape.minimums().map(|(_, needed)| usize::try_from(needed).unwrap_or(usize::MAX));
+    needed.fold(0, usize::saturating_add)
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ use crate::{
         print::moment,
         row::{Row, State},
     },
-    table::{Table, cell},
+    table::{self, cell},
 };
 
 /// Its workloads, each in one of the lists.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     pub queue: String,
@@ -40,33 +40,23 @@ impl Answer {
         rows: Vec<Row>,
         now: Timestamp,
     ) -> Self {
-        let name = [queue];
-        let mut answer = Self {
-            running: Vec::new(),
-            coming_back: Vec::new(),
-            deactivated: Vec::new(),
-            paused: Vec::new(),
-            queue: String::new(),
-        };
-        for row in rows.into_iter().filter(|row| row.is_in(&name)) {
+        let mut answer = Self { queue, ..Self::default() };
+        for row in rows {
+            if !row.is_in(std::slice::from_ref(&answer.queue)) {
+                continue;
+            }
             let list = match row.state {
                 State::Requeueing => &mut answer.coming_back,
                 State::Inactive => &mut answer.deactivated,
                 State::Paused => &mut answer.paused,
-                State::Pending
-                | State::Running
-                | State::Expired
-                | State::Exempt
-                | State::Terminating
-                | State::Gone => &mut answer.running,
+                _ => &mut answer.running,
             };
             list.push(row);
         }
         let since = |row: &Row| row.started_at.unwrap_or(Timestamp::MAX);
         answer.running.sort_by_key(since);
         answer.coming_back.sort_by(|one, other| returns(one, other, &timestamp, now));
-        let [queue] = name;
-        Self { queue, ..answer }
+        answer
     }
 
     pub const fn is_empty(&self) -> bool {
@@ -131,10 +121,8 @@ fn table(
         namespace.into_iter().chain([row.workload.clone()]).chain(cells(row)).collect()
     };
     let namespace = namespaces.then_some("NAMESPACE");
-    let headers = namespace.into_iter().chain(headers.iter().copied()).map(str::to_owned).collect();
-    let lines: Vec<Vec<String>> = std::iter::once(headers).chain(rows.iter().map(of)).collect();
-    let table = Table::fitting(&lines);
-    lines.iter().try_for_each(|line| table.print(line, out))
+    let headers: Vec<&str> = namespace.into_iter().chain(headers.iter().copied()).collect();
+    table::table(&headers, rows.iter().map(of), out)
 }
 
 fn running_cells(row: &Row) -> Vec<String> {
@@ -144,7 +132,7 @@ fn running_cells(row: &Row) -> Vec<String> {
         moment(row.started_at),
         moment(row.floor_until),
         moment(row.expires_at),
-        row.state.name().into(),
+        format!("{:?}", row.state),
     ]
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tenure_policy::requeue::{Backoff, Retry};
 
 use super::Source;
-use crate::table::Table;
+use crate::table::table;
 
 /// What is printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,12 +63,9 @@ impl Answer {
 
     pub fn table(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.heading())?;
-        let headers = ["RETRY", "WAIT", "CUMULATIVE"].map(str::to_owned).to_vec();
         let cells = |row: &Row| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
-        let lines: Vec<_> = std::iter::once(headers).chain(self.schedule.iter().map(cells)).collect();
-        if lines.len() > 1 {
-            let table = Table::fitting(&lines);
-            lines.iter().try_for_each(|line| table.print(line, out))?;
+        if !self.schedule.is_empty() {
+            table(&["RETRY", "WAIT", "CUMULATIVE"], self.schedule.iter().map(cells), out)?;
         }
         writeln!(out, "{}", self.end())
     }

@@ -35,48 +35,34 @@ pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
         tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;
     snapshot.warnings().for_each(|warning| warn(&warning));
     let path = tree.path(id).unwrap_or_else(|_| vec![id]);
-    let blocks = blocks(documents);
-    let nearest = path.into_iter().find_map(|id| Some((tree.name(id), blocks.get(tree.name(id))?)));
-    let Some((queue, Block { version, value: block })) = nearest else {
+    let (documents, _) = queues::counting(documents);
+    let documents: HashMap<&str, &Document> = documents.into_iter().collect();
+    let nearest = path.into_iter().find_map(|id| {
+        let (version, block) = block(documents.get(tree.name(id))?)?;
+        Some((tree.name(id), version, block))
+    });
+    let Some((queue, version, block)) = nearest else {
         return Ok((Backoff::default(), Source::Defaults));
     };
     let what = || format!("queue {queue:?}: {} can't be read", version.path("waitForPodsReady"));
     // serde would read a list as well, field by field
     ensure!(block.is_object(), "{}: must be an object", what());
-    let wait = WaitForPodsReady::deserialize(block).with_context(what)?;
+    let wait = WaitForPodsReady::deserialize(&block).with_context(what)?;
     Ok((Backoff::from(&wait), Source::Queue(queue.into())))
 }
 
-struct Block {
-    /// Of the queue that has it.
-    version: QueueVersion,
-    value: Value,
-}
-
-/// By queue; of a queue that is there twice, the last one counts.
-fn blocks(documents: &[Document]) -> HashMap<&str, Block> {
-    let mut blocks = HashMap::new();
-    for document in documents.iter().filter(|document| queues::is_queue(document)) {
-        let Some(name) = document.name() else { continue };
-        match block(document).filter(|block| !block.value.is_null()) {
-            Some(block) => blocks.insert(name, block),
-            None => blocks.remove(name),
-        };
-    }
-    blocks
-}
-
-fn block(document: &Document) -> Option<Block> {
+/// What a queue has itself, and the version that it is in.
+fn block(document: &Document) -> Option<(QueueVersion, Value)> {
     let version = document.version().parse().unwrap_or_default();
     let value = match version {
-        QueueVersion::V3alpha1 => document.value.get("spec")?.get("waitForPodsReady")?.clone(),
+        QueueVersion::V3alpha1 => document.value.pointer("/spec/waitForPodsReady")?.clone(),
         QueueVersion::V2 => {
             let text = queues::annotations(document).remove(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
             // what isn't JSON is no object, and told as that
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         }
     };
-    Some(Block { version, value })
+    Some((version, value)).filter(|(_, value)| !value.is_null())
 }
 
 #[cfg(test)]

@@ -120,11 +120,8 @@ fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Fin
 
 /// The API server itself refuses an object without a name, in these words.
 fn no_name(document: &Document) -> Option<Reason> {
-    let metadata = document.value.get("metadata");
-    let has = |key: &str| {
-        metadata.and_then(|metadata| metadata.get(key)).is_some_and(|name| *name != "" && !name.is_null())
-    };
-    let missing = !has("name") && !has("generateName");
+    let has = |pointer| document.value.pointer(pointer).is_some_and(|name| *name != "" && !name.is_null());
+    let missing = !has("/metadata/name") && !has("/metadata/generateName");
     missing.then(|| Reason {
         field: "metadata.name".into(),
         message: "Required value: name or generateName is required".into(),

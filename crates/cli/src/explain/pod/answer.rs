@@ -1,22 +1,22 @@
 //! What is said of a pod.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_index::Standing;
 use tenure_policy::{
     climb::Action,
-    expiry::{Exemption, Scope, exemption},
+    expiry::{Exemption, Family, Scope, exemption},
     floor::Floor,
     gang::progress,
     preemption::{Kind, Progress, protected_until},
     toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::{GoDuration, projection::Pod};
+use tenure_types::projection::Pod;
 
 use crate::{
+    age::go,
     explain::shown,
     run::{CeilingFrom, Run},
     snapshot::{Gang, Key, Snapshot},
@@ -60,7 +60,7 @@ pub struct Answer {
 #[serde(rename_all = "camelCase")]
 pub struct Protection {
     /// The queue, or the one below which the preemptor is.
-    pub preemptor_queue: Option<String>,
+    pub preemptor_queue: String,
     pub preemptor: Relation,
     pub kind: &'static str,
     pub value: String,
@@ -128,13 +128,13 @@ impl Question<'_> {
         let exempt = exemption(pod, &Scope::default());
         let is_gone = progress(pod) == Progress::Gone;
         let run = standing.map(|standing| Run::of(standing, exempt));
-        let expires_at = run.as_ref().and_then(|run| run.expires);
+        let expires_at = run.as_ref().and_then(Run::expires);
         Answer {
             pod: shown(key),
             workload: gang.name.clone(),
             queue: gang.workload.place.name().map(str::to_owned),
             path: self.path(&gang),
-            tensorstack_queue: run.as_ref().and_then(|run| run.tensorstack.as_deref().map(str::to_owned)),
+            tensorstack_queue: run.as_ref().and_then(|run| run.queue(Family::Tensorstack)).map(str::to_owned),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),
@@ -157,41 +157,31 @@ impl Question<'_> {
     }
 
     fn protections(&self, gang: &Gang<'_>) -> Vec<Protection> {
-        let (tree, place) = (self.snapshot.tree(), &gang.workload.place);
-        let Some(name) = place.name() else { return Vec::new() };
-        let queue = place.queue();
-        let preempt = self.snapshot.floors.preempt(tree, queue, self.pool);
-        let mut protections = vec![self.protection(Some(name), Relation::Same, Kind::Preempt, preempt, gang)];
-        let path = queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
-        let against = |preemptor: QueueId, relation| {
-            let floor = self.snapshot.floors.reclaim(tree, Some(preemptor), queue, self.pool);
-            self.protection(Some(tree.name(preemptor)), relation, Kind::Reclaim, floor, gang)
-        };
-        protections.extend(path.iter().skip(1).map(|above| against(*above, Relation::Below)));
-        let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
-        others.sort_unstable();
-        let others = others.into_iter().filter_map(|name| tree.find(name));
-        let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
-        protections.extend(others.map(|top| against(top, Relation::OtherTree)));
-        protections
-    }
-
-    fn protection(
-        &self,
-        queue: Option<&str>,
-        preemptor: Relation,
-        kind: Kind,
-        floor: Floor<'_>,
-        gang: &Gang<'_>,
-    ) -> Protection {
-        Protection {
-            preemptor_queue: queue.map(str::to_owned),
+        let Self { snapshot, pool, .. } = *self;
+        let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
+        let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
+        let against = |name: &str, preemptor, kind: Kind, floor: Floor<'_>| Protection {
+            preemptor_queue: name.to_owned(),
             preemptor,
             kind: kind.name(),
             value: floor.value.to_string(),
             from: floor.from.to_string(),
-            until: protected_until(gang.workload.start, &floor, self.snapshot.now),
-        }
+            until: protected_until(gang.workload.start, &floor, snapshot.now),
+        };
+        let reclaim = |preemptor: QueueId, relation| {
+            let floor = floors.reclaim(tree, Some(preemptor), queue, pool);
+            against(tree.name(preemptor), relation, Kind::Reclaim, floor)
+        };
+        let preempt = floors.preempt(tree, queue, pool);
+        let mut protections = vec![against(name, Relation::Same, Kind::Preempt, preempt)];
+        let path = queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        protections.extend(path.iter().skip(1).map(|above| reclaim(*above, Relation::Below)));
+        let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
+        others.sort_unstable();
+        let others = others.into_iter().filter_map(|name| tree.find(name));
+        let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
+        protections.extend(others.map(|top| reclaim(top, Relation::OtherTree)));
+        protections
     }
 
     fn toleration(&self) -> Option<TolerationAnswer> {
@@ -222,35 +212,23 @@ impl Question<'_> {
     }
 
     fn would(&self, action: &Action) -> Would {
-        let of = |action, owner: &OwnerReference| Would {
-            action,
-            kind: owner.kind.clone(),
-            name: format!("{}/{}", self.key.0, owner.name),
-            field: None,
-            value: None,
-            or_field: None,
-        };
-        match action {
+        let (namespace, pod) = self.key;
+        let (action, kind, name, rules) = match action {
             Action::Pause(owner) => {
-                let mut rules = self.snapshot.table.rules(owner);
-                let (rule, other) = (rules.next(), rules.next());
-                Would {
-                    field: rule.map(|rule| rule.field.clone()),
-                    value: rule.map(|rule| rule.value.clone()),
-                    or_field: other.map(|rule| rule.field.clone()),
-                    ..of("pause", owner)
-                }
+                ("pause", &*owner.kind, &owner.name, self.snapshot.table.rules(owner).collect())
             }
-            Action::DeletePod => Would {
-                action: "delete",
-                kind: "Pod".into(),
-                name: shown(self.key),
-                field: None,
-                value: None,
-                or_field: None,
-            },
-            Action::AwaitDeletion(owner) => of("awaitDeletion", owner),
-            Action::Forbidden(owner) => of("forbidden", owner),
+            Action::DeletePod => ("delete", "Pod", pod, Vec::new()),
+            Action::AwaitDeletion(owner) => ("awaitDeletion", &*owner.kind, &owner.name, Vec::new()),
+            Action::Forbidden(owner) => ("forbidden", &*owner.kind, &owner.name, Vec::new()),
+        };
+        let rule = rules.first();
+        Would {
+            action,
+            kind: kind.to_owned(),
+            name: format!("{namespace}/{name}"),
+            field: rule.map(|rule| rule.field.clone()),
+            value: rule.map(|rule| rule.value.clone()),
+            or_field: rules.get(1).map(|rule| rule.field.clone()),
         }
     }
 }
@@ -261,10 +239,6 @@ fn ceiling((value, from): (SignedDuration, CeilingFrom<'_>)) -> Ceiling {
         CeilingFrom::Annotation => format!("annotation {from}"),
     };
     Ceiling { value: go(value), from }
-}
-
-fn go(duration: SignedDuration) -> String {
-    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
 }
 
 const fn why(exemption: Exemption) -> &'static str {

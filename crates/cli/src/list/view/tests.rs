@@ -79,7 +79,7 @@ fn pod(view: &mut View, name: &str, label: &str, scheduled: bool, owners: &Value
         },
         "status": {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": at(5)}]},
     });
-    view.pod(&serde_json::from_value(pod).unwrap());
+    view.pods(&[serde_json::from_value(pod).unwrap()]);
     view.complete();
 }
 
@@ -273,9 +273,9 @@ fn a_group_needs_its_minimum_and_a_pod_by_itself_is_needed() {
     deployment(&mut view);
     group(&mut view, PodGroupKind::Runai);
     for (name, ready) in [("a", "True"), ("b", "False"), ("c", "False")] {
-        view.pod(&pod(name, json!({"pod-group-name": "g"}), ready));
+        view.pods(&[pod(name, json!({"pod-group-name": "g"}), ready)]);
     }
-    view.pod(&pod("d", json!({}), "True"));
+    view.pods(&[pod("d", json!({}), "True")]);
     view.complete();
     let row = one(view, 10);
     assert_eq!((row.pods, row.ready_pods, row.needed_pods), (4, Some(2), Some(3)));
@@ -319,7 +319,7 @@ fn a_workload_is_found_by_the_queues_of_both_families() {
     let pod = json!({"metadata": {
         "name": "a", "namespace": "ns", "uid": "a", "creationTimestamp": at(0), "labels": {RUNAI: "r", TENSORSTACK: "t"},
     }});
-    view.pod(&serde_json::from_value(pod).unwrap());
+    view.pods(&[serde_json::from_value(pod).unwrap()]);
     view.complete();
     let row = one(view, 0);
     assert_eq!(row.queue.as_deref(), Some("t"));
@@ -344,7 +344,7 @@ fn a_workload_started_when_its_group_did_whatever_its_kind() {
                 },
                 "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled)}]},
             });
-            view.pod(&serde_json::from_value(pod).unwrap());
+            view.pods(&[serde_json::from_value(pod).unwrap()]);
         }
         view.complete();
         let row = one(view, 20);
