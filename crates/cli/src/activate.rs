@@ -8,7 +8,7 @@ use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
     change::{
-        Basis, Change, ChangeArgs, Command, Object, annotate, has_record, not_copied, paused, resumption,
+        Basis, Change, ChangeArgs, Command, Object, annotate, not_copied, paused, record_text, resumption,
         returns,
     },
     table::printable,
@@ -42,7 +42,7 @@ impl Command for Activate {
     fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
         not_copied(object, found, by.table, Self::VERB)?;
         let is_inactive = Owner(found).is_inactive();
-        if !has_record(found) {
+        if record_text(found).is_none() {
             if is_inactive {
                 let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
                 return Ok(Change::new(annotate(found, &gone), |_| {
@@ -94,7 +94,7 @@ mod tests {
             let activation = judged(&Activate, "job", &found).unwrap();
             let annotations = json!({"tenure.dev/paused": null, "tenure.dev/active": null, "tenure.dev/requeue-state": null});
             let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
-            assert_eq!(activation.patch(), &json!({"metadata": metadata, "spec": {"suspend": false}}));
+            assert_eq!(activation.patch, json!({"metadata": metadata, "spec": {"suspend": false}}));
             let now = json!({"spec": {"suspend": false}});
             assert_eq!(told(&activation, &now), Ok("activated (spec.suspend: false)".into()));
         }
@@ -106,7 +106,7 @@ mod tests {
         let activation = judged(&Activate, "job", &found).unwrap();
         let annotations = json!({"tenure.dev/active": null, "tenure.dev/requeue-state": null});
         let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
-        assert_eq!(activation.patch(), &json!({"metadata": metadata}));
+        assert_eq!(activation.patch, json!({"metadata": metadata}));
     }
 
     #[test]

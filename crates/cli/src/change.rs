@@ -31,7 +31,7 @@ use crate::{
 };
 pub use object::{Object, annotate, shown};
 pub use outcome::{Change, resumption};
-pub use paused::{has_record, not_copied, paused, returns};
+pub use paused::{keeps_count, not_copied, paused, record_text, returns};
 
 /// How often an object that changes under our hands is read anew.
 const TRIES: u32 = 6;
@@ -101,11 +101,17 @@ struct Changer<C> {
 }
 
 impl<C: Command> Changer<C> {
-    async fn change(&self, target: &Target) -> Result<()> {
-        let kind = self.kinds.resolve(&target.kind, &self.table)?;
-        let object = Object { kind, name: &target.name, namespace: &self.connection.namespace };
+    async fn change(&self, (kind, name): &Target) -> Result<()> {
+        let kind = self.kinds.resolve(kind, &self.table)?;
+        let object = Object { kind, name, namespace: &self.connection.namespace };
         let (change, now) = self.write(object).await?;
-        self.report(object, &change, &now)
+        let told = change.told(&now)?;
+        let dry_run = if self.dry_run { " (server dry run)" } else { "" };
+        writeln!(io::stdout(), "{object} {told}{dry_run}")?;
+        if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run) {
+            tell(note);
+        }
+        Ok(())
     }
 
     /// Returns what was decided, and what became of the object.
@@ -136,24 +142,14 @@ impl<C: Command> Changer<C> {
             field_manager: Some(FIELD_MANAGER.into()),
             ..PatchParams::default().validation_strict()
         };
-        let mut result = api.patch(name, &how, &Patch::Merge(change.patch())).await;
-        for patch in change.otherwise() {
+        let mut result = api.patch(name, &how, &Patch::Merge(&change.patch)).await;
+        for patch in &change.otherwise {
             if !result.as_ref().is_err_and(is_unknown_field) {
                 break;
             }
             result = api.patch(name, &how, &Patch::Merge(patch)).await;
         }
         result
-    }
-
-    fn report(&self, object: Object<'_>, change: &Change, now: &Value) -> Result<()> {
-        let told = change.told(now)?;
-        let dry_run = if self.dry_run { " (server dry run)" } else { "" };
-        writeln!(io::stdout(), "{object} {told}{dry_run}")?;
-        if let Some(note) = change.note().filter(|_| !self.dry_run) {
-            tell(note);
-        }
-        Ok(())
     }
 }
 

@@ -55,14 +55,7 @@ Exit codes: 0 if nothing is wrong; 1 if something is: standard error has the lin
 
 impl ConfigArgs {
     pub fn run(self) -> Result<ExitCode> {
-        let Self { command: ConfigCommand::Check(check) } = self;
-        check.run()
-    }
-}
-
-impl CheckArgs {
-    fn run(self) -> Result<ExitCode> {
-        let Self { file, output: OutputArgs { output } } = self;
+        let ConfigCommand::Check(CheckArgs { file, output: OutputArgs { output } }) = self.command;
         let source = read(&file)?;
         let file = source.parse()?;
         let report = Report::of(&file);

@@ -1,7 +1,5 @@
 //! `kubectl tenure deactivate`: stops workloads until somebody activates them.
 
-mod queue;
-
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jiff::Timestamp;
@@ -12,10 +10,13 @@ use tenure_policy::{
     owners::PauseRule,
     pause::{self, DEACTIVATED, Owner, Until, is_deactivation},
 };
-use tenure_types::paused::PausedRecord;
+use tenure_types::{
+    keys::{RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL},
+    paused::PausedRecord,
+};
 
 use crate::{
-    change::{Basis, Change, ChangeArgs, Command, Object, has_record, not_copied, paused, shown},
+    change::{Basis, Change, ChangeArgs, Command, Object, not_copied, paused, record_text, shown},
     table::printable,
 };
 
@@ -48,7 +49,7 @@ impl Command for Deactivate {
         let reference = object.kind.reference(object.name);
         let rules: Vec<&PauseRule> = by.table.rules(&reference).collect();
         if let Some(rule) = rules.iter().find(|rule| Owner(found).is_paused(rule)) {
-            if !has_record(found) {
+            if record_text(found).is_none() {
                 bail!(
                     "{object} is paused already, and not by Tenure: its {} is {}. There is nothing that could come back",
                     rule.field,
@@ -68,27 +69,21 @@ impl Command for Deactivate {
         if Owner(found).is_finished() {
             bail!("{object} has ended: there is nothing to stop");
         }
-        pauses(object, found, &rules, now(by)).ok_or_else(|| unknown(object, &reference))
+        let OwnerReference { kind, api_version, .. } = &reference;
+        pauses(object, found, &rules, by.clock.now()).with_context(|| {
+            format!(
+                "{object} can't be paused: {kind} of {api_version} is not in Tenure's own table (rows that an admin has added are known to the keeper alone)"
+            )
+        })
     }
-}
-
-/// As exact as a record is read back.
-fn now(by: Basis<'_>) -> Timestamp {
-    let now = by.clock.now();
-    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
-}
-
-fn unknown(object: Object<'_>, reference: &OwnerReference) -> anyhow::Error {
-    let (kind, api_version) = (&reference.kind, &reference.api_version);
-    anyhow::anyhow!(
-        "{object} can't be paused: {kind} of {api_version} is not in Tenure's own table (rows that an admin has added are known to the keeper alone)"
-    )
 }
 
 /// A pause by each of the rules that there are for its kind, of which the first counts that the API server knows; none if
 /// there is no rule.
 fn pauses(object: Object<'_>, found: &Value, rules: &[&PauseRule], at: Timestamp) -> Option<Change> {
-    let (family, queue) = queue::of(found).unwrap_or((Family::Runai, ""));
+    // as exact as a record is read back
+    let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
+    let (family, queue) = queue_of(found).unwrap_or((Family::Runai, ""));
     let record = |rule: &PauseRule| {
         let record = pause::record(Owner(found), rule, DEACTIVATED, (family, queue), at);
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
@@ -105,11 +100,28 @@ fn pauses(object: Object<'_>, found: &Value, rules: &[&PauseRule], at: Timestamp
         })?;
         Ok(format!("deactivated ({}: {})", rule.field, shown(&rule.value)))
     };
-    Some(Change::new(first.clone(), told).or(otherwise.to_vec()).noting(note(object)))
+    let mut change = Change::new(first.clone(), told).noting(note(object));
+    change.otherwise = otherwise.to_vec();
+    Some(change)
 }
 
 fn note(object: Object<'_>) -> String {
     format!("{object} stays paused until it is activated: {}", object.command("activate"))
+}
+
+/// The queue of a workload, as far as it names one itself: that of the labels of its pods, wherever in it they are templated, else that of its own.
+fn queue_of(object: &Value) -> Option<(Family, &str)> {
+    let below = match object {
+        Value::Object(fields) => fields.values().find_map(queue_of),
+        Value::Array(items) => items.iter().find_map(queue_of),
+        _ => None,
+    };
+    below.or_else(|| {
+        let labels = object.get("metadata")?.get("labels")?;
+        let named = |key: &str| labels.get(key)?.as_str().filter(|queue| !queue.is_empty());
+        let runai = named(RUNAI_QUEUE_LABEL).map(|queue| (Family::Runai, queue));
+        runai.or_else(|| named(TENSORSTACK_QUEUE_LABEL).map(|queue| (Family::Tensorstack, queue)))
+    })
 }
 
 #[cfg(test)]

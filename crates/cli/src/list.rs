@@ -80,13 +80,13 @@ impl ListArgs {
         let config = of_file(config.as_deref())?;
         let connection = connect.connect().await?;
         let namespace = (!all_namespaces).then_some(connection.namespace);
-        let nothing = nothing_in(namespace.as_deref());
+        let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
         let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
         let printer = Printer::new(output, all_namespaces);
         let mut list = List { gatherer, queues, printer };
         let rows = list.rows().await?;
         if rows.is_empty() {
-            tell(&nothing);
+            tell(&format!("No workloads in a queue found{place}."));
         }
         if watch {
             list.watch(rows).await?;
@@ -95,11 +95,6 @@ impl ListArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn nothing_in(namespace: Option<&str>) -> String {
-    let place = namespace.map_or_else(String::new, |name| format!(" in {name} namespace"));
-    format!("No workloads in a queue found{place}.")
 }
 
 struct List {

@@ -17,7 +17,7 @@ use crate::{
     snapshot::{Snapshot, queues},
     tell::tell,
 };
-use answer::{Matrix, Selection};
+use answer::Matrix;
 
 /// Show the floors and ceilings of all queues, and the floor between each two of them
 ///
@@ -72,8 +72,8 @@ impl MatrixArgs {
         if tree.is_empty() {
             tell("No queues of group scheduling.run.ai found.");
         }
-        let selection = Selection { preemptor: preemptor_queue.as_deref(), victim: victim_queue.as_deref() };
-        let matrix = Matrix::new(tree, &config.floors, args.node_pool.as_deref(), selection);
+        let (preemptor, victim) = (preemptor_queue.as_deref(), victim_queue.as_deref());
+        let matrix = Matrix::new(tree, &config.floors, args.node_pool.as_deref(), preemptor, victim);
         output.show(&print::Whole(&matrix), |out| print::tables(&matrix, out))?;
         Ok(ExitCode::SUCCESS)
     }

@@ -56,14 +56,15 @@ impl QueueArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { name, t9k_system_namespace, config, output: OutputArgs { output } } = self;
         let config = of_file(config.as_deref())?;
-        let is_given = connect.names_a_namespace();
+        let is_given = connect.named_namespace().is_some();
         let connection = connect.connect().await?;
         let namespace = is_given.then_some(connection.namespace);
         let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.knows(&name), gatherer.now());
-        let of_runai = view.timestamp(Family::Runai, &name);
-        let of_tensorstack = view.timestamp(Family::Tensorstack, &name);
+        let mut of =
+            |family| view.snapshot.index.pods_ready(family, &name).map(|of| of.timestamp).unwrap_or_default();
+        let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));
         let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };
         let answer = Answer::new(name, timestamp, view.rows(now), now);
         if answer.is_empty() && !is_known {

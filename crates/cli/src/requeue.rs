@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure_policy::pause::{Owner, Return, is_deactivation};
 
 use crate::{
-    change::{Basis, Change, ChangeArgs, Command, Object, paused, resumption, returns},
+    change::{Basis, Change, ChangeArgs, Command, Object, keeps_count, paused, resumption, returns},
     table::printable,
 };
 
@@ -38,11 +38,7 @@ impl Command for Requeue {
         let is_inactive = is_deactivation(&record) || Owner(found).is_inactive();
         match returns(found, &record) {
             Return::Requeue(at) => {
-                let count = Owner(found).requeue_state().count;
-                let note = format!(
-                    "{object} would have come back by itself at {at}. It keeps its count of returns, {count}."
-                );
-                Ok(resumption(object, found, record, "requeued", Some(note)))
+                Ok(resumption(object, found, record, "requeued", Some(keeps_count(object, found, at))))
             }
             _ if is_inactive => bail!(
                 "{object} doesn't wait to come back: it is deactivated. To let it go on: {}",
@@ -77,13 +73,13 @@ mod tests {
     fn who_waits_comes_back_and_its_count_stays() {
         let found = suspended("PodsReadyTimeout", &[("requeue-state", &state(2))]);
         let resumption = judged(&Requeue, "job", &found).unwrap();
-        assert_eq!(resumption.patch()["spec"], json!({"suspend": false}));
-        let annotations = &resumption.patch()["metadata"]["annotations"];
+        assert_eq!(resumption.patch["spec"], json!({"suspend": false}));
+        let annotations = &resumption.patch["metadata"]["annotations"];
         assert_eq!(annotations["tenure.dev/paused"], Value::Null);
         let kept: Value =
             serde_json::from_str(annotations["tenure.dev/requeue-state"].as_str().unwrap()).unwrap();
         assert_eq!(kept, json!({"count": 2, "priority": 5}));
-        let note = resumption.note().unwrap();
+        let note = resumption.note.unwrap();
         assert!(
             note.ends_with("by itself at 2026-01-02T03:09:05Z. It keeps its count of returns, 2."),
             "{note}"
@@ -94,7 +90,7 @@ mod tests {
     fn the_pause_between_two_time_slices_is_a_wait_too() {
         let found = suspended("MaxDurationExceeded", &[("requeue-state", &state(0))]);
         let resumption = judged(&Requeue, "job", &found).unwrap();
-        assert_eq!(resumption.patch()["metadata"]["annotations"]["tenure.dev/requeue-state"], Value::Null);
+        assert_eq!(resumption.patch["metadata"]["annotations"]["tenure.dev/requeue-state"], Value::Null);
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! The runs of pods, put together to that of their workload.
 
-use std::fmt;
-
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::Standing;
 use tenure_policy::{
@@ -9,30 +7,13 @@ use tenure_policy::{
     expiry::{Exemption, Family},
     tree::QueueTree,
 };
-use tenure_types::keys;
-
-/// Where a ceiling comes from. As text, the name of the queue or of the annotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CeilingFrom<'t> {
-    Queue(&'t str),
-    Annotation,
-}
-
-impl fmt::Display for CeilingFrom<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Queue(name) => name,
-            Self::Annotation => keys::MAX_DURATION_ANNOTATION,
-        })
-    }
-}
 
 /// Some pods of a workload, taken as one.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub pods: usize,
     /// That of the pod that expires first, with the clocks of all.
-    standing: Standing,
+    pub standing: Standing,
     /// Why none of the pods is ever touched; none if the ceiling applies to any.
     pub exemption: Option<Exemption>,
     /// When the youngest pod was created.
@@ -75,16 +56,6 @@ impl Run {
         self.standing.expires.map(|(at, _)| at)
     }
 
-    /// Since when a ceiling of the run.ai family counts.
-    pub const fn started(&self) -> Option<Timestamp> {
-        self.standing.clocks.started
-    }
-
-    /// When the workload started, from which floors count.
-    pub const fn start(&self) -> Option<Timestamp> {
-        self.standing.start
-    }
-
     /// The queue in a family.
     pub fn queue(&self, family: Family) -> Option<&str> {
         match family {
@@ -97,13 +68,13 @@ impl Run {
     pub fn since(&self) -> Option<Timestamp> {
         match self.family() {
             Family::Tensorstack => Some(self.standing.clocks.created),
-            Family::Runai => self.started(),
+            Family::Runai => self.standing.clocks.started,
         }
     }
 
     /// What that is, for people.
     pub fn since_from(&self) -> &'static str {
-        let of_group = self.standing.is_grouped && self.start().is_some();
+        let of_group = self.standing.is_grouped && self.standing.start.is_some();
         match self.family() {
             Family::Tensorstack => "its creation",
             Family::Runai if of_group => "the start of its workload",
@@ -111,15 +82,14 @@ impl Run {
         }
     }
 
-    /// The ceiling that counts, and where it comes from; none if there is none.
-    pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, CeilingFrom<'t>)> {
+    /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
+    pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, Option<&'t str>)> {
         let own = self.standing.own;
         let queue = self.queue(self.family())?;
         match self.family() {
             Family::Tensorstack => {
                 let ceiling = self.expires()?.duration_since(self.standing.clocks.created);
-                let is_own = own == Some(ceiling);
-                Some((ceiling, if is_own { CeilingFrom::Annotation } else { CeilingFrom::Queue(queue) }))
+                Some((ceiling, (own != Some(ceiling)).then_some(queue)))
             }
             Family::Runai => {
                 let path = ceiling::path(tree, queue).unwrap_or_default();
@@ -127,9 +97,9 @@ impl Run {
                 path.first()?;
                 match (ceiling::least(&path), own) {
                     (Some((queue, ceiling)), own) if own.is_none_or(|own| ceiling.to_signed() < own) => {
-                        Some((ceiling.to_signed(), CeilingFrom::Queue(queue)))
+                        Some((ceiling.to_signed(), Some(queue)))
                     }
-                    (_, own) => Some((own?, CeilingFrom::Annotation)),
+                    (_, own) => Some((own?, None)),
                 }
             }
         }
@@ -165,7 +135,7 @@ mod tests {
         for run in [old.clone().with(young.clone()), young.with(old)] {
             assert_eq!((run.pods, run.standing.clocks.created, run.created_last), (2, at(0), at(10)));
             assert_eq!(
-                (run.started(), run.expires(), run.since()),
+                (run.standing.clocks.started, run.expires(), run.since()),
                 (Some(at(12)), Some(at(72)), Some(at(12)))
             );
         }

@@ -159,8 +159,8 @@ impl Snapshot {
     fn try_take(&mut self, document: &Document) -> Result<()> {
         let place = document.namespace().unwrap_or(DEFAULT);
         match (document.group(), document.kind.as_str()) {
-            ("", "Pod") => self.take_pod(decode(document)?),
-            ("", "Node") => self.take_node(decode::<PartialObjectMeta>(document)?.metadata),
+            ("", "Pod") => self.take_pods([decode(document)?]),
+            ("", "Node") => self.take_nodes([decode::<PartialObjectMeta>(document)?.metadata]),
             ("scheduling.k8s.io", "PriorityClass") => self.take_class(decode(document)?),
             (queues::TENSORSTACK, "Queue") if self.t9k_system_namespace.as_deref() == Some(place) => {
                 let queue: TensorstackQueue = decode(document)?;
@@ -179,12 +179,12 @@ impl Snapshot {
         Ok(())
     }
 
-    fn take_pod(&mut self, pod: Pod) {
-        self.pods.insert(key(&pod.metadata), pod);
+    fn take_pods(&mut self, pods: impl IntoIterator<Item = Pod>) {
+        self.pods.extend(pods.into_iter().map(|pod| (key(&pod.metadata), pod)));
     }
 
-    fn take_node(&mut self, node: ObjectMeta) {
-        self.nodes.insert(node.name.clone().unwrap_or_default(), node);
+    fn take_nodes(&mut self, nodes: impl IntoIterator<Item = ObjectMeta>) {
+        self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone().unwrap_or_default(), node)));
     }
 
     fn take_class(&mut self, class: PriorityClass) {

@@ -56,14 +56,9 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_command(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// What a cell shows that has nothing to show.
-pub fn none() -> String {
-    "<none>".into()
-}
-
-/// A cell.
+/// A cell, which may have nothing to show.
 pub fn cell(text: Option<impl Into<String>>) -> String {
-    text.map_or_else(none, Into::into)
+    text.map_or_else(|| "<none>".into(), Into::into)
 }
 
 #[cfg(test)]

@@ -17,10 +17,11 @@ type Told = dyn Fn(&Value) -> Result<String> + Send + Sync;
 
 /// What is to be written.
 pub struct Change {
-    patch: Value,
-    otherwise: Vec<Value>,
+    pub patch: Value,
+    /// Patches that are tried one after the other where the API server doesn't know a field of the first.
+    pub otherwise: Vec<Value>,
     told: Box<Told>,
-    note: Option<String>,
+    pub note: Option<String>,
 }
 
 impl Change {
@@ -34,25 +35,8 @@ impl Change {
         Self { note: note.into(), ..self }
     }
 
-    /// The same with patches that are tried one after the other where the API server doesn't know a field of the first.
-    pub fn or(self, otherwise: Vec<Value>) -> Self {
-        Self { otherwise, ..self }
-    }
-
-    pub const fn patch(&self) -> &Value {
-        &self.patch
-    }
-
-    pub fn otherwise(&self) -> &[Value] {
-        &self.otherwise
-    }
-
     pub fn told(&self, now: &Value) -> Result<String> {
         (self.told)(now)
-    }
-
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What Tenure has noted on an object that it has paused.
 
 use anyhow::{Result, bail};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -49,13 +50,9 @@ pub fn paused(
     Ok(record)
 }
 
-fn record_text(found: &Value) -> Option<&Value> {
+/// The record of a pause, be it one that can't be read.
+pub fn record_text(found: &Value) -> Option<&Value> {
     found.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)
-}
-
-/// Whether there is a record of a pause, be it one that can't be read.
-pub fn has_record(found: &Value) -> bool {
-    record_text(found).is_some()
 }
 
 /// Refuses an object whose controller is what Tenure pauses: a Deployment's annotations live on in its `ReplicaSet`s.
@@ -70,6 +67,12 @@ pub fn not_copied(object: Object<'_>, found: &Value, table: &OwnerTable, verb: &
 /// Whether and when an object comes back by itself that has this record.
 pub fn returns(found: &Value, record: &PausedRecord) -> Return {
     Return::of(record, &metadata(found))
+}
+
+/// What is told of a wait that ends early.
+pub fn keeps_count(object: Object<'_>, found: &Value, at: Timestamp) -> String {
+    let count = Owner(found).requeue_state().count;
+    format!("{object} would have come back by itself at {at}. It keeps its count of returns, {count}.")
 }
 
 fn metadata(found: &Value) -> ObjectMeta {

@@ -1,9 +1,7 @@
 //! The values of a text: YAML documents, and JSON values one after the other.
 
 use serde_json::Value;
-use serde_saphyr::{
-    Error, MessageFormatter, Options, UserMessageFormatter, budget::BudgetBreach, options::AliasLimits,
-};
+use serde_saphyr::{Error, MessageFormatter, Options, UserMessageFormatter, budget::BudgetBreach};
 
 use super::value::Unambiguous;
 
@@ -120,7 +118,6 @@ fn options(length: usize) -> Options {
             max_total_scalar_bytes: length.saturating_add(COPIED),
             enforce_alias_anchor_ratio: false,
         },
-        alias_limits: AliasLimits::default(),
         emit_comments: false,
         legacy_octal_numbers: true,
         with_snippet: false,

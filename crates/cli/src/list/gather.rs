@@ -122,12 +122,13 @@ impl Gatherer {
         for warning in view.snapshot.warnings() {
             self.warn(warning);
         }
-        for family in self.missing(&view) {
-            let group = match family {
-                Family::Runai => queues::GROUP,
-                Family::Tensorstack => queues::TENSORSTACK,
-            };
-            self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
+        // some clusters have the queues of one family alone: the other matters where somebody counts on it
+        let families = [(Family::Runai, queues::GROUP), (Family::Tensorstack, queues::TENSORSTACK)];
+        let absent = families.map(|(family, _)| self.cluster.kinds.queues(family).is_none());
+        for ((family, group), _) in families.into_iter().zip(absent).filter(|(_, absent)| *absent) {
+            if absent == [true, true] || view.counts_on(family) {
+                self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
+            }
         }
         Ok(view)
     }
@@ -185,14 +186,5 @@ impl Gatherer {
                 view.snapshot.owners.learn(&owner, answer);
             }
         }
-    }
-
-    /// Families whose queues the cluster doesn't have although somebody counts on them.
-    fn missing(&self, view: &View) -> Vec<Family> {
-        let families = [Family::Runai, Family::Tensorstack].into_iter();
-        let absent: Vec<Family> =
-            families.filter(|family| self.cluster.kinds.queues(*family).is_none()).collect();
-        let all = absent.len() == 2;
-        absent.into_iter().filter(|family| all || view.counts_on(*family)).collect()
     }
 }

@@ -13,7 +13,10 @@ use tenure_policy::{
     requeue::Waiting,
     tree::QueueTree,
 };
-use tenure_types::paused::{PausedRecord, RequeueState};
+use tenure_types::{
+    keys::MAX_DURATION_ANNOTATION,
+    paused::{PausedRecord, RequeueState},
+};
 
 use crate::run::Run;
 
@@ -123,7 +126,7 @@ pub struct Group {
 }
 
 /// An owner that can be paused or a pod by itself, with all that is known of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Workload {
     namespace: String,
     reference: OwnerReference,
@@ -140,16 +143,7 @@ pub struct Workload {
 
 impl Workload {
     pub fn new(namespace: &str, reference: OwnerReference) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            reference,
-            run: None,
-            ready: 0,
-            needed: 0,
-            groups: BTreeSet::new(),
-            pause: None,
-            terminating: false,
-        }
+        Self { namespace: namespace.to_owned(), reference, ..Self::default() }
     }
 
     /// Takes one more pod: its run, whether it is ready, and its group, if it is in one.
@@ -188,7 +182,11 @@ impl Workload {
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
         let run = run?;
-        let floor_until = floor(&run, tree, floors).filter(|until| *until > now);
+        // when it is safe from nobody any more: from workloads of other queues it depends on where they are
+        let floor = run.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
+        let floor_until =
+            run.standing.start.zip(floor).and_then(|(start, floor)| start.checked_add(floor).ok());
+        let floor_until = floor_until.filter(|until| *until > now);
         Some(running(Row { floor_until, ..row }, &run, terminating, tree, now))
     }
 }
@@ -242,7 +240,7 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
         reason: run.exemption.map(|why| reason(why).to_owned()),
         started_at: run.since(),
         expires_at: run.expires(),
-        ceiling_from: ceiling.map(|(_, from)| from.to_string()),
+        ceiling_from: ceiling.map(|(_, queue)| queue.unwrap_or(MAX_DURATION_ANNOTATION).to_owned()),
         ..row
     }
 }
@@ -254,7 +252,7 @@ fn state(run: &Run, terminating: bool, now: Timestamp) -> State {
         State::Exempt
     } else if run.expires().is_some_and(|at| at < now) {
         State::Expired
-    } else if run.started().is_none() {
+    } else if run.standing.clocks.started.is_none() {
         State::Pending
     } else {
         State::Running
@@ -270,12 +268,6 @@ const fn reason(why: Exemption) -> &'static str {
         Exemption::Finished => "Finished",
         Exemption::Scheduler => "Scheduler",
     }
-}
-
-/// When it is safe from nobody any more: how long it is safe from workloads of other queues depends on where they are.
-fn floor(run: &Run, tree: &QueueTree, floors: &Floors) -> Option<Timestamp> {
-    let floor = floors.longest(tree, tree.find(run.queue(Family::Runai)?));
-    run.start()?.checked_add(floor.to_signed()).ok()
 }
 
 /// Kinds of other groups than Kubernetes' own have namesakes.

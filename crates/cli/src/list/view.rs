@@ -12,7 +12,7 @@ use tenure_policy::{
     gang::Shape,
     ready::Readiness,
 };
-use tenure_types::{podgroup::PodGroupKind, projection::Pod, runai::v3alpha1::RequeuingTimestamp};
+use tenure_types::{podgroup::PodGroupKind, projection::Pod};
 
 use super::row::{Group, Row, Workload};
 use crate::{
@@ -144,11 +144,6 @@ impl View {
             Family::Runai => standing.runai.is_some(),
         };
         self.packs.values().flat_map(|pack| &pack.pods).any(|pod| is_in(&pod.how))
-    }
-
-    /// By what time those workloads of a queue are ordered that come back.
-    pub fn timestamp(&mut self, family: Family, queue: &str) -> RequeuingTimestamp {
-        self.snapshot.index.pods_ready(family, queue).map(|of| of.timestamp).unwrap_or_default()
     }
 
     /// All workloads, in alphabetical order.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::answer::{Matrix, Pair, Row, Sourced};
-use crate::table::{Table, cell, none, table};
+use crate::table::{Table, cell, table};
 
 /// Two tables, one below the other.
 pub fn tables(matrix: &Matrix<'_>, mut out: &mut dyn Write) -> io::Result<()> {
@@ -34,7 +34,7 @@ fn cells(row: &Row<'_>) -> Vec<String> {
         value.to_string(),
         from.to_string(),
         cell(ceiling.map(|ceiling| ceiling.value.to_string())),
-        ceiling.map_or_else(none, |ceiling| ceiling.from.to_string()),
+        cell(ceiling.map(|ceiling| ceiling.from.to_string())),
     ]
 }
 

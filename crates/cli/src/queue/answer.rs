@@ -69,15 +69,22 @@ impl Answer {
     /// One for each list that isn't empty.
     pub fn tables(&self, namespaces: bool, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
         let Self { queue: _, running, coming_back, deactivated, paused } = self;
-        let running_headers = ["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"];
-        let coming_headers = ["COMING BACK", "AT", "IN", "RETURNS", "PAUSED AT", "BECAUSE OF"];
+        let why = ["PAUSED AT", "BECAUSE OF"];
+        let coming = ["COMING BACK", "AT", "IN", "RETURNS"];
         let tables: [(&[Row], Vec<&str>, Cells); 4] = [
-            (running, running_headers.to_vec(), &|row| running_cells(row)),
-            (coming_back, coming_headers.to_vec(), &|row| coming_cells(row, now)),
-            (deactivated, vec!["DEACTIVATED", "RETURNS", "PAUSED AT", "BECAUSE OF"], &|row| {
+            (
+                running,
+                vec!["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"],
+                &running_cells,
+            ),
+            (coming_back, [&coming[..], &why].concat(), &|row| {
+                let left = row.requeue_at.map(|at| until(at, now));
+                [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
+            }),
+            (deactivated, [&["DEACTIVATED", "RETURNS"][..], &why].concat(), &|row| {
                 [vec![count(row)], paused_cells(row)].concat()
             }),
-            (paused, vec!["PAUSED", "PAUSED AT", "BECAUSE OF"], &|row| paused_cells(row)),
+            (paused, [&["PAUSED"][..], &why].concat(), &paused_cells),
         ];
         let mut between = false;
         for (rows, headers, cells) in tables.into_iter().filter(|(rows, ..)| !rows.is_empty()) {
@@ -134,11 +141,6 @@ fn running_cells(row: &Row) -> Vec<String> {
         moment(row.expires_at),
         format!("{:?}", row.state),
     ]
-}
-
-fn coming_cells(row: &Row, now: Timestamp) -> Vec<String> {
-    let left = row.requeue_at.map(|at| until(at, now));
-    [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
 }
 
 fn paused_cells(row: &Row) -> Vec<String> {

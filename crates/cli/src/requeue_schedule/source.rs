@@ -1,7 +1,5 @@
 //! The waitForPodsReady that applies in a queue.
 
-use std::collections::HashMap;
-
 use anyhow::{Context, Result, anyhow, ensure};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -18,17 +16,9 @@ use crate::{
     tell::warn,
 };
 
-/// Where numbers are from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    Defaults,
-    /// The queue that has the block, which may be an ancestor of the one that was asked for.
-    Queue(String),
-}
-
-/// The block of the nearest queue on the way to the root that has one. It counts as a whole: what it leaves out is as by
-/// default, and not as an ancestor has it.
-pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
+/// The block of the nearest queue on the way to the root that has one, with the name of that queue. It counts as a whole:
+/// what it leaves out is as by default, and not as an ancestor has it.
+pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)> {
     let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
     let tree = snapshot.tree();
     let id =
@@ -36,19 +26,18 @@ pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
     snapshot.warnings().for_each(|warning| warn(&warning));
     let path = tree.path(id).unwrap_or_else(|_| vec![id]);
     let (documents, _) = queues::counting(documents);
-    let documents: HashMap<&str, &Document> = documents.into_iter().collect();
     let nearest = path.into_iter().find_map(|id| {
         let (version, block) = block(documents.get(tree.name(id))?)?;
         Some((tree.name(id), version, block))
     });
     let Some((queue, version, block)) = nearest else {
-        return Ok((Backoff::default(), Source::Defaults));
+        return Ok((Backoff::default(), None));
     };
     let what = || format!("queue {queue:?}: {} can't be read", version.path("waitForPodsReady"));
     // serde would read a list as well, field by field
     ensure!(block.is_object(), "{}: must be an object", what());
     let wait = WaitForPodsReady::deserialize(&block).with_context(what)?;
-    Ok((Backoff::from(&wait), Source::Queue(queue.into())))
+    Ok((Backoff::from(&wait), Some(queue.into())))
 }
 
 /// What a queue has itself, and the version that it is in.
@@ -98,8 +87,8 @@ mod tests {
             queue("alone", json!({})),
         ];
         let expected = Backoff { limit: Some(3), ..Backoff::default() };
-        assert_eq!(find(&queues, "leaf").unwrap(), (expected, Source::Queue("team".into())));
-        assert_eq!(find(&queues, "alone").unwrap(), (Backoff::default(), Source::Defaults));
+        assert_eq!(find(&queues, "leaf").unwrap(), (expected, Some("team".into())));
+        assert_eq!(find(&queues, "alone").unwrap(), (Backoff::default(), None));
         assert_eq!(find(&queues, "root").unwrap().0.limit, Some(9));
     }
 
@@ -113,7 +102,7 @@ mod tests {
         };
         let expected = Backoff { limit: Some(3), ..Backoff::default() };
         let found = find(&annotated(&limit(3).to_string()), "a").unwrap();
-        assert_eq!(found, (expected, Source::Queue("a".into())));
+        assert_eq!(found, (expected, Some("a".into())));
         let error = find(&annotated("{"), "a").unwrap_err().to_string();
         let expected = "queue \"a\": metadata.annotations[tenure.dev/wait-for-pods-ready] can't be read: must be an object";
         assert_eq!(error, expected);
@@ -127,7 +116,7 @@ mod tests {
             queue("c", json!({"waitForPodsReady": []})),
             queue("d", json!({"waitForPodsReady": {"timeout": 5}})),
         ];
-        assert_eq!(find(&queues, "a").unwrap(), (Backoff::default(), Source::Defaults), "in a cycle");
+        assert_eq!(find(&queues, "a").unwrap(), (Backoff::default(), None), "in a cycle");
         assert!(find(&queues, "c").unwrap_err().to_string().ends_with("must be an object"));
         assert!(find(&queues, "gone").unwrap_err().to_string().contains("no queue \"gone\""));
         assert!(

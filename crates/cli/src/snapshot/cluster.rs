@@ -11,7 +11,6 @@ use tenure_types::{podgroup::PodGroupKind, projection::Pod};
 
 use super::{Key, Snapshot, Wanted, group_names};
 use crate::{
-    connect::ConnectArgs,
     input::Document,
     kinds::{Kind, Kinds},
     pages::{objects, pages},
@@ -25,16 +24,6 @@ use crate::{
 pub struct Cluster {
     pub client: Client,
     pub kinds: Kinds,
-}
-
-/// All queues of the run.ai family.
-pub async fn queue_documents(connect: ConnectArgs) -> Result<Vec<Document>> {
-    let cluster = Cluster::discover(connect.connect().await?.client).await?;
-    let Some(kind) = cluster.kinds.queues(Family::Runai) else {
-        warn("the cluster has no queues.scheduling.run.ai");
-        return Ok(Vec::new());
-    };
-    cluster.list(kind, None).await
 }
 
 impl Cluster {
@@ -97,18 +86,16 @@ impl Cluster {
         }
     }
 
-    async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<Document>> {
+    pub(super) async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<Document>> {
         let found = self.documents(kind, namespace).try_concat().await;
         found.map_err(|error| explain(error).context(format!("can't list {}", kind.plural())))
     }
 
     /// Reads what an explanation needs.
     pub(super) async fn explain(&self, wanted: &Wanted<'_>, snapshot: &mut Snapshot) -> Result<()> {
-        for pod in self.with_groups(wanted.pods).await? {
-            snapshot.take_pod(pod);
-        }
-        let mut lists = vec![(self.kinds.queues(Family::Runai), None, true)];
-        lists.push((self.kinds.find("scheduling.k8s.io", "PriorityClass"), None, true));
+        snapshot.take_pods(self.with_groups(wanted.pods).await?);
+        let classes = self.kinds.find("scheduling.k8s.io", "PriorityClass");
+        let mut lists = vec![(self.kinds.queues(Family::Runai), None, true), (classes, None, true)];
         let namespaces: BTreeSet<&str> =
             wanted.pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
         for namespace in namespaces {
@@ -131,7 +118,7 @@ impl Cluster {
         }
         if let Some(kind) = self.kinds.find("", "Node").filter(|_| wanted.nodes) {
             match self.metadata(kind, None).try_concat().await {
-                Ok(nodes) => nodes.into_iter().for_each(|node| snapshot.take_node(node)),
+                Ok(nodes) => snapshot.take_nodes(nodes),
                 Err(error) => {
                     warn(&format!(
                         "no node pool is known: can't list nodes: {}",

@@ -34,6 +34,7 @@ pub struct Owner {
 impl Owner {
     /// None if it has no name.
     pub fn read(kind: &Kind, metadata: &ObjectMeta) -> Option<Self> {
+        let is_paused = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
         Some(Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             reference: OwnerReference {
@@ -42,11 +43,7 @@ impl Owner {
             },
             deleting: metadata.deletion_timestamp.is_some(),
             controller: projection::controller(metadata).cloned(),
-            paused: metadata
-                .annotations
-                .as_ref()
-                .filter(|all| all.contains_key(PAUSED_ANNOTATION))
-                .map(|_| Box::new(metadata.clone())),
+            paused: is_paused.then(|| Box::new(metadata.clone())),
         })
     }
 }

@@ -1,17 +1,18 @@
 //! The queues of the run.ai family.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::{Deserialize, de::value::MapDeserializer};
 use serde_json::Value;
-use tenure_policy::{field::FieldError, queue::RunaiQueue};
+use tenure_policy::{expiry::Family, field::FieldError, queue::RunaiQueue};
 use tenure_types::{ExtendedDuration, projection, runai::QueueVersion};
 
-use super::{Snapshot, cluster};
+use super::{Cluster, Snapshot};
 use crate::{
     connect::ConnectArgs,
     input::{self, Document},
+    tell::warn,
 };
 
 /// The group of queues that are in a tree.
@@ -22,30 +23,33 @@ pub const TENSORSTACK: &str = "scheduler.tensorstack.dev";
 
 /// All objects in files; without any, the queues of the run.ai family that a cluster has.
 pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<Document>> {
-    if filename.is_empty() { cluster::queue_documents(connect).await } else { input::read(filename) }
+    if !filename.is_empty() {
+        return input::read(filename);
+    }
+    let cluster = Cluster::discover(connect.connect().await?.client).await?;
+    let Some(kind) = cluster.kinds.queues(Family::Runai) else {
+        warn("the cluster has no queues.scheduling.run.ai");
+        return Ok(Vec::new());
+    };
+    cluster.list(kind, None).await
 }
 
-/// The queues of the tree with their names, and warnings of those that don't count.
-pub fn counting(documents: &[Document]) -> (Vec<(&str, &Document)>, Vec<String>) {
-    let (mut last, mut warnings) = (HashMap::new(), Vec::new());
-    let queues = || documents.iter().filter(|document| is_queue(document));
-    for document in queues() {
+/// The queues of the tree by name, and warnings of those that don't count.
+pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<String>) {
+    let (mut counting, mut warnings) = (BTreeMap::new(), Vec::new());
+    for document in documents.iter().filter(|document| is_queue(document)) {
         let Some(name) = document.name() else {
             warnings.push(format!("{}: a Queue without metadata.name: it doesn't count", document.source));
             continue;
         };
-        if let Some(before) = last.insert(name, document) {
+        if let Some(before) = counting.insert(name, document) {
             let (first, second) = (&before.source, &document.source);
             warnings.push(format!(
                 "queue {name:?} is defined in {first} and again in {second}: the last one counts"
             ));
         }
     }
-    let counts = |(name, document): &(&str, &Document)| {
-        last.get(name).is_some_and(|last| std::ptr::eq(*last, *document))
-    };
-    let named = queues().filter_map(|document| Some((document.name()?, document)));
-    (named.filter(counts).collect(), warnings)
+    (counting, warnings)
 }
 
 /// Whether it is a queue of the tree, in one of the versions that are known.

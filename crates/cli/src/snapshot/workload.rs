@@ -39,16 +39,15 @@ impl Snapshot {
 
     /// The workload of a pod.
     pub fn gang<'s>(&'s self, pod: &'s Pod) -> Gang<'s> {
-        let (workload, _) = self.index.workload(pod);
-        let (kind, (namespace, name)) = self.gang_key(pod);
-        let what = if kind.is_some() { "PodGroup" } else { "pod" };
-        let stamp = self.index.gang(pod).and_then(|gang| gang.stamp);
+        let ((workload, _), gang) = (self.index.workload(pod), self.index.gang(pod));
+        let (_, (namespace, name)) = self.gang_key(pod);
+        let what = if gang.is_some() { "PodGroup" } else { "pod" };
         Gang {
             name: format!("{what} {namespace}/{name}"),
             start_from: match workload.start {
                 _ if workload.subgroups.iter().all(|subgroup| subgroup.running == 0) => "no pod of it runs",
-                None if kind.is_some() => "fewer of its pods run than it takes",
-                Some(_) if workload.start == stamp => keys::LAST_START_ANNOTATION,
+                None if gang.is_some() => "fewer of its pods run than it takes",
+                Some(start) if gang.and_then(|gang| gang.stamp) == Some(start) => keys::LAST_START_ANNOTATION,
                 _ => "PodScheduled of its pods",
             },
             workload,

@@ -13,12 +13,12 @@ use tenure_policy::{
     toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::projection::Pod;
+use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod};
 
 use crate::{
     age::go,
     explain::shown,
-    run::{CeilingFrom, Run},
+    run::Run,
     snapshot::{Gang, Key, Snapshot},
 };
 
@@ -129,34 +129,32 @@ impl Question<'_> {
         let is_gone = progress(pod) == Progress::Gone;
         let run = standing.map(|standing| Run::of(standing, exempt));
         let expires_at = run.as_ref().and_then(Run::expires);
+        let tree = snapshot.tree();
+        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let (preemption_toleration, priority_class_trouble) = self.toleration();
         Answer {
             pod: shown(key),
             workload: gang.name.clone(),
             queue: gang.workload.place.name().map(str::to_owned),
-            path: self.path(&gang),
+            path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
             tensorstack_queue: run.as_ref().and_then(|run| run.queue(Family::Tensorstack)).map(str::to_owned),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),
-            protected: if is_gone { Vec::new() } else { self.protections(&gang) },
-            preemption_toleration: self.toleration(),
-            priority_class_trouble: self.class_trouble(),
+            protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
+            preemption_toleration,
+            priority_class_trouble,
             expires_at,
             ceiling_since_from: run.as_ref().filter(|_| expires_at.is_some()).map(Run::since_from),
             ceiling_since: run.as_ref().filter(|_| expires_at.is_some()).and_then(Run::since),
-            max_duration: run.as_ref().and_then(|run| run.ceiling(snapshot.tree())).map(ceiling),
+            max_duration: run.as_ref().and_then(|run| run.ceiling(tree)).map(ceiling),
             would: exempt.is_none().then(|| self.would(action)),
             exempt: exempt.map(why),
         }
     }
 
-    fn path(&self, gang: &Gang<'_>) -> Vec<String> {
-        let tree = self.snapshot.tree();
-        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
-        path.into_iter().rev().map(|id| tree.name(id).to_owned()).collect()
-    }
-
-    fn protections(&self, gang: &Gang<'_>) -> Vec<Protection> {
+    /// `path` leads from its queue to the root.
+    fn protections(&self, gang: &Gang<'_>, path: &[QueueId]) -> Vec<Protection> {
         let Self { snapshot, pool, .. } = *self;
         let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
         let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
@@ -174,7 +172,6 @@ impl Question<'_> {
         };
         let preempt = floors.preempt(tree, queue, pool);
         let mut protections = vec![against(name, Relation::Same, Kind::Preempt, preempt)];
-        let path = queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
         protections.extend(path.iter().skip(1).map(|above| reclaim(*above, Relation::Below)));
         let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
         others.sort_unstable();
@@ -184,31 +181,36 @@ impl Question<'_> {
         protections
     }
 
-    fn toleration(&self) -> Option<TolerationAnswer> {
-        let ClassState::Known(toleration) = self.snapshot.class_state(self.pod) else { return None };
-        let Toleration { minimum_preemptable_priority, seconds } = toleration;
+    /// What its class tolerates, or why nothing is known of that.
+    fn toleration(&self) -> (Option<TolerationAnswer>, Option<String>) {
+        let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        let state = self.snapshot.class_state(self.pod);
+        let Toleration { minimum_preemptable_priority, seconds } = match state {
+            ClassState::Known(toleration) => toleration,
+            ClassState::None => return (None, None),
+            ClassState::Missing => {
+                let trouble = format!(
+                    "its PriorityClass {name:?} doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods"
+                );
+                return (None, Some(trouble));
+            }
+            ClassState::Unreadable => {
+                let trouble = format!(
+                    "its PriorityClass {name:?} has a toleration that can't be read: it tolerates nothing"
+                );
+                return (None, Some(trouble));
+            }
+        };
         let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
         // the one that is tolerated if any is
         let least = Preemptor { priority: i32::MIN, never_preempts: false };
-        Some(TolerationAnswer {
-            until: judge(ClassState::Known(toleration), scheduled_at, &least, self.snapshot.now).until(),
-            priority_class: self.pod.spec.priority_class_name.clone().unwrap_or_default(),
+        let answer = TolerationAnswer {
+            priority_class: name.to_owned(),
             minimum_preemptable_priority,
             toleration_seconds: seconds,
-        })
-    }
-
-    fn class_trouble(&self) -> Option<String> {
-        let name = self.pod.spec.priority_class_name.as_deref()?;
-        match self.snapshot.class_state(self.pod) {
-            ClassState::Missing => Some(format!(
-                "its PriorityClass {name:?} doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods"
-            )),
-            ClassState::Unreadable => Some(format!(
-                "its PriorityClass {name:?} has a toleration that can't be read: it tolerates nothing"
-            )),
-            ClassState::None | ClassState::Known(_) => None,
-        }
+            until: judge(state, scheduled_at, &least, self.snapshot.now).until(),
+        };
+        (Some(answer), None)
     }
 
     fn would(&self, action: &Action) -> Would {
@@ -233,12 +235,9 @@ impl Question<'_> {
     }
 }
 
-fn ceiling((value, from): (SignedDuration, CeilingFrom<'_>)) -> Ceiling {
-    let from = match from {
-        CeilingFrom::Queue(name) => format!("queue {name:?}"),
-        CeilingFrom::Annotation => format!("annotation {from}"),
-    };
-    Ceiling { value: go(value), from }
+fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Ceiling {
+    let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
+    Ceiling { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
 }
 
 const fn why(exemption: Exemption) -> &'static str {
