@@ -1,16 +1,16 @@
 //! `kubectl tenure activate`: lets go on what was deactivated.
 
-use std::process::ExitCode;
-
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use tenure_policy::pause::{Owner, Return, is_deactivation};
-use tenure_types::keys::{ACTIVE_ANNOTATION, PAUSED_ANNOTATION, REQUEUE_STATE_ANNOTATION};
+use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
-    change::{Basis, Change, ChangeArgs, Command, Object, Resumption, annotate, not_copied, paused, returns},
-    connect::ConnectArgs,
+    change::{
+        Basis, Change, ChangeArgs, Command, Object, annotate, not_copied, paused, record_text, resumption,
+        returns,
+    },
     table::printable,
 };
 
@@ -24,7 +24,7 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub struct ActivateArgs {
     #[command(flatten)]
-    change: ChangeArgs,
+    pub change: ChangeArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -33,44 +33,27 @@ Examples:
   kubectl tenure activate job training-1 training-2 -n research --dry-run
   kubectl annotate job/training tenure.dev/active-               # the same without this plugin: the keeper does the rest";
 
-impl ActivateArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { change } = self;
-        change.run(Activate, connect).await
-    }
-}
-
-struct Activate;
-
-/// What is to be written.
-#[derive(Debug)]
-enum Activation {
-    Resumed(Box<Resumption>),
-    /// There is no pause to take back.
-    Marked(Value),
-}
+/// Takes back a deactivation.
+pub struct Activate;
 
 impl Command for Activate {
-    type Change = Activation;
-
     const VERB: &'static str = "activate";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Activation> {
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
         not_copied(object, found, by.table, Self::VERB)?;
         let is_inactive = Owner(found).is_inactive();
-        let has_record =
-            found.pointer("/metadata/annotations").is_some_and(|all| all.get(PAUSED_ANNOTATION).is_some());
-        if !has_record {
+        if record_text(found).is_none() {
             if is_inactive {
                 let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
-                return Ok(Activation::Marked(annotate(found, &gone)));
+                return Ok(Change::new(annotate(found, &gone), |_| {
+                    Ok("activated (Tenure had not paused it: nothing but annotations was changed)".into())
+                }));
             }
             bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
         }
         let record = paused(object, found, by.table, &[], Self::VERB)?;
         if is_inactive || is_deactivation(&record) {
-            let resumption = Resumption::of(found, record, "activated");
-            return Ok(Activation::Resumed(Box::new(resumption)));
+            return Ok(resumption(object, found, record, "activated", None));
         }
         match returns(found, &record) {
             Return::Requeue(at) => bail!(
@@ -82,31 +65,6 @@ impl Command for Activate {
                 printable(&record.reason),
                 object.command("resume")
             ),
-        }
-    }
-}
-
-impl Change for Activation {
-    fn patch(&self) -> &Value {
-        match self {
-            Self::Resumed(resumption) => resumption.patch(),
-            Self::Marked(patch) => patch,
-        }
-    }
-
-    fn told(&self, object: Object<'_>, now: &Value) -> Result<String> {
-        match self {
-            Self::Resumed(resumption) => resumption.told(object, now),
-            Self::Marked(_) => {
-                Ok("activated (Tenure had not paused it: nothing but annotations was changed)".into())
-            }
-        }
-    }
-
-    fn note(&self, object: Object<'_>) -> Option<String> {
-        match self {
-            Self::Resumed(resumption) => resumption.note(object),
-            Self::Marked(_) => None,
         }
     }
 }
@@ -136,9 +94,9 @@ mod tests {
             let activation = judged(&Activate, "job", &found).unwrap();
             let annotations = json!({"tenure.dev/paused": null, "tenure.dev/active": null, "tenure.dev/requeue-state": null});
             let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
-            assert_eq!(activation.patch(), &json!({"metadata": metadata, "spec": {"suspend": false}}));
+            assert_eq!(activation.patch, json!({"metadata": metadata, "spec": {"suspend": false}}));
             let now = json!({"spec": {"suspend": false}});
-            assert_eq!(told("job", &activation, &now), Ok("activated (spec.suspend: false)".into()));
+            assert_eq!(told(&activation, &now), Ok("activated (spec.suspend: false)".into()));
         }
     }
 
@@ -148,7 +106,7 @@ mod tests {
         let activation = judged(&Activate, "job", &found).unwrap();
         let annotations = json!({"tenure.dev/active": null, "tenure.dev/requeue-state": null});
         let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": annotations});
-        assert_eq!(activation.patch(), &json!({"metadata": metadata}));
+        assert_eq!(activation.patch, json!({"metadata": metadata}));
     }
 
     #[test]

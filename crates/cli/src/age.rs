@@ -1,6 +1,7 @@
 //! Durations as kubectl prints them: two digits of precision or so.
 
 use jiff::{SignedDuration, Timestamp};
+use tenure_types::GoDuration;
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -21,6 +22,16 @@ pub fn human(duration: SignedDuration) -> String {
         63_072_000..252_288_000 => two(seconds, (YEAR, "y"), (DAY, "d")),
         _ => format!("{}y", seconds / YEAR),
     }
+}
+
+/// As Go prints it, whose durations the fields of queues are: `1h30m0s`.
+pub fn go(duration: SignedDuration) -> String {
+    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
+}
+
+/// To the second.
+pub fn moment(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// The time from now on, with a minus if it is over.

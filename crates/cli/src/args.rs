@@ -9,9 +9,19 @@ use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    activate::ActivateArgs, completion::CompletionArgs, config::ConfigArgs, connect::ConnectArgs,
-    deactivate::DeactivateArgs, explain::ExplainArgs, list::ListArgs, matrix::MatrixArgs, queue::QueueArgs,
-    requeue::RequeueArgs, requeue_schedule::RequeueScheduleArgs, resume::ResumeArgs, tell::complain,
+    activate::{Activate, ActivateArgs},
+    completion::CompletionArgs,
+    config::ConfigArgs,
+    connect::ConnectArgs,
+    deactivate::{Deactivate, DeactivateArgs},
+    explain::ExplainArgs,
+    list::ListArgs,
+    matrix::MatrixArgs,
+    queue::QueueArgs,
+    requeue::{Requeue, RequeueArgs},
+    requeue_schedule::RequeueScheduleArgs,
+    resume::ResumeArgs,
+    tell::complain,
     validate::ValidateArgs,
 };
 
@@ -74,9 +84,9 @@ impl Cli {
             Command::List(list) => Box::pin(list.run(connect)).await,
             Command::Queue(queue) => Box::pin(queue.run(connect)).await,
             Command::Resume(resume) => Box::pin(resume.run(connect)).await,
-            Command::Requeue(requeue) => Box::pin(requeue.run(connect)).await,
-            Command::Deactivate(deactivate) => Box::pin(deactivate.run(connect)).await,
-            Command::Activate(activate) => Box::pin(activate.run(connect)).await,
+            Command::Requeue(requeue) => Box::pin(requeue.change.run(Requeue, connect)).await,
+            Command::Deactivate(deactivate) => Box::pin(deactivate.change.run(Deactivate, connect)).await,
+            Command::Activate(activate) => Box::pin(activate.change.run(Activate, connect)).await,
             Command::Config(config) => config.run(),
             Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
             Command::Explain(explain) => Box::pin(explain.run(connect)).await,

@@ -1,8 +1,8 @@
 //! Writes to workloads, one after the other: what `resume`, `activate`, `deactivate` and `requeue` have in common.
 
 mod object;
+mod outcome;
 mod paused;
-mod resumption;
 #[cfg(test)]
 pub mod testing;
 
@@ -24,14 +24,14 @@ use tenure_policy::owners::OwnerTable;
 
 use crate::{
     connect::{ConnectArgs, Connection},
-    kinds::{Kind, Kinds, Unresolved},
+    kinds::Kinds,
     server::{Clock, code, explain},
     target::{self, Target},
     tell::{complain, tell},
 };
 pub use object::{Object, annotate, shown};
-pub use paused::{not_copied, paused, returns};
-pub use resumption::Resumption;
+pub use outcome::{Change, resumption};
+pub use paused::{keeps_count, not_copied, paused, record_text, returns};
 
 /// How often an object that changes under our hands is read anew.
 const TRIES: u32 = 6;
@@ -54,13 +54,11 @@ pub struct ChangeArgs {
 
 /// A command that changes workloads.
 pub trait Command {
-    type Change: Change;
-
     /// What it does, as in "to resume takes the rights to …".
     const VERB: &'static str;
 
     /// Decides by the object as it is at a time.
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Self::Change>;
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change>;
 }
 
 /// What a decision goes by beside the object.
@@ -68,23 +66,6 @@ pub trait Command {
 pub struct Basis<'b> {
     pub table: &'b OwnerTable,
     pub clock: Clock,
-}
-
-/// What is to be written.
-pub trait Change {
-    /// As a merge patch.
-    fn patch(&self) -> &Value;
-
-    /// What is tried instead, one after the other, where the API server doesn't know a field of it.
-    fn otherwise(&self) -> &[Value] {
-        &[]
-    }
-
-    /// What was done, by what became of the object.
-    fn told(&self, object: Object<'_>, now: &Value) -> Result<String>;
-
-    /// What else is worth knowing when it was.
-    fn note(&self, object: Object<'_>) -> Option<String>;
 }
 
 impl ChangeArgs {
@@ -120,22 +101,21 @@ struct Changer<C> {
 }
 
 impl<C: Command> Changer<C> {
-    async fn change(&self, target: &Target) -> Result<()> {
-        let kind = self.kind(&target.kind)?;
-        let object = Object { kind, name: &target.name, namespace: &self.connection.namespace };
+    async fn change(&self, (kind, name): &Target) -> Result<()> {
+        let kind = self.kinds.resolve(kind, &self.table)?;
+        let object = Object { kind, name, namespace: &self.connection.namespace };
         let (change, now) = self.write(object).await?;
-        self.report(object, &change, &now)
-    }
-
-    fn kind(&self, word: &str) -> Result<&Kind> {
-        self.kinds.resolve(word, &self.table).map_err(|unresolved| match unresolved {
-            Unresolved::Unknown => anyhow!("the server doesn't have a resource type {word:?}"),
-            Unresolved::Ambiguous(names) => anyhow!("{word:?} may be any of {}: say which", names.join(", ")),
-        })
+        let told = change.told(&now)?;
+        let dry_run = if self.dry_run { " (server dry run)" } else { "" };
+        writeln!(io::stdout(), "{object} {told}{dry_run}")?;
+        if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run) {
+            tell(note);
+        }
+        Ok(())
     }
 
     /// Returns what was decided, and what became of the object.
-    async fn write(&self, object: Object<'_>) -> Result<(C::Change, Value)> {
+    async fn write(&self, object: Object<'_>) -> Result<(Change, Value)> {
         let api = object.kind.api(&self.connection.client, Some(&self.connection.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
@@ -155,15 +135,15 @@ impl<C: Command> Changer<C> {
         &self,
         api: &Api<DynamicObject>,
         name: &str,
-        change: &C::Change,
+        change: &Change,
     ) -> kube::Result<DynamicObject> {
         let how = PatchParams {
             dry_run: self.dry_run,
             field_manager: Some(FIELD_MANAGER.into()),
             ..PatchParams::default().validation_strict()
         };
-        let mut result = api.patch(name, &how, &Patch::Merge(change.patch())).await;
-        for patch in change.otherwise() {
+        let mut result = api.patch(name, &how, &Patch::Merge(&change.patch)).await;
+        for patch in &change.otherwise {
             if !result.as_ref().is_err_and(is_unknown_field) {
                 break;
             }
@@ -171,35 +151,22 @@ impl<C: Command> Changer<C> {
         }
         result
     }
-
-    fn report(&self, object: Object<'_>, change: &C::Change, now: &Value) -> Result<()> {
-        let told = change.told(object, now)?;
-        let dry_run = if self.dry_run { " (server dry run)" } else { "" };
-        writeln!(io::stdout(), "{object} {told}{dry_run}")?;
-        if let Some(note) = change.note(object).filter(|_| !self.dry_run) {
-            tell(&note);
-        }
-        Ok(())
-    }
 }
 
 /// It was changed, or replaced by a namesake, since it was read. Another uid in a patch is 409 or, where it is taken for
 /// an attempt to change it, 422.
 fn is_stale(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => {
-            status.code == 409 || (status.code == 422 && status.message.contains("metadata.uid"))
-        }
-        _ => false,
-    }
+    code(error) == Some(409) || says(error, &[422], "metadata.uid")
 }
 
 /// The served schema has no such field.
 fn is_unknown_field(error: &kube::Error) -> bool {
+    says(error, &[400, 422], "unknown field")
+}
+
+fn says(error: &kube::Error, codes: &[u16], what: &str) -> bool {
     match error {
-        kube::Error::Api(status) => {
-            matches!(status.code, 400 | 422) && status.message.contains("unknown field")
-        }
+        kube::Error::Api(status) => codes.contains(&status.code) && status.message.contains(what),
         _ => false,
     }
 }

@@ -55,21 +55,11 @@ Exit codes: 0 if nothing is wrong; 1 if something is: standard error has the lin
 
 impl ConfigArgs {
     pub fn run(self) -> Result<ExitCode> {
-        let Self { command: ConfigCommand::Check(check) } = self;
-        check.run()
-    }
-}
-
-impl CheckArgs {
-    fn run(self) -> Result<ExitCode> {
-        let Self { file, output: OutputArgs { output } } = self;
+        let ConfigCommand::Check(CheckArgs { file, output: OutputArgs { output } }) = self.command;
         let source = read(&file)?;
         let file = source.parse()?;
         let report = Report::of(&file);
-        let mut out = io::stdout().lock();
-        if !output.print(&report, &mut out)? {
-            report.tables(&mut out)?;
-        }
+        output.show(&report, |mut out| report.tables(&mut out))?;
         Ok(source.judge(&file))
     }
 }

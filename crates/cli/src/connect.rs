@@ -42,16 +42,16 @@ pub struct Connection {
 impl ConnectArgs {
     /// The namespace that is asked for; else that of the context, if a cluster is asked at all.
     pub async fn namespace(&self, offline: bool) -> Result<String> {
-        match &self.namespace {
-            Some(namespace) if !namespace.is_empty() => Ok(namespace.clone()),
-            _ if offline => Ok(DEFAULT.into()),
-            _ => Ok(config(self.kubeconfig.clone(), self.context.clone()).await?.default_namespace),
+        match self.named_namespace() {
+            Some(namespace) => Ok(namespace.to_owned()),
+            None if offline => Ok(DEFAULT.into()),
+            None => Ok(config(self.kubeconfig.clone(), self.context.clone()).await?.default_namespace),
         }
     }
 
-    /// Whether one is asked for on the command line.
-    pub fn names_a_namespace(&self) -> bool {
-        self.namespace.as_ref().is_some_and(|namespace| !namespace.is_empty())
+    /// The one that is asked for on the command line.
+    pub fn named_namespace(&self) -> Option<&str> {
+        self.namespace.as_deref().filter(|namespace| !namespace.is_empty())
     }
 
     pub async fn connect(self) -> Result<Connection> {

@@ -1,15 +1,23 @@
 //! `kubectl tenure explain`: whether a pod may be preempted, and what applies to it.
 
-mod lines;
 mod pod;
 mod preemption;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 
-use crate::{connect::ConnectArgs, scene::Key};
+use crate::{
+    age::{self, until},
+    connect::ConnectArgs,
+    snapshot::Key,
+    table::printable,
+};
 
 /// Explain a decision, in sentences or as JSON
 #[derive(Clone, Debug, Args)]
@@ -34,12 +42,8 @@ impl ExplainArgs {
     }
 }
 
-/// A pod as it is named on the command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PodName {
-    namespace: Option<String>,
-    name: String,
-}
+/// A pod as it is named on the command line: its namespace, if one is named, and its name.
+type PodName = (Option<String>, String);
 
 /// Of `NAMESPACE/POD`, or of a name in the namespace that is asked for.
 fn pod_name(text: &str) -> Result<PodName, String> {
@@ -50,17 +54,26 @@ fn pod_name(text: &str) -> Result<PodName, String> {
     if name.is_empty() || name.contains('/') || namespace == Some("") {
         return Err("must be NAMESPACE/POD".into());
     }
-    Ok(PodName { namespace: namespace.map(str::to_owned), name: name.into() })
+    Ok((namespace.map(str::to_owned), name.into()))
 }
 
-impl PodName {
-    /// `namespace` is for those that name none.
-    fn key(self, namespace: &str) -> Key {
-        (self.namespace.unwrap_or_else(|| namespace.to_owned()), self.name)
-    }
+/// Where no namespace is named, it is this one.
+fn key((named, name): PodName, namespace: &str) -> Key {
+    (named.unwrap_or_else(|| namespace.to_owned()), name)
 }
 
 /// `NAMESPACE/POD`
 fn shown(key: &Key) -> String {
     format!("{}/{}", key.0, key.1)
+}
+
+/// A heading and what follows from it.
+fn paragraph(heading: &str, sentences: &[String], out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", printable(heading))?;
+    sentences.iter().try_for_each(|sentence| writeln!(out, "  - {}", printable(sentence)))
+}
+
+/// To the second, and how long it is until then.
+fn moment(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ({} from now)", age::moment(at), until(at, now))
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use tenure_policy::{
     config::{Config, File},
-    floor::{Floors, ReclaimResolveMethod},
+    floor::ReclaimResolveMethod,
 };
 use tenure_types::{DurationError, ExtendedDuration};
 
@@ -40,14 +40,14 @@ pub struct FloorArgs {
 }
 
 impl FloorArgs {
-    /// What the flags say, and for the rest the file.
-    pub fn floors(&self) -> Result<Floors> {
-        Ok(self.config()?.floors)
+    /// Whether it matters on which nodes pods are.
+    pub fn needs_nodes(&self, config: &Config) -> bool {
+        !config.floors.node_pools.is_empty() && self.node_pool.is_none()
     }
 
-    /// The same with what else the servers' file says.
+    /// What the flags say, and for the rest the file.
     pub fn config(&self) -> Result<Config> {
-        let mut config = self.config.as_deref().map(of_file).transpose()?.unwrap_or_default();
+        let mut config = of_file(self.config.as_deref())?;
         let floors = &mut config.floors;
         floors.preempt = self.default_preempt_min_runtime.unwrap_or(floors.preempt);
         floors.reclaim = self.default_reclaim_min_runtime.unwrap_or(floors.reclaim);
@@ -59,8 +59,9 @@ impl FloorArgs {
     }
 }
 
-/// As they apply; with a warning of what KAI-Scheduler takes for something else than what is written.
-pub fn of_file(path: &str) -> Result<Config> {
+/// What a file says, or the defaults; with a warning of what KAI-Scheduler takes for something else than what is written.
+pub fn of_file(path: Option<&str>) -> Result<Config> {
+    let Some(path) = path else { return Ok(Config::default()) };
     let source = read(path)?;
     match source.parse()? {
         File::Tenure(config) => Ok(config),
@@ -84,6 +85,7 @@ mod tests {
 
     use clap::Parser;
     use tempfile::NamedTempFile;
+    use tenure_policy::floor::Floors;
 
     use super::*;
 
@@ -105,7 +107,7 @@ mod tests {
     }
 
     fn floors(words: &[&str]) -> (String, String, String) {
-        let Floors { preempt, reclaim, method, .. } = args(words).unwrap().floors().unwrap();
+        let Floors { preempt, reclaim, method, .. } = args(words).unwrap().config().unwrap().floors;
         (preempt.to_string(), reclaim.to_string(), method.to_string())
     }
 
@@ -143,7 +145,7 @@ mod tests {
     #[test]
     fn a_bad_file_is_refused_by_its_name_and_line() {
         let (_file, path) = file("\nexpiryNotice: soon\n");
-        let refused = args(&["--config", &path]).unwrap().floors().unwrap_err().to_string();
+        let refused = args(&["--config", &path]).unwrap().config().unwrap_err().to_string();
         assert!(refused.starts_with(&format!("{path}:2: expiryNotice: Invalid value")), "{refused}");
     }
 }

@@ -2,18 +2,15 @@
 
 mod document;
 mod files;
-mod json;
-mod parse;
-pub mod queues;
-mod split;
-mod wrong;
-mod yaml;
+mod text;
+mod value;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use jiff::Timestamp;
 
 pub use document::Document;
+use files::File;
 
 /// Where the objects of a decision come from, and when it is taken.
 #[derive(Clone, Debug, Default, Args)]
@@ -40,12 +37,17 @@ pub fn read(paths: &[String]) -> Result<Vec<Document>> {
     }
     let mut documents = Vec::new();
     for path in paths {
-        let found = parse::files(&files::of(path)?)?;
-        if found.is_empty() {
-            bail!("no objects in {}", files::shown(path));
+        let mut is_empty = true;
+        for File { name, text } in files::of(path)? {
+            let values =
+                text::values(&text).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.message))?;
+            is_empty &= values.is_empty();
+            for (line, value) in values {
+                document::flatten(format!("{name}:{line}"), value, &mut documents)?;
+            }
         }
-        for found in found {
-            found.flatten(&mut documents)?;
+        if is_empty {
+            bail!("no objects in {}", files::shown(path));
         }
     }
     Ok(documents)

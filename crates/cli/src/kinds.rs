@@ -1,5 +1,6 @@
 //! The kinds that a cluster has, and which of them a word means.
 
+use anyhow::{Result, bail};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
     Api, Client,
@@ -8,7 +9,7 @@ use kube::{
         discovery::v2::{APIGroupDiscovery, APIResourceDiscovery},
     },
 };
-use tenure_policy::owners::{OwnerTable, group_of};
+use tenure_policy::{expiry::Family, owners::OwnerTable};
 use tenure_types::podgroup::PodGroupKind;
 
 /// A kind of object in one version of its group.
@@ -82,17 +83,8 @@ fn qualified(name: &str, group: &str) -> String {
 }
 
 /// All kinds: groups in the API server's order, the preferred version of each first.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Kinds(Vec<Kind>);
-
-/// Why a word means no kind.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Unresolved {
-    /// No kind is called so.
-    Unknown,
-    /// Several that can be paused are: `mpijobs.kubeflow.org` and the like.
-    Ambiguous(Vec<String>),
-}
 
 impl Kinds {
     /// Asks the API server.
@@ -121,27 +113,39 @@ impl Kinds {
         self.0.iter().find(|found| found.is(group, kind))
     }
 
+    /// A kind in one version of its group.
+    fn version(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+        self.0.iter().find(|found| {
+            (found.resource.api_version.as_str(), found.resource.kind.as_str()) == (api_version, kind)
+        })
+    }
+
+    /// The kind of a family's queues, in the best version that it can be read in: Tenure's own has more to say than KAI's.
+    pub fn queues(&self, family: Family) -> Option<&Kind> {
+        let versions: &[&str] = match family {
+            Family::Runai => &["scheduling.run.ai/v3alpha1", "scheduling.run.ai/v2"],
+            Family::Tensorstack => &["scheduler.tensorstack.dev/v1beta1"],
+        };
+        versions.iter().find_map(|version| self.version(version, "Queue"))
+    }
+
     /// All kinds of `PodGroup`s, each in the best version that it can be read in.
     pub fn pod_groups(&self) -> impl Iterator<Item = (PodGroupKind, &Kind)> {
-        let version = |of: PodGroupKind, version: &str| {
-            self.0.iter().find(|found| found.is(of.group(), "PodGroup") && found.resource.version == version)
+        let best = |of: PodGroupKind| {
+            let served = |version| self.version(&format!("{}/{version}", of.group()), "PodGroup");
+            Some((of, of.versions().iter().find_map(served)?))
         };
-        PodGroupKind::ALL
-            .into_iter()
-            .filter_map(move |of| Some((of, of.versions().iter().find_map(|served| version(of, served))?)))
+        PodGroupKind::ALL.into_iter().filter_map(best)
     }
 
     /// The kind of an owner, in the very version that the reference names.
     pub fn of(&self, owner: &OwnerReference) -> Option<&Kind> {
-        let group = group_of(&owner.api_version);
-        self.0
-            .iter()
-            .find(|found| found.is(group, &owner.kind) && found.resource.api_version == owner.api_version)
+        self.version(&owner.api_version, &owner.kind)
     }
 
     /// The kind that a word means: kind, plural, singular or short name, then perhaps a group, or a version and a
     /// group. Where several groups have it, those whose kind can be paused come first.
-    pub fn resolve(&self, word: &str, table: &OwnerTable) -> Result<&Kind, Unresolved> {
+    pub fn resolve(&self, word: &str, table: &OwnerTable) -> Result<&Kind> {
         let (name, rest) = word.split_once('.').unwrap_or((word, ""));
         let rest = rest.to_lowercase();
         let is_meant = |kind: &&Kind| {
@@ -155,16 +159,16 @@ impl Kinds {
                 found.push(kind);
             }
         }
-        choose(&found, table)
-    }
-}
-
-fn choose<'k>(found: &[&'k Kind], table: &OwnerTable) -> Result<&'k Kind, Unresolved> {
-    let known: Vec<&Kind> = found.iter().copied().filter(|kind| table.knows(&kind.reference(""))).collect();
-    match (known.as_slice(), found) {
-        ([one], _) | ([], [one, ..]) => Ok(one),
-        ([], []) => Err(Unresolved::Unknown),
-        (several, _) => Err(Unresolved::Ambiguous(several.iter().map(|kind| kind.plural()).collect())),
+        let known: Vec<&Kind> =
+            found.iter().copied().filter(|kind| table.knows(&kind.reference(""))).collect();
+        match (known.as_slice(), found.as_slice()) {
+            ([one], _) | ([], [one, ..]) => Ok(one),
+            ([], []) => bail!("the server doesn't have a resource type {word:?}"),
+            (several, _) => {
+                let names: Vec<String> = several.iter().map(|kind| kind.plural()).collect();
+                bail!("{word:?} may be any of {}: say which", names.join(", "))
+            }
+        }
     }
 }
 
@@ -207,9 +211,9 @@ mod tests {
         Kinds::read(groups.into_iter())
     }
 
-    fn resolved(word: &str) -> Result<String, Unresolved> {
+    fn resolved(word: &str) -> Result<String, String> {
         let kinds = kinds();
-        let kind = kinds.resolve(word, &OwnerTable::default())?;
+        let kind = kinds.resolve(word, &OwnerTable::default()).map_err(|error| error.to_string())?;
         Ok(format!("{} {}", kind.resource.api_version, kind.resource.plural))
     }
 
@@ -234,7 +238,8 @@ mod tests {
     #[test]
     fn what_no_kind_is_called_means_none() {
         for word in ["", "x", "deploy.batch", "deploy.v9.apps", ".apps"] {
-            assert_eq!(resolved(word), Err(Unresolved::Unknown), "{word}");
+            let expected = format!("the server doesn't have a resource type {word:?}");
+            assert_eq!(resolved(word), Err(expected), "{word}");
         }
     }
 
@@ -245,8 +250,8 @@ mod tests {
 
     #[test]
     fn of_two_groups_that_can_be_paused_none_is_guessed() {
-        let both = vec!["mpijobs.kubeflow.org".into(), "mpijobs.batch.tensorstack.dev".into()];
-        assert_eq!(resolved("mpijob"), Err(Unresolved::Ambiguous(both)));
+        let both = "\"mpijob\" may be any of mpijobs.kubeflow.org, mpijobs.batch.tensorstack.dev: say which";
+        assert_eq!(resolved("mpijob"), Err(both.into()));
         assert_eq!(resolved("mpijob.kubeflow.org"), Ok("kubeflow.org/v1 mpijobs".into()));
     }
 

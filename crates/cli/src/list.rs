@@ -1,8 +1,6 @@
 //! `kubectl tenure list`: which workloads are in a queue, and when their time is over.
 
 pub mod gather;
-mod owners;
-mod pause;
 pub mod print;
 pub mod row;
 mod view;
@@ -20,7 +18,6 @@ use clap::Args;
 use crate::{
     connect::ConnectArgs,
     floors::of_file,
-    server::Clock,
     tell::{tell, with_causes},
 };
 use gather::Gatherer;
@@ -80,49 +77,42 @@ Examples:
 impl ListArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { queues, all_namespaces, output, watch, t9k_system_namespace, config } = self;
-        let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
+        let config = of_file(config.as_deref())?;
         let connection = connect.connect().await?;
-        let clock = Clock::of(&connection.client).await;
         let namespace = (!all_namespaces).then_some(connection.namespace);
-        let nothing = nothing_in(namespace.as_deref());
-        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config);
+        let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
+        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
         let printer = Printer::new(output, all_namespaces);
-        let mut list = List { gatherer, queues, clock, printer };
+        let mut list = List { gatherer, queues, printer };
         let rows = list.rows().await?;
         if rows.is_empty() {
-            tell(&nothing);
+            tell(&format!("No workloads in a queue found{place}."));
         }
         if watch {
             list.watch(rows).await?;
         } else {
-            list.printer.all(&rows, clock.now(), &mut io::stdout().lock())?;
+            list.printer.all(&rows, list.gatherer.now(), &mut io::stdout().lock())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn nothing_in(namespace: Option<&str>) -> String {
-    let place = namespace.map_or_else(String::new, |name| format!(" in {name} namespace"));
-    format!("No workloads in a queue found{place}.")
-}
-
 struct List {
     gatherer: Gatherer,
     queues: Vec<String>,
-    clock: Clock,
     printer: Printer,
 }
 
 impl List {
     async fn rows(&mut self) -> Result<Vec<Row>> {
-        let mut rows = self.gatherer.gather(self.clock).await?;
+        let mut rows = self.gatherer.gather().await?;
         rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
         Ok(rows)
     }
 
     /// For ever, or until nobody reads any more.
     async fn watch(&mut self, first: Vec<Row>) -> Result<()> {
-        self.printer.first(&first, self.clock.now(), &mut io::stdout().lock())?;
+        self.print(&first)?;
         let mut seen: HashMap<_, Row> = first.into_iter().map(|row| (row.key(), row)).collect();
         let mut took = Duration::ZERO;
         loop {
@@ -142,14 +132,15 @@ impl List {
         for row in rows {
             let before = gone.remove(&row.key());
             if before.is_none_or(|before| self.printer.differ(&before, &row)) {
-                self.printer.change(&row, self.clock.now(), &mut io::stdout().lock())?;
+                self.print(std::slice::from_ref(&row))?;
             }
             seen.insert(row.key(), row);
         }
-        for row in gone.into_values() {
-            let row = Row { state: State::Gone, ..row };
-            self.printer.change(&row, self.clock.now(), &mut io::stdout().lock())?;
-        }
-        Ok(())
+        let gone = gone.into_values().map(|row| Row { state: State::Gone, ..row });
+        self.print(&gone.collect::<Vec<_>>())
+    }
+
+    fn print(&mut self, rows: &[Row]) -> io::Result<()> {
+        self.printer.some(rows, self.gatherer.now(), &mut io::stdout().lock())
     }
 }

@@ -3,7 +3,7 @@
 mod answer;
 mod print;
 
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use crate::{
     connect::ConnectArgs,
     floors::FloorArgs,
-    input::{self, InputArgs, queues},
-    output::{Output, OutputArgs},
-    scene,
-    tell::{tell, warn},
+    input::InputArgs,
+    output::OutputArgs,
+    snapshot::{Snapshot, queues},
+    tell::tell,
 };
-use answer::{Matrix, Selection};
+use answer::Matrix;
 
 /// Show the floors and ceilings of all queues, and the floor between each two of them
 ///
@@ -58,17 +58,12 @@ Examples:
 impl MatrixArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { input, output: OutputArgs { output }, preemptor_queue, victim_queue, floors: args } = self;
-        let floors = args.floors()?;
-        let documents = if input.filename.is_empty() {
-            scene::queue_documents(connect).await?
-        } else {
-            input::read(&input.filename)?
-        };
-        let (tree, warnings) = queues::tree(&documents);
-        let oddities = scene::oddities(&documents, input.now.unwrap_or_else(Timestamp::now));
-        for warning in warnings.into_iter().chain(oddities) {
-            warn(&warning);
-        }
+        let config = args.config()?;
+        let documents = queues::documents(&input.filename, connect).await?;
+        let now = input.now.unwrap_or_else(Timestamp::now);
+        let snapshot = Snapshot::of_documents(&documents, &config, now);
+        snapshot.warn();
+        let tree = snapshot.tree();
         for name in preemptor_queue.iter().chain(&victim_queue) {
             if tree.find(name).is_none() {
                 bail!("there is no queue {name:?} of group scheduling.run.ai");
@@ -77,14 +72,9 @@ impl MatrixArgs {
         if tree.is_empty() {
             tell("No queues of group scheduling.run.ai found.");
         }
-        let selection = Selection { preemptor: preemptor_queue.as_deref(), victim: victim_queue.as_deref() };
-        let matrix = Matrix::new(&tree, &floors, args.node_pool.as_deref(), selection);
-        let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        match output {
-            Output::Table => print::tables(&matrix, &mut out)?,
-            Output::Json => print::json(&matrix, &mut out)?,
-            Output::Yaml => print::yaml(&matrix, &mut out)?,
-        }
+        let (preemptor, victim) = (preemptor_queue.as_deref(), victim_queue.as_deref());
+        let matrix = Matrix::new(tree, &config.floors, args.node_pool.as_deref(), preemptor, victim);
+        output.show(&print::Whole(&matrix), |out| print::tables(&matrix, out))?;
         Ok(ExitCode::SUCCESS)
     }
 }

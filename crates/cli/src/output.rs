@@ -1,6 +1,6 @@
 //! How an answer is printed.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -26,7 +26,20 @@ pub struct OutputArgs {
 }
 
 impl Output {
-    /// Prints a value as JSON or YAML, and says whether it did: a table is the caller's.
+    /// Prints an answer on standard output: as JSON or YAML, or as a table of the command's own.
+    pub fn show(
+        self,
+        answer: &impl Serialize,
+        table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+        if !self.print(answer, &mut out)? {
+            table(&mut out)?;
+        }
+        out.flush()
+    }
+
+    /// Prints a value as JSON or YAML, and says whether it did.
     pub fn print(self, value: &impl Serialize, out: &mut impl Write) -> io::Result<bool> {
         match self {
             Self::Table => return Ok(false),
@@ -34,11 +47,37 @@ impl Output {
                 serde_json::to_writer_pretty(&mut *out, value)?;
                 writeln!(out)?;
             }
-            Self::Yaml => {
-                write!(out, "{}", serde_saphyr::to_string(value).map_err(io::Error::other)?)?;
-            }
+            Self::Yaml => yaml(value, out)?,
         }
-        out.flush().map(|()| true)
+        Ok(true)
+    }
+}
+
+/// Prints a value as YAML.
+pub fn yaml(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+    let mut kept = Kept { out, error: None };
+    let written = serde_saphyr::to_io_writer(&mut kept, value);
+    // the serializer's error doesn't tell a closed pipe from others
+    kept.error.map_or_else(|| written.map_err(io::Error::other), Err)
+}
+
+/// Keeps the error that ends it.
+struct Kept<'w, W> {
+    out: &'w mut W,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Write for Kept<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes).map_err(|error| {
+            let kind = error.kind();
+            self.error = Some(error);
+            kind.into()
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 

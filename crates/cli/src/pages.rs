@@ -1,14 +1,31 @@
 //! Lists in pages.
 
+use std::fmt::Debug;
+
 use futures::{Stream, stream};
-use kube::{api::ListParams, core::ObjectList};
+use kube::{Api, api::ListParams, core::ObjectList};
+use serde::de::DeserializeOwned;
 
 /// What `kubectl get` asks for at a time.
 const PAGE: u32 = 500;
 
+/// The objects that an API has, page by page.
+pub fn objects<K>(
+    api: Api<K>,
+    fields: Option<&'static str>,
+) -> impl Stream<Item = kube::Result<Vec<K>>> + use<K>
+where
+    K: Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    pages(fields, move |params| {
+        let api = api.clone();
+        async move { api.list(&params).await }
+    })
+}
+
 /// The objects of a list, page by page. `list` asks for one page.
 pub fn pages<K: Clone, F: Future<Output = kube::Result<ObjectList<K>>>>(
-    fields: Option<&str>,
+    fields: Option<&'static str>,
     list: impl Fn(ListParams) -> F,
 ) -> impl Stream<Item = kube::Result<Vec<K>>> {
     let first = ListParams { field_selector: fields.map(str::to_owned), ..ListParams::default().limit(PAGE) };

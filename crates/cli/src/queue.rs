@@ -2,10 +2,7 @@
 
 mod answer;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -16,7 +13,6 @@ use crate::{
     floors::of_file,
     list::gather::Gatherer,
     output::{Output, OutputArgs},
-    server::Clock,
     tell::tell,
 };
 use answer::Answer;
@@ -59,30 +55,25 @@ Examples:
 impl QueueArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { name, t9k_system_namespace, config, output: OutputArgs { output } } = self;
-        let config = config.as_deref().map(of_file).transpose()?.unwrap_or_default();
-        let is_given = connect.names_a_namespace();
+        let config = of_file(config.as_deref())?;
+        let is_given = connect.named_namespace().is_some();
         let connection = connect.connect().await?;
-        let clock = Clock::of(&connection.client).await;
         let namespace = is_given.then_some(connection.namespace);
-        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config);
+        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
         let mut view = gatherer.view().await?;
-        let (is_known, now) = (view.knows(&name), clock.now());
-        let of_runai = view.timestamp(Family::Runai, &name);
-        let of_tensorstack = view.timestamp(Family::Tensorstack, &name);
+        let (is_known, now) = (view.snapshot.knows(&name), gatherer.now());
+        let mut of =
+            |family| view.snapshot.index.pods_ready(family, &name).map(|of| of.timestamp).unwrap_or_default();
+        let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));
         let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };
         let answer = Answer::new(name, timestamp, view.rows(now), now);
         if answer.is_empty() && !is_known {
             bail!("there is no queue {:?}, as far as you may see", answer.queue);
         }
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        match output {
-            Output::Table if answer.is_empty() => {
-                tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
-            }
-            Output::Table => answer.tables(!is_given, now, &mut out)?,
-            other => _ = other.print(&answer, &mut out)?,
+        if answer.is_empty() && output == Output::Table {
+            tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
         }
-        out.flush()?;
+        output.show(&answer, |mut out| answer.tables(!is_given, now, &mut out))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,15 +1,12 @@
 //! `kubectl tenure requeue`: brings back at once what would come back by itself.
 
-use std::process::ExitCode;
-
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::Value;
 use tenure_policy::pause::{Owner, Return, is_deactivation};
 
 use crate::{
-    change::{Basis, ChangeArgs, Command, Object, Resumption, paused, returns},
-    connect::ConnectArgs,
+    change::{Basis, Change, ChangeArgs, Command, Object, keeps_count, paused, resumption, returns},
     table::printable,
 };
 
@@ -21,7 +18,7 @@ use crate::{
 #[command(after_help = EXAMPLES)]
 pub struct RequeueArgs {
     #[command(flatten)]
-    change: ChangeArgs,
+    pub change: ChangeArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -30,30 +27,18 @@ Examples:
   kubectl tenure requeue job/training
   kubectl tenure requeue job training-1 training-2 -n research --dry-run";
 
-impl RequeueArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { change } = self;
-        change.run(Requeue, connect).await
-    }
-}
-
-struct Requeue;
+/// Ends a wait.
+pub struct Requeue;
 
 impl Command for Requeue {
-    type Change = Resumption;
-
     const VERB: &'static str = "requeue";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Resumption> {
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
         let record = paused(object, found, by.table, &[], Self::VERB)?;
         let is_inactive = is_deactivation(&record) || Owner(found).is_inactive();
         match returns(found, &record) {
             Return::Requeue(at) => {
-                let count = Owner(found).requeue_state().count;
-                let note = format!(
-                    "{object} would have come back by itself at {at}. It keeps its count of returns, {count}."
-                );
-                Ok(Resumption::of(found, record, "requeued").noting(Some(note)))
+                Ok(resumption(object, found, record, "requeued", Some(keeps_count(object, found, at))))
             }
             _ if is_inactive => bail!(
                 "{object} doesn't wait to come back: it is deactivated. To let it go on: {}",
@@ -73,10 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::change::{
-        Change as _,
-        testing::{judged, noted, object, record},
-    };
+    use crate::change::testing::{judged, object, record};
 
     fn suspended(reason: &str, more: &[(&str, &str)]) -> Value {
         let record = record(reason, "spec.suspend", &json!(true), &json!(false));
@@ -91,13 +73,13 @@ mod tests {
     fn who_waits_comes_back_and_its_count_stays() {
         let found = suspended("PodsReadyTimeout", &[("requeue-state", &state(2))]);
         let resumption = judged(&Requeue, "job", &found).unwrap();
-        assert_eq!(resumption.patch()["spec"], json!({"suspend": false}));
-        let annotations = &resumption.patch()["metadata"]["annotations"];
+        assert_eq!(resumption.patch["spec"], json!({"suspend": false}));
+        let annotations = &resumption.patch["metadata"]["annotations"];
         assert_eq!(annotations["tenure.dev/paused"], Value::Null);
         let kept: Value =
             serde_json::from_str(annotations["tenure.dev/requeue-state"].as_str().unwrap()).unwrap();
         assert_eq!(kept, json!({"count": 2, "priority": 5}));
-        let note = noted("job", &resumption).unwrap();
+        let note = resumption.note.unwrap();
         assert!(
             note.ends_with("by itself at 2026-01-02T03:09:05Z. It keeps its count of returns, 2."),
             "{note}"
@@ -108,7 +90,7 @@ mod tests {
     fn the_pause_between_two_time_slices_is_a_wait_too() {
         let found = suspended("MaxDurationExceeded", &[("requeue-state", &state(0))]);
         let resumption = judged(&Requeue, "job", &found).unwrap();
-        assert_eq!(resumption.patch()["metadata"]["annotations"]["tenure.dev/requeue-state"], Value::Null);
+        assert_eq!(resumption.patch["metadata"]["annotations"]["tenure.dev/requeue-state"], Value::Null);
     }
 
     #[test]

@@ -3,25 +3,15 @@
 mod print;
 mod source;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 use tenure_policy::requeue::{self, Backoff};
 use tenure_types::{ExtendedDuration, Grammar};
 
-use crate::{
-    connect::ConnectArgs,
-    input,
-    output::{Output, OutputArgs},
-    scene,
-    tell::tell,
-};
+use crate::{connect::ConnectArgs, output::OutputArgs, snapshot::queues, tell::tell};
 use print::Answer;
-use source::Source;
 
 /// Rows, where nothing says how many.
 const ROWS: i32 = 30;
@@ -54,7 +44,7 @@ pub struct RequeueScheduleArgs {
     timeout: Option<ExtendedDuration>,
 
     /// The first delay, in seconds [default: 1]
-    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, i32::MAX), allow_negative_numbers = true)]
     backoff_base_seconds: Option<i32>,
 
     /// From one delay to the next [default: 1.41284738]
@@ -62,15 +52,15 @@ pub struct RequeueScheduleArgs {
     backoff_factor: Option<f64>,
 
     /// The longest delay, in seconds [default: none]
-    #[arg(long, value_name = "N", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, i32::MAX), allow_negative_numbers = true)]
     backoff_max_seconds: Option<i32>,
 
     /// How often a workload comes back [default: always]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 0, i32::MAX), allow_negative_numbers = true)]
     backoff_limit_count: Option<i32>,
 
     /// How many rows to print [default: as many as the limit, else 30]
-    #[arg(long, value_name = "N", value_parser = rows, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, MOST_ROWS), allow_negative_numbers = true)]
     retries: Option<i32>,
 
     #[command(flatten)]
@@ -86,34 +76,23 @@ Examples:
 
 impl RequeueScheduleArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let (backoff, source) = match &self.queue {
-            None => (Backoff::default(), Source::Defaults),
-            Some(queue) => {
-                let documents = match self.filename.as_slice() {
-                    [] => scene::queue_documents(connect).await?,
-                    paths => input::read(paths)?,
-                };
-                source::find(&documents, queue)?
-            }
+        let (backoff, queue) = match &self.queue {
+            None => (Backoff::default(), None),
+            Some(queue) => source::find(&queues::documents(&self.filename, connect).await?, queue)?,
         };
-        let answer = self.answer(backoff, &source);
+        let answer = self.answer(backoff, queue.as_deref());
         if self.retries.is_none() && answer.backoff.limit.is_none() {
             tell(&format!(
                 "note: there is no limit: the first {ROWS} retries are shown; --retries shows more"
             ));
         }
         let Self { output: OutputArgs { output }, .. } = self;
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        match output {
-            Output::Table => answer.table(&mut out)?,
-            other => _ = other.print(&answer, &mut out)?,
-        }
-        out.flush()?;
+        output.show(&answer, |mut out| answer.table(&mut out))?;
         Ok(ExitCode::SUCCESS)
     }
 
     /// Flags count for more than a queue.
-    fn answer(&self, found: Backoff, source: &Source) -> Answer {
+    fn answer(&self, found: Backoff, queue: Option<&str>) -> Answer {
         let backoff = Backoff {
             timeout: self.timeout.map_or(found.timeout, ExtendedDuration::to_signed),
             base_seconds: self.backoff_base_seconds.unwrap_or(found.base_seconds),
@@ -122,7 +101,7 @@ impl RequeueScheduleArgs {
             limit: self.backoff_limit_count.or(found.limit),
         };
         let rows = self.retries.or(backoff.limit).unwrap_or(ROWS).min(MOST_ROWS);
-        Answer::new(backoff, source, self.has_flags(), rows)
+        Answer::new(backoff, queue, self.has_flags(), rows)
     }
 
     const fn has_flags(&self) -> bool {
@@ -142,18 +121,6 @@ fn timeout(text: &str) -> Result<ExtendedDuration, String> {
 
 fn factor(text: &str) -> Result<f64, String> {
     requeue::factor(text).ok_or_else(|| "must be a decimal number of at least 1, such as 1.5".into())
-}
-
-fn positive(text: &str) -> Result<i32, String> {
-    whole(text, 1, i32::MAX)
-}
-
-fn count(text: &str) -> Result<i32, String> {
-    whole(text, 0, i32::MAX)
-}
-
-fn rows(text: &str) -> Result<i32, String> {
-    whole(text, 1, MOST_ROWS)
 }
 
 fn whole(text: &str, least: i32, most: i32) -> Result<i32, String> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_policy::pause::{Owner, Return, is_deactivation};
 
 use crate::{
-    change::{Basis, ChangeArgs, Command, Object, Resumption, paused, returns},
+    change::{Basis, Change, ChangeArgs, Command, Object, keeps_count, paused, resumption, returns},
     connect::ConnectArgs,
 };
 
@@ -51,23 +51,18 @@ struct Resume {
 }
 
 impl Command for Resume {
-    type Change = Resumption;
-
     const VERB: &'static str = "resume";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Resumption> {
+    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
         let record = paused(object, found, by.table, &self.fields, Self::VERB)?;
-        let count = Owner(found).requeue_state().count;
         let note = match returns(found, &record) {
             _ if is_deactivation(&record) || Owner(found).is_inactive() => {
                 Some(format!("{object} was deactivated: it is active again, and its returns count from 0."))
             }
-            Return::Requeue(at) => Some(format!(
-                "{object} would have come back by itself at {at}. It keeps its count of returns, {count}."
-            )),
+            Return::Requeue(at) => Some(keeps_count(object, found, at)),
             Return::Never | Return::Reactivate | Return::Deactivate => None,
         };
-        Ok(Resumption::of(found, record, "resumed").noting(note))
+        Ok(resumption(object, found, record, "resumed", note))
     }
 }
 

@@ -1,7 +1,5 @@
 //! The runs of pods, put together to that of their workload.
 
-use std::{fmt, sync::Arc};
-
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::Standing;
 use tenure_policy::{
@@ -9,68 +7,25 @@ use tenure_policy::{
     expiry::{Exemption, Family},
     tree::QueueTree,
 };
-use tenure_types::keys;
-
-/// Where a ceiling comes from. As text, the name of the queue or of the annotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CeilingFrom<'t> {
-    Queue(&'t str),
-    Annotation,
-}
-
-impl fmt::Display for CeilingFrom<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Queue(name) => name,
-            Self::Annotation => keys::MAX_DURATION_ANNOTATION,
-        })
-    }
-}
 
 /// Some pods of a workload, taken as one.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub pods: usize,
-    /// The family whose ceiling counts.
-    pub family: Family,
-    pub tensorstack: Option<Arc<str>>,
-    pub runai: Option<Arc<str>>,
-    /// The least of the ceilings that people have noted.
-    pub own: Option<SignedDuration>,
+    /// That of the pod that expires first, with the clocks of all.
+    pub standing: Standing,
     /// Why none of the pods is ever touched; none if the ceiling applies to any.
     pub exemption: Option<Exemption>,
-    pub created: Timestamp,
     /// When the youngest pod was created.
     pub created_last: Timestamp,
-    /// Since when a ceiling of the run.ai family counts.
-    pub started: Option<Timestamp>,
-    /// When the workload started, from which floors count.
-    pub start: Option<Timestamp>,
-    /// That is the start of a `PodGroup`.
-    pub of_group: bool,
-    pub expires: Option<Timestamp>,
 }
 
 impl Run {
     /// That of one pod.
     pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
-        let Standing { clocks, start, is_grouped, tensorstack, runai, own, expires } = standing;
-        let expires = expires.filter(|_| exemption.is_none());
-        let likely = if runai.is_some() { Family::Runai } else { Family::Tensorstack };
-        Self {
-            pods: 1,
-            family: expires.map_or(likely, |(_, family)| family),
-            tensorstack: tensorstack.as_deref().map(Arc::from),
-            runai: runai.as_deref().map(Arc::from),
-            own,
-            exemption,
-            created: clocks.created,
-            created_last: clocks.created,
-            started: clocks.started,
-            start,
-            of_group: is_grouped && start.is_some(),
-            expires: expires.map(|(at, _)| at),
-        }
+        let expires = standing.expires.filter(|_| exemption.is_none());
+        let created_last = standing.clocks.created;
+        Self { pods: 1, standing: Standing { expires, ..standing }, exemption, created_last }
     }
 
     /// The one that expires first says what applies to both. A pod that is exempt says nothing of one that isn't.
@@ -79,60 +34,72 @@ impl Run {
         first.pods = first.pods.saturating_add(other.pods);
         first.created_last = first.created_last.max(other.created_last);
         if first.exemption.is_some() == other.exemption.is_some() {
-            first.created = first.created.min(other.created);
-            first.started = first.started.into_iter().chain(other.started).min();
-            first.start = first.start.into_iter().chain(other.start).min();
+            let (ours, theirs) = (&mut first.standing, other.standing);
+            ours.clocks.created = ours.clocks.created.min(theirs.clocks.created);
+            ours.clocks.started = ours.clocks.started.into_iter().chain(theirs.clocks.started).min();
+            ours.start = ours.start.into_iter().chain(theirs.start).min();
         }
         first
     }
 
     fn rank(&self) -> (bool, Timestamp, Timestamp) {
-        (self.exemption.is_some(), self.expires.unwrap_or(Timestamp::MAX), self.created)
+        (self.exemption.is_some(), self.expires().unwrap_or(Timestamp::MAX), self.standing.clocks.created)
     }
 
-    pub fn queue(&self) -> Option<&Arc<str>> {
-        match self.family {
-            Family::Tensorstack => self.tensorstack.as_ref(),
-            Family::Runai => self.runai.as_ref(),
+    /// The family whose ceiling counts.
+    pub fn family(&self) -> Family {
+        let likely = if self.standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
+        self.standing.expires.map_or(likely, |(_, family)| family)
+    }
+
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.standing.expires.map(|(at, _)| at)
+    }
+
+    /// The queue in a family.
+    pub fn queue(&self, family: Family) -> Option<&str> {
+        match family {
+            Family::Tensorstack => self.standing.tensorstack.as_deref(),
+            Family::Runai => self.standing.runai.as_deref(),
         }
     }
 
     /// Since when the ceiling counts.
     pub fn since(&self) -> Option<Timestamp> {
-        match self.family {
-            Family::Tensorstack => Some(self.created),
-            Family::Runai => self.started,
+        match self.family() {
+            Family::Tensorstack => Some(self.standing.clocks.created),
+            Family::Runai => self.standing.clocks.started,
         }
     }
 
     /// What that is, for people.
-    pub const fn since_from(&self) -> &'static str {
-        match self.family {
+    pub fn since_from(&self) -> &'static str {
+        let of_group = self.standing.is_grouped && self.standing.start.is_some();
+        match self.family() {
             Family::Tensorstack => "its creation",
-            Family::Runai if self.of_group => "the start of its workload",
+            Family::Runai if of_group => "the start of its workload",
             Family::Runai => "when it was scheduled",
         }
     }
 
-    /// The ceiling that counts, and where it comes from; none if there is none.
-    pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, CeilingFrom<'t>)> {
-        match self.family {
+    /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
+    pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, Option<&'t str>)> {
+        let own = self.standing.own;
+        let queue = self.queue(self.family())?;
+        match self.family() {
             Family::Tensorstack => {
-                let ceiling = self.expires?.duration_since(self.created);
-                let is_own = self.own == Some(ceiling);
-                let from =
-                    if is_own { CeilingFrom::Annotation } else { CeilingFrom::Queue(self.queue()?.as_ref()) };
-                Some((ceiling, from))
+                let ceiling = self.expires()?.duration_since(self.standing.clocks.created);
+                Some((ceiling, (own != Some(ceiling)).then_some(queue)))
             }
             Family::Runai => {
-                let path = ceiling::path(tree, self.runai.as_deref()?).unwrap_or_default();
+                let path = ceiling::path(tree, queue).unwrap_or_default();
                 // not even a ceiling of its own applies in a queue that doesn't exist
                 path.first()?;
-                match (ceiling::least(&path), self.own) {
+                match (ceiling::least(&path), own) {
                     (Some((queue, ceiling)), own) if own.is_none_or(|own| ceiling.to_signed() < own) => {
-                        Some((ceiling.to_signed(), CeilingFrom::Queue(queue)))
+                        Some((ceiling.to_signed(), Some(queue)))
                     }
-                    (_, own) => Some((own?, CeilingFrom::Annotation)),
+                    (_, own) => Some((own?, None)),
                 }
             }
         }
@@ -166,16 +133,19 @@ mod tests {
     fn the_pod_that_expires_first_counts_and_the_run_began_with_the_first() {
         let (old, young) = (run(0, None, None, None), run(10, Some(12), Some(72), None));
         for run in [old.clone().with(young.clone()), young.with(old)] {
-            assert_eq!((run.pods, run.created, run.created_last), (2, at(0), at(10)));
-            assert_eq!((run.started, run.expires, run.since()), (Some(at(12)), Some(at(72)), Some(at(12))));
+            assert_eq!((run.pods, run.standing.clocks.created, run.created_last), (2, at(0), at(10)));
+            assert_eq!(
+                (run.standing.clocks.started, run.expires(), run.since()),
+                (Some(at(12)), Some(at(72)), Some(at(12)))
+            );
         }
     }
 
     #[test]
     fn a_pod_that_is_exempt_says_nothing_of_others() {
         let exempt = run(0, Some(0), Some(5), Some(Exemption::Priority));
-        assert_eq!(exempt.expires, None);
+        assert_eq!(exempt.expires(), None);
         let both = exempt.with(run(10, Some(12), Some(72), None));
-        assert_eq!((both.exemption, both.pods, both.created), (None, 2, at(10)));
+        assert_eq!((both.exemption, both.pods, both.standing.clocks.created), (None, 2, at(10)));
     }
 }

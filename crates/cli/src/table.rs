@@ -36,6 +36,18 @@ impl Table {
     }
 }
 
+/// Prints a table as wide as its rows need.
+pub fn table(
+    headers: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let headers = headers.iter().map(|header| (*header).to_owned()).collect();
+    let rows: Vec<_> = std::iter::once(headers).chain(rows).collect();
+    let table = Table::fitting(&rows);
+    rows.iter().try_for_each(|row| table.print(row, out))
+}
+
 /// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal, or
 /// turn the direction of what follows.
 pub fn printable(text: &str) -> String {
@@ -44,14 +56,9 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_command(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// What a cell shows that has nothing to show.
-pub fn none() -> String {
-    "<none>".into()
-}
-
-/// A cell.
+/// A cell, which may have nothing to show.
 pub fn cell(text: Option<impl Into<String>>) -> String {
-    text.map_or_else(none, Into::into)
+    text.map_or_else(|| "<none>".into(), Into::into)
 }
 
 #[cfg(test)]

@@ -2,13 +2,8 @@
 
 use anyhow::{Result, bail};
 
-/// A kind, as the user wrote it, and a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// `deploy`, `Deployment`, `deployments.apps`.
-    pub kind: String,
-    pub name: String,
-}
+/// A kind, as the user wrote it (`deploy`, `Deployment`, `deployments.apps`), and a name.
+pub type Target = (String, String);
 
 /// Reads `KIND/NAME...` or `KIND NAME...`.
 pub fn parse(arguments: &[String]) -> Result<Vec<Target>> {
@@ -34,7 +29,7 @@ fn of_kind(kind: &str, name: &str) -> Result<Target> {
     if kind.is_empty() || name.is_empty() || !is_segment(name) {
         bail!("{kind}/{name} can't be an object: name it as in deployment/test");
     }
-    Ok(Target { kind: kind.into(), name: name.into() })
+    Ok((kind.into(), name.into()))
 }
 
 /// Whether a name can stand in a path as it is.
@@ -49,8 +44,7 @@ mod tests {
 
     fn parsed(line: &str) -> Option<Vec<(String, String)>> {
         let arguments: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let targets = parse(&arguments).ok()?;
-        Some(targets.into_iter().map(|target| (target.kind, target.name)).collect())
+        parse(&arguments).ok()
     }
 
     fn pair(kind: &str, name: &str) -> (String, String) {

@@ -3,20 +3,12 @@
 mod judge;
 mod print;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::{
-    floors::FloorArgs,
-    input,
-    output::{Output, OutputArgs},
-    tell::warn,
-};
+use crate::{floors::FloorArgs, input, output::OutputArgs, tell::warn};
 use judge::Verdicts;
 
 /// Say what Tenure's webhook would say of objects in files, without a cluster
@@ -54,18 +46,13 @@ Exit codes: 0 if all would be allowed; 1 if something would be refused, or can't
 impl ValidateArgs {
     pub fn run(self) -> Result<ExitCode> {
         let Self { filename, t9k_system_namespace, output: OutputArgs { output }, floors } = self;
-        let floors = floors.floors()?;
+        let floors = floors.config()?.floors;
         let documents = input::read(&filename)?;
         let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &floors);
         for warning in &verdicts.warnings {
             warn(warning);
         }
-        let mut out = io::BufWriter::new(io::stdout().lock());
-        match output {
-            Output::Table => print::table(&verdicts, &mut out)?,
-            other => _ = other.print(&verdicts.reviewed, &mut out)?,
-        }
-        out.flush()?;
+        output.show(&verdicts.reviewed, |mut out| print::table(&verdicts, &mut out))?;
         Ok(if verdicts.refused() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

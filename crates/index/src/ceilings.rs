@@ -1,5 +1,6 @@
 //! The reading of the keeper: whose ceiling is reached, whose workload isn't ready, and when.
 
+mod explain;
 mod limits;
 mod returns;
 

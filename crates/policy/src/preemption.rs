@@ -265,7 +265,7 @@ impl<'t> Rules<'t> {
 
     /// What protects a victim if no other of its workload goes.
     pub fn alone(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> Ruling<'t> {
-        self.rule(preemptor, victim, 0)
+        self.rule(preemptor, victim, &Going::default())
     }
 
     /// The same where nobody knows the preemptor: against the one that has the weakest claim of all that there could be.

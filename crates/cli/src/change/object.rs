@@ -20,16 +20,20 @@ impl Object<'_> {
         self.kind.namespaced.then_some(self.namespace)
     }
 
+    /// The flag that names its namespace.
+    fn flag(&self) -> String {
+        self.namespaced().map_or_else(String::new, |name| format!(" -n {name}"))
+    }
+
     /// A command that a person can run.
     pub fn by_hand(&self, patch: &Value) -> String {
-        let place = self.namespaced().map_or_else(String::new, |name| format!(" -n {name}"));
+        let place = self.flag();
         format!("kubectl patch {} {}{place} --type merge -p '{patch}'", self.kind.plural(), self.name)
     }
 
     /// A command of this plugin that is about it.
     pub fn command(&self, verb: &str) -> String {
-        let place = self.namespaced().map_or_else(String::new, |name| format!(" -n {name}"));
-        format!("kubectl tenure {verb} {self}{place}")
+        format!("kubectl tenure {verb} {self}{}", self.flag())
     }
 }
 

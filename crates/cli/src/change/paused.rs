@@ -1,13 +1,15 @@
 //! What Tenure has noted on an object that it has paused.
 
 use anyhow::{Result, bail};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_policy::{
     owners::{OwnerTable, PauseRule},
     pause::{Owner, Return},
 };
-use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord, projection};
 
 use super::{Object, shown};
 use crate::table::printable;
@@ -22,12 +24,12 @@ pub fn paused(
     verb: &str,
 ) -> Result<PausedRecord> {
     let reference = object.kind.reference(object.name);
-    let Some(text) = found.pointer("/metadata/annotations").and_then(|all| all.get(PAUSED_ANNOTATION)) else {
+    let Some(text) = record_text(found) else {
         let other = table.rules(&reference).find(|rule| Owner(found).is_paused(rule));
-        bail!(
-            "{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{}",
-            by_other(other)
-        );
+        let other = other.map_or_else(String::new, |rule| {
+            format!(", though its {} is {}, which somebody else has set", rule.field, shown(&rule.value))
+        });
+        bail!("{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{other}");
     };
     not_copied(object, found, table, verb)?;
     let rules: Vec<&PauseRule> = table.rules(&reference).collect();
@@ -48,30 +50,33 @@ pub fn paused(
     Ok(record)
 }
 
+/// The record of a pause, be it one that can't be read.
+pub fn record_text(found: &Value) -> Option<&Value> {
+    found.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)
+}
+
 /// Refuses an object whose controller is what Tenure pauses: a Deployment's annotations live on in its `ReplicaSet`s.
 pub fn not_copied(object: Object<'_>, found: &Value, table: &OwnerTable, verb: &str) -> Result<()> {
-    let Some(above) = controller(found).filter(|above| table.knows(above)) else { return Ok(()) };
+    let metadata = metadata(found);
+    let above = projection::controller(&metadata).filter(|above| table.knows(above));
+    let Some(above) = above else { return Ok(()) };
     let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
     bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
 }
 
 /// Whether and when an object comes back by itself that has this record.
 pub fn returns(found: &Value, record: &PausedRecord) -> Return {
-    let metadata = found.get("metadata").cloned().unwrap_or_default();
-    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
-    Return::of(record, &metadata)
+    Return::of(record, &metadata(found))
 }
 
-fn by_other(rule: Option<&PauseRule>) -> String {
-    rule.map_or_else(String::new, |rule| {
-        format!(", though its {} is {}, which somebody else has set", rule.field, shown(&rule.value))
-    })
+/// What is told of a wait that ends early.
+pub fn keeps_count(object: Object<'_>, found: &Value, at: Timestamp) -> String {
+    let count = Owner(found).requeue_state().count;
+    format!("{object} would have come back by itself at {at}. It keeps its count of returns, {count}.")
 }
 
-fn controller(found: &Value) -> Option<OwnerReference> {
-    let owners = found.pointer("/metadata/ownerReferences")?.as_array()?;
-    let owner = owners.iter().find(|owner| owner.get("controller") == Some(&json!(true)))?;
-    serde_json::from_value(owner.clone()).ok()
+fn metadata(found: &Value) -> ObjectMeta {
+    found.get("metadata").and_then(|metadata| ObjectMeta::deserialize(metadata).ok()).unwrap_or_default()
 }
 
 /// A patch that takes the annotation away and sets back the field that looks paused, to the likeliest value.

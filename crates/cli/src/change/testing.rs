@@ -24,7 +24,7 @@ fn kinds() -> Kinds {
 }
 
 /// What a command makes of an object `ns/test` of this kind.
-pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<C::Change, String> {
+pub fn judged(command: &impl Command, kind: &str, found: &Value) -> Result<Change, String> {
     let (kinds, table) = (kinds(), OwnerTable::default());
     let object = Object { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
     let by = Basis { table: &table, clock: Clock::default() };
@@ -32,17 +32,8 @@ pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<C::C
 }
 
 /// What is told of a change that has made an object so.
-pub fn told(kind: &str, change: &impl Change, now: &Value) -> Result<String, String> {
-    let kinds = kinds();
-    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
-    change.told(Object { kind, name: "test", namespace: "ns" }, now).map_err(|error| error.to_string())
-}
-
-/// What else is told of it.
-pub fn noted(kind: &str, change: &impl Change) -> Option<String> {
-    let kinds = kinds();
-    let kind = kinds.resolve(kind, &OwnerTable::default()).unwrap();
-    change.note(Object { kind, name: "test", namespace: "ns" })
+pub fn told(change: &Change, now: &Value) -> Result<String, String> {
+    change.told(now).map_err(|error| error.to_string())
 }
 
 /// The record of a pause.

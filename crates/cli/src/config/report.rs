@@ -1,13 +1,10 @@
 //! What applies with a file.
 
-mod guard;
-
 use std::{
     collections::BTreeSet,
     io::{self, Write},
 };
 
-use jiff::SignedDuration;
 use serde::Serialize;
 use tenure_policy::{
     config::{
@@ -19,13 +16,11 @@ use tenure_policy::{
     ready::PodsReady,
     requeue::Backoff,
 };
-use tenure_types::GoDuration;
 
-use crate::table::Table;
-use guard::Guard;
+use crate::{age::go, table::table};
 
 /// All of it, as it is printed.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// Whose configuration it is.
@@ -57,69 +52,78 @@ struct Pool {
 
 impl Report {
     pub fn of(file: &File) -> Self {
-        match file {
+        let config = match file {
             File::Kai(kai) => {
                 let parameters = sourced(common(&kai.floors), &kai.set);
-                Self {
-                    of: "KAI-Scheduler",
-                    parameters,
-                    node_pools: Vec::new(),
-                    trusted_writers: Vec::new(),
-                    guard: None,
-                }
+                return Self { of: "KAI-Scheduler", parameters, ..Self::default() };
             }
-            File::Tenure(config) => {
-                let all = common(&config.floors).into_iter().chain(own(config)).collect();
-                Self {
-                    of: "Tenure",
-                    parameters: sourced(all, &config.set),
-                    node_pools: pools(&config.floors),
-                    trusted_writers: config.trusted.names().map(str::to_owned).collect(),
-                    guard: Some(Guard::of(&config.guarded)),
-                }
-            }
-        }
-    }
-
-    pub fn tables(&self, out: &mut impl Write) -> io::Result<()> {
-        let row = |parameter: &Parameter| {
-            let Parameter { name, value, from } = parameter;
-            [*name, value, from].map(str::to_owned).to_vec()
+            File::Tenure(config) => config,
         };
-        table(&["PARAMETER", "VALUE", "FROM"], self.parameters.iter().map(row), out)?;
-        self.node_pools(out)?;
-        self.trusted_writers(out)?;
-        self.guard.iter().try_for_each(|guard| guard.table(out))
+        let all = common(&config.floors).into_iter().chain(own(config)).collect();
+        Self {
+            of: "Tenure",
+            parameters: sourced(all, &config.set),
+            node_pools: pools(&config.floors),
+            trusted_writers: config.trusted.names().map(str::to_owned).collect(),
+            guard: Some(Guard::of(&config.guarded)),
+        }
     }
 
-    fn node_pools(&self, out: &mut impl Write) -> io::Result<()> {
-        if self.node_pools.is_empty() {
-            return Ok(());
-        }
-        writeln!(out)?;
-        let row = |pool: &Pool| {
+    /// A table for each part that isn't empty.
+    pub fn tables(&self, out: &mut impl Write) -> io::Result<()> {
+        let Self { of: _, parameters, node_pools, trusted_writers, guard } = self;
+        let row =
+            |parameter: &Parameter| [parameter.name, &parameter.value, parameter.from].map(str::to_owned);
+        let parameters = parameters.iter().map(|parameter| row(parameter).to_vec());
+        table(&["PARAMETER", "VALUE", "FROM"], parameters, out)?;
+        let pool = |pool: &Pool| {
             let Pool { name, default_preempt_min_runtime: preempt, default_reclaim_min_runtime: reclaim } =
                 pool;
             vec![name.clone(), preempt.clone(), reclaim.clone()]
         };
-        let headers = ["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"];
-        table(&headers, self.node_pools.iter().map(row), out)
-    }
-
-    fn trusted_writers(&self, out: &mut impl Write) -> io::Result<()> {
-        if self.trusted_writers.is_empty() {
-            return Ok(());
+        let pools = node_pools.iter().map(pool).collect();
+        let writers = trusted_writers.iter().map(|name| vec![name.clone()]).collect();
+        let guarded = guard.iter().flat_map(Guard::rows).collect();
+        let parts: [(&[&str], Vec<_>); 3] = [
+            (&["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], pools),
+            (&["TRUSTED WRITER"], writers),
+            (&["GUARD", "AS"], guarded),
+        ];
+        for (headers, rows) in parts.into_iter().filter(|(_, rows)| !rows.is_empty()) {
+            writeln!(out)?;
+            table(headers, rows.into_iter(), out)?;
         }
-        writeln!(out)?;
-        table(&["TRUSTED WRITER"], self.trusted_writers.iter().map(|name| vec![name.clone()]), out)
+        Ok(())
     }
 }
 
-fn table(headers: &[&str], rows: impl Iterator<Item = Vec<String>>, out: &mut impl Write) -> io::Result<()> {
-    let headers = headers.iter().map(|header| (*header).to_owned()).collect();
-    let rows: Vec<_> = std::iter::once(headers).chain(rows).collect();
-    let table = Table::fitting(&rows);
-    rows.iter().try_for_each(|row| table.print(row, out))
+/// Who is guarded against, and who never is.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Guard {
+    schedulers: BTreeSet<String>,
+    exempt_users: BTreeSet<String>,
+    exempt_groups: BTreeSet<String>,
+    exempt_namespaces: BTreeSet<String>,
+}
+
+impl Guard {
+    fn of(guarded: &Guarded) -> Self {
+        let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = guarded.clone();
+        Self { schedulers, exempt_users, exempt_groups, exempt_namespaces }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = Vec<String>> {
+        let Self { schedulers, exempt_users, exempt_groups, exempt_namespaces } = self;
+        let lists = [
+            (schedulers, "scheduler"),
+            (exempt_users, "exempt user"),
+            (exempt_groups, "exempt group"),
+            (exempt_namespaces, "exempt namespace"),
+        ];
+        let row = |name: &String, what: &str| vec![name.clone(), what.to_owned()];
+        lists.into_iter().flat_map(move |(names, what)| names.iter().map(move |name| row(name, what)))
+    }
 }
 
 /// What both forms have.
@@ -130,7 +134,6 @@ fn common(floors: &Floors) -> Vec<(&'static str, String)> {
 
 /// What Tenure's own form has beyond that.
 fn own(config: &Config) -> [(&'static str, String); 9] {
-    let notice = GoDuration::from_nanos(config.notice.as_nanos().try_into().unwrap_or(i64::MAX));
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -138,7 +141,7 @@ fn own(config: &Config) -> [(&'static str, String); 9] {
     let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = &config.guarded;
     [
         (LABEL_KEY, config.floors.node_pool_label_key.clone()),
-        (EXPIRY_NOTICE, notice.to_string()),
+        (EXPIRY_NOTICE, go(config.notice)),
         (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         (OWNERS, count(config.rows, "row")),
         (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
@@ -153,10 +156,9 @@ fn own(config: &Config) -> [(&'static str, String); 9] {
 fn pods_ready(of: &PodsReady) -> String {
     let PodsReady { backoff, recovery, timestamp } = of;
     let Backoff { timeout, base_seconds, factor, max_seconds, limit } = backoff;
-    let span = |span: SignedDuration| GoDuration::from_nanos(span.as_nanos().try_into().unwrap_or(i64::MAX));
     let parts = [
-        Some(span(*timeout).to_string()),
-        recovery.map(|recovery| format!("recovery {}", span(recovery))),
+        Some(go(*timeout)),
+        recovery.map(|recovery| format!("recovery {}", go(recovery))),
         Some(format!("back after {base_seconds}s × {factor}")),
         max_seconds.map(|max| format!("at most {max}s")),
         limit.map(|limit| format!("{limit} times")),

@@ -8,15 +8,15 @@ fn job(annotations: &[(&str, &str)], suspend: bool) -> Value {
     object(annotations, &json!({"suspend": suspend, "template": template}))
 }
 
-fn noted(change: &Deactivation) -> PausedRecord {
-    let text = change.patch()["metadata"]["annotations"]["tenure.dev/paused"].as_str().unwrap();
+fn noted(change: &Change) -> PausedRecord {
+    let text = change.patch["metadata"]["annotations"]["tenure.dev/paused"].as_str().unwrap();
     serde_json::from_str(text).unwrap()
 }
 
 #[test]
 fn what_runs_is_paused_and_marked_in_one_write() {
     let deactivation = judged(&Deactivate, "job", &job(&[], false)).unwrap();
-    let patch = deactivation.patch();
+    let patch = &deactivation.patch;
     assert_eq!((&patch["spec"], &patch["metadata"]["uid"]), (&json!({"suspend": true}), &json!("u")));
     assert_eq!(patch["metadata"]["annotations"]["tenure.dev/active"], "false");
     let record = noted(&deactivation);
@@ -27,17 +27,17 @@ fn what_runs_is_paused_and_marked_in_one_write() {
     );
     let text = json!(record).to_string();
     let now = object(&[("paused", &text), ("active", "false")], &json!({"suspend": true}));
-    assert_eq!(told("job", &deactivation, &now), Ok("deactivated (spec.suspend: true)".into()));
+    assert_eq!(told(&deactivation, &now), Ok("deactivated (spec.suspend: true)".into()));
     let dropped = object(&[("paused", &text)], &json!({}));
-    assert!(told("job", &deactivation, &dropped).unwrap_err().contains("didn't keep"));
+    assert!(told(&deactivation, &dropped).unwrap_err().contains("didn't keep"));
 }
 
 #[test]
 fn a_kind_with_several_rules_is_paused_by_the_first_that_the_api_server_knows() {
     let notebook = object(&[], &json!({"suspend": false}));
     let deactivation = judged(&Deactivate, "notebook", &notebook).unwrap();
-    let specs: Vec<_> = std::iter::once(deactivation.patch())
-        .chain(deactivation.otherwise())
+    let specs: Vec<_> = std::iter::once(&deactivation.patch)
+        .chain(&deactivation.otherwise)
         .map(|patch| patch["spec"].clone())
         .collect();
     assert_eq!(specs, [json!({"runMode": "paused"}), json!({"suspend": true})]);
@@ -50,13 +50,13 @@ fn what_would_come_back_by_itself_stays_and_activation_takes_back_what_the_pause
     let state = r#"{"count":2,"requeueAt":"2026-01-02T03:09:05Z"}"#;
     let waiting = job(&[("paused", &before), ("requeue-state", state)], true);
     let deactivation = judged(&Deactivate, "job", &waiting).unwrap();
-    assert_eq!(deactivation.patch().get("spec"), None);
-    let annotations = &deactivation.patch()["metadata"]["annotations"];
+    assert_eq!(deactivation.patch.get("spec"), None);
+    let annotations = &deactivation.patch["metadata"]["annotations"];
     assert_eq!(annotations["tenure.dev/active"], "false");
     assert_eq!(annotations["tenure.dev/requeue-state"], r#"{"count":2}"#);
     let expected: PausedRecord = serde_json::from_str(&before).unwrap();
     assert_eq!(noted(&deactivation), PausedRecord { reason: "Deactivated".into(), ..expected });
-    let said = told("job", &deactivation, &waiting).unwrap();
+    let said = told(&deactivation, &waiting).unwrap();
     assert_eq!(said, "deactivated (it was paused already, because of PodsReadyTimeout)");
 }
 
@@ -64,7 +64,7 @@ fn what_would_come_back_by_itself_stays_and_activation_takes_back_what_the_pause
 fn what_somebody_has_set_going_again_is_paused_anew() {
     let before = record("MaxDurationExceeded", "spec.suspend", &json!(true), &json!(false));
     let deactivation = judged(&Deactivate, "job", &job(&[("paused", &before)], false)).unwrap();
-    assert_eq!(deactivation.patch()["spec"], json!({"suspend": true}));
+    assert_eq!(deactivation.patch["spec"], json!({"suspend": true}));
 }
 
 #[test]
@@ -94,5 +94,18 @@ fn where_there_is_nothing_to_stop_it_is_told() {
     ] {
         let error = judged(&Deactivate, kind, &found).unwrap_err();
         assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn the_labels_of_pods_count_before_those_of_their_owner() {
+    let labels = |key: &str, queue: &str| json!({"labels": {key: queue}});
+    let runai = |queue| labels(RUNAI_QUEUE_LABEL, queue);
+    let tensorstack = |queue| labels(TENSORSTACK_QUEUE_LABEL, queue);
+    let of_replicas = json!({"metadata": runai("own"), "spec": {"replicaSpecs": [{"template": {"metadata": tensorstack("pods")}}]}});
+    assert_eq!(queue_of(&of_replicas), Some((Family::Tensorstack, "pods")));
+    assert_eq!(queue_of(&json!({"metadata": runai("own"), "spec": {}})), Some((Family::Runai, "own")));
+    for none in [json!({}), json!({"metadata": runai("")}), json!([1, null])] {
+        assert_eq!(queue_of(&none), None, "{none}");
     }
 }

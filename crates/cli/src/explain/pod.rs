@@ -3,20 +3,18 @@
 mod answer;
 mod print;
 
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use tenure_index::Settings;
-use tenure_policy::config::Config;
 
-use super::{PodName, pod_name};
+use super::{PodName, key, pod_name};
 use crate::{
     connect::ConnectArgs,
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    scene::{Scene, Wanted},
+    snapshot::{Snapshot, Wanted},
 };
 use answer::Question;
 
@@ -53,31 +51,23 @@ Examples:
 impl PodArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { pod, input, output: OutputArgs { output }, t9k_system_namespace, floors: args } = self;
-        let key = pod.key(&connect.namespace(!input.filename.is_empty()).await?);
-        let Config { floors, table, .. } = args.config()?;
+        let key = key(pod, &connect.namespace(!input.filename.is_empty()).await?);
+        let config = args.config()?;
         let wanted = Wanted {
             pods: std::slice::from_ref(&key),
             t9k_system_namespace: Some(&t9k_system_namespace),
-            table,
-            nodes: !floors.node_pools.is_empty() && args.node_pool.is_none(),
+            nodes: args.needs_nodes(&config),
+            config: &config,
         };
-        let mut scene = Scene::read(input, connect, wanted).await?;
-        let settings = Settings { table: scene.table.clone(), floors: floors.clone(), ..Settings::default() };
-        scene.index.configure(settings);
-        let pod = scene.pod(&key)?.clone();
-        scene.warn_of_missing_group(&pod);
-        let (action, owners) = scene.owners.climb(&scene.table, &key.0, pod.controller()).await?;
-        for owner in &owners {
-            scene.index.apply_owner(0, owner);
-        }
-        let standing = scene.index.standing(&pod);
-        let pool = args.node_pool.as_deref().or_else(|| scene.pool(&pod, &floors.node_pool_label_key));
-        let question = Question { scene: &scene, floors: &floors, pool, key: &key, pod: &pod };
+        let (mut snapshot, source) = Snapshot::read(input, connect, wanted).await?;
+        let pod = snapshot.pod(&key)?.clone();
+        snapshot.warn_of_missing_group(&pod);
+        let action = snapshot.climb(&source, &key.0, pod.controller()).await?;
+        let standing = snapshot.index.standing(&pod);
+        let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
+        let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod };
         let answer = question.answer(&action, standing);
-        let mut out = io::stdout().lock();
-        if !output.print(&answer, &mut out)? {
-            print::sentences(&answer, scene.now, &mut out)?;
-        }
+        output.show(&answer, |mut out| print::sentences(&answer, snapshot.now, &mut out))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -11,21 +11,19 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 use tenure_policy::{
-    floor::Floors,
     gang::progress,
-    owners::OwnerTable,
-    preemption::{Kind, Preemptor, Rule, Rules, Verdict, Victim},
+    preemption::{Kind, Preemptor, Rule, Rules, Ruling, Victim},
     toleration,
 };
 use tenure_types::projection::Pod;
 
-use super::{PodName, lines, pod_name, shown};
+use super::{PodName, key, moment, paragraph, pod_name, shown};
 use crate::{
-    connect::{ConnectArgs, DEFAULT},
+    connect::ConnectArgs,
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    scene::{Gang, Key, Scene, Wanted},
+    snapshot::{Gang, Key, Snapshot, Wanted},
 };
 
 /// Say whether a pod may preempt others, and what protects those that it may not
@@ -85,20 +83,17 @@ impl PreemptionArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let Self { input, output: OutputArgs { output }, preemptor, victims, floors: args } = self;
         let namespace = connect.namespace(!input.filename.is_empty()).await?;
-        let preemptor = preemptor.key(&namespace);
-        let victims: Vec<Key> = victims.into_iter().map(|victim| victim.key(&namespace)).collect();
+        let preemptor = key(preemptor, &namespace);
+        let victims: Vec<Key> = victims.into_iter().map(|victim| key(victim, &namespace)).collect();
         check(&preemptor, &victims)?;
-        let floors = args.floors()?;
+        let config = args.config()?;
         let pods: Vec<Key> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
-        let nodes = !floors.node_pools.is_empty() && args.node_pool.is_none();
-        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, nodes, table: OwnerTable::default() };
-        let scene = Scene::read(input, connect, wanted).await?;
-        let answer = Question { scene: &scene, floors: &floors, pool: args.node_pool.as_deref() }
-            .answer(&preemptor, &victims)?;
-        let mut out = io::stdout().lock();
-        if !output.print(&answer, &mut out)? {
-            print(&answer, &shown(&preemptor), scene.now, &mut out)?;
-        }
+        let nodes = args.needs_nodes(&config);
+        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, nodes, config: &config };
+        let (snapshot, _) = Snapshot::read(input, connect, wanted).await?;
+        let answer =
+            Question { snapshot: &snapshot, pool: args.node_pool.as_deref() }.answer(&preemptor, &victims)?;
+        output.show(&answer, |mut out| print(&answer, &shown(&preemptor), snapshot.now, &mut out))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -117,105 +112,80 @@ fn check(preemptor: &Key, victims: &[Key]) -> Result<()> {
 }
 
 struct Question<'s> {
-    scene: &'s Scene,
-    floors: &'s Floors,
+    snapshot: &'s Snapshot,
     /// In place of the pools of the victims' nodes.
     pool: Option<&'s str>,
 }
 
 impl<'s> Question<'s> {
     fn answer(&self, preemptor: &Key, victims: &[Key]) -> Result<Answer> {
-        let scene = self.scene;
-        let aggressor = scene.pod(preemptor)?;
-        let pods: Vec<&Pod> = victims.iter().map(|victim| scene.pod(victim)).collect::<Result<_>>()?;
-        let preemptor = Preemptor { place: scene.place(aggressor), claim: self.claim(aggressor) };
+        let Self { snapshot, .. } = self;
+        let aggressor = snapshot.pod(preemptor)?;
+        let place = snapshot.index.workload(aggressor).0.place;
+        let preemptor = Preemptor { place, claim: self.claim(aggressor) };
+        let pods: Vec<&Pod> = victims.iter().map(|victim| snapshot.pod(victim)).collect::<Result<_>>()?;
+        let mut gangs = HashMap::new();
         for pod in &pods {
-            scene.warn_of_missing_group(pod);
+            snapshot.warn_of_missing_group(pod);
+            gangs.entry(snapshot.gang_key(pod)).or_insert_with(|| snapshot.gang(pod));
         }
-        let (gangs, of) = self.gangs(&pods);
-        let judged: Vec<Victim<'_>> = pods
-            .iter()
-            .zip(&of)
-            .filter_map(|(pod, workload)| Some(self.victim(pod, gangs.get(*workload)?)))
-            .collect();
-        let rules = Rules { floors: self.floors, tree: &scene.tree, now: scene.now };
+        // of one workload, all have the very same
+        let gang = |pod: &'s Pod| Some((pod, gangs.get(&snapshot.gang_key(pod))?));
+        let pods: Vec<(&Pod, &Gang<'_>)> = pods.into_iter().filter_map(gang).collect();
+        let judged: Vec<Victim<'_>> = pods.iter().map(|(pod, gang)| self.victim(pod, gang)).collect();
+        let rules = Rules { floors: &snapshot.floors, tree: snapshot.tree(), now: snapshot.now };
         let verdict = rules.verdict(&preemptor, &judged);
-        let answers = self.victims(&verdict, &preemptor, &pods, &of, &gangs);
-        Ok(Answer { allowed: verdict.allowed, kind: verdict.kind.name(), victims: answers })
-    }
-
-    /// The workloads of pods, each once, and the number of each pod's.
-    fn gangs(&self, pods: &[&'s Pod]) -> (Vec<Gang<'s>>, Vec<usize>) {
-        let (mut gangs, mut numbers) = (Vec::new(), HashMap::new());
-        let of = pods.iter().map(|pod| {
-            *numbers.entry(self.scene.gang_key(pod)).or_insert_with(|| {
-                gangs.push(self.scene.gang(pod));
-                gangs.len().saturating_sub(1)
-            })
+        let rulings = verdict.rulings.iter().zip(victims).zip(&pods);
+        let victims = rulings.map(|((ruling, key), (pod, gang))| VictimAnswer {
+            pod: shown(key),
+            protected: ruling.rule.is_some(),
+            rule: ruling.rule.map(Rule::name),
+            until: ruling.until,
+            because: self.because(ruling, &preemptor, pod, gang),
         });
-        let of = of.collect();
-        (gangs, of)
+        Ok(Answer { allowed: verdict.allowed, kind: verdict.kind.name(), victims: victims.collect() })
     }
 
-    fn victim<'g>(&self, pod: &'g Pod, gang: &'g Gang<'_>) -> Victim<'g>
-    where
-        's: 'g,
-    {
+    fn victim<'g>(&'g self, pod: &'g Pod, gang: &'g Gang<'_>) -> Victim<'g> {
         Victim {
             workload: &gang.workload,
             subgroup: gang.workload.shape.subgroup(pod),
             progress: progress(pod),
-            pool: self.pool.or_else(|| self.scene.pool(pod, &self.floors.node_pool_label_key)),
-            class: self.scene.class_state(pod),
+            pool: self.pool.or_else(|| self.snapshot.pool(pod)),
+            class: self.snapshot.class_state(pod),
             scheduled_at: pod.scheduled_at().map(|at| at.0),
         }
     }
 
     fn claim(&self, pod: &Pod) -> toleration::Preemptor {
-        let of_class = || self.scene.class(pod)?.preemption_policy.as_deref();
+        let of_class = || self.snapshot.class(pod)?.preemption_policy.as_deref();
         let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
         toleration::Preemptor { priority: priority(pod), never_preempts: policy == Some("Never") }
     }
 
-    fn victims(
+    fn because(
         &self,
-        verdict: &Verdict<'_>,
+        ruling: &Ruling<'_>,
         preemptor: &Preemptor<'_>,
-        pods: &[&'s Pod],
-        of: &[usize],
-        gangs: &[Gang<'_>],
-    ) -> Vec<VictimAnswer> {
-        let rulings = verdict.rulings.iter().zip(pods).zip(of);
-        let answers = rulings.filter_map(|((ruling, pod), gang)| {
-            let gang = gangs.get(*gang)?;
-            let mut because = vec![format!("its workload is {}", gang.name)];
-            because.extend(ruling.because(preemptor, &gang.workload.place, self.scene.now));
-            if ruling.start.is_some() && ruling.floor.is_some() {
-                because.push(format!("the start time is from {}", gang.start_from));
-            }
-            let (theirs, ours) = (priority(pod), preemptor.claim.priority);
-            if ruling.kind == Kind::Preempt && theirs >= ours {
-                because.push(format!(
-                    "its priority, {theirs}, is not below the preemptor's, {ours}: no scheduler would choose it"
-                ));
-            }
-            if preemptor.claim.never_preempts {
-                because.push("the preemptor's preemptionPolicy is Never: kube-scheduler wouldn't ask".into());
-            }
-            Some(VictimAnswer {
-                pod: shown(&(pod_namespace(pod), pod.metadata.name.clone().unwrap_or_default())),
-                protected: ruling.rule.is_some(),
-                rule: ruling.rule.map(Rule::name),
-                until: ruling.until,
-                because,
-            })
-        });
-        answers.collect()
+        pod: &Pod,
+        gang: &Gang<'_>,
+    ) -> Vec<String> {
+        let mut because = vec![format!("its workload is {}", gang.name)];
+        because.extend(ruling.because(preemptor, &gang.workload.place, self.snapshot.now));
+        if ruling.start.is_some() && ruling.floor.is_some() {
+            because.push(format!("the start time is from {}", gang.start_from));
+        }
+        let (theirs, ours) = (priority(pod), preemptor.claim.priority);
+        if ruling.kind == Kind::Preempt && theirs >= ours {
+            because.push(format!(
+                "its priority, {theirs}, is not below the preemptor's, {ours}: no scheduler would choose it"
+            ));
+        }
+        if preemptor.claim.never_preempts {
+            because.push("the preemptor's preemptionPolicy is Never: kube-scheduler wouldn't ask".into());
+        }
+        because
     }
-}
-
-fn pod_namespace(pod: &Pod) -> String {
-    pod.metadata.namespace.clone().unwrap_or_else(|| DEFAULT.into())
 }
 
 /// A pod without one has 0.
@@ -230,14 +200,14 @@ fn print(answer: &Answer, preemptor: &str, now: Timestamp, out: &mut impl Write)
         let heading = match (victim.rule, victim.until) {
             (None, _) => format!("{}: not protected", victim.pod),
             (Some(rule), Some(until)) => {
-                format!("{}: protected by {rule} until {}", victim.pod, lines::moment(until, now))
+                format!("{}: protected by {rule} until {}", victim.pod, moment(until, now))
             }
             (Some(rule), None) => {
                 format!("{}: protected by {rule}, without an end that is known", victim.pod)
             }
         };
         writeln!(out)?;
-        lines::paragraph(&heading, &victim.because, out)?;
+        paragraph(&heading, &victim.because, out)?;
     }
     out.flush()
 }

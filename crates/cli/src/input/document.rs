@@ -1,6 +1,6 @@
 //! One object, and where it is from.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
 use tenure_policy::owners::group_of;
 
@@ -43,65 +43,46 @@ impl Document {
     }
 }
 
-/// A value that may be an object, or a List of them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    pub source: String,
-    pub value: Value,
-}
-
-impl Found {
-    /// Adds the object, or the items of the List, and of the Lists in it.
-    pub fn flatten(mut self, documents: &mut Vec<Document>) -> Result<()> {
-        if !self.value.is_object() {
-            bail!("{}: an object was expected, with apiVersion, kind and metadata", self.source);
-        }
-        let (api_version, kind) = (self.text("apiVersion")?, self.text("kind")?);
-        let Some(items) = self.items(&kind)? else {
-            documents.push(Document { source: self.source, api_version, kind, value: self.value });
+/// Adds an object, or the items of a List, and of the Lists in it.
+pub fn flatten(source: String, mut value: Value, documents: &mut Vec<Document>) -> Result<()> {
+    if !value.is_object() {
+        bail!("{source}: an object was expected, with apiVersion, kind and metadata");
+    }
+    let text = |key: &str| match value.get(key) {
+        None | Some(Value::Null) => bail!("{source}: {key} is missing"),
+        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+        Some(other) => bail!("{source}: {key} must be a text, not {other}"),
+    };
+    let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+    let Some(of) = kind.strip_suffix("List") else {
+        documents.push(Document { source, api_version, kind, value });
+        return Ok(());
+    };
+    let items = match value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        Some(Value::Null) => Vec::new(),
+        None if of.is_empty() => Vec::new(),
+        // its kind only sounds like that of a List
+        None => {
+            documents.push(Document { source, api_version, kind, value });
             return Ok(());
-        };
-        let of = kind.strip_suffix("List").filter(|of| !of.is_empty());
-        for (number, mut value) in (1usize..).zip(items) {
-            if let Some(of) = of {
-                inherit(&mut value, &api_version, of);
-            }
-            Self { source: format!("{} item {number}", self.source), value }.flatten(documents)?;
         }
-        Ok(())
+        Some(_) => bail!("{source}: items must be a list"),
+    };
+    for (number, mut item) in (1usize..).zip(items) {
+        if !of.is_empty() {
+            inherit(&mut item, &api_version, of);
+        }
+        flatten(format!("{source} item {number}"), item, documents)?;
     }
-
-    fn text(&self, key: &str) -> Result<String> {
-        let source = &self.source;
-        match self.value.get(key) {
-            None | Some(Value::Null) => bail!("{source}: {key} is missing"),
-            Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
-            Some(other) => bail!("{source}: {key} must be a text, not {other}"),
-        }
-    }
-
-    /// None if it isn't a List: an object whose kind only sounds like one has no items.
-    fn items(&mut self, kind: &str) -> Result<Option<Vec<Value>>> {
-        if !kind.ends_with("List") {
-            return Ok(None);
-        }
-        match self.value.get_mut("items").map(Value::take) {
-            Some(Value::Array(items)) => Ok(Some(items)),
-            Some(Value::Null) => Ok(Some(Vec::new())),
-            None => Ok((kind == "List").then(Vec::new)),
-            Some(_) => Err(anyhow!("{}: items must be a list", self.source)),
-        }
-    }
+    Ok(())
 }
 
 /// Items of a typed list may leave out what the list has said.
 fn inherit(item: &mut Value, api_version: &str, kind: &str) {
-    let Some(object) = item.as_object_mut() else { return };
-    if !object.contains_key("kind") {
-        object.insert("kind".into(), kind.into());
-    }
-    if !object.contains_key("apiVersion") {
-        object.insert("apiVersion".into(), api_version.into());
+    if let Some(object) = item.as_object_mut() {
+        object.entry("kind").or_insert_with(|| kind.into());
+        object.entry("apiVersion").or_insert_with(|| api_version.into());
     }
 }
 
@@ -113,8 +94,7 @@ mod tests {
 
     fn flat(value: Value) -> Result<Vec<(String, String, String)>, String> {
         let mut documents = Vec::new();
-        let found = Found { source: "f:1".into(), value };
-        found.flatten(&mut documents).map_err(|error| error.to_string())?;
+        flatten("f:1".into(), value, &mut documents).map_err(|error| error.to_string())?;
         Ok(documents
             .into_iter()
             .map(|document| (document.source, document.api_version, document.kind))

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 use jiff::Timestamp;
-use serde::Serialize;
 
 use super::row::{Row, State};
 use crate::{
-    age::{human, until},
-    table::{Table, cell, none},
+    age::{self, human, until},
+    output::{Output, yaml},
+    table::{Table, cell},
 };
 
 /// Another form than the table.
@@ -39,30 +39,18 @@ impl Printer {
     /// Prints a list.
     pub fn all(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
         match self.format {
-            Some(Format::Json) => {
-                serde_json::to_writer_pretty(&mut *out, rows)?;
-                writeln!(out)?;
-            }
-            Some(Format::Yaml) => write!(out, "{}", yaml(&rows)?)?,
+            Some(Format::Json) => _ = Output::Json.print(&rows, out)?,
+            Some(Format::Yaml) => _ = Output::Yaml.print(&rows, out)?,
             Some(Format::Wide) | None => self.rows(rows, now, out)?,
         }
         out.flush()
     }
 
-    /// Prints a list that changes will follow.
-    pub fn first(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+    /// Prints rows that changes will follow, or that have changed.
+    pub fn some(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
         match self.format {
             Some(Format::Json | Format::Yaml) => rows.iter().try_for_each(|row| self.document(row, out))?,
             Some(Format::Wide) | None => self.rows(rows, now, out)?,
-        }
-        out.flush()
-    }
-
-    /// Prints a row that has changed.
-    pub fn change(&mut self, row: &Row, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
-        match self.format {
-            Some(Format::Json | Format::Yaml) => self.document(row, out)?,
-            Some(Format::Wide) | None => self.rows(std::slice::from_ref(row), now, out)?,
         }
         out.flush()
     }
@@ -77,7 +65,8 @@ impl Printer {
 
     fn document(&self, row: &Row, out: &mut impl Write) -> io::Result<()> {
         if self.format == Some(Format::Yaml) {
-            return write!(out, "---\n{}", yaml(row)?);
+            writeln!(out, "---")?;
+            return yaml(row, out);
         }
         serde_json::to_writer(&mut *out, row)?;
         writeln!(out)
@@ -119,7 +108,7 @@ impl Printer {
             moment(row.floor_until),
             moment(row.expires_at),
             moment(row.requeue_at),
-            row.state.name().to_owned(),
+            format!("{:?}", row.state),
         ];
         let wide =
             [cell(left), row.pods.to_string(), cell(row.family), cell(row.ceiling_from.as_deref()), why(row)];
@@ -136,13 +125,9 @@ fn why(row: &Row) -> String {
     }
 }
 
-/// To the second.
+/// The cell of a time.
 pub fn moment(at: Option<Timestamp>) -> String {
-    at.map_or_else(none, |at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-}
-
-fn yaml(value: &impl Serialize) -> io::Result<String> {
-    serde_saphyr::to_string(value).map_err(io::Error::other)
+    cell(at.map(age::moment))
 }
 
 #[cfg(test)]

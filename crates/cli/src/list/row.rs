@@ -1,23 +1,27 @@
 //! What is said of a workload.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
 use tenure_policy::{
     expiry::{Exemption, Family},
     floor::Floors,
     owners::group_of,
+    pause::{self, Return},
     requeue::Waiting,
     tree::QueueTree,
 };
+use tenure_types::{
+    keys::MAX_DURATION_ANNOTATION,
+    paused::{PausedRecord, RequeueState},
+};
 
-use super::pause::Pause;
 use crate::run::Run;
 
 /// How a workload is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum State {
     /// No pod of it was scheduled.
     Pending,
@@ -25,6 +29,7 @@ pub enum State {
     /// Its ceiling is exceeded, and it wasn't paused yet.
     Expired,
     /// Tenure has paused it, until somebody resumes it.
+    #[default]
     Paused,
     /// It is paused, and comes back by itself.
     Requeueing,
@@ -38,22 +43,6 @@ pub enum State {
     Gone,
 }
 
-impl State {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Expired => "Expired",
-            Self::Paused => "Paused",
-            Self::Requeueing => "Requeueing",
-            Self::Inactive => "Inactive",
-            Self::Exempt => "Exempt",
-            Self::Terminating => "Terminating",
-            Self::Gone => "Gone",
-        }
-    }
-}
-
 /// The family of a queue, as people and programs are told of it.
 const fn name_of_family(family: Family) -> &'static str {
     match family {
@@ -63,7 +52,7 @@ const fn name_of_family(family: Family) -> &'static str {
 }
 
 /// A workload, as people and programs are told of it. Times are exact.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     pub namespace: String,
@@ -129,8 +118,15 @@ impl Row {
     }
 }
 
+/// A `PodGroup` by its number, and how many pods it takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub number: usize,
+    pub needed: usize,
+}
+
 /// An owner that can be paused or a pod by itself, with all that is known of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Workload {
     namespace: String,
     reference: OwnerReference,
@@ -140,29 +136,21 @@ pub struct Workload {
     needed: usize,
     /// The groups whose minimum is part of what is needed.
     groups: BTreeSet<usize>,
-    pub pause: Option<Pause>,
+    /// Its metadata, if it has the record of a pause.
+    pub pause: Option<ObjectMeta>,
     pub terminating: bool,
 }
 
 impl Workload {
     pub fn new(namespace: &str, reference: OwnerReference) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            reference,
-            run: None,
-            ready: 0,
-            needed: 0,
-            groups: BTreeSet::new(),
-            pause: None,
-            terminating: false,
-        }
+        Self { namespace: namespace.to_owned(), reference, ..Self::default() }
     }
 
-    /// Takes one more pod: its run, whether it is ready, and its group, if it is in one, with how many it takes.
-    pub fn add(&mut self, run: Run, ready: bool, group: Option<(usize, usize)>) {
+    /// Takes one more pod: its run, whether it is ready, and its group, if it is in one.
+    pub fn add(&mut self, run: Run, ready: bool, group: Option<Group>) {
         self.ready = self.ready.saturating_add(usize::from(ready));
         let needed = match group {
-            Some((number, needed)) => needed.saturating_mul(usize::from(self.groups.insert(number))),
+            Some(Group { number, needed }) => needed.saturating_mul(usize::from(self.groups.insert(number))),
             None => 1,
         };
         self.needed = self.needed.saturating_add(needed);
@@ -181,65 +169,78 @@ impl Workload {
             api_version: reference.api_version,
             kind: reference.kind,
             name: reference.name,
-            queue: None,
-            family: None,
-            state: State::Paused,
-            reason: None,
-            paused_at: None,
-            requeue_at: None,
-            requeue_count: None,
-            started_at: None,
-            floor_until: None,
-            expires_at: None,
-            ceiling_from: None,
             pods: run.as_ref().map_or(0, |run| run.pods),
-            ready_pods: None,
-            needed_pods: None,
-            waiting: None,
-            other_queue: None,
+            ..Row::default()
         };
-        if let Some(pause) = pause.filter(|pause| pause.is_of(run.as_ref())) {
-            return Some(paused(row, pause));
+        if let Some(metadata) = pause {
+            let record = pause::record_on(&metadata);
+            // younger pods show that somebody has reversed it
+            let is_over = |run: &Run| record.as_ref().is_none_or(|record| run.created_last > record.at);
+            if !run.as_ref().is_some_and(is_over) {
+                return Some(paused(row, &metadata, record));
+            }
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
         let run = run?;
-        let floor_until = floor(&run, tree, floors).filter(|until| *until > now);
+        // when it is safe from nobody any more: from workloads of other queues it depends on where they are
+        let floor = run.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
+        let floor_until =
+            run.standing.start.zip(floor).and_then(|(start, floor)| start.checked_add(floor).ok());
+        let floor_until = floor_until.filter(|until| *until > now);
         Some(running(Row { floor_until, ..row }, &run, terminating, tree, now))
     }
 }
 
-fn paused(row: Row, pause: Pause) -> Row {
-    let waiting = pause.waiting(format!("{}/{}", row.namespace, row.name));
-    let (state, requeue_at, count) = (pause.workload(), pause.requeue_at(), pause.state.count);
-    let row = Row { state, requeue_at, requeue_count: (count > 0).then_some(count), waiting, ..row };
-    match pause.record {
-        Some(record) => Row {
-            family: record.queue_group.as_deref().and_then(Family::of).map(name_of_family),
-            queue: Some(record.queue).filter(|queue| !queue.is_empty()),
-            reason: Some(record.reason),
-            paused_at: Some(record.at),
-            ..row
-        },
-        None => Row { reason: Some("UnreadableRecord".into()), ..row },
+/// Of an object with a record, or with one that can't be read.
+fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row {
+    let RequeueState { count, priority, .. } = pause::requeue_state_on(metadata);
+    let requeue_count = (count > 0).then_some(count);
+    let is_inactive = pause::is_inactive(metadata);
+    let stays = if is_inactive { State::Inactive } else { State::Paused };
+    let Some(record) = record else {
+        return Row { state: stays, requeue_count, reason: Some("UnreadableRecord".into()), ..row };
+    };
+    let (state, requeue_at) = match Return::of(&record, metadata) {
+        Return::Requeue(at) => (State::Requeueing, Some(at)),
+        Return::Reactivate => (State::Requeueing, None),
+        Return::Never | Return::Deactivate => (stays, None),
+    };
+    let family = record.queue_group.as_deref().and_then(Family::of);
+    let waiting = Waiting {
+        priority: priority.unwrap_or(0),
+        created: metadata.creation_timestamp.as_ref().map_or(record.at, |time| time.0),
+        paused: record.at,
+        name: format!("{}/{}", row.namespace, row.name),
+    };
+    Row {
+        state,
+        requeue_at,
+        requeue_count,
+        waiting: (state == State::Requeueing).then_some((family.unwrap_or(Family::Runai), waiting)),
+        family: family.map(name_of_family),
+        queue: Some(record.queue).filter(|queue| !queue.is_empty()),
+        reason: Some(record.reason),
+        paused_at: Some(record.at),
+        ..row
     }
 }
 
 fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timestamp) -> Row {
-    let other = match run.family {
-        Family::Tensorstack => &run.runai,
-        Family::Runai => &run.tensorstack,
+    let family = run.family();
+    let other = match family {
+        Family::Tensorstack => Family::Runai,
+        Family::Runai => Family::Tensorstack,
     };
-    let text = |name: &Arc<str>| name.as_ref().to_owned();
-    let ceiling = run.ceiling(tree);
+    let ceiling = run.ceiling(tree).filter(|_| run.exemption.is_none());
     Row {
-        queue: run.queue().map(text),
-        other_queue: other.as_ref().map(text),
-        family: Some(name_of_family(run.family)),
+        queue: run.queue(family).map(str::to_owned),
+        other_queue: run.queue(other).map(str::to_owned),
+        family: Some(name_of_family(family)),
         state: state(run, terminating, now),
         reason: run.exemption.map(|why| reason(why).to_owned()),
         started_at: run.since(),
-        expires_at: run.expires,
-        ceiling_from: ceiling.filter(|_| run.exemption.is_none()).map(|(_, from)| from.to_string()),
+        expires_at: run.expires(),
+        ceiling_from: ceiling.map(|(_, queue)| queue.unwrap_or(MAX_DURATION_ANNOTATION).to_owned()),
         ..row
     }
 }
@@ -249,9 +250,9 @@ fn state(run: &Run, terminating: bool, now: Timestamp) -> State {
         State::Terminating
     } else if run.exemption.is_some() {
         State::Exempt
-    } else if run.expires.is_some_and(|at| at < now) {
+    } else if run.expires().is_some_and(|at| at < now) {
         State::Expired
-    } else if run.started.is_none() {
+    } else if run.standing.clocks.started.is_none() {
         State::Pending
     } else {
         State::Running
@@ -267,12 +268,6 @@ const fn reason(why: Exemption) -> &'static str {
         Exemption::Finished => "Finished",
         Exemption::Scheduler => "Scheduler",
     }
-}
-
-/// When it is safe from nobody any more: how long it is safe from workloads of other queues depends on where they are.
-fn floor(run: &Run, tree: &QueueTree, floors: &Floors) -> Option<Timestamp> {
-    let floor = floors.longest(tree, tree.find(run.runai.as_deref()?));
-    run.start?.checked_add(floor.to_signed()).ok()
 }
 
 /// Kinds of other groups than Kubernetes' own have namesakes.

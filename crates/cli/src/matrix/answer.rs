@@ -48,20 +48,15 @@ pub struct Pair<'t> {
     pub floor: Sourced<'t>,
 }
 
-/// Which pairs are asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Selection<'a> {
-    pub preemptor: Option<&'a str>,
-    pub victim: Option<&'a str>,
-}
-
 /// Queues in alphabetical order, and all that can be asked of them.
 pub struct Matrix<'t> {
     tree: &'t QueueTree,
     floors: &'t Floors,
     pool: Option<&'t str>,
     queues: Vec<(&'t str, QueueId)>,
-    selection: Selection<'t>,
+    /// Whose pairs are asked for; none: those of all.
+    preemptor: Option<&'t str>,
+    victim: Option<&'t str>,
 }
 
 impl<'t> Matrix<'t> {
@@ -69,16 +64,17 @@ impl<'t> Matrix<'t> {
         tree: &'t QueueTree,
         floors: &'t Floors,
         pool: Option<&'t str>,
-        selection: Selection<'t>,
+        preemptor: Option<&'t str>,
+        victim: Option<&'t str>,
     ) -> Self {
         let named = |name: &'t str| Some((name, tree.find(name)?));
-        let mut queues: Vec<_> = match (selection.preemptor, selection.victim) {
+        let mut queues: Vec<_> = match (preemptor, victim) {
             (Some(preemptor), Some(victim)) => [preemptor, victim].into_iter().filter_map(named).collect(),
             _ => tree.queues().filter_map(|(name, _)| named(name)).collect(),
         };
         queues.sort_unstable_by_key(|(name, _)| *name);
         queues.dedup();
-        Self { tree, floors, pool, queues, selection }
+        Self { tree, floors, pool, queues, preemptor, victim }
     }
 
     /// The longest name and the longest floor that a pair can have.
@@ -87,34 +83,27 @@ impl<'t> Matrix<'t> {
         let own = self.tree.queues().filter_map(|(_, queue)| queue.reclaim_floor);
         let of_pools = self.floors.node_pools.values().filter_map(|pool| pool.reclaim);
         let floors = own.chain(of_pools).chain([self.floors.reclaim]).map(|floor| floor.to_string());
-        [longest(names), longest(floors)]
+        [names.max_by_key(String::len), floors.max_by_key(String::len)].map(Option::unwrap_or_default)
     }
 
-    /// What applies in each queue.
+    /// What applies in each queue. In a cycle there is no root: then the way to it is the queue alone.
     pub fn rows(&self) -> impl Iterator<Item = Row<'t>> {
-        self.queues.iter().map(|(name, id)| self.row(name, *id))
-    }
-
-    fn row(&self, name: &'t str, id: QueueId) -> Row<'t> {
-        let least = ceiling::effective(self.tree, name).ok().flatten();
-        Row {
-            name,
-            path: self.path(id),
-            preempt_min_runtime: self.floors.preempt(self.tree, Some(id), self.pool).into(),
-            max_duration: least.map(|(from, value)| Sourced { value, from: Source::Queue(from) }),
-        }
-    }
-
-    /// In a cycle there is no root: then it is the queue alone.
-    fn path(&self, id: QueueId) -> Vec<&'t str> {
-        let path = self.tree.path(id).unwrap_or_else(|_| vec![id]);
-        path.into_iter().rev().map(|id| self.tree.name(id)).collect()
+        self.queues.iter().map(|(name, id)| {
+            let path = self.tree.path(*id).unwrap_or_else(|_| vec![*id]);
+            let least = ceiling::effective(self.tree, name).ok().flatten();
+            Row {
+                name,
+                path: path.into_iter().rev().map(|id| self.tree.name(id)).collect(),
+                preempt_min_runtime: self.floors.preempt(self.tree, Some(*id), self.pool).into(),
+                max_duration: least.map(|(from, value)| Sourced { value, from: Source::Queue(from) }),
+            }
+        })
     }
 
     /// What applies between each two queues that are asked for. A queue isn't another than itself, unless just that is
     /// asked for.
     pub fn pairs(&self) -> impl Iterator<Item = Pair<'t>> {
-        let Selection { preemptor, victim } = self.selection;
+        let Self { preemptor, victim, .. } = *self;
         let (preemptors, victims) = (self.only(preemptor), self.only(victim));
         let itself = preemptor.is_some() && preemptor == victim;
         preemptors.iter().flat_map(move |ours| {
@@ -132,8 +121,4 @@ impl<'t> Matrix<'t> {
         let place = self.queues.binary_search_by_key(&name, |(name, _)| name).ok();
         place.and_then(|place| self.queues.get(place..=place)).unwrap_or_default()
     }
-}
-
-fn longest(texts: impl Iterator<Item = String>) -> String {
-    texts.max_by_key(String::len).unwrap_or_default()
 }

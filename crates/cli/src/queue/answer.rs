@@ -16,11 +16,11 @@ use crate::{
         print::moment,
         row::{Row, State},
     },
-    table::{Table, cell},
+    table::{self, cell},
 };
 
 /// Its workloads, each in one of the lists.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     pub queue: String,
@@ -40,33 +40,23 @@ impl Answer {
         rows: Vec<Row>,
         now: Timestamp,
     ) -> Self {
-        let name = [queue];
-        let mut answer = Self {
-            running: Vec::new(),
-            coming_back: Vec::new(),
-            deactivated: Vec::new(),
-            paused: Vec::new(),
-            queue: String::new(),
-        };
-        for row in rows.into_iter().filter(|row| row.is_in(&name)) {
+        let mut answer = Self { queue, ..Self::default() };
+        for row in rows {
+            if !row.is_in(std::slice::from_ref(&answer.queue)) {
+                continue;
+            }
             let list = match row.state {
                 State::Requeueing => &mut answer.coming_back,
                 State::Inactive => &mut answer.deactivated,
                 State::Paused => &mut answer.paused,
-                State::Pending
-                | State::Running
-                | State::Expired
-                | State::Exempt
-                | State::Terminating
-                | State::Gone => &mut answer.running,
+                _ => &mut answer.running,
             };
             list.push(row);
         }
         let since = |row: &Row| row.started_at.unwrap_or(Timestamp::MAX);
         answer.running.sort_by_key(since);
         answer.coming_back.sort_by(|one, other| returns(one, other, &timestamp, now));
-        let [queue] = name;
-        Self { queue, ..answer }
+        answer
     }
 
     pub const fn is_empty(&self) -> bool {
@@ -79,15 +69,22 @@ impl Answer {
     /// One for each list that isn't empty.
     pub fn tables(&self, namespaces: bool, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
         let Self { queue: _, running, coming_back, deactivated, paused } = self;
-        let running_headers = ["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"];
-        let coming_headers = ["COMING BACK", "AT", "IN", "RETURNS", "PAUSED AT", "BECAUSE OF"];
+        let why = ["PAUSED AT", "BECAUSE OF"];
+        let coming = ["COMING BACK", "AT", "IN", "RETURNS"];
         let tables: [(&[Row], Vec<&str>, Cells); 4] = [
-            (running, running_headers.to_vec(), &|row| running_cells(row)),
-            (coming_back, coming_headers.to_vec(), &|row| coming_cells(row, now)),
-            (deactivated, vec!["DEACTIVATED", "RETURNS", "PAUSED AT", "BECAUSE OF"], &|row| {
+            (
+                running,
+                vec!["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"],
+                &running_cells,
+            ),
+            (coming_back, [&coming[..], &why].concat(), &|row| {
+                let left = row.requeue_at.map(|at| until(at, now));
+                [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
+            }),
+            (deactivated, [&["DEACTIVATED", "RETURNS"][..], &why].concat(), &|row| {
                 [vec![count(row)], paused_cells(row)].concat()
             }),
-            (paused, vec!["PAUSED", "PAUSED AT", "BECAUSE OF"], &|row| paused_cells(row)),
+            (paused, [&["PAUSED"][..], &why].concat(), &paused_cells),
         ];
         let mut between = false;
         for (rows, headers, cells) in tables.into_iter().filter(|(rows, ..)| !rows.is_empty()) {
@@ -131,10 +128,8 @@ fn table(
         namespace.into_iter().chain([row.workload.clone()]).chain(cells(row)).collect()
     };
     let namespace = namespaces.then_some("NAMESPACE");
-    let headers = namespace.into_iter().chain(headers.iter().copied()).map(str::to_owned).collect();
-    let lines: Vec<Vec<String>> = std::iter::once(headers).chain(rows.iter().map(of)).collect();
-    let table = Table::fitting(&lines);
-    lines.iter().try_for_each(|line| table.print(line, out))
+    let headers: Vec<&str> = namespace.into_iter().chain(headers.iter().copied()).collect();
+    table::table(&headers, rows.iter().map(of), out)
 }
 
 fn running_cells(row: &Row) -> Vec<String> {
@@ -144,13 +139,8 @@ fn running_cells(row: &Row) -> Vec<String> {
         moment(row.started_at),
         moment(row.floor_until),
         moment(row.expires_at),
-        row.state.name().into(),
+        format!("{:?}", row.state),
     ]
-}
-
-fn coming_cells(row: &Row, now: Timestamp) -> Vec<String> {
-    let left = row.requeue_at.map(|at| until(at, now));
-    [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
 }
 
 fn paused_cells(row: &Row) -> Vec<String> {

@@ -6,8 +6,7 @@ use jiff::SignedDuration;
 use serde::Serialize;
 use tenure_policy::requeue::{Backoff, Retry};
 
-use super::Source;
-use crate::table::Table;
+use crate::table::table;
 
 /// What is printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -47,7 +46,7 @@ impl From<Retry> for Row {
 }
 
 impl Answer {
-    pub fn new(backoff: Backoff, source: &Source, with_flags: bool, rows: i32) -> Self {
+    pub fn new(backoff: Backoff, queue: Option<&str>, with_flags: bool, rows: i32) -> Self {
         let rows = usize::try_from(rows).unwrap_or_default();
         Self {
             timeout: short(backoff.timeout),
@@ -55,7 +54,7 @@ impl Answer {
             backoff_factor: backoff.factor.to_string(),
             backoff_max_seconds: backoff.max_seconds,
             backoff_limit_count: backoff.limit,
-            from: from(source, with_flags),
+            from: from(queue, with_flags),
             schedule: backoff.schedule().take(rows).map(Row::from).collect(),
             backoff,
         }
@@ -63,12 +62,9 @@ impl Answer {
 
     pub fn table(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{}", self.heading())?;
-        let headers = ["RETRY", "WAIT", "CUMULATIVE"].map(str::to_owned).to_vec();
         let cells = |row: &Row| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
-        let lines: Vec<_> = std::iter::once(headers).chain(self.schedule.iter().map(cells)).collect();
-        if lines.len() > 1 {
-            let table = Table::fitting(&lines);
-            lines.iter().try_for_each(|line| table.print(line, out))?;
+        if !self.schedule.is_empty() {
+            table(&["RETRY", "WAIT", "CUMULATIVE"], self.schedule.iter().map(cells), out)?;
         }
         writeln!(out, "{}", self.end())
     }
@@ -94,13 +90,9 @@ impl Answer {
     }
 }
 
-fn from(source: &Source, with_flags: bool) -> String {
-    match (source, with_flags) {
-        (Source::Defaults, false) => "defaults".into(),
-        (Source::Defaults, true) => "flags and defaults".into(),
-        (Source::Queue(name), false) => format!("queue {name:?}"),
-        (Source::Queue(name), true) => format!("flags and queue {name:?}"),
-    }
+fn from(queue: Option<&str>, with_flags: bool) -> String {
+    let source = queue.map_or_else(|| "defaults".to_owned(), |name| format!("queue {name:?}"));
+    if with_flags { format!("flags and {source}") } else { source }
 }
 
 fn whole_seconds(duration: SignedDuration) -> i64 {
@@ -123,12 +115,8 @@ fn long(duration: SignedDuration) -> String {
     let seconds = whole_seconds(duration);
     let parts =
         [(seconds / 86_400, 'd'), (seconds / 3600 % 24, 'h'), (seconds / 60 % 60, 'm'), (seconds % 60, 's')];
-    let parts: Vec<String> = parts
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, unit)| format!("{number}{unit}"))
-        .collect();
-    let text = parts.concat();
+    let shown = parts.into_iter().filter(|(number, _)| *number > 0);
+    let text = shown.map(|(number, unit)| format!("{number}{unit}")).collect::<Vec<_>>().concat();
     if text.is_empty() { "0s".into() } else { text }
 }
 

@@ -1,93 +1,57 @@
 //! The waitForPodsReady that applies in a queue.
 
-use std::collections::HashMap;
-
 use anyhow::{Context, Result, anyhow, ensure};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use tenure_policy::{queue::RunaiQueue, requeue::Backoff};
+use tenure_policy::{config::Config, requeue::Backoff};
 use tenure_types::{
     keys,
-    runai::{
-        QueueVersion,
-        v3alpha1::{QueueSpec, WaitForPodsReady},
-    },
+    runai::{QueueVersion, v3alpha1::WaitForPodsReady},
 };
 
 use crate::{
-    input::{Document, queues},
+    input::Document,
+    snapshot::{Snapshot, queues},
     tell::warn,
 };
 
-/// Where numbers are from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    Defaults,
-    /// The queue that has the block, which may be an ancestor of the one that was asked for.
-    Queue(String),
-}
-
-/// The block of the nearest queue on the way to the root that has one. It counts as a whole: what it leaves out is as by
-/// default, and not as an ancestor has it.
-pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Source)> {
-    let (tree, troubles) = queues::tree(documents);
+/// The block of the nearest queue on the way to the root that has one, with the name of that queue. It counts as a whole:
+/// what it leaves out is as by default, and not as an ancestor has it.
+pub fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)> {
+    let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
+    let tree = snapshot.tree();
     let id =
         tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;
-    for trouble in troubles {
-        warn(&trouble);
-    }
+    snapshot.warnings().for_each(|warning| warn(&warning));
     let path = tree.path(id).unwrap_or_else(|_| vec![id]);
-    let blocks = blocks(documents);
-    let nearest = path.into_iter().find_map(|id| Some((tree.name(id), blocks.get(tree.name(id))?)));
-    let Some((queue, Block { version, value: block })) = nearest else {
-        return Ok((Backoff::default(), Source::Defaults));
+    let (documents, _) = queues::counting(documents);
+    let nearest = path.into_iter().find_map(|id| {
+        let (version, block) = block(documents.get(tree.name(id))?)?;
+        Some((tree.name(id), version, block))
+    });
+    let Some((queue, version, block)) = nearest else {
+        return Ok((Backoff::default(), None));
     };
     let what = || format!("queue {queue:?}: {} can't be read", version.path("waitForPodsReady"));
     // serde would read a list as well, field by field
     ensure!(block.is_object(), "{}: must be an object", what());
-    let wait = WaitForPodsReady::deserialize(block).with_context(what)?;
-    for warning in warnings(queue, &wait) {
-        warn(&warning);
-    }
-    Ok((Backoff::from(&wait), Source::Queue(queue.into())))
+    let wait = WaitForPodsReady::deserialize(&block).with_context(what)?;
+    Ok((Backoff::from(&wait), Some(queue.into())))
 }
 
-struct Block {
-    /// Of the queue that has it.
-    version: QueueVersion,
-    value: Value,
-}
-
-/// By queue; of a queue that is there twice, the last one counts.
-fn blocks(documents: &[Document]) -> HashMap<&str, Block> {
-    let mut blocks = HashMap::new();
-    for document in documents.iter().filter(|document| queues::is_queue(document)) {
-        let Some(name) = document.name() else { continue };
-        match block(document).filter(|block| !block.value.is_null()) {
-            Some(block) => blocks.insert(name, block),
-            None => blocks.remove(name),
-        };
-    }
-    blocks
-}
-
-fn block(document: &Document) -> Option<Block> {
+/// What a queue has itself, and the version that it is in.
+fn block(document: &Document) -> Option<(QueueVersion, Value)> {
     let version = document.version().parse().unwrap_or_default();
     let value = match version {
-        QueueVersion::V3alpha1 => document.value.get("spec")?.get("waitForPodsReady")?.clone(),
+        QueueVersion::V3alpha1 => document.value.pointer("/spec/waitForPodsReady")?.clone(),
         QueueVersion::V2 => {
             let text = queues::annotations(document).remove(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
             // what isn't JSON is no object, and told as that
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         }
     };
-    Some(Block { version, value })
-}
-
-fn warnings(queue: &str, wait: &WaitForPodsReady) -> Vec<String> {
-    let spec = QueueSpec { wait_for_pods_ready: Some(wait.clone()), ..QueueSpec::default() };
-    let (_, errors) = RunaiQueue::read(&spec);
-    errors.iter().map(|error| format!("queue {queue:?}: {error}: counts as unset")).collect()
+    Some((version, value)).filter(|(_, value)| !value.is_null())
 }
 
 #[cfg(test)]
@@ -123,8 +87,8 @@ mod tests {
             queue("alone", json!({})),
         ];
         let expected = Backoff { limit: Some(3), ..Backoff::default() };
-        assert_eq!(find(&queues, "leaf").unwrap(), (expected, Source::Queue("team".into())));
-        assert_eq!(find(&queues, "alone").unwrap(), (Backoff::default(), Source::Defaults));
+        assert_eq!(find(&queues, "leaf").unwrap(), (expected, Some("team".into())));
+        assert_eq!(find(&queues, "alone").unwrap(), (Backoff::default(), None));
         assert_eq!(find(&queues, "root").unwrap().0.limit, Some(9));
     }
 
@@ -138,7 +102,7 @@ mod tests {
         };
         let expected = Backoff { limit: Some(3), ..Backoff::default() };
         let found = find(&annotated(&limit(3).to_string()), "a").unwrap();
-        assert_eq!(found, (expected, Source::Queue("a".into())));
+        assert_eq!(found, (expected, Some("a".into())));
         let error = find(&annotated("{"), "a").unwrap_err().to_string();
         let expected = "queue \"a\": metadata.annotations[tenure.dev/wait-for-pods-ready] can't be read: must be an object";
         assert_eq!(error, expected);
@@ -152,7 +116,7 @@ mod tests {
             queue("c", json!({"waitForPodsReady": []})),
             queue("d", json!({"waitForPodsReady": {"timeout": 5}})),
         ];
-        assert_eq!(find(&queues, "a").unwrap(), (Backoff::default(), Source::Defaults), "in a cycle");
+        assert_eq!(find(&queues, "a").unwrap(), (Backoff::default(), None), "in a cycle");
         assert!(find(&queues, "c").unwrap_err().to_string().ends_with("must be an object"));
         assert!(find(&queues, "gone").unwrap_err().to_string().contains("no queue \"gone\""));
         assert!(
@@ -162,9 +126,10 @@ mod tests {
 
     #[test]
     fn values_that_do_not_count_are_warned_of() {
-        let wait =
-            serde_json::from_value(json!({"timeout": "0s", "requeuingStrategy": {"backoffFactor": "0"}}));
-        let warnings = warnings("q", &wait.unwrap());
+        let wait = json!({"timeout": "0s", "requeuingStrategy": {"backoffFactor": "0"}});
+        let documents = [queue("q", json!({"waitForPodsReady": wait}))];
+        let snapshot = Snapshot::of_documents(&documents, &Config::default(), Timestamp::UNIX_EPOCH);
+        let warnings: Vec<String> = snapshot.warnings().collect();
         assert_eq!(warnings.len(), 2);
         assert!(warnings[0].starts_with("queue \"q\": spec.waitForPodsReady.timeout: Invalid value: \"0s\""));
         assert!(warnings[0].ends_with(": counts as unset"));

@@ -2,19 +2,19 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn answer(flags: &[&str], source: &Source) -> Answer {
+fn answer(flags: &[&str], queue: Option<&str>) -> Answer {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
         args: RequeueScheduleArgs,
     }
     let line: Line = clap::Parser::parse_from(["test"].iter().chain(flags));
-    line.args.answer(Backoff::default(), source)
+    line.args.answer(Backoff::default(), queue)
 }
 
 fn table(flags: &[&str]) -> String {
     let mut out = Vec::new();
-    answer(flags, &Source::Defaults).table(&mut out).unwrap();
+    answer(flags, None).table(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -53,7 +53,7 @@ fn fewer_rows_than_there_are_retries_say_so() {
 #[test]
 fn programs_get_exact_numbers() {
     let flags = ["--retries", "2", "--backoff-max-seconds", "1", "--timeout", "5m"];
-    let answer = answer(&flags, &Source::Queue("team".into()));
+    let answer = answer(&flags, Some("team"));
     let expected: Value = json!({
         "timeout": "5m", "backoffBaseSeconds": 1, "backoffFactor": "1.41284738", "backoffMaxSeconds": 1,
         "backoffLimitCount": null, "from": "flags and queue \"team\"",
@@ -70,9 +70,9 @@ fn bad_values_are_told_what_would_be_right() {
     for (read, bad, right) in [
         (timeout("0s").err(), "0s", "must be greater than zero, such as 5m"),
         (factor("0.5").err(), "0.5", "must be a decimal number of at least 1, such as 1.5"),
-        (positive("0").err(), "0", "must be a whole number from 1 to 2147483647"),
-        (count("-1").err(), "-1", "must be a whole number from 0 to 2147483647"),
-        (rows("1000000").err(), "1000000", "must be a whole number from 1 to 100000"),
+        (whole("0", 1, i32::MAX).err(), "0", "must be a whole number from 1 to 2147483647"),
+        (whole("-1", 0, i32::MAX).err(), "-1", "must be a whole number from 0 to 2147483647"),
+        (whole("1000000", 1, MOST_ROWS).err(), "1000000", "must be a whole number from 1 to 100000"),
     ] {
         assert_eq!(read.as_deref(), Some(right), "{bad}");
     }

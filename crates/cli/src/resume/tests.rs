@@ -1,12 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::change::{
-    Change as _,
-    testing::{self, noted, told},
-};
+use crate::change::testing::{self, told};
 
-fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<Resumption, String> {
+fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<Change, String> {
     let fields = fields.iter().map(|field| (*field).to_owned()).collect();
     testing::judged(&Resume { fields }, kind, found)
 }
@@ -23,34 +20,32 @@ fn object(record: &str, spec: &Value) -> Value {
 fn a_pause_is_taken_back_as_its_record_says() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 0}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
-    assert_eq!(resumption.patch()["spec"], json!({"replicas": 2}));
+    assert_eq!(resumption.patch["spec"], json!({"replicas": 2}));
     let now = json!({"spec": {"replicas": 2}});
-    assert_eq!(told("deployment", &resumption, &now), Ok("resumed (spec.replicas: 2)".into()));
+    assert_eq!(told(&resumption, &now), Ok("resumed (spec.replicas: 2)".into()));
 }
 
 #[test]
 fn a_field_that_was_absent_is_removed() {
     let paused = object(&record("spec.suspend", &json!(true), &Value::Null), &json!({"suspend": true}));
     let resumption = judged("job", &paused, &[]).unwrap();
-    assert_eq!(resumption.patch()["spec"], json!({"suspend": null}));
-    assert_eq!(told("job", &resumption, &json!({"spec": {}})), Ok("resumed (spec.suspend: unset)".into()));
+    assert_eq!(resumption.patch["spec"], json!({"suspend": null}));
+    assert_eq!(told(&resumption, &json!({"spec": {}})), Ok("resumed (spec.suspend: unset)".into()));
 }
 
 #[test]
 fn what_somebody_has_set_since_stays() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 5}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
-    assert_eq!(resumption.patch().get("spec"), None);
-    assert!(
-        told("deployment", &resumption, &paused).unwrap().starts_with("resumed (spec.replicas: 5, which ")
-    );
+    assert_eq!(resumption.patch.get("spec"), None);
+    assert!(told(&resumption, &paused).unwrap().starts_with("resumed (spec.replicas: 5, which "));
 }
 
 #[test]
 fn a_field_that_the_server_keeps_is_a_failure() {
     let paused = object(&record("spec.replicas", &json!(0), &json!(2)), &json!({"replicas": 0}));
     let resumption = judged("deployment", &paused, &[]).unwrap();
-    assert!(told("deployment", &resumption, &paused).unwrap_err().contains("spec.replicas is 0 still"));
+    assert!(told(&resumption, &paused).unwrap_err().contains("spec.replicas is 0 still"));
 }
 
 #[test]
@@ -87,7 +82,7 @@ fn no_record_can_make_us_set_any_field() {
     let rollout = object(&record("spec.replicas", &json!(0), &json!(3)), &json!({"replicas": 0}));
     assert!(judged("rollout", &rollout, &[]).is_err());
     let allowed = judged("rollout", &rollout, &["spec.replicas"]).unwrap();
-    assert_eq!(allowed.patch()["spec"], json!({"replicas": 3}));
+    assert_eq!(allowed.patch["spec"], json!({"replicas": 3}));
 }
 
 #[test]
@@ -108,7 +103,7 @@ fn what_would_come_back_by_itself_and_what_was_deactivated_is_told() {
     let record = |reason: &str| testing::record(reason, "spec.suspend", &json!(true), &json!(false));
     let note = |annotations: &[(&str, &str)]| {
         let found = testing::object(annotations, &suspended);
-        noted("job", &judged("job", &found, &[]).unwrap()).unwrap()
+        judged("job", &found, &[]).unwrap().note.unwrap()
     };
     let ceiling = "New pods of job.batch/test get a full ceiling of queue demo.";
     assert_eq!(note(&[("paused", &record("MaxDurationExceeded"))]), ceiling);

@@ -1,9 +1,11 @@
 //! The webhook's own review, of objects that no API server has seen.
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, value::to_raw_value};
 use tenure_policy::{
     admission::Findings,
+    config::Config,
     field::FieldError,
     floor::Floors,
     owners::group_of,
@@ -12,7 +14,8 @@ use tenure_policy::{
 
 use crate::{
     connect::DEFAULT,
-    input::{Document, queues},
+    input::Document,
+    snapshot::{Snapshot, queues},
 };
 
 /// What would become of the objects of some files.
@@ -56,8 +59,8 @@ impl From<FieldError> for Reason {
 impl Verdicts {
     /// The queues among the objects are all that there are.
     pub fn of(documents: &[Document], t9k_system_namespace: &str, floors: &Floors) -> Self {
-        let (tree, _) = queues::tree(documents);
-        let context = Context { tree: &tree, t9k_system_namespace, floors };
+        let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
+        let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors };
         let mut verdicts = Self::default();
         for document in documents {
             match Reviewable::of(document.group(), document.version(), &document.kind) {
@@ -117,11 +120,8 @@ fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Fin
 
 /// The API server itself refuses an object without a name, in these words.
 fn no_name(document: &Document) -> Option<Reason> {
-    let metadata = document.value.get("metadata");
-    let has = |key: &str| {
-        metadata.and_then(|metadata| metadata.get(key)).is_some_and(|name| *name != "" && !name.is_null())
-    };
-    let missing = !has("name") && !has("generateName");
+    let has = |pointer| document.value.pointer(pointer).is_some_and(|name| *name != "" && !name.is_null());
+    let missing = !has("/metadata/name") && !has("/metadata/generateName");
     missing.then(|| Reason {
         field: "metadata.name".into(),
         message: "Required value: name or generateName is required".into(),

@@ -370,7 +370,7 @@ fn resources_stay_apart_however_many_there_were() {
     assert!(matches!(world.asked(&["young"]), Answer::Drop(_)), "another device is no substitute");
     world.apply(&with("same", 700, "example.com/gpu"));
     assert_eq!(world.asked(&["young"]), instead(&["same"]));
-    assert!(world.index.readers.names.len() < 10_000, "names of resources go with their pods");
+    assert!(world.index.interner.names.len() < 10_000, "names of resources go with their pods");
 }
 
 /// In how many seconds it is worth to ask about the node again.

@@ -127,12 +127,12 @@ impl Gangs {
         of
     }
 
-    fn existing<'g>(
+    fn existing<'g, 'm>(
         &'g self,
-        memberships: &'g [Membership],
-    ) -> impl DoubleEndedIterator<Item = (&'g GroupKey, &'g Gang, &'g PodGroup)> {
+        memberships: &'m [Membership],
+    ) -> impl DoubleEndedIterator<Item = (&'g GroupKey, &'g Gang, &'g PodGroup)> + use<'g, 'm> {
         memberships.iter().filter_map(|Membership { group: key, .. }| {
-            let gang = self.by_key.get(key)?;
+            let (key, gang) = self.by_key.get_key_value(key)?;
             Some((key, gang.as_ref(), gang.group.as_deref()?))
         })
     }
@@ -146,7 +146,7 @@ impl Gangs {
     }
 
     /// The same, with what there is of its subgroups.
-    pub fn counted<'g>(&'g self, memberships: &'g [Membership]) -> Option<Counted<'g>> {
+    pub fn counted(&self, memberships: &[Membership]) -> Option<Counted<'_>> {
         let (key, gang, group) = self.existing(memberships).next()?;
         Some(Counted { gangs: self, key, gang, group })
     }

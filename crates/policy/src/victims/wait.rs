@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Candidate, Requests, Search};
-use crate::preemption::Progress;
+use crate::gang::Progress;
 
 impl Search<'_, '_> {
     /// A time before which no other pods do in place of those that were offered: when enough of them have lost their

@@ -1,25 +1,25 @@
 //! What is said of a pod.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_index::Standing;
 use tenure_policy::{
     climb::Action,
-    expiry::{Exemption, Scope, exemption},
-    floor::{Floor, Floors},
+    expiry::{Exemption, Family, Scope, exemption},
+    floor::Floor,
     gang::{Progress, progress},
     preemption::{Kind, protected_until},
     toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::{GoDuration, projection::Pod};
+use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod};
 
 use crate::{
+    age::go,
     explain::shown,
-    run::{CeilingFrom, Run},
-    scene::{Gang, Key, Scene},
+    run::Run,
+    snapshot::{Gang, Key, Snapshot},
 };
 
 /// As programs are told of it.
@@ -60,7 +60,7 @@ pub struct Answer {
 #[serde(rename_all = "camelCase")]
 pub struct Protection {
     /// The queue, or the one below which the preemptor is.
-    pub preemptor_queue: Option<String>,
+    pub preemptor_queue: String,
     pub preemptor: Relation,
     pub kind: &'static str,
     pub value: String,
@@ -115,8 +115,7 @@ pub struct Would {
 }
 
 pub struct Question<'s> {
-    pub scene: &'s Scene,
-    pub floors: &'s Floors,
+    pub snapshot: &'s Snapshot,
     pub pool: Option<&'s str>,
     pub key: &'s Key,
     pub pod: &'s Pod,
@@ -124,148 +123,121 @@ pub struct Question<'s> {
 
 impl Question<'_> {
     pub fn answer(&self, action: &Action, standing: Option<Standing>) -> Answer {
-        let Self { scene, pod, key, .. } = self;
-        let gang = scene.gang(pod);
+        let Self { snapshot, pod, key, .. } = self;
+        let gang = snapshot.gang(pod);
         let exempt = exemption(pod, &Scope::default());
         let is_gone = progress(pod) == Progress::Gone;
         let run = standing.map(|standing| Run::of(standing, exempt));
-        let expires_at = run.as_ref().and_then(|run| run.expires);
+        let expires_at = run.as_ref().and_then(Run::expires);
+        let tree = snapshot.tree();
+        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let (preemption_toleration, priority_class_trouble) = self.toleration();
         Answer {
             pod: shown(key),
             workload: gang.name.clone(),
-            queue: scene.queue_of(pod).map(str::to_owned),
-            path: self.path(&gang),
-            tensorstack_queue: run.as_ref().and_then(|run| run.tensorstack.as_deref().map(str::to_owned)),
+            queue: gang.workload.place.name().map(str::to_owned),
+            path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
+            tensorstack_queue: run.as_ref().and_then(|run| run.queue(Family::Tensorstack)).map(str::to_owned),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),
-            protected: if is_gone { Vec::new() } else { self.protections(&gang) },
-            preemption_toleration: self.toleration(),
-            priority_class_trouble: self.class_trouble(),
+            protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
+            preemption_toleration,
+            priority_class_trouble,
             expires_at,
             ceiling_since_from: run.as_ref().filter(|_| expires_at.is_some()).map(Run::since_from),
             ceiling_since: run.as_ref().filter(|_| expires_at.is_some()).and_then(Run::since),
-            max_duration: run.as_ref().and_then(|run| run.ceiling(&scene.tree)).map(ceiling),
+            max_duration: run.as_ref().and_then(|run| run.ceiling(tree)).map(ceiling),
             would: exempt.is_none().then(|| self.would(action)),
             exempt: exempt.map(why),
         }
     }
 
-    fn path(&self, gang: &Gang<'_>) -> Vec<String> {
-        let tree = &self.scene.tree;
-        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
-        path.into_iter().rev().map(|id| tree.name(id).to_owned()).collect()
-    }
-
-    fn protections(&self, gang: &Gang<'_>) -> Vec<Protection> {
-        let (tree, place) = (&self.scene.tree, &gang.workload.place);
-        let Some(name) = place.name() else { return Vec::new() };
-        let queue = place.queue();
-        let preempt = self.floors.preempt(tree, queue, self.pool);
-        let mut protections = vec![self.protection(Some(name), Relation::Same, Kind::Preempt, preempt, gang)];
-        let path = queue.and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
-        let against = |preemptor: QueueId, relation| {
-            let floor = self.floors.reclaim(tree, Some(preemptor), queue, self.pool);
-            self.protection(Some(tree.name(preemptor)), relation, Kind::Reclaim, floor, gang)
-        };
-        protections.extend(path.iter().skip(1).map(|above| against(*above, Relation::Below)));
-        let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
-        others.sort_unstable();
-        let others = others.into_iter().filter_map(|name| tree.find(name));
-        let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
-        protections.extend(others.map(|top| against(top, Relation::OtherTree)));
-        protections
-    }
-
-    fn protection(
-        &self,
-        queue: Option<&str>,
-        preemptor: Relation,
-        kind: Kind,
-        floor: Floor<'_>,
-        gang: &Gang<'_>,
-    ) -> Protection {
-        Protection {
-            preemptor_queue: queue.map(str::to_owned),
+    /// `path` leads from its queue to the root.
+    fn protections(&self, gang: &Gang<'_>, path: &[QueueId]) -> Vec<Protection> {
+        let Self { snapshot, pool, .. } = *self;
+        let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
+        let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
+        let against = |name: &str, preemptor, kind: Kind, floor: Floor<'_>| Protection {
+            preemptor_queue: name.to_owned(),
             preemptor,
             kind: kind.name(),
             value: floor.value.to_string(),
             from: floor.from.to_string(),
-            until: protected_until(gang.workload.start, &floor, self.scene.now),
-        }
+            until: protected_until(gang.workload.start, &floor, snapshot.now),
+        };
+        let reclaim = |preemptor: QueueId, relation| {
+            let floor = floors.reclaim(tree, Some(preemptor), queue, pool);
+            against(tree.name(preemptor), relation, Kind::Reclaim, floor)
+        };
+        let preempt = floors.preempt(tree, queue, pool);
+        let mut protections = vec![against(name, Relation::Same, Kind::Preempt, preempt)];
+        protections.extend(path.iter().skip(1).map(|above| reclaim(*above, Relation::Below)));
+        let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
+        others.sort_unstable();
+        let others = others.into_iter().filter_map(|name| tree.find(name));
+        let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
+        protections.extend(others.map(|top| reclaim(top, Relation::OtherTree)));
+        protections
     }
 
-    fn toleration(&self) -> Option<TolerationAnswer> {
-        let ClassState::Known(toleration) = self.scene.class_state(self.pod) else { return None };
-        let Toleration { minimum_preemptable_priority, seconds } = toleration;
+    /// What its class tolerates, or why nothing is known of that.
+    fn toleration(&self) -> (Option<TolerationAnswer>, Option<String>) {
+        let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        let state = self.snapshot.class_state(self.pod);
+        let Toleration { minimum_preemptable_priority, seconds } = match state {
+            ClassState::Known(toleration) => toleration,
+            ClassState::None => return (None, None),
+            ClassState::Missing => {
+                let trouble = format!(
+                    "its PriorityClass {name:?} doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods"
+                );
+                return (None, Some(trouble));
+            }
+            ClassState::Unreadable => {
+                let trouble = format!(
+                    "its PriorityClass {name:?} has a toleration that can't be read: it tolerates nothing"
+                );
+                return (None, Some(trouble));
+            }
+        };
         let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
         // the one that is tolerated if any is
         let least = Preemptor { priority: i32::MIN, never_preempts: false };
-        Some(TolerationAnswer {
-            until: judge(ClassState::Known(toleration), scheduled_at, &least, self.scene.now).until(),
-            priority_class: self.pod.spec.priority_class_name.clone().unwrap_or_default(),
+        let answer = TolerationAnswer {
+            priority_class: name.to_owned(),
             minimum_preemptable_priority,
             toleration_seconds: seconds,
-        })
-    }
-
-    fn class_trouble(&self) -> Option<String> {
-        let name = self.pod.spec.priority_class_name.as_deref()?;
-        match self.scene.class_state(self.pod) {
-            ClassState::Missing => Some(format!(
-                "its PriorityClass {name:?} doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods"
-            )),
-            ClassState::Unreadable => Some(format!(
-                "its PriorityClass {name:?} has a toleration that can't be read: it tolerates nothing"
-            )),
-            ClassState::None | ClassState::Known(_) => None,
-        }
+            until: judge(state, scheduled_at, &least, self.snapshot.now).until(),
+        };
+        (Some(answer), None)
     }
 
     fn would(&self, action: &Action) -> Would {
-        let of = |action, owner: &OwnerReference| Would {
-            action,
-            kind: owner.kind.clone(),
-            name: format!("{}/{}", self.key.0, owner.name),
-            field: None,
-            value: None,
-            or_field: None,
-        };
-        match action {
+        let (namespace, pod) = self.key;
+        let (action, kind, name, rules) = match action {
             Action::Pause(owner) => {
-                let mut rules = self.scene.table.rules(owner);
-                let (rule, other) = (rules.next(), rules.next());
-                Would {
-                    field: rule.map(|rule| rule.field.clone()),
-                    value: rule.map(|rule| rule.value.clone()),
-                    or_field: other.map(|rule| rule.field.clone()),
-                    ..of("pause", owner)
-                }
+                ("pause", &*owner.kind, &owner.name, self.snapshot.table.rules(owner).collect())
             }
-            Action::DeletePod => Would {
-                action: "delete",
-                kind: "Pod".into(),
-                name: shown(self.key),
-                field: None,
-                value: None,
-                or_field: None,
-            },
-            Action::AwaitDeletion(owner) => of("awaitDeletion", owner),
-            Action::Forbidden(owner) => of("forbidden", owner),
+            Action::DeletePod => ("delete", "Pod", pod, Vec::new()),
+            Action::AwaitDeletion(owner) => ("awaitDeletion", &*owner.kind, &owner.name, Vec::new()),
+            Action::Forbidden(owner) => ("forbidden", &*owner.kind, &owner.name, Vec::new()),
+        };
+        let rule = rules.first();
+        Would {
+            action,
+            kind: kind.to_owned(),
+            name: format!("{namespace}/{name}"),
+            field: rule.map(|rule| rule.field.clone()),
+            value: rule.map(|rule| rule.value.clone()),
+            or_field: rules.get(1).map(|rule| rule.field.clone()),
         }
     }
 }
 
-fn ceiling((value, from): (SignedDuration, CeilingFrom<'_>)) -> Ceiling {
-    let from = match from {
-        CeilingFrom::Queue(name) => format!("queue {name:?}"),
-        CeilingFrom::Annotation => format!("annotation {from}"),
-    };
-    Ceiling { value: go(value), from }
-}
-
-fn go(duration: SignedDuration) -> String {
-    GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
+fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Ceiling {
+    let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
+    Ceiling { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
 }
 
 const fn why(exemption: Exemption) -> &'static str {

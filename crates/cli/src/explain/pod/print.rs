@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 
 use super::answer::{Answer, Protection, Relation, Would};
-use crate::explain::lines::{moment, paragraph};
+use crate::explain::{moment, paragraph};
 
 /// What people read.
 pub fn sentences(answer: &Answer, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
@@ -80,7 +80,7 @@ fn protected(answer: &Answer, now: Timestamp) -> Vec<String> {
 }
 
 fn against(protection: &Protection) -> String {
-    let queue = protection.preemptor_queue.as_deref().unwrap_or_default();
+    let queue = &protection.preemptor_queue;
     match protection.preemptor {
         Relation::Same => format!("against workloads of its own queue {queue:?}"),
         Relation::Below => format!("against workloads elsewhere below queue {queue:?}"),

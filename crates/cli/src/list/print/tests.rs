@@ -90,10 +90,10 @@ fn objects_have_exact_times_and_no_fields_that_say_nothing() {
 fn changes_come_under_the_headers_of_the_first_rows() {
     let mut printer = Printer::new(None, false);
     let mut out = Vec::new();
-    printer.first(&[], at(0), &mut out).unwrap();
+    printer.some(&[], at(0), &mut out).unwrap();
     assert!(out.is_empty());
-    printer.change(&row("a", State::Running), at(0), &mut out).unwrap();
-    printer.change(&row("a", State::Gone), at(0), &mut out).unwrap();
+    printer.some(&[row("a", State::Running)], at(0), &mut out).unwrap();
+    printer.some(&[row("a", State::Gone)], at(0), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.matches("WORKLOAD").count(), 1);
     assert_eq!(text.lines().count(), 3);
@@ -104,8 +104,8 @@ fn each_object_of_a_watch_is_a_document() {
     let changes = |format: Format| {
         let mut printer = Printer::new(Some(format), false);
         let mut out = Vec::new();
-        printer.first(&[row("a", State::Pending)], at(0), &mut out).unwrap();
-        printer.change(&row("a", State::Running), at(0), &mut out).unwrap();
+        printer.some(&[row("a", State::Pending)], at(0), &mut out).unwrap();
+        printer.some(&[row("a", State::Running)], at(0), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     };
     let json = changes(Format::Json);

@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
+use tenure_policy::config::Config;
+
 use super::*;
-use crate::{kinds::Kinds, list::row::State};
+use crate::{input::Document, kinds::Kinds, list::row::State};
 
 /// `seconds` after the time at which all pods of these tests are created.
 fn at(seconds: i64) -> Timestamp {
@@ -20,18 +22,33 @@ fn kinds() -> Kinds {
     Kinds::read([group("apps", apps), group("batch", json!([resource("jobs", "Job")]))].into_iter())
 }
 
+fn with_config(config: &Config) -> View {
+    View::new(Snapshot::new(config, Some("t9k-system"), at(0)))
+}
+
 fn view() -> View {
-    View::new(&Config::default())
+    with_config(&Config::default())
+}
+
+fn take(view: &mut View, api_version: &str, kind: &str, value: Value) {
+    let (api_version, kind) = (api_version.into(), kind.into());
+    view.snapshot.take([&Document { source: "test".into(), api_version, kind, value }]);
 }
 
 fn runai(view: &mut View, name: &str, spec: &Value) {
     let queue = json!({"metadata": {"name": name}, "spec": spec});
-    view.take(Page::Runai(vec![serde_json::from_value(queue).unwrap()]));
+    take(view, "scheduling.run.ai/v3alpha1", "Queue", queue);
 }
 
 fn tensorstack(view: &mut View, name: &str, ceiling: &str) {
-    let queue = json!({"metadata": {"name": name}, "spec": {"maxDuration": ceiling}});
-    view.take(Page::Tensorstack(vec![serde_json::from_value(queue).unwrap()]));
+    let metadata = json!({"name": name, "namespace": "t9k-system"});
+    let queue = json!({"metadata": metadata, "spec": {"maxDuration": ceiling}});
+    take(view, "scheduler.tensorstack.dev/v1beta1", "Queue", queue);
+}
+
+fn group(view: &mut View, kind: PodGroupKind) {
+    let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}});
+    take(view, &format!("{}/v1", kind.group()), "PodGroup", group);
 }
 
 fn controller(kind: &str, name: &str) -> Value {
@@ -44,7 +61,7 @@ fn owner(view: &mut View, kind: &str, name: &str, owners: &Value, annotations: &
     let metadata = json!({
         "name": name, "namespace": "ns", "uid": name, "ownerReferences": owners, "annotations": annotations,
     });
-    view.take(Page::Owners(0, kind.clone(), vec![serde_json::from_value(metadata).unwrap()]));
+    view.snapshot.take_owners(0, kind, &[serde_json::from_value(metadata).unwrap()]);
 }
 
 fn deployment(view: &mut View) {
@@ -62,7 +79,7 @@ fn pod(view: &mut View, name: &str, label: &str, scheduled: bool, owners: &Value
         },
         "status": {"conditions": [{"type": "PodScheduled", "status": status, "lastTransitionTime": at(5)}]},
     });
-    view.pod(&serde_json::from_value(pod).unwrap());
+    view.pods(&[serde_json::from_value(pod).unwrap()]);
     view.complete();
 }
 
@@ -151,7 +168,7 @@ fn configured_floors_count_where_no_queue_says_and_lengthen_time_slices() {
         ("defaultPreemptMinRuntime: 2m", json!({}), (Some(at(125)), Some(at(125)))),
         ("defaultPreemptMinRuntime: 2m", json!({"preemptMinRuntime": "0s"}), (None, Some(at(65)))),
     ] {
-        let mut view = View::new(&Config::parse(config).unwrap());
+        let mut view = with_config(&Config::parse(config).unwrap());
         let mut spec = json!({"maxDuration": "1m", "maxDurationAction": "Requeue"});
         spec.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
         runai(&mut view, "q", &spec);
@@ -167,7 +184,7 @@ fn queues_that_can_not_be_meant_are_warned_of() {
     runai(&mut view, "a", &json!({"parentQueue": "b", "preemptMinRuntime": "-5s"}));
     runai(&mut view, "b", &json!({"parentQueue": "a"}));
     runai(&mut view, "c", &json!({"parentQueue": "gone"}));
-    let warnings = view.warnings();
+    let warnings: Vec<String> = view.snapshot.warnings().collect();
     let told = |what: &str| warnings.iter().filter(|warning| warning.contains(what)).count();
     let counts = ["\"-5s\"", "a -> b -> a", "\"gone\" doesn't exist"].map(told);
     assert_eq!((counts, warnings.len()), ([1, 1, 1], 3), "{warnings:?}");
@@ -254,12 +271,11 @@ fn a_group_needs_its_minimum_and_a_pod_by_itself_is_needed() {
     let mut view = view();
     runai(&mut view, "q", &json!({}));
     deployment(&mut view);
-    let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}});
-    view.take(Page::Groups(PodGroupKind::Runai, vec![serde_json::from_value(group).unwrap()]));
+    group(&mut view, PodGroupKind::Runai);
     for (name, ready) in [("a", "True"), ("b", "False"), ("c", "False")] {
-        view.pod(&pod(name, json!({"pod-group-name": "g"}), ready));
+        view.pods(&[pod(name, json!({"pod-group-name": "g"}), ready)]);
     }
-    view.pod(&pod("d", json!({}), "True"));
+    view.pods(&[pod("d", json!({}), "True")]);
     view.complete();
     let row = one(view, 10);
     assert_eq!((row.pods, row.ready_pods, row.needed_pods), (4, Some(2), Some(3)));
@@ -303,7 +319,7 @@ fn a_workload_is_found_by_the_queues_of_both_families() {
     let pod = json!({"metadata": {
         "name": "a", "namespace": "ns", "uid": "a", "creationTimestamp": at(0), "labels": {RUNAI: "r", TENSORSTACK: "t"},
     }});
-    view.pod(&serde_json::from_value(pod).unwrap());
+    view.pods(&[serde_json::from_value(pod).unwrap()]);
     view.complete();
     let row = one(view, 0);
     assert_eq!(row.queue.as_deref(), Some("t"));
@@ -319,8 +335,7 @@ fn a_workload_started_when_its_group_did_whatever_its_kind() {
         let mut view = view();
         runai(&mut view, "q", &json!({"maxDuration": "1m", "preemptMinRuntime": "20s"}));
         deployment(&mut view);
-        let group = json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"minMember": 2}});
-        view.take(Page::Groups(kind, vec![serde_json::from_value(group).unwrap()]));
+        group(&mut view, kind);
         for (name, scheduled) in [("a", 5), ("b", 7), ("c", 30)] {
             let pod = json!({
                 "metadata": {
@@ -329,7 +344,7 @@ fn a_workload_started_when_its_group_did_whatever_its_kind() {
                 },
                 "status": {"conditions": [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(scheduled)}]},
             });
-            view.pod(&serde_json::from_value(pod).unwrap());
+            view.pods(&[serde_json::from_value(pod).unwrap()]);
         }
         view.complete();
         let row = one(view, 20);

@@ -1,54 +1,55 @@
-//! The tree of the queues that files have.
+//! The queues of the run.ai family.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use anyhow::Result;
 use serde::{Deserialize, de::value::MapDeserializer};
 use serde_json::Value;
-use tenure_policy::{
-    field::FieldError,
-    queue::RunaiQueue,
-    tree::{QueueTree, troubles},
-};
+use tenure_policy::{expiry::Family, field::FieldError, queue::RunaiQueue};
 use tenure_types::{ExtendedDuration, projection, runai::QueueVersion};
 
-use super::Document;
+use super::{Cluster, Snapshot};
+use crate::{
+    connect::ConnectArgs,
+    input::{self, Document},
+    tell::warn,
+};
 
 /// The group of queues that are in a tree.
 pub const GROUP: &str = "scheduling.run.ai";
 
-/// The tree of all Queues of group scheduling.run.ai, and warnings of what in them doesn't count as it is written.
-pub fn tree(documents: &[Document]) -> (QueueTree, Vec<String>) {
-    let (counting, mut warnings) = counting(documents);
-    let mut tree = QueueTree::default();
-    for (name, document) in counting {
-        let queue = read(name, document, &mut warnings);
-        tree.put(name, queue);
+/// The group of T9k's queues.
+pub const TENSORSTACK: &str = "scheduler.tensorstack.dev";
+
+/// All objects in files; without any, the queues of the run.ai family that a cluster has.
+pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<Document>> {
+    if !filename.is_empty() {
+        return input::read(filename);
     }
-    warnings.extend(troubles(&tree).iter().map(ToString::to_string));
-    (tree, warnings)
+    let cluster = Cluster::discover(connect.connect().await?.client).await?;
+    let Some(kind) = cluster.kinds.queues(Family::Runai) else {
+        warn("the cluster has no queues.scheduling.run.ai");
+        return Ok(Vec::new());
+    };
+    cluster.list(kind, None).await
 }
 
-/// The queues of the tree with their names, and warnings of those that don't count.
-pub fn counting(documents: &[Document]) -> (Vec<(&str, &Document)>, Vec<String>) {
-    let (mut last, mut warnings) = (HashMap::new(), Vec::new());
-    let queues = || documents.iter().filter(|document| is_queue(document));
-    for document in queues() {
+/// The queues of the tree by name, and warnings of those that don't count.
+pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<String>) {
+    let (mut counting, mut warnings) = (BTreeMap::new(), Vec::new());
+    for document in documents.iter().filter(|document| is_queue(document)) {
         let Some(name) = document.name() else {
             warnings.push(format!("{}: a Queue without metadata.name: it doesn't count", document.source));
             continue;
         };
-        if let Some(before) = last.insert(name, document) {
+        if let Some(before) = counting.insert(name, document) {
             let (first, second) = (&before.source, &document.source);
             warnings.push(format!(
                 "queue {name:?} is defined in {first} and again in {second}: the last one counts"
             ));
         }
     }
-    let counts = |(name, document): &(&str, &Document)| {
-        last.get(name).is_some_and(|last| std::ptr::eq(*last, *document))
-    };
-    let named = queues().filter_map(|document| Some((document.name()?, document)));
-    (named.filter(counts).collect(), warnings)
+    (counting, warnings)
 }
 
 /// Whether it is a queue of the tree, in one of the versions that are known.
@@ -56,21 +57,29 @@ pub fn is_queue(document: &Document) -> bool {
     document.kind == "Queue" && document.group() == GROUP && matches!(document.version(), "v3alpha1" | "v2")
 }
 
-fn read(name: &str, document: &Document, warnings: &mut Vec<String>) -> RunaiQueue {
-    let spec = document.value.get("spec").filter(|spec| !spec.is_null());
-    if let Some(spec) = spec.filter(|spec| !spec.is_object()) {
-        let error = FieldError::invalid("spec", spec.clone(), "must be an object");
-        warnings.push(format!("queue {name:?}: {error}: it counts as empty"));
-        return RunaiQueue::default();
+impl Snapshot {
+    /// Takes a queue of the tree.
+    pub(super) fn take_queue(&mut self, name: &str, document: &Document) {
+        let mut spec = document.value.get("spec").filter(|spec| !spec.is_null());
+        if let Some(bad) = spec.take_if(|spec| !spec.is_object()) {
+            let error = FieldError::invalid("spec", bad.clone(), "must be an object");
+            self.of_queues.push(format!("queue {name:?}: {error}: it counts as empty"));
+        }
+        let (queue, errors) = if document.version() == "v2" {
+            let mut found: projection::RunaiQueueV2 = project(spec);
+            let annotations = annotations(document);
+            let read = RunaiQueue::read_v2(&found.spec, &annotations);
+            found.metadata.annotations = Some(annotations);
+            self.index.apply_runai_v2(name, &found);
+            read
+        } else {
+            let found: projection::RunaiQueue = project(spec);
+            self.index.apply_runai(name, &found.spec);
+            RunaiQueue::read(&found.spec)
+        };
+        self.of_queues.extend(errors.iter().map(|error| wrong(name, &queue, error)));
+        self.queues.insert(name.to_owned());
     }
-    let (queue, errors) = if document.version() == "v2" {
-        let spec = project::<projection::RunaiQueueV2>(spec).spec;
-        RunaiQueue::read_v2(&spec, &annotations(document))
-    } else {
-        RunaiQueue::read(&project::<projection::RunaiQueue>(spec).spec)
-    };
-    warnings.extend(errors.iter().map(|error| wrong(name, &queue, error)));
-    queue
 }
 
 /// Those that are texts: others can't be stored.
@@ -88,7 +97,7 @@ fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
 }
 
 /// What is wrong with a stored field, and what it counts as.
-pub fn wrong(name: &str, queue: &RunaiQueue, error: &FieldError) -> String {
+fn wrong(name: &str, queue: &RunaiQueue, error: &FieldError) -> String {
     format!("queue {name:?}: {error}: {}", counts_as(queue, &error.field))
 }
 
@@ -106,9 +115,17 @@ fn counts_as(queue: &RunaiQueue, field: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use serde_json::json;
+    use tenure_policy::{config::Config, tree::QueueTree};
 
     use super::*;
+
+    fn snapshot(documents: &[Document]) -> (Snapshot, Vec<String>) {
+        let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::UNIX_EPOCH);
+        let warnings = snapshot.warnings().collect();
+        (snapshot, warnings)
+    }
 
     fn queue_of(version: &str, name: &str, spec: Value) -> Document {
         let api_version = format!("{GROUP}/{version}");
@@ -134,10 +151,13 @@ mod tests {
             queue_of("v9", "other", json!({})),
             Document { api_version: "v1".into(), ..queue("pod", json!({})) },
         ];
-        let (tree, warnings) = tree(&documents);
+        let (snapshot, warnings) = snapshot(&documents);
         assert_eq!(warnings, Vec::<String>::new());
-        assert_eq!((path(&tree, "leaf"), tree.len()), (vec!["leaf".to_owned(), "root".to_owned()], 2));
-        let (_, root) = tree.queue("root").unwrap();
+        assert_eq!(
+            (path(snapshot.tree(), "leaf"), snapshot.tree().len()),
+            (vec!["leaf".to_owned(), "root".to_owned()], 2)
+        );
+        let (_, root) = snapshot.tree().queue("root").unwrap();
         assert_eq!(root.reclaim_floor, Some("1h".parse().unwrap()));
     }
 
@@ -149,7 +169,7 @@ mod tests {
             queue_of("v2", "c", json!({"preemptMinRuntime": "-5s", "reclaimMinRuntime": "2d"})),
             queue("d", json!("spec")),
         ];
-        let (_, warnings) = tree(&documents);
+        let (_, warnings) = snapshot(&documents);
         let expected = [
             ("queue \"a\": spec.reclaimMinRuntime: Invalid value: \"-5s\": ", ": counts as 0s"),
             ("queue \"a\": spec.maxDuration: Invalid value: \"0s\": ", ": counts as unset"),
@@ -177,8 +197,8 @@ mod tests {
         let mut annotated = queue_of("v2", "a", json!({}));
         annotated.value["metadata"]["annotations"] =
             json!({"tenure.dev/max-duration": "2h", "tenure.dev/expiry-notice": "soon", "other": 5});
-        let (tree, warnings) = tree(&[annotated]);
-        assert_eq!(tree.queue("a").unwrap().1.ceiling, Some("2h".parse().unwrap()));
+        let (snapshot, warnings) = snapshot(&[annotated]);
+        assert_eq!(snapshot.tree().queue("a").unwrap().1.ceiling, Some("2h".parse().unwrap()));
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         let expected =
             "queue \"a\": metadata.annotations[tenure.dev/expiry-notice]: Invalid value: \"soon\": ";
@@ -194,12 +214,12 @@ mod tests {
             queue("a", json!({"preemptMinRuntime": "nonsense"})),
             queue_of("v2", "a", json!({"preemptMinRuntime": "5m"})),
         ];
-        let (tree, warnings) = tree(&documents);
+        let (snapshot, warnings) = snapshot(&documents);
         assert_eq!(
             warnings,
             ["queue \"a\" is defined in q.yaml:a and again in q.yaml:a: the last one counts"]
         );
-        assert_eq!(tree.queue("a").unwrap().1.preempt_floor, Some("5m".parse().unwrap()));
+        assert_eq!(snapshot.tree().queue("a").unwrap().1.preempt_floor, Some("5m".parse().unwrap()));
     }
 
     #[test]
@@ -210,8 +230,8 @@ mod tests {
             queue("c", json!({"parentQueue": "gone"})),
             Document { value: json!({"metadata": {"name": 5}}), ..queue("e", json!({})) },
         ];
-        let (tree, warnings) = tree(&documents);
-        assert_eq!((tree.len(), warnings.len()), (3, 3), "{warnings:?}");
+        let (snapshot, warnings) = snapshot(&documents);
+        assert_eq!((snapshot.tree().len(), warnings.len()), (3, 3), "{warnings:?}");
         assert_eq!(warnings[0], "q.yaml:e: a Queue without metadata.name: it doesn't count");
         assert!(warnings.iter().any(|warning| warning.contains("a -> b -> a")), "{warnings:?}");
     }

@@ -2,16 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 
+use anyhow::Result;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::core::PartialObjectMeta;
 use tenure_index::Uid;
 use tenure_policy::{
     climb::{Action, Answer, Climb},
     owners::{OwnerTable, group_of},
 };
-use tenure_types::projection;
+use tenure_types::{keys::PAUSED_ANNOTATION, projection};
 
-use super::pause::Pause;
-use crate::kinds::Kind;
+use super::{Source, decode};
+use crate::{
+    input::Document,
+    kinds::Kind,
+    server::{code, explain},
+    tell::warn,
+};
 
 /// An object of a kind that was listed.
 #[derive(Clone, Debug)]
@@ -20,13 +27,14 @@ pub struct Owner {
     pub reference: OwnerReference,
     pub deleting: bool,
     pub controller: Option<OwnerReference>,
-    /// If it has the record of one.
-    pub pause: Option<Pause>,
+    /// Its metadata, if it has the record of a pause.
+    pub paused: Option<Box<ObjectMeta>>,
 }
 
 impl Owner {
     /// None if it has no name.
     pub fn read(kind: &Kind, metadata: &ObjectMeta) -> Option<Self> {
+        let is_paused = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
         Some(Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             reference: OwnerReference {
@@ -35,7 +43,7 @@ impl Owner {
             },
             deleting: metadata.deletion_timestamp.is_some(),
             controller: projection::controller(metadata).cloned(),
-            pause: Pause::read(metadata),
+            paused: is_paused.then(|| Box::new(metadata.clone())),
         })
     }
 }
@@ -69,8 +77,8 @@ impl Owners {
         self.listed.remove(&(group.to_owned(), kind.to_owned()));
     }
 
-    pub fn add(&mut self, owner: Owner) {
-        self.by_uid.insert(Uid::of(&owner.reference.uid), owner);
+    pub fn extend(&mut self, owners: impl IntoIterator<Item = Owner>) {
+        self.by_uid.extend(owners.into_iter().map(|owner| (Uid::of(&owner.reference.uid), owner)));
     }
 
     pub fn learn(&mut self, owner: &OwnerReference, answer: Answer) {
@@ -108,9 +116,61 @@ impl Owners {
     }
 
     /// Those that have a record of a pause.
-    pub fn paused(&self) -> impl Iterator<Item = (&Owner, &Pause)> {
-        self.by_uid.values().filter_map(|owner| Some((owner, owner.pause.as_ref()?)))
+    pub fn paused(&self) -> impl Iterator<Item = (&Owner, &ObjectMeta)> {
+        self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
     }
+}
+
+/// What is said of an owner by its metadata. Manifests have no uid.
+pub fn found(owner: &OwnerReference, metadata: &ObjectMeta) -> Answer {
+    Answer::Found {
+        uid: metadata.uid.clone().unwrap_or_else(|| owner.uid.clone()),
+        deleting: metadata.deletion_timestamp.is_some(),
+        controller: projection::controller(metadata).cloned(),
+    }
+}
+
+impl Source {
+    /// Looks an owner up, with its metadata.
+    pub(super) async fn look_up(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+    ) -> Result<(Answer, Option<ObjectMeta>)> {
+        let cluster = match self {
+            Self::Files(documents) => return Ok(in_files(documents, namespace, owner)),
+            Self::Cluster(cluster) => cluster,
+        };
+        match cluster.look_up(namespace, owner).await {
+            Ok(Some(metadata)) => Ok((found(owner, &metadata), Some(metadata))),
+            Ok(None) => Ok((Answer::Absent, None)),
+            Err(error) if code(&error) == Some(403) => Ok((Answer::Forbidden, None)),
+            Err(error) => Err(explain(error)),
+        }
+    }
+}
+
+/// An owner that isn't there is taken to exist: whoever gives some objects needn't give all.
+fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> (Answer, Option<ObjectMeta>) {
+    let (group, name) = (group_of(&owner.api_version), Some(owner.name.as_str()));
+    let of = |namespace: Option<&str>| {
+        let is_meant = |document: &&Document| {
+            (document.group(), &document.kind) == (group, &owner.kind)
+                && (document.name(), document.namespace()) == (name, namespace)
+        };
+        // the last one counts
+        let mut found = documents.iter().rev().filter(is_meant);
+        found.find_map(|document| decode::<PartialObjectMeta>(document).ok())
+    };
+    if let Some(PartialObjectMeta { mut metadata, .. }) = of(Some(namespace)).or_else(|| of(None)) {
+        metadata.uid.get_or_insert_with(|| owner.uid.clone());
+        return (found(owner, &metadata), Some(metadata));
+    }
+    warn(&format!(
+        "{} {:?}, an owner, is not among the objects that were read: it is taken to exist and to have no owner itself",
+        owner.kind, owner.name
+    ));
+    (found(owner, &ObjectMeta::default()), None)
 }
 
 #[cfg(test)]
@@ -134,7 +194,7 @@ mod tests {
             reference: reference.clone(),
             deleting: false,
             controller: controller.cloned(),
-            pause: None,
+            paused: None,
         }
     }
 
@@ -143,7 +203,7 @@ mod tests {
         let (job, cron) = (reference("batch/v1", "Job", "j"), reference("batch/v1", "CronJob", "c"));
         let (table, mut owners) = (OwnerTable::default(), Owners::default());
         owners.listed("batch", "Job");
-        owners.add(owner(&job, Some(&cron)));
+        owners.extend([owner(&job, Some(&cron))]);
         assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Ask(cron.clone()));
         owners.learn(&cron, Answer::Found { uid: "c".into(), deleting: false, controller: None });
         assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Done(Action::Pause(job)));
@@ -154,7 +214,7 @@ mod tests {
         let job = reference("batch/v1", "Job", "j");
         let (table, mut owners) = (OwnerTable::default(), Owners::default());
         owners.listed("batch", "Job");
-        owners.add(owner(&job, None));
+        owners.extend([owner(&job, None)]);
         assert_eq!(owners.climb(&table, "other", Some(&job)), Step::Done(Action::DeletePod));
         let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
         assert_eq!(owners.climb(&table, "ns", Some(&misnamed)), Step::Done(Action::DeletePod));

@@ -1,0 +1,273 @@
+//! One reading of a cluster or of files: what all commands answer from.
+
+mod cluster;
+mod owners;
+mod pods;
+pub mod queues;
+mod workload;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::scheduling::v1::PriorityClass,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{ResourceExt, core::PartialObjectMeta};
+use serde::de::DeserializeOwned;
+use tenure_index::{CeilingIndex, Settings};
+use tenure_policy::{
+    climb::Action,
+    config::Config,
+    floor::Floors,
+    owners::OwnerTable,
+    toleration::Toleration,
+    tree::{QueueTree, troubles},
+};
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection::{Pod, TensorstackQueue},
+};
+
+use crate::{
+    connect::{ConnectArgs, DEFAULT},
+    input::{self, Document, InputArgs},
+    kinds::Kind,
+    server::Clock,
+    tell::{warn, with_causes},
+};
+pub use cluster::Cluster;
+pub use owners::{Owner, Owners, Step, found};
+pub use workload::Gang;
+
+/// Namespace and name.
+pub type Key = (String, String);
+
+/// What is known of a cluster.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// By the clock of the API server.
+    pub now: Timestamp,
+    /// The keeper's own arithmetic. It keeps no pods here.
+    pub index: CeilingIndex,
+    pub table: OwnerTable,
+    pub floors: Floors,
+    pub owners: Owners,
+    t9k_system_namespace: Option<String>,
+    /// Names of queues, of both families.
+    queues: HashSet<String>,
+    /// The pods that explanations are about, and the others of their groups.
+    pods: BTreeMap<Key, Pod>,
+    classes: HashMap<String, PriorityClass>,
+    nodes: HashMap<String, ObjectMeta>,
+    /// What of the queues doesn't count as it is written.
+    of_queues: Vec<String>,
+    /// What is odd about other objects.
+    oddities: Vec<String>,
+}
+
+/// What an explanation is about, and what it goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub pods: &'a [Key],
+    /// None: queues of T9k don't matter.
+    pub t9k_system_namespace: Option<&'a str>,
+    /// Nodes are asked for only where pools matter.
+    pub nodes: bool,
+    pub config: &'a Config,
+}
+
+/// Where more can be asked for.
+pub enum Source {
+    Files(Vec<Document>),
+    Cluster(Cluster),
+}
+
+impl Snapshot {
+    /// Of nothing yet. None: queues of T9k don't matter.
+    pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
+        let Config { table, floors, pods_ready, .. } = config.clone();
+        let settings =
+            Settings { table: table.clone(), floors: floors.clone(), pods_ready, ..Settings::default() };
+        Self {
+            now,
+            index: CeilingIndex::new(settings),
+            owners: Owners::default(),
+            table,
+            floors,
+            t9k_system_namespace: t9k_system_namespace.map(str::to_owned),
+            queues: HashSet::new(),
+            pods: BTreeMap::new(),
+            classes: HashMap::new(),
+            nodes: HashMap::new(),
+            of_queues: Vec::new(),
+            oddities: Vec::new(),
+        }
+    }
+
+    /// Reads what an explanation needs, and warns of what is odd about it.
+    pub async fn read(input: InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<(Self, Source)> {
+        let Wanted { t9k_system_namespace: place, config, .. } = wanted;
+        let InputArgs { filename, now } = input;
+        let (mut snapshot, source) = if filename.is_empty() {
+            let client = connect.connect().await?.client;
+            let clock = Clock::of(&client).await;
+            let cluster = Cluster::discover(client).await?;
+            let mut snapshot = Self::new(config, place, Timestamp::default());
+            cluster.explain(&wanted, &mut snapshot).await?;
+            snapshot.now = now.unwrap_or_else(|| clock.now());
+            (snapshot, Source::Cluster(cluster))
+        } else {
+            let documents = input::read(&filename)?;
+            let mut snapshot = Self::new(config, place, now.unwrap_or_else(Timestamp::now));
+            snapshot.take_all(&documents);
+            (snapshot, Source::Files(documents))
+        };
+        snapshot.complete();
+        snapshot.warn();
+        Ok((snapshot, source))
+    }
+
+    /// What objects show that are all that there is.
+    pub fn of_documents(documents: &[Document], config: &Config, now: Timestamp) -> Self {
+        let mut snapshot = Self::new(config, None, now);
+        snapshot.take_all(documents);
+        snapshot.complete();
+        snapshot
+    }
+
+    /// Of a queue that is there twice, the last one counts.
+    fn take_all(&mut self, documents: &[Document]) {
+        let (queues, warnings) = queues::counting(documents);
+        self.of_queues.extend(warnings);
+        for (name, document) in queues {
+            self.take_queue(name, document);
+        }
+        self.take(documents.iter().filter(|document| !queues::is_queue(document)));
+    }
+
+    /// Takes objects. What can't be read is left out: it may have nothing to do with what is asked.
+    pub fn take<'d>(&mut self, documents: impl IntoIterator<Item = &'d Document>) {
+        for document in documents {
+            if let Err(error) = self.try_take(document) {
+                self.oddities.push(format!("{}: it doesn't count", with_causes(&error)));
+            }
+        }
+    }
+
+    fn try_take(&mut self, document: &Document) -> Result<()> {
+        let place = document.namespace().unwrap_or(DEFAULT);
+        match (document.group(), document.kind.as_str()) {
+            ("", "Pod") => self.take_pods([decode(document)?]),
+            ("", "Node") => self.take_nodes([decode::<PartialObjectMeta>(document)?.metadata]),
+            ("scheduling.k8s.io", "PriorityClass") => self.take_class(decode(document)?),
+            (queues::TENSORSTACK, "Queue") if self.t9k_system_namespace.as_deref() == Some(place) => {
+                let queue: TensorstackQueue = decode(document)?;
+                self.index.apply_tensorstack(&queue.name_any(), &queue.spec);
+                self.queues.insert(queue.name_any());
+            }
+            (group, kind) if let Some(kind) = PodGroupKind::of(group, kind) => {
+                self.take_group(kind, decode(document)?);
+            }
+            _ => {
+                if let Some(name) = document.name().filter(|_| queues::is_queue(document)) {
+                    self.take_queue(name, document);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_pods(&mut self, pods: impl IntoIterator<Item = Pod>) {
+        self.pods.extend(pods.into_iter().map(|pod| (key(&pod.metadata), pod)));
+    }
+
+    fn take_nodes(&mut self, nodes: impl IntoIterator<Item = ObjectMeta>) {
+        self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone().unwrap_or_default(), node)));
+    }
+
+    fn take_class(&mut self, class: PriorityClass) {
+        let name = class.name_any();
+        let read = Toleration::read(class.value.unwrap_or(0), class.metadata.annotations.as_ref());
+        let shown = |error| format!("PriorityClass {name:?}: {error}: it protects no pod");
+        self.oddities.extend(read.err().into_iter().flatten().map(shown));
+        self.classes.insert(name, class);
+    }
+
+    fn take_group(&mut self, kind: PodGroupKind, mut group: PodGroup) {
+        group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
+        self.oddities.extend(workload::unreadable_stamp(&group.metadata));
+        self.index.apply_group(kind, &group);
+    }
+
+    /// Takes objects that may own pods, of a kind that is listed as a whole.
+    pub fn take_owners(&mut self, number: u16, kind: &Kind, found: &[ObjectMeta]) {
+        for metadata in found {
+            self.index.apply_owner(number, metadata);
+            self.owners.extend(Owner::read(kind, metadata));
+        }
+    }
+
+    /// The queues of the run.ai family.
+    pub const fn tree(&self) -> &QueueTree {
+        self.index.tree()
+    }
+
+    /// Whether there is a queue of this name, in either family.
+    pub fn knows(&self, queue: &str) -> bool {
+        self.queues.contains(queue)
+    }
+
+    /// What of the queues doesn't count as it is written, and how they don't hang together.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let troubles = troubles(self.tree()).into_iter().map(|trouble| trouble.to_string());
+        self.of_queues.iter().cloned().chain(troubles)
+    }
+
+    /// Tells what doesn't count as it is written.
+    pub fn warn(&self) {
+        self.warnings().for_each(|warning| warn(&warning));
+        self.oddities.iter().for_each(|oddity| warn(oddity));
+    }
+
+    /// Climbs as the keeper does, as far as owners are known.
+    pub fn climb_known(&self, namespace: &str, controller: Option<&OwnerReference>) -> Step {
+        self.owners.climb(&self.table, namespace, controller)
+    }
+
+    /// What would be paused for a pod: climbs as the keeper does, and takes all owners that it meets.
+    pub async fn climb(
+        &mut self,
+        source: &Source,
+        namespace: &str,
+        controller: Option<&OwnerReference>,
+    ) -> Result<Action> {
+        loop {
+            let owner = match self.climb_known(namespace, controller) {
+                Step::Done(action) => return Ok(action),
+                Step::Ask(owner) => owner,
+            };
+            let (answer, metadata) = source.look_up(namespace, &owner).await?;
+            if let Some(metadata) = metadata {
+                self.index.apply_owner(0, &metadata);
+            }
+            self.owners.learn(&owner, answer);
+        }
+    }
+}
+
+/// The groups that a pod names, whether or not they are there.
+fn group_names(pod: &Pod) -> impl Iterator<Item = (PodGroupKind, &str)> {
+    PodGroupKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.named_by(pod)?)))
+}
+
+fn key(metadata: &ObjectMeta) -> Key {
+    let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT.into());
+    (namespace, metadata.name.clone().unwrap_or_default())
+}
+
+fn decode<T: DeserializeOwned>(document: &Document) -> Result<T> {
+    let Document { source, kind, value, .. } = document;
+    serde_path_to_error::deserialize(value).with_context(|| format!("{source}: not a {kind}"))
+}
