@@ -243,18 +243,21 @@ fn workers_without_a_minimum_of_their_own_are_part_of_the_gangs() {
     let of = |name: &str, task| pod(name, 60, &json!({"metadata": {"annotations": annotations(task)}}));
     let pods = [of("master", "master"), of("a", "worker"), of("b", "worker"), of("c", "worker")];
     let mut world = World::new(&pods);
-    let mut group = |minimum: u32| {
+    let group = |minimum: u32| {
         let spec = json!({"minMember": minimum, "minTaskMember": {"master": 1}});
         let group = json!({"metadata": {"namespace": "ns", "name": "g", "uid": "g"}, "spec": spec});
-        world.index.apply_group(PodGroupKind::Volcano, &serde_json::from_value(group).unwrap());
-        world.index.settle();
-        ["a", "master"].map(|victim| match world.asked(&[victim]) {
-            Answer::Drop(Dropped::Protected(Protected { rule, .. })) => Some(rule),
-            _ => None,
-        })
+        serde_json::from_value(group).unwrap()
     };
-    assert_eq!(group(4), [Some(Rule::PreemptMinRuntime); 2]);
-    assert_eq!(group(3), [None, Some(Rule::MinAvailable)]);
+    world.index.apply_group(PodGroupKind::Volcano, &group(4));
+    world.index.settle();
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime));
+    assert!(is_protected(&world.asked(&["a", "b", "c"]), Rule::PreemptMinRuntime));
+    world.index.apply_group(PodGroupKind::Volcano, &group(3));
+    world.index.settle();
+    assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]));
+    assert!(is_protected(&world.asked(&["a", "b"]), Rule::MinAvailable));
+    let Answer::Instead { victims, .. } = world.asked(&["master"]) else { panic!("a worker can be spared") };
+    assert!(victims.len() == 1 && victims[0].text != "master", "{victims:?}");
 }
 
 #[test]
