@@ -33,3 +33,44 @@ impl CeilingIndex {
         (Workload { place, start, shape, pods: shape.count(std::iter::once(pod)) }, 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tenure_types::podgroup::PodGroupKind;
+
+    use super::*;
+    use crate::Settings;
+
+    fn pod(name: &str, more: &Value) -> projection::Pod {
+        let mut metadata = json!({
+            "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+            "labels": {"kai.scheduler/queue": "own"},
+        });
+        metadata.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let condition =
+            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"});
+        serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": [condition]}})).unwrap()
+    }
+
+    #[test]
+    fn the_workload_of_a_pod_is_its_group_if_there_is_one() {
+        let mut index = CeilingIndex::new(Settings::default());
+        index.apply_runai("q", &serde_json::from_value(json!({})).unwrap());
+        let group =
+            json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
+        index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+        let in_group = ["a", "b"].map(|name| pod(name, &json!({"annotations": {"pod-group-name": "g"}})));
+        in_group.iter().for_each(|pod| index.apply_member(pod));
+        _ = index.gangs();
+        let (workload, subgroup) = index.workload(&in_group[0]);
+        assert_eq!((workload.place.name(), workload.place.queue()), (Some("q"), index.tree().find("q")));
+        assert_eq!((workload.is_elastic(), workload.start.is_some(), subgroup), (true, true, 0));
+        let alone = pod("c", &json!({"annotations": {"pod-group-name": "gone"}}));
+        let (workload, _) = index.workload(&alone);
+        assert_eq!((workload.place.name(), workload.place.queue()), (Some("own"), None));
+        assert_eq!((workload.is_elastic(), workload.start), (false, alone.scheduled_at().map(|at| at.0)));
+        let going = pod("d", &json!({"deletionTimestamp": "2026-01-01T00:01:00Z"}));
+        assert_eq!(index.workload(&going).0.start, None, "what goes runs no more");
+    }
+}
