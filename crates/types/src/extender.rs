@@ -297,7 +297,7 @@ impl<'de> Visitor<'de> for Uid {
                     uid = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0).unwrap_or_default();
                 }
                 Some(Field::Part(part)) => {
-                    let own = map.next_value_seed(Uid(part))?;
+                    let own = map.next_value_seed(Self(part))?;
                     if uid.is_empty() {
                         uid = own;
                     }
