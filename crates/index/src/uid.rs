@@ -6,7 +6,10 @@ use std::{
 /// An object's uid in 16 bytes. API servers write UUIDs; anything else is hashed, so that no uid whatever is
 /// refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Uid([u64; 2]);
+pub struct Uid(Words);
+
+/// Two words: a `u128` is aligned to 16 bytes and would make every record longer.
+type Words = [u64; 2];
 
 impl Hash for Uid {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
@@ -27,18 +30,23 @@ impl Uid {
     }
 
     /// Of a uid as the API server writes it.
-    #[allow(clippy::cast_possible_truncation)] // each word takes its half
     pub fn of(text: &str) -> Self {
-        let bits = uuid(text).unwrap_or_else(|| hashed(text));
-        // two words: a u128 is aligned to 16 bytes and would make every record longer
-        Self([(bits >> 64) as u64, bits as u64])
+        Self(uuid(text).unwrap_or_else(|| hashed(text)))
     }
 
     /// The text that it is of, unless that is an odd one.
     pub fn text(self) -> String {
-        let Self([high, low]) = self;
-        let (first, second, third) = (high >> 32, high >> 16 & 0xffff, high & 0xffff);
-        format!("{first:08x}-{second:04x}-{third:04x}-{:04x}-{:012x}", low >> 48, low & 0xffff_ffff_ffff)
+        let Self(words) = self;
+        let mut text = String::with_capacity(36);
+        let bytes = words.iter().flat_map(|word| word.to_be_bytes());
+        for (place, byte) in bytes.enumerate() {
+            if matches!(place, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            text.push(hexadecimal(byte >> 4));
+            text.push(hexadecimal(byte & 0xf));
+        }
+        text
     }
 
     /// Whether a text is another than [`Self::text`] says: no UUID, or one with capitals.
@@ -47,36 +55,47 @@ impl Uid {
     }
 }
 
+/// The digit of a number below 16.
+fn hexadecimal(number: u8) -> char {
+    let first = if number < 10 { b'0' } else { b'a' - 10 };
+    char::from(first.saturating_add(number))
+}
+
 /// Hexadecimal digits in groups of 8, 4, 4, 4 and 12.
-fn uuid(text: &str) -> Option<u128> {
+fn uuid(text: &str) -> Option<Words> {
     let text: &[u8; 36] = text.as_bytes().try_into().ok()?;
-    let mut value = 0;
-    for (place, byte) in text.iter().enumerate() {
-        if matches!(place, 8 | 13 | 18 | 23) {
-            if *byte != b'-' {
-                return None;
-            }
-        } else {
-            value = value << 4 | u128::from(digit(*byte)?);
-        }
-    }
-    Some(value)
+    let (first, rest) = text.split_first_chunk::<8>()?;
+    let ([b'-', second @ ..], rest) = rest.split_first_chunk::<5>()? else { return None };
+    let ([b'-', third @ ..], rest) = rest.split_first_chunk::<5>()? else { return None };
+    let ([b'-', fourth @ ..], rest) = rest.split_first_chunk::<5>()? else { return None };
+    let (b"-", last) = rest.split_first_chunk::<1>()? else { return None };
+    // all of them without a branch: in uids, digits are at random, and a processor would guess them wrong
+    let mut is_other = 0;
+    let mut word = |digits: &[&[u8]]| {
+        digits.iter().copied().flatten().fold(0, |word, byte| {
+            let value = digit(*byte);
+            is_other |= value;
+            word << 4 | u64::from(value & 0xf)
+        })
+    };
+    let words = [word(&[first, second, third]), word(&[fourth, last])];
+    (is_other < 16).then_some(words)
 }
 
-/// Without a branch on whether it is a letter: in uids, that is at random, and a processor would guess it wrong.
-fn digit(byte: u8) -> Option<u8> {
+/// What is no digit is 16 or more.
+fn digit(byte: u8) -> u8 {
     let (number, letter) = (byte.wrapping_sub(b'0'), (byte | 0x20).wrapping_sub(b'a'));
-    let value = if number < 10 { number } else { letter.saturating_add(10) };
-    (value < 16).then_some(value)
+    let letter = if letter < 6 { letter.wrapping_add(10) } else { u8::MAX };
+    if number < 10 { number } else { letter }
 }
 
-fn hashed(text: &str) -> u128 {
+fn hashed(text: &str) -> Words {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (salt, text).hash(&mut hasher);
-        u128::from(hasher.finish())
+        hasher.finish()
     };
-    half(0) << 64 | half(1)
+    [half(0), half(1)]
 }
 
 /// By uid. API servers choose those at random, or they are hashed already: that is enough for a table, and a question of
@@ -135,7 +154,7 @@ mod tests {
     fn digits_are_hexadecimal_in_either_case_and_nothing_else_is_one() {
         for byte in 0..=u8::MAX {
             let expected = char::from(byte).to_digit(16).map(|value| value.try_into().unwrap());
-            assert_eq!(digit(byte), expected, "{byte}");
+            assert_eq!(Some(digit(byte)).filter(|value| *value < 16), expected, "{byte}");
         }
     }
 

@@ -1,10 +1,10 @@
 //! What kube-scheduler asks its extender, and the answer: `ExtenderPreemptionArgs` and `ExtenderPreemptionResult` of
 //! `k8s.io/kube-scheduler/extender/v1`. They have no names of their own on the wire, so Go's are used, in whatever case.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, fmt};
 
 use serde::{
-    Deserialize, Deserializer, Serialize,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Number, value::RawValue};
@@ -297,7 +297,7 @@ impl<'de> Visitor<'de> for Uid {
                     uid = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0).unwrap_or_default();
                 }
                 Some(Field::Part(part)) => {
-                    let own = map.next_value_seed(Uid(part))?;
+                    let own = map.next_value_seed(Self(part))?;
                     if uid.is_empty() {
                         uid = own;
                     }
@@ -313,8 +313,29 @@ impl<'de> Visitor<'de> for Uid {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Answer<'a> {
-    /// Never null, and no node of it is.
-    pub node_name_to_meta_victims: BTreeMap<&'a str, MetaVictims<'a>>,
+    /// A map by the names of nodes, each of them once. Never null, and no node of it is.
+    #[serde(serialize_with = "map")]
+    pub node_name_to_meta_victims: Vec<(&'a str, MetaVictims<'a>)>,
+}
+
+/// About as much as a pod takes in an answer.
+const POD_BYTES: usize = 50;
+
+impl Answer<'_> {
+    /// As it is sent.
+    pub fn to_json(&self) -> Vec<u8> {
+        let pods = self.node_name_to_meta_victims.iter().map(|(_, of)| of.pods.len().saturating_add(2));
+        let mut json = Vec::with_capacity(pods.sum::<usize>().saturating_mul(POD_BYTES));
+        // no string of it can fail to be written
+        if serde_json::to_writer(&mut json, self).is_err() {
+            json.clear();
+        }
+        json
+    }
+}
+
+fn map<S: Serializer>(nodes: &[(&str, MetaVictims<'_>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(nodes.iter().map(|(node, victims)| (node, victims)))
 }
 
 /// What a node loses.
@@ -433,9 +454,8 @@ mod tests {
     #[test]
     fn the_answer_has_the_names_of_go() {
         let pods = vec![MetaPod { uid: "a".into() }];
-        let answer = Answer {
-            node_name_to_meta_victims: BTreeMap::from([("n", MetaVictims { pods, pdb_violations: 1 })]),
-        };
+        let answer =
+            Answer { node_name_to_meta_victims: vec![("n", MetaVictims { pods, pdb_violations: 1 })] };
         let expected = r#"{"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"a"}],"NumPDBViolations":1}}}"#;
         assert_eq!(serde_json::to_string(&answer).unwrap(), expected);
         let empty = r#"{"NodeNameToMetaVictims":{}}"#;

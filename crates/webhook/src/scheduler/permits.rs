@@ -16,10 +16,18 @@ const MOST_VICTIMS: usize = 500_000;
 #[derive(Clone, Debug, Default)]
 pub struct Permits(Arc<Mutex<Granted>>);
 
+/// With its victims in order as soon as the guard asks for one: few are asked for, and a scheduler waits while they are
+/// granted.
+#[derive(Debug)]
+struct Entry {
+    permit: Permit,
+    is_sorted: bool,
+}
+
 #[derive(Debug, Default)]
 struct Granted {
     /// The oldest first.
-    permits: VecDeque<Permit>,
+    permits: VecDeque<Entry>,
     victims: usize,
 }
 
@@ -40,32 +48,41 @@ pub struct Permit {
 
 impl Permits {
     /// Takes the place of what was granted to the same preemptor before.
-    pub fn grant(&self, mut permit: Permit) {
-        permit.victims.sort_unstable();
+    pub fn grant(&self, permit: Permit) {
         let mut granted = self.0.lock();
         granted.retain(|old| old.preemptor != permit.preemptor && is_valid(old, permit.at));
         granted.victims = granted.victims.saturating_add(permit.victims.len());
-        granted.permits.push_back(permit);
+        granted.permits.push_back(Entry { permit, is_sorted: false });
         while granted.victims > MOST_VICTIMS && granted.permits.len() > 1 {
             if let Some(oldest) = granted.permits.pop_front() {
-                granted.victims = granted.victims.saturating_sub(oldest.victims.len());
+                granted.victims = granted.victims.saturating_sub(oldest.permit.victims.len());
             }
         }
     }
 
     /// The namespace and name of a preemptor that may have this victim.
     pub fn covering(&self, victim: Uid, now: Timestamp) -> Option<(String, String)> {
-        let granted = self.0.lock();
-        let mut valid = granted.permits.iter().rev().filter(|permit| is_valid(permit, now));
-        let permit = valid.find(|permit| permit.victims.binary_search(&victim).is_ok())?;
+        let mut granted = self.0.lock();
+        let mut valid = granted.permits.iter_mut().rev().filter(|entry| is_valid(&entry.permit, now));
+        let Entry { permit, .. } = valid.find_map(|entry| entry.covers(victim).then_some(entry))?;
         Some((permit.namespace.clone(), permit.name.clone()))
+    }
+}
+
+impl Entry {
+    fn covers(&mut self, victim: Uid) -> bool {
+        if !self.is_sorted {
+            self.permit.victims.sort_unstable();
+            self.is_sorted = true;
+        }
+        self.permit.victims.binary_search(&victim).is_ok()
     }
 }
 
 impl Granted {
     fn retain(&mut self, keep: impl Fn(&Permit) -> bool) {
         let Self { permits, victims } = self;
-        permits.retain(|permit| {
+        permits.retain(|Entry { permit, .. }| {
             let kept = keep(permit);
             if !kept {
                 *victims = victims.saturating_sub(permit.victims.len());

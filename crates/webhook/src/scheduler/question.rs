@@ -1,7 +1,5 @@
 //! From the body of a question to that of its answer.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::{Answer, Dropped, Offer, PlacementIndex, Question, Taken, Uid};
 use tenure_policy::preemption::Rule;
@@ -137,7 +135,7 @@ impl Extender {
         question: &Question<'_>,
         answers: impl Iterator<Item = (&'a extender::Offer<'a>, Answer<'a>)>,
     ) -> (Vec<u8>, Counts) {
-        let (mut nodes, mut counts, mut obstacle) = (BTreeMap::new(), Counts::default(), Obstacle::default());
+        let (mut nodes, mut counts, mut obstacle) = (Vec::new(), Counts::default(), Obstacle::default());
         let mut granted: Vec<(Uid, bool)> = Vec::new();
         let Question { now, preemptor, .. } = *question;
         let uid = Uid::of(preemptor.metadata.uid.as_deref().unwrap_or_default());
@@ -181,7 +179,7 @@ impl Extender {
             };
             granted.extend(victims.iter().map(|of| (of.uid, of.in_group)));
             let pods = victims.into_iter().map(|of| MetaPod { uid: of.text }).collect();
-            nodes.insert(node, MetaVictims { pods, pdb_violations });
+            nodes.push((node, MetaVictims { pods, pdb_violations }));
         }
         if nodes.is_empty() {
             self.refuse(now, preemptor, &obstacle);
@@ -191,8 +189,7 @@ impl Extender {
             self.grant(now, preemptor, granted.into_iter().map(|(uid, _)| uid).collect());
         }
         let answer = extender::Answer { node_name_to_meta_victims: nodes };
-        // no string of it can fail to be written
-        (serde_json::to_vec(&answer).unwrap_or_default(), counts)
+        (answer.to_json(), counts)
     }
 
     fn grant(&self, now: Timestamp, preemptor: &Pod, victims: Vec<Uid>) {
