@@ -1,0 +1,40 @@
+//! Objects that print as they are written in a test: only what differs from the default.
+
+use std::fmt;
+
+/// Declares a struct with defaults that prints as `Name { field: value, ..DEFAULT }`, in Rust.
+#[macro_export]
+macro_rules! object {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty = $default:expr,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let default = Self::default();
+                write!(f, "{} {{ ", stringify!($name))?;
+                $(if self.$field != default.$field {
+                    write!(f, "{}: {:?}, ", stringify!($field), self.$field)?;
+                })*
+                write!(f, "..{}::default() }}", stringify!($name))
+            }
+        }
+    };
+}
+
+/// A list that prints as `List(vec![..])`.
+#[derive(Clone, Default, PartialEq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T: fmt::Debug> fmt::Debug for List<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "List(vec!{:?})", self.0)
+    }
+}

@@ -1,0 +1,58 @@
+//! The shortest part of a history that still shows a difference.
+
+use std::{fmt::Write, panic::{AssertUnwindSafe, catch_unwind}};
+
+use crate::{
+    compare::{Difference, Pair},
+    world::Event,
+};
+
+/// The first difference of a history, and after which event.
+pub fn first_difference(events: &[Event]) -> Option<(usize, Difference)> {
+    let mut pair = Pair::new();
+    let step = |place: usize, event: &Event, pair: &mut Pair| {
+        // a panic of either is a difference, too
+        let result = catch_unwind(AssertUnwindSafe(|| pair.step(event)));
+        let panic = || Difference { question: "panic".into(), index: String::new(), model: String::new() };
+        result.unwrap_or_else(|_| Err(panic())).err().map(|difference| (place, difference))
+    };
+    events.iter().enumerate().find_map(|(place, event)| step(place, event, &mut pair))
+}
+
+/// Leaves out what isn't needed: ever smaller pieces, and single events last.
+pub fn shrink(events: &[Event]) -> Vec<Event> {
+    let Some((last, wanted)) = first_difference(events) else { return events.to_vec() };
+    let kind = |difference: &Difference| difference.question.split(' ').next().unwrap_or_default().to_owned();
+    let shows = |events: &[Event]| {
+        first_difference(events).is_some_and(|(_, difference)| kind(&difference) == kind(&wanted))
+    };
+    let mut left = events[..=last].to_vec();
+    let mut size = left.len() / 2;
+    while size > 0 {
+        let (mut at, before) = (0, left.len());
+        while at < left.len() {
+            let mut shorter = left.clone();
+            shorter.drain(at..(at + size).min(left.len()));
+            if shows(&shorter) {
+                left = shorter;
+            } else {
+                at += size;
+            }
+        }
+        size = if size == 1 && left.len() < before { 1 } else { size / 2 };
+    }
+    left
+}
+
+/// Says where the two differ, with what is to be pasted as a test.
+pub fn report(seed: u64, events: &[Event]) -> String {
+    let events = shrink(events);
+    let mut text = format!("history {seed:#x} shrunk to {} events:\n", events.len());
+    for event in &events {
+        writeln!(text, "    Event::{event:?},").unwrap();
+    }
+    if let Some((place, Difference { question, index, model })) = first_difference(&events) {
+        writeln!(text, "after event {place}: {question}\n  index: {index}\n  model: {model}").unwrap();
+    }
+    text
+}
