@@ -32,6 +32,23 @@ pub struct Pair {
     stamps: Vec<(Stamping, StampClaim)>,
     returns: Vec<u32>,
     versions: u32,
+    pub seen: Seen,
+}
+
+/// How often there was something to compare, by what it was.
+#[derive(Clone, Debug, Default)]
+pub struct Seen(pub BTreeMap<&'static str, u64>);
+
+impl Seen {
+    fn note(&mut self, what: &'static str, times: usize) {
+        if times > 0 {
+            *self.0.entry(what).or_default() += times as u64;
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        other.0.iter().for_each(|(what, times)| *self.0.entry(what).or_default() += times);
+    }
 }
 
 type Result = std::result::Result<(), Difference>;
@@ -62,6 +79,7 @@ impl Pair {
             stamps: Vec::new(),
             returns: Vec::new(),
             versions: 1_000_000,
+            seen: Seen::default(),
         }
     }
 
@@ -104,7 +122,9 @@ impl Pair {
                 index.apply_runai(&wire::runai_name(*name), &wire::runai(queue));
             }
             Event::DeleteRunai(name) => index.delete_runai(&wire::runai_name(*name)),
-            Event::RetainRunai(names) => index.retain_runai(&names.0.iter().copied().map(wire::runai_name).collect()),
+            Event::RetainRunai(names) => {
+                index.retain_runai(&names.0.iter().copied().map(wire::runai_name).collect())
+            }
             Event::TensorstackQueue(name, queue) => {
                 index.apply_tensorstack(&wire::tensorstack_name(*name), &wire::tensorstack(queue));
             }
@@ -158,7 +178,8 @@ impl Pair {
         let Some((task, firsts)) = self.model.claimable() else {
             return same("claim", &group, &None);
         };
-        let first = group.as_ref().and_then(|group| firsts.iter().find(|uid| wire::uid(**uid) == group.first.uid));
+        let first =
+            group.as_ref().and_then(|group| firsts.iter().find(|uid| wire::uid(**uid) == group.first.uid));
         let (Some(group), Some(first)) = (group.as_ref(), first) else {
             let expected = (task, firsts.iter().copied().map(wire::uid).collect::<Vec<_>>());
             let question = "the first of a claim".to_owned();
@@ -177,6 +198,16 @@ impl Pair {
         let given: Vec<_> = std::iter::once(&group.first).chain(rest).map(|pod| given(task, pod)).collect();
         let expected: Vec<_> = claim.pods.iter().map(|pod| expected(task, pod)).collect();
         same(format!("claim to {task:?}"), &given, &expected)?;
+        let name = match task {
+            Task::Expire if group.first.attempts > 0 => "expired again",
+            Task::Expire => "expired",
+            Task::Evict if group.first.cause == Cause::WaitForRecovery => "lost readiness",
+            Task::Evict => "never ready",
+            Task::Announce => "announced",
+            Task::Withdraw => "withdrawn",
+        };
+        self.seen.note(name, 1);
+        self.seen.note("claimed with others", group.rest.len());
         self.claims[place] = Some((group.clone(), claim));
         Ok(())
     }
@@ -216,6 +247,7 @@ impl Pair {
             (name, wire::uid_text(of.uid), of.version.to_string(), timestamp(of.start), of.attempts)
         });
         same("claim_stamp", &given.iter().map(written).collect::<Vec<_>>(), &expected.collect())?;
+        self.seen.note("stamped", given.len());
         self.stamps.extend(given.into_iter().zip(claims));
         Ok(())
     }
@@ -244,12 +276,13 @@ impl Pair {
         let mut expected = self.model.claim_returns();
         expected.sort_by(|one, other| one.order.cmp(&other.order));
         let uids = given.iter().map(|of| (of.uid.to_string(), of.refusals, of.returns.comes_back()));
-        let wanted =
-            expected.iter().map(|of| (wire::uid_text(of.uid), of.refusals, of.back.comes_back()));
+        let wanted = expected.iter().map(|of| (wire::uid_text(of.uid), of.refusals, of.back.comes_back()));
         same("claim_returns", &uids.collect::<Vec<_>>(), &wanted.collect())?;
         let queues = given.iter().map(|of| of.queue.to_string());
         let wanted = expected.iter().map(|of| of.queue.map(wire::runai_name).unwrap_or_default());
         same("the queues of claim_returns", &queues.collect::<Vec<_>>(), &wanted.collect())?;
+        self.seen.note("returned", given.len());
+        self.seen.note("returned with others", given.len().saturating_sub(1));
         self.returns.extend(expected.iter().map(|of| of.uid));
         Ok(())
     }
@@ -272,7 +305,8 @@ impl Pair {
         let Self { index, model, .. } = self;
         for pod in model.pods.values() {
             let given = index.standing(&wire::pod(pod)).map(|of| {
-                let queues = (of.tensorstack.map(|name| name.to_string()), of.runai.map(|name| name.to_string()));
+                let queues =
+                    (of.tensorstack.map(|name| name.to_string()), of.runai.map(|name| name.to_string()));
                 let own = of.own.map(|own| own.as_nanos());
                 (of.clocks.created, of.clocks.started, of.start, of.is_grouped, queues, own, of.expires)
             });
@@ -324,10 +358,15 @@ impl Pair {
         same("next_return", &index.next_return(), &model.next_return().map(in_time))?;
         same("returning", &index.returning(timestamp(model.now)), &model.returning())?;
         for owner in model.owners.values().filter(|owner| owner.kind != OwnerKind::DaemonSet) {
-            let is_stale = Known::Stale.is_tolerated() && model.pods_of(owner).any(|pod| model.dues[&pod.uid].claimed);
+            let is_stale =
+                Known::Stale.is_tolerated() && model.pods_of(owner).any(|pod| model.dues[&pod.uid].claimed);
             if !is_stale {
                 let given = index.first_end(&wire::namespace(owner.namespace), wire::uid(owner.uid));
-                same(format_args!("first_end of {:x}", owner.uid), &given, &model.first_end(owner).map(millis))?;
+                same(
+                    format_args!("first_end of {:x}", owner.uid),
+                    &given,
+                    &model.first_end(owner).map(millis),
+                )?;
             }
         }
         Ok(())
@@ -353,6 +392,7 @@ impl Pair {
                 report.next_expiry = None;
             }
         }
+        self.seen.note("protected", usize::from(expected.until.is_some()));
         same("tally", &given, &expected)
     }
 }
@@ -366,7 +406,8 @@ fn taken(of: &mut Vec<u32>, pick: u8) -> Option<u32> {
 }
 
 /// What is compared of a pod that is handed out.
-type Given = (Uid, Option<(Family, String)>, Timestamp, Timestamp, Option<Cause>, Option<Timestamp>, u8, bool);
+type Given =
+    (Uid, Option<(Family, String)>, Timestamp, Timestamp, Option<Cause>, Option<Timestamp>, u8, bool);
 
 fn given(task: Task, of: &tenure_index::Due) -> Given {
     // of what was told and is no more, no queue has to be known
@@ -382,5 +423,14 @@ fn expected(task: Task, of: &DuePod) -> Given {
     };
     let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.map(name).unwrap_or_default()));
     let told = of.told.map(millis);
-    (wire::uid(of.uid), queue, millis(of.deadline), millis(of.since), of.cause, told, of.attempts, of.outlives)
+    (
+        wire::uid(of.uid),
+        queue,
+        millis(of.deadline),
+        millis(of.since),
+        of.cause,
+        told,
+        of.attempts,
+        of.outlives,
+    )
 }

@@ -382,7 +382,13 @@ impl History {
     }
 
     fn owner(&mut self) {
-        let kinds = [OwnerKind::Deployment, OwnerKind::ReplicaSet, OwnerKind::Job, OwnerKind::Service, OwnerKind::Thing];
+        let kinds = [
+            OwnerKind::Deployment,
+            OwnerKind::ReplicaSet,
+            OwnerKind::Job,
+            OwnerKind::Service,
+            OwnerKind::Thing,
+        ];
         if self.owners.len() < 4 && self.random.percent(50) {
             let (uid, kind) = (self.uid(), self.random.of(&kinds));
             let namespace = self.random.small(self.habits.namespaces);
@@ -411,7 +417,10 @@ impl History {
             2 => owner.controller = self.controller(owner.namespace),
             3 => owner.inactive = !owner.inactive,
             4 => owner.record = None,
-            5 => owner.returns = self.random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait),
+            5 if self.random.percent(50) => return self.pause_all(),
+            5 => {
+                owner.returns = self.random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait)
+            }
             _ => self.pause(&mut owner),
         }
         self.owners[place] = owner.clone();
@@ -429,6 +438,20 @@ impl History {
         });
         owner.returns = random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
         owner.priority = random.maybe(60, |random| random.of(&[0, 0, 5]));
+    }
+
+    /// As if the end of a time slice had met them all.
+    fn pause_all(&mut self) {
+        let millis = self.random.of(&MILLIS);
+        for place in 0..self.owners.len() {
+            let mut owner = self.owners[place].clone();
+            self.pause(&mut owner);
+            owner.returns = Some(self.now + millis);
+            self.owners[place] = owner.clone();
+            self.events.push(Event::Owner(owner));
+        }
+        self.events.extend([Event::Pass(millis), Event::ClaimReturns]);
+        self.now += millis;
     }
 
     fn wait(&mut self) -> Wait {
@@ -475,7 +498,8 @@ impl History {
         if floors {
             (queue.preempt, queue.reclaim) = (random.maybe(40, span), random.maybe(40, span));
         } else {
-            (queue.requeue, queue.delay) = (random.maybe(40, |random| random.percent(70)), random.maybe(40, span));
+            (queue.requeue, queue.delay) =
+                (random.maybe(40, |random| random.percent(70)), random.maybe(40, span));
         }
         if queue.parent == Some(name) {
             queue.parent = None;
@@ -516,7 +540,8 @@ impl History {
             0 => Event::ReleaseStamps,
             1..=4 => Event::ClaimStamps,
             _ => {
-                let end = [StampEnd::Written, StampEnd::Written, StampEnd::Said, StampEnd::Stale, StampEnd::Failed];
+                let end =
+                    [StampEnd::Written, StampEnd::Written, StampEnd::Said, StampEnd::Stale, StampEnd::Failed];
                 Event::SettleStamp(self.random.small(4), self.random.of(&end))
             }
         };

@@ -3,6 +3,7 @@
 #![allow(
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
@@ -25,46 +26,71 @@ use std::{
     time::Instant,
 };
 
+use compare::Seen;
 use history::{Random, history};
-use shrink::{first_difference, report};
+use shrink::{report, run};
 
 const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
+/// What each run must have come across.
+const MUST_BE_SEEN: [&str; 11] = [
+    "expired",
+    "expired again",
+    "never ready",
+    "lost readiness",
+    "announced",
+    "withdrawn",
+    "claimed with others",
+    "stamped",
+    "returned",
+    "returned with others",
+    "protected",
+];
 
 fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect(variable))
+}
+
+/// Runs a part of the histories; returns a difference, if there is any.
+fn share(histories: impl Iterator<Item = u64>, found: &AtomicBool) -> (Seen, Option<String>) {
+    let mut seen = Seen::default();
+    for number in histories.take_while(|_| !found.load(Ordering::Relaxed)) {
+        let seed = Random(number).next();
+        let events = history(seed, LENGTH);
+        if run(&events, &mut seen).is_some() {
+            found.store(true, Ordering::Relaxed);
+            return (seen, Some(report(seed, &events)));
+        }
+    }
+    (seen, None)
 }
 
 #[test]
 fn every_answer_is_that_of_the_naive_model() {
     let (seed, steps) = (number("ORACLE_SEED", 1), number("ORACLE_STEPS", STEPS));
     let histories = steps.div_ceil(LENGTH as u64);
-    let threads = available_parallelism().map_or(1, usize::from).min(4);
+    let threads = available_parallelism().map_or(1, usize::from);
     let (began, found) = (Instant::now(), AtomicBool::new(false));
-    let reports: Vec<String> = thread::scope(|scope| {
-        let share = |first: usize| {
+    let shares: Vec<_> = thread::scope(|scope| {
+        let spawn = |first: usize| {
             let found = &found;
-            move || {
-                for number in (first as u64..histories).step_by(threads) {
-                    if found.load(Ordering::Relaxed) {
-                        return None;
-                    }
-                    let seed = Random(seed.wrapping_add(number)).next();
-                    let events = history(seed, LENGTH);
-                    if first_difference(&events).is_some() {
-                        found.store(true, Ordering::Relaxed);
-                        return Some(report(seed, &events));
-                    }
-                }
-                None
-            }
+            let numbers =
+                (first as u64..histories).step_by(threads).map(move |number| seed.wrapping_add(number));
+            scope.spawn(move || share(numbers, found))
         };
-        let shares: Vec<_> = (0..threads).map(|first| scope.spawn(share(first))).collect();
-        shares.into_iter().filter_map(|share| share.join().unwrap()).collect()
+        let shares: Vec<_> = (0..threads).map(spawn).collect();
+        shares.into_iter().map(|share| share.join().unwrap()).collect()
     });
-    assert!(reports.is_empty(), "{}", reports.join("\n"));
-    let seconds = began.elapsed().as_secs_f64();
-    let steps = histories * LENGTH as u64;
-    println!("seed {seed}: {steps} steps without a difference, {:.0} a second", steps as f64 / seconds);
+    let mut seen = Seen::default();
+    shares.iter().for_each(|(of_it, _)| seen.add(of_it));
+    let differences: Vec<String> = shares.into_iter().filter_map(|(_, difference)| difference).collect();
+    assert!(differences.is_empty(), "seed {seed}: {}", differences.join("\n"));
+    let (seconds, steps) = (began.elapsed().as_secs_f64(), histories * LENGTH as u64);
+    println!(
+        "seed {seed}: {steps} steps without a difference, {:.0} a second: {seen:?}",
+        steps as f64 / seconds
+    );
+    let missed: Vec<_> = MUST_BE_SEEN.into_iter().filter(|what| !seen.0.contains_key(what)).collect();
+    assert!(missed.is_empty() || steps < STEPS, "never came across {missed:?}");
 }

@@ -16,6 +16,18 @@ macro_rules! object {
             }
         }
 
+        impl $name {
+            /// The same with one field less that differs from the default, each.
+            pub fn simpler(&self) -> Vec<Self> {
+                let default = Self::default();
+                let mut simpler = Vec::new();
+                $(if self.$field != default.$field {
+                    simpler.push(Self { $field: default.$field, ..self.clone() });
+                })*
+                simpler
+            }
+        }
+
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let default = Self::default();
@@ -32,6 +44,17 @@ macro_rules! object {
 /// A list that prints as `List(vec![..])`.
 #[derive(Clone, Default, PartialEq)]
 pub struct List<T>(pub Vec<T>);
+
+impl<T: Clone> List<T> {
+    /// The same with one less, each.
+    pub fn simpler(&self) -> impl Iterator<Item = Self> {
+        (0..self.0.len()).map(|place| {
+            let mut shorter = self.0.clone();
+            shorter.remove(place);
+            Self(shorter)
+        })
+    }
+}
 
 impl<T: fmt::Debug> fmt::Debug for List<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,14 +1,22 @@
 //! The shortest part of a history that still shows a difference.
 
-use std::{fmt::Write, panic::{AssertUnwindSafe, catch_unwind}};
+use std::{
+    fmt::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use crate::{
-    compare::{Difference, Pair},
+    compare::{Difference, Pair, Seen},
     world::Event,
 };
 
 /// The first difference of a history, and after which event.
 pub fn first_difference(events: &[Event]) -> Option<(usize, Difference)> {
+    run(events, &mut Seen::default())
+}
+
+/// The same, and notes what there was to compare.
+pub fn run(events: &[Event], seen: &mut Seen) -> Option<(usize, Difference)> {
     let mut pair = Pair::new();
     let step = |place: usize, event: &Event, pair: &mut Pair| {
         // a panic of either is a difference, too
@@ -16,7 +24,9 @@ pub fn first_difference(events: &[Event]) -> Option<(usize, Difference)> {
         let panic = || Difference { question: "panic".into(), index: String::new(), model: String::new() };
         result.unwrap_or_else(|_| Err(panic())).err().map(|difference| (place, difference))
     };
-    events.iter().enumerate().find_map(|(place, event)| step(place, event, &mut pair))
+    let found = events.iter().enumerate().find_map(|(place, event)| step(place, event, &mut pair));
+    seen.add(&pair.seen);
+    found
 }
 
 /// Leaves out what isn't needed: ever smaller pieces, and single events last.
@@ -41,7 +51,22 @@ pub fn shrink(events: &[Event]) -> Vec<Event> {
         }
         size = if size == 1 && left.len() < before { 1 } else { size / 2 };
     }
+    simplify(&mut left, shows);
     left
+}
+
+/// Leaves out what isn't needed of each event.
+fn simplify(events: &mut [Event], shows: impl Fn(&[Event]) -> bool) {
+    for place in 0..events.len() {
+        let mut tried = 0;
+        while let Some(simpler) = events[place].simpler().into_iter().nth(tried) {
+            let before = std::mem::replace(&mut events[place], simpler);
+            if !shows(events) {
+                events[place] = before;
+                tried += 1;
+            }
+        }
+    }
 }
 
 /// Says where the two differ, with what is to be pasted as a test.

@@ -156,9 +156,7 @@ pub fn pod(of: &PodObj) -> Pod {
 }
 
 pub fn group(of: &GroupObj) -> PodGroup {
-    let named = |(name, min, parent): &(u8, Option<u32>, Option<u8>)| {
-        json!({"name": subgroup_name(*name), "minMember": min, "parent": parent.map(subgroup_name)})
-    };
+    let named = |(name, min, parent): &(u8, Option<u32>, Option<u8>)| json!({"name": subgroup_name(*name), "minMember": min, "parent": parent.map(subgroup_name)});
     let subgroups: Vec<Value> = of.subgroups.0.iter().map(named).collect();
     let spec = match of.kind {
         PodGroupKind::Runai => {
@@ -194,9 +192,9 @@ pub fn group(of: &GroupObj) -> PodGroup {
 
 pub fn owner(of: &OwnerObj) -> ObjectMeta {
     let record = of.record.map(|record| {
-        let group = record.tensorstack.map(|of_it| {
-            if of_it { "scheduler.tensorstack.dev" } else { "scheduling.run.ai" }
-        });
+        let group = record
+            .tensorstack
+            .map(|of_it| if of_it { "scheduler.tensorstack.dev" } else { "scheduling.run.ai" });
         let reason = if record.deactivated { "Deactivated" } else { "MaxDurationExceeded" };
         let record = json!({
             "reason": reason, "at": time(record.at).0, "queue": runai_name(record.queue), "queueGroup": group,
@@ -241,8 +239,7 @@ pub fn pods_ready(of: Wait) -> PodsReady {
 
 pub fn runai(of: &RunaiObj) -> v3alpha1::QueueSpec {
     let text = |micros: Option<i64>| micros.map(|micros| go(micros).as_str().into());
-    let action =
-        |requeue| if requeue { MaxDurationAction::Requeue } else { MaxDurationAction::Pause };
+    let action = |requeue| if requeue { MaxDurationAction::Requeue } else { MaxDurationAction::Pause };
     v3alpha1::QueueSpec {
         parent_queue: of.parent.map(runai_name),
         preempt_min_runtime: text(of.preempt),
@@ -301,12 +298,8 @@ pub fn floors(of: &ConfigObj) -> Floors {
 
 pub fn settings(of: &ConfigObj) -> Settings {
     let (group, kind) = group_and_kind(OwnerKind::Thing);
-    let thing = PauseRule {
-        group: group.into(),
-        kind: kind.into(),
-        field: "spec.replicas".into(),
-        value: json!(0),
-    };
+    let thing =
+        PauseRule { group: group.into(), kind: kind.into(), field: "spec.replicas".into(), value: json!(0) };
     Settings {
         scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),

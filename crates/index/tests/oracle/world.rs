@@ -3,10 +3,7 @@
 use jiff::Timestamp;
 use tenure_types::podgroup::PodGroupKind;
 
-use crate::{
-    object,
-    object::List,
-};
+use crate::{object, object::List};
 
 /// Seconds since 1970 at which all histories begin.
 pub const EPOCH: i64 = 1_800_000_000;
@@ -271,4 +268,32 @@ pub enum Event {
     SettleReturn(u8, i64),
     RefuseReturn(u8),
     ReleaseReturns,
+}
+
+impl Event {
+    /// The same with one detail less, each.
+    pub fn simpler(&self) -> Vec<Self> {
+        match self {
+            Self::Pod(pod) => pod.simpler().into_iter().map(Self::Pod).collect(),
+            Self::Group(group) => group.simpler().into_iter().map(Self::Group).collect(),
+            Self::Owner(owner) => owner.simpler().into_iter().map(Self::Owner).collect(),
+            Self::Configure(config) => config.simpler().into_iter().map(Self::Configure).collect(),
+            Self::RunaiQueue(name, queue) => {
+                queue.simpler().into_iter().map(|queue| Self::RunaiQueue(*name, queue)).collect()
+            }
+            Self::TensorstackQueue(name, queue) => {
+                queue.simpler().into_iter().map(|queue| Self::TensorstackQueue(*name, queue)).collect()
+            }
+            Self::RetainPods(kept) => kept.simpler().map(Self::RetainPods).collect(),
+            Self::RetainGroups(kind, kept) => {
+                kept.simpler().map(|kept| Self::RetainGroups(*kind, kept)).collect()
+            }
+            Self::RetainOwners(kind, kept) => {
+                kept.simpler().map(|kept| Self::RetainOwners(*kind, kept)).collect()
+            }
+            Self::RetainRunai(kept) => kept.simpler().map(Self::RetainRunai).collect(),
+            Self::RetainTensorstack(kept) => kept.simpler().map(Self::RetainTensorstack).collect(),
+            _ => Vec::new(),
+        }
+    }
 }

@@ -166,7 +166,8 @@ impl Naive {
         let groups: Vec<_> = pod.keys().filter_map(|key| self.groups.get(&key)).collect();
         let workload = groups.first().and_then(|group| self.gangs.get(&group.key()));
         let of = |kind| groups.iter().find(|group| group.kind == kind);
-        let runai = of(tenure_types::podgroup::PodGroupKind::Runai).and_then(|group| group.queue).or(pod.runai);
+        let runai =
+            of(tenure_types::podgroup::PodGroupKind::Runai).and_then(|group| group.queue).or(pod.runai);
         let tensorstack = of(tenure_types::podgroup::PodGroupKind::Tensorstack);
         let tensorstack = tensorstack.map(|group| group.queue.unwrap_or(0)).or(pod.tensorstack);
         runai.or(tensorstack)?;
@@ -193,7 +194,8 @@ impl Naive {
             Family::Runai => limits.1,
         });
         let notice = decides.and_then(|limits| limits.notice).unwrap_or(self.config.notice * 1_000);
-        let lacking = if workload.is_some() { workload.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
+        let lacking =
+            if workload.is_some() { workload.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
         let is_grouped = workload.is_some();
         Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
     }
@@ -213,7 +215,9 @@ impl Naive {
         let dues = self.records.keys().map(|uid| (*uid, self.due(*uid))).collect();
         self.dues = dues;
         for (uid, due) in &self.dues {
-            let Some(record) = self.records.get_mut(uid).filter(|record| record.claim.is_none()) else { continue };
+            let Some(record) = self.records.get_mut(uid).filter(|record| record.claim.is_none()) else {
+                continue;
+            };
             let fresh = Unready { attempts: 0, not_before: Millis::MIN, paused: false };
             record.unready = due.until.map(|_| record.unready.unwrap_or(fresh));
         }
@@ -308,7 +312,8 @@ impl Naive {
         let others = self.dues.iter().filter(|(uid, due)| **uid != first && is_sibling(due));
         let others = others.filter(|(_, due)| at(due).is_some_and(|at| at < now)).map(|(uid, _)| *uid);
         let uids: Vec<u32> = std::iter::once(first).chain(others).collect();
-        let pods = uids.iter().map(|uid| self.due_pod(*uid, task, at(&self.dues[uid]).unwrap_or(0))).collect();
+        let pods =
+            uids.iter().map(|uid| self.due_pod(*uid, task, at(&self.dues[uid]).unwrap_or(0))).collect();
         let id = self.next_id();
         for uid in &uids {
             self.records.get_mut(uid).expect("it is kept").claim = Some(id);

@@ -58,10 +58,8 @@ pub struct GangNow {
 
 /// How many pods it takes: of each subgroup, and of all.
 fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
-    let has_subgroups = matches!(
-        group.kind,
-        PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano
-    );
+    let has_subgroups =
+        matches!(group.kind, PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano);
     let all = if has_subgroups { group.subgroups.0.as_slice() } else { &[] };
     let is_parent = |name: u8| all.iter().any(|(_, _, parent)| *parent == Some(name));
     let tasks_count = group.kind != PodGroupKind::Volcano
@@ -203,7 +201,8 @@ impl Naive {
                 })
             };
             if is_open {
-                let oldest = active.iter().filter_map(|uid| self.pods.get(uid)).map(|pod| pod.created * MILLI).min();
+                let oldest =
+                    active.iter().filter_map(|uid| self.pods.get(uid)).map(|pod| pod.created * MILLI).min();
                 let run = self.run_mut(key);
                 (run.oldest, run.shown, run.readiness) = (oldest, None, Memory::default());
             }
@@ -253,7 +252,8 @@ impl Naive {
 
     /// Notes what the pods of a group show.
     pub(super) fn observe_group(&mut self, key: GroupKey) {
-        let (Some(group), mut run) = (self.groups.get(&key), self.runs.remove(&key).unwrap_or_default()) else {
+        let (Some(group), mut run) = (self.groups.get(&key), self.runs.remove(&key).unwrap_or_default())
+        else {
             return;
         };
         let members = self.members(key);

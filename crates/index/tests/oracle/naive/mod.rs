@@ -17,7 +17,9 @@ pub use groups::{GangNow, nanos, stamp_of};
 pub use stamps::StampClaim;
 pub use tally::Tally;
 
-use crate::world::{ConfigObj, Event, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj};
+use crate::world::{
+    ConfigObj, Event, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj,
+};
 
 #[derive(Default)]
 pub struct Naive {

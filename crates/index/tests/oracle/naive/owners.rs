@@ -110,7 +110,8 @@ impl Naive {
     }
 
     pub(super) fn drop_owners(&mut self, is_gone: impl Fn(&OwnerObj) -> bool) {
-        let gone: Vec<u32> = self.owners.values().filter(|owner| is_gone(owner)).map(|owner| owner.uid).collect();
+        let gone: Vec<u32> =
+            self.owners.values().filter(|owner| is_gone(owner)).map(|owner| owner.uid).collect();
         for uid in gone {
             self.owners.remove(&uid);
             self.returns.remove(&uid);

@@ -34,7 +34,8 @@ impl Naive {
         self.runai.get(&leaf)?;
         let Some(path) = self.path(leaf) else { return Some(Limits::default()) };
         let nanos = |micros: i64| micros * 1_000;
-        let nearest = |field: fn(&RunaiObj) -> Option<i64>| path.iter().find_map(|queue| field(queue)).map(nanos);
+        let nearest =
+            |field: fn(&RunaiObj) -> Option<i64>| path.iter().find_map(|queue| field(queue)).map(nanos);
         let requeues = path.iter().find_map(|queue| queue.requeue).unwrap_or_default();
         Some(Limits {
             ceiling: path.iter().filter_map(|queue| queue.ceiling).min().map(nanos),

@@ -31,7 +31,8 @@ pub struct Tally {
 impl Naive {
     pub(super) fn plant(&mut self) {
         let read = |queue| RunaiQueue::read(&wire::runai(queue)).0;
-        self.tree = Tree(self.runai.iter().map(|(name, queue)| (wire::runai_name(*name), read(queue))).collect());
+        self.tree =
+            Tree(self.runai.iter().map(|(name, queue)| (wire::runai_name(*name), read(queue))).collect());
     }
 
     /// A pod that is claimed makes the next expiry unsure.
@@ -99,7 +100,8 @@ impl Naive {
             let is_runai = record
                 .tensorstack
                 .map_or_else(|| !self.knows(Family::Tensorstack, record.queue), |tensorstack| !tensorstack);
-            let Some(report) = tally.reports.get_mut(&wire::runai_name(record.queue)).filter(|_| is_runai) else {
+            let Some(report) = tally.reports.get_mut(&wire::runai_name(record.queue)).filter(|_| is_runai)
+            else {
                 continue;
             };
             let Workloads { paused, requeueing, .. } = &mut report.workloads;
