@@ -19,10 +19,19 @@ pub enum Known {
     Stale,
     /// `next_expiry` looks at the first retry alone, which need not be the one that expired first.
     NextExpiry,
+    /// The end of an owner in the middle of a chain leaves the pods below with the ceiling of the chain's top.
+    Chains,
 }
 
-const UNMENDED: [Known; 6] =
-    [Known::Claims, Known::Readiness, Known::Relists, Known::Returns, Known::Stale, Known::NextExpiry];
+const UNMENDED: [Known; 7] = [
+    Known::Claims,
+    Known::Readiness,
+    Known::Relists,
+    Known::Returns,
+    Known::Stale,
+    Known::NextExpiry,
+    Known::Chains,
+];
 
 static TOLERATED: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let strict = std::env::var("ORACLE_STRICT").unwrap_or_default();

@@ -51,12 +51,13 @@ pub fn shrink(events: &[Event]) -> Vec<Event> {
         }
         size = if size == 1 && left.len() < before { 1 } else { size / 2 };
     }
-    simplify(&mut left, shows);
+    simplify(&mut left, &shows);
+    join(&mut left, &shows);
     left
 }
 
 /// Leaves out what isn't needed of each event.
-fn simplify(events: &mut [Event], shows: impl Fn(&[Event]) -> bool) {
+fn simplify(events: &mut [Event], shows: &impl Fn(&[Event]) -> bool) {
     for place in 0..events.len() {
         let mut tried = 0;
         while let Some(simpler) = events[place].simpler().into_iter().nth(tried) {
@@ -66,6 +67,22 @@ fn simplify(events: &mut [Event], shows: impl Fn(&[Event]) -> bool) {
                 tried += 1;
             }
         }
+    }
+}
+
+/// Lets time pass at once.
+fn join(events: &mut Vec<Event>, shows: &impl Fn(&[Event]) -> bool) {
+    let mut place = 0;
+    while let Some(pair) = events.get(place..place + 2) {
+        if let [Event::Pass(one), Event::Pass(other)] = pair {
+            let mut joined = events.clone();
+            joined.splice(place..place + 2, [Event::Pass(one + other)]);
+            if shows(&joined) {
+                *events = joined;
+                continue;
+            }
+        }
+        place += 1;
     }
 }
 
