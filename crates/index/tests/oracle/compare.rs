@@ -8,6 +8,7 @@ use std::{
 use jiff::Timestamp;
 use tenure_index::{CeilingIndex, Group, Outcome, Served, Stamped, Stamping, Task as IndexTask, Uid};
 use tenure_policy::{expiry::Family, ready::Cause};
+use tenure_types::projection::Pod;
 
 use crate::{
     known::Known,
@@ -31,6 +32,8 @@ pub struct Pair {
     claims: [Option<(Group, Claim)>; 4],
     stamps: Vec<(Stamping, StampClaim)>,
     returns: Vec<u32>,
+    /// As they were last told of.
+    pods: BTreeMap<u32, Pod>,
     versions: u32,
     pub seen: Seen,
 }
@@ -78,6 +81,7 @@ impl Pair {
             claims: [const { None }; 4],
             stamps: Vec::new(),
             returns: Vec::new(),
+            pods: BTreeMap::new(),
             versions: 1_000_000,
             seen: Seen::default(),
         }
@@ -102,7 +106,11 @@ impl Pair {
         let Self { index, model, .. } = self;
         let became_ready = model.apply(event);
         match event {
-            Event::Pod(pod) => return same("apply_pod", &index.apply_pod(&wire::pod(pod)), &became_ready),
+            Event::Pod(pod) => {
+                let given = index.apply_pod(&wire::pod(pod));
+                self.pods.insert(pod.uid, wire::pod(pod));
+                return same("apply_pod", &given, &became_ready);
+            }
             Event::DeletePod(uid) => index.delete_pod(wire::uid(*uid)),
             Event::RetainPods(kept) => index.retain_pods(&uids(&kept.0)),
             Event::Group(group) => {
@@ -143,6 +151,7 @@ impl Pair {
                 index.release_all();
                 model.release_all();
             }
+            Event::ClaimStamps if Known::Ahead.is_tolerated() && model.is_ahead() => {}
             Event::ClaimStamps => return self.claim_stamps(),
             Event::SettleStamp(pick, end) => self.settle_stamp(usize::from(*pick), *end),
             Event::ReleaseStamps => {
@@ -306,9 +315,9 @@ impl Pair {
     }
 
     fn compare_pods(&mut self) -> Result {
-        let Self { index, model, .. } = self;
+        let Self { index, model, pods, .. } = self;
         for pod in model.pods.values() {
-            let given = index.standing(&wire::pod(pod)).map(|of| {
+            let given = index.standing(&pods[&pod.uid]).map(|of| {
                 let queues =
                     (of.tensorstack.map(|name| name.to_string()), of.runai.map(|name| name.to_string()));
                 let own = of.own.map(|own| own.as_nanos());

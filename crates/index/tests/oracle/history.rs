@@ -88,7 +88,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
         version: 1,
     };
     history.configure();
-    for _ in 0..2 {
+    for _ in 0..4 {
         history.queue();
     }
     while history.events.len() < length {
@@ -220,7 +220,7 @@ impl History {
 
     fn queue_of(&mut self, pod: &mut PodObj) {
         let random = &mut self.random;
-        pod.runai = random.maybe(60, |random| random.of(&[0, 1, 2, 3, 9]));
+        pod.runai = random.maybe(70, |random| random.of(&[0, 1, 2, 3, 9]));
         pod.tensorstack = random.maybe(40, |random| random.of(&[0, 1, 2]));
     }
 
@@ -490,7 +490,7 @@ impl History {
         let mut queue = RunaiObj {
             v2: random.percent(20),
             parent: random.maybe(50, |random| random.of(&[0, 0, 1, 2, 7])),
-            ceiling: random.maybe(60, span),
+            ceiling: random.maybe(75, span),
             notice: random.maybe(30, |random| if random.percent(20) { 0 } else { span(random) }),
             wait,
             ..RunaiObj::default()
@@ -529,8 +529,18 @@ impl History {
             return self.events.push(Event::ReleaseAll);
         }
         let random = &mut self.random;
-        let scope = random.of(&[Scope::All, Scope::All, Scope::First, Scope::Gone]);
-        let end = random.of(&[End::Done, End::Done, End::Paused, End::Paused, End::Failed, End::Final]);
+        let scope = random.of(&[Scope::All, Scope::All, Scope::All, Scope::First, Scope::Gone]);
+        let end = random.of(&[
+            End::Done,
+            End::Done,
+            End::Done,
+            End::Paused,
+            End::Paused,
+            End::Paused,
+            End::Failed,
+            End::Failed,
+            End::Final,
+        ]);
         let place = random.small(4);
         self.events.push(Event::Settle(place, scope, end));
     }

@@ -21,9 +21,11 @@ pub enum Known {
     NextExpiry,
     /// The end of an owner in the middle of a chain leaves the pods below with the ceiling of the chain's top.
     Chains,
+    /// A stamp that is a little ahead has what pods have shown forgotten: the start moves to the clock.
+    Ahead,
 }
 
-const UNMENDED: [Known; 7] = [
+const UNMENDED: [Known; 8] = [
     Known::Claims,
     Known::Readiness,
     Known::Relists,
@@ -31,6 +33,7 @@ const UNMENDED: [Known; 7] = [
     Known::Stale,
     Known::NextExpiry,
     Known::Chains,
+    Known::Ahead,
 ];
 
 static TOLERATED: LazyLock<Vec<Known>> = LazyLock::new(|| {

@@ -13,6 +13,7 @@
 
 mod compare;
 mod history;
+mod kept;
 mod known;
 mod naive;
 mod object;
