@@ -135,7 +135,7 @@ impl Pair {
             }
             Event::DeleteRunai(name) => index.delete_runai(&wire::runai_name(*name)),
             Event::RetainRunai(names) => {
-                index.retain_runai(&names.0.iter().copied().map(wire::runai_name).collect())
+                index.retain_runai(&names.0.iter().copied().map(wire::runai_name).collect());
             }
             Event::TensorstackQueue(name, queue) => {
                 index.apply_tensorstack(&wire::tensorstack_name(*name), &wire::tensorstack(queue));

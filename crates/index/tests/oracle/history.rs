@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Numbers that follow from a seed (`SplitMix64`).
 pub struct Random(pub u64);
 
 impl Random {
@@ -404,7 +404,7 @@ impl History {
         if self.random.percent(15) {
             let owner = self.owners.remove(place);
             let lost = self.random.percent(self.habits.losses);
-            return if lost { () } else { self.events.push(Event::DeleteOwner(owner.uid)) };
+            return self.events.extend((!lost).then_some(Event::DeleteOwner(owner.uid)));
         }
         if self.random.percent(8) {
             let kind = self.owners[place].kind;
@@ -419,7 +419,8 @@ impl History {
             4 => owner.record = None,
             5 if self.random.percent(50) => return self.pause_all(),
             5 => {
-                owner.returns = self.random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait)
+                owner.returns =
+                    self.random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
             }
             _ => self.pause(&mut owner),
         }

@@ -214,6 +214,15 @@ fn a_stamp_that_is_ahead_does_not_move_the_start_that_pods_have_shown() {
 }
 
 #[test]
+fn what_was_done_about_a_pod_counts_also_when_it_changes_its_group() {
+    let mut events = gang(2);
+    let alone = PodObj { uid: 9, scheduled: Some(0), runai: Some(1), ..PodObj::default() };
+    events.extend([Event::Pod(alone.clone()), Event::Pass(31_000), Event::Claim(0), settle(0)]);
+    events.push(Event::Pod(PodObj { groups: [Some(0), None, None, None, None], ..alone }));
+    agrees(&events);
+}
+
+#[test]
 fn a_volcano_group_takes_its_tasks_as_far_as_the_whole_does() {
     agrees(&[
         Event::RunaiQueue(1, RunaiObj::default()),

@@ -23,9 +23,11 @@ pub enum Known {
     Chains,
     /// A stamp that is a little ahead has what pods have shown forgotten: the start moves to the clock.
     Ahead,
+    /// A pod that changes its group loses what was done about it, since its new group is judged too late.
+    Hops,
 }
 
-const UNMENDED: [Known; 8] = [
+const UNMENDED: [Known; 9] = [
     Known::Claims,
     Known::Readiness,
     Known::Relists,
@@ -34,6 +36,7 @@ const UNMENDED: [Known; 8] = [
     Known::NextExpiry,
     Known::Chains,
     Known::Ahead,
+    Known::Hops,
 ];
 
 static TOLERATED: LazyLock<Vec<Known>> = LazyLock::new(|| {

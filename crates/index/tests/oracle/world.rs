@@ -79,7 +79,7 @@ object! {
 }
 
 object! {
-    /// A PodGroup.
+    /// A `PodGroup`.
     GroupObj {
         kind: PodGroupKind = PodGroupKind::Runai,
         namespace: u8 = 0,
@@ -168,7 +168,7 @@ object! {
     }
 }
 
-/// Kind, namespace and name of a PodGroup.
+/// Kind, namespace and name of a `PodGroup`.
 pub type GroupKey = (PodGroupKind, u8, u8);
 
 impl GroupObj {

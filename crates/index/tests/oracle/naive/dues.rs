@@ -59,6 +59,7 @@ pub struct Standing {
 
 /// When something is due of a pod that is kept, as its objects say now.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "none follows from another")]
 pub struct Due {
     pub claimed: bool,
     pub expires: Option<Millis>,
@@ -209,6 +210,14 @@ impl Naive {
         pod.scheduled?;
         let (at, cause) = ready_until(self.wait(family, queue)?, standing.lacking?)?;
         Some((at, cause, family, Some(queue).filter(|queue| self.knows(family, *queue))))
+    }
+
+    /// Judges a pod by what its groups have shown before it came.
+    pub(super) fn judge_too_early(&mut self, uid: u32) {
+        let is_open = self.records.get(&uid).is_some_and(|record| record.claim.is_none());
+        if is_open && self.due(uid).until.is_none() {
+            self.records.get_mut(&uid).expect("it is kept").unready = None;
+        }
     }
 
     pub(super) fn observe_pods(&mut self) {

@@ -1,4 +1,4 @@
-//! PodGroups: their members, what it takes to run, and what a run has shown.
+//! `PodGroup`s: their members, what it takes to run, and what a run has shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -17,8 +17,9 @@ pub use groups::{GangNow, nanos, stamp_of};
 pub use stamps::StampClaim;
 pub use tally::Tally;
 
-use crate::world::{
-    ConfigObj, Event, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj,
+use crate::{
+    known::Known,
+    world::{ConfigObj, Event, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj},
 };
 
 #[derive(Default)]
@@ -59,7 +60,9 @@ impl Naive {
             Event::RetainGroups(kind, kept) => {
                 let is_gone = |key: &GroupKey| key.0 == *kind && !kept.0.contains(&(key.1, key.2));
                 let gone: Vec<_> = self.groups.keys().copied().filter(is_gone).collect();
-                gone.into_iter().for_each(|key| self.put_group(key, None));
+                for key in gone {
+                    self.put_group(key, None);
+                }
             }
             Event::Owner(owner) => self.put_owner(owner),
             Event::DeleteOwner(uid) => self.drop_owners(|owner| owner.uid == *uid),
@@ -92,6 +95,9 @@ impl Naive {
         let not_yet = |pod: &PodObj| readiness(pod) == Readiness::NotYet;
         let was_new = self.records.contains_key(&pod.uid) && self.pods.get(&pod.uid).is_some_and(not_yet);
         self.replace_pod(pod.uid, Some(pod.clone()));
+        if Known::Hops.is_tolerated() {
+            self.judge_too_early(pod.uid);
+        }
         was_new && self.records.contains_key(&pod.uid) && readiness(pod) == Readiness::Ready
     }
 
@@ -110,7 +116,9 @@ impl Naive {
             .iter()
             .flat_map(|uid| self.pods.get(uid).filter(|pod| pod.is_live()).into_iter().flat_map(PodObj::keys))
             .collect();
-        gone.into_iter().for_each(|uid| self.replace_pod(uid, None));
+        for uid in gone {
+            self.replace_pod(uid, None);
+        }
         self.doubt_runs(&lost);
     }
 
