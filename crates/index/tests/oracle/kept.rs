@@ -3,12 +3,10 @@
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
+    event::{End, Event, Scope},
     object::List,
     shrink::first_difference,
-    world::{
-        ConfigObj, End, Event, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Scope,
-        TensorstackObj, Wait,
-    },
+    world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait},
 };
 
 fn agrees(events: &[Event]) {

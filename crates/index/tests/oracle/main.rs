@@ -12,10 +12,12 @@
 )]
 
 mod compare;
+mod event;
 mod history;
 mod kept;
 mod known;
 mod naive;
+mod names;
 mod object;
 mod shrink;
 mod wire;

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     compare::{Difference, Pair, Seen},
-    world::Event,
+    event::Event,
 };
 
 /// The first difference of a history, and after which event.

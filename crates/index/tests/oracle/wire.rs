@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde_json::{Value, json};
-use tenure_index::{Settings, Uid};
+use tenure_index::Settings;
 use tenure_policy::{
     expiry::Scope,
     floor::Floors,
@@ -23,48 +23,13 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 
+pub use crate::names::{
+    group_name, namespace, owner_name, pod_name, runai_name, subgroup_name, tensorstack_name, uid, uid_text,
+};
 use crate::world::{
     ConfigObj, Controller, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj, Wait, go,
     timestamp, units,
 };
-
-/// A UUID in the order of the numbers.
-pub fn uid_text(uid: u32) -> String {
-    format!("{uid:08x}-0000-4000-8000-000000000000")
-}
-
-pub fn uid(uid: u32) -> Uid {
-    Uid::of(&uid_text(uid))
-}
-
-pub fn namespace(number: u8) -> String {
-    format!("ns{number}")
-}
-
-pub fn runai_name(number: u8) -> String {
-    format!("q{number}")
-}
-
-pub fn tensorstack_name(number: u8) -> String {
-    if number == 0 { keys::TENSORSTACK_DEFAULT_QUEUE.into() } else { format!("q{number}") }
-}
-
-pub fn group_name(number: u8) -> String {
-    format!("g{number}")
-}
-
-pub fn pod_name(number: u8) -> String {
-    format!("pod-{number}")
-}
-
-/// The subgroup of pods that name none is `default`.
-pub fn subgroup_name(number: u8) -> String {
-    if number == 0 { "default".into() } else { format!("s{number}") }
-}
-
-pub fn owner_name(owner: &OwnerObj) -> String {
-    format!("o{:x}", owner.uid)
-}
 
 fn time(millis: i64) -> Time {
     Time(timestamp(millis * MILLI))

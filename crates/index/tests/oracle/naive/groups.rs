@@ -8,7 +8,7 @@ use tenure_types::podgroup::PodGroupKind;
 use super::{Naive, lost, readiness, stamps::Stamp};
 use crate::{
     known::Known,
-    world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, timestamp},
+    world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, nanos, timestamp},
 };
 
 /// What is remembered of a group, as long as there is such a group or a live pod that names it.
@@ -295,9 +295,4 @@ impl Run {
 /// None, too, if it can't be read.
 pub fn stamp_of(group: &GroupObj) -> Option<Nanos> {
     group.stamp.filter(|_| !group.unreadable).map(|at| at * MILLI)
-}
-
-/// The opposite of [`timestamp`].
-pub fn nanos(at: jiff::Timestamp) -> Nanos {
-    (at.as_nanosecond() - i128::from(crate::world::EPOCH) * 1_000_000_000) as Nanos
 }

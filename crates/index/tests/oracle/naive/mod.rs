@@ -13,13 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_policy::ready::Readiness;
 
 pub use dues::{Claim, Due, DuePod, NEVER, Task};
-pub use groups::{GangNow, nanos, stamp_of};
+pub use groups::{GangNow, stamp_of};
 pub use stamps::StampClaim;
 pub use tally::Tally;
 
 use crate::{
+    event::Event,
     known::Known,
-    world::{ConfigObj, Event, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj},
+    world::{ConfigObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj},
 };
 
 #[derive(Default)]

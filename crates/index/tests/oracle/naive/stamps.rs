@@ -1,7 +1,10 @@
 //! Starts that are to be written on their groups.
 
-use super::{Naive, groups::nanos};
-use crate::world::{GroupKey, Nanos, SECOND, StampEnd};
+use super::Naive;
+use crate::{
+    event::StampEnd,
+    world::{GroupKey, Nanos, SECOND, nanos},
+};
 
 /// How far the stamp of a group has come.
 #[derive(Clone, Debug, Default)]
