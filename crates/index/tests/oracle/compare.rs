@@ -2,6 +2,7 @@
 
 mod answers;
 mod claims;
+mod placement;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -37,6 +38,7 @@ pub struct Pair {
     returns: Vec<u32>,
     /// As they were last told of.
     pods: BTreeMap<u32, Pod>,
+    placement: placement::Placement,
     versions: u32,
     pub seen: Seen,
 }
@@ -85,6 +87,7 @@ impl Pair {
             stamps: Vec::new(),
             returns: Vec::new(),
             pods: BTreeMap::new(),
+            placement: placement::Placement::default(),
             versions: 1_000_000,
             seen: Seen::default(),
         }
@@ -98,6 +101,7 @@ impl Pair {
             self.index.configure(wire::settings(&self.model.config));
         }
         self.model.observe();
+        self.placement.step(event, &mut self.seen)?;
         self.compare_due()?;
         self.compare_pods()?;
         self.compare_groups()?;
@@ -180,8 +184,8 @@ impl Pair {
                 model.release_returns();
                 self.returns.clear();
             }
-            // the index isn't told that a list begins
-            Event::Pass(_) | Event::ListPods => {}
+            // the index isn't told that a list begins, and is asked nothing of victims
+            Event::Pass(_) | Event::ListPods | Event::Ask(_) => {}
         }
         Ok(())
     }

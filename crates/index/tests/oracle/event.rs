@@ -33,6 +33,15 @@ pub enum End {
     Failed,
 }
 
+/// A preemptor of a queue and a priority, and the pods of a node that would go: those whose bits are set, by uid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask {
+    pub queue: Option<u8>,
+    pub priority: i32,
+    pub node: u8,
+    pub victims: u8,
+}
+
 /// What happens. Each is complete by itself, so that any may be left out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -69,6 +78,8 @@ pub enum Event {
     SettleReturn(u8, i64),
     RefuseReturn(u8),
     ReleaseReturns,
+    /// A scheduler asks whether a preemptor may have victims.
+    Ask(Ask),
 }
 
 impl Event {

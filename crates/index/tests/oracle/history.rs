@@ -7,7 +7,7 @@ mod workloads;
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
-    event::{End, Event, Scope, StampEnd},
+    event::{Ask, End, Event, Scope, StampEnd},
     world::{GroupObj, OwnerObj, PodObj},
 };
 
@@ -45,7 +45,7 @@ impl Random {
 
 /// What may happen in a history. Each history has some of it only, so that each is seen without the others.
 struct Habits {
-    weights: [u64; 12],
+    weights: [u64; 13],
     namespaces: u64,
     most_pods: usize,
     kinds: Vec<PodGroupKind>,
@@ -101,7 +101,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
 
 impl Habits {
     fn of(random: &mut Random) -> Self {
-        let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6];
+        let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6, 8];
         for weight in &mut weights[3..] {
             *weight = if random.percent(25) { 0 } else { *weight };
         }
@@ -153,7 +153,8 @@ impl History {
             8 => self.claim(),
             9 => self.settle(),
             10 => self.stamps(),
-            _ => self.returns(),
+            11 => self.returns(),
+            _ => self.ask(),
         }
         if self.is_deaf && self.random.percent(15) {
             self.list_pods();
@@ -227,5 +228,16 @@ impl History {
             _ => Event::RefuseReturn(self.random.small(4)),
         };
         self.events.push(event);
+    }
+
+    fn ask(&mut self) {
+        let random = &mut self.random;
+        let ask = Ask {
+            queue: random.maybe(80, |random| random.of(&[0, 1, 2, 3, 9])),
+            priority: random.of(&[5, 15, 25, 25, 2_000_000_000]),
+            node: random.small(2),
+            victims: random.of(&[1, 2, 3, 4, 7, 255]),
+        };
+        self.events.push(Event::Ask(ask));
     }
 }

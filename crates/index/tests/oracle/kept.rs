@@ -3,7 +3,7 @@
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
-    event::{End, Event, Scope},
+    event::{Ask, End, Event, Scope},
     object::List,
     shrink::first_difference,
     world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait},
@@ -218,6 +218,51 @@ fn what_was_done_about_a_pod_counts_also_when_it_changes_its_group() {
     events.extend([Event::Pod(alone.clone()), Event::Pass(31_000), Event::Claim(0), settle(0)]);
     events.push(Event::Pod(PodObj { groups: [Some(0), None, None, None, None], ..alone }));
     agrees(&events);
+}
+
+/// On one node, scheduled at a second, in a queue with a floor of an hour or without one.
+fn placed(uid: u32, second: i64, queue: Option<u8>, group: Option<u8>) -> PodObj {
+    let scheduled = Some(second * 1_000);
+    let groups = [group, None, None, None, None];
+    PodObj { uid, scheduled, bound: true, runai: queue, groups, subgroup: Some(1), ..PodObj::default() }
+}
+
+fn floor() -> Event {
+    Event::RunaiQueue(1, RunaiObj { reclaim: Some(3_600_000_000), ..RunaiObj::default() })
+}
+
+/// Wants the room of the pods of these bits.
+fn ask(victims: u8) -> Event {
+    Event::Ask(Ask { queue: Some(2), priority: 25, node: 1, victims })
+}
+
+#[test]
+fn the_overall_minimum_counts_for_floors_beside_those_of_subgroups() {
+    let kind = PodGroupKind::Tensorstack;
+    let subgroups = List(vec![(1, Some(1), None)]);
+    let group = GroupObj { kind, min: Some(3), subgroups, ..GroupObj::default() };
+    let member = |uid| {
+        Event::Pod(PodObj { groups: [None, Some(0), None, None, None], ..placed(uid, 5, Some(1), None) })
+    };
+    agrees(&[floor(), Event::Group(group), member(1), member(3), member(5), ask(6)]);
+}
+
+#[test]
+fn a_rigid_gang_is_no_substitute_in_pieces() {
+    agrees(&[
+        floor(),
+        Event::Group(GroupObj { min: Some(2), ..GroupObj::default() }),
+        Event::Pod(placed(1, 5, None, Some(0))),
+        Event::Pod(placed(3, 5, None, Some(0))),
+        Event::Pod(placed(7, 5, Some(1), None)),
+        ask(4),
+    ]);
+}
+
+#[test]
+fn a_pod_of_which_it_is_not_known_since_when_it_is_there_is_no_substitute() {
+    let bound = PodObj { scheduled: None, ..placed(1, 5, Some(1), None) };
+    agrees(&[floor(), Event::Pod(bound), Event::Pod(placed(7, 5, Some(1), None)), ask(1)]);
 }
 
 #[test]

@@ -25,9 +25,16 @@ pub enum Known {
     Ahead,
     /// A pod that changes its group loses what was done about it, since its new group is judged too late.
     Hops,
+    /// Of a group with subgroups, the overall minimum doesn't count for floors, and one minimum that leaves room is
+    /// enough for it to count as elastic.
+    Elastic,
+    /// A rigid gang is offered in pieces as substitutes.
+    Pieces,
+    /// A pod that is bound, and of which it isn't known since when, is a substitute.
+    Bound,
 }
 
-const UNMENDED: [Known; 9] = [
+const UNMENDED: [Known; 12] = [
     Known::Claims,
     Known::Readiness,
     Known::Relists,
@@ -37,6 +44,9 @@ const UNMENDED: [Known; 9] = [
     Known::Chains,
     Known::Ahead,
     Known::Hops,
+    Known::Elastic,
+    Known::Pieces,
+    Known::Bound,
 ];
 
 static TOLERATED: LazyLock<Vec<Known>> = LazyLock::new(|| {

@@ -37,7 +37,7 @@ const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// What each run must have come across.
-const MUST_BE_SEEN: [&str; 11] = [
+const MUST_BE_SEEN: [&str; 14] = [
     "expired",
     "expired again",
     "never ready",
@@ -49,6 +49,9 @@ const MUST_BE_SEEN: [&str; 11] = [
     "returned",
     "returned with others",
     "protected",
+    "kept",
+    "replaced",
+    "dropped",
 ];
 
 fn number(variable: &str, default: u64) -> u64 {

@@ -42,3 +42,7 @@ pub fn subgroup_name(number: u8) -> String {
 pub fn owner_name(owner: &OwnerObj) -> String {
     format!("o{:x}", owner.uid)
 }
+
+pub fn node_name(number: u8) -> String {
+    format!("n{number}")
+}

@@ -16,6 +16,7 @@ use tenure_types::{
     keys,
     podgroup::{PodGroup, PodGroupKind},
     projection::{Pod, PodCondition, PodSpec, PodStatus, RunaiQueueV2, SchedulingGroup},
+    room::{PodWithRoom, Room},
     runai::{
         v2,
         v3alpha1::{self, MaxDurationAction, RequeuingStrategy, RequeuingTimestamp, WaitForPodsReady},
@@ -23,8 +24,10 @@ use tenure_types::{
     tensorstack::v1beta1,
 };
 
+use crate::event::Ask;
 pub use crate::names::{
-    group_name, namespace, owner_name, pod_name, runai_name, subgroup_name, tensorstack_name, uid, uid_text,
+    group_name, namespace, node_name, owner_name, pod_name, runai_name, subgroup_name, tensorstack_name, uid,
+    uid_text,
 };
 use crate::world::{
     ConfigObj, Controller, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj, Wait, go,
@@ -107,8 +110,8 @@ pub fn pod(of: &PodObj) -> Pod {
             ..ObjectMeta::default()
         },
         spec: PodSpec {
-            priority: of.critical.then_some(2_000_000_000),
-            node_name: of.bound.then(|| "node".to_owned()),
+            priority: Some(of.priority()),
+            node_name: of.bound.then(|| node_name(of.node())),
             scheduling_group: native.map(|name| SchedulingGroup { pod_group_name: Some(name) }),
             ..PodSpec::default()
         },
@@ -118,6 +121,30 @@ pub fn pod(of: &PodObj) -> Pod {
             nominated_node_name: None,
         },
     }
+}
+
+pub fn pod_with_room(of: &PodObj) -> PodWithRoom {
+    let pod = pod(of);
+    let mut whole = serde_json::to_value(&pod).unwrap();
+    // times would be written in whole seconds
+    whole["metadata"]["creationTimestamp"] = json!(time(of.created).0);
+    for (place, condition) in pod.status.conditions.iter().enumerate() {
+        let at = condition.last_transition_time.as_ref().map(|at| at.0);
+        whole["status"]["conditions"][place]["lastTransitionTime"] = json!(at);
+    }
+    whole["spec"]["containers"] = json!([{"resources": {"requests": {"cpu": format!("{}m", of.cpu())}}}]);
+    serde_json::from_value(whole).unwrap()
+}
+
+/// The pod that asks for room.
+pub fn preemptor(ask: Ask) -> (Pod, Room) {
+    let labels = texts([(keys::RUNAI_QUEUE_LABEL, ask.queue.map(runai_name))]);
+    let whole: PodWithRoom = serde_json::from_value(json!({
+        "metadata": {"name": "preemptor", "namespace": namespace(0), "uid": "preemptor", "labels": labels},
+        "spec": {"priority": ask.priority},
+    }))
+    .unwrap();
+    whole.split()
 }
 
 pub fn group(of: &GroupObj) -> PodGroup {

@@ -198,6 +198,20 @@ impl PodObj {
         self.scheduled.map(|at| at.max(self.created) * MILLI)
     }
 
+    /// The node that it is on once it is bound.
+    pub fn node(&self) -> u8 {
+        (self.uid % 2) as u8
+    }
+
+    pub fn priority(&self) -> i32 {
+        if self.critical { 2_000_000_000 } else { i32::from(self.name) * 10 }
+    }
+
+    /// Thousandths of a processor that it requests.
+    pub fn cpu(&self) -> i64 {
+        i64::from(self.uid / 2 % 3 + 1) * 1_000
+    }
+
     /// The groups that it names, in the order in which they count.
     pub fn keys(&self) -> impl Iterator<Item = GroupKey> {
         let named = PodGroupKind::ALL.into_iter().zip(self.groups);

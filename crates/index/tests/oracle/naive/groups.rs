@@ -57,7 +57,7 @@ pub struct GangNow {
 }
 
 /// How many pods it takes: of each subgroup, and of all.
-fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
+pub(super) fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
     let has_subgroups =
         matches!(group.kind, PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano);
     let all = if has_subgroups { group.subgroups.0.as_slice() } else { &[] };
@@ -76,7 +76,7 @@ fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
 }
 
 /// The subgroup of a member; that of one that names none is `default`.
-fn subgroup(kind: PodGroupKind, pod: &PodObj) -> u8 {
+pub(super) fn subgroup(kind: PodGroupKind, pod: &PodObj) -> u8 {
     match kind {
         PodGroupKind::Coscheduling | PodGroupKind::Native => 0,
         PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano => pod.subgroup.unwrap_or(0),
@@ -242,7 +242,7 @@ impl Naive {
         self.forget_if_nothing(key);
     }
 
-    pub(super) fn observe_groups(&mut self) {
+    pub fn observe_groups(&mut self) {
         self.gangs.clear();
         let keys: Vec<GroupKey> = self.groups.keys().copied().collect();
         for key in keys {

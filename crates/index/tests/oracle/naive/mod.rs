@@ -4,6 +4,7 @@
 mod dues;
 mod groups;
 mod owners;
+mod placement;
 mod queues;
 mod stamps;
 mod tally;

@@ -19,7 +19,7 @@ use crate::{
 
 /// The queues as policy has them.
 #[derive(Default)]
-pub struct Tree(QueueTree);
+pub struct Tree(pub(super) QueueTree);
 
 /// What is said of each queue, by name, and when that changes by itself.
 #[derive(Clone, Debug, Default, PartialEq)]
