@@ -122,7 +122,7 @@ impl Habits {
             most_pods: 2 + random.below(9) as usize,
             kinds: (0..count).map(|_| random.of(&all)).collect(),
             grouped: random.of(&[0, 40, 90]),
-            floors: random.percent(30),
+            floors: random.percent(50),
             losses: random.of(&[0, 0, 10, 40]),
         }
     }

@@ -260,6 +260,16 @@ fn a_rigid_gang_is_no_substitute_in_pieces() {
 }
 
 #[test]
+fn a_member_that_names_no_queue_takes_no_protection_from_the_others_of_its_gang() {
+    let kind = PodGroupKind::Coscheduling;
+    let member = |uid, queue| {
+        Event::Pod(PodObj { groups: [None, None, Some(0), None, None], ..placed(uid, 5, queue, None) })
+    };
+    let group = GroupObj { kind, min: Some(2), ..GroupObj::default() };
+    agrees(&[floor(), Event::Group(group), member(1, None), member(3, Some(1)), ask(3)]);
+}
+
+#[test]
 fn a_pod_of_which_it_is_not_known_since_when_it_is_there_is_no_substitute() {
     let bound = PodObj { scheduled: None, ..placed(1, 5, Some(1), None) };
     agrees(&[floor(), Event::Pod(bound), Event::Pod(placed(7, 5, Some(1), None)), ask(1)]);

@@ -32,9 +32,11 @@ pub enum Known {
     Pieces,
     /// A pod that is bound, and of which it isn't known since when, is a substitute.
     Bound,
+    /// The floor of a group that names no queue is that of the member that is met first.
+    Places,
 }
 
-const UNMENDED: [Known; 12] = [
+const UNMENDED: [Known; 13] = [
     Known::Claims,
     Known::Readiness,
     Known::Relists,
@@ -47,6 +49,7 @@ const UNMENDED: [Known; 12] = [
     Known::Elastic,
     Known::Pieces,
     Known::Bound,
+    Known::Places,
 ];
 
 static TOLERATED: LazyLock<Vec<Known>> = LazyLock::new(|| {

@@ -7,6 +7,9 @@ use crate::{
     world::{ConfigObj, RunaiObj, TensorstackObj, Wait},
 };
 
+/// In microseconds.
+const FLOORS: [i64; 4] = [1_500_500, 10_000_000, 60_000_000, 600_000_000];
+
 impl History {
     pub(super) fn wait(&mut self) -> Wait {
         let random = &mut self.random;
@@ -50,7 +53,8 @@ impl History {
             ..RunaiObj::default()
         };
         if floors {
-            (queue.preempt, queue.reclaim) = (random.maybe(40, span), random.maybe(40, span));
+            let floor = |random: &mut Random| random.of(&FLOORS);
+            (queue.preempt, queue.reclaim) = (random.maybe(40, floor), random.maybe(60, floor));
         } else {
             (queue.requeue, queue.delay) =
                 (random.maybe(40, |random| random.percent(70)), random.maybe(40, span));
@@ -66,7 +70,7 @@ impl History {
     pub(super) fn configure(&mut self) {
         let wait = if self.random.percent(50) { Some(self.wait()) } else { None };
         let (floors, random) = (self.habits.floors, &mut self.random);
-        let mut floor = || if floors && random.percent(50) { random.of(&SPANS) } else { 0 };
+        let mut floor = || if floors && random.percent(50) { random.of(&FLOORS) } else { 0 };
         let (preempt, reclaim) = (floor(), floor());
         let notice = random.maybe(50, |random| random.of(&SPANS)).unwrap_or(0);
         let things = random.percent(50);

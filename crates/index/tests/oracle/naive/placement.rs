@@ -1,5 +1,7 @@
 //! Which pods of a node may go for a preemptor.
 
+use std::collections::BTreeSet;
+
 use tenure_policy::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Floors, tree::QueueTree};
 use tenure_types::podgroup::PodGroupKind;
 
@@ -100,7 +102,15 @@ impl Naive {
     /// Whether these are compared: not where a difference is known.
     pub fn is_sure(&self, pods: &[&PodObj]) -> bool {
         let divided = |key: GroupKey| groups::minimums(&self.groups[&key]).len() > 1;
-        !Known::Elastic.is_tolerated() || !pods.iter().any(|pod| self.workload(pod).is_some_and(divided))
+        let scattered = |key: GroupKey| {
+            let queues: BTreeSet<_> = self.members(key).into_iter().map(|pod| pod.runai).collect();
+            queues.len() > 1
+        };
+        let is_unsure = |key: GroupKey| {
+            (Known::Elastic.is_tolerated() && divided(key))
+                || (Known::Places.is_tolerated() && scattered(key))
+        };
+        !pods.iter().filter_map(|pod| self.workload(pod)).any(is_unsure)
     }
 
     /// A rigid gang goes as a whole.
