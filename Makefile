@@ -31,6 +31,10 @@ lint: ## Lints; a warning is an error
 unit: ## The tests that need no control plane: seconds
 	$(CARGO) test --workspace --locked --exclude tenure-tests --exclude tenure-testbed
 
+.PHONY: oracle
+oracle: ## Compare the index with a naive model over random histories: ORACLE_STEPS (10,000,000) events from ORACLE_SEED (1)
+	ORACLE_STEPS=$(or $(ORACLE_STEPS),10000000) $(CARGO) test --release --locked --package tenure-index --test oracle -- --nocapture
+
 .PHONY: control-plane
 control-plane: ## Build the control plane for tests and demo, once: about 6 minutes on 2 cores
 	$(CARGO) run --locked --package tenure-testbed -- build

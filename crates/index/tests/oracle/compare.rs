@@ -1,0 +1,200 @@
+//! The index beside the naive model: both take the same events, and give the same answers.
+
+mod answers;
+mod claims;
+mod placement;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Debug,
+};
+
+use jiff::Timestamp;
+use tenure_index::{CeilingIndex, Group, Stamping, Uid};
+use tenure_types::projection::Pod;
+
+use crate::{
+    event::Event,
+    known::Known,
+    naive::{self, Claim, Naive, StampClaim},
+    wire,
+    world::{MILLI, Nanos, timestamp},
+};
+
+/// Two answers that aren't the same.
+#[derive(Debug, PartialEq)]
+pub struct Difference {
+    pub question: String,
+    pub index: String,
+    pub model: String,
+}
+
+/// Both, and what they have handed out.
+pub struct Pair {
+    index: CeilingIndex,
+    model: Naive,
+    claims: [Option<(Group, Claim)>; 4],
+    stamps: Vec<(Stamping, StampClaim)>,
+    returns: Vec<u32>,
+    /// As they were last told of.
+    pods: BTreeMap<u32, Pod>,
+    placement: placement::Placement,
+    versions: u32,
+    pub seen: Seen,
+}
+
+/// How often there was something to compare, by what it was.
+#[derive(Clone, Debug, Default)]
+pub struct Seen(pub BTreeMap<&'static str, u64>);
+
+impl Seen {
+    fn note(&mut self, what: &'static str, times: usize) {
+        if times > 0 {
+            *self.0.entry(what).or_default() += times as u64;
+        }
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        other.0.iter().for_each(|(what, times)| *self.0.entry(what).or_default() += times);
+    }
+}
+
+type Result = std::result::Result<(), Difference>;
+
+fn same<T: PartialEq + Debug>(question: impl Debug, index: &T, model: &T) -> Result {
+    if index == model {
+        return Ok(());
+    }
+    let question = format!("{question:?}");
+    Err(Difference { question, index: format!("{index:?}"), model: format!("{model:?}") })
+}
+
+fn millis(at: i64) -> Timestamp {
+    if at == naive::NEVER { Timestamp::MAX } else { timestamp(at * MILLI) }
+}
+
+fn in_time(at: Nanos) -> Timestamp {
+    if at == Nanos::MIN { Timestamp::MIN } else { timestamp(at) }
+}
+
+impl Pair {
+    pub fn new() -> Self {
+        let model = Naive::default();
+        Self {
+            index: CeilingIndex::new(wire::settings(&model.config)),
+            model,
+            claims: [const { None }; 4],
+            stamps: Vec::new(),
+            returns: Vec::new(),
+            pods: BTreeMap::new(),
+            placement: placement::Placement::default(),
+            versions: 1_000_000,
+            seen: Seen::default(),
+        }
+    }
+
+    /// Lets something happen, and compares every answer.
+    pub fn step(&mut self, event: &Event) -> Result {
+        self.tell(event)?;
+        if Known::Chains.is_tolerated() && matches!(event, Event::DeleteOwner(_) | Event::RetainOwners(..)) {
+            // has everything computed
+            self.index.configure(wire::settings(&self.model.config));
+        }
+        self.model.observe();
+        self.placement.step(event, &mut self.seen)?;
+        self.compare_due()?;
+        self.compare_pods()?;
+        self.compare_groups()?;
+        self.compare_owners()?;
+        self.compare_queues()
+    }
+
+    fn tell(&mut self, event: &Event) -> Result {
+        let Self { index, model, .. } = self;
+        let became_ready = model.apply(event);
+        match event {
+            Event::Pod(pod) => {
+                let given = index.apply_pod(&wire::pod(pod));
+                self.pods.insert(pod.uid, wire::pod(pod));
+                return same("apply_pod", &given, &became_ready);
+            }
+            Event::DeletePod(uid) => index.delete_pod(wire::uid(*uid)),
+            Event::RetainPods(kept) => index.retain_pods(&uids(&kept.0)),
+            Event::Group(group) => {
+                let known = &model.groups[&group.key()];
+                index.apply_group(known.kind, &wire::group(known));
+            }
+            Event::DeleteGroup(kind, namespace, name) => {
+                index.delete_group(*kind, &wire::namespace(*namespace), &wire::group_name(*name));
+            }
+            Event::RetainGroups(kind, kept) => {
+                let kept = kept.0.iter().map(|(of, name)| (wire::namespace(*of), wire::group_name(*name)));
+                index.retain_groups(*kind, &kept.collect());
+            }
+            Event::Owner(owner) => index.apply_owner(owner.kind as u16, &wire::owner(owner)),
+            Event::DeleteOwner(uid) => index.delete_owner(wire::uid(*uid)),
+            Event::RetainOwners(kind, kept) => index.retain_owners(*kind as u16, &uids(&kept.0)),
+            Event::RunaiQueue(name, queue) if queue.v2 => {
+                index.apply_runai_v2(&wire::runai_name(*name), &wire::runai_v2(queue));
+            }
+            Event::RunaiQueue(name, queue) => {
+                index.apply_runai(&wire::runai_name(*name), &wire::runai(queue));
+            }
+            Event::DeleteRunai(name) => index.delete_runai(&wire::runai_name(*name)),
+            Event::RetainRunai(names) => {
+                index.retain_runai(&names.0.iter().copied().map(wire::runai_name).collect());
+            }
+            Event::TensorstackQueue(name, queue) => {
+                index.apply_tensorstack(&wire::tensorstack_name(*name), &wire::tensorstack(queue));
+            }
+            Event::DeleteTensorstack(name) => index.delete_tensorstack(&wire::tensorstack_name(*name)),
+            Event::RetainTensorstack(names) => {
+                index.retain_tensorstack(&names.0.iter().copied().map(wire::tensorstack_name).collect());
+            }
+            Event::Configure(config) => index.configure(wire::settings(config)),
+            Event::Claim(place) => return self.claim(usize::from(*place)),
+            Event::Settle(place, scope, end) => self.settle(usize::from(*place), *scope, *end),
+            Event::ReleaseAll => {
+                index.release_all();
+                model.release_all();
+            }
+            Event::ClaimStamps if Known::Ahead.is_tolerated() && model.is_ahead() => {}
+            Event::ClaimStamps => return self.claim_stamps(),
+            Event::SettleStamp(pick, end) => self.settle_stamp(usize::from(*pick), *end),
+            Event::ReleaseStamps => {
+                index.release_stamps();
+                model.release_stamps();
+            }
+            Event::ClaimReturns => return self.claim_returns(),
+            Event::SettleReturn(pick, wait) => {
+                let not_before = model.now + wait * MILLI;
+                if let Some(uid) = taken(&mut self.returns, *pick) {
+                    index.settle_return(wire::uid(uid), timestamp(not_before));
+                    model.settle_return(uid, not_before);
+                }
+            }
+            Event::RefuseReturn(pick) => {
+                if let Some(uid) = taken(&mut self.returns, *pick) {
+                    index.refuse_return(wire::uid(uid), timestamp(model.now));
+                    model.refuse_return(uid);
+                }
+            }
+            Event::ReleaseReturns => {
+                index.release_returns();
+                model.release_returns();
+                self.returns.clear();
+            }
+            // the index isn't told that a list begins, and is asked nothing of victims
+            Event::Pass(_) | Event::ListPods | Event::Ask(_) => {}
+        }
+        Ok(())
+    }
+}
+
+fn uids(of: &[u32]) -> HashSet<Uid> {
+    of.iter().copied().map(wire::uid).collect()
+}
+
+fn taken(of: &mut Vec<u32>, pick: u8) -> Option<u32> {
+    (!of.is_empty()).then(|| of.remove(usize::from(pick) % of.len()))
+}

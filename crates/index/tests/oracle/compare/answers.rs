@@ -1,0 +1,123 @@
+//! Every question, asked of both.
+
+use std::collections::BTreeMap;
+
+use tenure_policy::expiry::Family;
+use tenure_types::podgroup::PodGroupKind;
+
+use super::{Pair, Result, in_time, millis, same};
+use crate::{
+    known::Known,
+    naive::{self, Tally},
+    wire,
+    world::{MILLI, OwnerKind, nanos, timestamp},
+};
+
+impl Pair {
+    pub(super) fn compare_due(&mut self) -> Result {
+        let Self { index, model, .. } = self;
+        let now = model.now.div_euclid(MILLI);
+        same("next_due", &index.next_due(), &model.next_due().map(millis))?;
+        if model.next_expiry_is_sure() {
+            same("next_expiry", &index.next_expiry(), &model.next_expiry().map(millis))?;
+        }
+        let overdue = model.dues.values().filter(|due| due.expire.is_some_and(|at| at < now)).count();
+        same("overdue", &index.overdue(timestamp(model.now)), &overdue)?;
+        let under_ceiling = model.dues.values().filter(|due| due.expire.is_some()).count();
+        same("pods_under_ceiling", &index.pods_under_ceiling(), &under_ceiling)?;
+        same("pods", &index.pods(), &model.kept().count())
+    }
+
+    pub(super) fn compare_pods(&mut self) -> Result {
+        let Self { index, model, pods, .. } = self;
+        for pod in model.pods.values() {
+            let given = index.standing(&pods[&pod.uid]).map(|of| {
+                let queues =
+                    (of.tensorstack.map(|name| name.to_string()), of.runai.map(|name| name.to_string()));
+                let own = of.own.map(|own| own.as_nanos());
+                (of.clocks.created, of.clocks.started, of.start, of.is_grouped, queues, own, of.expires)
+            });
+            let expected = model.standing(pod).map(|of| {
+                let queues = (of.tensorstack.map(wire::tensorstack_name), of.runai.map(wire::runai_name));
+                let expires = of.expires.map(|(at, family)| (timestamp(at), family));
+                let (started, start) = (of.started.map(timestamp), of.start.map(timestamp));
+                let created = timestamp(pod.created * MILLI);
+                (created, started, start, of.is_grouped, queues, of.own.map(i128::from), expires)
+            });
+            same(format_args!("standing of {:x}", pod.uid), &given, &expected)?;
+        }
+        for namespace in 0..3 {
+            let given = index.exempt_controllers(&wire::namespace(namespace));
+            let expected = model.exempt_controllers(namespace).into_iter().map(wire::reference).collect();
+            same("exempt_controllers", &given, &expected)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn compare_groups(&mut self) -> Result {
+        let Self { index, model, .. } = self;
+        let given: BTreeMap<_, _> = index
+            .gangs()
+            .map(|of| {
+                let members = of.members.to_vec();
+                let said = (of.start, of.stamp, of.queue.map(ToString::to_string), members);
+                ((of.kind, of.namespace.to_string(), of.name.to_string()), said)
+            })
+            .collect();
+        let expected = model.groups.values().map(|group| {
+            let gang = &model.gangs[&group.key()];
+            let queue = match group.kind {
+                PodGroupKind::Runai => group.queue.map(wire::runai_name),
+                PodGroupKind::Tensorstack => Some(wire::tensorstack_name(group.queue.unwrap_or(0))),
+                _ => None,
+            };
+            let members = gang.members.iter().copied().map(wire::uid).collect();
+            let said = (gang.start.map(timestamp), naive::stamp_of(group).map(timestamp), queue, members);
+            ((group.kind, wire::namespace(group.namespace), wire::group_name(group.name)), said)
+        });
+        same("gangs", &given, &expected.collect())
+    }
+
+    pub(super) fn compare_owners(&mut self) -> Result {
+        let Self { index, model, .. } = self;
+        same("next_return", &index.next_return(), &model.next_return().map(in_time))?;
+        same("returning", &index.returning(timestamp(model.now)), &model.returning())?;
+        for owner in model.owners.values().filter(|owner| owner.kind != OwnerKind::DaemonSet) {
+            let is_stale =
+                Known::Stale.is_tolerated() && model.pods_of(owner).any(|pod| model.dues[&pod.uid].claimed);
+            if !is_stale {
+                let given = index.first_end(&wire::namespace(owner.namespace), wire::uid(owner.uid));
+                same(
+                    format_args!("first_end of {:x}", owner.uid),
+                    &given,
+                    &model.first_end(owner).map(millis),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn compare_queues(&mut self) -> Result {
+        let Self { index, model, .. } = self;
+        for name in (0..5).chain([9]) {
+            let runai = wire::runai_name(name);
+            let given = index.pods_ready(Family::Runai, &runai);
+            same("pods_ready", &given, &model.wait(Family::Runai, name).map(wire::pods_ready))?;
+            let delay = index.slice_delay(Family::Runai, &runai).map(|delay| delay.as_nanos());
+            let expected = model.runai_limits(name).and_then(|limits| limits.slice_delay).map(i128::from);
+            same("slice_delay", &delay, &expected)?;
+        }
+        let of_all = index.pods_ready(Family::Tensorstack, "default");
+        same("pods_ready of tensorstack", &of_all, &model.config.wait.map(wire::pods_ready))?;
+        let given = index.tally(&wire::floors(&model.config), timestamp(model.now));
+        let mut given = Tally { reports: given.reports.into_iter().collect(), until: given.until.map(nanos) };
+        let mut expected = model.tally();
+        if !model.next_expiries_are_sure() {
+            for report in given.reports.values_mut().chain(expected.reports.values_mut()) {
+                report.next_expiry = None;
+            }
+        }
+        self.seen.note("protected", usize::from(expected.until.is_some()));
+        same("tally", &given, &expected)
+    }
+}

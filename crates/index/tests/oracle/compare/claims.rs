@@ -1,0 +1,163 @@
+//! What is claimed of both, and settled.
+
+use jiff::Timestamp;
+use tenure_index::{Outcome, Served, Stamped, Stamping, Task as IndexTask, Uid};
+use tenure_policy::{expiry::Family, ready::Cause};
+
+use super::{Difference, Pair, Result, millis, same};
+use crate::{
+    event::{End, Scope, StampEnd},
+    known::Known,
+    naive::{DuePod, Task},
+    wire,
+    world::timestamp,
+};
+
+impl Pair {
+    pub(super) fn claim(&mut self, place: usize) -> Result {
+        if self.claims[place].is_some() {
+            return Ok(());
+        }
+        let group = self.index.claim(timestamp(self.model.now));
+        let Some((task, firsts)) = self.model.claimable() else {
+            return same("claim", &group, &None);
+        };
+        let first =
+            group.as_ref().and_then(|group| firsts.iter().find(|uid| wire::uid(**uid) == group.first.uid));
+        let (Some(group), Some(first)) = (group.as_ref(), first) else {
+            let expected = (task, firsts.iter().copied().map(wire::uid).collect::<Vec<_>>());
+            let question = "the first of a claim".to_owned();
+            return Err(Difference { question, index: format!("{group:?}"), model: format!("{expected:?}") });
+        };
+        let claim = self.model.claim(*first);
+        let task = match group.task {
+            IndexTask::Expire => Task::Expire,
+            IndexTask::Evict => Task::Evict,
+            IndexTask::Announce => Task::Announce,
+            IndexTask::Withdraw => Task::Withdraw,
+        };
+        same("the task of a claim", &task, &claim.task)?;
+        let mut rest: Vec<_> = group.rest.iter().collect();
+        rest.sort_by_key(|pod| pod.uid);
+        let given: Vec<_> = std::iter::once(&group.first).chain(rest).map(|pod| given(task, pod)).collect();
+        let expected: Vec<_> = claim.pods.iter().map(|pod| expected(task, pod)).collect();
+        same(format!("claim to {task:?}"), &given, &expected)?;
+        let name = match task {
+            Task::Expire if group.first.attempts > 0 => "expired again",
+            Task::Expire => "expired",
+            Task::Evict if group.first.cause == Cause::WaitForRecovery => "lost readiness",
+            Task::Evict => "never ready",
+            Task::Announce => "announced",
+            Task::Withdraw => "withdrawn",
+        };
+        self.seen.note(name, 1);
+        self.seen.note("claimed with others", group.rest.len());
+        self.claims[place] = Some((group.clone(), claim));
+        Ok(())
+    }
+
+    pub(super) fn settle(&mut self, place: usize, scope: Scope, end: End) {
+        let Some((group, claim)) = self.claims[place].take() else { return };
+        if Known::Claims.is_tolerated() && !self.model.is_current(&claim) {
+            return;
+        }
+        let served = match scope {
+            Scope::All => Served::All,
+            Scope::First => Served::First,
+            Scope::Gone => Served::Gone,
+        };
+        let outcome = match (claim.task, end) {
+            (Task::Announce | Task::Withdraw, End::Failed) => Outcome::Untold,
+            (Task::Announce | Task::Withdraw, _) => Outcome::Told,
+            (_, End::Paused) => Outcome::Paused,
+            (_, End::Final) => Outcome::Final,
+            (_, End::Done | End::Failed) => Outcome::Acted,
+        };
+        self.index.settle(&group, served, outcome, timestamp(self.model.now));
+        self.model.settle(&claim, scope, end);
+    }
+
+    pub(super) fn claim_stamps(&mut self) -> Result {
+        let now = timestamp(self.model.now);
+        let mut given: Vec<Stamping> = std::iter::from_fn(|| self.index.claim_stamp(now)).take(100).collect();
+        let claims = self.model.claim_stamps();
+        let written = |of: &Stamping| {
+            let name = (of.kind, of.namespace.clone(), of.name.clone());
+            (name, of.uid.clone(), of.resource_version.clone(), of.start, of.attempts)
+        };
+        given.sort_by_key(|of| written(of).0);
+        let expected = claims.iter().map(|of| {
+            let name = (of.key.0, wire::namespace(of.key.1), wire::group_name(of.key.2));
+            (name, wire::uid_text(of.uid), of.version.to_string(), timestamp(of.start), of.attempts)
+        });
+        same("claim_stamp", &given.iter().map(written).collect::<Vec<_>>(), &expected.collect())?;
+        self.seen.note("stamped", given.len());
+        self.stamps.extend(given.into_iter().zip(claims));
+        Ok(())
+    }
+
+    pub(super) fn settle_stamp(&mut self, pick: usize, end: StampEnd) {
+        if self.stamps.is_empty() {
+            return;
+        }
+        let (stamping, claim) = self.stamps.remove(pick % self.stamps.len());
+        if Known::Claims.is_tolerated() && !self.model.is_current_stamp(&claim) {
+            return;
+        }
+        self.versions += 1;
+        let stamped = match end {
+            StampEnd::Written => Stamped::Written(self.versions.to_string()),
+            StampEnd::Said => Stamped::Said,
+            StampEnd::Stale => Stamped::Stale,
+            StampEnd::Failed => Stamped::Failed,
+        };
+        self.index.settle_stamp(&stamping, stamped, timestamp(self.model.now));
+        self.model.settle_stamp(&claim, end, self.versions);
+    }
+
+    pub(super) fn claim_returns(&mut self) -> Result {
+        let given = self.index.claim_returns(timestamp(self.model.now));
+        let mut expected = self.model.claim_returns();
+        expected.sort_by(|one, other| one.order.cmp(&other.order));
+        let uids = given.iter().map(|of| (of.uid.to_string(), of.refusals, of.returns.comes_back()));
+        let wanted = expected.iter().map(|of| (wire::uid_text(of.uid), of.refusals, of.back.comes_back()));
+        same("claim_returns", &uids.collect::<Vec<_>>(), &wanted.collect())?;
+        let queues = given.iter().map(|of| of.queue.to_string());
+        let wanted = expected.iter().map(|of| of.queue.map(wire::runai_name).unwrap_or_default());
+        same("the queues of claim_returns", &queues.collect::<Vec<_>>(), &wanted.collect())?;
+        self.seen.note("returned", given.len());
+        self.seen.note("returned with others", given.len().saturating_sub(1));
+        self.returns.extend(expected.iter().map(|of| of.uid));
+        Ok(())
+    }
+}
+
+/// What is compared of a pod that is handed out.
+type Given =
+    (Uid, Option<(Family, String)>, Timestamp, Timestamp, Option<Cause>, Option<Timestamp>, u8, bool);
+
+fn given(task: Task, of: &tenure_index::Due) -> Given {
+    // of what was told and is no more, no queue has to be known
+    let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.clone()));
+    let cause = (task == Task::Evict).then_some(of.cause);
+    (of.uid, queue, of.deadline, of.since, cause, of.told, of.attempts, of.outlives)
+}
+
+fn expected(task: Task, of: &DuePod) -> Given {
+    let name = |queue| match of.family {
+        Family::Runai => wire::runai_name(queue),
+        Family::Tensorstack => wire::tensorstack_name(queue),
+    };
+    let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.map(name).unwrap_or_default()));
+    let told = of.told.map(millis);
+    (
+        wire::uid(of.uid),
+        queue,
+        millis(of.deadline),
+        millis(of.since),
+        of.cause,
+        told,
+        of.attempts,
+        of.outlives,
+    )
+}

@@ -1,0 +1,119 @@
+//! The webhook's index beside a model of its own.
+
+use std::collections::HashSet;
+
+use tenure_index::{Answer, Offer, PlacementIndex, Question};
+
+use super::{Difference, Result, Seen, same, uids};
+use crate::{
+    event::{Ask, Event},
+    naive::Naive,
+    wire,
+    world::{PodObj, timestamp},
+};
+
+/// Both, of what the webhook watches.
+#[derive(Default)]
+pub struct Placement {
+    index: PlacementIndex,
+    model: Naive,
+}
+
+impl Placement {
+    pub fn step(&mut self, event: &Event, seen: &mut Seen) -> Result {
+        let Self { index, model } = self;
+        model.apply(event);
+        match event {
+            Event::Pod(pod) => index.apply_pod(wire::pod_with_room(pod)),
+            Event::DeletePod(uid) => index.delete_pod(wire::uid(*uid)),
+            Event::RetainPods(kept) => index.retain_pods(&uids(&kept.0)),
+            Event::Group(group) => {
+                let known = &model.groups[&group.key()];
+                index.apply_group(known.kind, &wire::group(known));
+            }
+            Event::DeleteGroup(kind, namespace, name) => {
+                index.delete_group(*kind, &wire::namespace(*namespace), &wire::group_name(*name));
+            }
+            Event::RetainGroups(kind, kept) => {
+                let kept = kept.0.iter().map(|(of, name)| (wire::namespace(*of), wire::group_name(*name)));
+                index.retain_groups(*kind, &kept.collect());
+            }
+            _ => {}
+        }
+        index.settle();
+        model.observe_groups();
+        let Event::Ask(ask) = event else { return Ok(()) };
+        self.compare_pods()?;
+        self.ask(*ask, seen)
+    }
+
+    fn compare_pods(&self) -> Result {
+        let Self { index, model } = self;
+        same("pods of placement", &index.pods(), &model.pods.values().filter(|pod| !pod.finished).count())?;
+        for pod in model.pods.values() {
+            same("waits", &index.waits(wire::uid(pod.uid)), &(pod.is_live() && !pod.is_active()))?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self, ask: Ask, seen: &mut Seen) -> Result {
+        let Self { index, model } = self;
+        let offered = model.offered(ask);
+        if offered.is_empty() || !model.is_sure(&model.running_on(ask.node)) {
+            return Ok(());
+        }
+        let texts: Vec<String> = offered.iter().map(|pod| wire::uid_text(pod.uid)).collect();
+        let node = wire::node_name(ask.node);
+        let (preemptor, room) = wire::preemptor(ask);
+        let floors = model.floors();
+        let now = timestamp(model.now);
+        let question =
+            Question { tree: model.tree(), floors: &floors, now, preemptor: &preemptor, room: &room };
+        let offer = Offer { node: &node, victims: texts.iter().map(String::as_str).collect() };
+        let answers = index.answer(&question, &[offer]);
+        let wrong = |why: &str| {
+            let question = format!("answer: {why}");
+            Err(Difference { question, index: format!("{answers:?}"), model: format!("{offered:?}") })
+        };
+        let are_protected = model.are_protected(ask, &offered);
+        match answers.as_slice() {
+            [Answer::Keep(taken)] => {
+                seen.note("kept", 1);
+                let taken: HashSet<_> = taken.iter().map(|of| of.uid).collect();
+                let all: HashSet<_> = offered.iter().map(|pod| wire::uid(pod.uid)).collect();
+                if are_protected || taken != all { wrong("what is protected goes") } else { Ok(()) }
+            }
+            [Answer::Drop(_) | Answer::Instead { .. }] if !are_protected => wrong("nothing is protected"),
+            [Answer::Instead { victims, .. }] => {
+                seen.note("replaced", 1);
+                let is_one = |pod: &&PodObj| victims.iter().any(|of| of.uid == wire::uid(pod.uid));
+                let others: Vec<_> = model.running_on(ask.node).into_iter().filter(is_one).collect();
+                let lower = others.iter().all(|pod| pod.priority() < ask.priority);
+                if others.len() != victims.len() || !lower || model.are_protected(ask, &others) {
+                    wrong("substitutes may not go")
+                } else if !model.are_whole(&others) {
+                    wrong("a rigid gang goes in pieces")
+                } else if covers(&others, &offered) {
+                    Ok(())
+                } else {
+                    wrong("substitutes leave too little room")
+                }
+            }
+            _ => {
+                seen.note("dropped", 1);
+                let others = model.all_that_may_go(ask, &offered);
+                if others.is_some_and(|others| covers(&others, &offered)) {
+                    wrong("there are substitutes")
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+/// As many pods and processors, at least.
+fn covers(pods: &[&PodObj], needed: &[&PodObj]) -> bool {
+    let cpu = |pods: &[&PodObj]| pods.iter().map(|pod| pod.cpu()).sum::<i64>();
+    pods.len() >= needed.len() && cpu(pods) >= cpu(needed)
+}

@@ -1,0 +1,111 @@
+//! What happens in a history.
+
+use tenure_types::podgroup::PodGroupKind;
+
+use crate::{
+    object::List,
+    world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj},
+};
+
+/// How a claimed stamp ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StampEnd {
+    Written,
+    Said,
+    Stale,
+    Failed,
+}
+
+/// Which of the pods of a batch an act served.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scope {
+    All,
+    First,
+    Gone,
+}
+
+/// How an act ended. What isn't possible for a task is the first that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum End {
+    Done,
+    Paused,
+    Final,
+    Failed,
+}
+
+/// A preemptor of a queue and a priority, and the pods of a node that would go: those whose bits are set, by uid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask {
+    pub queue: Option<u8>,
+    pub priority: i32,
+    pub node: u8,
+    pub victims: u8,
+}
+
+/// What happens. Each is complete by itself, so that any may be left out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Milliseconds pass.
+    Pass(i64),
+    Pod(PodObj),
+    DeletePod(u32),
+    /// The watch of pods is broken off, and all are about to be listed.
+    ListPods,
+    RetainPods(List<u32>),
+    Group(GroupObj),
+    DeleteGroup(PodGroupKind, u8, u8),
+    RetainGroups(PodGroupKind, List<(u8, u8)>),
+    Owner(OwnerObj),
+    DeleteOwner(u32),
+    RetainOwners(OwnerKind, List<u32>),
+    RunaiQueue(u8, RunaiObj),
+    DeleteRunai(u8),
+    RetainRunai(List<u8>),
+    TensorstackQueue(u8, TensorstackObj),
+    DeleteTensorstack(u8),
+    RetainTensorstack(List<u8>),
+    Configure(ConfigObj),
+    /// Claims what is most overdue, unless the place is taken.
+    Claim(u8),
+    /// Settles what is in a place.
+    Settle(u8, Scope, End),
+    ReleaseAll,
+    ClaimStamps,
+    SettleStamp(u8, StampEnd),
+    ReleaseStamps,
+    ClaimReturns,
+    /// One of those that were claimed may be claimed again after so many milliseconds.
+    SettleReturn(u8, i64),
+    RefuseReturn(u8),
+    ReleaseReturns,
+    /// A scheduler asks whether a preemptor may have victims.
+    Ask(Ask),
+}
+
+impl Event {
+    /// The same with one detail less, each.
+    pub fn simpler(&self) -> Vec<Self> {
+        match self {
+            Self::Pod(pod) => pod.simpler().into_iter().map(Self::Pod).collect(),
+            Self::Group(group) => group.simpler().into_iter().map(Self::Group).collect(),
+            Self::Owner(owner) => owner.simpler().into_iter().map(Self::Owner).collect(),
+            Self::Configure(config) => config.simpler().into_iter().map(Self::Configure).collect(),
+            Self::RunaiQueue(name, queue) => {
+                queue.simpler().into_iter().map(|queue| Self::RunaiQueue(*name, queue)).collect()
+            }
+            Self::TensorstackQueue(name, queue) => {
+                queue.simpler().into_iter().map(|queue| Self::TensorstackQueue(*name, queue)).collect()
+            }
+            Self::RetainPods(kept) => kept.simpler().map(Self::RetainPods).collect(),
+            Self::RetainGroups(kind, kept) => {
+                kept.simpler().map(|kept| Self::RetainGroups(*kind, kept)).collect()
+            }
+            Self::RetainOwners(kind, kept) => {
+                kept.simpler().map(|kept| Self::RetainOwners(*kind, kept)).collect()
+            }
+            Self::RetainRunai(kept) => kept.simpler().map(Self::RetainRunai).collect(),
+            Self::RetainTensorstack(kept) => kept.simpler().map(Self::RetainTensorstack).collect(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Random histories of a small cluster.
+
+mod pods;
+mod queues;
+mod workloads;
+
+use tenure_types::podgroup::PodGroupKind;
+
+use crate::{
+    event::{Ask, End, Event, Scope, StampEnd},
+    world::{GroupObj, OwnerObj, PodObj},
+};
+
+/// Numbers that follow from a seed (`SplitMix64`).
+pub struct Random(pub u64);
+
+impl Random {
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn small(&mut self, bound: u64) -> u8 {
+        self.below(bound) as u8
+    }
+
+    const fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    fn maybe<T>(&mut self, percent: u64, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.percent(percent).then(|| make(self))
+    }
+}
+
+/// What may happen in a history. Each history has some of it only, so that each is seen without the others.
+struct Habits {
+    weights: [u64; 13],
+    namespaces: u64,
+    most_pods: usize,
+    kinds: Vec<PodGroupKind>,
+    grouped: u64,
+    floors: bool,
+    /// In percent: how often what a watch would tell is lost.
+    losses: u64,
+}
+
+/// The cluster as it is, whatever the watches have told of it.
+struct History {
+    random: Random,
+    habits: Habits,
+    now: i64,
+    pods: Vec<PodObj>,
+    groups: Vec<GroupObj>,
+    owners: Vec<OwnerObj>,
+    runai: Vec<u8>,
+    tensorstack: Vec<u8>,
+    /// The watch of pods is broken off.
+    is_deaf: bool,
+    events: Vec<Event>,
+    version: u32,
+}
+
+/// A history of so many events.
+pub fn history(seed: u64, length: usize) -> Vec<Event> {
+    let mut random = Random(seed);
+    let habits = Habits::of(&mut random);
+    let mut history = History {
+        random,
+        habits,
+        now: 0,
+        pods: Vec::new(),
+        groups: Vec::new(),
+        owners: Vec::new(),
+        runai: Vec::new(),
+        tensorstack: Vec::new(),
+        is_deaf: false,
+        events: Vec::new(),
+        version: 1,
+    };
+    history.configure();
+    for _ in 0..4 {
+        history.queue();
+    }
+    while history.events.len() < length {
+        history.happen();
+    }
+    history.events.truncate(length);
+    history.events
+}
+
+impl Habits {
+    fn of(random: &mut Random) -> Self {
+        let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6, 8];
+        for weight in &mut weights[3..] {
+            *weight = if random.percent(25) { 0 } else { *weight };
+        }
+        let count = 1 + random.below(3) as usize;
+        let all = [
+            PodGroupKind::Runai,
+            PodGroupKind::Runai,
+            PodGroupKind::Tensorstack,
+            PodGroupKind::Tensorstack,
+            PodGroupKind::Volcano,
+            PodGroupKind::Volcano,
+            PodGroupKind::Coscheduling,
+            PodGroupKind::Native,
+        ];
+        Self {
+            weights,
+            namespaces: 1 + random.below(3) % 2,
+            most_pods: 2 + random.below(9) as usize,
+            kinds: (0..count).map(|_| random.of(&all)).collect(),
+            grouped: random.of(&[0, 40, 90]),
+            floors: random.percent(50),
+            losses: random.of(&[0, 0, 10, 40]),
+        }
+    }
+}
+
+/// In microseconds: short, so that all meet.
+const SPANS: [i64; 7] = [1_000_000, 2_000_000, 3_000_000, 5_000_000, 1_500_000, 10_000_000, 1_500_500];
+const MILLIS: [i64; 12] = [1, 499, 500, 501, 999, 1_000, 1_001, 2_000, 3_000, 5_000, 11_000, 61_000];
+
+impl History {
+    fn happen(&mut self) {
+        let total: u64 = self.habits.weights.iter().sum();
+        let mut at = self.random.below(total);
+        let choice = self.habits.weights.iter().position(|weight| {
+            let found = at < *weight;
+            at = at.saturating_sub(*weight);
+            found
+        });
+        match choice.unwrap_or(0) {
+            0 => self.pass(),
+            1 => self.change_pod(),
+            2 => self.create_pod(),
+            3 => self.delete_pod(),
+            4 => self.group(),
+            5 => self.owner(),
+            6 => self.queue(),
+            7 => self.configure(),
+            8 => self.claim(),
+            9 => self.settle(),
+            10 => self.stamps(),
+            11 => self.returns(),
+            _ => self.ask(),
+        }
+        if self.is_deaf && self.random.percent(15) {
+            self.list_pods();
+        }
+        if !self.is_deaf && self.random.percent(self.habits.losses / 8) {
+            self.is_deaf = true;
+        }
+    }
+
+    fn pass(&mut self) {
+        let millis = self.random.of(&MILLIS);
+        self.now += millis;
+        self.events.push(Event::Pass(millis));
+    }
+
+    /// In whole seconds, as the API server writes times, but for some.
+    fn time(&mut self) -> i64 {
+        let now = if self.random.percent(10) { self.now + self.random.of(&MILLIS) } else { self.now };
+        let now = if self.random.percent(10) { now - self.random.of(&MILLIS) } else { now };
+        if self.random.percent(80) { now - now.rem_euclid(1_000) } else { now }
+    }
+
+    fn uid(&mut self) -> u32 {
+        (self.random.next() >> 40) as u32
+    }
+
+    fn claim(&mut self) {
+        let place = self.random.small(4);
+        self.events.push(Event::Claim(place));
+    }
+
+    fn settle(&mut self) {
+        if self.random.percent(8) {
+            return self.events.push(Event::ReleaseAll);
+        }
+        let random = &mut self.random;
+        let scope = random.of(&[Scope::All, Scope::All, Scope::All, Scope::First, Scope::Gone]);
+        let end = random.of(&[
+            End::Done,
+            End::Done,
+            End::Done,
+            End::Paused,
+            End::Paused,
+            End::Paused,
+            End::Failed,
+            End::Failed,
+            End::Final,
+        ]);
+        let place = random.small(4);
+        self.events.push(Event::Settle(place, scope, end));
+    }
+
+    fn stamps(&mut self) {
+        let event = match self.random.below(10) {
+            0 => Event::ReleaseStamps,
+            1..=4 => Event::ClaimStamps,
+            _ => {
+                let end =
+                    [StampEnd::Written, StampEnd::Written, StampEnd::Said, StampEnd::Stale, StampEnd::Failed];
+                Event::SettleStamp(self.random.small(4), self.random.of(&end))
+            }
+        };
+        self.events.push(event);
+    }
+
+    fn returns(&mut self) {
+        let event = match self.random.below(10) {
+            0 => Event::ReleaseReturns,
+            1..=4 => Event::ClaimReturns,
+            5..=7 => Event::SettleReturn(self.random.small(4), self.random.of(&MILLIS)),
+            _ => Event::RefuseReturn(self.random.small(4)),
+        };
+        self.events.push(event);
+    }
+
+    fn ask(&mut self) {
+        let random = &mut self.random;
+        let ask = Ask {
+            queue: random.maybe(80, |random| random.of(&[0, 1, 2, 3, 9])),
+            priority: random.of(&[5, 15, 25, 25, 2_000_000_000]),
+            node: random.small(2),
+            victims: random.of(&[1, 2, 3, 4, 7, 255]),
+        };
+        self.events.push(Event::Ask(ask));
+    }
+}

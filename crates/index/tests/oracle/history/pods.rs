@@ -1,0 +1,133 @@
+//! What happens to pods.
+
+use tenure_types::podgroup::PodGroupKind;
+
+use super::{History, SPANS};
+use crate::{
+    event::Event,
+    object::List,
+    world::{Controller, OwnerKind, PodObj},
+};
+
+impl History {
+    pub(super) fn tell_pod(&mut self, pod: PodObj) {
+        if !self.is_deaf {
+            self.events.push(Event::Pod(pod));
+        }
+    }
+
+    pub(super) fn create_pod(&mut self) {
+        if self.pods.len() >= self.habits.most_pods {
+            return self.change_pod();
+        }
+        let (uid, created, random) = (self.uid(), self.time(), &mut self.random);
+        let mut pod = PodObj {
+            uid,
+            namespace: random.small(self.habits.namespaces),
+            name: random.small(3),
+            created,
+            subgroup: random.maybe(60, |random| random.small(3)),
+            mirror: random.percent(1),
+            ..PodObj::default()
+        };
+        pod.controller = self.controller(pod.namespace);
+        self.queue_of(&mut pod);
+        self.group_of(&mut pod);
+        if self.random.percent(60) {
+            self.schedule(&mut pod);
+        }
+        self.pods.push(pod.clone());
+        self.tell_pod(pod);
+    }
+
+    pub(super) fn controller(&mut self, namespace: u8) -> Controller {
+        let here: Vec<_> = self.owners.iter().filter(|owner| owner.namespace == namespace).collect();
+        if here.is_empty() || self.random.percent(20) {
+            return self.random.maybe(5, |random| (OwnerKind::DaemonSet, random.small(3).into()));
+        }
+        let owner = here[self.random.below(here.len() as u64) as usize];
+        Some((owner.kind, owner.uid))
+    }
+
+    pub(super) fn queue_of(&mut self, pod: &mut PodObj) {
+        let random = &mut self.random;
+        pod.runai = random.maybe(70, |random| random.of(&[0, 1, 2, 3, 9]));
+        pod.tensorstack = random.maybe(40, |random| random.of(&[0, 1, 2]));
+    }
+
+    pub(super) fn group_of(&mut self, pod: &mut PodObj) {
+        let kinds = self.habits.kinds.clone();
+        pod.groups = [None; 5];
+        for kind in kinds {
+            let place = PodGroupKind::ALL.iter().position(|of| *of == kind).unwrap_or(0);
+            pod.groups[place] = self.random.maybe(self.habits.grouped, |random| random.small(2));
+        }
+    }
+
+    pub(super) fn schedule(&mut self, pod: &mut PodObj) {
+        pod.scheduled = Some(self.time());
+        pod.bound = true;
+    }
+
+    pub(super) fn change_pod(&mut self) {
+        if self.pods.is_empty() {
+            return self.create_pod();
+        }
+        let place = self.random.below(self.pods.len() as u64) as usize;
+        let mut pod = self.pods[place].clone();
+        let time = self.time();
+        match self.random.below(24) {
+            0..=4 => self.schedule(&mut pod),
+            5..=9 => {
+                pod.initialized = pod.initialized.or(Some(pod.scheduled.unwrap_or(time)));
+                pod.ready = Some((true, time));
+            }
+            10..=13 => {
+                pod.initialized = pod.initialized.or(Some(time));
+                pod.ready = Some((false, time));
+            }
+            14 => pod.terminating = true,
+            15 => pod.finished = true,
+            16 | 17 => self.queue_of(&mut pod),
+            18 => (pod.runai, pod.tensorstack) = (None, None),
+            19 => self.group_of(&mut pod),
+            20 => pod.critical = !pod.critical,
+            21 => pod.own = self.random.maybe(60, |random| random.of(&SPANS)),
+            22 => pod.subgroup = self.random.maybe(60, |random| random.small(3)),
+            _ => match self.random.below(5) {
+                0 => pod.controller = self.controller(pod.namespace),
+                1 => pod.ready = None,
+                2 => pod.bound = !pod.bound,
+                // as no API server would have it
+                3 => (pod.scheduled, pod.bound) = (None, false),
+                _ => (pod.terminating, pod.finished) = (false, false),
+            },
+        }
+        self.pods[place] = pod.clone();
+        self.tell_pod(pod);
+    }
+
+    pub(super) fn delete_pod(&mut self) {
+        if self.pods.is_empty() {
+            return;
+        }
+        let place = self.random.below(self.pods.len() as u64) as usize;
+        let pod = self.pods.remove(place);
+        if !self.is_deaf {
+            self.events.push(Event::DeletePod(pod.uid));
+        }
+    }
+
+    /// All pods as they are, in any order, and that there are no others.
+    pub(super) fn list_pods(&mut self) {
+        self.is_deaf = false;
+        self.events.push(Event::ListPods);
+        let mut pods = self.pods.clone();
+        let uids = pods.iter().map(|pod| pod.uid).collect();
+        while !pods.is_empty() {
+            let place = self.random.below(pods.len() as u64) as usize;
+            self.events.push(Event::Pod(pods.remove(place)));
+        }
+        self.events.push(Event::RetainPods(List(uids)));
+    }
+}

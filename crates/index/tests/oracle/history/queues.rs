@@ -1,0 +1,79 @@
+//! What admins do.
+
+use super::{History, Random, SPANS};
+use crate::{
+    event::Event,
+    object::List,
+    world::{ConfigObj, RunaiObj, TensorstackObj, Wait},
+};
+
+/// In microseconds.
+const FLOORS: [i64; 4] = [1_500_500, 10_000_000, 60_000_000, 600_000_000];
+
+impl History {
+    pub(super) fn wait(&mut self) -> Wait {
+        let random = &mut self.random;
+        Wait {
+            timeout: random.maybe(90, |random| random.of(&SPANS)),
+            recovery: random.maybe(60, |random| random.of(&SPANS)),
+            by_creation: random.percent(40),
+        }
+    }
+
+    pub(super) fn queue(&mut self) {
+        if self.random.percent(6) {
+            let event = match self.random.below(4) {
+                0 => self.runai.pop().map(Event::DeleteRunai),
+                1 => self.tensorstack.pop().map(Event::DeleteTensorstack),
+                2 => Some(Event::RetainRunai(List(self.runai.clone()))),
+                _ => Some(Event::RetainTensorstack(List(self.tensorstack.clone()))),
+            };
+            return self.events.extend(event);
+        }
+        let span = |random: &mut Random| random.of(&SPANS);
+        if self.random.percent(35) {
+            let name = self.random.small(3);
+            let whole = |random: &mut Random| random.of(&SPANS) / 1_000 * 1_000;
+            let ceiling = self.random.maybe(75, whole);
+            let notice = self.random.maybe(30, |random| if random.percent(20) { 0 } else { whole(random) });
+            self.tensorstack.retain(|of| *of != name);
+            self.tensorstack.push(name);
+            return self.events.push(Event::TensorstackQueue(name, TensorstackObj { ceiling, notice }));
+        }
+        let wait = if self.random.percent(40) { Some(self.wait()) } else { None };
+        let floors = self.habits.floors;
+        let random = &mut self.random;
+        let name = random.small(5);
+        let mut queue = RunaiObj {
+            v2: random.percent(20),
+            parent: random.maybe(50, |random| random.of(&[0, 0, 1, 2, 7])),
+            ceiling: random.maybe(75, span),
+            notice: random.maybe(30, |random| if random.percent(20) { 0 } else { span(random) }),
+            wait,
+            ..RunaiObj::default()
+        };
+        if floors {
+            let floor = |random: &mut Random| random.of(&FLOORS);
+            (queue.preempt, queue.reclaim) = (random.maybe(40, floor), random.maybe(60, floor));
+        } else {
+            (queue.requeue, queue.delay) =
+                (random.maybe(40, |random| random.percent(70)), random.maybe(40, span));
+        }
+        if queue.parent == Some(name) {
+            queue.parent = None;
+        }
+        self.runai.retain(|of| *of != name);
+        self.runai.push(name);
+        self.events.push(Event::RunaiQueue(name, queue));
+    }
+
+    pub(super) fn configure(&mut self) {
+        let wait = if self.random.percent(50) { Some(self.wait()) } else { None };
+        let (floors, random) = (self.habits.floors, &mut self.random);
+        let mut floor = || if floors && random.percent(50) { random.of(&FLOORS) } else { 0 };
+        let (preempt, reclaim) = (floor(), floor());
+        let notice = random.maybe(50, |random| random.of(&SPANS)).unwrap_or(0);
+        let things = random.percent(50);
+        self.events.push(Event::Configure(ConfigObj { notice, wait, preempt, reclaim, things }));
+    }
+}

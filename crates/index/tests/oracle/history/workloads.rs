@@ -1,0 +1,167 @@
+//! What happens to `PodGroup`s and owners.
+
+use tenure_types::podgroup::PodGroupKind;
+
+use super::{History, MILLIS, SPANS};
+use crate::{
+    event::Event,
+    object::List,
+    world::{GroupObj, OwnerKind, OwnerObj, RecordObj},
+};
+
+impl History {
+    pub(super) fn group(&mut self) {
+        let kind = self.random.of(&self.habits.kinds.clone());
+        if self.random.percent(4) {
+            let here = self.groups.iter().filter(|group| group.kind == kind);
+            let here = here.map(|group| (group.namespace, group.name)).collect();
+            // some may have been lost by the watch
+            return self.events.push(Event::RetainGroups(kind, List(here)));
+        }
+        let place = self.groups.iter().position(|group| group.kind == kind);
+        let is_old = self.random.percent(75);
+        if let Some(place) = place.filter(|_| is_old) {
+            if self.random.percent(12) {
+                let group = self.groups.remove(place);
+                if !self.random.percent(self.habits.losses) {
+                    self.events.push(Event::DeleteGroup(group.kind, group.namespace, group.name));
+                }
+                return;
+            }
+            let mut group = self.groups.remove(place);
+            self.change_group(&mut group);
+            return self.tell_group(group);
+        }
+        if self.groups.len() >= 4 {
+            return;
+        }
+        let (namespace, name) = (self.random.small(self.habits.namespaces), self.random.small(2));
+        self.groups.retain(|group| group.key() != (kind, namespace, name));
+        let uid = self.uid();
+        let mut group = GroupObj { kind, namespace, name, uid, ..GroupObj::default() };
+        self.shape(&mut group);
+        for _ in 0..2 {
+            self.change_group(&mut group);
+        }
+        self.tell_group(group);
+    }
+
+    pub(super) fn tell_group(&mut self, mut group: GroupObj) {
+        self.version += 1;
+        group.version = self.version;
+        group.echo = self.random.percent(70);
+        self.groups.push(group.clone());
+        self.events.push(Event::Group(group));
+    }
+
+    pub(super) fn change_group(&mut self, group: &mut GroupObj) {
+        match self.random.below(5) {
+            0 => group.queue = self.random.maybe(70, |random| random.of(&[0, 1, 2])),
+            1 => group.own = self.random.maybe(50, |random| random.of(&SPANS)),
+            2 => self.shape(group),
+            _ => {
+                let at = match self.random.below(6) {
+                    0 => None,
+                    1 => Some(self.now + self.random.of(&MILLIS)),
+                    2 => Some(self.now + 3_600_000),
+                    _ => Some(self.time() - self.random.of(&MILLIS)),
+                };
+                (group.stamp, group.unreadable) = (at, self.random.percent(5));
+            }
+        }
+    }
+
+    pub(super) fn shape(&mut self, group: &mut GroupObj) {
+        let random = &mut self.random;
+        group.min = random.maybe(80, |random| random.below(4) as u32);
+        group.subgroups = List(Vec::new());
+        if random.percent(50) {
+            let names = random.below(3) as u8 + 1;
+            let mut subgroup = |name| (name, random.maybe(80, |random| random.below(3) as u32), None);
+            group.subgroups = List((0..names).map(&mut subgroup).collect());
+            if group.kind == PodGroupKind::Runai && random.percent(20) && names > 1 {
+                group.subgroups.0[1].2 = Some(0);
+            }
+        }
+        if group.kind == PodGroupKind::Volcano {
+            // its own scheduler ignores what is more than the whole
+            let sum = group.subgroups.0.iter().map(|(_, min, _)| min.unwrap_or(1)).sum::<u32>();
+            group.min = Some(sum + random.below(2) as u32);
+            group.subgroups.0.iter_mut().for_each(|of| of.1 = of.1.or(Some(1)));
+        }
+    }
+
+    pub(super) fn owner(&mut self) {
+        let kinds = [
+            OwnerKind::Deployment,
+            OwnerKind::ReplicaSet,
+            OwnerKind::Job,
+            OwnerKind::Service,
+            OwnerKind::Thing,
+        ];
+        if self.owners.len() < 4 && self.random.percent(50) {
+            let (uid, kind) = (self.uid(), self.random.of(&kinds));
+            let namespace = self.random.small(self.habits.namespaces);
+            let mut owner = OwnerObj { uid, kind, namespace, created: self.time(), ..OwnerObj::default() };
+            owner.controller = self.controller(namespace);
+            self.owners.push(owner.clone());
+            return self.events.push(Event::Owner(owner));
+        }
+        if self.owners.is_empty() {
+            return;
+        }
+        let place = self.random.below(self.owners.len() as u64) as usize;
+        if self.random.percent(15) {
+            let owner = self.owners.remove(place);
+            let lost = self.random.percent(self.habits.losses);
+            return self.events.extend((!lost).then_some(Event::DeleteOwner(owner.uid)));
+        }
+        if self.random.percent(8) {
+            let kind = self.owners[place].kind;
+            let here = self.owners.iter().filter(|owner| owner.kind == kind).map(|owner| owner.uid).collect();
+            return self.events.push(Event::RetainOwners(kind, List(here)));
+        }
+        let mut owner = self.owners[place].clone();
+        match self.random.below(8) {
+            0 | 1 => owner.own = self.random.maybe(60, |random| random.of(&SPANS)),
+            2 => owner.controller = self.controller(owner.namespace),
+            3 => owner.inactive = !owner.inactive,
+            4 => owner.record = None,
+            5 if self.random.percent(50) => return self.pause_all(),
+            5 => {
+                owner.returns =
+                    self.random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
+            }
+            _ => self.pause(&mut owner),
+        }
+        self.owners[place] = owner.clone();
+        self.events.push(Event::Owner(owner));
+    }
+
+    pub(super) fn pause(&mut self, owner: &mut OwnerObj) {
+        let at = self.time();
+        let random = &mut self.random;
+        owner.record = Some(RecordObj {
+            at,
+            queue: random.of(&[1, 2, 3, 9]),
+            tensorstack: random.maybe(70, |random| random.percent(30)),
+            deactivated: random.percent(20),
+        });
+        owner.returns = random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
+        owner.priority = random.maybe(60, |random| random.of(&[0, 0, 5]));
+    }
+
+    /// As if the end of a time slice had met them all.
+    pub(super) fn pause_all(&mut self) {
+        let millis = self.random.of(&MILLIS);
+        for place in 0..self.owners.len() {
+            let mut owner = self.owners[place].clone();
+            self.pause(&mut owner);
+            owner.returns = Some(self.now + millis);
+            self.owners[place] = owner.clone();
+            self.events.push(Event::Owner(owner));
+        }
+        self.events.extend([Event::Pass(millis), Event::ClaimReturns]);
+        self.now += millis;
+    }
+}

@@ -1,0 +1,304 @@
+//! Histories that once showed a difference.
+
+use tenure_types::podgroup::PodGroupKind;
+
+use crate::{
+    event::{Ask, End, Event, Scope},
+    object::List,
+    shrink::first_difference,
+    world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait},
+};
+
+fn agrees(events: &[Event]) {
+    if let Some((place, difference)) = first_difference(events) {
+        panic!("after event {place}: {difference:#?}");
+    }
+}
+
+/// Of the tensorstack family, with a ceiling of so many seconds.
+fn queue(name: u8, seconds: i64) -> Event {
+    Event::TensorstackQueue(name, TensorstackObj { ceiling: Some(seconds * 1_000_000), notice: None })
+}
+
+fn pod(uid: u32, queue: Option<u8>) -> PodObj {
+    PodObj { uid, tensorstack: queue, ..PodObj::default() }
+}
+
+fn settle(place: u8) -> Event {
+    Event::Settle(place, Scope::All, End::Done)
+}
+
+#[test]
+fn a_claim_is_settled_on_the_record_that_it_has_handed_out_and_on_no_later_one() {
+    agrees(&[
+        queue(0, 1),
+        queue(1, 100),
+        Event::Pod(pod(1, Some(0))),
+        Event::Pass(2_000),
+        Event::Claim(0),
+        Event::Pod(pod(1, None)),
+        Event::Pod(pod(1, Some(1))),
+        settle(0),
+        Event::Pass(200_000),
+        Event::Claim(1),
+        settle(1),
+        Event::DeletePod(1),
+        Event::Pod(pod(2, Some(0))),
+        Event::Claim(2),
+    ]);
+}
+
+#[test]
+fn a_claim_that_was_taken_back_settles_nothing() {
+    agrees(&[
+        queue(0, 1),
+        Event::Pod(pod(1, Some(0))),
+        Event::Pass(2_000),
+        Event::Claim(0),
+        Event::ReleaseAll,
+        settle(0),
+    ]);
+}
+
+/// Of a group of so many, which must be ready within 30 seconds, and again within 20.
+fn gang(min: u32) -> Vec<Event> {
+    let wait = Some(Wait { timeout: Some(30_000_000), recovery: Some(20_000_000), by_creation: false });
+    vec![
+        Event::Configure(ConfigObj { wait, ..ConfigObj::default() }),
+        Event::RunaiQueue(1, RunaiObj::default()),
+        Event::Group(GroupObj { min: Some(min), ..GroupObj::default() }),
+    ]
+}
+
+/// Created and scheduled at a second, and ready since the next one, if it is.
+fn member(uid: u32, second: i64, is_ready: bool) -> Event {
+    let at = second * 1_000;
+    Event::Pod(PodObj {
+        uid,
+        created: at,
+        scheduled: Some(at),
+        initialized: Some(at),
+        ready: is_ready.then_some((true, at + 1_000)),
+        runai: Some(1),
+        groups: [Some(0), None, None, None, None],
+        ..PodObj::default()
+    })
+}
+
+#[test]
+fn a_workload_that_was_ready_once_has_the_time_to_recover_when_a_member_is_replaced() {
+    let mut events = gang(2);
+    events.extend([member(1, 0, true), member(2, 0, true), Event::Pass(29_000)]);
+    events.extend([Event::DeletePod(2), member(3, 29, false), Event::Pass(3_000), Event::Claim(0)]);
+    events.extend([Event::Pass(20_000), Event::Claim(1)]);
+    agrees(&events);
+}
+
+#[test]
+fn a_workload_that_never_was_ready_has_no_more_time_when_a_member_is_replaced() {
+    let mut events = gang(2);
+    events.extend([member(1, 0, true), member(2, 0, false), Event::Pass(35_000)]);
+    events.extend([Event::DeletePod(2), member(3, 35, false), Event::Pass(1_000), Event::Claim(0)]);
+    agrees(&events);
+}
+
+#[test]
+fn the_time_to_recover_goes_on_while_members_are_replaced() {
+    let mut events = gang(2);
+    events.extend([member(1, 0, true), member(2, 0, true), Event::Pass(60_000)]);
+    events.extend([Event::DeletePod(2), member(3, 60, false), Event::Pass(15_000)]);
+    events.extend([Event::DeletePod(3), member(4, 75, false), Event::Pass(6_000), Event::Claim(0)]);
+    agrees(&events);
+}
+
+#[test]
+fn a_run_goes_on_over_a_relist_while_a_member_shows_it() {
+    let mut events = gang(1);
+    events.extend([member(1, 10, true), member(2, 20, true), Event::ListPods]);
+    events.extend([member(2, 20, true), Event::RetainPods(List(vec![2]))]);
+    agrees(&events);
+}
+
+#[test]
+fn a_run_of_which_a_relist_shows_no_member_is_another() {
+    let mut events = gang(1);
+    events.extend([member(1, 10, true), Event::ListPods, member(2, 20, true)]);
+    events.push(Event::RetainPods(List(vec![2])));
+    agrees(&events);
+}
+
+/// Paused in a queue of either family, and back after 10 seconds.
+fn paused(uid: u32, tensorstack: bool, priority: i32) -> Event {
+    let record = RecordObj { at: 0, queue: 1, tensorstack: Some(tensorstack), deactivated: false };
+    let (record, returns, priority) = (Some(record), Some(10_000), Some(priority));
+    Event::Owner(OwnerObj { uid, record, returns, priority, ..OwnerObj::default() })
+}
+
+#[test]
+fn returns_are_ordered_by_priority_across_queues() {
+    agrees(&[paused(1, true, 0), paused(2, false, 5), Event::Pass(10_000), Event::ClaimReturns]);
+}
+
+#[test]
+fn the_first_end_of_an_owner_is_as_its_queues_say_also_while_its_pod_is_claimed() {
+    let controller = Some((OwnerKind::Deployment, 7));
+    agrees(&[
+        Event::Owner(OwnerObj { uid: 7, ..OwnerObj::default() }),
+        queue(0, 1),
+        Event::Pod(PodObj { controller, ..pod(1, Some(0)) }),
+        Event::Pass(2_000),
+        Event::Claim(0),
+        queue(0, 100),
+    ]);
+}
+
+#[test]
+fn the_next_expiry_of_a_queue_is_as_it_says_also_while_a_pod_is_claimed() {
+    agrees(&[
+        Event::RunaiQueue(1, RunaiObj::default()),
+        queue(0, 1),
+        Event::Pod(PodObj { runai: Some(1), ..pod(1, Some(0)) }),
+        Event::Pass(2_000),
+        Event::Claim(0),
+        queue(0, 100),
+    ]);
+}
+
+#[test]
+fn the_next_expiry_is_the_first_also_of_pods_that_are_tried_again() {
+    agrees(&[
+        queue(0, 1),
+        queue(1, 2),
+        Event::Pod(pod(1, Some(0))),
+        Event::Pod(pod(2, Some(1))),
+        Event::Pass(3_000),
+        Event::Claim(0),
+        Event::Claim(1),
+        settle(1),
+        Event::Pass(1_000),
+        settle(0),
+    ]);
+}
+
+#[test]
+fn the_end_of_an_owner_in_the_middle_of_a_chain_takes_the_ceiling_above_away() {
+    let (top, middle) = ((OwnerKind::Deployment, 7), (OwnerKind::ReplicaSet, 8));
+    let (kind, uid) = middle;
+    agrees(&[
+        queue(0, 100),
+        Event::Owner(OwnerObj { uid: 7, own: Some(1_000_000), ..OwnerObj::default() }),
+        Event::Owner(OwnerObj { kind, uid, controller: Some(top), ..OwnerObj::default() }),
+        Event::Pod(PodObj { controller: Some(middle), ..pod(1, Some(0)) }),
+        Event::DeleteOwner(8),
+        Event::Pass(2_000),
+        Event::Claim(0),
+    ]);
+}
+
+#[test]
+fn a_stamp_that_is_ahead_does_not_move_the_start_that_pods_have_shown() {
+    let group = |stamp: Option<i64>, min: u32| {
+        Event::Group(GroupObj { stamp, min: Some(min), version: min, ..GroupObj::default() })
+    };
+    agrees(&[
+        Event::RunaiQueue(1, RunaiObj { ceiling: Some(100_000_000), ..RunaiObj::default() }),
+        Event::Pass(5_500),
+        member(1, 5, true),
+        group(Some(8_000), 1),
+        group(Some(8_000), 3),
+        Event::ClaimStamps,
+        group(None, 2),
+    ]);
+}
+
+#[test]
+fn what_was_done_about_a_pod_counts_also_when_it_changes_its_group() {
+    let mut events = gang(2);
+    let alone = PodObj { uid: 9, scheduled: Some(0), runai: Some(1), ..PodObj::default() };
+    events.extend([Event::Pod(alone.clone()), Event::Pass(31_000), Event::Claim(0), settle(0)]);
+    events.push(Event::Pod(PodObj { groups: [Some(0), None, None, None, None], ..alone }));
+    agrees(&events);
+}
+
+/// On one node, scheduled at a second, in a queue with a floor of an hour or without one.
+fn placed(uid: u32, second: i64, queue: Option<u8>, group: Option<u8>) -> PodObj {
+    let scheduled = Some(second * 1_000);
+    let groups = [group, None, None, None, None];
+    PodObj { uid, scheduled, bound: true, runai: queue, groups, subgroup: Some(1), ..PodObj::default() }
+}
+
+fn floor() -> Event {
+    Event::RunaiQueue(1, RunaiObj { reclaim: Some(3_600_000_000), ..RunaiObj::default() })
+}
+
+/// Wants the room of the pods of these bits.
+fn ask(victims: u8) -> Event {
+    Event::Ask(Ask { queue: Some(2), priority: 25, node: 1, victims })
+}
+
+#[test]
+fn the_overall_minimum_counts_for_floors_beside_those_of_subgroups() {
+    let kind = PodGroupKind::Tensorstack;
+    let subgroups = List(vec![(1, Some(1), None)]);
+    let group = GroupObj { kind, min: Some(3), subgroups, ..GroupObj::default() };
+    let member = |uid| {
+        Event::Pod(PodObj { groups: [None, Some(0), None, None, None], ..placed(uid, 5, Some(1), None) })
+    };
+    agrees(&[floor(), Event::Group(group), member(1), member(3), member(5), ask(6)]);
+}
+
+#[test]
+fn a_rigid_gang_is_no_substitute_in_pieces() {
+    agrees(&[
+        floor(),
+        Event::Group(GroupObj { min: Some(2), ..GroupObj::default() }),
+        Event::Pod(placed(1, 5, None, Some(0))),
+        Event::Pod(placed(3, 5, None, Some(0))),
+        Event::Pod(placed(7, 5, Some(1), None)),
+        ask(4),
+    ]);
+}
+
+#[test]
+fn a_member_that_names_no_queue_takes_no_protection_from_the_others_of_its_gang() {
+    let kind = PodGroupKind::Coscheduling;
+    let member = |uid, queue| {
+        Event::Pod(PodObj { groups: [None, None, Some(0), None, None], ..placed(uid, 5, queue, None) })
+    };
+    let group = GroupObj { kind, min: Some(2), ..GroupObj::default() };
+    agrees(&[floor(), Event::Group(group), member(1, None), member(3, Some(1)), ask(3)]);
+}
+
+#[test]
+fn a_pod_of_which_it_is_not_known_since_when_it_is_there_is_no_substitute() {
+    let bound = PodObj { scheduled: None, ..placed(1, 5, Some(1), None) };
+    agrees(&[floor(), Event::Pod(bound), Event::Pod(placed(7, 5, Some(1), None)), ask(1)]);
+}
+
+#[test]
+fn a_volcano_group_takes_its_tasks_as_far_as_the_whole_does() {
+    agrees(&[
+        Event::RunaiQueue(1, RunaiObj::default()),
+        Event::Group(GroupObj {
+            kind: PodGroupKind::Volcano,
+            min: Some(2),
+            subgroups: List(vec![(1, Some(1), None), (2, Some(1), None)]),
+            ..GroupObj::default()
+        }),
+        Event::Pod(PodObj {
+            scheduled: Some(0),
+            runai: Some(1),
+            subgroup: Some(1),
+            groups: [None, None, None, Some(0), None],
+            ..PodObj::default()
+        }),
+        Event::Pod(PodObj {
+            uid: 2,
+            scheduled: Some(5_000),
+            runai: Some(1),
+            subgroup: Some(2),
+            groups: [None, None, None, Some(0), None],
+            ..PodObj::default()
+        }),
+    ]);
+}

@@ -1,0 +1,272 @@
+//! When something is to be done about a pod, and what was done.
+
+mod claims;
+
+use tenure_policy::{expiry::Family, ready::Cause};
+
+use super::{Naive, groups::Lacking, lost, queues::Limits, readiness};
+use crate::world::{Controller, MILLI, Nanos, OwnerKind, PodObj, SECOND, Wait};
+
+/// Milliseconds, rounded up from nanoseconds: nothing is ever early.
+pub type Millis = i64;
+
+pub const NEVER: Millis = Millis::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    Expire,
+    Evict,
+    Announce,
+    Withdraw,
+}
+
+/// What was done about a pod, as long as it is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    /// The claim that has handed it out.
+    claim: Option<u64>,
+    alone: bool,
+    attempts: u8,
+    not_before: Millis,
+    told: Option<Millis>,
+    tell_attempts: u8,
+    not_told_before: Millis,
+    /// While its workload must get ready.
+    unready: Option<Unready>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unready {
+    attempts: u8,
+    not_before: Millis,
+    paused: bool,
+}
+
+/// How a pod stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing {
+    pub start: Option<Nanos>,
+    pub started: Option<Nanos>,
+    pub is_grouped: bool,
+    pub tensorstack: Option<u8>,
+    pub runai: Option<u8>,
+    pub own: Option<Nanos>,
+    pub expires: Option<(Nanos, Family)>,
+    notice: Nanos,
+    lacking: Option<Lacking>,
+}
+
+/// When something is due of a pod that is kept, as its objects say now.
+#[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "none follows from another")]
+pub struct Due {
+    pub claimed: bool,
+    pub expires: Option<Millis>,
+    family: Family,
+    queue: Option<u8>,
+    until: Option<(Millis, Cause, Family, Option<u8>)>,
+    pub expire: Option<Millis>,
+    retries: bool,
+    notice: Option<Millis>,
+    evict: Option<Millis>,
+    outlives: bool,
+    alone: bool,
+    controller: Controller,
+    namespace: u8,
+}
+
+/// What a claim hands out of a pod. Queues are none where there is none to name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DuePod {
+    pub uid: u32,
+    pub family: Family,
+    pub queue: Option<u8>,
+    pub deadline: Millis,
+    pub since: Millis,
+    pub cause: Option<Cause>,
+    pub told: Option<Millis>,
+    pub attempts: u8,
+    pub outlives: bool,
+}
+
+/// What a claim hands out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    pub id: u64,
+    pub task: Task,
+    /// The first, and the others by uid.
+    pub pods: Vec<DuePod>,
+}
+
+fn millis_up(nanos: Nanos) -> Millis {
+    nanos.div_euclid(MILLI) + i64::from(nanos.rem_euclid(MILLI) > 0)
+}
+
+fn later(now: Nanos, first: i64, last: i64, attempts: u8) -> Millis {
+    millis_up(now + (first << attempts.min(8)).min(last) * SECOND)
+}
+
+/// Until when a workload must be ready, and why it isn't.
+fn ready_until(wait: Wait, lacking: Lacking) -> Option<(Millis, Cause)> {
+    let started = lacking.started + wait.timeout.map_or(300 * SECOND, |micros| micros * 1_000);
+    if !lacking.was_ready && lacking.first_since <= started {
+        return Some((millis_up(started), Cause::WaitForStart));
+    }
+    Some((millis_up(lacking.since + wait.recovery? * 1_000), Cause::WaitForRecovery))
+}
+
+/// A pod that is its whole workload.
+fn lacking_alone(pod: &PodObj) -> Option<Lacking> {
+    let started = pod.scheduled()?;
+    let since = match readiness(pod) {
+        tenure_policy::ready::Readiness::Ready => return None,
+        _ => lost(pod).unwrap_or(pod.created * MILLI).max(started),
+    };
+    Some(Lacking { started, since, first_since: since, was_ready: lost(pod).is_some() })
+}
+
+impl Naive {
+    /// A pod of which Tenure keeps a record: one in a queue, or that may be, and that isn't exempt.
+    fn is_kept(pod: &PodObj) -> bool {
+        let is_exempt = !pod.is_live()
+            || pod.mirror
+            || pod.critical
+            || matches!(pod.controller, Some((OwnerKind::DaemonSet, _)));
+        !is_exempt && Self::names_queue(pod)
+    }
+
+    fn names_queue(pod: &PodObj) -> bool {
+        let [runai, tensorstack, ..] = pod.groups;
+        [pod.runai, pod.tensorstack, runai, tensorstack].iter().any(Option::is_some)
+    }
+
+    /// A record lasts as long as its pod is kept.
+    pub(super) fn keep_record(&mut self, uid: u32, pod: Option<&PodObj>) {
+        if pod.is_some_and(Self::is_kept) {
+            self.records.entry(uid).or_insert(Record {
+                claim: None,
+                alone: false,
+                attempts: 0,
+                not_before: Millis::MIN,
+                told: None,
+                tell_attempts: 0,
+                not_told_before: Millis::MIN,
+                unready: None,
+            });
+        } else {
+            self.records.remove(&uid);
+        }
+    }
+
+    /// How a pod stands, whether or not it is kept; none if it is in no queue.
+    pub fn standing(&self, pod: &PodObj) -> Option<Standing> {
+        if !Self::names_queue(pod) {
+            return None;
+        }
+        let groups: Vec<_> = pod.keys().filter_map(|key| self.groups.get(&key)).collect();
+        let workload = groups.first().and_then(|group| self.gangs.get(&group.key()));
+        let of = |kind| groups.iter().find(|group| group.kind == kind);
+        let runai =
+            of(tenure_types::podgroup::PodGroupKind::Runai).and_then(|group| group.queue).or(pod.runai);
+        let tensorstack = of(tenure_types::podgroup::PodGroupKind::Tensorstack);
+        let tensorstack = tensorstack.map(|group| group.queue.unwrap_or(0)).or(pod.tensorstack);
+        runai.or(tensorstack)?;
+        let noted = groups.iter().filter_map(|group| group.own).chain(pod.own);
+        // as people write it: milliseconds at the finest
+        let own = noted.map(|micros| micros / 1_000 * MILLI).chain(self.own_of_root(pod.controller)).min();
+        let limits = (
+            tensorstack.and_then(|queue| self.tensorstack_limits(queue)),
+            runai.and_then(|queue| self.runai_limits(queue)),
+        );
+        let start = workload.map_or_else(|| pod.scheduled(), |gang| gang.start);
+        let started = start.or_else(|| pod.scheduled());
+        let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
+        let tensorstack_end = ceiling(limits.0).map(|ceiling| pod.created * MILLI + ceiling);
+        let runai_end = started.zip(ceiling(limits.1)).map(|(started, ceiling)| started + ceiling);
+        let expires = match (tensorstack_end, runai_end) {
+            (Some(one), Some(other)) if other < one => Some((other, Family::Runai)),
+            (Some(one), _) => Some((one, Family::Tensorstack)),
+            (None, other) => other.map(|other| (other, Family::Runai)),
+        };
+        let decides = expires.and_then(|(_, family)| match family {
+            Family::Tensorstack => limits.0,
+            Family::Runai => limits.1,
+        });
+        let notice = decides.and_then(|limits| limits.notice).unwrap_or(self.config.notice * 1_000);
+        let lacking =
+            if workload.is_some() { workload.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
+        let is_grouped = workload.is_some();
+        Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
+    }
+
+    /// Until when the workload of a pod must be ready, the cause, and the queue that says so, if there is such a queue.
+    fn until(&self, pod: &PodObj, standing: &Standing) -> Option<(Millis, Cause, Family, Option<u8>)> {
+        let (family, queue) = match (standing.runai, standing.tensorstack) {
+            (Some(queue), _) => (Family::Runai, queue),
+            (None, queue) => (Family::Tensorstack, queue?),
+        };
+        pod.scheduled?;
+        let (at, cause) = ready_until(self.wait(family, queue)?, standing.lacking?)?;
+        Some((at, cause, family, Some(queue).filter(|queue| self.knows(family, *queue))))
+    }
+
+    /// Judges a pod by what its groups have shown before it came.
+    pub(super) fn judge_too_early(&mut self, uid: u32) {
+        let is_open = self.records.get(&uid).is_some_and(|record| record.claim.is_none());
+        if is_open && self.due(uid).until.is_none() {
+            self.records.get_mut(&uid).expect("it is kept").unready = None;
+        }
+    }
+
+    pub(super) fn observe_pods(&mut self) {
+        let dues = self.records.keys().map(|uid| (*uid, self.due(*uid))).collect();
+        self.dues = dues;
+        for (uid, due) in &self.dues {
+            let Some(record) = self.records.get_mut(uid).filter(|record| record.claim.is_none()) else {
+                continue;
+            };
+            let fresh = Unready { attempts: 0, not_before: Millis::MIN, paused: false };
+            record.unready = due.until.map(|_| record.unready.unwrap_or(fresh));
+        }
+    }
+
+    fn due(&self, uid: u32) -> Due {
+        let (record, pod) = (&self.records[&uid], &self.pods[&uid]);
+        let standing = self.standing(pod);
+        let until = standing.as_ref().and_then(|standing| self.until(pod, standing));
+        let expiry = standing.as_ref().and_then(|standing| standing.expires);
+        let expires = expiry.map(|(at, _)| millis_up(at));
+        let end = expires.unwrap_or(NEVER);
+        let told = match (record.told, expiry) {
+            (Some(told), _) => (told != end).then(|| told.min(end).min(pod.created)),
+            (None, Some((at, _))) => standing
+                .as_ref()
+                .filter(|standing| standing.notice > 0)
+                .map(|standing| (at - standing.notice).div_euclid(MILLI)),
+            (None, None) => None,
+        };
+        let open = record.claim.is_none();
+        let after = |at: Millis, before: Millis| Some(at.max(before)).filter(|at| open && *at != NEVER);
+        let family = expiry.map_or(Family::Runai, |(_, family)| family);
+        // what is remembered of an earlier time at which it wasn't ready ends with that
+        let unready = record.unready.filter(|_| !open || until.is_some());
+        Due {
+            claimed: !open,
+            expires,
+            family,
+            queue: standing.as_ref().and_then(|standing| match family {
+                Family::Tensorstack => standing.tensorstack,
+                Family::Runai => standing.runai,
+            }),
+            until,
+            expire: after(end, record.not_before),
+            retries: record.attempts > 0,
+            notice: told.and_then(|told| after(told, record.not_told_before)),
+            evict: until.and_then(|(at, ..)| after(at, unready.map_or(Millis::MIN, |of| of.not_before))),
+            outlives: unready.is_some_and(|of| of.paused),
+            alone: record.alone,
+            controller: pod.controller,
+            namespace: pod.namespace,
+        }
+    }
+}

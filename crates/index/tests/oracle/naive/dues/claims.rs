@@ -1,0 +1,168 @@
+//! What is handed out of what is due, and what was done about it.
+
+use super::{Claim, Due, DuePod, Millis, NEVER, Record, Task, later};
+use crate::{
+    event::{End, Scope},
+    known::Known,
+    naive::Naive,
+    world::{MILLI, Nanos, PodObj},
+};
+
+impl Naive {
+    /// What a claim of `now` may begin with: any of these, in whatever order. `since` is the same of all.
+    pub fn claimable(&self) -> Option<(Task, Vec<u32>)> {
+        let now = self.now.div_euclid(MILLI);
+        let first = |at: fn(&Due) -> Option<Millis>| {
+            let due = self.dues.iter().filter_map(|(uid, of)| Some((at(of).filter(|at| *at < now)?, *uid)));
+            let due: Vec<_> = due.collect();
+            let first = due.iter().map(|(at, _)| *at).min()?;
+            Some(due.into_iter().filter(|(at, _)| *at == first).map(|(_, uid)| uid).collect())
+        };
+        let expired = first(|of| of.expire.filter(|_| !of.retries)).or_else(|| first(|of| of.expire));
+        if let Some(expired) = expired {
+            return Some((Task::Expire, expired));
+        }
+        if let Some(unready) = first(|of| of.evict) {
+            return Some((Task::Evict, unready));
+        }
+        let untold: Vec<u32> = first(|of| of.notice)?;
+        let withdraw = |uid: &u32| self.dues[uid].expires.is_none();
+        let task = if untold.iter().all(withdraw) { Task::Withdraw } else { Task::Announce };
+        Some((task, untold))
+    }
+
+    /// What a claim hands out that begins with this pod.
+    pub fn claim(&mut self, first: u32) -> Claim {
+        let (tier, _) = self.claimable().expect("there is something to claim");
+        let of = &self.dues[&first];
+        let task = match tier {
+            Task::Announce | Task::Withdraw if of.expires.is_none() => Task::Withdraw,
+            Task::Withdraw => Task::Announce,
+            task => task,
+        };
+        let at = |due: &Due| match task {
+            Task::Expire => due.expire.filter(|_| due.retries == of.retries),
+            Task::Evict => due.evict,
+            Task::Announce | Task::Withdraw => due.notice,
+        };
+        let now = self.now.div_euclid(MILLI);
+        let is_sibling = |due: &Due| {
+            !of.alone
+                && !due.alone
+                && of.controller.is_some()
+                && due.controller == of.controller
+                && due.namespace == of.namespace
+                && due.expires.is_none() == of.expires.is_none()
+                && due.outlives == of.outlives
+        };
+        let others = self.dues.iter().filter(|(uid, due)| **uid != first && is_sibling(due));
+        let others = others.filter(|(_, due)| at(due).is_some_and(|at| at < now)).map(|(uid, _)| *uid);
+        let uids: Vec<u32> = std::iter::once(first).chain(others).collect();
+        let pods =
+            uids.iter().map(|uid| self.due_pod(*uid, task, at(&self.dues[uid]).unwrap_or(0))).collect();
+        let id = self.next_id();
+        for uid in &uids {
+            self.records.get_mut(uid).expect("it is kept").claim = Some(id);
+        }
+        Claim { id, task, pods }
+    }
+
+    fn due_pod(&self, uid: u32, task: Task, since: Millis) -> DuePod {
+        let (record, due) = (&self.records[&uid], &self.dues[&uid]);
+        let mut pod = DuePod {
+            uid,
+            family: due.family,
+            queue: due.queue,
+            deadline: due.expires.unwrap_or(NEVER),
+            since,
+            cause: None,
+            told: record.told,
+            attempts: record.tell_attempts,
+            outlives: due.outlives,
+        };
+        match (task, due.until) {
+            (Task::Expire, _) => pod.attempts = record.attempts,
+            (Task::Evict, Some((at, cause, family, queue))) => {
+                (pod.deadline, pod.cause, pod.family, pod.queue) = (at, Some(cause), family, queue);
+                pod.attempts = record.unready.map_or(0, |of| of.attempts);
+            }
+            _ => {}
+        }
+        pod
+    }
+
+    /// Each of its pods is as the claim left it, or not there any more.
+    pub fn is_current(&self, claim: &Claim) -> bool {
+        let mut records = claim.pods.iter().filter_map(|pod| self.records.get(&pod.uid));
+        records.all(|record| record.claim == Some(claim.id))
+    }
+
+    /// Takes a claim back.
+    pub fn settle(&mut self, claim: &Claim, scope: Scope, end: End) {
+        let now = self.now;
+        for (place, pod) in claim.pods.iter().enumerate() {
+            let Some(record) = self.records.get_mut(&pod.uid).filter(|of| of.claim == Some(claim.id)) else {
+                continue;
+            };
+            (record.claim, record.alone) = (None, false);
+            if place == 0 || scope == Scope::All {
+                record.settle(pod, claim.task, end, now);
+            } else {
+                record.alone = scope == Scope::First;
+            }
+        }
+    }
+
+    pub fn release_all(&mut self) {
+        self.records.values_mut().for_each(|record| record.claim = None);
+    }
+
+    /// Pods that are kept, in order.
+    pub fn kept(&self) -> impl Iterator<Item = &PodObj> {
+        self.records.keys().map(|uid| &self.pods[uid])
+    }
+
+    /// The next instant at which something is due.
+    pub fn next_due(&self) -> Option<Millis> {
+        let dues = self.dues.values().flat_map(|due| [due.expire, due.notice, due.evict]);
+        dues.flatten().min().map(|at| at + 1)
+    }
+
+    /// When the next ceiling is reached, or was; none also where that isn't compared.
+    pub fn next_expiry(&self) -> Option<Millis> {
+        self.dues.values().filter(|due| due.expire.is_some()).filter_map(|due| due.expires).min()
+    }
+
+    /// Whether that can be compared.
+    pub fn next_expiry_is_sure(&self) -> bool {
+        !Known::NextExpiry.is_tolerated() || self.dues.values().all(|due| !due.retries)
+    }
+}
+
+impl Record {
+    fn settle(&mut self, pod: &DuePod, task: Task, end: End, now: Nanos) {
+        match (task, end) {
+            (Task::Evict, _) => {
+                if let Some(unready) = &mut self.unready {
+                    let after = later(now, 5, 40, unready.attempts);
+                    unready.not_before = if end == End::Final { NEVER } else { after };
+                    unready.paused |= end == End::Paused;
+                    unready.attempts = unready.attempts.saturating_add(1);
+                }
+            }
+            (Task::Expire, End::Final) => self.not_before = NEVER,
+            (Task::Expire, _) => {
+                self.not_before = later(now, 5, 40, self.attempts);
+                self.attempts = self.attempts.saturating_add(1);
+            }
+            (_, End::Failed) => {
+                self.not_told_before = later(now, 10, 600, self.tell_attempts);
+                self.tell_attempts = self.tell_attempts.saturating_add(1);
+            }
+            (task, _) => {
+                self.told = (task == Task::Announce).then_some(pod.deadline);
+                self.tell_attempts = 0;
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! `PodGroup`s: their members, what it takes to run, and what a run has shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_policy::{ready::Readiness, start};
+use tenure_types::podgroup::PodGroupKind;
+
+use super::{Naive, lost, readiness, stamps::Stamp};
+use crate::{
+    known::Known,
+    world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, nanos, timestamp},
+};
+
+/// What is remembered of a group, as long as there is such a group or a live pod that names it.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    /// Tells it from another record of the same name.
+    pub id: u64,
+    pub ended: u64,
+    /// The oldest creation of a pod that was active in this run.
+    oldest: Option<Nanos>,
+    /// The earliest start that was shown in this run.
+    pub shown: Option<Nanos>,
+    /// The stamp that the last run left behind.
+    pub left: Option<Nanos>,
+    readiness: Memory,
+    pub stamp: Stamp,
+}
+
+/// What a run has shown of its readiness.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    was_ready: bool,
+    /// Since when it has had too few.
+    since: Option<Nanos>,
+    /// The first that was shown in this run.
+    first_since: Option<Nanos>,
+    /// When the first pod of this run was scheduled.
+    scheduled: Option<Nanos>,
+}
+
+/// A workload that takes room, and has fewer ready pods than it takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lacking {
+    pub started: Nanos,
+    pub since: Nanos,
+    pub first_since: Nanos,
+    pub was_ready: bool,
+}
+
+/// A group that there is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GangNow {
+    pub start: Option<Nanos>,
+    pub lacking: Option<Lacking>,
+    pub members: Vec<u32>,
+}
+
+/// How many pods it takes: of each subgroup, and of all.
+pub(super) fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
+    let has_subgroups =
+        matches!(group.kind, PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano);
+    let all = if has_subgroups { group.subgroups.0.as_slice() } else { &[] };
+    let is_parent = |name: u8| all.iter().any(|(_, _, parent)| *parent == Some(name));
+    let tasks_count = group.kind != PodGroupKind::Volcano
+        || all.iter().map(|(_, min, _)| min.unwrap_or(1)).sum::<u32>() <= group.min.unwrap_or(u32::MAX);
+    let each: Vec<_> = all
+        .iter()
+        .filter(|(name, ..)| tasks_count && (group.kind == PodGroupKind::Volcano || !is_parent(*name)))
+        .map(|(name, min, _)| (Some(*name), min.unwrap_or(1)))
+        .collect();
+    let unset = u32::from(each.is_empty());
+    // KAI-Scheduler's subgroups say it all
+    let of_all = group.min.filter(|_| group.kind != PodGroupKind::Runai || all.is_empty());
+    each.iter().copied().chain([(None, of_all.unwrap_or(unset))]).collect()
+}
+
+/// The subgroup of a member; that of one that names none is `default`.
+pub(super) fn subgroup(kind: PodGroupKind, pod: &PodObj) -> u8 {
+    match kind {
+        PodGroupKind::Coscheduling | PodGroupKind::Native => 0,
+        PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano => pod.subgroup.unwrap_or(0),
+    }
+}
+
+/// When the pods that are active show that it started.
+fn shown_start(group: &GroupObj, members: &[&PodObj]) -> Option<Nanos> {
+    let scheduled = |of: Option<u8>| {
+        let of_it = members.iter().filter(|pod| of.is_none_or(|of| subgroup(group.kind, pod) == of));
+        let mut times: Vec<Nanos> = of_it.filter_map(|pod| pod.scheduled()).collect();
+        times.sort_unstable();
+        times
+    };
+    let mut latest = *scheduled(None).first()?;
+    for (of, minimum) in minimums(group).into_iter().filter(|(_, minimum)| *minimum > 0) {
+        latest = latest.max(*scheduled(of).get(minimum as usize - 1)?);
+    }
+    Some(latest)
+}
+
+/// Of a minimum: whether as many are ready, whether as many are or were, and since when too few of those are that
+/// there are.
+fn count(pods: &[&PodObj], minimum: u32, started: Nanos) -> (bool, bool, Option<Nanos>) {
+    let minimum = minimum as usize;
+    let ready = pods.iter().filter(|pod| readiness(pod) == Readiness::Ready).count();
+    let had = ready + pods.iter().filter(|pod| lost(pod).is_some()).count();
+    let others = pods.iter().filter(|pod| readiness(pod) != Readiness::Ready);
+    let mut since: Vec<Nanos> =
+        others.map(|pod| lost(pod).unwrap_or(pod.created * MILLI).max(started)).collect();
+    since.sort_unstable();
+    let onset = if ready >= minimum {
+        None
+    } else {
+        since.get((ready + since.len()).saturating_sub(minimum)).copied()
+    };
+    (ready >= minimum, had >= minimum, onset)
+}
+
+impl Memory {
+    /// Takes what is shown at this moment.
+    fn lacking(&mut self, group: &GroupObj, members: &[&PodObj], start: Option<Nanos>) -> Option<Lacking> {
+        let first = members.iter().filter_map(|pod| pod.scheduled()).min()?;
+        self.scheduled = self.scheduled.into_iter().chain([first]).min();
+        let first = if Known::Readiness.is_tolerated() { Some(first) } else { self.scheduled };
+        let started = first.into_iter().chain(start).min()?;
+        let (mut enough, mut had, mut since) = (true, true, None::<Nanos>);
+        for (of, minimum) in minimums(group) {
+            let pods: Vec<_> = members
+                .iter()
+                .copied()
+                .filter(|pod| of.is_none_or(|of| subgroup(group.kind, pod) == of))
+                .collect();
+            let (is_enough, has_had, onset) = count(&pods, minimum, started);
+            (enough, had) = (enough && is_enough, had && has_had);
+            since = since.into_iter().chain(onset).min();
+        }
+        if Known::Readiness.is_tolerated() {
+            return since.map(|since| Lacking { started, since, first_since: since, was_ready: had });
+        }
+        self.was_ready |= had;
+        if enough {
+            self.since = None;
+        }
+        self.since = self.since.into_iter().chain(since).min();
+        self.first_since = self.first_since.or(since);
+        since?;
+        let (since, first_since) = self.since.zip(self.first_since)?;
+        Some(Lacking { started, since, first_since, was_ready: self.was_ready })
+    }
+}
+
+impl Naive {
+    /// The live pods that name a group.
+    pub fn members(&self, key: GroupKey) -> Vec<&PodObj> {
+        self.pods.values().filter(|pod| pod.is_member(key)).collect()
+    }
+
+    fn active_of(&self, key: GroupKey) -> BTreeSet<u32> {
+        let active = self.pods.values().filter(|pod| pod.is_active() && pod.is_member(key));
+        active.map(|pod| pod.uid).collect()
+    }
+
+    /// The active members of each group.
+    pub(super) fn active(&self) -> BTreeMap<GroupKey, (BTreeSet<u32>, u64)> {
+        self.runs.iter().map(|(key, run)| (*key, (self.active_of(*key), run.ended))).collect()
+    }
+
+    /// A pod is another than `before`: runs begin, go on and end.
+    pub(super) fn follow_runs(&mut self, uid: u32, before: Option<&PodObj>) {
+        let now = self.pods.get(&uid).cloned();
+        let live = |pod: Option<&PodObj>| -> Vec<GroupKey> {
+            pod.filter(|pod| pod.is_live()).into_iter().flat_map(PodObj::keys).collect()
+        };
+        for key in live(now.as_ref()) {
+            let run = self.run_mut(key);
+            if let Some(pod) = now.as_ref().filter(|pod| pod.is_active()) {
+                run.oldest = run.oldest.into_iter().chain([pod.created * MILLI]).min();
+            }
+        }
+        for key in live(before) {
+            if before.is_some_and(PodObj::is_active) && self.active_of(key).is_empty() {
+                let stamp = self.groups.get(&key).and_then(stamp_of);
+                self.run_mut(key).end(stamp);
+            }
+            self.forget_if_nothing(key);
+        }
+    }
+
+    /// After a relist, a run goes on if a pod shows it that was active before.
+    pub(super) fn doubt_runs(&mut self, lost: &[GroupKey]) {
+        let before = self.listed.take();
+        let keys: Vec<GroupKey> = self.runs.keys().copied().collect();
+        for key in keys {
+            let active = self.active_of(key);
+            let is_open = if Known::Relists.is_tolerated() {
+                lost.contains(&key)
+            } else {
+                let ended = self.runs.get(&key).map(|run| run.ended);
+                before.as_ref().and_then(|before| before.get(&key)).is_some_and(|(were, run)| {
+                    Some(*run) == ended && !were.is_empty() && were.is_disjoint(&active)
+                })
+            };
+            if is_open {
+                let oldest =
+                    active.iter().filter_map(|uid| self.pods.get(uid)).map(|pod| pod.created * MILLI).min();
+                let run = self.run_mut(key);
+                (run.oldest, run.shown, run.readiness) = (oldest, None, Memory::default());
+            }
+        }
+    }
+
+    pub(super) fn run_mut(&mut self, key: GroupKey) -> &mut Run {
+        let id = self.next_id();
+        self.runs.entry(key).or_insert_with(|| Run { id, ..Run::default() })
+    }
+
+    fn forget_if_nothing(&mut self, key: GroupKey) {
+        if !self.groups.contains_key(&key) && self.members(key).is_empty() {
+            self.runs.remove(&key);
+        }
+    }
+
+    /// A group as a client writes it that leaves its stamp alone.
+    pub(super) fn echoed(&self, group: &GroupObj) -> GroupObj {
+        let known = self.groups.get(&group.key()).filter(|known| group.echo && known.uid == group.uid);
+        known.map_or_else(|| group.clone(), |known| GroupObj { stamp: known.stamp, ..group.clone() })
+    }
+
+    pub(super) fn put_group(&mut self, key: GroupKey, group: Option<GroupObj>) {
+        let before = self.groups.get(&key).cloned();
+        if before == group {
+            return;
+        }
+        if before.as_ref().map(|group| group.uid) != group.as_ref().map(|group| group.uid) {
+            self.run_mut(key).shown = None;
+        }
+        self.run_mut(key).stamp.renew();
+        match group {
+            Some(group) => drop(self.groups.insert(key, group)),
+            None => drop(self.groups.remove(&key)),
+        }
+        self.forget_if_nothing(key);
+    }
+
+    pub fn observe_groups(&mut self) {
+        self.gangs.clear();
+        let keys: Vec<GroupKey> = self.groups.keys().copied().collect();
+        for key in keys {
+            self.observe_group(key);
+        }
+    }
+
+    /// Notes what the pods of a group show.
+    pub(super) fn observe_group(&mut self, key: GroupKey) {
+        let (Some(group), mut run) = (self.groups.get(&key), self.runs.remove(&key).unwrap_or_default())
+        else {
+            return;
+        };
+        let members = self.members(key);
+        let active: Vec<_> = members.iter().copied().filter(|pod| pod.is_active()).collect();
+        run.shown = run.shown.into_iter().chain(shown_start(group, &active)).min();
+        let start = run.of(group).start().map(nanos);
+        let lacking = run.readiness.lacking(group, &members, start);
+        let members = members.iter().map(|pod| pod.uid).collect();
+        self.gangs.insert(key, GangNow { start, lacking, members });
+        self.runs.insert(key, run);
+    }
+
+    /// What is known of the run of a group that there is.
+    pub fn run(&self, key: GroupKey) -> Option<(start::Run, &Run)> {
+        let (run, group) = (self.runs.get(&key)?, self.groups.get(&key)?);
+        Some((run.of(group), run))
+    }
+}
+
+impl Run {
+    fn of(&self, group: &GroupObj) -> start::Run {
+        let time = |at: Option<Nanos>| at.map(timestamp);
+        start::Run {
+            stamp: time(stamp_of(group)),
+            left: time(self.left),
+            oldest: time(self.oldest),
+            shown: time(self.shown),
+        }
+    }
+
+    fn end(&mut self, left: Option<Nanos>) {
+        self.ended += 1;
+        (self.left, self.oldest, self.shown) = (left, None, None);
+        self.readiness = Memory::default();
+        self.stamp.end();
+    }
+}
+
+/// None, too, if it can't be read.
+pub fn stamp_of(group: &GroupObj) -> Option<Nanos> {
+    group.stamp.filter(|_| !group.unreadable).map(|at| at * MILLI)
+}

@@ -1,0 +1,147 @@
+//! The naive model: whole objects as they were last seen, and every answer computed from all of them. It remembers
+//! what happened only where the rules ask for it: what was done about a pod, and what a run has shown.
+
+mod dues;
+mod groups;
+mod owners;
+mod placement;
+mod queues;
+mod stamps;
+mod tally;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_policy::ready::Readiness;
+
+pub use dues::{Claim, Due, DuePod, NEVER, Task};
+pub use groups::{GangNow, stamp_of};
+pub use stamps::StampClaim;
+pub use tally::Tally;
+
+use crate::{
+    event::Event,
+    known::Known,
+    world::{ConfigObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj},
+};
+
+#[derive(Default)]
+pub struct Naive {
+    pub now: Nanos,
+    pub config: ConfigObj,
+    pub pods: BTreeMap<u32, PodObj>,
+    pub groups: BTreeMap<GroupKey, GroupObj>,
+    pub owners: BTreeMap<u32, OwnerObj>,
+    pub runai: BTreeMap<u8, RunaiObj>,
+    pub tensorstack: BTreeMap<u8, TensorstackObj>,
+    /// What was done about each pod that is kept.
+    records: BTreeMap<u32, dues::Record>,
+    /// What each group's run has shown.
+    runs: BTreeMap<GroupKey, groups::Run>,
+    returns: BTreeMap<u32, owners::Waits>,
+    /// The active members of each group when a relist began, and which run that was.
+    listed: Option<BTreeMap<GroupKey, (BTreeSet<u32>, u64)>>,
+    /// As of the last event.
+    pub gangs: BTreeMap<GroupKey, GangNow>,
+    pub dues: BTreeMap<u32, Due>,
+    tree: tally::Tree,
+    ids: u64,
+}
+
+impl Naive {
+    /// Takes an event that is about an object or the time; says whether an applied pod got ready for the first time.
+    pub fn apply(&mut self, event: &Event) -> bool {
+        let mut became_ready = false;
+        match event {
+            Event::Pass(millis) => self.now += millis * MILLI,
+            Event::Pod(pod) => became_ready = self.apply_pod(pod),
+            Event::DeletePod(uid) => self.replace_pod(*uid, None),
+            Event::ListPods => self.listed = Some(self.active()),
+            Event::RetainPods(uids) => self.retain_pods(&uids.0),
+            Event::Group(group) => self.put_group(group.key(), Some(self.echoed(group))),
+            Event::DeleteGroup(kind, namespace, name) => self.put_group((*kind, *namespace, *name), None),
+            Event::RetainGroups(kind, kept) => {
+                let is_gone = |key: &GroupKey| key.0 == *kind && !kept.0.contains(&(key.1, key.2));
+                let gone: Vec<_> = self.groups.keys().copied().filter(is_gone).collect();
+                for key in gone {
+                    self.put_group(key, None);
+                }
+            }
+            Event::Owner(owner) => self.put_owner(owner),
+            Event::DeleteOwner(uid) => self.drop_owners(|owner| owner.uid == *uid),
+            Event::RetainOwners(kind, kept) => {
+                self.drop_owners(|owner| owner.kind == *kind && !kept.0.contains(&owner.uid));
+            }
+            Event::RunaiQueue(name, queue) => drop(self.runai.insert(*name, queue.clone())),
+            Event::DeleteRunai(name) => drop(self.runai.remove(name)),
+            Event::RetainRunai(names) => self.runai.retain(|name, _| names.0.contains(name)),
+            Event::TensorstackQueue(name, queue) => drop(self.tensorstack.insert(*name, queue.clone())),
+            Event::DeleteTensorstack(name) => drop(self.tensorstack.remove(name)),
+            Event::RetainTensorstack(names) => self.tensorstack.retain(|name, _| names.0.contains(name)),
+            Event::Configure(config) => self.config = config.clone(),
+            // of what was handed out
+            _ => {}
+        }
+        if matches!(event, Event::RunaiQueue(..) | Event::DeleteRunai(_) | Event::RetainRunai(_)) {
+            self.plant();
+        }
+        became_ready
+    }
+
+    /// Computes all that is remembered of what is shown at this moment.
+    pub fn observe(&mut self) {
+        self.observe_groups();
+        self.observe_pods();
+    }
+
+    fn apply_pod(&mut self, pod: &PodObj) -> bool {
+        let not_yet = |pod: &PodObj| readiness(pod) == Readiness::NotYet;
+        let was_new = self.records.contains_key(&pod.uid) && self.pods.get(&pod.uid).is_some_and(not_yet);
+        self.replace_pod(pod.uid, Some(pod.clone()));
+        if Known::Hops.is_tolerated() {
+            self.judge_too_early(pod.uid);
+        }
+        was_new && self.records.contains_key(&pod.uid) && readiness(pod) == Readiness::Ready
+    }
+
+    fn replace_pod(&mut self, uid: u32, pod: Option<PodObj>) {
+        self.keep_record(uid, pod.as_ref());
+        let before = match pod {
+            Some(pod) => self.pods.insert(uid, pod),
+            None => self.pods.remove(&uid),
+        };
+        self.follow_runs(uid, before.as_ref());
+    }
+
+    fn retain_pods(&mut self, kept: &[u32]) {
+        let gone: Vec<u32> = self.pods.keys().copied().filter(|uid| !kept.contains(uid)).collect();
+        let lost: Vec<GroupKey> = gone
+            .iter()
+            .flat_map(|uid| self.pods.get(uid).filter(|pod| pod.is_live()).into_iter().flat_map(PodObj::keys))
+            .collect();
+        for uid in gone {
+            self.replace_pod(uid, None);
+        }
+        self.doubt_runs(&lost);
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+}
+
+/// How far a pod is, as it shows it.
+pub fn readiness(pod: &PodObj) -> Readiness {
+    match (pod.ready, pod.initialized) {
+        (Some((true, _)), _) => Readiness::Ready,
+        (Some((false, lost)), Some(initialized)) if lost > initialized => {
+            Readiness::Lost(crate::world::timestamp(lost * MILLI))
+        }
+        _ => Readiness::NotYet,
+    }
+}
+
+/// When a pod that was ready ceased to be.
+pub fn lost(pod: &PodObj) -> Option<Nanos> {
+    matches!(readiness(pod), Readiness::Lost(_)).then(|| pod.ready.map_or(0, |(_, at)| at * MILLI))
+}

@@ -1,0 +1,225 @@
+//! Owners of pods, and those that are paused.
+
+use tenure_policy::expiry::Family;
+
+use super::Naive;
+use crate::{
+    known::Known,
+    wire,
+    world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, SECOND},
+};
+
+/// What was done about a paused owner, as long as it bears the record.
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    claimed: bool,
+    not_before: Nanos,
+    refusals: u8,
+}
+
+/// Whether and when an owner comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Back {
+    Never,
+    At(Nanos),
+    Reactivate,
+    Deactivate,
+}
+
+/// A paused owner that was handed out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Returning {
+    pub uid: u32,
+    /// None if there is no such queue.
+    pub queue: Option<u8>,
+    pub back: Back,
+    pub refusals: u8,
+    /// By what they are ordered: the least first.
+    pub order: (Option<(Family, u8)>, i64, Nanos, String),
+}
+
+/// More ancestors than any chain has.
+const DEPTH: usize = 16;
+
+impl OwnerObj {
+    pub fn back(&self) -> Option<Back> {
+        let record = self.record?;
+        Some(match (self.inactive, record.deactivated) {
+            (true, true) => Back::Never,
+            (true, false) => Back::Deactivate,
+            (false, true) => Back::Reactivate,
+            (false, false) => self.returns.map_or(Back::Never, |at| Back::At(at * MILLI)),
+        })
+    }
+
+    /// The family by whose rules it was paused.
+    fn family(&self) -> Family {
+        let tensorstack = self.record.and_then(|record| record.tensorstack).unwrap_or_default();
+        if tensorstack { Family::Tensorstack } else { Family::Runai }
+    }
+}
+
+impl Back {
+    const fn at(self) -> Option<Nanos> {
+        match self {
+            Self::Never => None,
+            Self::At(at) => Some(at),
+            Self::Reactivate | Self::Deactivate => Some(Nanos::MIN),
+        }
+    }
+
+    pub const fn comes_back(self) -> bool {
+        matches!(self, Self::At(_) | Self::Reactivate)
+    }
+}
+
+impl Naive {
+    const fn is_pausable(&self, kind: OwnerKind) -> bool {
+        match kind {
+            OwnerKind::Deployment | OwnerKind::ReplicaSet | OwnerKind::Job => true,
+            OwnerKind::Thing => self.config.things,
+            OwnerKind::Service | OwnerKind::DaemonSet => false,
+        }
+    }
+
+    /// The topmost ancestor that can be paused, as far as it is known.
+    pub fn root(&self, controller: Controller) -> Option<u32> {
+        let above = |of: &(OwnerKind, u32)| self.owners.get(&of.1).and_then(|owner| owner.controller);
+        let chain = std::iter::successors(controller, above).take(DEPTH);
+        chain.filter(|(kind, _)| self.is_pausable(*kind)).last().map(|(_, uid)| uid)
+    }
+
+    pub(super) fn own_of_root(&self, controller: Controller) -> Option<Nanos> {
+        self.owners.get(&self.root(controller)?)?.own.map(|micros| micros / 1_000 * MILLI)
+    }
+
+    pub(super) fn put_owner(&mut self, owner: &OwnerObj) {
+        let before = self.owners.insert(owner.uid, owner.clone());
+        let Some(record) = owner.record else {
+            self.returns.remove(&owner.uid);
+            return;
+        };
+        let known = self.returns.remove(&owner.uid);
+        let is_same = before.is_some_and(|before| {
+            before.record.is_some_and(|of| of.at == record.at) && before.back() == owner.back()
+        });
+        let claimed = known.as_ref().is_some_and(|known| known.claimed);
+        let same = known.filter(|_| is_same);
+        let fresh = Waits { claimed, not_before: Nanos::MIN, refusals: 0 };
+        self.returns.insert(owner.uid, same.unwrap_or(fresh));
+    }
+
+    pub(super) fn drop_owners(&mut self, is_gone: impl Fn(&OwnerObj) -> bool) {
+        let gone: Vec<u32> =
+            self.owners.values().filter(|owner| is_gone(owner)).map(|owner| owner.uid).collect();
+        for uid in gone {
+            self.owners.remove(&uid);
+            self.returns.remove(&uid);
+        }
+    }
+
+    /// Owners that were paused themselves: records are copied to what they own.
+    pub(super) fn paused(&self) -> impl Iterator<Item = (&OwnerObj, Back, &Waits)> {
+        let paused = self.returns.iter().map(|(uid, waits)| (&self.owners[uid], waits));
+        paused
+            .filter(|(owner, _)| self.root(owner.controller).is_none())
+            .filter_map(|(owner, waits)| Some((owner, owner.back()?, waits)))
+    }
+
+    /// Its pods that are kept.
+    pub fn pods_of(&self, owner: &OwnerObj) -> impl Iterator<Item = &PodObj> {
+        let (namespace, uid) = (owner.namespace, owner.uid);
+        self.kept().filter(move |pod| pod.namespace == namespace && self.root(pod.controller) == Some(uid))
+    }
+
+    /// The earliest time at which one comes back; the beginning of time if that is overdue since a person said so.
+    pub fn next_return(&self) -> Option<Nanos> {
+        let waiting = self.paused().filter(|(.., waits)| !waits.claimed);
+        waiting.filter_map(|(_, back, waits)| Some(back.at()?.max(waits.not_before))).min()
+    }
+
+    pub fn returning(&self) -> usize {
+        let waits = |owner: &OwnerObj, back: Back| {
+            back.at().is_some_and(|at| at > self.now) || self.pods_of(owner).next().is_none()
+        };
+        self.paused().filter(|(owner, back, _)| back.comes_back() && waits(owner, *back)).count()
+    }
+
+    /// Hands out all that come back now, in no order.
+    pub fn claim_returns(&mut self) -> Vec<Returning> {
+        let now = self.now;
+        let is_due = |back: Back, waits: &Waits| {
+            !waits.claimed && back.at().is_some_and(|at| at.max(waits.not_before) <= now)
+        };
+        let due = self.paused().filter(|(_, back, waits)| is_due(*back, waits));
+        let due: Vec<_> = due
+            .map(|(owner, back, waits)| {
+                let may = !back.comes_back() || self.pods_of(owner).next().is_none();
+                (self.returning_of(owner, back, waits), may)
+            })
+            .collect();
+        for (returning, may) in &due {
+            let waits = self.returns.get_mut(&returning.uid).expect("it is paused");
+            if *may {
+                waits.claimed = true;
+            } else {
+                waits.not_before = now + SECOND;
+            }
+        }
+        due.into_iter().filter(|(_, may)| *may).map(|(returning, _)| returning).collect()
+    }
+
+    fn returning_of(&self, owner: &OwnerObj, back: Back, waits: &Waits) -> Returning {
+        let record = owner.record.expect("it is paused");
+        let family = owner.family();
+        let by_creation = self.wait(family, record.queue).is_some_and(|wait| wait.by_creation);
+        let time = if by_creation { owner.created } else { record.at };
+        let name = format!("{}/{}", wire::namespace(owner.namespace), wire::owner_name(owner));
+        let queue = Known::Returns.is_tolerated().then_some((family, record.queue));
+        Returning {
+            uid: owner.uid,
+            queue: Some(record.queue).filter(|queue| self.knows(family, *queue)),
+            back,
+            refusals: waits.refusals,
+            // by the order of the families in policy
+            order: (queue, -i64::from(owner.priority.unwrap_or(0)), time, name),
+        }
+    }
+
+    /// It may be handed out again after `not_before`.
+    pub fn settle_return(&mut self, uid: u32, not_before: Nanos) {
+        if let Some(waits) = self.returns.get_mut(&uid) {
+            (waits.claimed, waits.not_before) = (false, not_before);
+        }
+    }
+
+    pub fn refuse_return(&mut self, uid: u32) {
+        let now = self.now;
+        if let Some(waits) = self.returns.get_mut(&uid) {
+            waits.not_before = now + (5 << waits.refusals.min(8)).min(40) * SECOND;
+            waits.claimed = false;
+            waits.refusals = waits.refusals.saturating_add(1);
+        }
+    }
+
+    pub fn release_returns(&mut self) {
+        self.returns.values_mut().for_each(|waits| waits.claimed = false);
+    }
+
+    /// Controllers of the live pods of a namespace that are exempt by priority alone.
+    pub fn exempt_controllers(&self, namespace: u8) -> Vec<(OwnerKind, u32)> {
+        let exempt = self.pods.values().filter(|pod| {
+            let is_exempt = pod.is_live() && pod.critical && !pod.mirror && pod.namespace == namespace;
+            is_exempt && !matches!(pod.controller, Some((OwnerKind::DaemonSet, _)))
+        });
+        let mut controllers: Vec<_> = exempt.filter_map(|pod| pod.controller).collect();
+        controllers.sort_unstable_by_key(|(_, uid)| *uid);
+        controllers.dedup();
+        controllers
+    }
+
+    /// When the first of the pods of a root owner expires.
+    pub fn first_end(&self, owner: &OwnerObj) -> Option<i64> {
+        self.pods_of(owner).filter_map(|pod| self.dues[&pod.uid].expires).min()
+    }
+}

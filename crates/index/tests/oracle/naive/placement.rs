@@ -1,0 +1,139 @@
+//! Which pods of a node may go for a preemptor.
+
+use std::collections::BTreeSet;
+
+use tenure_policy::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Floors, tree::QueueTree};
+use tenure_types::podgroup::PodGroupKind;
+
+use super::{Naive, groups, tally::Tree};
+use crate::{
+    event::Ask,
+    known::Known,
+    wire,
+    world::{GroupKey, Nanos, OwnerKind, PodObj},
+};
+
+impl Naive {
+    pub fn tree(&self) -> &QueueTree {
+        let Tree(tree) = &self.tree;
+        tree
+    }
+
+    pub fn floors(&self) -> Floors {
+        wire::floors(&self.config)
+    }
+
+    /// Pods on a node that take room there, and may be judged: of one that was bound a moment ago too little is known.
+    pub fn running_on(&self, node: u8) -> Vec<&PodObj> {
+        let here = self.pods.values().filter(|pod| pod.bound && pod.node() == node);
+        here.filter(|pod| pod.is_live() && (pod.scheduled.is_some() || Known::Bound.is_tolerated())).collect()
+    }
+
+    /// The pods that a question offers.
+    pub fn offered(&self, ask: Ask) -> Vec<&PodObj> {
+        let here = self.running_on(ask.node).into_iter().filter(|pod| pod.scheduled.is_some());
+        let lower = here.filter(|pod| pod.priority() < ask.priority);
+        lower
+            .take(8)
+            .enumerate()
+            .filter(|(place, _)| ask.victims >> place & 1 == 1)
+            .map(|(_, pod)| pod)
+            .collect()
+    }
+
+    fn workload(&self, pod: &PodObj) -> Option<GroupKey> {
+        pod.keys().find(|key| self.groups.contains_key(key))
+    }
+
+    /// Until when the floor of a pod's workload holds against a preemptor, if it does now.
+    fn floor_until(&self, ask: Ask, pod: &PodObj) -> Option<Nanos> {
+        let group = pod.keys().next().filter(|key| key.0 == PodGroupKind::Runai);
+        let queue = group.and_then(|key| self.groups.get(&key)?.queue).or(pod.runai)?;
+        let (tree, floors) = (self.tree(), self.floors());
+        let find = |queue: u8| tree.find(&wire::runai_name(queue));
+        let floor = if ask.queue == Some(queue) {
+            floors.preempt(tree, find(queue), None)
+        } else {
+            floors.reclaim(tree, ask.queue.and_then(find), find(queue), None)
+        };
+        let start = self.workload(pod).map_or_else(|| pod.scheduled(), |key| self.gangs[&key].start)?;
+        let until = start.min(self.now) + Nanos::try_from(floor.value.to_signed().as_nanos()).unwrap();
+        Some(until).filter(|until| self.now < *until)
+    }
+
+    /// Each minimum of a group: how many are live and running that count for it, and how many of `victims` do.
+    fn minimums_of(&self, key: GroupKey, victims: &[&PodObj]) -> Vec<(usize, usize, usize, usize, bool)> {
+        let group = &self.groups[&key];
+        let members = self.members(key);
+        let count = |of: Option<u8>, pods: &[&PodObj], active: bool| {
+            let of_it = pods.iter().filter(|pod| pod.is_member(key) && (!active || pod.is_active()));
+            of_it.filter(|pod| of.is_none_or(|of| groups::subgroup(key.0, pod) == of)).count()
+        };
+        let minimums = groups::minimums(group).into_iter();
+        minimums
+            .map(|(of, minimum)| {
+                let going = count(of, victims, true);
+                (minimum as usize, count(of, &members, false), count(of, &members, true), going, going > 0)
+            })
+            .collect()
+    }
+
+    /// A workload that may lose pods and run on: all of its minimums leave room.
+    fn is_elastic(&self, key: GroupKey) -> bool {
+        let mut minimums = self.minimums_of(key, &[]).into_iter();
+        minimums.all(|(minimum, live, ..)| minimum < live)
+    }
+
+    /// Whether any of these is protected when all of them go.
+    pub fn are_protected(&self, ask: Ask, victims: &[&PodObj]) -> bool {
+        if ask.priority >= SYSTEM_CRITICAL_PRIORITY {
+            return false;
+        }
+        victims.iter().any(|pod| {
+            let elastic = self.workload(pod).filter(|key| self.is_elastic(*key));
+            let spares = elastic.is_some_and(|key| {
+                let mut all = self.minimums_of(key, victims).into_iter();
+                all.all(|(minimum, _, running, going, counts)| !counts || running - going >= minimum)
+            });
+            !spares && self.floor_until(ask, pod).is_some()
+        })
+    }
+
+    /// Whether these are compared: not where a difference is known.
+    pub fn is_sure(&self, pods: &[&PodObj]) -> bool {
+        let divided = |key: GroupKey| groups::minimums(&self.groups[&key]).len() > 1;
+        let scattered = |key: GroupKey| {
+            let queues: BTreeSet<_> = self.members(key).into_iter().map(|pod| pod.runai).collect();
+            queues.len() > 1
+        };
+        let is_unsure = |key: GroupKey| {
+            (Known::Elastic.is_tolerated() && divided(key))
+                || (Known::Places.is_tolerated() && scattered(key))
+        };
+        !pods.iter().filter_map(|pod| self.workload(pod)).any(is_unsure)
+    }
+
+    /// A rigid gang goes as a whole.
+    pub fn are_whole(&self, victims: &[&PodObj]) -> bool {
+        Known::Pieces.is_tolerated()
+            || victims.iter().filter_map(|pod| self.workload(pod)).all(|key| {
+                let running = self.members(key).into_iter().filter(|pod| pod.is_active());
+                self.is_elastic(key) || running.into_iter().all(|pod| victims.contains(&pod))
+            })
+    }
+
+    /// All that might go instead of what is offered, where no workload can spare some of its pods only.
+    pub fn all_that_may_go(&self, ask: Ask, offered: &[&PodObj]) -> Option<Vec<&PodObj>> {
+        let here = self.running_on(ask.node);
+        let by_groups = |pod: &&PodObj| self.workload(pod).is_some();
+        if here.iter().any(by_groups) {
+            return None;
+        }
+        let frees = |pod: &&PodObj| {
+            let is_static = pod.mirror || matches!(pod.controller, Some((OwnerKind::DaemonSet, _)));
+            !is_static || offered.contains(pod)
+        };
+        let may = |pod: &&PodObj| pod.priority() < ask.priority && !self.are_protected(ask, &[pod]);
+        Some(here.into_iter().filter(may).filter(frees).collect())
+    }
+}

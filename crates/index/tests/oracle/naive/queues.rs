@@ -1,0 +1,74 @@
+//! What applies to the workloads of a queue.
+
+use tenure_policy::expiry::Family;
+
+use super::Naive;
+use crate::world::{Nanos, RunaiObj, Wait};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    pub ceiling: Option<Nanos>,
+    pub notice: Option<Nanos>,
+    pub slice_delay: Option<Nanos>,
+    pub wait: Option<Wait>,
+}
+
+impl Naive {
+    /// A queue and its ancestors, leaf first; none if they go round in a circle.
+    fn path(&self, leaf: u8) -> Option<Vec<&RunaiObj>> {
+        let (mut path, mut names) = (Vec::new(), Vec::new());
+        let mut next = Some(leaf);
+        while let Some((name, queue)) = next.and_then(|name| Some((name, self.runai.get(&name)?))) {
+            if names.contains(&name) {
+                return None;
+            }
+            names.push(name);
+            path.push(queue);
+            next = queue.parent;
+        }
+        Some(path)
+    }
+
+    /// None if there is no such queue.
+    pub fn runai_limits(&self, leaf: u8) -> Option<Limits> {
+        self.runai.get(&leaf)?;
+        let Some(path) = self.path(leaf) else { return Some(Limits::default()) };
+        let nanos = |micros: i64| micros * 1_000;
+        let nearest =
+            |field: fn(&RunaiObj) -> Option<i64>| path.iter().find_map(|queue| field(queue)).map(nanos);
+        let requeues = path.iter().find_map(|queue| queue.requeue).unwrap_or_default();
+        Some(Limits {
+            ceiling: path.iter().filter_map(|queue| queue.ceiling).min().map(nanos),
+            notice: nearest(|queue| queue.notice),
+            slice_delay: requeues.then(|| nearest(|queue| queue.delay).unwrap_or_default()),
+            wait: path.iter().find_map(|queue| queue.wait),
+        })
+    }
+
+    pub fn tensorstack_limits(&self, name: u8) -> Option<Limits> {
+        // v1beta1 has no microseconds
+        let nanos = |micros: i64| micros / 1_000 * 1_000_000;
+        let queue = self.tensorstack.get(&name)?;
+        Some(Limits {
+            ceiling: queue.ceiling.map(nanos),
+            notice: queue.notice.map(nanos),
+            ..Limits::default()
+        })
+    }
+
+    pub fn knows(&self, family: Family, queue: u8) -> bool {
+        match family {
+            Family::Runai => self.runai.contains_key(&queue),
+            Family::Tensorstack => self.tensorstack.contains_key(&queue),
+        }
+    }
+
+    /// What applies to workloads of a queue that don't get ready.
+    pub fn wait(&self, family: Family, queue: u8) -> Option<Wait> {
+        let own = match family {
+            Family::Runai => self.runai_limits(queue).and_then(|limits| limits.wait),
+            Family::Tensorstack => None,
+        };
+        own.or(self.config.wait)
+    }
+}

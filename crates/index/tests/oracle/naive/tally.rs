@@ -1,0 +1,111 @@
+//! What a queue's status says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_policy::{
+    expiry::Family,
+    queue::RunaiQueue,
+    queue_status::{QueueReport, Workloads, longest_floor},
+    tree::QueueTree,
+};
+use tenure_types::podgroup::PodGroupKind;
+
+use super::Naive;
+use crate::{
+    known::Known,
+    wire,
+    world::{MILLI, Nanos, PodObj, timestamp},
+};
+
+/// The queues as policy has them.
+#[derive(Default)]
+pub struct Tree(pub(super) QueueTree);
+
+/// What is said of each queue, by name, and when that changes by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    pub reports: BTreeMap<String, QueueReport>,
+    pub until: Option<Nanos>,
+}
+
+impl Naive {
+    pub(super) fn plant(&mut self) {
+        let read = |queue| RunaiQueue::read(&wire::runai(queue)).0;
+        self.tree =
+            Tree(self.runai.iter().map(|(name, queue)| (wire::runai_name(*name), read(queue))).collect());
+    }
+
+    /// A pod that is claimed makes the next expiry unsure.
+    pub fn next_expiries_are_sure(&self) -> bool {
+        !Known::Stale.is_tolerated() || self.dues.values().all(|due| !due.claimed)
+    }
+
+    pub fn tally(&self) -> Tally {
+        let Tree(tree) = &self.tree;
+        let mut tally = Tally::default();
+        for name in self.runai.keys() {
+            let children = self.runai.iter().filter(|(_, queue)| queue.parent == Some(*name));
+            let mut children: Vec<_> = children.map(|(name, _)| wire::runai_name(*name)).collect();
+            children.sort_unstable();
+            let report = QueueReport { children, ..QueueReport::default() };
+            tally.reports.insert(wire::runai_name(*name), report);
+        }
+        let floors = wire::floors(&self.config);
+        let mut runs = |queue: Option<u8>, start: Option<Nanos>| {
+            let name = queue.map(wire::runai_name).unwrap_or_default();
+            let Some(report) = tally.reports.get_mut(&name) else { return };
+            report.workloads.running += 1;
+            let floor = tree.find(&name).map(|id| longest_floor(&floors, tree, id)).unwrap_or_default();
+            let end = start.map(|start| start + Nanos::try_from(floor.as_nanos()).unwrap());
+            if let Some(end) = end.filter(|end| !floor.is_zero() && self.now < *end) {
+                report.workloads.protected += 1;
+                tally.until = tally.until.into_iter().chain([end]).min();
+            }
+        };
+        let mut counted = BTreeSet::new();
+        for pod in self.kept().filter(|pod| pod.scheduled.is_some()) {
+            match pod.keys().find(|key| self.groups.contains_key(key)) {
+                None => runs(pod.runai, pod.scheduled()),
+                Some(key) if counted.insert(key) => {
+                    let own = self.groups[&key].queue.filter(|_| key.0 == PodGroupKind::Runai);
+                    let named = || self.kept().filter(|pod| pod.is_member(key)).find_map(|pod| pod.runai);
+                    runs(own.or_else(named), self.gangs[&key].start);
+                }
+                Some(_) => {}
+            }
+        }
+        self.count_ends(&mut tally);
+        self.count_paused(&mut tally);
+        tally
+    }
+
+    fn count_ends(&self, tally: &mut Tally) {
+        for pod in self.kept() {
+            let Some(end) = self.dues[&pod.uid].expires else { continue };
+            let queue = self.runai_of(pod).map(wire::runai_name).unwrap_or_default();
+            if let Some(report) = tally.reports.get_mut(&queue) {
+                report.next_expiry = report.next_expiry.into_iter().chain([timestamp(end * MILLI)]).min();
+            }
+        }
+    }
+
+    fn runai_of(&self, pod: &PodObj) -> Option<u8> {
+        let group = pod.keys().next().filter(|key| key.0 == PodGroupKind::Runai);
+        group.and_then(|key| self.groups.get(&key)?.queue).or(pod.runai)
+    }
+
+    fn count_paused(&self, tally: &mut Tally) {
+        for (owner, back, _) in self.paused().filter(|(owner, ..)| self.pods_of(owner).next().is_none()) {
+            let Some(record) = owner.record else { continue };
+            let is_runai = record
+                .tensorstack
+                .map_or_else(|| !self.knows(Family::Tensorstack, record.queue), |tensorstack| !tensorstack);
+            let Some(report) = tally.reports.get_mut(&wire::runai_name(record.queue)).filter(|_| is_runai)
+            else {
+                continue;
+            };
+            let Workloads { paused, requeueing, .. } = &mut report.workloads;
+            *(if back.comes_back() { requeueing } else { paused }) += 1;
+        }
+    }
+}

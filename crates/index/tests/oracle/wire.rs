@@ -1,0 +1,302 @@
+//! The objects of [`crate::world`] as the API server has them.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde_json::{Value, json};
+use tenure_index::Settings;
+use tenure_policy::{
+    expiry::Scope,
+    floor::Floors,
+    owners::{OwnerTable, PauseRule},
+    ready::PodsReady,
+};
+use tenure_types::{
+    keys,
+    podgroup::{PodGroup, PodGroupKind},
+    projection::{Pod, PodCondition, PodSpec, PodStatus, RunaiQueueV2, SchedulingGroup},
+    room::{PodWithRoom, Room},
+    runai::{
+        v2,
+        v3alpha1::{self, MaxDurationAction, RequeuingStrategy, RequeuingTimestamp, WaitForPodsReady},
+    },
+    tensorstack::v1beta1,
+};
+
+use crate::event::Ask;
+pub use crate::names::{
+    group_name, namespace, node_name, owner_name, pod_name, runai_name, subgroup_name, tensorstack_name, uid,
+    uid_text,
+};
+use crate::world::{
+    ConfigObj, Controller, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj, Wait, go,
+    timestamp, units,
+};
+
+fn time(millis: i64) -> Time {
+    Time(timestamp(millis * MILLI))
+}
+
+pub const fn group_and_kind(kind: OwnerKind) -> (&'static str, &'static str) {
+    match kind {
+        OwnerKind::Deployment => ("apps", "Deployment"),
+        OwnerKind::ReplicaSet => ("apps", "ReplicaSet"),
+        OwnerKind::Job => ("batch", "Job"),
+        OwnerKind::Service => ("serving.knative.dev", "Service"),
+        OwnerKind::Thing => ("example.com", "Thing"),
+        OwnerKind::DaemonSet => ("apps", "DaemonSet"),
+    }
+}
+
+pub fn reference((kind, owner): (OwnerKind, u32)) -> OwnerReference {
+    let (group, kind) = group_and_kind(kind);
+    OwnerReference {
+        api_version: format!("{group}/v1"),
+        kind: kind.into(),
+        name: format!("o{owner:x}"),
+        uid: uid_text(owner),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
+}
+
+fn references(controller: Controller) -> Option<Vec<OwnerReference>> {
+    controller.map(|controller| vec![reference(controller)])
+}
+
+fn texts<const N: usize>(pairs: [(&str, Option<String>); N]) -> Option<BTreeMap<String, String>> {
+    let given = pairs.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text?)));
+    let given: BTreeMap<_, _> = given.collect();
+    (!given.is_empty()).then_some(given)
+}
+
+pub fn pod(of: &PodObj) -> Pod {
+    let [runai, tensorstack, coscheduling, volcano, native] = of.groups.map(|name| name.map(group_name));
+    let subgroup = of.subgroup.map(subgroup_name);
+    let condition = |type_: &str, status: bool, at: i64| PodCondition {
+        type_: type_.into(),
+        status: if status { "True" } else { "False" }.into(),
+        last_transition_time: Some(time(at)),
+    };
+    let conditions = [
+        of.scheduled.map(|at| condition("PodScheduled", true, at)),
+        of.initialized.map(|at| condition("Initialized", true, at)),
+        of.ready.map(|(ready, at)| condition("Ready", ready, at)),
+    ];
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(pod_name(of.name)),
+            namespace: Some(namespace(of.namespace)),
+            uid: Some(uid_text(of.uid)),
+            creation_timestamp: Some(time(of.created)),
+            deletion_timestamp: of.terminating.then(|| time(of.created)),
+            labels: texts([
+                (keys::TENSORSTACK_QUEUE_LABEL, of.tensorstack.map(tensorstack_name)),
+                (keys::RUNAI_QUEUE_LABEL, of.runai.map(runai_name)),
+                (keys::TENSORSTACK_GROUP_LABEL, tensorstack),
+                (keys::COSCHEDULING_GROUP_LABEL, coscheduling),
+                (keys::RUNAI_SUBGROUP_LABEL, subgroup.clone()),
+                (keys::TENSORSTACK_ROLE_LABEL, subgroup.clone()),
+            ]),
+            annotations: texts([
+                (keys::RUNAI_GROUP_ANNOTATION, runai),
+                (keys::VOLCANO_GROUP_ANNOTATION, volcano),
+                (keys::VOLCANO_TASK_ANNOTATION, subgroup),
+                (keys::MAX_DURATION_ANNOTATION, of.own.map(|own| units(own, " "))),
+                (keys::MIRROR_POD_ANNOTATION, of.mirror.then(|| "x".to_owned())),
+            ]),
+            owner_references: references(of.controller),
+            ..ObjectMeta::default()
+        },
+        spec: PodSpec {
+            priority: Some(of.priority()),
+            node_name: of.bound.then(|| node_name(of.node())),
+            scheduling_group: native.map(|name| SchedulingGroup { pod_group_name: Some(name) }),
+            ..PodSpec::default()
+        },
+        status: PodStatus {
+            phase: of.finished.then(|| "Succeeded".to_owned()),
+            conditions: conditions.into_iter().flatten().collect(),
+            nominated_node_name: None,
+        },
+    }
+}
+
+pub fn pod_with_room(of: &PodObj) -> PodWithRoom {
+    let pod = pod(of);
+    let mut whole = serde_json::to_value(&pod).unwrap();
+    // times would be written in whole seconds
+    whole["metadata"]["creationTimestamp"] = json!(time(of.created).0);
+    for (place, condition) in pod.status.conditions.iter().enumerate() {
+        let at = condition.last_transition_time.as_ref().map(|at| at.0);
+        whole["status"]["conditions"][place]["lastTransitionTime"] = json!(at);
+    }
+    whole["spec"]["containers"] = json!([{"resources": {"requests": {"cpu": format!("{}m", of.cpu())}}}]);
+    serde_json::from_value(whole).unwrap()
+}
+
+/// The pod that asks for room.
+pub fn preemptor(ask: Ask) -> (Pod, Room) {
+    let labels = texts([(keys::RUNAI_QUEUE_LABEL, ask.queue.map(runai_name))]);
+    let whole: PodWithRoom = serde_json::from_value(json!({
+        "metadata": {"name": "preemptor", "namespace": namespace(0), "uid": "preemptor", "labels": labels},
+        "spec": {"priority": ask.priority},
+    }))
+    .unwrap();
+    whole.split()
+}
+
+pub fn group(of: &GroupObj) -> PodGroup {
+    let named = |(name, min, parent): &(u8, Option<u32>, Option<u8>)| json!({"name": subgroup_name(*name), "minMember": min, "parent": parent.map(subgroup_name)});
+    let subgroups: Vec<Value> = of.subgroups.0.iter().map(named).collect();
+    let spec = match of.kind {
+        PodGroupKind::Runai => {
+            json!({"queue": of.queue.map(runai_name), "minMember": of.min, "subGroups": subgroups})
+        }
+        PodGroupKind::Tensorstack => {
+            json!({"queue": of.queue.map(tensorstack_name), "minMember": of.min, "roles": subgroups})
+        }
+        PodGroupKind::Coscheduling => json!({"minMember": of.min}),
+        PodGroupKind::Volcano => {
+            let tasks = of.subgroups.0.iter().map(|(name, min, _)| (subgroup_name(*name), json!(min)));
+            json!({"queue": "theirs", "minMember": of.min, "minTaskMember": Value::Object(tasks.collect())})
+        }
+        PodGroupKind::Native => json!({"schedulingPolicy": {"gang": {"minCount": of.min}}}),
+    };
+    let stamp = if of.unreadable { Some("soon".into()) } else { of.stamp.map(|at| time(at).0.to_string()) };
+    PodGroup {
+        metadata: ObjectMeta {
+            name: Some(group_name(of.name)),
+            namespace: Some(namespace(of.namespace)),
+            uid: Some(uid_text(of.uid)),
+            resource_version: Some(of.version.to_string()),
+            annotations: texts([
+                (keys::LAST_START_ANNOTATION, stamp),
+                (keys::MAX_DURATION_ANNOTATION, of.own.map(|own| units(own, " "))),
+            ]),
+            ..ObjectMeta::default()
+        },
+        spec,
+        status: Value::Null,
+    }
+}
+
+pub fn owner(of: &OwnerObj) -> ObjectMeta {
+    let record = of.record.map(|record| {
+        let group = record
+            .tensorstack
+            .map(|of_it| if of_it { "scheduler.tensorstack.dev" } else { "scheduling.run.ai" });
+        let reason = if record.deactivated { "Deactivated" } else { "MaxDurationExceeded" };
+        let record = json!({
+            "reason": reason, "at": time(record.at).0, "queue": runai_name(record.queue), "queueGroup": group,
+            "field": "spec.replicas", "value": 0, "previousValue": 1,
+        });
+        record.to_string()
+    });
+    let state = (of.returns.is_some() || of.priority.is_some()).then(|| {
+        json!({"count": 1, "requeueAt": of.returns.map(|at| time(at).0), "priority": of.priority}).to_string()
+    });
+    ObjectMeta {
+        name: Some(owner_name(of)),
+        namespace: Some(namespace(of.namespace)),
+        uid: Some(uid_text(of.uid)),
+        creation_timestamp: Some(time(of.created)),
+        owner_references: references(of.controller),
+        annotations: texts([
+            (keys::MAX_DURATION_ANNOTATION, of.own.map(|own| units(own, " "))),
+            (keys::PAUSED_ANNOTATION, record),
+            (keys::REQUEUE_STATE_ANNOTATION, state),
+            (keys::ACTIVE_ANNOTATION, of.inactive.then(|| "false".to_owned())),
+        ]),
+        ..ObjectMeta::default()
+    }
+}
+
+pub fn wait(of: Wait) -> WaitForPodsReady {
+    let timestamp = if of.by_creation { RequeuingTimestamp::Creation } else { RequeuingTimestamp::Eviction };
+    WaitForPodsReady {
+        timeout: of.timeout.map(|timeout| go(timeout).as_str().into()),
+        recovery_timeout: of.recovery.map(|recovery| go(recovery).as_str().into()),
+        requeuing_strategy: Some(RequeuingStrategy {
+            timestamp: Some(timestamp),
+            ..RequeuingStrategy::default()
+        }),
+    }
+}
+
+pub fn pods_ready(of: Wait) -> PodsReady {
+    PodsReady::from(&wait(of))
+}
+
+pub fn runai(of: &RunaiObj) -> v3alpha1::QueueSpec {
+    let text = |micros: Option<i64>| micros.map(|micros| go(micros).as_str().into());
+    let action = |requeue| if requeue { MaxDurationAction::Requeue } else { MaxDurationAction::Pause };
+    v3alpha1::QueueSpec {
+        parent_queue: of.parent.map(runai_name),
+        preempt_min_runtime: text(of.preempt),
+        reclaim_min_runtime: text(of.reclaim),
+        max_duration: text(of.ceiling),
+        expiry_notice: text(of.notice),
+        max_duration_action: of.requeue.map(action),
+        requeue_delay: text(of.delay),
+        wait_for_pods_ready: of.wait.map(wait),
+        ..v3alpha1::QueueSpec::default()
+    }
+}
+
+pub fn runai_v2(of: &RunaiObj) -> RunaiQueueV2 {
+    let text = |micros: Option<i64>| micros.map(|micros| go(micros).as_str().into());
+    let wait = of.wait.map(|of| serde_json::to_string(&wait(of)).unwrap());
+    RunaiQueueV2 {
+        metadata: ObjectMeta {
+            annotations: texts([
+                (keys::QUEUE_MAX_DURATION_ANNOTATION, of.ceiling.map(go)),
+                (keys::QUEUE_EXPIRY_NOTICE_ANNOTATION, of.notice.map(go)),
+                (
+                    keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION,
+                    of.requeue.map(|requeue| if requeue { "Requeue" } else { "Pause" }.to_owned()),
+                ),
+                (keys::QUEUE_REQUEUE_DELAY_ANNOTATION, of.delay.map(go)),
+                (keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION, wait),
+            ]),
+            ..ObjectMeta::default()
+        },
+        spec: v2::QueueSpec {
+            parent_queue: of.parent.map(runai_name),
+            preempt_min_runtime: text(of.preempt),
+            reclaim_min_runtime: text(of.reclaim),
+            ..v2::QueueSpec::default()
+        },
+    }
+}
+
+pub fn tensorstack(of: &TensorstackObj) -> v1beta1::QueueSpec {
+    let text = |micros: Option<i64>| micros.map(|micros| units(micros, "").as_str().into());
+    v1beta1::QueueSpec {
+        max_duration: text(of.ceiling),
+        expiry_notice: text(of.notice),
+        ..v1beta1::QueueSpec::default()
+    }
+}
+
+pub fn floors(of: &ConfigObj) -> Floors {
+    Floors {
+        preempt: go(of.preempt).parse().unwrap(),
+        reclaim: go(of.reclaim).parse().unwrap(),
+        ..Floors::default()
+    }
+}
+
+pub fn settings(of: &ConfigObj) -> Settings {
+    let (group, kind) = group_and_kind(OwnerKind::Thing);
+    let thing =
+        PauseRule { group: group.into(), kind: kind.into(), field: "spec.replicas".into(), value: json!(0) };
+    Settings {
+        scope: Scope::default(),
+        table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),
+        notice: SignedDuration::from_micros(of.notice),
+        pods_ready: of.wait.map(pods_ready),
+        floors: floors(of),
+    }
+}

@@ -1,0 +1,226 @@
+//! The objects of a small cluster, as plain numbers. Times are milliseconds after [`EPOCH`], durations microseconds.
+
+use jiff::Timestamp;
+use tenure_types::podgroup::PodGroupKind;
+
+use crate::{object, object::List};
+
+/// Seconds since 1970 at which all histories begin.
+pub const EPOCH: i64 = 1_800_000_000;
+
+/// Nanoseconds after [`EPOCH`].
+pub type Nanos = i64;
+
+pub const MILLI: i64 = 1_000_000;
+pub const SECOND: i64 = 1_000_000_000;
+
+pub fn timestamp(nanos: Nanos) -> Timestamp {
+    let (seconds, rest) = (nanos.div_euclid(SECOND), nanos.rem_euclid(SECOND));
+    Timestamp::new(EPOCH + seconds, rest as i32).unwrap()
+}
+
+/// The opposite of [`timestamp`].
+pub fn nanos(at: Timestamp) -> Nanos {
+    (at.as_nanosecond() - i128::from(EPOCH) * i128::from(SECOND)) as Nanos
+}
+
+/// A duration in the grammar of `v3alpha1` and `v2`.
+pub fn go(micros: i64) -> String {
+    format!("{micros}us")
+}
+
+/// A duration in the grammar of `v1beta1`, and of people.
+pub fn units(micros: i64, space: &str) -> String {
+    let millis = micros / 1_000;
+    match millis % 1_000 {
+        0 => format!("{}s", millis / 1_000),
+        rest => format!("{}s{space}{rest}ms", millis / 1_000),
+    }
+}
+
+/// The kind of a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OwnerKind {
+    Deployment,
+    ReplicaSet,
+    Job,
+    /// Stands between pods and kinds that can be paused.
+    Service,
+    /// Can be paused if the configuration has a row for it.
+    Thing,
+    DaemonSet,
+}
+
+/// A controller, by its uid.
+pub type Controller = Option<(OwnerKind, u32)>;
+
+object! {
+    /// A pod.
+    PodObj {
+        uid: u32 = 1,
+        namespace: u8 = 0,
+        name: u8 = 0,
+        created: i64 = 0,
+        terminating: bool = false,
+        finished: bool = false,
+        /// Since when condition `PodScheduled` is true.
+        scheduled: Option<i64> = None,
+        /// `spec.nodeName` is set.
+        bound: bool = false,
+        /// Condition `Ready`.
+        ready: Option<(bool, i64)> = None,
+        /// Since when condition `Initialized` is true.
+        initialized: Option<i64> = None,
+        tensorstack: Option<u8> = None,
+        runai: Option<u8> = None,
+        /// The group of each kind that it names, in the order of `PodGroupKind::ALL`.
+        groups: [Option<u8>; 5] = [None; 5],
+        subgroup: Option<u8> = None,
+        controller: Controller = None,
+        own: Option<i64> = None,
+        critical: bool = false,
+        mirror: bool = false,
+    }
+}
+
+object! {
+    /// A `PodGroup`.
+    GroupObj {
+        kind: PodGroupKind = PodGroupKind::Runai,
+        namespace: u8 = 0,
+        name: u8 = 0,
+        uid: u32 = 1,
+        version: u32 = 1,
+        stamp: Option<i64> = None,
+        /// A stamp that is no time.
+        unreadable: bool = false,
+        /// Names the stamp that was last written, if any was.
+        echo: bool = false,
+        queue: Option<u8> = None,
+        own: Option<i64> = None,
+        min: Option<u32> = None,
+        /// Subgroups, roles or tasks: the minimum, if it has one, and the parent.
+        subgroups: List<(u8, Option<u32>, Option<u8>)> = List(Vec::new()),
+    }
+}
+
+/// The record of a pause.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecordObj {
+    pub at: i64,
+    pub queue: u8,
+    /// Of the tensorstack family; none if the record doesn't say.
+    pub tensorstack: Option<bool>,
+    pub deactivated: bool,
+}
+
+object! {
+    /// What may own pods.
+    OwnerObj {
+        kind: OwnerKind = OwnerKind::Deployment,
+        uid: u32 = 1,
+        namespace: u8 = 0,
+        created: i64 = 0,
+        controller: Controller = None,
+        own: Option<i64> = None,
+        record: Option<RecordObj> = None,
+        returns: Option<i64> = None,
+        priority: Option<i32> = None,
+        inactive: bool = false,
+    }
+}
+
+/// `waitForPodsReady`: timeout, recovery timeout, and whether returns are ordered by creation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    pub timeout: Option<i64>,
+    pub recovery: Option<i64>,
+    pub by_creation: bool,
+}
+
+object! {
+    /// A queue of the run.ai family.
+    RunaiObj {
+        /// Written in KAI-Scheduler's version.
+        v2: bool = false,
+        parent: Option<u8> = None,
+        ceiling: Option<i64> = None,
+        notice: Option<i64> = None,
+        requeue: Option<bool> = None,
+        delay: Option<i64> = None,
+        wait: Option<Wait> = None,
+        preempt: Option<i64> = None,
+        reclaim: Option<i64> = None,
+    }
+}
+
+object! {
+    /// A queue of the tensorstack family.
+    TensorstackObj {
+        ceiling: Option<i64> = None,
+        notice: Option<i64> = None,
+    }
+}
+
+object! {
+    /// The configuration.
+    ConfigObj {
+        notice: i64 = 0,
+        wait: Option<Wait> = None,
+        preempt: i64 = 0,
+        reclaim: i64 = 0,
+        things: bool = false,
+    }
+}
+
+/// Kind, namespace and name of a `PodGroup`.
+pub type GroupKey = (PodGroupKind, u8, u8);
+
+impl GroupObj {
+    pub const fn key(&self) -> GroupKey {
+        (self.kind, self.namespace, self.name)
+    }
+}
+
+impl PodObj {
+    /// Neither finished nor terminating.
+    pub const fn is_live(&self) -> bool {
+        !self.terminating && !self.finished
+    }
+
+    /// Scheduled, and live.
+    pub const fn is_active(&self) -> bool {
+        self.is_live() && (self.bound || self.scheduled.is_some())
+    }
+
+    /// When it was scheduled: not before it was created.
+    pub fn scheduled(&self) -> Option<Nanos> {
+        self.scheduled.map(|at| at.max(self.created) * MILLI)
+    }
+
+    /// The node that it is on once it is bound.
+    pub fn node(&self) -> u8 {
+        (self.uid % 2) as u8
+    }
+
+    pub fn priority(&self) -> i32 {
+        if self.critical { 2_000_000_000 } else { i32::from(self.name) * 10 }
+    }
+
+    /// Thousandths of a processor that it requests.
+    pub fn cpu(&self) -> i64 {
+        i64::from(self.uid / 2 % 3 + 1) * 1_000
+    }
+
+    /// The groups that it names, in the order in which they count.
+    pub fn keys(&self) -> impl Iterator<Item = GroupKey> {
+        let named = PodGroupKind::ALL.into_iter().zip(self.groups);
+        let namespace = self.namespace;
+        named.filter_map(move |(kind, name)| Some((kind, namespace, name?)))
+    }
+
+    /// Names a group while it is live.
+    pub fn is_member(&self, key: GroupKey) -> bool {
+        self.is_live() && self.keys().any(|named| named == key)
+    }
+}
