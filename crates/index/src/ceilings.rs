@@ -116,7 +116,8 @@ impl CeilingIndex {
             .and_then(|uid| self.reader.deadlines.get(uid))
             .is_some_and(|pod| pod.readiness.get() == Readiness::NotYet);
         let Some(uid) = self.reader.deadlines.apply(pod, &mut self.objects.interner) else { return false };
-        self.schedule(uid);
+        // not yet: its groups may have changed with it
+        self.objects.moved.pods.insert(uid);
         was_new && self.reader.deadlines.get(uid).is_some_and(Pod::is_ready)
     }
 
@@ -151,16 +152,12 @@ impl CeilingIndex {
                 deadlines.release(pod, served == Served::First);
             }
         }
-        for pod in group.pods() {
-            self.schedule(pod.uid);
-        }
+        self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
     }
 
     /// Takes back everything that was handed out: the keeper that was to act on it doesn't lead any more.
     pub fn release_all(&mut self) {
-        for uid in self.reader.deadlines.release_all() {
-            self.schedule(uid);
-        }
+        self.objects.moved.pods.extend(self.reader.deadlines.release_all());
     }
 
     /// The controllers of the live pods of a namespace that are exempt by priority.
@@ -254,14 +251,9 @@ impl CeilingIndex {
         self.objects.gangs.release_stamps();
     }
 
-    fn schedule(&mut self, uid: Uid) {
-        let Self { objects, reader: Ceilings { deadlines, notice, pods_ready } } = self;
-        deadlines.schedule(uid, &mut |uid, pod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod));
-    }
-
     fn reschedule(&mut self) {
         let of_groups = self.objects.gangs.moved();
-        let Moved { all, owners } = std::mem::take(&mut self.objects.moved);
+        let Moved { all, owners, pods } = std::mem::take(&mut self.objects.moved);
         let Self { objects, reader: Ceilings { deadlines, notice, pods_ready } } = self;
         let rules = (*notice, *pods_ready);
         if all {
@@ -271,7 +263,7 @@ impl CeilingIndex {
         let below = owners.into_iter().flat_map(|owner| objects.owners.with_descendants(owner));
         let below: HashSet<Uid> = below.collect();
         let below = below.into_iter().flat_map(|of| deadlines.controlled_by(of).map(|(uid, _)| uid));
-        let moved: HashSet<Uid> = below.chain(of_groups).collect();
+        let moved: HashSet<Uid> = below.chain(of_groups).chain(pods).collect();
         let mut plan = |uid, pod: &Pod| -> PodDeadlines { limits::deadlines(objects, rules, uid, pod) };
         for uid in moved {
             deadlines.schedule(uid, &mut plan);

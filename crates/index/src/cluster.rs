@@ -56,6 +56,7 @@ pub struct Moved {
     pub all: bool,
     /// With all that they control.
     pub owners: HashSet<Uid>,
+    pub pods: HashSet<Uid>,
 }
 
 impl<R: Reader> Cluster<R> {
@@ -149,8 +150,14 @@ impl<R: Reader> Cluster<R> {
         }
     }
 
+    /// Begins a list of all pods, after a time in which nothing may have been seen.
+    pub fn begin_pods(&mut self) {
+        self.objects.gangs.begin_list();
+    }
+
     /// Forgets a pod.
     pub fn delete_pod(&mut self, uid: Uid) {
+        self.objects.moved.pods.remove(&uid);
         self.objects.gangs.delete_pod(uid);
         self.reader.delete_pod(uid);
     }

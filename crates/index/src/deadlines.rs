@@ -141,10 +141,14 @@ impl Deadlines {
 
     /// Computes when something is to be done about a pod.
     pub fn schedule(&mut self, uid: Uid, deadlines: &mut impl FnMut(Uid, &Pod) -> PodDeadlines) {
-        let Some(pod) = self.pods.get_mut(&uid).filter(|pod| pod.claim.is_none()) else {
-            return;
-        };
+        let Some(pod) = self.pods.get_mut(&uid) else { return };
         let PodDeadlines { ceiling, ready_until } = deadlines(uid, pod);
+        if pod.claim.is_some() {
+            // what it was handed out for is settled first
+            pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
+            pod.expiry.plan(ceiling);
+            return;
+        }
         pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
         if let Some(notice) = &mut pod.notice {
             let next = notice.next();
@@ -193,7 +197,7 @@ impl Deadlines {
 
     /// When the next pod's ceiling is reached, or was.
     pub fn next_expiry(&self) -> Option<Timestamp> {
-        let first = self.expiries.next_pods().filter_map(|uid| self.pods.get(&uid));
+        let first = self.expiries.may_be_first().filter_map(|uid| self.pods.get(&uid));
         Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
     }
 

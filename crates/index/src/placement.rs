@@ -96,6 +96,11 @@ impl PlacementIndex {
         self.places.put(uid, placed);
     }
 
+    /// Begins a list of all pods, after a time in which nothing may have been seen.
+    pub fn begin_pods(&mut self) {
+        self.gangs.begin_list();
+    }
+
     /// Forgets a pod.
     pub fn delete_pod(&mut self, uid: Uid) {
         self.gangs.delete_pod(uid);

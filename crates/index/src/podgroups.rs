@@ -48,15 +48,14 @@ impl Gangs {
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
-        match (self.members.get_mut(&uid), &mut member) {
-            (None, None) => return,
-            (Some(known), Some(member)) => {
-                if !member.follow(known) {
-                    known.was_active = member.was_active;
-                    return;
+        let known = self.members.get(&uid);
+        if known == member.as_ref() {
+            for of in known.filter(|known| known.active).iter().flat_map(|known| &*known.of) {
+                if let Some(gang) = self.by_key.get_mut(&of.group) {
+                    gang.go_on();
                 }
             }
-            (Some(_), None) | (None, Some(_)) => {}
+            return;
         }
         if let Some(member) = &mut member
             && let Some(same) = self.same_memberships(&member.of)
@@ -82,15 +81,21 @@ impl Gangs {
     /// Forgets all pods but these.
     pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
         let gone: Vec<Uid> = self.members.keys().copied().filter(|uid| !uids.contains(uid)).collect();
-        let left = gone.iter().flat_map(|uid| self.memberships(*uid)).map(|of| of.group.clone());
-        let left: HashSet<GroupKey> = left.collect();
         for uid in gone {
             self.replace(uid, None);
         }
-        for key in left {
-            if let Some(gang) = self.by_key.get_mut(&key) {
-                gang.doubt(&self.members);
+        let Self { by_key, members, changed, .. } = self;
+        for (key, gang) in by_key {
+            if gang.doubt(members) {
+                change(changed, key, gang);
             }
+        }
+    }
+
+    /// A list of all pods begins, after a time in which nothing may have been seen.
+    pub fn begin_list(&mut self) {
+        for gang in self.by_key.values_mut() {
+            gang.begin_list();
         }
     }
 

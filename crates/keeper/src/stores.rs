@@ -37,6 +37,10 @@ impl Store<Pod> for PodStore {
         Uid::of(metadata.uid.as_deref().unwrap_or_default())
     }
 
+    fn begin(&mut self) {
+        self.cluster.with(CeilingIndex::begin_pods);
+    }
+
     fn apply(&mut self, pod: Pod) {
         if self.cluster.change(|index| index.apply_pod(&pod))
             // others see the same

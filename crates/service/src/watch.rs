@@ -32,6 +32,9 @@ pub trait Store<K> {
     /// The key of an object.
     fn key(metadata: &ObjectMeta) -> Self::Key;
 
+    /// A list of all objects begins, after a time in which nothing may have been seen.
+    fn begin(&mut self) {}
+
     /// The object is there, as it is now.
     fn apply(&mut self, object: K);
 
@@ -161,6 +164,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         match event {
             Event::Init => {
                 self.listed.clear();
+                self.store.begin();
                 return false;
             }
             Event::InitApply(object) => {

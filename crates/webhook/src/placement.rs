@@ -76,6 +76,10 @@ impl Store<PodWithRoom> for Pods {
         Uid::of(metadata.uid.as_deref().unwrap_or_default())
     }
 
+    fn begin(&mut self) {
+        self.0.change(PlacementIndex::begin_pods);
+    }
+
     fn apply(&mut self, pod: PodWithRoom) {
         self.0.change(|index| index.apply_pod(pod));
     }

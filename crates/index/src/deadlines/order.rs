@@ -68,9 +68,9 @@ impl Order {
         self.heads().map(|(at, _)| at).min()
     }
 
-    /// The pods at the head of each lane.
-    pub fn next_pods(&self) -> impl Iterator<Item = Uid> {
-        self.heads().map(|(_, uid)| uid)
+    /// The pods of which one was due first, whenever it is tried again.
+    pub fn may_be_first(&self) -> impl Iterator<Item = Uid> {
+        self.first.iter().take(1).chain(&self.again).map(|(_, uid)| *uid)
     }
 
     /// The pod that is due by now, with the place where it stands: first tries first.

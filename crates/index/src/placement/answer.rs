@@ -138,7 +138,9 @@ impl PlacementIndex {
 
     /// The pool of a node.
     pub(super) fn pool(&self, floors: &Floors, node: &str) -> Option<&str> {
-        self.nodes.get(node)?.get(&floors.node_pool_label_key).map(String::as_str)
+        let Floors { node_pools, node_pool_label_key, .. } = floors;
+        let labels = (!node_pools.is_empty()).then(|| self.nodes.get(node)).flatten()?;
+        labels.get(node_pool_label_key).map(String::as_str)
     }
 
     fn queue_of_preemptor<'q>(&'q self, pod: &'q Pod) -> Option<&'q str> {
@@ -192,7 +194,7 @@ impl<'i> Asked<'_, 'i> {
             Err(unknown) => return Answer::Drop(Dropped::Unknown(unknown.to_owned())),
         };
         let mut here = workloads.here(offered.iter().map(|of| (of.uid, of.pod)));
-        let pool = self.pool(offer.node);
+        let pool = self.index.pool(self.question.floors, offer.node);
         // most nodes need no more than this
         let victims: Vec<Victim<'_>> =
             here.iter().filter_map(|of| of.victim(workloads.all(), pool)).collect();
@@ -205,17 +207,11 @@ impl<'i> Asked<'_, 'i> {
         // only those leave room when they go that nobody brings back
         let is_other = |place: &usize| offered.iter().all(|of| of.place != *place);
         let others = residents.all().enumerate();
-        let others =
-            others.filter(|(place, (_, other))| other.frees && is_other(place)).map(|(_, other)| other);
+        let others = others
+            .filter(|(place, (_, other))| other.frees && is_bound(other) && is_other(place))
+            .map(|(_, other)| other);
         here.extend(workloads.here(others));
         self.others(&here, offered.len(), workloads.all(), pool, protected)
-    }
-
-    /// The pool of a node, if there are pools: else it takes no part.
-    fn pool(&self, node: &str) -> Option<&'i str> {
-        let Floors { node_pools, node_pool_label_key, .. } = self.question.floors;
-        let labels = (!node_pools.is_empty()).then(|| self.index.nodes.get(node)).flatten()?;
-        labels.get(node_pool_label_key).map(String::as_str)
     }
 
     /// The pods that the scheduler would evict, each of them once, the most important first; or the first of which too

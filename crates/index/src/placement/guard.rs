@@ -94,8 +94,12 @@ impl PlacementIndex {
         (workload, group.number(memberships))
     }
 
-    fn queue<'i>(&'i self, pod: &'i Placed) -> Option<&'i str> {
-        self.gangs.queue(pod.memberships()).or(pod.queue.as_deref())
+    /// The queue of a pod's workload: that of its `PodGroup`, else that of the first of its pods that names one, so that
+    /// it is always the same.
+    pub(super) fn queue<'i>(&'i self, pod: &'i Placed) -> Option<&'i str> {
+        let members = || self.gangs.counted(pod.memberships()).map_or(&[][..], |group| group.members());
+        let of_members = || members().iter().find_map(|uid| self.places.get(*uid)?.queue.as_deref());
+        self.gangs.queue(pod.memberships()).or_else(of_members).or(pod.queue.as_deref())
     }
 
     fn victim<'v>(

@@ -130,7 +130,7 @@ impl<'q, 'i> Workloads<'q, 'i> {
 
     /// Where the workload of a pod is.
     fn place(&mut self, pod: &'i Placed) -> Place<'i> {
-        let queue = self.index.gangs.queue(pod.memberships()).or(pod.queue.as_deref());
+        let queue = self.index.queue(pod);
         let place = queue.map(|queue| {
             let find = || Place::find(self.tree, Some(queue));
             *self.queues.entry(queue.as_ptr()).or_insert_with(find)

@@ -20,6 +20,8 @@ pub struct Gang {
     members: Vec<Uid>,
     /// How many of them are active.
     active: u32,
+    /// A member that was active was seen to be so again since the last list began.
+    goes_on: bool,
     /// How many runs have ended.
     pub ended: u32,
     /// When the oldest of all pods was created that were active in this run: pods may be replaced without its end.
@@ -66,6 +68,7 @@ impl Gang {
         let was_active = self.active > 0;
         let number = |member: Option<&Member>| u32::from(member.is_some_and(|member| member.active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
+        self.goes_on |= number(old) > 0 && number(new) > 0;
         if let Some(new) = new.filter(|new| new.active) {
             self.oldest = self.oldest.into_iter().chain([new.created()]).min();
             self.first_scheduled = self.first_scheduled.into_iter().chain(new.scheduled()).min();
@@ -97,6 +100,7 @@ impl Gang {
     }
 
     fn end(&mut self) {
+        self.goes_on = false;
         self.ended = self.ended.wrapping_add(1);
         self.left = self.group.as_ref().and_then(|group| group.stamp);
         (self.oldest, self.first_scheduled, self.shown) = (None, None, None);
@@ -116,18 +120,29 @@ impl Gang {
         self.left = Some(stamp);
     }
 
-    /// Pods are gone after a time in which nothing was seen. The run may have ended in between, unless a member shows
-    /// that it didn't: else only what those show counts that are left.
-    pub fn doubt(&mut self, members: &UidMap<Box<Member>>) {
-        let active: Vec<&Member> = self.live(members).filter(|member| member.active).collect();
-        if active.iter().any(|member| member.was_active) {
-            return;
+    /// A list of all pods begins.
+    pub const fn begin_list(&mut self) {
+        self.goes_on = false;
+    }
+
+    /// A member that was active is seen to be so again.
+    pub const fn go_on(&mut self) {
+        self.goes_on = true;
+    }
+
+    /// After a list, the run may have ended before it, unless a member shows that it didn't: else only what present pods
+    /// show counts. Says whether that is so.
+    pub fn doubt(&mut self, members: &UidMap<Box<Member>>) -> bool {
+        if self.goes_on || self.active == 0 {
+            return false;
         }
+        let active: Vec<&Member> = self.live(members).filter(|member| member.active).collect();
         self.oldest = active.iter().map(|member| member.created()).min();
         self.first_scheduled = active.iter().filter_map(|member| member.scheduled()).min();
         (self.shown, self.grown) = (None, true);
         self.memory = RunMemory::default();
         self.remember();
+        true
     }
 
     /// Takes another version of the group, or another one of its name, or that there is none.
@@ -197,7 +212,7 @@ impl Gang {
     pub fn start_by(&mut self, now: Timestamp) -> bool {
         let is_ahead = self.start.is_some_and(|start| start > now);
         if is_ahead {
-            self.shown = Some(now);
+            self.shown = self.shown.into_iter().chain([now]).min();
         }
         is_ahead
     }

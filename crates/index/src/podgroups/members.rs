@@ -22,9 +22,6 @@ pub struct Member {
     scheduled: Option<Milliseconds>,
     /// It runs: it was scheduled, and has not ended and is not terminating.
     pub active: bool,
-    /// It was active in the same groups when it was seen before. A list shows each pod once, so a member of which that
-    /// is true after a list was active before and after it.
-    pub was_active: bool,
     pub readiness: PodReadiness,
 }
 
@@ -56,18 +53,8 @@ impl Member {
             created,
             scheduled: pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond())),
             active: progress == Progress::Running,
-            was_active: false,
             readiness: PodReadiness::of(pod),
         })
-    }
-
-    /// Takes the place of another record of the pod; says whether anything but that is new.
-    pub fn follow(&mut self, known: &Self) -> bool {
-        self.was_active = known.was_active;
-        let is_new = self != known;
-        let same_groups = known.of.iter().map(|of| &of.group).eq(self.of.iter().map(|of| &of.group));
-        self.was_active = known.active && self.active && same_groups;
-        is_new
     }
 
     /// True if another record of the pod shows of its groups' start what this one does, which is nothing unless it runs.

@@ -41,7 +41,7 @@ impl Gangs {
             if gang.start_by(now) && gang.compute(key.kind, members) {
                 moved.extend(gang.members());
             }
-            let stamping = stamping(gang, &key, now);
+            let stamping = stamping(gang, &key, stamps, now);
             if stamping.is_some() {
                 return stamping;
             }
@@ -58,6 +58,9 @@ impl Gangs {
     pub fn settle_stamp(&mut self, stamping: &Stamping, stamped: Stamped, now: Timestamp, names: &mut Names) {
         let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, names);
         let Some(gang) = self.by_key.get_mut(&key) else { return };
+        if !gang.stamp.take_back(stamping.claim) {
+            return;
+        }
         let group = gang.group.as_mut().filter(|group| *group.uid == *stamping.uid);
         let current = group.filter(|group| *group.resource_version == *stamping.resource_version);
         self.stamps.settle(&key, &mut gang.stamp, (stamping, &stamped), current.is_some(), now);
@@ -75,7 +78,7 @@ impl Gangs {
 
     /// Forgets what is to be stamped, where that is never asked.
     pub fn discard_stamps(&mut self) {
-        self.stamps = Stamps::default();
+        self.stamps.clear();
     }
 
     /// Takes back all stamps: who was to write them is gone.
@@ -87,9 +90,9 @@ impl Gangs {
 }
 
 /// The start that is to be written on a group; none if there is none, or one is being written.
-fn stamping(gang: &mut Gang, key: &GroupKey, now: Timestamp) -> Option<Stamping> {
+fn stamping(gang: &mut Gang, key: &GroupKey, stamps: &mut Stamps, now: Timestamp) -> Option<Stamping> {
     let start = gang.run().and_then(|run| run.to_stamp(now));
-    let attempts = gang.stamp.claim(start, now)?;
+    let (claim, attempts) = stamps.claim(&mut gang.stamp, start, now)?;
     let group = gang.group.as_ref()?;
     Some(Stamping {
         kind: key.kind,
@@ -100,5 +103,6 @@ fn stamping(gang: &mut Gang, key: &GroupKey, now: Timestamp) -> Option<Stamping>
         start: start?,
         attempts,
         ended: gang.ended,
+        claim,
     })
 }

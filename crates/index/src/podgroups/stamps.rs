@@ -33,6 +33,8 @@ pub struct Stamping {
     pub attempts: u8,
     /// Of which run it is.
     pub(super) ended: u32,
+    /// What it is handed out by: only that is settled by it.
+    pub(super) claim: u32,
 }
 
 /// The result of writing a stamp.
@@ -52,7 +54,7 @@ pub enum Stamped {
 #[derive(Debug, Default)]
 pub struct Stamp {
     queued: bool,
-    claimed: bool,
+    claim: Option<u32>,
     /// It is judged at once when there is another version.
     stale: bool,
     attempts: u8,
@@ -68,6 +70,7 @@ pub struct Stamp {
 pub struct Stamps {
     queue: VecDeque<GroupKey>,
     retries: BTreeSet<(i64, GroupKey)>,
+    claims: u32,
 }
 
 impl Stamps {
@@ -86,6 +89,12 @@ impl Stamps {
     /// No groups are to be looked at but these.
     pub fn requeue(&mut self, keys: impl Iterator<Item = GroupKey>) {
         self.queue = keys.collect();
+    }
+
+    /// Forgets which groups are to be looked at.
+    pub fn clear(&mut self) {
+        self.queue.clear();
+        self.retries.clear();
     }
 
     /// A group has another version.
@@ -111,6 +120,24 @@ impl Stamps {
         Timestamp::from_millisecond(self.retries.first()?.0).ok()
     }
 
+    /// Hands out a start; returns the claim, and how often it couldn't be written before. None if it isn't to be
+    /// written now.
+    pub fn claim(
+        &mut self,
+        stamp: &mut Stamp,
+        start: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<(u32, u8)> {
+        stamp.queued = false;
+        let start = start?;
+        if stamp.claim.is_some() || stamp.not_before > now.as_millisecond() || stamp.said == Some(start) {
+            return None;
+        }
+        self.claims = self.claims.wrapping_add(1);
+        (stamp.claim, stamp.stale) = (Some(self.claims), false);
+        Some((self.claims, stamp.attempts))
+    }
+
     /// Takes back a start. `is_current` says whether its group is of the version that it was decided by.
     pub fn settle(
         &mut self,
@@ -120,7 +147,6 @@ impl Stamps {
         is_current: bool,
         now: Timestamp,
     ) {
-        stamp.claimed = false;
         match stamped {
             Stamped::Written(_) => {
                 stamp.attempts = 0;
@@ -151,7 +177,7 @@ impl Stamps {
 
     /// Takes back what was claimed by somebody who is gone.
     pub fn release(&mut self, key: &GroupKey, stamp: &mut Stamp) {
-        if std::mem::replace(&mut stamp.claimed, false) {
+        if stamp.claim.take().is_some() {
             self.judge(key, stamp);
         }
     }
@@ -162,15 +188,9 @@ impl Stamp {
         self.queued
     }
 
-    /// Hands out a start; returns how often it couldn't be written before. None if it isn't to be written now.
-    pub fn claim(&mut self, start: Option<Timestamp>, now: Timestamp) -> Option<u8> {
-        self.queued = false;
-        let start = start?;
-        if self.claimed || self.not_before > now.as_millisecond() || self.said == Some(start) {
-            return None;
-        }
-        (self.claimed, self.stale) = (true, false);
-        Some(self.attempts)
+    /// Takes back a claim; says whether it was this one.
+    pub fn take_back(&mut self, claim: u32) -> bool {
+        self.claim.take_if(|of| *of == claim).is_some()
     }
 
     /// The run has ended: the next is stamped as if it were the first.

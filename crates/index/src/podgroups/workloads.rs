@@ -68,6 +68,10 @@ pub struct Counted<'g> {
 pub struct GangId(*const Gang);
 
 impl<'g> Counted<'g> {
+    pub fn members(&self) -> &'g [Uid] {
+        self.gang.members()
+    }
+
     pub const fn id(&self) -> GangId {
         GangId(ptr::from_ref(self.gang))
     }

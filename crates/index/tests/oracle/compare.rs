@@ -15,7 +15,6 @@ use tenure_types::projection::Pod;
 
 use crate::{
     event::Event,
-    known::Known,
     naive::{self, Claim, Naive, StampClaim},
     wire,
     world::{MILLI, Nanos, timestamp},
@@ -96,10 +95,6 @@ impl Pair {
     /// Lets something happen, and compares every answer.
     pub fn step(&mut self, event: &Event) -> Result {
         self.tell(event)?;
-        if Known::Chains.is_tolerated() && matches!(event, Event::DeleteOwner(_) | Event::RetainOwners(..)) {
-            // has everything computed
-            self.index.configure(wire::settings(&self.model.config));
-        }
         self.model.observe();
         self.placement.step(event, &mut self.seen)?;
         self.compare_due()?;
@@ -158,7 +153,6 @@ impl Pair {
                 index.release_all();
                 model.release_all();
             }
-            Event::ClaimStamps if Known::Ahead.is_tolerated() && model.is_ahead() => {}
             Event::ClaimStamps => return self.claim_stamps(),
             Event::SettleStamp(pick, end) => self.settle_stamp(usize::from(*pick), *end),
             Event::ReleaseStamps => {
@@ -184,8 +178,9 @@ impl Pair {
                 model.release_returns();
                 self.returns.clear();
             }
-            // the index isn't told that a list begins, and is asked nothing of victims
-            Event::Pass(_) | Event::ListPods | Event::Ask(_) => {}
+            Event::ListPods => index.begin_pods(),
+            // the index is asked nothing of victims here
+            Event::Pass(_) | Event::Ask(_) => {}
         }
         Ok(())
     }

@@ -15,7 +15,6 @@ mod compare;
 mod event;
 mod history;
 mod kept;
-mod known;
 mod naive;
 mod names;
 mod object;

@@ -77,6 +77,7 @@ pub fn pod(of: &PodObj) -> Pod {
     let condition = |type_: &str, status: bool, at: i64| PodCondition {
         type_: type_.into(),
         status: if status { "True" } else { "False" }.into(),
+        reason: None,
         last_transition_time: Some(time(at)),
     };
     let conditions = [

@@ -7,7 +7,6 @@ use tenure_types::podgroup::PodGroupKind;
 
 use super::{Pair, Result, in_time, millis, same};
 use crate::{
-    known::Known,
     naive::{self, Tally},
     wire,
     world::{MILLI, OwnerKind, nanos, timestamp},
@@ -18,9 +17,7 @@ impl Pair {
         let Self { index, model, .. } = self;
         let now = model.now.div_euclid(MILLI);
         same("next_due", &index.next_due(), &model.next_due().map(millis))?;
-        if model.next_expiry_is_sure() {
-            same("next_expiry", &index.next_expiry(), &model.next_expiry().map(millis))?;
-        }
+        same("next_expiry", &index.next_expiry(), &model.next_expiry().map(millis))?;
         let overdue = model.dues.values().filter(|due| due.expire.is_some_and(|at| at < now)).count();
         same("overdue", &index.overdue(timestamp(model.now)), &overdue)?;
         let under_ceiling = model.dues.values().filter(|due| due.expire.is_some()).count();
@@ -83,16 +80,9 @@ impl Pair {
         same("next_return", &index.next_return(), &model.next_return().map(in_time))?;
         same("returning", &index.returning(timestamp(model.now)), &model.returning())?;
         for owner in model.owners.values().filter(|owner| owner.kind != OwnerKind::DaemonSet) {
-            let is_stale =
-                Known::Stale.is_tolerated() && model.pods_of(owner).any(|pod| model.dues[&pod.uid].claimed);
-            if !is_stale {
-                let given = index.first_end(&wire::namespace(owner.namespace), wire::uid(owner.uid));
-                same(
-                    format_args!("first_end of {:x}", owner.uid),
-                    &given,
-                    &model.first_end(owner).map(millis),
-                )?;
-            }
+            let given = index.first_end(&wire::namespace(owner.namespace), wire::uid(owner.uid));
+            let expected = model.first_end(owner).map(millis);
+            same(format_args!("first_end of {:x}", owner.uid), &given, &expected)?;
         }
         Ok(())
     }
@@ -110,13 +100,8 @@ impl Pair {
         let of_all = index.pods_ready(Family::Tensorstack, "default");
         same("pods_ready of tensorstack", &of_all, &model.config.wait.map(wire::pods_ready))?;
         let given = index.tally(&wire::floors(&model.config), timestamp(model.now));
-        let mut given = Tally { reports: given.reports.into_iter().collect(), until: given.until.map(nanos) };
-        let mut expected = model.tally();
-        if !model.next_expiries_are_sure() {
-            for report in given.reports.values_mut().chain(expected.reports.values_mut()) {
-                report.next_expiry = None;
-            }
-        }
+        let given = Tally { reports: given.reports.into_iter().collect(), until: given.until.map(nanos) };
+        let expected = model.tally();
         self.seen.note("protected", usize::from(expected.until.is_some()));
         same("tally", &given, &expected)
     }

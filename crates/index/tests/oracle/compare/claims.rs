@@ -7,7 +7,6 @@ use tenure_policy::{expiry::Family, ready::Cause};
 use super::{Difference, Pair, Result, millis, same};
 use crate::{
     event::{End, Scope, StampEnd},
-    known::Known,
     naive::{DuePod, Task},
     wire,
     world::timestamp,
@@ -58,9 +57,6 @@ impl Pair {
 
     pub(super) fn settle(&mut self, place: usize, scope: Scope, end: End) {
         let Some((group, claim)) = self.claims[place].take() else { return };
-        if Known::Claims.is_tolerated() && !self.model.is_current(&claim) {
-            return;
-        }
         let served = match scope {
             Scope::All => Served::All,
             Scope::First => Served::First,
@@ -71,7 +67,8 @@ impl Pair {
             (Task::Announce | Task::Withdraw, _) => Outcome::Told,
             (_, End::Paused) => Outcome::Paused,
             (_, End::Final) => Outcome::Final,
-            (_, End::Done | End::Failed) => Outcome::Acted,
+            (_, End::Failed) => Outcome::Failed,
+            (_, End::Done) => Outcome::Acted,
         };
         self.index.settle(&group, served, outcome, timestamp(self.model.now));
         self.model.settle(&claim, scope, end);
@@ -101,9 +98,6 @@ impl Pair {
             return;
         }
         let (stamping, claim) = self.stamps.remove(pick % self.stamps.len());
-        if Known::Claims.is_tolerated() && !self.model.is_current_stamp(&claim) {
-            return;
-        }
         self.versions += 1;
         let stamped = match end {
             StampEnd::Written => Stamped::Written(self.versions.to_string()),

@@ -26,6 +26,7 @@ impl Placement {
         match event {
             Event::Pod(pod) => index.apply_pod(wire::pod_with_room(pod)),
             Event::DeletePod(uid) => index.delete_pod(wire::uid(*uid)),
+            Event::ListPods => index.begin_pods(),
             Event::RetainPods(kept) => index.retain_pods(&uids(&kept.0)),
             Event::Group(group) => {
                 let known = &model.groups[&group.key()];
@@ -59,7 +60,7 @@ impl Placement {
     fn ask(&self, ask: Ask, seen: &mut Seen) -> Result {
         let Self { index, model } = self;
         let offered = model.offered(ask);
-        if offered.is_empty() || !model.is_sure(&model.running_on(ask.node)) {
+        if offered.is_empty() {
             return Ok(());
         }
         let texts: Vec<String> = offered.iter().map(|pod| wire::uid_text(pod.uid)).collect();

@@ -27,6 +27,7 @@ pub(super) struct Record {
     claim: Option<u64>,
     alone: bool,
     attempts: u8,
+    failed: u8,
     not_before: Millis,
     told: Option<Millis>,
     tell_attempts: u8,
@@ -38,6 +39,7 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug)]
 struct Unready {
     attempts: u8,
+    failed: u8,
     not_before: Millis,
     paused: bool,
 }
@@ -60,7 +62,6 @@ pub struct Standing {
 #[derive(Clone, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "none follows from another")]
 pub struct Due {
-    pub claimed: bool,
     pub expires: Option<Millis>,
     family: Family,
     queue: Option<u8>,
@@ -147,6 +148,7 @@ impl Naive {
                 claim: None,
                 alone: false,
                 attempts: 0,
+                failed: 0,
                 not_before: Millis::MIN,
                 told: None,
                 tell_attempts: 0,
@@ -210,14 +212,6 @@ impl Naive {
         Some((at, cause, family, Some(queue).filter(|queue| self.knows(family, *queue))))
     }
 
-    /// Judges a pod by what its groups have shown before it came.
-    pub(super) fn judge_too_early(&mut self, uid: u32) {
-        let is_open = self.records.get(&uid).is_some_and(|record| record.claim.is_none());
-        if is_open && self.due(uid).until.is_none() {
-            self.records.get_mut(&uid).expect("it is kept").unready = None;
-        }
-    }
-
     pub(super) fn observe_pods(&mut self) {
         let dues = self.records.keys().map(|uid| (*uid, self.due(*uid))).collect();
         self.dues = dues;
@@ -225,7 +219,7 @@ impl Naive {
             let Some(record) = self.records.get_mut(uid).filter(|record| record.claim.is_none()) else {
                 continue;
             };
-            let fresh = Unready { attempts: 0, not_before: Millis::MIN, paused: false };
+            let fresh = Unready { attempts: 0, failed: 0, not_before: Millis::MIN, paused: false };
             record.unready = due.until.map(|_| record.unready.unwrap_or(fresh));
         }
     }
@@ -251,7 +245,6 @@ impl Naive {
         // what is remembered of an earlier time at which it wasn't ready ends with that
         let unready = record.unready.filter(|_| !open || until.is_some());
         Due {
-            claimed: !open,
             expires,
             family,
             queue: standing.as_ref().and_then(|standing| match family {
@@ -260,7 +253,7 @@ impl Naive {
             }),
             until,
             expire: after(end, record.not_before),
-            retries: record.attempts > 0,
+            retries: record.attempts > 0 || record.failed > 0,
             notice: told.and_then(|told| after(told, record.not_told_before)),
             evict: until.and_then(|(at, ..)| after(at, unready.map_or(Millis::MIN, |of| of.not_before))),
             outlives: unready.is_some_and(|of| of.paused),

@@ -6,10 +6,7 @@ use tenure_policy::{ready::Readiness, start};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, lost, readiness, stamps::Stamp};
-use crate::{
-    known::Known,
-    world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, nanos, timestamp},
-};
+use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, nanos, timestamp};
 
 /// What is remembered of a group, as long as there is such a group or a live pod that names it.
 #[derive(Clone, Debug, Default)]
@@ -117,12 +114,15 @@ fn count(pods: &[&PodObj], minimum: u32, started: Nanos) -> (bool, bool, Option<
 }
 
 impl Memory {
+    /// A pod of the run takes room, whether or not its group is known yet.
+    fn note_scheduled(&mut self, pod: &PodObj) {
+        self.scheduled = self.scheduled.into_iter().chain(pod.scheduled()).min();
+    }
+
     /// Takes what is shown at this moment.
     fn lacking(&mut self, group: &GroupObj, members: &[&PodObj], start: Option<Nanos>) -> Option<Lacking> {
-        let first = members.iter().filter_map(|pod| pod.scheduled()).min()?;
-        self.scheduled = self.scheduled.into_iter().chain([first]).min();
-        let first = if Known::Readiness.is_tolerated() { Some(first) } else { self.scheduled };
-        let started = first.into_iter().chain(start).min()?;
+        members.iter().find_map(|pod| pod.scheduled())?;
+        let started = self.scheduled.into_iter().chain(start).min()?;
         let (mut enough, mut had, mut since) = (true, true, None::<Nanos>);
         for (of, minimum) in minimums(group) {
             let pods: Vec<_> = members
@@ -133,9 +133,6 @@ impl Memory {
             let (is_enough, has_had, onset) = count(&pods, minimum, started);
             (enough, had) = (enough && is_enough, had && has_had);
             since = since.into_iter().chain(onset).min();
-        }
-        if Known::Readiness.is_tolerated() {
-            return since.map(|since| Lacking { started, since, first_since: since, was_ready: had });
         }
         self.was_ready |= had;
         if enough {
@@ -175,6 +172,7 @@ impl Naive {
             let run = self.run_mut(key);
             if let Some(pod) = now.as_ref().filter(|pod| pod.is_active()) {
                 run.oldest = run.oldest.into_iter().chain([pod.created * MILLI]).min();
+                run.readiness.note_scheduled(pod);
             }
         }
         for key in live(before) {
@@ -187,24 +185,24 @@ impl Naive {
     }
 
     /// After a relist, a run goes on if a pod shows it that was active before.
-    pub(super) fn doubt_runs(&mut self, lost: &[GroupKey]) {
+    pub(super) fn doubt_runs(&mut self) {
         let before = self.listed.take();
         let keys: Vec<GroupKey> = self.runs.keys().copied().collect();
         for key in keys {
             let active = self.active_of(key);
-            let is_open = if Known::Relists.is_tolerated() {
-                lost.contains(&key)
-            } else {
-                let ended = self.runs.get(&key).map(|run| run.ended);
-                before.as_ref().and_then(|before| before.get(&key)).is_some_and(|(were, run)| {
-                    Some(*run) == ended && !were.is_empty() && were.is_disjoint(&active)
-                })
-            };
+            let ended = self.runs.get(&key).map(|run| run.ended);
+            let is_open = before.as_ref().and_then(|before| before.get(&key)).is_some_and(|(were, run)| {
+                Some(*run) == ended && !were.is_empty() && were.is_disjoint(&active)
+            });
             if is_open {
                 let oldest =
                     active.iter().filter_map(|uid| self.pods.get(uid)).map(|pod| pod.created * MILLI).min();
+                let mut readiness = Memory::default();
+                for pod in active.iter().filter_map(|uid| self.pods.get(uid)) {
+                    readiness.note_scheduled(pod);
+                }
                 let run = self.run_mut(key);
-                (run.oldest, run.shown, run.readiness) = (oldest, None, Memory::default());
+                (run.oldest, run.shown, run.readiness) = (oldest, None, readiness);
             }
         }
     }

@@ -20,7 +20,6 @@ pub use tally::Tally;
 
 use crate::{
     event::Event,
-    known::Known,
     world::{ConfigObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj},
 };
 
@@ -97,9 +96,6 @@ impl Naive {
         let not_yet = |pod: &PodObj| readiness(pod) == Readiness::NotYet;
         let was_new = self.records.contains_key(&pod.uid) && self.pods.get(&pod.uid).is_some_and(not_yet);
         self.replace_pod(pod.uid, Some(pod.clone()));
-        if Known::Hops.is_tolerated() {
-            self.judge_too_early(pod.uid);
-        }
         was_new && self.records.contains_key(&pod.uid) && readiness(pod) == Readiness::Ready
     }
 
@@ -114,14 +110,10 @@ impl Naive {
 
     fn retain_pods(&mut self, kept: &[u32]) {
         let gone: Vec<u32> = self.pods.keys().copied().filter(|uid| !kept.contains(uid)).collect();
-        let lost: Vec<GroupKey> = gone
-            .iter()
-            .flat_map(|uid| self.pods.get(uid).filter(|pod| pod.is_live()).into_iter().flat_map(PodObj::keys))
-            .collect();
         for uid in gone {
             self.replace_pod(uid, None);
         }
-        self.doubt_runs(&lost);
+        self.doubt_runs();
     }
 
     fn next_id(&mut self) -> u64 {

@@ -4,7 +4,6 @@ use tenure_policy::expiry::Family;
 
 use super::Naive;
 use crate::{
-    known::Known,
     wire,
     world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, SECOND},
 };
@@ -35,7 +34,7 @@ pub struct Returning {
     pub back: Back,
     pub refusals: u8,
     /// By what they are ordered: the least first.
-    pub order: (Option<(Family, u8)>, i64, Nanos, String),
+    pub order: (i64, Nanos, String),
 }
 
 /// More ancestors than any chain has.
@@ -175,14 +174,12 @@ impl Naive {
         let by_creation = self.wait(family, record.queue).is_some_and(|wait| wait.by_creation);
         let time = if by_creation { owner.created } else { record.at };
         let name = format!("{}/{}", wire::namespace(owner.namespace), wire::owner_name(owner));
-        let queue = Known::Returns.is_tolerated().then_some((family, record.queue));
         Returning {
             uid: owner.uid,
             queue: Some(record.queue).filter(|queue| self.knows(family, *queue)),
             back,
             refusals: waits.refusals,
-            // by the order of the families in policy
-            order: (queue, -i64::from(owner.priority.unwrap_or(0)), time, name),
+            order: (-i64::from(owner.priority.unwrap_or(0)), time, name),
         }
     }
 

@@ -1,14 +1,11 @@
 //! Which pods of a node may go for a preemptor.
 
-use std::collections::BTreeSet;
-
 use tenure_policy::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Floors, tree::QueueTree};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, groups, tally::Tree};
 use crate::{
     event::Ask,
-    known::Known,
     wire,
     world::{GroupKey, Nanos, OwnerKind, PodObj},
 };
@@ -26,7 +23,7 @@ impl Naive {
     /// Pods on a node that take room there, and may be judged: of one that was bound a moment ago too little is known.
     pub fn running_on(&self, node: u8) -> Vec<&PodObj> {
         let here = self.pods.values().filter(|pod| pod.bound && pod.node() == node);
-        here.filter(|pod| pod.is_live() && (pod.scheduled.is_some() || Known::Bound.is_tolerated())).collect()
+        here.filter(|pod| pod.is_live() && pod.scheduled.is_some()).collect()
     }
 
     /// The pods that a question offers.
@@ -45,10 +42,19 @@ impl Naive {
         pod.keys().find(|key| self.groups.contains_key(key))
     }
 
+    /// The queue of a pod's workload: that of its group, else that of the first of its pods that names one.
+    fn queue(&self, pod: &PodObj) -> Option<u8> {
+        let group = pod.keys().next().filter(|key| key.0 == PodGroupKind::Runai);
+        let of_group = group.and_then(|key| self.groups.get(&key)?.queue);
+        let members = self.workload(pod).map(|key| self.members(key)).unwrap_or_default();
+        let of_first =
+            members.into_iter().filter(|pod| pod.runai.is_some()).min_by_key(|pod| wire::uid(pod.uid));
+        of_group.or(of_first.and_then(|pod| pod.runai)).or(pod.runai)
+    }
+
     /// Until when the floor of a pod's workload holds against a preemptor, if it does now.
     fn floor_until(&self, ask: Ask, pod: &PodObj) -> Option<Nanos> {
-        let group = pod.keys().next().filter(|key| key.0 == PodGroupKind::Runai);
-        let queue = group.and_then(|key| self.groups.get(&key)?.queue).or(pod.runai)?;
+        let queue = self.queue(pod)?;
         let (tree, floors) = (self.tree(), self.floors());
         let find = |queue: u8| tree.find(&wire::runai_name(queue));
         let floor = if ask.queue == Some(queue) {
@@ -78,10 +84,18 @@ impl Naive {
             .collect()
     }
 
-    /// A workload that may lose pods and run on: all of its minimums leave room.
+    /// A workload that may lose a pod and run on: it has all of its minimums, and has them without one of its pods.
     fn is_elastic(&self, key: GroupKey) -> bool {
-        let mut minimums = self.minimums_of(key, &[]).into_iter();
-        minimums.all(|(minimum, live, ..)| minimum < live)
+        let members = self.members(key);
+        let has_all = |pods: &[&PodObj]| {
+            groups::minimums(&self.groups[&key]).into_iter().all(|(of, minimum)| {
+                let counts = |pod: &&&PodObj| of.is_none_or(|of| groups::subgroup(key.0, pod) == of);
+                pods.iter().filter(counts).count() >= minimum as usize
+            })
+        };
+        let without =
+            |gone: &PodObj| members.iter().copied().filter(|pod| pod.uid != gone.uid).collect::<Vec<_>>();
+        has_all(&members) && members.iter().any(|pod| has_all(&without(pod)))
     }
 
     /// Whether any of these is protected when all of them go.
@@ -99,27 +113,12 @@ impl Naive {
         })
     }
 
-    /// Whether these are compared: not where a difference is known.
-    pub fn is_sure(&self, pods: &[&PodObj]) -> bool {
-        let divided = |key: GroupKey| groups::minimums(&self.groups[&key]).len() > 1;
-        let scattered = |key: GroupKey| {
-            let queues: BTreeSet<_> = self.members(key).into_iter().map(|pod| pod.runai).collect();
-            queues.len() > 1
-        };
-        let is_unsure = |key: GroupKey| {
-            (Known::Elastic.is_tolerated() && divided(key))
-                || (Known::Places.is_tolerated() && scattered(key))
-        };
-        !pods.iter().filter_map(|pod| self.workload(pod)).any(is_unsure)
-    }
-
     /// A rigid gang goes as a whole.
     pub fn are_whole(&self, victims: &[&PodObj]) -> bool {
-        Known::Pieces.is_tolerated()
-            || victims.iter().filter_map(|pod| self.workload(pod)).all(|key| {
-                let running = self.members(key).into_iter().filter(|pod| pod.is_active());
-                self.is_elastic(key) || running.into_iter().all(|pod| victims.contains(&pod))
-            })
+        victims.iter().filter_map(|pod| self.workload(pod)).all(|key| {
+            let running = self.members(key).into_iter().filter(|pod| pod.is_active());
+            self.is_elastic(key) || running.into_iter().all(|pod| victims.contains(&pod))
+        })
     }
 
     /// All that might go instead of what is offered, where no workload can spare some of its pods only.

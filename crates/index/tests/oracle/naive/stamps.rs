@@ -76,18 +76,6 @@ impl Naive {
         Some(StampClaim { key, uid, version, start, attempts, id, ended: run.ended, run: run.id })
     }
 
-    /// A group has a start ahead of the clock, and pods that show an earlier one.
-    pub fn is_ahead(&self) -> bool {
-        self.gangs.iter().any(|(key, gang)| {
-            let shown = self.run(*key).and_then(|(_, run)| run.shown);
-            gang.start.is_some_and(|start| start > self.now) && shown.is_some_and(|shown| shown < self.now)
-        })
-    }
-
-    pub fn is_current_stamp(&self, claim: &StampClaim) -> bool {
-        self.runs.get(&claim.key).is_none_or(|run| run.id == claim.run && run.stamp.claim == Some(claim.id))
-    }
-
     /// Takes a stamp back. `version` is that of the group if it was written.
     pub fn settle_stamp(&mut self, claim: &StampClaim, end: StampEnd, version: u32) {
         let now = self.now;

@@ -12,7 +12,6 @@ use tenure_types::podgroup::PodGroupKind;
 
 use super::Naive;
 use crate::{
-    known::Known,
     wire,
     world::{MILLI, Nanos, PodObj, timestamp},
 };
@@ -33,11 +32,6 @@ impl Naive {
         let read = |queue| RunaiQueue::read(&wire::runai(queue)).0;
         self.tree =
             Tree(self.runai.iter().map(|(name, queue)| (wire::runai_name(*name), read(queue))).collect());
-    }
-
-    /// A pod that is claimed makes the next expiry unsure.
-    pub fn next_expiries_are_sure(&self) -> bool {
-        !Known::Stale.is_tolerated() || self.dues.values().all(|due| !due.claimed)
     }
 
     pub fn tally(&self) -> Tally {

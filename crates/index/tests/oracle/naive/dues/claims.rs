@@ -3,7 +3,6 @@
 use super::{Claim, Due, DuePod, Millis, NEVER, Record, Task, later};
 use crate::{
     event::{End, Scope},
-    known::Known,
     naive::Naive,
     world::{MILLI, Nanos, PodObj},
 };
@@ -91,12 +90,6 @@ impl Naive {
         pod
     }
 
-    /// Each of its pods is as the claim left it, or not there any more.
-    pub fn is_current(&self, claim: &Claim) -> bool {
-        let mut records = claim.pods.iter().filter_map(|pod| self.records.get(&pod.uid));
-        records.all(|record| record.claim == Some(claim.id))
-    }
-
     /// Takes a claim back.
     pub fn settle(&mut self, claim: &Claim, scope: Scope, end: End) {
         let now = self.now;
@@ -128,14 +121,9 @@ impl Naive {
         dues.flatten().min().map(|at| at + 1)
     }
 
-    /// When the next ceiling is reached, or was; none also where that isn't compared.
+    /// When the next ceiling is reached, or was.
     pub fn next_expiry(&self) -> Option<Millis> {
         self.dues.values().filter(|due| due.expire.is_some()).filter_map(|due| due.expires).min()
-    }
-
-    /// Whether that can be compared.
-    pub fn next_expiry_is_sure(&self) -> bool {
-        !Known::NextExpiry.is_tolerated() || self.dues.values().all(|due| !due.retries)
     }
 }
 
@@ -144,16 +132,16 @@ impl Record {
         match (task, end) {
             (Task::Evict, _) => {
                 if let Some(unready) = &mut self.unready {
-                    let after = later(now, 5, 40, unready.attempts);
+                    let after = later(now, 5, 40, unready.attempts.saturating_add(unready.failed));
                     unready.not_before = if end == End::Final { NEVER } else { after };
                     unready.paused |= end == End::Paused;
-                    unready.attempts = unready.attempts.saturating_add(1);
+                    *tried(end, &mut unready.attempts, &mut unready.failed) += 1;
                 }
             }
             (Task::Expire, End::Final) => self.not_before = NEVER,
             (Task::Expire, _) => {
-                self.not_before = later(now, 5, 40, self.attempts);
-                self.attempts = self.attempts.saturating_add(1);
+                self.not_before = later(now, 5, 40, self.attempts.saturating_add(self.failed));
+                *tried(end, &mut self.attempts, &mut self.failed) += 1;
             }
             (_, End::Failed) => {
                 self.not_told_before = later(now, 10, 600, self.tell_attempts);
@@ -165,4 +153,9 @@ impl Record {
             }
         }
     }
+}
+
+/// The count of tries that an end belongs to.
+fn tried<'c>(end: End, in_vain: &'c mut u8, failed: &'c mut u8) -> &'c mut u8 {
+    if end == End::Failed { failed } else { in_vain }
 }
