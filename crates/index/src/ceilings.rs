@@ -116,8 +116,13 @@ impl CeilingIndex {
             .and_then(|uid| self.reader.deadlines.get(uid))
             .is_some_and(|pod| pod.readiness.get() == Readiness::NotYet);
         let Some(uid) = self.reader.deadlines.apply(pod, &mut self.objects.interner) else { return false };
-        // not yet: its groups may have changed with it
-        self.objects.moved.pods.insert(uid);
+        let gangs = &self.objects.gangs;
+        if gangs.counted(gangs.memberships(uid)).is_none() {
+            self.schedule(uid);
+        } else {
+            // once its group is computed, which has changed with it
+            self.objects.moved.pods.insert(uid);
+        }
         was_new && self.reader.deadlines.get(uid).is_some_and(Pod::is_ready)
     }
 
@@ -249,6 +254,12 @@ impl CeilingIndex {
     /// Takes back all starts that were handed out: the keeper that was to write them doesn't lead any more.
     pub fn release_stamps(&mut self) {
         self.objects.gangs.release_stamps();
+    }
+
+    fn schedule(&mut self, uid: Uid) {
+        let Self { objects, reader: Ceilings { deadlines, notice, pods_ready } } = self;
+        let rules = (*notice, *pods_ready);
+        deadlines.schedule(uid, &mut |uid, pod: &Pod| limits::deadlines(objects, rules, uid, pod));
     }
 
     fn reschedule(&mut self) {

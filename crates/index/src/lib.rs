@@ -22,7 +22,9 @@ pub use ceilings::{CeilingIndex, Ceilings, Seen, Settings, Standing};
 pub use cluster::{Cluster, Reader};
 pub use deadlines::{Claim, Due, Group, Outcome, Served, Task};
 pub use paused::Paused;
-pub use placement::{Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Question, Sought, Taken};
+pub use placement::{
+    Answer, Dropped, Guarding, Offer, Pending, Placement, PlacementIndex, Question, Sought, Taken,
+};
 pub use podgroups::{Stamped, Stamping, Workload};
 pub use queues::{RunaiQueues, TensorstackQueues};
 pub use tally::Tally;

@@ -1,4 +1,4 @@
-//! Pods by the node that they are on, for whoever decides which of them make room for another.
+//! The reading of the webhook: pods by the node that they are on, and which of them may make room for another.
 
 mod answer;
 mod budgets;
@@ -18,15 +18,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
 use kube::core::ObjectMeta;
 use tenure_policy::{gang::Progress, guard::Reason, toleration::ClassState, victims::Requests};
-use tenure_types::{
-    podgroup::{self, PodGroupKind},
-    room::PodWithRoom,
-};
+use tenure_types::room::PodWithRoom;
 
 use crate::{
     Uid,
-    interner::Interner,
-    podgroups::{Gangs, GroupKey, Membership},
+    cluster::{Cluster, Moved, Reader},
+    podgroups::Membership,
 };
 
 pub use answer::{Answer, Dropped, Offer, Question, Taken};
@@ -36,12 +33,10 @@ pub use pending::Pending;
 use places::Places;
 use pods::Interned;
 
-/// Pods by node, and what protects them, apart from queues and floors.
+/// Pods by node, and what protects them besides queues, `PodGroup`s and floors.
 #[derive(Debug, Default)]
-pub struct PlacementIndex {
-    interner: Interner,
+pub struct Placement {
     interned: Interned,
-    gangs: Gangs,
     places: Places,
     /// The labels of each node: one of them names its pool.
     nodes: HashMap<ArcStr, BTreeMap<String, String>>,
@@ -50,6 +45,22 @@ pub struct PlacementIndex {
     /// Those that are about to go.
     terminating_namespaces: HashSet<String>,
 }
+
+impl Reader for Placement {
+    fn delete_pod(&mut self, uid: Uid) {
+        self.places.remove(uid);
+    }
+
+    fn retain_pods(&mut self, uids: &HashSet<Uid>) {
+        let gone: Vec<Uid> = self.places.uids().filter(|uid| !uids.contains(uid)).collect();
+        for uid in gone {
+            self.places.remove(uid);
+        }
+    }
+}
+
+/// The model of the webhook: everything that decides which pods may make room.
+pub type PlacementIndex = Cluster<Placement>;
 
 /// A pod, as far as a decision needs it.
 #[derive(Debug)]
@@ -86,129 +97,96 @@ impl PlacementIndex {
     pub fn apply_pod(&mut self, pod: PodWithRoom) {
         let (pod, room) = pod.split();
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
-        self.gangs.apply_pod(uid, &pod, &mut self.interner.names);
+        self.apply_member(&pod);
         if pod.is_finished() {
-            self.places.remove(uid);
+            self.reader.places.remove(uid);
             return;
         }
-        let mut placed = Placed::read(&pod, &room, &mut self.interner.names, &mut self.interned);
-        placed.memberships = self.gangs.shared_memberships(uid);
-        self.places.put(uid, placed);
-    }
-
-    /// Begins a list of all pods, after a time in which nothing may have been seen.
-    pub fn begin_pods(&mut self) {
-        self.gangs.begin_list();
-    }
-
-    /// Forgets a pod.
-    pub fn delete_pod(&mut self, uid: Uid) {
-        self.gangs.delete_pod(uid);
-        self.places.remove(uid);
-    }
-
-    /// Forgets all pods but these.
-    pub fn retain_pods(&mut self, uids: &HashSet<Uid>) {
-        self.gangs.retain_pods(uids);
-        let gone: Vec<Uid> = self.places.uids().filter(|uid| !uids.contains(uid)).collect();
-        for uid in gone {
-            self.places.remove(uid);
-        }
+        let mut placed =
+            Placed::read(&pod, &room, &mut self.objects.interner.names, &mut self.reader.interned);
+        placed.memberships = self.objects.gangs.shared_memberships(uid);
+        self.reader.places.put(uid, placed);
     }
 
     /// Computes the starts that may be others by now: before questions are asked, and not at each change, since a gang
     /// comes pod by pod.
     pub fn settle(&mut self) {
-        self.gangs.moved();
-        self.gangs.discard_stamps();
-    }
-
-    /// Takes a `PodGroup` as the API server has it.
-    pub fn apply_group(&mut self, kind: PodGroupKind, group: &podgroup::PodGroup) {
-        self.gangs.apply_group(kind, group, &mut self.interner);
-    }
-
-    /// Forgets a `PodGroup`.
-    pub fn delete_group(&mut self, kind: PodGroupKind, namespace: &str, name: &str) {
-        self.gangs.delete_group(&GroupKey::new(kind, namespace, name, &mut self.interner.names));
-    }
-
-    /// Forgets all `PodGroup`s of a kind but these, by namespace and name.
-    pub fn retain_groups(&mut self, kind: PodGroupKind, keys: &HashSet<(String, String)>) {
-        self.gangs.retain_groups(kind, keys);
+        self.objects.gangs.moved();
+        self.objects.gangs.discard_stamps();
+        self.objects.moved = Moved::default();
     }
 
     /// Takes a `PriorityClass` as the API server has it.
     pub fn apply_class(&mut self, class: &PriorityClass) {
         let name = class.metadata.name.clone().unwrap_or_default();
         let state = ClassState::of(class.value.unwrap_or(0), class.metadata.annotations.as_ref());
-        self.classes.insert(name, state);
+        self.reader.classes.insert(name, state);
     }
 
     /// Forgets a `PriorityClass`.
     pub fn delete_class(&mut self, name: &str) {
-        self.classes.remove(name);
+        self.reader.classes.remove(name);
     }
 
     /// Forgets all `PriorityClass`es but these.
     pub fn retain_classes(&mut self, names: &HashSet<String>) {
-        self.classes.retain(|name, _| names.contains(name));
+        self.reader.classes.retain(|name, _| names.contains(name));
     }
 
     /// Takes a node as the API server has it.
     pub fn apply_node(&mut self, node: &ObjectMeta) {
-        let name = self.interner.names.shared(node.name.as_deref().unwrap_or_default());
-        self.nodes.insert(name, node.labels.clone().unwrap_or_default());
+        let name = self.objects.interner.names.shared(node.name.as_deref().unwrap_or_default());
+        self.reader.nodes.insert(name, node.labels.clone().unwrap_or_default());
     }
 
     /// Forgets a node.
     pub fn delete_node(&mut self, name: &str) {
-        self.nodes.remove(name);
+        self.reader.nodes.remove(name);
     }
 
     /// Forgets all nodes but these.
     pub fn retain_nodes(&mut self, names: &HashSet<String>) {
-        self.nodes.retain(|name, _| names.contains(name.as_str()));
+        self.reader.nodes.retain(|name, _| names.contains(name.as_str()));
     }
 
     /// Takes a disruption budget as the API server has it.
     pub fn apply_budget(&mut self, budget: &PodDisruptionBudget) {
-        self.budgets.apply(budget, &mut self.interner.names);
+        self.reader.budgets.apply(budget, &mut self.objects.interner.names);
     }
 
     /// Forgets a disruption budget.
     pub fn delete_budget(&mut self, namespace: &str, name: &str) {
-        self.budgets.delete(namespace, name);
+        self.reader.budgets.delete(namespace, name);
     }
 
     /// Forgets all disruption budgets but these, by namespace and name.
     pub fn retain_budgets(&mut self, keys: &HashSet<(String, String)>) {
-        self.budgets.retain(keys);
+        self.reader.budgets.retain(keys);
     }
 
     /// Takes a namespace as the API server has it.
     pub fn apply_namespace(&mut self, namespace: &ObjectMeta) {
         let name = namespace.name.as_deref().unwrap_or_default();
         if namespace.deletion_timestamp.is_some() {
-            self.terminating_namespaces.insert(name.to_owned());
+            self.reader.terminating_namespaces.insert(name.to_owned());
         } else {
-            self.terminating_namespaces.remove(name);
+            self.reader.terminating_namespaces.remove(name);
         }
     }
 
     /// Forgets a namespace.
     pub fn delete_namespace(&mut self, name: &str) {
-        self.terminating_namespaces.remove(name);
+        self.reader.terminating_namespaces.remove(name);
     }
 
     /// Forgets all namespaces but these.
     pub fn retain_namespaces(&mut self, names: &HashSet<String>) {
-        self.terminating_namespaces.retain(|name| names.contains(name));
+        self.reader.terminating_namespaces.retain(|name| names.contains(name));
     }
 
     /// How many pods are kept.
     pub fn pods(&self) -> usize {
-        self.places.pods()
+        self.reader.places.pods()
     }
 }
 

@@ -60,7 +60,8 @@ impl Notice {
         match outcome {
             Outcome::Told => {
                 let end = (task == Task::Announce).then(|| due.deadline.as_millisecond());
-                (self.told, self.tries) = (end.and_then(Milliseconds::new), Tries::default());
+                self.told = end.and_then(Milliseconds::new);
+                self.tries.forget();
             }
             Outcome::Untold | Outcome::Failed => self.tries.count_done(now, RETRY),
             Outcome::Acted | Outcome::Paused | Outcome::Final => {}

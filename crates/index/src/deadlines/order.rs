@@ -161,6 +161,11 @@ impl Tries {
         self.failed = self.failed.saturating_add(1);
     }
 
+    /// It helped: the next try is the first.
+    pub const fn forget(&mut self) {
+        (self.in_vain, self.failed) = (0, 0);
+    }
+
     /// It isn't tried again.
     pub const fn end(&mut self) {
         self.not_before = Self::NEVER;

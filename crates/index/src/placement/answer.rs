@@ -139,14 +139,14 @@ impl PlacementIndex {
     /// The pool of a node.
     pub(super) fn pool(&self, floors: &Floors, node: &str) -> Option<&str> {
         let Floors { node_pools, node_pool_label_key, .. } = floors;
-        let labels = (!node_pools.is_empty()).then(|| self.nodes.get(node)).flatten()?;
+        let labels = (!node_pools.is_empty()).then(|| self.reader.nodes.get(node)).flatten()?;
         labels.get(node_pool_label_key).map(String::as_str)
     }
 
     fn queue_of_preemptor<'q>(&'q self, pod: &'q Pod) -> Option<&'q str> {
         let named = PodGroupKind::Runai.named_by(pod);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let of_group = named.and_then(|name| self.gangs.queue_of_group(namespace, name));
+        let of_group = named.and_then(|name| self.objects.gangs.queue_of_group(namespace, name));
         of_group.or_else(|| pod.label(keys::RUNAI_QUEUE_LABEL).filter(|queue| !queue.is_empty()))
     }
 }
@@ -186,7 +186,7 @@ impl<'i> Asked<'_, 'i> {
 
     fn node(&self, offer: &Offer<'i>, workloads: &mut Workloads<'_, 'i>) -> Answer<'i> {
         let Some(first) = offer.victims.first() else { return Answer::Drop(Dropped::Nobody) };
-        let Some(residents) = self.index.places.on(offer.node) else {
+        let Some(residents) = self.index.reader.places.on(offer.node) else {
             return Answer::Drop(Dropped::Unknown((*first).to_owned()));
         };
         let offered = match self.offered(offer, residents) {
@@ -257,7 +257,7 @@ impl<'i> Asked<'_, 'i> {
         let budgets = |place: usize| {
             let of = here
                 .get(place)
-                .map(|of| self.index.budgets.of(&of.pod.namespace, &of.pod.name, &of.pod.labels));
+                .map(|of| self.index.reader.budgets.of(&of.pod.namespace, &of.pod.name, &of.pod.labels));
             of.unwrap_or_default()
         };
         let search = Search {

@@ -44,16 +44,16 @@ impl PlacementIndex {
     /// What becomes of a request, by what was there when it was last settled.
     pub fn guard(&self, guarding: &Guarding<'_>, asked: &Asked<'_>, sought: Sought<'_>) -> Verdict {
         let uid = match sought {
-            Sought::Named => self.places.named(asked.namespace, asked.name),
+            Sought::Named => self.reader.places.named(asked.namespace, asked.name),
             Sought::Shown(pod) => pod.metadata.uid.as_deref().map(Uid::of),
         };
-        let placed = uid.and_then(|uid| self.places.get(uid));
+        let placed = uid.and_then(|uid| self.reader.places.get(uid));
         let mut found = Found {
             spared: match sought {
                 Sought::Named => placed.and_then(|pod| pod.spared),
                 Sought::Shown(pod) => spared(pod),
             },
-            namespace_goes: self.terminating_namespaces.contains(asked.namespace),
+            namespace_goes: self.reader.terminating_namespaces.contains(asked.namespace),
             syncing: guarding.syncing,
             known: None,
             permit: guarding.permit.clone(),
@@ -74,7 +74,7 @@ impl PlacementIndex {
 
     /// Whether a pod is there and wasn't scheduled yet.
     pub fn waits(&self, uid: Uid) -> bool {
-        self.places.get(uid).is_some_and(|pod| pod.progress == Progress::Waiting)
+        self.reader.places.get(uid).is_some_and(|pod| pod.progress == Progress::Waiting)
     }
 
     fn workload<'i>(
@@ -86,7 +86,7 @@ impl PlacementIndex {
         let memberships = pod.memberships();
         let place = Place::find(guarding.tree, self.queue(pod));
         let place = if place.queue().is_some() { place } else { Place::default() };
-        let Some(group) = self.gangs.counted(memberships) else {
+        let Some(group) = self.objects.gangs.counted(memberships) else {
             return (Workload::alone(place, seen.scheduled), 0);
         };
         let (start, shape, pods) = (group.start(), group.shape(), group.count());
@@ -97,9 +97,10 @@ impl PlacementIndex {
     /// The queue of a pod's workload: that of its `PodGroup`, else that of the first of its pods that names one, so that
     /// it is always the same.
     pub(super) fn queue<'i>(&'i self, pod: &'i Placed) -> Option<&'i str> {
-        let members = || self.gangs.counted(pod.memberships()).map_or(&[][..], |group| group.members());
-        let of_members = || members().iter().find_map(|uid| self.places.get(*uid)?.queue.as_deref());
-        self.gangs.queue(pod.memberships()).or_else(of_members).or(pod.queue.as_deref())
+        let members =
+            || self.objects.gangs.counted(pod.memberships()).map_or(&[][..], |group| group.members());
+        let of_members = || members().iter().find_map(|uid| self.reader.places.get(*uid)?.queue.as_deref());
+        self.objects.gangs.queue(pod.memberships()).or_else(of_members).or(pod.queue.as_deref())
     }
 
     fn victim<'v>(
@@ -116,7 +117,7 @@ impl PlacementIndex {
             pool: seen.node.and_then(|node| self.pool(guarding.floors, node)),
             class: match pod.class.as_deref() {
                 None => ClassState::None,
-                Some(name) => self.classes.get(name).copied().unwrap_or(ClassState::Missing),
+                Some(name) => self.reader.classes.get(name).copied().unwrap_or(ClassState::Missing),
             },
             scheduled_at: seen.scheduled,
         }
@@ -124,9 +125,9 @@ impl PlacementIndex {
 
     /// Those that wait for room on a node, the most important first.
     fn nominated<'i>(&'i self, guarding: &Guarding<'_>, node: &str) -> Vec<Nominated<'i>> {
-        let waiting = self.places.nominated_to(node);
+        let waiting = self.reader.places.nominated_to(node);
         let waiting = waiting.filter_map(|uid| {
-            let pod = self.places.get(uid)?;
+            let pod = self.reader.places.get(uid)?;
             let place = Place::find(guarding.tree, self.queue(pod));
             let claim = toleration::Preemptor { priority: pod.priority, never_preempts: pod.never_preempts };
             let preemptor = Preemptor { place, claim };

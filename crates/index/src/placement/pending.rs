@@ -79,14 +79,14 @@ impl PlacementIndex {
     ) -> Pending<'q, 'i> {
         let mut grants: HashMap<_, Vec<Grant<'_>>> = HashMap::new();
         for (preemptor, victims) in granted {
-            let preemptor = self.places.get(preemptor);
+            let preemptor = self.reader.places.get(preemptor);
             if preemptor.is_some_and(|pod| pod.progress != Progress::Waiting) {
                 continue;
             }
             let nominated = preemptor.and_then(|pod| pod.nominated.as_ref());
             let mut of_groups: HashMap<GangId, Grant<'_>> = HashMap::new();
             for uid in victims {
-                let pod = self.places.get(*uid).filter(|pod| pod.progress == Progress::Running);
+                let pod = self.reader.places.get(*uid).filter(|pod| pod.progress == Progress::Running);
                 let Some((pod, node)) = pod.and_then(|pod| Some((pod, pod.node.as_ref()?))) else { continue };
                 let may_go = nominated.is_none_or(|nominated| nominated == node);
                 let Some((group, subgroup)) = self.part(pod).filter(|_| may_go) else { continue };
@@ -110,7 +110,7 @@ impl PlacementIndex {
     }
 
     fn part(&self, pod: &Placed) -> Option<(GangId, usize)> {
-        let group = self.gangs.counted(pod.memberships())?;
+        let group = self.objects.gangs.counted(pod.memberships())?;
         Some((group.id(), group.number(pod.memberships())))
     }
 }
@@ -122,7 +122,7 @@ impl<'i> Pending<'_, 'i> {
             return true;
         }
         let shared = |of: &Taken<'_>| {
-            let pod: &'i Placed = self.index.places.get(of.uid)?;
+            let pod: &'i Placed = self.index.reader.places.get(of.uid)?;
             let (group, subgroup) = self.index.part(pod)?;
             self.grants.contains_key(&group).then_some(Shared { uid: of.uid, pod, group, subgroup })
         };

@@ -5,6 +5,8 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
+use tenure_types::podgroup::PodGroupKind;
+
 use super::*;
 
 mod guard;
@@ -206,7 +208,7 @@ fn a_pod_that_has_gone_or_moved_takes_no_room_any_more() {
     assert!(matches!(world.asked(&["young"]), Answer::Drop(_)));
     assert_eq!(world.index.pods(), 2);
     world.index.retain_pods(&HashSet::from([Uid::of("young")]));
-    assert_eq!((world.index.pods(), world.index.places.len()), (1, (1, 0, 1)));
+    assert_eq!((world.index.pods(), world.index.reader.places.len()), (1, (1, 0, 1)));
 }
 
 #[test]
@@ -373,7 +375,7 @@ fn resources_stay_apart_however_many_there_were() {
     assert!(matches!(world.asked(&["young"]), Answer::Drop(_)), "another device is no substitute");
     world.apply(&with("same", 700, "example.com/gpu"));
     assert_eq!(world.asked(&["young"]), instead(&["same"]));
-    assert!(world.index.interner.names.len() < 10_000, "names of resources go with their pods");
+    assert!(world.index.objects.interner.names.len() < 10_000, "names of resources go with their pods");
 }
 
 /// In how many seconds it is worth to ask about the node again.

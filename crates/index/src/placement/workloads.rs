@@ -86,7 +86,7 @@ impl<'q, 'i> Workloads<'q, 'i> {
     pub fn here(&mut self, pods: impl Iterator<Item = (Uid, &'i Placed)>) -> Vec<Here<'i>> {
         let counted = |(uid, pod): (Uid, &'i Placed)| {
             let known = self.of_memberships.contains_key(&pod.memberships().as_ptr());
-            (uid, pod, if known { None } else { self.index.gangs.counted(pod.memberships()) })
+            (uid, pod, if known { None } else { self.index.objects.gangs.counted(pod.memberships()) })
         };
         let counted: Vec<_> = pods.map(counted).collect();
         counted.into_iter().map(|(uid, pod, group)| self.one_here(uid, pod, group)).collect()
@@ -106,7 +106,7 @@ impl<'q, 'i> Workloads<'q, 'i> {
 
     fn class(&mut self, pod: &Placed) -> ClassState {
         let Some(name) = &pod.class else { return ClassState::None };
-        let find = || self.index.classes.get(name.as_str()).copied().unwrap_or(ClassState::Missing);
+        let find = || self.index.reader.classes.get(name.as_str()).copied().unwrap_or(ClassState::Missing);
         *self.classes.entry(name.as_ptr()).or_insert_with(find)
     }
 

@@ -20,8 +20,8 @@ pub struct Gang {
     members: Vec<Uid>,
     /// How many of them are active.
     active: u32,
-    /// A member that was active was seen to be so again since the last list began.
-    goes_on: bool,
+    /// It ran when the last list began, and no member was seen since that was active then: the run may have ended.
+    in_doubt: bool,
     /// How many runs have ended.
     pub ended: u32,
     /// When the oldest of all pods was created that were active in this run: pods may be replaced without its end.
@@ -68,7 +68,7 @@ impl Gang {
         let was_active = self.active > 0;
         let number = |member: Option<&Member>| u32::from(member.is_some_and(|member| member.active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
-        self.goes_on |= number(old) > 0 && number(new) > 0;
+        self.in_doubt &= number(old) == 0 || number(new) == 0;
         if let Some(new) = new.filter(|new| new.active) {
             self.oldest = self.oldest.into_iter().chain([new.created()]).min();
             self.first_scheduled = self.first_scheduled.into_iter().chain(new.scheduled()).min();
@@ -100,7 +100,7 @@ impl Gang {
     }
 
     fn end(&mut self) {
-        self.goes_on = false;
+        self.in_doubt = false;
         self.ended = self.ended.wrapping_add(1);
         self.left = self.group.as_ref().and_then(|group| group.stamp);
         (self.oldest, self.first_scheduled, self.shown) = (None, None, None);
@@ -122,18 +122,17 @@ impl Gang {
 
     /// A list of all pods begins.
     pub const fn begin_list(&mut self) {
-        self.goes_on = false;
+        self.in_doubt = self.active > 0;
     }
 
     /// A member that was active is seen to be so again.
     pub const fn go_on(&mut self) {
-        self.goes_on = true;
+        self.in_doubt = false;
     }
 
-    /// After a list, the run may have ended before it, unless a member shows that it didn't: else only what present pods
-    /// show counts. Says whether that is so.
+    /// Ends a list: of a run that may have ended before it, only what present pods show counts. Says whether that is so.
     pub fn doubt(&mut self, members: &UidMap<Box<Member>>) -> bool {
-        if self.goes_on || self.active == 0 {
+        if !std::mem::take(&mut self.in_doubt) {
             return false;
         }
         let active: Vec<&Member> = self.live(members).filter(|member| member.active).collect();

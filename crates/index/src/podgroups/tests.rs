@@ -139,6 +139,7 @@ fn a_run_whose_pods_were_all_replaced_while_nobody_looked_counts_as_another() {
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
     assert_eq!(stamp(&mut index, 2), Some(5));
+    index.begin_pods();
     index.apply_pod(&pod("b", 500, Some(501)));
     index.retain_pods(&HashSet::from([Uid::of("b")]));
     assert_eq!(stamp(&mut index, 3), Some(501));
@@ -150,12 +151,14 @@ fn a_run_goes_on_over_a_list_that_shows_a_member_that_was_active_before() {
     for uid in ["a", "b"] {
         index.apply_pod(&pod(uid, 0, Some(5)));
     }
-    // another list begins: a member is gone, another one has come
+    // a member is gone, another one has come
+    index.begin_pods();
     index.apply_pod(&pod("a", 0, Some(5)));
     index.apply_pod(&pod("c", 500, Some(501)));
     index.retain_pods(&HashSet::from(["a", "c"].map(Uid::of)));
     assert_eq!(start(&mut index), Some(5));
-    // in the next one, no member is left of those before
+    // in the next list, no member is left of those before
+    index.begin_pods();
     for uid in ["d", "e"] {
         index.apply_pod(&pod(uid, 900, Some(901)));
     }
@@ -258,7 +261,10 @@ fn a_stamp_is_handed_out_once_until_it_is_settled() {
     let again = claim(&mut index).unwrap();
     assert_eq!((&*again.resource_version, again.start), ("2", stamping.start));
     index.release_stamps();
-    assert_eq!(claim(&mut index), Some(again), "who was to write it is gone");
+    let released = claim(&mut index).unwrap();
+    assert_eq!((&*released.resource_version, released.start), ("2", stamping.start), "its writer is gone");
+    index.settle_stamp(&again, Stamped::Stale, at(10_000));
+    assert_eq!(claim(&mut index), None, "it is handed out by another claim");
 }
 
 #[test]
@@ -268,8 +274,8 @@ fn a_stale_stamp_waits_for_the_next_version_and_not_for_ever() {
     let stamping = claim(&mut index).unwrap();
     index.settle_stamp(&stamping, Stamped::Stale, at(10_000));
     assert_eq!((claim(&mut index), index.next_stamp()), (None, Some(at(10_005))));
-    assert!(index.claim_stamp(at(10_005)).is_some());
-    index.settle_stamp(&stamping, Stamped::Stale, at(10_005));
+    let again = index.claim_stamp(at(10_005)).unwrap();
+    index.settle_stamp(&again, Stamped::Stale, at(10_005));
     index.apply_group(RUNAI, &group("u", 2, None, &json!({"minMember": 1})));
     assert!(index.claim_stamp(at(10_005)).is_some());
 }

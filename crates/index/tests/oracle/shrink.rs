@@ -1,6 +1,7 @@
 //! The shortest part of a history that still shows a difference.
 
 use std::{
+    collections::HashMap,
     fmt::Write,
     panic::{AssertUnwindSafe, catch_unwind},
 };
@@ -34,7 +35,8 @@ pub fn shrink(events: &[Event]) -> Vec<Event> {
     let Some((last, wanted)) = first_difference(events) else { return events.to_vec() };
     let kind = |difference: &Difference| difference.question.split(' ').next().unwrap_or_default().to_owned();
     let shows = |events: &[Event]| {
-        first_difference(events).is_some_and(|(_, difference)| kind(&difference) == kind(&wanted))
+        let shows = |(_, difference)| kind(&difference) == kind(&wanted);
+        is_possible(events) && first_difference(events).is_some_and(shows)
     };
     let mut left = events[..=last].to_vec();
     let mut size = left.len() / 2;
@@ -54,6 +56,15 @@ pub fn shrink(events: &[Event]) -> Vec<Event> {
     simplify(&mut left, &shows);
     join(&mut left, &shows);
     left
+}
+
+/// No pod is created at two times.
+fn is_possible(events: &[Event]) -> bool {
+    let mut created = HashMap::new();
+    events.iter().all(|event| match event {
+        Event::Pod(pod) => *created.entry(pod.uid).or_insert(pod.created) == pod.created,
+        _ => true,
+    })
 }
 
 /// Leaves out what isn't needed of each event.

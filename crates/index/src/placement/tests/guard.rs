@@ -57,7 +57,7 @@ fn the_latest_pod_of_a_name_is_meant() {
     assert_eq!(world.evicted("a").reason, Reason::Unprotected);
     world.index.delete_pod(Uid::of("second"));
     assert_eq!(world.evicted("a").reason, Reason::Unknown);
-    assert_eq!(world.index.places.len(), (0, 0, 0));
+    assert_eq!(world.index.reader.places.len(), (0, 0, 0));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn who_waits_for_the_node_is_the_preemptor() {
     let mut world = world(&[one]);
     world.index.delete_pod(Uid::of("p"));
     assert_eq!(verdict(&world), nobody);
-    assert_eq!(world.index.places.len(), (1, 0, 1));
+    assert_eq!(world.index.reader.places.len(), (1, 0, 1));
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Placement {
                 let lower = others.iter().all(|pod| pod.priority() < ask.priority);
                 if others.len() != victims.len() || !lower || model.are_protected(ask, &others) {
                     wrong("substitutes may not go")
-                } else if !model.are_whole(&others) {
+                } else if !model.are_whole(&others, &offered) {
                     wrong("a rigid gang goes in pieces")
                 } else if covers(&others, &offered) {
                     Ok(())

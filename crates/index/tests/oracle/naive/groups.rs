@@ -121,8 +121,8 @@ impl Memory {
 
     /// Takes what is shown at this moment.
     fn lacking(&mut self, group: &GroupObj, members: &[&PodObj], start: Option<Nanos>) -> Option<Lacking> {
-        members.iter().find_map(|pod| pod.scheduled())?;
-        let started = self.scheduled.into_iter().chain(start).min()?;
+        members.iter().find(|pod| pod.is_active())?;
+        let started = self.scheduled.into_iter().chain(start).min();
         let (mut enough, mut had, mut since) = (true, true, None::<Nanos>);
         for (of, minimum) in minimums(group) {
             let pods: Vec<_> = members
@@ -130,7 +130,7 @@ impl Memory {
                 .copied()
                 .filter(|pod| of.is_none_or(|of| subgroup(group.kind, pod) == of))
                 .collect();
-            let (is_enough, has_had, onset) = count(&pods, minimum, started);
+            let (is_enough, has_had, onset) = count(&pods, minimum, started.unwrap_or(Nanos::MIN));
             (enough, had) = (enough && is_enough, had && has_had);
             since = since.into_iter().chain(onset).min();
         }
@@ -138,6 +138,9 @@ impl Memory {
         if enough {
             self.since = None;
         }
+        // one of which nothing is known to have been scheduled takes no room
+        members.iter().find_map(|pod| pod.scheduled())?;
+        let started = started?;
         self.since = self.since.into_iter().chain(since).min();
         self.first_since = self.first_since.or(since);
         since?;

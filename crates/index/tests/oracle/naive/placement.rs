@@ -78,7 +78,9 @@ impl Naive {
         let minimums = groups::minimums(group).into_iter();
         minimums
             .map(|(of, minimum)| {
-                let going = count(of, victims, true);
+                // a pod counts for one workload, though it may name groups of several kinds
+                let of_it = victims.iter().copied().filter(|pod| self.workload(pod) == Some(key));
+                let going = count(of, &of_it.collect::<Vec<_>>(), true);
                 (minimum as usize, count(of, &members, false), count(of, &members, true), going, going > 0)
             })
             .collect()
@@ -113,11 +115,13 @@ impl Naive {
         })
     }
 
-    /// A rigid gang goes as a whole.
-    pub fn are_whole(&self, victims: &[&PodObj]) -> bool {
+    /// A rigid gang goes as a whole, unless pieces of it were offered.
+    pub fn are_whole(&self, victims: &[&PodObj], offered: &[&PodObj]) -> bool {
         victims.iter().filter_map(|pod| self.workload(pod)).all(|key| {
-            let running = self.members(key).into_iter().filter(|pod| pod.is_active());
-            self.is_elastic(key) || running.into_iter().all(|pod| victims.contains(&pod))
+            let running = || self.members(key).into_iter().filter(|pod| pod.is_active());
+            let is_whole = running().all(|pod| victims.contains(&pod));
+            let mut pieces = victims.iter().filter(|pod| pod.is_member(key));
+            self.is_elastic(key) || is_whole || pieces.all(|pod| offered.contains(pod))
         })
     }
 
