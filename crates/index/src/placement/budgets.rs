@@ -1,7 +1,7 @@
 //! Disruption budgets, and which pods they select.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ptr,
 };
 
@@ -49,8 +49,8 @@ struct Budget {
     /// All must hold.
     selector: Box<[Expression]>,
     allowed: u32,
-    /// The names of pods whose disruption is counted already.
-    disrupted: Option<Box<BTreeSet<String>>>,
+    /// The names of pods whose disruption is counted already, in order.
+    disrupted: Box<[Box<str>]>,
 }
 
 impl Budgets {
@@ -69,8 +69,8 @@ impl Budgets {
         let allowed = status.and_then(|status| status.disruptions_allowed);
         let allowed = allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
         let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
-        let disrupted = disrupted.filter(|pods| !pods.is_empty());
-        let disrupted = disrupted.map(|pods| Box::new(pods.keys().cloned().collect()));
+        let disrupted = disrupted.into_iter().flat_map(BTreeMap::keys);
+        let disrupted = disrupted.map(|name| name.as_str().into()).collect();
         let budget = Budget { selector, allowed, disrupted };
         self.0.entry(names.shared(namespace)).or_default().insert(name.into(), budget);
     }
@@ -92,7 +92,7 @@ impl Budgets {
         let here = here.into_iter().flat_map(BTreeMap::values);
         let selecting = here.filter(|budget| {
             budget.selector.iter().all(|of| labels.satisfy(of))
-                && budget.disrupted.as_ref().is_none_or(|pods| !pods.contains(name))
+                && budget.disrupted.binary_search_by(|of| (**of).cmp(name)).is_err()
         });
         let number = |budget: &Budget| ptr::from_ref(budget).addr();
         selecting.map(|budget| Selecting { number: number(budget), allowed: budget.allowed }).collect()
