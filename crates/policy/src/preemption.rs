@@ -241,21 +241,29 @@ impl<'t> Rules<'t> {
 
     /// Judges all of a scenario's victims.
     pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
-        let running = victims.iter().filter(|victim| victim.progress == Progress::Running);
-        let going = going(running.map(|victim| (victim.workload, victim.subgroup, 1)));
-        let nothing = Going::default();
-        let ruling = |victim: &Victim<'_>| {
-            let going = || going.get(&ptr::from_ref(victim.workload));
-            let going = victim.workload.is_elastic().then(going).flatten().unwrap_or(&nothing);
-            self.rule(preemptor, victim, going)
-        };
-        let rulings: Vec<Ruling<'t>> = victims.iter().map(ruling).collect();
+        let rulings: Vec<Ruling<'t>> = self.rulings(preemptor, victims).collect();
         let reclaims = rulings.iter().any(|ruling| ruling.kind == Kind::Reclaim);
         Verdict {
             allowed: rulings.iter().all(|ruling| ruling.rule.is_none()),
             kind: if reclaims { Kind::Reclaim } else { Kind::Preempt },
             rulings,
         }
+    }
+
+    /// What is found about each of a scenario's victims, in their order.
+    pub fn rulings(
+        &self,
+        preemptor: &Preemptor<'_>,
+        victims: &[Victim<'_>],
+    ) -> impl Iterator<Item = Ruling<'t>> {
+        let running = victims.iter().filter(|victim| victim.progress == Progress::Running);
+        let going = going(running.map(|victim| (victim.workload, victim.subgroup, 1)));
+        let nothing = Going::default();
+        victims.iter().map(move |victim| {
+            let going = || going.get(&ptr::from_ref(victim.workload));
+            let going = victim.workload.is_elastic().then(going).flatten().unwrap_or(&nothing);
+            self.rule(preemptor, victim, going)
+        })
     }
 
     /// Whether a victim may be had where these pods of its workload go, with it.

@@ -21,6 +21,7 @@ use crate::{
 pub use budgets::Budget;
 use budgets::violating;
 pub use requests::{Requests, Resource};
+use wait::{MayGo, enough_from};
 
 /// A pod of a node.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +71,8 @@ pub struct Search<'s, 't> {
 
 /// Why these victims can't be had; none if they can.
 pub fn protected(rules: &Rules<'_>, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Option<Protected> {
-    let verdict = rules.verdict(preemptor, victims);
-    let mut protected = verdict.rulings.iter().filter_map(|ruling| Some((ruling.rule?, ruling.until)));
+    let rulings = rules.rulings(preemptor, victims);
+    let mut protected = rulings.filter_map(|ruling| Some((ruling.rule?, ruling.until)));
     let (rule, first) = protected.next()?;
     let until = first.and_then(|first| protected.try_fold(first, |last, (_, until)| Some(last.max(until?))));
     Some(Protected { rule, until })
@@ -103,18 +104,24 @@ impl Search<'_, '_> {
     /// Pods in place of some that are protected, if there are any that may be taken and free as much: `pods` are all that
     /// are on the node, of which `offered` are those that its scheduler would evict. Offered pods that are going already
     /// stay among the victims: what they free needs no others.
-    pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Option<Others> {
+    ///
+    /// # Errors
+    ///
+    /// A time before which there are none; none if there never are, as far as it is known.
+    pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Result<Others, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
         let is_gone = |pod: &Candidate<'_>| pod.victim.progress == Progress::Gone;
         let staying = || offered_pods().filter(|(_, pod)| !is_gone(pod)).map(|(_, pod)| pod);
         if !self.plain || !staying().all(|pod| pod.plain) {
-            return None;
+            return Err(None);
         }
         let needed = Requests::sum(staying().map(|pod| pod.requests));
-        let mut others = self.least(&self.takeable(pods, offered), &needed)?;
+        let may_go: Vec<MayGo> = pods.iter().map(|pod| self.may_go(pod)).collect();
+        let others = self.least(&self.takeable(pods, offered, &may_go), &needed);
+        let mut others = others.ok_or_else(|| enough_from(pods, &may_go, &needed))?;
         others.victims.extend(offered_pods().filter(|(_, pod)| is_gone(pod)).map(|(place, _)| place));
         others.victims.sort_by_key(|place| Reverse(pods.get(*place).map(|pod| pod.priority)));
-        Some(others)
+        Ok(others)
     }
 
     /// The fewest and least important pods that free as much.
@@ -154,19 +161,20 @@ impl Search<'_, '_> {
 
     /// All pods that may be taken at once, the least important first, and the pods of a rigid workload side by side. These
     /// are all that run of it; or those that were offered, which is its scheduler's choice.
-    fn takeable<'p, 'a>(&self, pods: &'p [Candidate<'a>], offered: &[usize]) -> Vec<Takeable<'p, 'a>> {
-        let lower = |pod: &Candidate<'_>| pod.priority < self.preemptor.claim.priority;
-        let here = |pod: &Candidate<'_>| pod.victim.progress == Progress::Running;
+    fn takeable<'p, 'a>(
+        &self,
+        pods: &'p [Candidate<'a>],
+        offered: &[usize],
+        may_go: &[MayGo],
+    ) -> Vec<Takeable<'p, 'a>> {
+        let free = pods.iter().zip(may_go).enumerate().filter(|(_, (_, may))| **may == MayGo::Now);
         let mut sorted: Vec<Takeable<'p, 'a>> = Vec::with_capacity(pods.len());
         let mut rigid: HashMap<*const Workload<'_>, Rigid> = HashMap::new();
-        for (place, pod) in pods.iter().enumerate().filter(|(_, pod)| lower(pod) && here(pod)) {
+        for (place, (pod, _)) in free {
             let rank = (pod.priority, Reverse(pod.victim.scheduled_at));
             let workload = pod.victim.workload;
             let mut with = None;
             if workload.pods.is_rigid() {
-                if !self.may_take(pod, &Going::default()) {
-                    continue;
-                }
                 let new = Rigid { first: place, pods: 0, rank };
                 let all = rigid.entry(ptr::from_ref(workload)).or_insert(new);
                 (all.pods, all.rank) = (all.pods.saturating_add(1), all.rank.max(rank));
@@ -185,22 +193,18 @@ impl Search<'_, '_> {
         sorted.retain(|of| {
             let Victim { workload, subgroup, .. } = of.pod.victim;
             if !workload.is_elastic() {
-                return of.with.is_some() || self.may_take(of.pod, &Going::default());
+                return true;
             }
             let so_far = going.entry(ptr::from_ref(workload)).or_default();
             let mut with_it = so_far.clone();
             with_it.add(workload, subgroup, 1);
-            let may = self.may_take(of.pod, &with_it);
+            let may = self.rules.may_take(self.preemptor, &of.pod.victim, &with_it);
             if may {
                 *so_far = with_it;
             }
             may
         });
         sorted
-    }
-
-    fn may_take(&self, pod: &Candidate<'_>, going: &Going) -> bool {
-        self.rules.may_take(self.preemptor, &pod.victim, going)
     }
 }
 

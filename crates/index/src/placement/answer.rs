@@ -267,13 +267,16 @@ impl<'i> Asked<'_, 'i> {
             budgets: &budgets,
         };
         let offered: Vec<usize> = (0..offered).collect();
-        let Some(Others { victims, budget_violations }) = search.others(&candidates, &offered) else {
-            let others_from = search.others_from(&candidates, &offered);
-            let until = others_from.into_iter().chain(protected.until).min();
-            return Answer::Drop(Dropped::Protected(Protected { until, ..protected }));
-        };
-        let victims = victims.iter().filter_map(|place| Some(taken(here.get(*place)?))).collect();
-        Answer::Instead { victims, budget_violations }
+        match search.others(&candidates, &offered) {
+            Ok(Others { victims, budget_violations }) => {
+                let victims = victims.iter().filter_map(|place| Some(taken(here.get(*place)?))).collect();
+                Answer::Instead { victims, budget_violations }
+            }
+            Err(others_from) => {
+                let until = others_from.into_iter().chain(protected.until).min();
+                Answer::Drop(Dropped::Protected(Protected { until, ..protected }))
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Disruption budgets, and which pods they select.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     ptr,
 };
 
@@ -42,15 +42,15 @@ impl Labels {
 
 /// All `PodDisruptionBudget`s, by namespace and name.
 #[derive(Debug, Default)]
-pub struct Budgets(HashMap<ArcStr, BTreeMap<String, Budget>>);
+pub struct Budgets(HashMap<ArcStr, BTreeMap<Box<str>, Budget>>);
 
 #[derive(Debug)]
 struct Budget {
     /// All must hold.
     selector: Box<[Expression]>,
     allowed: u32,
-    /// The names of pods whose disruption is counted already.
-    disrupted: BTreeSet<String>,
+    /// The names of pods whose disruption is counted already, in order.
+    disrupted: Box<[Box<str>]>,
 }
 
 impl Budgets {
@@ -69,9 +69,10 @@ impl Budgets {
         let allowed = status.and_then(|status| status.disruptions_allowed);
         let allowed = allowed.and_then(|allowed| allowed.try_into().ok()).unwrap_or(0);
         let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
-        let disrupted = disrupted.into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        let disrupted = disrupted.into_iter().flat_map(BTreeMap::keys);
+        let disrupted = disrupted.map(|name| name.as_str().into()).collect();
         let budget = Budget { selector, allowed, disrupted };
-        self.0.entry(names.shared(namespace)).or_default().insert(name.to_owned(), budget);
+        self.0.entry(names.shared(namespace)).or_default().insert(name.into(), budget);
     }
 
     /// Forgets one.
@@ -90,7 +91,8 @@ impl Budgets {
         let here = self.0.get(namespace).filter(|_| !labels.0.is_empty());
         let here = here.into_iter().flat_map(BTreeMap::values);
         let selecting = here.filter(|budget| {
-            budget.selector.iter().all(|of| labels.satisfy(of)) && !budget.disrupted.contains(name)
+            budget.selector.iter().all(|of| labels.satisfy(of))
+                && budget.disrupted.binary_search_by(|of| (**of).cmp(name)).is_err()
         });
         let number = |budget: &Budget| ptr::from_ref(budget).addr();
         selecting.map(|budget| Selecting { number: number(budget), allowed: budget.allowed }).collect()
@@ -99,7 +101,7 @@ impl Budgets {
     /// Forgets all but these, by namespace and name.
     pub fn retain(&mut self, keys: &HashSet<(String, String)>) {
         self.0.retain(|namespace, here| {
-            here.retain(|name, _| keys.contains(&(namespace.to_string(), name.clone())));
+            here.retain(|name, _| keys.contains(&(namespace.to_string(), name.to_string())));
             !here.is_empty()
         });
     }

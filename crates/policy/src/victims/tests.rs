@@ -83,8 +83,8 @@ impl World {
         };
         let search = Search { rules: &rules, preemptor: &preemptor, plain: self.is_plain, budgets: &budgets };
         match search.others(candidates, offered) {
-            Some(Others { victims, budget_violations }) => Answer::Instead { victims, budget_violations },
-            None => Answer::Drop(protected),
+            Ok(Others { victims, budget_violations }) => Answer::Instead { victims, budget_violations },
+            Err(_) => Answer::Drop(protected),
         }
     }
 

@@ -1,37 +1,52 @@
-//! When to ask again about a node of which no pod may go.
+//! When pods of a node may go that may not go now.
 
 use jiff::Timestamp;
 
 use super::{Candidate, Requests, Search};
 use crate::gang::Progress;
 
+/// When a pod may go in place of another, if no other of its workload goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayGo {
+    /// Nothing protects it.
+    Now,
+    /// When its protection ends.
+    From(Timestamp),
+    /// Its protection has no end that is known, or it is none that a preemptor may have.
+    Never,
+}
+
 impl Search<'_, '_> {
-    /// A time before which no other pods do in place of those that were offered: when enough of them have lost their
-    /// protection to free as much. None if they never do, as far as it is known.
-    pub fn others_from(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Option<Timestamp> {
-        let offered = || offered.iter().filter_map(|place| pods.get(*place));
-        let staying = || offered().filter(|pod| pod.victim.progress != Progress::Gone);
-        if !self.plain || !staying().all(|pod| pod.plain) {
-            return None;
+    pub(super) fn may_go(&self, pod: &Candidate<'_>) -> MayGo {
+        if pod.priority >= self.preemptor.claim.priority || pod.victim.progress != Progress::Running {
+            return MayGo::Never;
         }
-        let needed = Requests::sum(staying().map(|pod| pod.requests));
-        let mut freed = Requests::default();
-        let mut later: Vec<(Timestamp, &Requests)> = Vec::new();
-        let lower = |pod: &&Candidate<'_>| pod.priority < self.preemptor.claim.priority;
-        for pod in pods.iter().filter(lower).filter(|pod| pod.victim.progress == Progress::Running) {
-            let ruling = self.rules.alone(self.preemptor, &pod.victim);
-            match (ruling.rule, ruling.until) {
-                (None, _) => freed.add(pod.requests),
-                (Some(_), Some(until)) => later.push((until, pod.requests)),
-                (Some(_), None) => {}
-            }
+        let ruling = self.rules.alone(self.preemptor, &pod.victim);
+        match (ruling.rule, ruling.until) {
+            (None, _) => MayGo::Now,
+            (Some(_), Some(until)) => MayGo::From(until),
+            (Some(_), None) => MayGo::Never,
         }
-        later.sort_by_key(|(until, _)| *until);
-        let mut later = later.into_iter();
-        let enough = later.find(|(_, requests)| {
-            freed.add(requests);
-            freed.covers(&needed)
-        });
-        enough.map(|(until, _)| until)
     }
+}
+
+/// A time before which the pods that may go don't free as much: when enough of them have lost their protection. None if
+/// they never do, as far as it is known.
+pub fn enough_from(pods: &[Candidate<'_>], may_go: &[MayGo], needed: &Requests) -> Option<Timestamp> {
+    let mut freed = Requests::default();
+    let mut later: Vec<(Timestamp, &Requests)> = Vec::with_capacity(pods.len());
+    for (pod, may_go) in pods.iter().zip(may_go) {
+        match may_go {
+            MayGo::Now => freed.add(pod.requests),
+            MayGo::From(until) => later.push((*until, pod.requests)),
+            MayGo::Never => {}
+        }
+    }
+    later.sort_unstable_by_key(|(until, _)| *until);
+    let mut later = later.into_iter();
+    let enough = later.find(|(_, requests)| {
+        freed.add(requests);
+        freed.covers(needed)
+    });
+    enough.map(|(until, _)| until)
 }
