@@ -20,7 +20,7 @@ use crate::{
     input::Document,
     kinds::{Kind, Kinds},
     server::{Clock, code, explain},
-    snapshot::{Cluster, Snapshot, found, queues},
+    snapshot::{Cluster, Snapshot, found},
     tell::{warn, with_causes},
 };
 
@@ -123,12 +123,13 @@ impl Gatherer {
             self.warn(warning);
         }
         // some clusters have the queues of one family alone: the other matters where somebody counts on it
-        let families = [(Family::Runai, queues::GROUP), (Family::Tensorstack, queues::TENSORSTACK)];
-        let absent = families.map(|(family, _)| self.cluster.kinds.queues(family).is_none());
-        for ((family, group), _) in families.into_iter().zip(absent).filter(|(_, absent)| *absent) {
-            if absent == [true, true] || view.counts_on(family) {
-                self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
-            }
+        let is_absent = |family: &Family| self.cluster.kinds.queues(*family).is_none();
+        let mut absent = vec![Family::Runai, Family::Tensorstack];
+        absent.retain(is_absent);
+        let is_alone = absent.len() == 1;
+        for family in absent.into_iter().filter(|family| !is_alone || view.counts_on(*family)) {
+            let group = family.group();
+            self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
         }
         Ok(view)
     }

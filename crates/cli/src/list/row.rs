@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
 use tenure_policy::{
-    expiry::{Exemption, Family},
+    expiry::Family,
     floor::Floors,
     owners::group_of,
     pause::{self, Return},
@@ -237,7 +237,7 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
         other_queue: run.queue(other).map(str::to_owned),
         family: Some(name_of_family(family)),
         state: state(run, terminating, now),
-        reason: run.exemption.map(|why| reason(why).to_owned()),
+        reason: run.exemption.map(|why| format!("{why:?}")),
         started_at: run.since(),
         expires_at: run.expires(),
         ceiling_from: ceiling.map(|(_, queue)| queue.unwrap_or(MAX_DURATION_ANNOTATION).to_owned()),
@@ -256,17 +256,6 @@ fn state(run: &Run, terminating: bool, now: Timestamp) -> State {
         State::Pending
     } else {
         State::Running
-    }
-}
-
-const fn reason(why: Exemption) -> &'static str {
-    match why {
-        Exemption::Priority => "Priority",
-        Exemption::DaemonSet => "DaemonSet",
-        Exemption::Mirror => "StaticPod",
-        Exemption::Terminating => "Terminating",
-        Exemption::Finished => "Finished",
-        Exemption::Scheduler => "Scheduler",
     }
 }
 
