@@ -93,6 +93,14 @@ impl Family {
         }
     }
 
+    /// As people and programs are told of it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tensorstack => "tensorstack",
+            Self::Runai => "run.ai",
+        }
+    }
+
     /// Whose queues are of an API group.
     pub fn of(group: &str) -> Option<Self> {
         [Self::Tensorstack, Self::Runai].into_iter().find(|family| family.group() == group)

@@ -9,7 +9,6 @@ use tenure_index::{Seen, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, exemption},
-    gang::Shape,
     ready::Readiness,
 };
 use tenure_types::{podgroup::PodGroupKind, projection::Pod};
@@ -84,7 +83,8 @@ impl View {
         let group = index.gang(pod).map(|gang| {
             let number = groups.len();
             let key = (gang.kind, gang.namespace.to_string(), gang.name.to_string());
-            *groups.entry(key).or_insert_with(|| Group { number, needed: needed(gang.shape) })
+            let needed = usize::try_from(gang.shape.least()).unwrap_or(usize::MAX);
+            *groups.entry(key).or_insert(Group { number, needed })
         });
         let (uid, controller) = (pod.metadata.uid.as_deref().unwrap_or_default(), pod.controller());
         let key = (pod.namespace().unwrap_or_default(), Uid::of(controller.map_or(uid, |owner| &owner.uid)));
@@ -173,11 +173,6 @@ impl Workloads {
         let key = (namespace.to_owned(), Uid::of(&reference.uid));
         self.0.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
     }
-}
-
-/// How many pods a group takes.
-fn needed(shape: &Shape) -> usize {
-    usize::try_from(shape.least()).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]
