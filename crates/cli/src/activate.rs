@@ -2,15 +2,12 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::{Value, json};
-use tenure_policy::pause::{Owner, Return, is_deactivation};
+use serde_json::json;
+use tenure_policy::pause::{Return, is_deactivation};
 use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
-    change::{
-        Basis, Change, ChangeArgs, Command, Object, annotate, not_copied, paused, record_text, resumption,
-        returns,
-    },
+    change::{Change, ChangeArgs, Command, Subject},
     table::printable,
 };
 
@@ -39,23 +36,24 @@ pub struct Activate;
 impl Command for Activate {
     const VERB: &'static str = "activate";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
-        not_copied(object, found, by.table, Self::VERB)?;
-        let is_inactive = Owner(found).is_inactive();
-        if record_text(found).is_none() {
+    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
+        subject.not_copied()?;
+        let Subject { object, found, .. } = subject;
+        let is_inactive = found.is_inactive();
+        if subject.record_text().is_none() {
             if is_inactive {
                 let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
-                return Ok(Change::new(annotate(found, &gone), |_| {
+                return Ok(Change::new(subject.annotate(&gone), |_| {
                     Ok("activated (Tenure had not paused it: nothing but annotations was changed)".into())
                 }));
             }
             bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
         }
-        let record = paused(object, found, by.table, &[], Self::VERB)?;
+        let record = subject.paused(&[])?;
         if is_inactive || is_deactivation(&record) {
-            return Ok(resumption(object, found, record, "activated", None));
+            return Ok(subject.resumption(record, "activated", None));
         }
-        match returns(found, &record) {
+        match subject.returns(&record) {
             Return::Requeue(at) => bail!(
                 "{object} is not deactivated: it comes back by itself at {at}. To bring it back at once: {}",
                 object.command("requeue")
@@ -71,7 +69,7 @@ impl Command for Activate {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::change::testing::{judged, object, record, told};

@@ -1,8 +1,7 @@
 //! Writes to workloads, one after the other: what `resume`, `activate`, `deactivate` and `requeue` have in common.
 
-mod object;
 mod outcome;
-mod paused;
+mod subject;
 #[cfg(test)]
 pub mod testing;
 
@@ -20,7 +19,7 @@ use kube::{
     core::DynamicObject,
 };
 use serde_json::Value;
-use tenure_policy::owners::OwnerTable;
+use tenure_policy::{owners::OwnerTable, pause::Owner};
 
 use crate::{
     connect::{ConnectArgs, Connection},
@@ -29,9 +28,8 @@ use crate::{
     target::{self, Target},
     tell::{complain, tell},
 };
-pub use object::{Object, annotate, shown};
-pub use outcome::{Change, resumption};
-pub use paused::{keeps_count, not_copied, paused, record_text, returns};
+pub use outcome::Change;
+pub use subject::{Object, Subject, shown};
 
 /// How often an object that changes under our hands is read anew.
 const TRIES: u32 = 6;
@@ -58,14 +56,7 @@ pub trait Command {
     const VERB: &'static str;
 
     /// Decides by the object as it is at a time.
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change>;
-}
-
-/// What a decision goes by beside the object.
-#[derive(Clone, Copy, Debug)]
-pub struct Basis<'b> {
-    pub table: &'b OwnerTable,
-    pub clock: Clock,
+    fn judge(&self, subject: Subject<'_>) -> Result<Change>;
 }
 
 impl ChangeArgs {
@@ -120,8 +111,8 @@ impl<C: Command> Changer<C> {
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let found = serde_json::to_value(found)?;
-            let change =
-                self.command.judge(object, &found, Basis { table: &self.table, clock: self.clock })?;
+            let (found, table, clock) = (Owner(&found), &self.table, self.clock);
+            let change = self.command.judge(Subject { object, found, table, clock, verb: C::VERB })?;
             match self.patch(&api, object.name, &change).await {
                 Ok(now) => return Ok((change, serde_json::to_value(now)?)),
                 Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,

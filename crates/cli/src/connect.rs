@@ -55,16 +55,15 @@ impl ConnectArgs {
     }
 
     pub async fn connect(self) -> Result<Connection> {
-        let Self { namespace, kubeconfig, context } = self;
-        let mut config = config(kubeconfig, context).await?;
+        let namespace = self.named_namespace().map(str::to_owned);
+        let mut config = config(self.kubeconfig, self.context).await?;
         // kube's own policy can make a write land minutes after it was decided
         config.default_retry = false;
         // on a connection that died unnoticed a list would wait for ever
         config.read_timeout = Some(READ_TIMEOUT);
         // else the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        let given = namespace.filter(|namespace| !namespace.is_empty());
-        let namespace = given.unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
         ensure!(is_segment(&namespace), "{namespace:?} can't be a namespace");
         Ok(Connection { client: Client::try_from(config)?, namespace })
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::ApiResource;
 use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
@@ -16,7 +16,7 @@ use tenure_types::{
 };
 
 use crate::{
-    change::{Basis, Change, ChangeArgs, Command, Object, not_copied, paused, record_text, shown},
+    change::{Change, ChangeArgs, Command, Object, Subject, shown},
     table::printable,
 };
 
@@ -44,33 +44,32 @@ pub struct Deactivate;
 impl Command for Deactivate {
     const VERB: &'static str = "deactivate";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
-        not_copied(object, found, by.table, Self::VERB)?;
-        let reference = object.kind.reference(object.name);
-        let rules: Vec<&PauseRule> = by.table.rules(&reference).collect();
-        if let Some(rule) = rules.iter().find(|rule| Owner(found).is_paused(rule)) {
-            if record_text(found).is_none() {
+    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
+        subject.not_copied()?;
+        let Subject { object, found, .. } = subject;
+        if let Some(rule) = subject.paused_by() {
+            if subject.record_text().is_none() {
                 bail!(
                     "{object} is paused already, and not by Tenure: its {} is {}. There is nothing that could come back",
                     rule.field,
                     shown(&rule.value)
                 );
             }
-            let record = paused(object, found, by.table, &[], Self::VERB)?;
-            if is_deactivation(&record) && Owner(found).is_inactive() {
+            let record = subject.paused(&[])?;
+            if is_deactivation(&record) && found.is_inactive() {
                 bail!("{object} is deactivated already. To let it go on: {}", object.command("activate"));
             }
             // it stays: activation takes back what that pause has set
             let reason = printable(&record.reason);
             let told =
                 move |_: &Value| Ok(format!("deactivated (it was paused already, because of {reason})"));
-            return Ok(Change::new(pause::deactivate(Owner(found), &record), told).noting(note(object)));
+            return Ok(Change::new(pause::deactivate(found, &record), told).noting(note(object)));
         }
-        if Owner(found).is_finished() {
+        if found.is_finished() {
             bail!("{object} has ended: there is nothing to stop");
         }
-        let OwnerReference { kind, api_version, .. } = &reference;
-        pauses(object, found, &rules, by.clock.now()).with_context(|| {
+        pauses(subject).with_context(|| {
+            let ApiResource { kind, api_version, .. } = &object.kind.resource;
             format!(
                 "{object} can't be paused: {kind} of {api_version} is not in Tenure's own table (rows that an admin has added are known to the keeper alone)"
             )
@@ -80,18 +79,19 @@ impl Command for Deactivate {
 
 /// A pause by each of the rules that there are for its kind, of which the first counts that the API server knows; none if
 /// there is no rule.
-fn pauses(object: Object<'_>, found: &Value, rules: &[&PauseRule], at: Timestamp) -> Option<Change> {
+fn pauses(subject: Subject<'_>) -> Option<Change> {
+    let Subject { object, found, clock, .. } = subject;
     // as exact as a record is read back
-    let at = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
-    let (family, queue) = queue_of(found).unwrap_or((Family::Runai, ""));
+    let now = clock.now();
+    let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+    let (family, queue) = queue_of(found.0).unwrap_or((Family::Runai, ""));
     let record = |rule: &PauseRule| {
-        let record = pause::record(Owner(found), rule, DEACTIVATED, (family, queue), at);
+        let record = pause::record(found, rule, DEACTIVATED, (family, queue), at);
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
     };
-    let by: Vec<_> = rules.iter().map(|rule| ((*rule).clone(), record(rule))).collect();
-    let patch = |(rule, record): &_| pause::patch(Owner(found), rule, record, &Until::Activated);
-    let patches: Vec<Value> = by.iter().map(patch).collect();
-    let (first, otherwise) = patches.split_first()?;
+    let by: Vec<_> = subject.rules().into_iter().map(|rule| (rule.clone(), record(rule))).collect();
+    let mut patches = by.iter().map(|(rule, record)| pause::patch(found, rule, record, &Until::Activated));
+    let (first, otherwise) = (patches.next()?, patches.collect());
     let name = object.to_string();
     let told = move |now: &Value| {
         let took = by.iter().find(|(rule, record)| pause::took(Owner(now), rule, record));
@@ -100,8 +100,8 @@ fn pauses(object: Object<'_>, found: &Value, rules: &[&PauseRule], at: Timestamp
         })?;
         Ok(format!("deactivated ({}: {})", rule.field, shown(&rule.value)))
     };
-    let mut change = Change::new(first.clone(), told).noting(note(object));
-    change.otherwise = otherwise.to_vec();
+    let mut change = Change::new(first, told).noting(note(object));
+    change.otherwise = otherwise;
     Some(change)
 }
 

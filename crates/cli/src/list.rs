@@ -81,7 +81,7 @@ impl ListArgs {
         let connection = connect.connect().await?;
         let namespace = (!all_namespaces).then_some(connection.namespace);
         let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
-        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
+        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await?;
         let printer = Printer::new(output, all_namespaces);
         let mut list = List { gatherer, queues, printer };
         let rows = list.rows().await?;

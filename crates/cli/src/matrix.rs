@@ -1,13 +1,20 @@
 //! `kubectl tenure matrix`: what applies in each queue, and between each two of them.
 
-mod answer;
-mod print;
-
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use jiff::Timestamp;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use tenure_policy::{
+    ceiling,
+    floor::{Floor, Floors, Source},
+    tree::{QueueId, QueueTree},
+};
+use tenure_types::ExtendedDuration;
 
 use crate::{
     connect::ConnectArgs,
@@ -15,9 +22,9 @@ use crate::{
     input::InputArgs,
     output::OutputArgs,
     snapshot::{Snapshot, queues},
+    table::{Table, cell, table},
     tell::tell,
 };
-use answer::Matrix;
 
 /// Show the floors and ceilings of all queues, and the floor between each two of them
 ///
@@ -74,7 +81,173 @@ impl MatrixArgs {
         }
         let (preemptor, victim) = (preemptor_queue.as_deref(), victim_queue.as_deref());
         let matrix = Matrix::new(tree, &config.floors, args.node_pool.as_deref(), preemptor, victim);
-        output.show(&print::Whole(&matrix), |out| print::tables(&matrix, out))?;
+        output.show(&matrix, |out| tables(&matrix, out))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A value and where it comes from.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Sourced<'t> {
+    #[serde(serialize_with = "shown")]
+    value: ExtendedDuration,
+    #[serde(serialize_with = "shown")]
+    from: Source<'t>,
+}
+
+fn shown<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+impl<'t> From<Floor<'t>> for Sourced<'t> {
+    fn from(Floor { value, from }: Floor<'t>) -> Self {
+        Self { value, from }
+    }
+}
+
+/// What applies in a queue.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'t> {
+    name: &'t str,
+    /// From the root to the queue itself.
+    path: Vec<&'t str>,
+    preempt_min_runtime: Sourced<'t>,
+    /// Null: no limit.
+    max_duration: Option<Sourced<'t>>,
+}
+
+/// What applies between two queues.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Pair<'t> {
+    preemptor: &'t str,
+    victim: &'t str,
+    #[serde(flatten)]
+    floor: Sourced<'t>,
+}
+
+/// Queues, and all that can be asked of them. Pairs are made as they are written.
+struct Matrix<'t> {
+    tree: &'t QueueTree,
+    floors: &'t Floors,
+    pool: Option<&'t str>,
+    /// In alphabetical order, as preemptors and victims are.
+    queues: Vec<(&'t str, QueueId)>,
+    preemptors: Vec<(&'t str, QueueId)>,
+    victims: Vec<(&'t str, QueueId)>,
+    /// Whether a queue is asked for with itself.
+    itself: bool,
+}
+
+impl<'t> Matrix<'t> {
+    /// Of the pairs with this preemptor and this victim; none: with all.
+    fn new(
+        tree: &'t QueueTree,
+        floors: &'t Floors,
+        pool: Option<&'t str>,
+        preemptor: Option<&str>,
+        victim: Option<&str>,
+    ) -> Self {
+        let queues = |is_meant: &dyn Fn(&str) -> bool| {
+            let named = tree.queues().filter(|(name, _)| is_meant(name));
+            let mut queues: Vec<_> = named.filter_map(|(name, _)| Some((name, tree.find(name)?))).collect();
+            queues.sort_unstable_by_key(|(name, _)| *name);
+            queues
+        };
+        let is = |only: Option<&str>, name: &str| only.is_none_or(|only| only == name);
+        Self {
+            queues: queues(&|name| is(preemptor, name) || is(victim, name)),
+            preemptors: queues(&|name| is(preemptor, name)),
+            victims: queues(&|name| is(victim, name)),
+            itself: preemptor.is_some() && preemptor == victim,
+            tree,
+            floors,
+            pool,
+        }
+    }
+
+    /// The longest name and the longest floor that a pair can have.
+    fn widest(&self) -> [String; 2] {
+        let names = self.queues.iter().map(|(name, _)| (*name).to_owned());
+        let own = self.tree.queues().filter_map(|(_, queue)| queue.reclaim_floor);
+        let of_pools = self.floors.node_pools.values().filter_map(|pool| pool.reclaim);
+        let floors = own.chain(of_pools).chain([self.floors.reclaim]).map(|floor| floor.to_string());
+        [names.max_by_key(String::len), floors.max_by_key(String::len)].map(Option::unwrap_or_default)
+    }
+
+    /// What applies in each queue. In a cycle there is no root: then the way to it is the queue alone.
+    fn rows(&self) -> impl Iterator<Item = Row<'t>> {
+        self.queues.iter().map(|(name, id)| {
+            let path = self.tree.path(*id).unwrap_or_else(|_| vec![*id]);
+            let least = ceiling::effective(self.tree, name).ok().flatten();
+            Row {
+                name,
+                path: path.into_iter().rev().map(|id| self.tree.name(id)).collect(),
+                preempt_min_runtime: self.floors.preempt(self.tree, Some(*id), self.pool).into(),
+                max_duration: least.map(|(from, value)| Sourced { value, from: Source::Queue(from) }),
+            }
+        })
+    }
+
+    /// What applies between each two queues that are asked for. A queue isn't another than itself, unless just that is
+    /// asked for.
+    fn pairs(&self) -> impl Iterator<Item = Pair<'t>> {
+        self.preemptors.iter().flat_map(move |ours| {
+            let others = self.victims.iter().filter(move |theirs| self.itself || theirs.1 != ours.1);
+            others.map(move |theirs| Pair {
+                preemptor: ours.0,
+                victim: theirs.0,
+                floor: self.floors.reclaim(self.tree, Some(ours.1), Some(theirs.1), self.pool).into(),
+            })
+        })
+    }
+}
+
+/// Two tables, one below the other.
+fn tables(matrix: &Matrix<'_>, mut out: &mut dyn Write) -> io::Result<()> {
+    let headers = ["QUEUE", "PREEMPT FLOOR", "FROM", "CEILING", "FROM"];
+    table(&headers, matrix.rows().map(|row| cells(&row)), &mut out)?;
+    let mut pairs = matrix.pairs().peekable();
+    if pairs.peek().is_some() {
+        let headers = ["PREEMPTOR", "VICTIM", "RECLAIM FLOOR", "FROM"].map(str::to_owned);
+        let [name, floor] = matrix.widest();
+        let table = Table::fitting(&[headers.to_vec(), vec![name.clone(), name, floor]]);
+        writeln!(out)?;
+        table.print(&headers, &mut out)?;
+        for Pair { preemptor, victim, floor: Sourced { value, from } } in pairs {
+            let line = [preemptor.to_owned(), victim.to_owned(), value.to_string(), from.to_string()];
+            table.print(&line, &mut out)?;
+        }
+    }
+    Ok(())
+}
+
+fn cells(row: &Row<'_>) -> Vec<String> {
+    let Sourced { value, from } = row.preempt_min_runtime;
+    let ceiling = row.max_duration;
+    vec![
+        row.name.to_owned(),
+        value.to_string(),
+        from.to_string(),
+        cell(ceiling.map(|ceiling| ceiling.value.to_string())),
+        cell(ceiling.map(|ceiling| ceiling.from.to_string())),
+    ]
+}
+
+impl Serialize for Matrix<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("queues", &Each(|| self.rows()))?;
+        map.serialize_entry("reclaim", &Each(|| self.pairs()))?;
+        map.end()
+    }
+}
+
+/// Items that are made as they are written.
+struct Each<F>(F);
+
+impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for Each<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0())
     }
 }

@@ -2,25 +2,29 @@
 
 use std::fmt::Debug;
 
-use futures::{Stream, stream};
+use futures::{
+    Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use kube::{Api, api::ListParams, core::ObjectList};
 use serde::de::DeserializeOwned;
 
 /// What `kubectl get` asks for at a time.
 const PAGE: u32 = 500;
 
-/// The objects that an API has, page by page.
-pub fn objects<K>(
-    api: Api<K>,
-    fields: Option<&'static str>,
-) -> impl Stream<Item = kube::Result<Vec<K>>> + use<K>
+/// Objects, page by page.
+pub type Pages<K> = BoxStream<'static, kube::Result<Vec<K>>>;
+
+/// The objects that an API has.
+pub fn objects<K>(api: Api<K>, fields: Option<&'static str>) -> Pages<K>
 where
     K: Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    pages(fields, move |params| {
+    let list = move |params| {
         let api = api.clone();
         async move { api.list(&params).await }
-    })
+    };
+    pages(fields, list).boxed()
 }
 
 /// The objects of a list, page by page. `list` asks for one page.

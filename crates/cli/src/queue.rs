@@ -1,21 +1,31 @@
 //! `kubectl tenure queue`: who runs in a queue, who comes back and when, and who doesn't.
 
-mod answer;
-
-use std::process::ExitCode;
+use std::{
+    cmp::Ordering,
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tenure_policy::expiry::Family;
+use jiff::Timestamp;
+use serde::Serialize;
+use tenure_policy::{expiry::Family, requeue::order};
+use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
+    age::until,
     connect::ConnectArgs,
     floors::of_file,
-    list::gather::Gatherer,
+    list::{
+        gather::Gatherer,
+        print::moment,
+        row::{Row, State},
+    },
     output::{Output, OutputArgs},
+    table::{self, cell},
     tell::tell,
 };
-use answer::Answer;
 
 /// Show who runs in a queue, who comes back and when, and who is paused
 ///
@@ -59,7 +69,7 @@ impl QueueArgs {
         let is_given = connect.named_namespace().is_some();
         let connection = connect.connect().await?;
         let namespace = is_given.then_some(connection.namespace);
-        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await;
+        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await?;
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.knows(&name), gatherer.now());
         let mut of =
@@ -77,3 +87,138 @@ impl QueueArgs {
         Ok(ExitCode::SUCCESS)
     }
 }
+
+/// Its workloads, each in one of the lists.
+#[derive(Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    queue: String,
+    /// Those that have pods, the longest runs first.
+    running: Vec<Row>,
+    /// In the order in which they come back.
+    coming_back: Vec<Row>,
+    deactivated: Vec<Row>,
+    paused: Vec<Row>,
+}
+
+impl Answer {
+    /// `timestamp`: by what time workloads of a queue of this name are ordered, in each family.
+    fn new(
+        queue: String,
+        timestamp: impl Fn(Family) -> RequeuingTimestamp,
+        rows: Vec<Row>,
+        now: Timestamp,
+    ) -> Self {
+        let mut answer = Self { queue, ..Self::default() };
+        for row in rows {
+            if !row.is_in(std::slice::from_ref(&answer.queue)) {
+                continue;
+            }
+            let list = match row.state {
+                State::Requeueing => &mut answer.coming_back,
+                State::Inactive => &mut answer.deactivated,
+                State::Paused => &mut answer.paused,
+                _ => &mut answer.running,
+            };
+            list.push(row);
+        }
+        let since = |row: &Row| row.started_at.unwrap_or(Timestamp::MAX);
+        answer.running.sort_by_key(since);
+        answer.coming_back.sort_by(|one, other| returns(one, other, &timestamp, now));
+        answer
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.running.is_empty()
+            && self.coming_back.is_empty()
+            && self.deactivated.is_empty()
+            && self.paused.is_empty()
+    }
+
+    /// One for each list that isn't empty.
+    fn tables(&self, namespaces: bool, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+        let Self { queue: _, running, coming_back, deactivated, paused } = self;
+        let why = ["PAUSED AT", "BECAUSE OF"];
+        let coming = ["COMING BACK", "AT", "IN", "RETURNS"];
+        let tables: [(&[Row], Vec<&str>, Cells); 4] = [
+            (
+                running,
+                vec!["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"],
+                &running_cells,
+            ),
+            (coming_back, [&coming[..], &why].concat(), &|row| {
+                let left = row.requeue_at.map(|at| until(at, now));
+                [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
+            }),
+            (deactivated, [&["DEACTIVATED", "RETURNS"][..], &why].concat(), &|row| {
+                [vec![count(row)], paused_cells(row)].concat()
+            }),
+            (paused, [&["PAUSED"][..], &why].concat(), &paused_cells),
+        ];
+        let mut between = false;
+        for (rows, headers, cells) in tables.into_iter().filter(|(rows, ..)| !rows.is_empty()) {
+            if std::mem::replace(&mut between, true) {
+                writeln!(out)?;
+            }
+            table(rows, &headers, cells, namespaces, out)?;
+        }
+        Ok(())
+    }
+}
+
+type Cells<'c> = &'c dyn Fn(&Row) -> Vec<String>;
+
+/// Those that are due come back at once, in the order of the queue.
+fn returns(
+    one: &Row,
+    other: &Row,
+    timestamp: impl Fn(Family) -> RequeuingTimestamp,
+    now: Timestamp,
+) -> Ordering {
+    let at = |row: &Row| row.requeue_at.unwrap_or(now).max(now);
+    let in_order = || match (&one.waiting, &other.waiting) {
+        (Some((family, one)), Some((of_other, other))) => {
+            family.cmp(of_other).then_with(|| order(timestamp(*family))(one, other))
+        }
+        _ => Ordering::Equal,
+    };
+    at(one).cmp(&at(other)).then_with(in_order)
+}
+
+fn table(
+    rows: &[Row],
+    headers: &[&str],
+    cells: Cells<'_>,
+    namespaces: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let of = |row: &Row| {
+        let namespace = namespaces.then(|| row.namespace.clone());
+        namespace.into_iter().chain([row.workload.clone()]).chain(cells(row)).collect()
+    };
+    let namespace = namespaces.then_some("NAMESPACE");
+    let headers: Vec<&str> = namespace.into_iter().chain(headers.iter().copied()).collect();
+    table::table(&headers, rows.iter().map(of), out)
+}
+
+fn running_cells(row: &Row) -> Vec<String> {
+    let pods = row.ready_pods.zip(row.needed_pods).map(|(ready, needed)| format!("{ready}/{needed}"));
+    vec![
+        cell(pods),
+        moment(row.started_at),
+        moment(row.floor_until),
+        moment(row.expires_at),
+        format!("{:?}", row.state),
+    ]
+}
+
+fn paused_cells(row: &Row) -> Vec<String> {
+    vec![moment(row.paused_at), cell(row.reason.as_deref())]
+}
+
+fn count(row: &Row) -> String {
+    row.requeue_count.unwrap_or_default().to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,11 +2,10 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::Value;
-use tenure_policy::pause::{Owner, Return, is_deactivation};
+use tenure_policy::pause::{Return, is_deactivation};
 
 use crate::{
-    change::{Basis, Change, ChangeArgs, Command, Object, keeps_count, paused, resumption, returns},
+    change::{Change, ChangeArgs, Command, Subject},
     table::printable,
 };
 
@@ -33,13 +32,12 @@ pub struct Requeue;
 impl Command for Requeue {
     const VERB: &'static str = "requeue";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
-        let record = paused(object, found, by.table, &[], Self::VERB)?;
-        let is_inactive = is_deactivation(&record) || Owner(found).is_inactive();
-        match returns(found, &record) {
-            Return::Requeue(at) => {
-                Ok(resumption(object, found, record, "requeued", Some(keeps_count(object, found, at))))
-            }
+    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
+        let Subject { object, found, .. } = subject;
+        let record = subject.paused(&[])?;
+        let is_inactive = is_deactivation(&record) || found.is_inactive();
+        match subject.returns(&record) {
+            Return::Requeue(at) => Ok(subject.resumption(record, "requeued", Some(subject.keeps_count(at)))),
             _ if is_inactive => bail!(
                 "{object} doesn't wait to come back: it is deactivated. To let it go on: {}",
                 object.command("activate")
@@ -55,7 +53,7 @@ impl Command for Requeue {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::change::testing::{judged, object, record};

@@ -1,17 +1,31 @@
 //! `kubectl tenure requeue-schedule`: when a workload whose pods don't get ready comes back.
 
-mod print;
-mod source;
-
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use tenure_policy::requeue::{self, Backoff};
-use tenure_types::{ExtendedDuration, Grammar};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_policy::{
+    config::Config,
+    requeue::{self, Backoff},
+};
+use tenure_types::{
+    ExtendedDuration, Grammar, keys,
+    runai::{QueueVersion, v3alpha1::WaitForPodsReady},
+};
 
-use crate::{connect::ConnectArgs, output::OutputArgs, snapshot::queues, tell::tell};
+use crate::{
+    connect::ConnectArgs,
+    input::Document,
+    output::OutputArgs,
+    snapshot::{Snapshot, queues},
+    tell::{tell, warn},
+};
 use print::Answer;
+
+mod print;
 
 /// Rows, where nothing says how many.
 const ROWS: i32 = 30;
@@ -78,10 +92,10 @@ impl RequeueScheduleArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
         let (backoff, queue) = match &self.queue {
             None => (Backoff::default(), None),
-            Some(queue) => source::find(&queues::documents(&self.filename, connect).await?, queue)?,
+            Some(queue) => find(&queues::documents(&self.filename, connect).await?, queue)?,
         };
         let answer = self.answer(backoff, queue.as_deref());
-        if self.retries.is_none() && answer.backoff.limit.is_none() {
+        if self.retries.is_none() && answer.backoff_limit_count.is_none() {
             tell(&format!(
                 "note: there is no limit: the first {ROWS} retries are shown; --retries shows more"
             ));
@@ -101,7 +115,8 @@ impl RequeueScheduleArgs {
             limit: self.backoff_limit_count.or(found.limit),
         };
         let rows = self.retries.or(backoff.limit).unwrap_or(ROWS).min(MOST_ROWS);
-        Answer::new(backoff, queue, self.has_flags(), rows)
+        let source = queue.map_or_else(|| "defaults".to_owned(), |name| format!("queue {name:?}"));
+        Answer::new(&backoff, if self.has_flags() { format!("flags and {source}") } else { source }, rows)
     }
 
     const fn has_flags(&self) -> bool {
@@ -126,6 +141,44 @@ fn factor(text: &str) -> Result<f64, String> {
 fn whole(text: &str, least: i32, most: i32) -> Result<i32, String> {
     let value = text.parse().ok().filter(|value| (least..=most).contains(value));
     value.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+}
+
+/// The block of the nearest queue on the way to the root that has one, with the name of that queue. It counts as a whole:
+/// what it leaves out is as by default, and not as an ancestor has it.
+fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)> {
+    let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
+    let tree = snapshot.tree();
+    let id =
+        tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;
+    snapshot.warnings().for_each(|warning| warn(&warning));
+    let path = tree.path(id).unwrap_or_else(|_| vec![id]);
+    let (documents, _) = queues::counting(documents);
+    let nearest = path.into_iter().find_map(|id| {
+        let (version, block) = block(documents.get(tree.name(id))?)?;
+        Some((tree.name(id), version, block))
+    });
+    let Some((queue, version, block)) = nearest else {
+        return Ok((Backoff::default(), None));
+    };
+    let what = || format!("queue {queue:?}: {} can't be read", version.path("waitForPodsReady"));
+    // serde would read a list as well, field by field
+    ensure!(block.is_object(), "{}: must be an object", what());
+    let wait = WaitForPodsReady::deserialize(&block).with_context(what)?;
+    Ok((Backoff::from(&wait), Some(queue.into())))
+}
+
+/// What a queue has itself, and the version that it is in.
+fn block(document: &Document) -> Option<(QueueVersion, Value)> {
+    let version = document.version().parse().unwrap_or_default();
+    let value = match version {
+        QueueVersion::V3alpha1 => document.value.pointer("/spec/waitForPodsReady")?.clone(),
+        QueueVersion::V2 => {
+            let text = queues::annotations(document).remove(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
+            // what isn't JSON is no object, and told as that
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
+        }
+    };
+    Some((version, value)).filter(|(_, value)| !value.is_null())
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::Value;
-use tenure_policy::pause::{Owner, Return, is_deactivation};
+use tenure_policy::pause::{Return, is_deactivation};
 
 use crate::{
-    change::{Basis, Change, ChangeArgs, Command, Object, keeps_count, paused, resumption, returns},
+    change::{Change, ChangeArgs, Command, Subject},
     connect::ConnectArgs,
 };
 
@@ -53,16 +52,17 @@ struct Resume {
 impl Command for Resume {
     const VERB: &'static str = "resume";
 
-    fn judge(&self, object: Object<'_>, found: &Value, by: Basis<'_>) -> Result<Change> {
-        let record = paused(object, found, by.table, &self.fields, Self::VERB)?;
-        let note = match returns(found, &record) {
-            _ if is_deactivation(&record) || Owner(found).is_inactive() => {
+    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
+        let Subject { object, found, .. } = subject;
+        let record = subject.paused(&self.fields)?;
+        let note = match subject.returns(&record) {
+            _ if is_deactivation(&record) || found.is_inactive() => {
                 Some(format!("{object} was deactivated: it is active again, and its returns count from 0."))
             }
-            Return::Requeue(at) => Some(keeps_count(object, found, at)),
+            Return::Requeue(at) => Some(subject.keeps_count(at)),
             Return::Never | Return::Reactivate | Return::Deactivate => None,
         };
-        Ok(resumption(object, found, record, "resumed", note))
+        Ok(subject.resumption(record, "resumed", note))
     }
 }
 

@@ -58,10 +58,7 @@ impl Run {
 
     /// The queue in a family.
     pub fn queue(&self, family: Family) -> Option<&str> {
-        match family {
-            Family::Tensorstack => self.standing.tensorstack.as_deref(),
-            Family::Runai => self.standing.runai.as_deref(),
-        }
+        self.standing.queue(family)
     }
 
     /// Since when the ceiling counts.

@@ -4,7 +4,6 @@ mod cluster;
 mod owners;
 mod pods;
 pub mod queues;
-mod workload;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -20,6 +19,7 @@ use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
     climb::Action,
     config::Config,
+    expiry::Family,
     floor::Floors,
     owners::OwnerTable,
     toleration::Toleration,
@@ -39,7 +39,7 @@ use crate::{
 };
 pub use cluster::Cluster;
 pub use owners::{Owner, Owners, Step, found};
-pub use workload::Gang;
+pub use pods::Gang;
 
 /// Namespace and name.
 pub type Key = (String, String);
@@ -162,17 +162,18 @@ impl Snapshot {
             ("", "Pod") => self.take_pods([decode(document)?]),
             ("", "Node") => self.take_nodes([decode::<PartialObjectMeta>(document)?.metadata]),
             ("scheduling.k8s.io", "PriorityClass") => self.take_class(decode(document)?),
-            (queues::TENSORSTACK, "Queue") if self.t9k_system_namespace.as_deref() == Some(place) => {
-                let queue: TensorstackQueue = decode(document)?;
-                self.index.apply_tensorstack(&queue.name_any(), &queue.spec);
-                self.queues.insert(queue.name_any());
-            }
-            (group, kind) if let Some(kind) = PodGroupKind::of(group, kind) => {
-                self.take_group(kind, decode(document)?);
-            }
-            _ => {
-                if let Some(name) = document.name().filter(|_| queues::is_queue(document)) {
-                    self.take_queue(name, document);
+            (group, "Queue") => match (Family::of(group), document.name()) {
+                (Some(Family::Tensorstack), _) if self.t9k_system_namespace.as_deref() == Some(place) => {
+                    let queue: TensorstackQueue = decode(document)?;
+                    self.index.apply_tensorstack(&queue.name_any(), &queue.spec);
+                    self.queues.insert(queue.name_any());
+                }
+                (_, Some(name)) if queues::is_queue(document) => self.take_queue(name, document),
+                _ => {}
+            },
+            (group, kind) => {
+                if let Some(kind) = PodGroupKind::of(group, kind) {
+                    self.take_group(kind, decode(document)?);
                 }
             }
         }
@@ -197,7 +198,7 @@ impl Snapshot {
 
     fn take_group(&mut self, kind: PodGroupKind, mut group: PodGroup) {
         group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
-        self.oddities.extend(workload::unreadable_stamp(&group.metadata));
+        self.oddities.extend(pods::unreadable_stamp(&group.metadata));
         self.index.apply_group(kind, &group);
     }
 

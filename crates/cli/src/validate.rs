@@ -1,15 +1,33 @@
 //! `kubectl tenure validate`: what the webhook would say of objects in files.
 
-mod judge;
-mod print;
-
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use clap::Args;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value, value::to_raw_value};
+use tenure_policy::{
+    admission::Findings,
+    config::Config,
+    field::FieldError,
+    floor::Floors,
+    owners::group_of,
+    review::{Context, Reviewable, Subject},
+};
 
-use crate::{floors::FloorArgs, input, output::OutputArgs, tell::warn};
-use judge::Verdicts;
+use crate::{
+    connect::DEFAULT,
+    floors::FloorArgs,
+    input::{self, Document},
+    output::OutputArgs,
+    snapshot::{Snapshot, queues},
+    table::printable,
+    tell::warn,
+};
 
 /// Say what Tenure's webhook would say of objects in files, without a cluster
 ///
@@ -52,7 +70,161 @@ impl ValidateArgs {
         for warning in &verdicts.warnings {
             warn(warning);
         }
-        output.show(&verdicts.reviewed, |mut out| print::table(&verdicts, &mut out))?;
+        output.show(&verdicts.reviewed, |mut out| verdicts.print(&mut out))?;
         Ok(if verdicts.refused() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
+
+/// What would become of the objects of some files.
+#[derive(Debug, Default)]
+struct Verdicts {
+    reviewed: Vec<Verdict>,
+    /// What isn't as it is written, where no review says so.
+    warnings: Vec<String>,
+    /// Objects of kinds that the webhook doesn't review.
+    others: usize,
+}
+
+/// What would become of an object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Verdict {
+    source: String,
+    api_version: String,
+    kind: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    allowed: bool,
+    errors: Vec<Reason>,
+    warnings: Vec<String>,
+}
+
+/// Why an object would be refused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Reason {
+    field: String,
+    message: String,
+}
+
+impl Verdicts {
+    /// The queues among the objects are all that there are.
+    fn of(documents: &[Document], t9k_system_namespace: &str, floors: &Floors) -> Self {
+        let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
+        let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors };
+        let mut verdicts = Self::default();
+        for document in documents {
+            match Reviewable::of(document.group(), document.version(), &document.kind) {
+                None => verdicts.others = verdicts.others.saturating_add(1),
+                Some(kind) => verdicts.reviewed.push(Verdict::of(document, kind, &context)),
+            }
+        }
+        // what a review says of a queue needn't be said twice
+        verdicts.warnings = queues::counting(documents).1;
+        verdicts
+    }
+
+    fn refused(&self) -> usize {
+        self.reviewed.iter().filter(|verdict| !verdict.allowed).count()
+    }
+
+    /// Prints a line for each thing that was found, as compilers do, and a summary.
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        self.reviewed.iter().try_for_each(|verdict| verdict.print(out))?;
+        let (all, refused, skipped) = (self.reviewed.len(), self.refused(), self.others);
+        let warned = self.reviewed.iter().filter(|verdict| !verdict.warnings.is_empty()).count();
+        let allowed = all.saturating_sub(refused);
+        writeln!(
+            out,
+            "{all} reviewed: {allowed} allowed, {refused} refused, {warned} with warnings; {skipped} skipped"
+        )
+    }
+}
+
+impl Verdict {
+    fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
+        let Findings { errors, warnings } = findings(document, kind, context);
+        let reason = |error: FieldError| Reason { message: error.message(), field: error.field };
+        let errors: Vec<_> = no_name(document).into_iter().chain(errors.into_iter().map(reason)).collect();
+        Self {
+            source: document.source.clone(),
+            api_version: document.api_version.clone(),
+            kind: document.kind.clone(),
+            name: document.name().unwrap_or_default().into(),
+            namespace: document.namespace().map(str::to_owned),
+            allowed: errors.is_empty(),
+            errors,
+            warnings,
+        }
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let object = self.object();
+        let errors =
+            self.errors.iter().map(|error| format!("error: {object}: {}: {}", error.field, error.message));
+        let warnings = self.warnings.iter().map(|warning| format!("warning: {object}: {warning}"));
+        let mut lines = errors.chain(warnings);
+        lines.try_for_each(|line| writeln!(out, "{}", printable(&format!("{}: {line}", self.source))))
+    }
+
+    /// `queue.scheduling.run.ai/research`
+    fn object(&self) -> String {
+        let group = group_of(&self.api_version);
+        format!("{}.{group}/{}", self.kind.to_lowercase(), self.name)
+    }
+}
+
+fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Findings {
+    let raw = match to_raw_value(&document.value) {
+        Ok(raw) => raw,
+        Err(error) => return FieldError::invalid_json("object", "", error.to_string()).into(),
+    };
+    let namespace = document.namespace().unwrap_or(DEFAULT);
+    match kind.read("", namespace, Some(&raw)) {
+        Ok(subject) => {
+            let mut findings = subject.review(context);
+            findings.warnings.extend(unknown_fields(document, &subject));
+            findings
+        }
+        Err(error) => error.into(),
+    }
+}
+
+/// The API server itself refuses an object without a name, in these words.
+fn no_name(document: &Document) -> Option<Reason> {
+    let has = |pointer| document.value.pointer(pointer).is_some_and(|name| *name != "" && !name.is_null());
+    let missing = !has("/metadata/name") && !has("/metadata/generateName");
+    missing.then(|| Reason {
+        field: "metadata.name".into(),
+        message: "Required value: name or generateName is required".into(),
+    })
+}
+
+/// What isn't there any more once a spec was read and written again is of no use to anybody.
+fn unknown_fields(document: &Document, subject: &Subject) -> Vec<String> {
+    let known = match subject {
+        Subject::RunaiQueue { spec, .. } => serde_json::to_value(spec),
+        Subject::RunaiQueueV2 { spec, .. } => serde_json::to_value(spec),
+        Subject::TensorstackQueue { spec, .. } => serde_json::to_value(spec),
+        Subject::PriorityClass { .. } => return Vec::new(),
+    };
+    let mut unknown = Vec::new();
+    if let (Some(Value::Object(written)), Ok(Value::Object(known))) = (document.value.get("spec"), known) {
+        compare("spec", written, &known, &mut unknown);
+    }
+    unknown.into_iter().map(|field| format!("{field}: unknown field: the API server would drop it")).collect()
+}
+
+fn compare(path: &str, written: &Map<String, Value>, known: &Map<String, Value>, unknown: &mut Vec<String>) {
+    for (key, value) in written.iter().filter(|(_, value)| !value.is_null()) {
+        let field = format!("{path}.{key}");
+        match (value, known.get(key)) {
+            (_, None) => unknown.push(field),
+            (Value::Object(written), Some(Value::Object(known))) => compare(&field, written, known, unknown),
+            (_, Some(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -60,6 +60,16 @@ pub struct Standing {
     pub expires: Option<(Timestamp, Family)>,
 }
 
+impl Standing {
+    /// Its queue of a family.
+    pub fn queue(&self, family: Family) -> Option<&str> {
+        match family {
+            Family::Tensorstack => self.tensorstack.as_deref(),
+            Family::Runai => self.runai.as_deref(),
+        }
+    }
+}
+
 /// A pod that was seen, and isn't kept.
 #[derive(Debug)]
 pub struct Seen {

@@ -30,7 +30,7 @@ pub enum Exemption {
     /// A `DaemonSet`, of any group, controls it: erring on the side of not touching.
     DaemonSet,
     /// It mirrors a static pod of a kubelet; deleting the mirror stops nothing.
-    Mirror,
+    StaticPod,
     /// It is being deleted already.
     Terminating,
     /// All its containers have ended.
@@ -54,7 +54,7 @@ pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     } else if pod.is_finished() {
         Some(Exemption::Finished)
     } else if pod.is_mirror() || controlled_by("Node") {
-        Some(Exemption::Mirror)
+        Some(Exemption::StaticPod)
     } else if controlled_by("DaemonSet") {
         Some(Exemption::DaemonSet)
     } else if pod.spec.priority.unwrap_or(0) >= scope.priority_threshold {
@@ -90,6 +90,14 @@ impl Family {
         match self {
             Self::Tensorstack => "scheduler.tensorstack.dev",
             Self::Runai => "scheduling.run.ai",
+        }
+    }
+
+    /// As people and programs are told of it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tensorstack => "tensorstack",
+            Self::Runai => "run.ai",
         }
     }
 
@@ -152,9 +160,9 @@ mod tests {
         assert_eq!(exemption_of(json!({})), None);
         assert_eq!(exemption_of(controlled_by("ReplicaSet")), None);
         assert_eq!(exemption_of(controlled_by("DaemonSet")), Some(Exemption::DaemonSet));
-        assert_eq!(exemption_of(controlled_by("Node")), Some(Exemption::Mirror));
+        assert_eq!(exemption_of(controlled_by("Node")), Some(Exemption::StaticPod));
         let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}});
-        assert_eq!(exemption_of(mirror), Some(Exemption::Mirror));
+        assert_eq!(exemption_of(mirror), Some(Exemption::StaticPod));
         let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(exemption_of(terminating), Some(Exemption::Terminating));
         assert_eq!(exemption_of(json!({"status": {"phase": "Succeeded"}})), Some(Exemption::Finished));

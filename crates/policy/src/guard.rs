@@ -201,7 +201,7 @@ pub fn spared(pod: &Pod) -> Option<Reason> {
     match exemption(pod, &everybody) {
         Some(Exemption::Terminating) => Some(Reason::Terminating),
         Some(Exemption::Finished) => Some(Reason::Finished),
-        Some(Exemption::Mirror) => Some(Reason::Mirror),
+        Some(Exemption::StaticPod) => Some(Reason::Mirror),
         Some(Exemption::DaemonSet) => Some(Reason::DaemonSet),
         Some(Exemption::Priority | Exemption::Scheduler) | None => {
             pod.is_unguarded().then_some(Reason::Unguarded)

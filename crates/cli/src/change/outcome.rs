@@ -3,14 +3,11 @@
 use std::fmt;
 
 use anyhow::{Result, bail};
-use serde_json::Value;
-use tenure_policy::{
-    owners::PauseRule,
-    pause::{self, Owner},
-};
+use serde_json::{Value, json};
+use tenure_policy::pause::{self, Owner};
 use tenure_types::paused::PausedRecord;
 
-use super::{Object, shown};
+use super::{Subject, shown};
 
 /// Says what was done by what the object then is.
 type Told = dyn Fn(&Value) -> Result<String> + Send + Sync;
@@ -46,45 +43,39 @@ impl fmt::Debug for Change {
     }
 }
 
-/// Takes back the pause that has this record. `word` is what the workload then is: `resumed`.
-pub fn resumption(
-    object: Object<'_>,
-    found: &Value,
-    record: PausedRecord,
-    word: &'static str,
-    note: Option<String>,
-) -> Change {
-    // else only the record goes
-    let restores = pause::is_ours(Owner(found), &record);
-    let ceiling = || format!("New pods of {object} get a full ceiling of queue {}.", record.queue);
-    let ceiling = (!record.queue.is_empty()).then(ceiling);
-    let notes: Vec<String> = ceiling.into_iter().chain(note).filter(|_| restores).collect();
-    let (patch, name) = (pause::resume(Owner(found), &record), object.to_string());
-    let told = move |now: &Value| {
-        let field = &record.field;
-        let value = Owner(now).field(&rule_of(&record));
-        let shown = shown(value);
-        if !restores {
-            return Ok(format!(
-                "{word} ({field}: {shown}, which somebody has set since; only the record of the pause was removed)"
-            ));
-        }
-        if *value == record.value && *value != record.previous_value {
-            bail!(
-                "{name}: the record is gone, but {field} is {shown} still: something on the server keeps it so"
-            );
-        }
-        Ok(format!("{word} ({field}: {shown})"))
-    };
-    Change::new(patch, told).noting((!notes.is_empty()).then(|| notes.join("\n")))
-}
+impl Subject<'_> {
+    /// A patch of annotations alone. With uid and resourceVersion it can't hit a namesake, nor undo what somebody has
+    /// changed since.
+    pub fn annotate(self, annotations: &Value) -> Value {
+        let (uid, version) = (self.found.at("metadata.uid"), self.found.at("metadata.resourceVersion"));
+        json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}})
+    }
 
-/// The field of a record, as the policy asks for it.
-fn rule_of(record: &PausedRecord) -> PauseRule {
-    PauseRule {
-        group: String::new(),
-        kind: String::new(),
-        field: record.field.clone(),
-        value: record.value.clone(),
+    /// Takes back the pause that has this record. `word` is what the workload then is: `resumed`.
+    pub fn resumption(self, record: PausedRecord, word: &'static str, note: Option<String>) -> Change {
+        let Self { object, found, .. } = self;
+        // else only the record goes
+        let restores = pause::is_ours(found, &record);
+        let ceiling = || format!("New pods of {object} get a full ceiling of queue {}.", record.queue);
+        let ceiling = (!record.queue.is_empty()).then(ceiling);
+        let notes: Vec<String> = ceiling.into_iter().chain(note).filter(|_| restores).collect();
+        let (patch, name) = (pause::resume(found, &record), object.to_string());
+        let told = move |now: &Value| {
+            let field = &record.field;
+            let value = Owner(now).at(field);
+            let shown = shown(value);
+            if !restores {
+                return Ok(format!(
+                    "{word} ({field}: {shown}, which somebody has set since; only the record of the pause was removed)"
+                ));
+            }
+            if *value == record.value && *value != record.previous_value {
+                bail!(
+                    "{name}: the record is gone, but {field} is {shown} still: something on the server keeps it so"
+                );
+            }
+            Ok(format!("{word} ({field}: {shown})"))
+        };
+        Change::new(patch, told).noting((!notes.is_empty()).then(|| notes.join("\n")))
     }
 }

@@ -1,9 +1,9 @@
 //! Objects for tests of changes.
 
 use serde_json::{Value, json};
-use tenure_policy::owners::OwnerTable;
+use tenure_policy::{owners::OwnerTable, pause::Owner};
 
-use super::{Basis, Change, Command, Object};
+use super::{Change, Command, Object, Subject};
 use crate::{kinds::Kinds, server::Clock};
 
 fn kinds() -> Kinds {
@@ -24,11 +24,12 @@ fn kinds() -> Kinds {
 }
 
 /// What a command makes of an object `ns/test` of this kind.
-pub fn judged(command: &impl Command, kind: &str, found: &Value) -> Result<Change, String> {
+pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<Change, String> {
     let (kinds, table) = (kinds(), OwnerTable::default());
     let object = Object { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
-    let by = Basis { table: &table, clock: Clock::default() };
-    command.judge(object, found, by).map_err(|error| error.to_string())
+    let (found, table, clock) = (Owner(found), &table, Clock::default());
+    let subject = Subject { object, found, table, clock, verb: C::VERB };
+    command.judge(subject).map_err(|error| error.to_string())
 }
 
 /// What is told of a change that has made an object so.

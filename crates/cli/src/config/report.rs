@@ -31,7 +31,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_writers: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    guard: Option<Guard>,
+    guard: Option<Guarded>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -65,7 +65,7 @@ impl Report {
             parameters: sourced(all, &config.set),
             node_pools: pools(&config.floors),
             trusted_writers: config.trusted.names().map(str::to_owned).collect(),
-            guard: Some(Guard::of(&config.guarded)),
+            guard: Some(config.guarded.clone()),
         }
     }
 
@@ -73,21 +73,17 @@ impl Report {
     pub fn tables(&self, out: &mut impl Write) -> io::Result<()> {
         let Self { of: _, parameters, node_pools, trusted_writers, guard } = self;
         let row =
-            |parameter: &Parameter| [parameter.name, &parameter.value, parameter.from].map(str::to_owned);
-        let parameters = parameters.iter().map(|parameter| row(parameter).to_vec());
-        table(&["PARAMETER", "VALUE", "FROM"], parameters, out)?;
+            |Parameter { name, value, from }: &Parameter| vec![(*name).into(), value.clone(), (*from).into()];
+        table(&["PARAMETER", "VALUE", "FROM"], parameters.iter().map(row), out)?;
         let pool = |pool: &Pool| {
             let Pool { name, default_preempt_min_runtime: preempt, default_reclaim_min_runtime: reclaim } =
                 pool;
             vec![name.clone(), preempt.clone(), reclaim.clone()]
         };
-        let pools = node_pools.iter().map(pool).collect();
-        let writers = trusted_writers.iter().map(|name| vec![name.clone()]).collect();
-        let guarded = guard.iter().flat_map(Guard::rows).collect();
         let parts: [(&[&str], Vec<_>); 3] = [
-            (&["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], pools),
-            (&["TRUSTED WRITER"], writers),
-            (&["GUARD", "AS"], guarded),
+            (&["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], node_pools.iter().map(pool).collect()),
+            (&["TRUSTED WRITER"], trusted_writers.iter().map(|name| vec![name.clone()]).collect()),
+            (&["GUARD", "AS"], guard.as_ref().map(guarded).unwrap_or_default()),
         ];
         for (headers, rows) in parts.into_iter().filter(|(_, rows)| !rows.is_empty()) {
             writeln!(out)?;
@@ -97,33 +93,19 @@ impl Report {
     }
 }
 
-/// Who is guarded against, and who never is.
-#[derive(Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Guard {
-    schedulers: BTreeSet<String>,
-    exempt_users: BTreeSet<String>,
-    exempt_groups: BTreeSet<String>,
-    exempt_namespaces: BTreeSet<String>,
-}
-
-impl Guard {
-    fn of(guarded: &Guarded) -> Self {
-        let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = guarded.clone();
-        Self { schedulers, exempt_users, exempt_groups, exempt_namespaces }
-    }
-
-    fn rows(&self) -> impl Iterator<Item = Vec<String>> {
-        let Self { schedulers, exempt_users, exempt_groups, exempt_namespaces } = self;
-        let lists = [
-            (schedulers, "scheduler"),
-            (exempt_users, "exempt user"),
-            (exempt_groups, "exempt group"),
-            (exempt_namespaces, "exempt namespace"),
-        ];
-        let row = |name: &String, what: &str| vec![name.clone(), what.to_owned()];
-        lists.into_iter().flat_map(move |(names, what)| names.iter().map(move |name| row(name, what)))
-    }
+/// A row for each name.
+fn guarded(of: &Guarded) -> Vec<Vec<String>> {
+    let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = of;
+    let lists = [
+        (schedulers, "scheduler"),
+        (exempt_users, "exempt user"),
+        (exempt_groups, "exempt group"),
+        (exempt_namespaces, "exempt namespace"),
+    ];
+    let rows = |(names, what): (&BTreeSet<String>, &str)| {
+        names.iter().map(|name| vec![name.clone(), what.to_owned()]).collect::<Vec<_>>()
+    };
+    lists.into_iter().flat_map(rows).collect()
 }
 
 /// What both forms have.

@@ -18,9 +18,9 @@ use tenure_policy::{climb::Answer, config::Config, expiry::Family};
 use super::{row::Row, view::View};
 use crate::{
     input::Document,
-    kinds::{Kind, Kinds},
+    kinds::Kind,
     server::{Clock, code, explain},
-    snapshot::{Cluster, Snapshot, found, queues},
+    snapshot::{Cluster, Snapshot, found},
     tell::{warn, with_causes},
 };
 
@@ -39,7 +39,7 @@ const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// Lists workloads, again and again.
 pub struct Gatherer {
     cluster: Cluster,
-    discovered: Option<Instant>,
+    discovered: Instant,
     clock: Clock,
     /// None: all.
     namespace: Option<String>,
@@ -62,16 +62,16 @@ impl Gatherer {
         namespace: Option<String>,
         t9k_system_namespace: String,
         config: Config,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             clock: Clock::of(&client).await,
-            cluster: Cluster { client, kinds: Kinds::default() },
-            discovered: None,
+            cluster: Cluster::discover(client).await?,
+            discovered: Instant::now(),
             namespace,
             t9k_system_namespace,
             config,
             told: HashSet::new(),
-        }
+        })
     }
 
     /// What time the API server has.
@@ -81,9 +81,8 @@ impl Gatherer {
 
     /// Says something on standard error, but only once.
     pub fn warn(&mut self, what: String) {
-        if !self.told.contains(&what) {
+        if self.told.insert(what.clone()) {
             warn(&what);
-            self.told.insert(what);
         }
     }
 
@@ -94,9 +93,9 @@ impl Gatherer {
 
     /// All that is known of them.
     pub async fn view(&mut self) -> Result<View> {
-        if self.discovered.is_none_or(|at| at.elapsed() > BETWEEN_DISCOVERIES) {
+        if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
             self.cluster = Cluster::discover(self.cluster.client.clone()).await?;
-            self.discovered = Some(Instant::now());
+            self.discovered = Instant::now();
         }
         let snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());
         let mut view = View::new(snapshot);
@@ -123,12 +122,13 @@ impl Gatherer {
             self.warn(warning);
         }
         // some clusters have the queues of one family alone: the other matters where somebody counts on it
-        let families = [(Family::Runai, queues::GROUP), (Family::Tensorstack, queues::TENSORSTACK)];
-        let absent = families.map(|(family, _)| self.cluster.kinds.queues(family).is_none());
-        for ((family, group), _) in families.into_iter().zip(absent).filter(|(_, absent)| *absent) {
-            if absent == [true, true] || view.counts_on(family) {
-                self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
-            }
+        let is_absent = |family: &Family| self.cluster.kinds.queues(*family).is_none();
+        let mut absent = vec![Family::Runai, Family::Tensorstack];
+        absent.retain(is_absent);
+        let is_alone = absent.len() == 1;
+        for family in absent.into_iter().filter(|family| !is_alone || view.counts_on(*family)) {
+            let group = family.group();
+            self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
         }
         Ok(view)
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
 use tenure_policy::{
-    expiry::{Exemption, Family},
+    expiry::Family,
     floor::Floors,
     owners::group_of,
     pause::{self, Return},
@@ -41,14 +41,6 @@ pub enum State {
     Terminating,
     /// It isn't there any more, or in no queue any more.
     Gone,
-}
-
-/// The family of a queue, as people and programs are told of it.
-const fn name_of_family(family: Family) -> &'static str {
-    match family {
-        Family::Tensorstack => "tensorstack",
-        Family::Runai => "run.ai",
-    }
 }
 
 /// A workload, as people and programs are told of it. Times are exact.
@@ -217,7 +209,7 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
         requeue_at,
         requeue_count,
         waiting: (state == State::Requeueing).then_some((family.unwrap_or(Family::Runai), waiting)),
-        family: family.map(name_of_family),
+        family: family.map(Family::name),
         queue: Some(record.queue).filter(|queue| !queue.is_empty()),
         reason: Some(record.reason),
         paused_at: Some(record.at),
@@ -227,17 +219,14 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
 
 fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timestamp) -> Row {
     let family = run.family();
-    let other = match family {
-        Family::Tensorstack => Family::Runai,
-        Family::Runai => Family::Tensorstack,
-    };
+    let other = [Family::Tensorstack, Family::Runai].into_iter().find(|other| *other != family);
     let ceiling = run.ceiling(tree).filter(|_| run.exemption.is_none());
     Row {
         queue: run.queue(family).map(str::to_owned),
-        other_queue: run.queue(other).map(str::to_owned),
-        family: Some(name_of_family(family)),
+        other_queue: other.and_then(|other| run.queue(other)).map(str::to_owned),
+        family: Some(family.name()),
         state: state(run, terminating, now),
-        reason: run.exemption.map(|why| reason(why).to_owned()),
+        reason: run.exemption.map(|why| format!("{why:?}")),
         started_at: run.since(),
         expires_at: run.expires(),
         ceiling_from: ceiling.map(|(_, queue)| queue.unwrap_or(MAX_DURATION_ANNOTATION).to_owned()),
@@ -256,17 +245,6 @@ fn state(run: &Run, terminating: bool, now: Timestamp) -> State {
         State::Pending
     } else {
         State::Running
-    }
-}
-
-const fn reason(why: Exemption) -> &'static str {
-    match why {
-        Exemption::Priority => "Priority",
-        Exemption::DaemonSet => "DaemonSet",
-        Exemption::Mirror => "StaticPod",
-        Exemption::Terminating => "Terminating",
-        Exemption::Finished => "Finished",
-        Exemption::Scheduler => "Scheduler",
     }
 }
 

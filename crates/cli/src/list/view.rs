@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use tenure_index::{Seen, Standing, Uid};
+use tenure_index::{Seen, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, exemption},
-    gang::Shape,
     ready::Readiness,
 };
 use tenure_types::{podgroup::PodGroupKind, projection::Pod};
@@ -25,37 +24,28 @@ use crate::{
 pub struct View {
     pub snapshot: Snapshot,
     groups: HashMap<(PodGroupKind, String, String), Group>,
-    seen: Vec<SeenPod>,
     packs: HashMap<(String, Uid), Pack>,
-}
-
-/// A pod before all others are known.
-#[derive(Debug)]
-struct SeenPod {
-    namespace: Box<str>,
-    controller: Option<OwnerReference>,
-    pod: Member<Seen>,
 }
 
 /// Pods of one controller, or a pod by itself.
 #[derive(Debug)]
 struct Pack {
     controller: Option<OwnerReference>,
-    pods: Vec<Member<Standing>>,
+    pods: Vec<Member>,
 }
 
 /// A pod, as small as can be: there may be a hundred thousand.
 #[derive(Debug)]
-struct Member<S> {
+struct Member {
     name: Box<str>,
     uid: Box<str>,
     exemption: Option<Exemption>,
     ready: bool,
     group: Option<Group>,
-    how: S,
+    seen: Seen,
 }
 
-impl<S> Member<S> {
+impl Member {
     fn reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: "v1".into(),
@@ -72,7 +62,7 @@ impl View {
         for (group, kind, _) in snapshot.table.ancestors() {
             snapshot.owners.listed(group, kind);
         }
-        Self { snapshot, groups: HashMap::new(), seen: Vec::new(), packs: HashMap::new() }
+        Self { snapshot, groups: HashMap::new(), packs: HashMap::new() }
     }
 
     /// Takes pods.
@@ -84,75 +74,80 @@ impl View {
     }
 
     fn pod(&mut self, pod: &Pod) {
-        let Self { snapshot: Snapshot { index, .. }, groups, seen, .. } = self;
+        let Self { snapshot: Snapshot { index, .. }, groups, packs } = self;
         let exemption = exemption(pod, &Scope::default());
         if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
             return;
         }
-        let Some(how) = index.see(pod) else { return };
+        let Some(seen) = index.see(pod) else { return };
         let group = index.gang(pod).map(|gang| {
             let number = groups.len();
             let key = (gang.kind, gang.namespace.to_string(), gang.name.to_string());
-            *groups.entry(key).or_insert_with(|| Group { number, needed: needed(gang.shape) })
+            let needed = usize::try_from(gang.shape.least()).unwrap_or(usize::MAX);
+            *groups.entry(key).or_insert(Group { number, needed })
         });
-        let pod_itself = Member {
+        let (uid, controller) = (pod.metadata.uid.as_deref().unwrap_or_default(), pod.controller());
+        let key = (pod.namespace().unwrap_or_default(), Uid::of(controller.map_or(uid, |owner| &owner.uid)));
+        let pack = packs.entry(key);
+        let pack = pack.or_insert_with(|| Pack { controller: controller.cloned(), pods: Vec::new() });
+        pack.pods.push(Member {
             name: pod.name_any().into(),
-            uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
+            uid: uid.into(),
             exemption,
             ready: Readiness::of(pod) == Readiness::Ready,
             group,
-            how,
-        };
-        let (namespace, controller) = (pod.namespace().unwrap_or_default(), pod.controller().cloned());
-        seen.push(SeenPod { namespace: namespace.into(), controller, pod: pod_itself });
+            seen,
+        });
     }
 
-    /// All pods are there: now it is known when their workloads started. Those that are in a queue count.
+    /// All pods are there, and with them what is known of their groups: those that are in a queue count.
     pub fn complete(&mut self) {
-        for SeenPod { namespace, controller, pod } in std::mem::take(&mut self.seen) {
-            let Member { name, uid, exemption, ready, group, how } = pod;
-            let Some(how) = self.snapshot.index.standing_of(&how) else { continue };
-            let key = Uid::of(controller.as_ref().map_or(&uid, |owner| &owner.uid));
-            let pack = self.packs.entry((namespace.into(), key));
-            let pack = pack.or_insert_with(|| Pack { controller, pods: Vec::new() });
-            pack.pods.push(Member { name, uid, exemption, ready, group, how });
-        }
+        let Self { snapshot: Snapshot { index, .. }, packs, .. } = self;
+        packs.retain(|_, pack| {
+            pack.pods.retain(|pod| index.standing_of(&pod.seen).is_some());
+            !pack.pods.is_empty()
+        });
     }
 
     /// The owners that are to be asked for, with their namespaces, before all climbs can end.
     pub fn asks(&self) -> Vec<(String, OwnerReference)> {
-        let of_packs =
-            self.packs.iter().map(|((namespace, _), pack)| (namespace.as_str(), pack.controller.as_ref()));
-        let of_paused = self
-            .snapshot
-            .owners
-            .paused()
-            .map(|(owner, _)| (owner.namespace.as_str(), owner.controller.as_ref()));
+        let of_packs = self.packs.iter().map(|((namespace, _), pack)| (namespace, &pack.controller));
+        let of_paused = self.snapshot.owners.paused().map(|(owner, _)| (&owner.namespace, &owner.controller));
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
         for (namespace, controller) in of_packs.chain(of_paused) {
-            if let Step::Ask(owner) = self.snapshot.climb_known(namespace, controller) {
-                asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.to_owned(), owner));
+            if let Step::Ask(owner) = self.snapshot.climb_known(namespace, controller.as_ref()) {
+                asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.clone(), owner));
             }
         }
         asks.into_values().collect()
     }
 
     /// Whether any pod is in a queue of a family.
-    pub fn counts_on(&self, family: Family) -> bool {
-        let is_in = |standing: &Standing| match family {
-            Family::Tensorstack => standing.tensorstack.is_some(),
-            Family::Runai => standing.runai.is_some(),
-        };
-        self.packs.values().flat_map(|pack| &pack.pods).any(|pod| is_in(&pod.how))
+    pub fn counts_on(&mut self, family: Family) -> bool {
+        let Self { snapshot: Snapshot { index, .. }, packs, .. } = self;
+        let mut pods = packs.values().flat_map(|pack| &pack.pods);
+        pods.any(|pod| index.standing_of(&pod.seen).is_some_and(|standing| standing.queue(family).is_some()))
     }
 
     /// All workloads, in alphabetical order.
     pub fn rows(self, now: Timestamp) -> Vec<Row> {
-        let Self { snapshot, packs, .. } = self;
+        let Self { mut snapshot, packs, .. } = self;
         let mut workloads = Workloads::default();
-        for ((namespace, _), pack) in packs {
-            let climb = snapshot.climb_known(&namespace, pack.controller.as_ref());
-            workloads.add_pack(&namespace, &climb, pack);
+        for ((namespace, _), Pack { controller, pods }) in packs {
+            let climb = snapshot.climb_known(&namespace, controller.as_ref());
+            for pod in pods {
+                let Some(standing) = snapshot.index.standing_of(&pod.seen) else { continue };
+                let workload = match &climb {
+                    Step::Done(Action::DeletePod) | Step::Ask(_) => {
+                        workloads.of(&namespace, &pod.reference())
+                    }
+                    Step::Done(
+                        Action::Pause(owner) | Action::Forbidden(owner) | Action::AwaitDeletion(owner),
+                    ) => workloads.of(&namespace, owner),
+                };
+                workload.terminating |= matches!(climb, Step::Done(Action::AwaitDeletion(_)));
+                workload.add(Run::of(standing, pod.exemption), pod.ready, pod.group);
+            }
         }
         for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
@@ -178,26 +173,6 @@ impl Workloads {
         let key = (namespace.to_owned(), Uid::of(&reference.uid));
         self.0.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
     }
-
-    fn add_pack(&mut self, namespace: &str, climb: &Step, pack: Pack) {
-        for pod in pack.pods {
-            let workload = match climb {
-                Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => self.of(namespace, owner),
-                Step::Done(Action::AwaitDeletion(owner)) => {
-                    let workload = self.of(namespace, owner);
-                    workload.terminating = true;
-                    workload
-                }
-                Step::Done(Action::DeletePod) | Step::Ask(_) => self.of(namespace, &pod.reference()),
-            };
-            workload.add(Run::of(pod.how, pod.exemption), pod.ready, pod.group);
-        }
-    }
-}
-
-/// How many pods a group takes.
-fn needed(shape: &Shape) -> usize {
-    usize::try_from(shape.least()).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -16,11 +16,9 @@ pub struct Answer {
     backoff_base_seconds: i32,
     backoff_factor: String,
     backoff_max_seconds: Option<i32>,
-    backoff_limit_count: Option<i32>,
+    pub backoff_limit_count: Option<i32>,
     from: String,
     schedule: Vec<Row>,
-    #[serde(skip)]
-    pub backoff: Backoff,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,7 +44,8 @@ impl From<Retry> for Row {
 }
 
 impl Answer {
-    pub fn new(backoff: Backoff, queue: Option<&str>, with_flags: bool, rows: i32) -> Self {
+    /// The first rows of a schedule; `from` says where its numbers come from.
+    pub fn new(backoff: &Backoff, from: String, rows: i32) -> Self {
         let rows = usize::try_from(rows).unwrap_or_default();
         Self {
             timeout: short(backoff.timeout),
@@ -54,9 +53,8 @@ impl Answer {
             backoff_factor: backoff.factor.to_string(),
             backoff_max_seconds: backoff.max_seconds,
             backoff_limit_count: backoff.limit,
-            from: from(queue, with_flags),
+            from,
             schedule: backoff.schedule().take(rows).map(Row::from).collect(),
-            backoff,
         }
     }
 
@@ -88,11 +86,6 @@ impl Answer {
             (None, _) => "And so on for ever: there is no limit.".into(),
         }
     }
-}
-
-fn from(queue: Option<&str>, with_flags: bool) -> String {
-    let source = queue.map_or_else(|| "defaults".to_owned(), |name| format!("queue {name:?}"));
-    if with_flags { format!("flags and {source}") } else { source }
 }
 
 fn whole_seconds(duration: SignedDuration) -> i64 {

@@ -97,3 +97,84 @@ fn the_table_of_the_documentation_is_what_the_formula_gives() {
     }
     assert_eq!(rows, 12);
 }
+
+mod of_queues {
+    use serde_json::json;
+
+    use super::*;
+
+    fn queue(name: &str, spec: Value) -> Document {
+        let mut value = json!({"metadata": {"name": name}});
+        value["spec"] = spec;
+        Document {
+            source: "q.yaml:1".into(),
+            api_version: "scheduling.run.ai/v3alpha1".into(),
+            kind: "Queue".into(),
+            value,
+        }
+    }
+
+    fn limit(count: i32) -> Value {
+        json!({"requeuingStrategy": {"backoffLimitCount": count}})
+    }
+
+    #[test]
+    fn the_nearest_block_counts_as_a_whole() {
+        let queues = [
+            queue(
+                "root",
+                json!({"waitForPodsReady": {"timeout": "9m", "requeuingStrategy": {"backoffLimitCount": 9}}}),
+            ),
+            queue("team", json!({"parentQueue": "root", "waitForPodsReady": limit(3)})),
+            queue("leaf", json!({"parentQueue": "team", "waitForPodsReady": null})),
+            queue("alone", json!({})),
+        ];
+        let expected = Backoff { limit: Some(3), ..Backoff::default() };
+        assert_eq!(find(&queues, "leaf").unwrap(), (expected, Some("team".into())));
+        assert_eq!(find(&queues, "alone").unwrap(), (Backoff::default(), None));
+        assert_eq!(find(&queues, "root").unwrap().0.limit, Some(9));
+    }
+
+    #[test]
+    fn the_block_of_a_queue_of_v2_is_an_annotation() {
+        let annotated = |text: &str| {
+            let mut queue = queue("a", json!({}));
+            queue.api_version = "scheduling.run.ai/v2".into();
+            queue.value["metadata"]["annotations"] = json!({"tenure.dev/wait-for-pods-ready": text});
+            [queue]
+        };
+        let expected = Backoff { limit: Some(3), ..Backoff::default() };
+        let found = find(&annotated(&limit(3).to_string()), "a").unwrap();
+        assert_eq!(found, (expected, Some("a".into())));
+        let error = find(&annotated("{"), "a").unwrap_err().to_string();
+        let expected = "queue \"a\": metadata.annotations[tenure.dev/wait-for-pods-ready] can't be read: must be an object";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn what_can_not_be_found_or_read_is_told() {
+        let queues = [
+            queue("a", json!({"parentQueue": "b"})),
+            queue("b", json!({"parentQueue": "a"})),
+            queue("c", json!({"waitForPodsReady": []})),
+            queue("d", json!({"waitForPodsReady": {"timeout": 5}})),
+        ];
+        assert_eq!(find(&queues, "a").unwrap(), (Backoff::default(), None), "in a cycle");
+        assert!(find(&queues, "c").unwrap_err().to_string().ends_with("must be an object"));
+        assert!(find(&queues, "gone").unwrap_err().to_string().contains("no queue \"gone\""));
+        assert!(
+            find(&queues, "d").unwrap_err().to_string().starts_with("queue \"d\": spec.waitForPodsReady")
+        );
+    }
+
+    #[test]
+    fn values_that_do_not_count_are_warned_of() {
+        let wait = json!({"timeout": "0s", "requeuingStrategy": {"backoffFactor": "0"}});
+        let documents = [queue("q", json!({"waitForPodsReady": wait}))];
+        let snapshot = Snapshot::of_documents(&documents, &Config::default(), Timestamp::UNIX_EPOCH);
+        let warnings: Vec<String> = snapshot.warnings().collect();
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[0].starts_with("queue \"q\": spec.waitForPodsReady.timeout: Invalid value: \"0s\""));
+        assert!(warnings[0].ends_with(": counts as unset"));
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{Result, ensure};
-use futures::{Stream, TryStreamExt};
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Api, Client, core::DynamicObject};
 use tenure_policy::expiry::Family;
@@ -13,7 +13,7 @@ use super::{Key, Snapshot, Wanted, group_names};
 use crate::{
     input::Document,
     kinds::{Kind, Kinds},
-    pages::{objects, pages},
+    pages::{Pages, objects, pages},
     server::explain,
     target::is_segment,
     tell::{warn, with_causes},
@@ -33,42 +33,33 @@ impl Cluster {
     }
 
     /// The objects of a kind in a namespace, or all of them, page by page.
-    pub fn documents(
-        &self,
-        kind: &Kind,
-        namespace: Option<&str>,
-    ) -> impl Stream<Item = kube::Result<Vec<Document>>> + use<> {
+    pub fn documents(&self, kind: &Kind, namespace: Option<&str>) -> Pages<Document> {
         let pages = objects(kind.api(&self.client, namespace), None);
         let kind = kind.clone();
-        pages.and_then(move |page| {
+        let documents = move |page: Vec<DynamicObject>| {
             let documents = page.iter().map(|object| document(&kind, object));
-            std::future::ready(documents.collect::<serde_json::Result<_>>().map_err(kube::Error::SerdeError))
-        })
+            documents.collect::<serde_json::Result<_>>().map_err(kube::Error::SerdeError)
+        };
+        pages.map(move |page| page.and_then(&documents)).boxed()
     }
 
     /// The same without all but their metadata.
-    pub fn metadata(
-        &self,
-        kind: &Kind,
-        namespace: Option<&str>,
-    ) -> impl Stream<Item = kube::Result<Vec<ObjectMeta>>> + use<> {
+    pub fn metadata(&self, kind: &Kind, namespace: Option<&str>) -> Pages<ObjectMeta> {
         let api = kind.api(&self.client, namespace);
         let pages = pages(None, move |params| {
             let api = api.clone();
             async move { api.list_metadata(&params).await }
         });
-        pages.map_ok(|page| page.into_iter().map(|object| object.metadata).collect())
+        pages.map_ok(|page| page.into_iter().map(|object| object.metadata).collect()).boxed()
     }
 
     /// Pods of a namespace, or of all, page by page.
-    pub fn pods(
-        &self,
-        namespace: Option<&str>,
-        fields: Option<&'static str>,
-    ) -> impl Stream<Item = kube::Result<Vec<Pod>>> + use<> {
+    pub fn pods(&self, namespace: Option<&str>, fields: Option<&'static str>) -> Pages<Pod> {
         let client = self.client.clone();
-        let api = namespace
-            .map_or_else(|| Api::all(client.clone()), |place| Api::namespaced(client.clone(), place));
+        let api = match namespace {
+            Some(namespace) => Api::namespaced(client, namespace),
+            None => Api::all(client),
+        };
         objects(api, fields)
     }
 

@@ -16,10 +16,7 @@ use crate::{
 };
 
 /// The group of queues that are in a tree.
-pub const GROUP: &str = "scheduling.run.ai";
-
-/// The group of T9k's queues.
-pub const TENSORSTACK: &str = "scheduler.tensorstack.dev";
+const GROUP: &str = Family::Runai.group();
 
 /// All objects in files; without any, the queues of the run.ai family that a cluster has.
 pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<Document>> {

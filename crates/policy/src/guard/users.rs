@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
+
 use super::{Asked, Operation, Reason};
 
 /// Whose deletions are held up, and whose never are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Guarded {
     /// Users whose deletions of pods are preemptions.
     pub schedulers: BTreeSet<String>,

@@ -22,7 +22,8 @@ impl<'o> Owner<'o> {
         self.at(&rule.field)
     }
 
-    pub(super) fn at(self, path: &str) -> &'o Value {
+    /// What the field at a path holds, as in `spec.replicas`; null if it is absent.
+    pub fn at(self, path: &str) -> &'o Value {
         path.split('.').fold(self.0, |value, key| value.get(key).unwrap_or(&Value::Null))
     }
 

@@ -124,32 +124,35 @@ pub struct Question<'s> {
 impl Question<'_> {
     pub fn answer(&self, action: &Action, standing: Option<Standing>) -> Answer {
         let Self { snapshot, pod, key, .. } = self;
-        let gang = snapshot.gang(pod);
+        let (gang, tree) = (snapshot.gang(pod), snapshot.tree());
         let exempt = exemption(pod, &Scope::default());
         let is_gone = progress(pod) == Progress::Gone;
         let run = standing.map(|standing| Run::of(standing, exempt));
-        let expires_at = run.as_ref().and_then(Run::expires);
-        let tree = snapshot.tree();
+        let run = run.as_ref();
+        let expiring = run.filter(|run| run.expires().is_some());
         let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
-        let (preemption_toleration, priority_class_trouble) = self.toleration();
+        let (preemption_toleration, trouble) = match self.toleration() {
+            Ok(toleration) => (toleration, None),
+            Err(trouble) => (None, Some(trouble)),
+        };
         Answer {
             pod: shown(key),
-            workload: gang.name.clone(),
             queue: gang.workload.place.name().map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
-            tensorstack_queue: run.as_ref().and_then(|run| run.queue(Family::Tensorstack)).map(str::to_owned),
+            tensorstack_queue: run.and_then(|run| run.queue(Family::Tensorstack)).map(str::to_owned),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),
             protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
             preemption_toleration,
-            priority_class_trouble,
-            expires_at,
-            ceiling_since_from: run.as_ref().filter(|_| expires_at.is_some()).map(Run::since_from),
-            ceiling_since: run.as_ref().filter(|_| expires_at.is_some()).and_then(Run::since),
-            max_duration: run.as_ref().and_then(|run| run.ceiling(tree)).map(ceiling),
+            priority_class_trouble: trouble,
+            expires_at: expiring.and_then(Run::expires),
+            ceiling_since: expiring.and_then(Run::since),
+            ceiling_since_from: expiring.map(Run::since_from),
+            max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
             would: exempt.is_none().then(|| self.would(action)),
             exempt: exempt.map(why),
+            workload: gang.name,
         }
     }
 
@@ -182,55 +185,51 @@ impl Question<'_> {
     }
 
     /// What its class tolerates, or why nothing is known of that.
-    fn toleration(&self) -> (Option<TolerationAnswer>, Option<String>) {
+    fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
         let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        let trouble = |what| Err(format!("its PriorityClass {name:?} {what}"));
         let state = self.snapshot.class_state(self.pod);
         let Toleration { minimum_preemptable_priority, seconds } = match state {
             ClassState::Known(toleration) => toleration,
-            ClassState::None => return (None, None),
+            ClassState::None => return Ok(None),
             ClassState::Missing => {
-                let trouble = format!(
-                    "its PriorityClass {name:?} doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods"
+                return trouble(
+                    "doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods",
                 );
-                return (None, Some(trouble));
             }
             ClassState::Unreadable => {
-                let trouble = format!(
-                    "its PriorityClass {name:?} has a toleration that can't be read: it tolerates nothing"
-                );
-                return (None, Some(trouble));
+                return trouble("has a toleration that can't be read: it tolerates nothing");
             }
         };
         let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
         // the one that is tolerated if any is
         let least = Preemptor { priority: i32::MIN, never_preempts: false };
-        let answer = TolerationAnswer {
+        Ok(Some(TolerationAnswer {
             priority_class: name.to_owned(),
             minimum_preemptable_priority,
             toleration_seconds: seconds,
             until: judge(state, scheduled_at, &least, self.snapshot.now).until(),
-        };
-        (Some(answer), None)
+        }))
     }
 
     fn would(&self, action: &Action) -> Would {
         let (namespace, pod) = self.key;
-        let (action, kind, name, rules) = match action {
-            Action::Pause(owner) => {
-                ("pause", &*owner.kind, &owner.name, self.snapshot.table.rules(owner).collect())
-            }
-            Action::DeletePod => ("delete", "Pod", pod, Vec::new()),
-            Action::AwaitDeletion(owner) => ("awaitDeletion", &*owner.kind, &owner.name, Vec::new()),
-            Action::Forbidden(owner) => ("forbidden", &*owner.kind, &owner.name, Vec::new()),
+        let (action, owner) = match action {
+            Action::Pause(owner) => ("pause", Some(owner)),
+            Action::DeletePod => ("delete", None),
+            Action::AwaitDeletion(owner) => ("awaitDeletion", Some(owner)),
+            Action::Forbidden(owner) => ("forbidden", Some(owner)),
         };
-        let rule = rules.first();
+        let paused = owner.filter(|_| action == "pause");
+        let mut rules = paused.into_iter().flat_map(|owner| self.snapshot.table.rules(owner));
+        let rule = rules.next();
         Would {
             action,
-            kind: kind.to_owned(),
-            name: format!("{namespace}/{name}"),
+            kind: owner.map_or("Pod", |owner| &owner.kind).to_owned(),
+            name: format!("{namespace}/{}", owner.map_or(pod, |owner| &owner.name)),
             field: rule.map(|rule| rule.field.clone()),
             value: rule.map(|rule| rule.value.clone()),
-            or_field: rules.get(1).map(|rule| rule.field.clone()),
+            or_field: rules.next().map(|rule| rule.field.clone()),
         }
     }
 }
@@ -244,7 +243,7 @@ const fn why(exemption: Exemption) -> &'static str {
     match exemption {
         Exemption::Priority => "its priority is that of the cluster's own pods",
         Exemption::DaemonSet => "a DaemonSet controls it",
-        Exemption::Mirror => "it is a static pod",
+        Exemption::StaticPod => "it is a static pod",
         Exemption::Terminating => "it is terminating",
         Exemption::Finished => "it has ended",
         Exemption::Scheduler => "another scheduler places it",

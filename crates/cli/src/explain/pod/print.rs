@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use jiff::Timestamp;
 
-use super::answer::{Answer, Protection, Relation, Would};
+use super::answer::{Answer, Protection, Relation, TolerationAnswer, Would};
 use crate::explain::{moment, paragraph};
 
 /// What people read.
@@ -40,19 +40,15 @@ fn who(answer: &Answer, now: Timestamp) -> Vec<String> {
 }
 
 fn protected(answer: &Answer, now: Timestamp) -> Vec<String> {
-    let mut sentences: Vec<String> = Vec::new();
     let (near, far): (Vec<_>, Vec<_>) =
         answer.protected.iter().partition(|protection| protection.preemptor != Relation::OtherTree);
-    sentences.extend(near.into_iter().map(|protection| sentence(protection, &against(protection), now)));
+    let near = near.into_iter().map(|protection| sentence(protection, &against(protection), now));
+    let mut sentences: Vec<String> = near.collect();
     // whoever comes from another tree meets the same floor
-    match far.as_slice() {
-        [] => {}
-        [one] => sentences.push(sentence(one, &against(one), now)),
-        [first, ..] => {
-            let all = format!("against each of the {} other top-level queues", far.len());
-            sentences.push(sentence(first, &all, now));
-        }
-    }
+    sentences.extend(far.first().map(|first| match far.len() {
+        1 => sentence(first, &against(first), now),
+        many => sentence(first, &format!("against each of the {many} other top-level queues"), now),
+    }));
     if answer.elastic && !answer.protected.is_empty() {
         sentences.push(
             "its workload is elastic: of its pods it may lose those that it doesn't take to run, at any time"
@@ -60,23 +56,25 @@ fn protected(answer: &Answer, now: Timestamp) -> Vec<String> {
         );
     }
     sentences.extend(answer.priority_class_trouble.clone());
-    if let Some(toleration) = &answer.preemption_toleration {
-        let (class, minimum) = (&toleration.priority_class, toleration.minimum_preemptable_priority);
-        sentences.push(match (toleration.toleration_seconds, toleration.until) {
-            (0, _) => format!("its PriorityClass {class:?} gives no protection"),
-            (..0, _) => format!("against priorities below {minimum}: for ever (PriorityClass {class:?})"),
-            (_, Some(at)) => {
-                format!("against priorities below {minimum}: until {} (PriorityClass {class:?})", moment(at, now))
-            }
-            (seconds, None) => format!(
-                "against priorities below {minimum}: not protected (PriorityClass {class:?} tolerates them for {seconds}s after scheduling)"
-            ),
-        });
-    }
+    sentences.extend(answer.preemption_toleration.as_ref().map(|toleration| tolerated(toleration, now)));
     if sentences.is_empty() {
         sentences.push("nothing protects it".into());
     }
     sentences
+}
+
+fn tolerated(toleration: &TolerationAnswer, now: Timestamp) -> String {
+    let TolerationAnswer { priority_class: class, minimum_preemptable_priority: minimum, .. } = toleration;
+    match (toleration.toleration_seconds, toleration.until) {
+        (0, _) => format!("its PriorityClass {class:?} gives no protection"),
+        (..0, _) => format!("against priorities below {minimum}: for ever (PriorityClass {class:?})"),
+        (_, Some(at)) => {
+            format!("against priorities below {minimum}: until {} (PriorityClass {class:?})", moment(at, now))
+        }
+        (seconds, None) => format!(
+            "against priorities below {minimum}: not protected (PriorityClass {class:?} tolerates them for {seconds}s after scheduling)"
+        ),
+    }
 }
 
 fn against(protection: &Protection) -> String {

@@ -1,0 +1,163 @@
+//! The object of a change, and what Tenure has noted on it.
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tenure_policy::{
+    owners::{OwnerTable, PauseRule},
+    pause::{Owner, Return},
+};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord, projection};
+
+use crate::{kinds::Kind, server::Clock, table::printable};
+
+/// Which object.
+#[derive(Clone, Copy, Debug)]
+pub struct Object<'o> {
+    pub kind: &'o Kind,
+    pub name: &'o str,
+    /// The one in which it is, if its kind is in namespaces.
+    pub namespace: &'o str,
+}
+
+impl Object<'_> {
+    pub fn namespaced(&self) -> Option<&str> {
+        self.kind.namespaced.then_some(self.namespace)
+    }
+
+    /// The flag that names its namespace.
+    fn flag(&self) -> String {
+        self.namespaced().map_or_else(String::new, |name| format!(" -n {name}"))
+    }
+
+    /// A command that a person can run.
+    pub fn by_hand(&self, patch: &Value) -> String {
+        let place = self.flag();
+        format!("kubectl patch {} {}{place} --type merge -p '{patch}'", self.kind.plural(), self.name)
+    }
+
+    /// A command of this plugin that is about it.
+    pub fn command(&self, verb: &str) -> String {
+        format!("kubectl tenure {verb} {self}{}", self.flag())
+    }
+}
+
+/// `deployment.apps/test`
+impl fmt::Display for Object<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind.singular(), self.name)
+    }
+}
+
+/// A value as YAML would show it.
+pub fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "unset".into(),
+        value => value.as_str().map_or_else(|| value.to_string(), printable),
+    }
+}
+
+/// An object as it is, and what else a decision about it goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'o> {
+    pub object: Object<'o>,
+    pub found: Owner<'o>,
+    pub table: &'o OwnerTable,
+    pub clock: Clock,
+    /// What is about to be done, as in "to resume takes the rights to …".
+    pub verb: &'static str,
+}
+
+impl<'o> Subject<'o> {
+    /// The ways to pause it.
+    pub fn rules(self) -> Vec<&'o PauseRule> {
+        self.table.rules(&self.object.kind.reference(self.object.name)).collect()
+    }
+
+    /// The rule by which it looks paused.
+    pub fn paused_by(self) -> Option<&'o PauseRule> {
+        self.rules().into_iter().find(|rule| self.found.is_paused(rule))
+    }
+
+    /// The record of a pause that may be taken back. `fields` may be restored beside those of the table: whoever may
+    /// write annotations could else have somebody with more rights set any field for them.
+    pub fn paused(self, fields: &[String]) -> Result<PausedRecord> {
+        let Self { object, found, .. } = self;
+        let Some(text) = self.record_text() else {
+            let other = self.paused_by().map_or_else(String::new, |rule| {
+                format!(", though its {} is {}, which somebody else has set", rule.field, shown(&rule.value))
+            });
+            bail!("{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{other}");
+        };
+        self.not_copied()?;
+        let Some(record) = found.record() else {
+            bail!(
+                "{object}: annotation {PAUSED_ANNOTATION} can't be read: {}\nTo resume by hand: {}",
+                printable(text.as_str().unwrap_or_default()),
+                object.by_hand(&self.resumption_by_hand())
+            );
+        };
+        if !fields.contains(&record.field) && !self.rules().iter().any(|rule| rule.field == record.field) {
+            bail!(
+                "{object}: annotation {PAUSED_ANNOTATION} names {0}, which Tenure doesn't set for this kind: kubectl tenure resume takes --field {0}, if your keeper is configured to set it, and {1} is what it should be set back to",
+                printable(&record.field),
+                shown(&record.previous_value)
+            );
+        }
+        Ok(record)
+    }
+
+    /// The record of a pause, be it one that can't be read.
+    pub fn record_text(self) -> Option<&'o Value> {
+        self.found.0.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)
+    }
+
+    /// Refuses an object whose controller is what Tenure pauses: a Deployment's annotations live on in its
+    /// `ReplicaSet`s.
+    pub fn not_copied(self) -> Result<()> {
+        let Self { object, table, verb, .. } = self;
+        let metadata = self.metadata();
+        let above = projection::controller(&metadata).filter(|above| table.knows(above));
+        let Some(above) = above else { return Ok(()) };
+        let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
+        bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
+    }
+
+    /// Whether and when it comes back by itself with this record.
+    pub fn returns(self, record: &PausedRecord) -> Return {
+        Return::of(record, &self.metadata())
+    }
+
+    /// What is told of a wait that ends early.
+    pub fn keeps_count(self, at: Timestamp) -> String {
+        let (object, count) = (self.object, self.found.requeue_state().count);
+        format!("{object} would have come back by itself at {at}. It keeps its count of returns, {count}.")
+    }
+
+    fn metadata(self) -> ObjectMeta {
+        let metadata = self.found.0.get("metadata").map(ObjectMeta::deserialize);
+        metadata.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// A patch that takes the annotation away and sets back the field that looks paused, to the likeliest value.
+    fn resumption_by_hand(self) -> Value {
+        let mut patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
+        if let Some(rule) = self.paused_by() {
+            let running = match &rule.value {
+                Value::Bool(paused) => json!(!paused),
+                Value::Number(_) => json!(1),
+                _ => Value::Null,
+            };
+            let keys = rule.field.rsplit('.');
+            let spec = keys.fold(running, |inner, key| json!({key: inner}));
+            if let (Value::Object(patch), Value::Object(spec)) = (&mut patch, spec) {
+                patch.extend(spec);
+            }
+        }
+        patch
+    }
+}
