@@ -50,7 +50,7 @@ impl Gangs {
         let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
         let known = self.members.get(&uid);
         if known == member.as_ref() {
-            for of in known.filter(|known| known.active).iter().flat_map(|known| &*known.of) {
+            for of in known.filter(|known| known.is_active()).iter().flat_map(|known| &*known.of) {
                 if let Some(gang) = self.by_key.get_mut(&of.group) {
                     gang.go_on();
                 }

@@ -3,7 +3,10 @@
 use std::num::NonZeroI64;
 
 use jiff::Timestamp;
-use tenure_policy::ready::Readiness;
+use tenure_policy::{
+    gang::{Progress, progress},
+    ready::Readiness,
+};
 use tenure_types::projection;
 
 /// No time at all.
@@ -21,6 +24,11 @@ impl Milliseconds {
     pub const fn get(self) -> i64 {
         self.0.get() ^ NEVER
     }
+
+    /// The earlier of two times, if there is any.
+    pub fn earliest(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+        one.into_iter().chain(other).min_by_key(|at| at.get())
+    }
 }
 
 /// The time as a timestamp. One that a timestamp can't hold is the last one.
@@ -32,6 +40,32 @@ pub fn time(milliseconds: i64) -> Timestamp {
 pub fn milliseconds_up(at: Timestamp) -> i64 {
     let milliseconds = at.as_millisecond();
     milliseconds.saturating_add(i64::from(at.subsec_nanosecond() % 1_000_000 > 0))
+}
+
+/// When a live pod was scheduled. One that is bound may not say since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduled(i64);
+
+impl Scheduled {
+    const NOT_YET: i64 = i64::MIN;
+    const SOME_TIME: i64 = i64::MAX;
+
+    pub fn of(pod: &projection::Pod) -> Self {
+        Self(match (progress(pod), pod.scheduled_at()) {
+            (Progress::Running, Some(at)) => at.0.as_millisecond(),
+            (Progress::Running, None) => Self::SOME_TIME,
+            (Progress::Waiting | Progress::Gone, _) => Self::NOT_YET,
+        })
+    }
+
+    /// True if it runs.
+    pub const fn is_active(self) -> bool {
+        self.0 != Self::NOT_YET
+    }
+
+    pub fn at(self) -> Option<Milliseconds> {
+        Some(self.0).filter(|at| !matches!(*at, Self::NOT_YET | Self::SOME_TIME)).and_then(Milliseconds::new)
+    }
 }
 
 /// The readiness of a pod.

@@ -61,7 +61,9 @@ mod tests {
             json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"queue": "q", "minMember": 1}});
         index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
         let in_group = ["a", "b"].map(|name| pod(name, &json!({"annotations": {"pod-group-name": "g"}})));
-        in_group.iter().for_each(|pod| index.apply_member(pod));
+        for pod in &in_group {
+            index.apply_member(pod);
+        }
         _ = index.gangs();
         let (workload, subgroup) = index.workload(&in_group[0]);
         assert_eq!((workload.place.name(), workload.place.queue()), (Some("q"), index.tree().find("q")));

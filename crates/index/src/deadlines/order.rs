@@ -136,16 +136,16 @@ pub struct Tries {
 impl Tries {
     const NEVER: [u8; 6] = [u8::MAX; 6];
 
-    pub fn not_before(&self) -> i64 {
-        let [a, b, c, d, e, f] = self.not_before;
-        if self.not_before == Self::NEVER { NEVER } else { i64::from_be_bytes([0, 0, a, b, c, d, e, f]) }
+    pub fn not_before(self) -> i64 {
+        let milliseconds = || self.not_before.into_iter().fold(0, |at, byte| at << 8 | i64::from(byte));
+        if self.not_before == Self::NEVER { NEVER } else { milliseconds() }
     }
 
-    pub const fn in_vain(&self) -> u8 {
+    pub const fn in_vain(self) -> u8 {
         self.in_vain
     }
 
-    pub const fn lane(&self) -> Lane {
+    pub const fn lane(self) -> Lane {
         if self.in_vain == 0 && self.failed == 0 { Lane::First } else { Lane::Again }
     }
 

@@ -12,7 +12,7 @@ use super::{
     due::{Claim, Due, Task},
     expiry::Expiry,
     notice::Notice,
-    order::Slot,
+    order::{Slot, Tries},
     unready::Unready,
 };
 use crate::{
@@ -149,7 +149,7 @@ impl Pod {
             since: time(since),
             told: told.map(|told| time(told.get())),
             cause: self.unready.as_ref().map_or(Cause::WaitForStart, |unready| unready.cause),
-            attempts: tries.map_or(0, |tries| tries.in_vain()),
+            attempts: tries.map_or(0, Tries::in_vain),
             outlives: self.outlives(),
         }
     }

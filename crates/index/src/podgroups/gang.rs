@@ -9,7 +9,11 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{group::PodGroup, members::Member, readiness::ReadyPods, stamps::Stamp};
-use crate::{Uid, uid::UidMap};
+use crate::{
+    Uid,
+    times::{Milliseconds, time},
+    uid::UidMap,
+};
 
 /// There may be one for each pod.
 #[derive(Debug, Default)]
@@ -25,9 +29,9 @@ pub struct Gang {
     /// How many runs have ended.
     pub ended: u32,
     /// When the oldest of all pods was created that were active in this run: pods may be replaced without its end.
-    oldest: Option<Timestamp>,
+    oldest: Option<Milliseconds>,
     /// When the first of them was scheduled.
-    first_scheduled: Option<Timestamp>,
+    first_scheduled: Option<Milliseconds>,
     /// The earliest start that the pods of this run have shown.
     shown: Option<Timestamp>,
     /// Its pods may show an earlier one.
@@ -66,12 +70,12 @@ impl Gang {
     pub fn replace(&mut self, uid: Uid, kind: PodGroupKind, old: Option<&Member>, new: Option<&Member>) {
         self.list(uid, new.is_some());
         let was_active = self.active > 0;
-        let number = |member: Option<&Member>| u32::from(member.is_some_and(|member| member.active));
+        let number = |member: Option<&Member>| u32::from(member.is_some_and(Member::is_active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
         self.in_doubt &= number(old) == 0 || number(new) == 0;
-        if let Some(new) = new.filter(|new| new.active) {
-            self.oldest = self.oldest.into_iter().chain([new.created()]).min();
-            self.first_scheduled = self.first_scheduled.into_iter().chain(new.scheduled()).min();
+        if let Some(new) = new.filter(|new| new.is_active()) {
+            self.oldest = Milliseconds::earliest(self.oldest, new.created);
+            self.first_scheduled = Milliseconds::earliest(self.first_scheduled, new.scheduled.at());
             self.grown = true;
         }
         let counts =
@@ -135,9 +139,12 @@ impl Gang {
         if !std::mem::take(&mut self.in_doubt) {
             return false;
         }
-        let active: Vec<&Member> = self.live(members).filter(|member| member.active).collect();
-        self.oldest = active.iter().map(|member| member.created()).min();
-        self.first_scheduled = active.iter().filter_map(|member| member.scheduled()).min();
+        let active: Vec<&Member> = self.live(members).filter(|member| member.is_active()).collect();
+        let first = |times: fn(&Member) -> Option<Milliseconds>| {
+            active.iter().map(|member| times(member)).fold(None, Milliseconds::earliest)
+        };
+        let (oldest, first_scheduled) = (first(|of| of.created), first(|of| of.scheduled.at()));
+        (self.oldest, self.first_scheduled) = (oldest, first_scheduled);
         (self.shown, self.grown) = (None, true);
         self.memory = RunMemory::default();
         self.remember();
@@ -169,7 +176,7 @@ impl Gang {
     /// Notes when its pods show that it started: before one goes, too, since it takes along what it shows.
     pub fn show(&mut self, kind: PodGroupKind, members: &UidMap<Box<Member>>) {
         let Some(group) = self.group.as_ref().filter(|_| self.grown) else { return };
-        let active = self.live(members).filter(|member| member.active);
+        let active = self.live(members).filter(|member| member.is_active());
         let scheduled = active
             .filter_map(|member| Some((group.shape.number(member.subgroup(kind)), member.scheduled()?)));
         let shown = group.shape.shown_start(scheduled);
@@ -198,7 +205,8 @@ impl Gang {
         members: &UidMap<Box<Member>>,
     ) -> Option<Lacking> {
         // pods that were replaced took room before those that are there
-        let started = self.first_scheduled.into_iter().chain(start).min().filter(|_| self.active > 0)?;
+        let started =
+            in_time(self.first_scheduled).into_iter().chain(start).min().filter(|_| self.active > 0)?;
         if self.ready.are_enough(shape) {
             return None;
         }
@@ -219,6 +227,10 @@ impl Gang {
     /// What is known of its run; none if there is no such group.
     pub fn run(&self) -> Option<Run> {
         let stamp = self.group.as_ref()?.stamp;
-        Some(Run { stamp, left: self.left, oldest: self.oldest, shown: self.shown })
+        Some(Run { stamp, left: self.left, oldest: in_time(self.oldest), shown: self.shown })
     }
+}
+
+fn in_time(at: Option<Milliseconds>) -> Option<Timestamp> {
+    at.map(|at| time(at.get()))
 }

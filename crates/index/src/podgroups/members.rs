@@ -11,17 +11,15 @@ use tenure_policy::{
 use tenure_types::{podgroup::PodGroupKind, projection};
 
 use super::group::GroupKey;
-use crate::times::{Milliseconds, PodReadiness, time};
+use crate::times::{Milliseconds, PodReadiness, Scheduled, time};
 
 /// What counts of a pod for the start of its groups. Times are in milliseconds since the epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Member {
     /// Shared with those who would else look it up pod by pod.
     pub of: Arc<[Membership]>,
-    created: i64,
-    scheduled: Option<Milliseconds>,
-    /// It runs: it was scheduled, and has not ended and is not terminating.
-    pub active: bool,
+    pub created: Option<Milliseconds>,
+    pub scheduled: Scheduled,
     pub readiness: PodReadiness,
 }
 
@@ -47,21 +45,19 @@ impl Member {
     pub fn read(pod: &projection::Pod, text: impl FnMut(&str) -> ArcStr) -> Option<Self> {
         let progress = progress(pod);
         let of = if progress == Progress::Gone { Box::default() } else { memberships(pod, text) };
-        let created = pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond();
+        let created = Milliseconds::new(pod.metadata.creation_timestamp.as_ref()?.0.as_millisecond());
         (!of.is_empty()).then(|| Self {
             of: of.into(),
             created,
-            scheduled: pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond())),
-            active: progress == Progress::Running,
+            scheduled: Scheduled::of(pod),
             readiness: PodReadiness::of(pod),
         })
     }
 
     /// True if another record of the pod shows of its groups' start what this one does, which is nothing unless it runs.
     pub fn shows_as(&self, other: Option<&Self>) -> bool {
-        let same =
-            |other: &Self| other.active && (other.scheduled, &*other.of) == (self.scheduled, &*self.of);
-        !self.active || other.is_some_and(same)
+        let same = |other: &Self| (other.scheduled, &*other.of) == (self.scheduled, &*self.of);
+        !self.is_active() || other.is_some_and(same)
     }
 
     pub fn is_of(&self, group: &GroupKey) -> bool {
@@ -80,10 +76,15 @@ impl Member {
     }
 
     pub fn created(&self) -> Timestamp {
-        time(self.created)
+        self.created.map_or(Timestamp::MAX, |at| time(at.get()))
+    }
+
+    /// True if it runs: it was scheduled, and has not ended and is not terminating.
+    pub const fn is_active(&self) -> bool {
+        self.scheduled.is_active()
     }
 
     pub fn scheduled(&self) -> Option<Timestamp> {
-        self.scheduled.map(|at| time(at.get()))
+        self.scheduled.at().map(|at| time(at.get()))
     }
 }

@@ -93,7 +93,7 @@ impl<'g> Counted<'g> {
             return Headcount::new(shape, &of_none(live), of_none(self.gang.active()));
         }
         let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
-        let numbered = members.map(|of| (shape.number(of.subgroup(self.key.kind)), of.active));
+        let numbered = members.map(|of| (shape.number(of.subgroup(self.key.kind)), of.is_active()));
         shape.tally(numbered)
     }
 
