@@ -7,7 +7,7 @@ use tenure_policy::pause::{Return, is_deactivation};
 use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
-    change::{Change, ChangeArgs, Command, Subject},
+    change::{Change, Command, Subject},
     table::printable,
 };
 
@@ -19,19 +19,13 @@ use crate::{
 /// of returns (annotation tenure.dev/requeue-state), which begins anew.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct ActivateArgs {
-    #[command(flatten)]
-    pub change: ChangeArgs,
-}
+pub struct Activate;
 
 const EXAMPLES: &str = "\
 Examples:
   kubectl tenure activate job/training
   kubectl tenure activate job training-1 training-2 -n research --dry-run
   kubectl annotate job/training tenure.dev/active-               # the same without this plugin: the keeper does the rest";
-
-/// Takes back a deactivation.
-pub struct Activate;
 
 impl Command for Activate {
     const VERB: &'static str = "activate";

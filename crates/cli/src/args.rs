@@ -9,20 +9,10 @@ use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    activate::{Activate, ActivateArgs},
-    completion::CompletionArgs,
-    config::ConfigArgs,
-    connect::ConnectArgs,
-    deactivate::{Deactivate, DeactivateArgs},
-    explain::ExplainArgs,
-    list::ListArgs,
-    matrix::MatrixArgs,
-    queue::QueueArgs,
-    requeue::{Requeue, RequeueArgs},
-    requeue_schedule::RequeueScheduleArgs,
-    resume::ResumeArgs,
-    tell::complain,
-    validate::ValidateArgs,
+    activate::Activate, change::ChangeArgs, completion::CompletionArgs, config::ConfigCommand,
+    connect::ConnectArgs, deactivate::Deactivate, explain::Explain, list::ListArgs, matrix::MatrixArgs,
+    queue::QueueArgs, requeue::Requeue, requeue_schedule::RequeueScheduleArgs, resume::Resume,
+    tell::complain, validate::ValidateArgs,
 };
 
 /// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
@@ -62,13 +52,15 @@ Exit codes: 0 if all went well; 1 if something didn't: standard error says what;
 enum Command {
     List(ListArgs),
     Queue(QueueArgs),
-    Resume(ResumeArgs),
-    Requeue(RequeueArgs),
-    Deactivate(DeactivateArgs),
-    Activate(ActivateArgs),
-    Config(ConfigArgs),
+    Resume(ChangeArgs<Resume>),
+    Requeue(ChangeArgs<Requeue>),
+    Deactivate(ChangeArgs<Deactivate>),
+    Activate(ChangeArgs<Activate>),
+    #[command(subcommand)]
+    Config(ConfigCommand),
     Matrix(MatrixArgs),
-    Explain(ExplainArgs),
+    #[command(subcommand)]
+    Explain(Explain),
     RequeueSchedule(RequeueScheduleArgs),
     Validate(ValidateArgs),
     Completion(CompletionArgs),
@@ -84,9 +76,9 @@ impl Cli {
             Command::List(list) => Box::pin(list.run(connect)).await,
             Command::Queue(queue) => Box::pin(queue.run(connect)).await,
             Command::Resume(resume) => Box::pin(resume.run(connect)).await,
-            Command::Requeue(requeue) => Box::pin(requeue.change.run(Requeue, connect)).await,
-            Command::Deactivate(deactivate) => Box::pin(deactivate.change.run(Deactivate, connect)).await,
-            Command::Activate(activate) => Box::pin(activate.change.run(Activate, connect)).await,
+            Command::Requeue(requeue) => Box::pin(requeue.run(connect)).await,
+            Command::Deactivate(deactivate) => Box::pin(deactivate.run(connect)).await,
+            Command::Activate(activate) => Box::pin(activate.run(connect)).await,
             Command::Config(config) => config.run(),
             Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
             Command::Explain(explain) => Box::pin(explain.run(connect)).await,

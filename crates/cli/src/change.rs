@@ -22,9 +22,9 @@ use serde_json::Value;
 use tenure_policy::{owners::OwnerTable, pause::Owner};
 
 use crate::{
-    connect::{ConnectArgs, Connection},
-    kinds::Kinds,
+    connect::ConnectArgs,
     server::{Clock, code, explain},
+    snapshot::Cluster,
     target::{self, Target},
     tell::{complain, tell},
 };
@@ -38,9 +38,9 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 /// Name under which the write is recorded in `managedFields`.
 const FIELD_MANAGER: &str = "kubectl-tenure";
 
-/// Which workloads, and whether it is meant.
+// Which workloads, and whether it is meant. No doc comment: that of the command is what people are shown.
 #[derive(Clone, Debug, Args)]
-pub struct ChangeArgs {
+pub struct ChangeArgs<C: Args> {
     /// KIND/NAME..., or one KIND and its NAMEs. A kind as kubectl takes it: deploy, deployments, deployment.apps
     #[arg(value_name = "OBJECT", required = true)]
     objects: Vec<String>,
@@ -48,6 +48,9 @@ pub struct ChangeArgs {
     /// Ask the API server what would become of it, and change nothing
     #[arg(long)]
     dry_run: bool,
+
+    #[command(flatten)]
+    command: C,
 }
 
 /// A command that changes workloads.
@@ -59,15 +62,16 @@ pub trait Command {
     fn judge(&self, subject: Subject<'_>) -> Result<Change>;
 }
 
-impl ChangeArgs {
+impl<C: Args + Command> ChangeArgs<C> {
     /// Does it to one after the other; one that fails keeps no other from it.
-    pub async fn run(self, command: impl Command, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { objects, dry_run } = self;
+    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+        let Self { objects, dry_run, command } = self;
         let targets = target::parse(&objects)?;
         let connection = connect.connect().await?;
         let clock = Clock::of(&connection.client).await;
-        let kinds = Kinds::discover(&connection.client).await.map_err(explain)?;
-        let changer = Changer { command, connection, clock, kinds, table: OwnerTable::default(), dry_run };
+        let cluster = Cluster::discover(connection.client).await?;
+        let (namespace, table) = (connection.namespace, OwnerTable::default());
+        let changer = Changer { command, cluster, namespace, clock, table, dry_run };
         let mut code = ExitCode::SUCCESS;
         for target in targets {
             if let Err(error) = changer.change(&target).await {
@@ -84,17 +88,17 @@ impl ChangeArgs {
 
 struct Changer<C> {
     command: C,
-    connection: Connection,
+    cluster: Cluster,
+    namespace: String,
     clock: Clock,
-    kinds: Kinds,
     table: OwnerTable,
     dry_run: bool,
 }
 
 impl<C: Command> Changer<C> {
     async fn change(&self, (kind, name): &Target) -> Result<()> {
-        let kind = self.kinds.resolve(kind, &self.table)?;
-        let object = Object { kind, name, namespace: &self.connection.namespace };
+        let kind = self.cluster.kinds.resolve(kind, &self.table)?;
+        let object = Object { kind, name, namespace: &self.namespace };
         let (change, now) = self.write(object).await?;
         let told = change.told(&now)?;
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
@@ -107,7 +111,7 @@ impl<C: Command> Changer<C> {
 
     /// Returns what was decided, and what became of the object.
     async fn write(&self, object: Object<'_>) -> Result<(Change, Value)> {
-        let api = object.kind.api(&self.connection.client, Some(&self.connection.namespace));
+        let api = object.kind.api(&self.cluster.client, Some(&self.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let found = serde_json::to_value(found)?;

@@ -16,14 +16,8 @@ use crate::{output::OutputArgs, tell::tell};
 use report::Report;
 
 /// Look at the configuration file of Tenure's servers
-#[derive(Clone, Debug, Args)]
-pub struct ConfigArgs {
-    #[command(subcommand)]
-    command: ConfigCommand,
-}
-
 #[derive(Clone, Debug, Subcommand)]
-enum ConfigCommand {
+pub enum ConfigCommand {
     Check(CheckArgs),
 }
 
@@ -36,7 +30,7 @@ enum ConfigCommand {
 /// FROM says whether a value is from the file or a default.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-struct CheckArgs {
+pub struct CheckArgs {
     /// The file; - for standard input
     #[arg(value_name = "FILE")]
     file: String,
@@ -53,9 +47,9 @@ Examples:
 
 Exit codes: 0 if nothing is wrong; 1 if something is: standard error has the line, the field and what would be right.";
 
-impl ConfigArgs {
+impl ConfigCommand {
     pub fn run(self) -> Result<ExitCode> {
-        let ConfigCommand::Check(CheckArgs { file, output: OutputArgs { output } }) = self.command;
+        let Self::Check(CheckArgs { file, output: OutputArgs { output } }) = self;
         let source = read(&file)?;
         let file = source.parse()?;
         let report = Report::of(&file);

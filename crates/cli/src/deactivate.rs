@@ -16,7 +16,7 @@ use tenure_types::{
 };
 
 use crate::{
-    change::{Change, ChangeArgs, Command, Object, Subject, shown},
+    change::{Change, Command, Object, Subject, shown},
     table::printable,
 };
 
@@ -27,19 +27,13 @@ use crate::{
 /// paused, and doesn't come back by itself any more. activate takes it back.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct DeactivateArgs {
-    #[command(flatten)]
-    pub change: ChangeArgs,
-}
+pub struct Deactivate;
 
 const EXAMPLES: &str = "\
 Examples:
   kubectl tenure deactivate job/training
   kubectl tenure deactivate job training-1 training-2 -n research --dry-run
   kubectl tenure activate job/training                           # lets it go on";
-
-/// Pauses for good.
-pub struct Deactivate;
 
 impl Command for Deactivate {
     const VERB: &'static str = "deactivate";

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use jiff::Timestamp;
 
 use crate::{
@@ -20,24 +20,18 @@ use crate::{
 };
 
 /// Explain a decision, in sentences or as JSON
-#[derive(Clone, Debug, Args)]
-#[command(arg_required_else_help = true)]
-pub struct ExplainArgs {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Clone, Debug, Subcommand)]
-enum What {
+#[command(arg_required_else_help = true)]
+pub enum Explain {
     Preemption(preemption::PreemptionArgs),
     Pod(pod::PodArgs),
 }
 
-impl ExplainArgs {
+impl Explain {
     pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        match self.what {
-            What::Preemption(preemption) => preemption.run(connect).await,
-            What::Pod(pod) => pod.run(connect).await,
+        match self {
+            Self::Preemption(preemption) => preemption.run(connect).await,
+            Self::Pod(pod) => pod.run(connect).await,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         row::{Row, State},
     },
     output::{Output, OutputArgs},
-    table::{self, cell},
+    table::{Part, cell, tables},
     tell::tell,
 };
 
@@ -138,35 +138,32 @@ impl Answer {
     /// One for each list that isn't empty.
     fn tables(&self, namespaces: bool, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
         let Self { queue: _, running, coming_back, deactivated, paused } = self;
-        let why = ["PAUSED AT", "BECAUSE OF"];
-        let coming = ["COMING BACK", "AT", "IN", "RETURNS"];
-        let tables: [(&[Row], Vec<&str>, Cells); 4] = [
-            (
+        let part = |headers: &[&'static str], rows: &[Row], cells: &dyn Fn(&Row) -> Vec<String>| -> Part {
+            let row = |row: &Row| {
+                let namespace = namespaces.then(|| row.namespace.clone());
+                namespace.into_iter().chain([row.workload.clone()]).chain(cells(row)).collect()
+            };
+            let namespace = namespaces.then_some("NAMESPACE");
+            (namespace.into_iter().chain(headers.iter().copied()).collect(), rows.iter().map(row).collect())
+        };
+        let coming = |row: &Row| {
+            let left = row.requeue_at.map(|at| until(at, now));
+            [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
+        };
+        let inactive = |row: &Row| [vec![count(row)], paused_cells(row)].concat();
+        let parts = [
+            part(
+                &["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"],
                 running,
-                vec!["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"],
                 &running_cells,
             ),
-            (coming_back, [&coming[..], &why].concat(), &|row| {
-                let left = row.requeue_at.map(|at| until(at, now));
-                [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
-            }),
-            (deactivated, [&["DEACTIVATED", "RETURNS"][..], &why].concat(), &|row| {
-                [vec![count(row)], paused_cells(row)].concat()
-            }),
-            (paused, [&["PAUSED"][..], &why].concat(), &paused_cells),
+            part(&["COMING BACK", "AT", "IN", "RETURNS", "PAUSED AT", "BECAUSE OF"], coming_back, &coming),
+            part(&["DEACTIVATED", "RETURNS", "PAUSED AT", "BECAUSE OF"], deactivated, &inactive),
+            part(&["PAUSED", "PAUSED AT", "BECAUSE OF"], paused, &paused_cells),
         ];
-        let mut between = false;
-        for (rows, headers, cells) in tables.into_iter().filter(|(rows, ..)| !rows.is_empty()) {
-            if std::mem::replace(&mut between, true) {
-                writeln!(out)?;
-            }
-            table(rows, &headers, cells, namespaces, out)?;
-        }
-        Ok(())
+        tables(parts, out)
     }
 }
-
-type Cells<'c> = &'c dyn Fn(&Row) -> Vec<String>;
 
 /// Those that are due come back at once, in the order of the queue.
 fn returns(
@@ -183,22 +180,6 @@ fn returns(
         _ => Ordering::Equal,
     };
     at(one).cmp(&at(other)).then_with(in_order)
-}
-
-fn table(
-    rows: &[Row],
-    headers: &[&str],
-    cells: Cells<'_>,
-    namespaces: bool,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let of = |row: &Row| {
-        let namespace = namespaces.then(|| row.namespace.clone());
-        namespace.into_iter().chain([row.workload.clone()]).chain(cells(row)).collect()
-    };
-    let namespace = namespaces.then_some("NAMESPACE");
-    let headers: Vec<&str> = namespace.into_iter().chain(headers.iter().copied()).collect();
-    table::table(&headers, rows.iter().map(of), out)
 }
 
 fn running_cells(row: &Row) -> Vec<String> {

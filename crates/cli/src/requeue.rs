@@ -5,7 +5,7 @@ use clap::Args;
 use tenure_policy::pause::{Return, is_deactivation};
 
 use crate::{
-    change::{Change, ChangeArgs, Command, Subject},
+    change::{Change, Command, Subject},
     table::printable,
 };
 
@@ -15,19 +15,13 @@ use crate::{
 /// the wait, in one write. How often it came back because its pods didn't get ready still counts.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct RequeueArgs {
-    #[command(flatten)]
-    pub change: ChangeArgs,
-}
+pub struct Requeue;
 
 const EXAMPLES: &str = "\
 Examples:
   kubectl tenure queue research                  # who waits, and until when
   kubectl tenure requeue job/training
   kubectl tenure requeue job training-1 training-2 -n research --dry-run";
-
-/// Ends a wait.
-pub struct Requeue;
 
 impl Command for Requeue {
     const VERB: &'static str = "requeue";

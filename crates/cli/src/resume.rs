@@ -1,15 +1,10 @@
 //! `kubectl tenure resume`: lets go on what Tenure has paused.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Args;
 use tenure_policy::pause::{Return, is_deactivation};
 
-use crate::{
-    change::{Change, ChangeArgs, Command, Subject},
-    connect::ConnectArgs,
-};
+use crate::change::{Change, Command, Subject};
 
 /// Let workloads go on that Tenure has paused
 ///
@@ -21,10 +16,7 @@ use crate::{
 /// one that was deactivated is active again, as by activate.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct ResumeArgs {
-    #[command(flatten)]
-    change: ChangeArgs,
-
+pub struct Resume {
     /// A field that may be restored although Tenure itself wouldn't set it for this kind: that of a row which an admin
     /// has added to the keeper's table
     #[arg(long = "field", value_name = "PATH")]
@@ -37,17 +29,6 @@ Examples:
   kubectl tenure resume job training-1 training-2 -n research
   kubectl tenure resume pytorchjobs.kubeflow.org/bert deploy/web --dry-run
   kubectl tenure resume rollout/web --field spec.replicas    # of a kind that your admin has added";
-
-impl ResumeArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { change, fields } = self;
-        change.run(Resume { fields }, connect).await
-    }
-}
-
-struct Resume {
-    fields: Vec<String>,
-}
 
 impl Command for Resume {
     const VERB: &'static str = "resume";

@@ -48,6 +48,21 @@ pub fn table(
     rows.iter().try_for_each(|row| table.print(row, out))
 }
 
+/// Headers, and rows.
+pub type Part = (Vec<&'static str>, Vec<Vec<String>>);
+
+/// Prints tables one below the other, except those that are empty.
+pub fn tables(parts: impl IntoIterator<Item = Part>, out: &mut impl Write) -> io::Result<()> {
+    let parts = parts.into_iter().filter(|(_, rows)| !rows.is_empty());
+    for (number, (headers, rows)) in parts.enumerate() {
+        if number > 0 {
+            writeln!(out)?;
+        }
+        table(&headers, rows.into_iter(), out)?;
+    }
+    Ok(())
+}
+
 /// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal, or
 /// turn the direction of what follows.
 pub fn printable(text: &str) -> String {

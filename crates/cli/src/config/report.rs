@@ -17,7 +17,7 @@ use tenure_policy::{
     requeue::Backoff,
 };
 
-use crate::{age::go, table::table};
+use crate::{age::go, table::tables};
 
 /// All of it, as it is printed.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -74,22 +74,20 @@ impl Report {
         let Self { of: _, parameters, node_pools, trusted_writers, guard } = self;
         let row =
             |Parameter { name, value, from }: &Parameter| vec![(*name).into(), value.clone(), (*from).into()];
-        table(&["PARAMETER", "VALUE", "FROM"], parameters.iter().map(row), out)?;
         let pool = |pool: &Pool| {
             let Pool { name, default_preempt_min_runtime: preempt, default_reclaim_min_runtime: reclaim } =
                 pool;
             vec![name.clone(), preempt.clone(), reclaim.clone()]
         };
-        let parts: [(&[&str], Vec<_>); 3] = [
-            (&["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], node_pools.iter().map(pool).collect()),
-            (&["TRUSTED WRITER"], trusted_writers.iter().map(|name| vec![name.clone()]).collect()),
-            (&["GUARD", "AS"], guard.as_ref().map(guarded).unwrap_or_default()),
+        let pools = node_pools.iter().map(pool).collect();
+        let writers = trusted_writers.iter().map(|name| vec![name.clone()]).collect();
+        let parts = [
+            (vec!["PARAMETER", "VALUE", "FROM"], parameters.iter().map(row).collect()),
+            (vec!["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], pools),
+            (vec!["TRUSTED WRITER"], writers),
+            (vec!["GUARD", "AS"], guard.as_ref().map(guarded).unwrap_or_default()),
         ];
-        for (headers, rows) in parts.into_iter().filter(|(_, rows)| !rows.is_empty()) {
-            writeln!(out)?;
-            table(headers, rows.into_iter(), out)?;
-        }
-        Ok(())
+        tables(parts, out)
     }
 }
 

@@ -26,7 +26,9 @@ pub fn shown(path: &str) -> &str {
 /// The file, the files of a directory and below, or standard input.
 pub fn of(path: &str) -> Result<Vec<File>> {
     if path == STDIN {
-        return Ok(vec![stdin()?]);
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+        return Ok(vec![decode(shown(STDIN), bytes)?]);
     }
     let kind = fs::metadata(path).map_err(|error| explain(path, error))?;
     if !kind.is_dir() {
@@ -35,12 +37,6 @@ pub fn of(path: &str) -> Result<Vec<File>> {
     let mut files = Vec::new();
     walk(Path::new(path), &mut files)?;
     Ok(files)
-}
-
-fn stdin() -> Result<File> {
-    let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-    decode(shown(STDIN), bytes)
 }
 
 fn file(path: &str) -> Result<File> {

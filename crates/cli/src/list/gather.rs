@@ -8,6 +8,7 @@ use std::{
 use anyhow::Result;
 use futures::{
     StreamExt, TryStreamExt,
+    future::OptionFuture,
     stream::{self, BoxStream},
 };
 use jiff::Timestamp;
@@ -81,8 +82,9 @@ impl Gatherer {
 
     /// Says something on standard error, but only once.
     pub fn warn(&mut self, what: String) {
-        if self.told.insert(what.clone()) {
+        if !self.told.contains(&what) {
             warn(&what);
+            self.told.insert(what);
         }
     }
 
@@ -164,25 +166,23 @@ impl Gatherer {
             owners.truncate(ROUND);
             let looks = owners.into_iter().map(|(namespace, owner)| {
                 let may = !forbidden.contains(&(owner.api_version.clone(), owner.kind.clone()));
-                let look = may.then(|| self.cluster.look_up(&namespace, &owner));
-                async move {
-                    let Some(look) = look else { return (owner, Ok(Answer::Forbidden)) };
-                    let answer = look.await.map(|met| met.map_or(Answer::Absent, |met| found(&owner, &met)));
-                    (owner, answer)
-                }
+                let look = OptionFuture::from(may.then(|| self.cluster.look_up(&namespace, &owner)));
+                async move { (owner, look.await) }
             });
-            let answers: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
-            for (owner, answer) in answers {
-                if let Err(error) = &answer
-                    && code(error) == Some(403)
-                {
-                    forbidden.insert((owner.api_version.clone(), owner.kind.clone()));
-                }
-                let answer = answer.unwrap_or_else(|error| {
-                    let error = with_causes(&explain(error));
-                    self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
-                    Answer::Forbidden
-                });
+            let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+            for (owner, look) in looks {
+                let answer = match look {
+                    None => Answer::Forbidden,
+                    Some(Ok(met)) => met.map_or(Answer::Absent, |met| found(&owner, &met)),
+                    Some(Err(error)) => {
+                        if code(&error) == Some(403) {
+                            forbidden.insert((owner.api_version.clone(), owner.kind.clone()));
+                        }
+                        let error = with_causes(&explain(error));
+                        self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
+                        Answer::Forbidden
+                    }
+                };
                 view.snapshot.owners.learn(&owner, answer);
             }
         }

@@ -74,7 +74,9 @@ impl Snapshot {
             self.index.apply_runai(name, &found.spec);
             RunaiQueue::read(&found.spec)
         };
-        self.of_queues.extend(errors.iter().map(|error| wrong(name, &queue, error)));
+        let wrong =
+            |error: &FieldError| format!("queue {name:?}: {error}: {}", counts_as(&queue, &error.field));
+        self.of_queues.extend(errors.iter().map(wrong));
         self.queues.insert(name.to_owned());
     }
 }
@@ -93,11 +95,7 @@ fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
     P::deserialize(MapDeserializer::<_, serde_json::Error>::new(object)).unwrap_or_default()
 }
 
-/// What is wrong with a stored field, and what it counts as.
-fn wrong(name: &str, queue: &RunaiQueue, error: &FieldError) -> String {
-    format!("queue {name:?}: {error}: {}", counts_as(queue, &error.field))
-}
-
+/// What a stored field counts as in which something is wrong.
 fn counts_as(queue: &RunaiQueue, field: &str) -> String {
     let is = |name: &str| [QueueVersion::V3alpha1, QueueVersion::V2].iter().any(|of| of.path(name) == field);
     let value = match field {
