@@ -17,7 +17,7 @@ demo: ## Watch a Deployment in a queue with maxDuration 10s be paused, on a cont
 .PHONY: test
 test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes, and that the benchmarks run
 	$(CARGO) test --workspace --locked
-	$(CARGO) test --workspace --locked --bench conversions --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench tally
+	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench tally
 
 .PHONY: format
 format: ## Is the code formatted?
@@ -40,9 +40,10 @@ control-plane: ## Build the control plane for tests and demo, once: about 6 minu
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
-bench: ## Nanoseconds a floor and verdicts a second; a matrix of queues; bytes a pod; milliseconds a count of all workloads; reviews a second; microseconds a conversion of a queue; how long a scheduler waits for its extender; 10,000 owners overdue at once; a keeper killed again and again; one with 150,000 pods
+bench: ## Nanoseconds a floor and verdicts a second; a matrix of queues; microseconds an event; bytes a pod; milliseconds a count of all workloads; reviews a second; microseconds a conversion of a queue; how long a scheduler waits for its extender; 10,000 owners overdue at once; a keeper killed again and again; one with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
 	$(CARGO) bench --locked --package tenure-cli --bench matrix
+	$(CARGO) bench --locked --package tenure-index --bench events
 	$(CARGO) bench --locked --package tenure-index --bench memory
 	$(CARGO) bench --locked --package tenure-index --bench tally
 	$(CARGO) bench --locked --package tenure-webhook --bench reviews
