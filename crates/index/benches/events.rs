@@ -1,6 +1,6 @@
 //! What events cost in a large cluster, and paused owners that come back at once: `cargo bench -p tenure-index --bench
 //! events`.
-#![allow(clippy::panic, reason = "a benchmark that can't be run must end")]
+#![allow(clippy::indexing_slicing, clippy::panic, reason = "a benchmark that can't be run must end")]
 
 use std::{
     hint::black_box,

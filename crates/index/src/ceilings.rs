@@ -104,6 +104,7 @@ impl CeilingIndex {
         let deadlines = Deadlines::new(settings.scope.clone());
         let reader = Ceilings { deadlines, notice: SignedDuration::ZERO, pods_ready: None };
         let mut index = Self { objects: Objects::default(), reader };
+        index.objects.gangs.read_readiness();
         index.configure(settings);
         index
     }

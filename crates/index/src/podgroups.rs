@@ -42,9 +42,15 @@ pub struct Gangs {
     /// Pods whose workload has another queue, ceiling or start than before.
     moved: HashSet<Uid>,
     stamps: Stamps,
+    reads_readiness: bool,
 }
 
 impl Gangs {
+    /// Keeps the readiness of runs, too. Who has no use for it saves the room.
+    pub const fn read_readiness(&mut self) {
+        self.reads_readiness = true;
+    }
+
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
@@ -100,6 +106,7 @@ impl Gangs {
     }
 
     fn replace(&mut self, uid: Uid, member: Option<Box<Member>>) {
+        let reads_readiness = self.reads_readiness;
         let Self { by_key, members, changed, .. } = self;
         if let Some(old) = members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
             for Membership { group: key, .. } in &*old.of {
@@ -110,7 +117,7 @@ impl Gangs {
         }
         let (old, new) = (members.remove(&uid), member.as_deref());
         for Membership { group: key, .. } in new.iter().flat_map(|new| &*new.of) {
-            let gang = by_key.entry(key.clone()).or_default();
+            let gang = by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(reads_readiness)));
             gang.replace(uid, key.kind, old.as_deref().filter(|old| old.is_of(key)), new);
             change(changed, key, gang);
         }
@@ -163,7 +170,8 @@ impl Gangs {
         if group.is_none() && !self.by_key.contains_key(key) {
             return;
         }
-        let gang = self.by_key.entry(key.clone()).or_default();
+        let reads_readiness = self.reads_readiness;
+        let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(reads_readiness)));
         if gang.group == group {
             return;
         }

@@ -36,6 +36,11 @@ pub fn time(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::MAX)
 }
 
+/// The same, of a time that may not be known.
+pub fn in_time(at: Option<Milliseconds>) -> Option<Timestamp> {
+    at.map(|at| time(at.get()))
+}
+
 /// Rounded up, so that nothing is ever early.
 pub fn milliseconds_up(at: Timestamp) -> i64 {
     let milliseconds = at.as_millisecond();

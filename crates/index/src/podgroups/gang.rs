@@ -1,17 +1,13 @@
 //! A `PodGroup` and the pods that name it: what they show of its present run.
 
 use jiff::Timestamp;
-use tenure_policy::{
-    gang::Shape,
-    ready::{Lacking, RunMemory},
-    start::Run,
-};
+use tenure_policy::{ready::Lacking, start::Run};
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{group::PodGroup, members::Member, readiness::ReadyPods, stamps::Stamp};
+use super::{group::PodGroup, members::Member, readiness::RunReadiness, stamps::Stamp};
 use crate::{
     Uid,
-    times::{Milliseconds, time},
+    times::{Milliseconds, in_time},
     uid::UidMap,
 };
 
@@ -30,8 +26,6 @@ pub struct Gang {
     pub ended: u32,
     /// When the oldest of all pods was created that were active in this run: pods may be replaced without its end.
     oldest: Option<Milliseconds>,
-    /// When the first of them was scheduled.
-    first_scheduled: Option<Milliseconds>,
     /// The earliest start that the pods of this run have shown.
     shown: Option<Timestamp>,
     /// Its pods may show an earlier one.
@@ -40,20 +34,26 @@ pub struct Gang {
     left: Option<Timestamp>,
     /// When it started, as it was last computed.
     pub start: Option<Timestamp>,
-    /// How many are ready.
-    ready: ReadyPods,
-    /// Whether it was ready in this run, and since when it isn't.
-    memory: RunMemory,
-    /// Whether too few of its pods are ready, as it was last computed.
-    pub lacking: Option<Box<Lacking>>,
+    /// None if it isn't asked for.
+    pub readiness: Option<Box<RunReadiness>>,
     /// It is to be computed anew.
     pub changed: bool,
     pub stamp: Stamp,
 }
 
 impl Gang {
+    /// A group of which nothing is known yet.
+    pub fn new(reads_readiness: bool) -> Self {
+        Self { readiness: reads_readiness.then(Box::default), ..Self::default() }
+    }
+
     pub fn members(&self) -> &[Uid] {
         &self.members
+    }
+
+    /// Whether too few of its pods are ready, as it was last computed.
+    pub fn lacking(&self) -> Option<Lacking> {
+        self.readiness.as_ref().and_then(|readiness| readiness.lacking()).copied()
     }
 
     /// How many of them are active.
@@ -75,15 +75,25 @@ impl Gang {
         self.in_doubt &= number(old) == 0 || number(new) == 0;
         if let Some(new) = new.filter(|new| new.is_active()) {
             self.oldest = Milliseconds::earliest(self.oldest, new.created);
-            self.first_scheduled = Milliseconds::earliest(self.first_scheduled, new.scheduled.at());
             self.grown = true;
         }
-        let counts =
-            self.group.as_ref().is_some_and(|group| self.ready.replace(&group.shape, kind, old, new));
         if self.active == 0 && was_active {
             self.end();
-        } else if counts || !was_active {
-            self.remember();
+        }
+        self.read(kind, old, new);
+    }
+
+    /// Has the readiness of the run follow a pod.
+    fn read(&mut self, kind: PodGroupKind, old: Option<&Member>, new: Option<&Member>) {
+        let Some(readiness) = &mut self.readiness else { return };
+        if let Some(new) = new.filter(|new| new.is_active()) {
+            readiness.note_scheduled(new);
+        }
+        if let Some(group) = &self.group {
+            readiness.replace(&group.shape, kind, old, new);
+            if self.active > 0 {
+                readiness.remember(&group.shape);
+            }
         }
     }
 
@@ -107,16 +117,11 @@ impl Gang {
         self.in_doubt = false;
         self.ended = self.ended.wrapping_add(1);
         self.left = self.group.as_ref().and_then(|group| group.stamp);
-        (self.oldest, self.first_scheduled, self.shown) = (None, None, None);
-        self.memory = RunMemory::default();
-        self.stamp.end();
-    }
-
-    /// Notes whether its run is ready, or was: lists may show that only once.
-    fn remember(&mut self) {
-        if let Some(group) = self.group.as_ref().filter(|_| self.active > 0) {
-            self.memory.note(self.ready.are_enough(&group.shape), self.ready.were_enough(&group.shape));
+        (self.oldest, self.shown) = (None, None);
+        if let Some(readiness) = &mut self.readiness {
+            readiness.begin(std::iter::empty());
         }
+        self.stamp.end();
     }
 
     /// A stamp of an earlier run was written after that had ended.
@@ -140,14 +145,14 @@ impl Gang {
             return false;
         }
         let active: Vec<&Member> = self.live(members).filter(|member| member.is_active()).collect();
-        let first = |times: fn(&Member) -> Option<Milliseconds>| {
-            active.iter().map(|member| times(member)).fold(None, Milliseconds::earliest)
-        };
-        let (oldest, first_scheduled) = (first(|of| of.created), first(|of| of.scheduled.at()));
-        (self.oldest, self.first_scheduled) = (oldest, first_scheduled);
-        (self.shown, self.grown) = (None, true);
-        self.memory = RunMemory::default();
-        self.remember();
+        let oldest = active.iter().map(|member| member.created).fold(None, Milliseconds::earliest);
+        if let Some(readiness) = &mut self.readiness {
+            readiness.begin(active.into_iter());
+            if let Some(group) = &self.group {
+                readiness.remember(&group.shape);
+            }
+        }
+        (self.oldest, self.shown, self.grown) = (oldest, None, true);
         true
     }
 
@@ -164,8 +169,13 @@ impl Gang {
         self.group = group;
         if let Some(group) = self.group.as_ref().filter(|_| !same_shape) {
             self.grown = true;
-            self.ready = ReadyPods::of(&group.shape, kind, self.live(members));
-            self.remember();
+            if let Some(readiness) = &mut self.readiness {
+                let live = self.members.iter().filter_map(|uid| members.get(uid)).map(AsRef::as_ref);
+                readiness.count(&group.shape, kind, live);
+                if self.active > 0 {
+                    readiness.remember(&group.shape);
+                }
+            }
         }
     }
 
@@ -189,29 +199,16 @@ impl Gang {
         self.changed = false;
         self.show(kind, members);
         let start = self.run().and_then(|run| run.start());
-        let shown = self.group.as_ref().and_then(|group| self.shown_lack(&group.shape, kind, start, members));
-        let lacking = shown.map(|shown| Box::new(self.memory.recall(shown)));
-        let moved = (self.start, &self.lacking) != (start, &lacking);
-        (self.start, self.lacking) = (start, lacking);
-        moved
-    }
-
-    /// What its pods show of their readiness by now.
-    fn shown_lack(
-        &self,
-        shape: &Shape,
-        kind: PodGroupKind,
-        start: Option<Timestamp>,
-        members: &UidMap<Box<Member>>,
-    ) -> Option<Lacking> {
-        // pods that were replaced took room before those that are there
-        let started =
-            in_time(self.first_scheduled).into_iter().chain(start).min().filter(|_| self.active > 0)?;
-        if self.ready.are_enough(shape) {
-            return None;
-        }
-        let standing = |member: &Member| member.standing(shape.number(member.subgroup(kind)));
-        Lacking::of(shape, &self.live(members).map(standing).collect::<Vec<_>>(), Some(started))
+        let started_elsewhen = std::mem::replace(&mut self.start, start) != start;
+        let Some(mut readiness) = self.readiness.take() else { return started_elsewhen };
+        let shape = self.group.as_ref().map(|group| &group.shape).filter(|_| self.active > 0);
+        let is_lacking = shape.filter(|shape| !readiness.are_enough(shape));
+        let standing = is_lacking.into_iter().flat_map(|shape| {
+            self.live(members).map(|member| member.standing(shape.number(member.subgroup(kind))))
+        });
+        let moved = readiness.compute(shape, start, &standing.collect::<Vec<_>>());
+        self.readiness = Some(readiness);
+        started_elsewhen || moved
     }
 
     /// Whatever is written on it or shown: from now on it has started by `now` at the latest. Says whether it seemed not to
@@ -229,8 +226,4 @@ impl Gang {
         let stamp = self.group.as_ref()?.stamp;
         Some(Run { stamp, left: self.left, oldest: in_time(self.oldest), shown: self.shown })
     }
-}
-
-fn in_time(at: Option<Milliseconds>) -> Option<Timestamp> {
-    at.map(|at| time(at.get()))
 }

@@ -1,29 +1,49 @@
-//! How many pods of a `PodGroup` are ready, kept up to date with each of them.
+//! The readiness of a run, kept up to date with each of its pods.
 
+use jiff::Timestamp;
 use tenure_policy::{
     gang::{Counts, Shape},
-    ready::Readiness,
+    ready::{Lacking, Readiness, RunMemory, Standing},
 };
 use tenure_types::podgroup::PodGroupKind;
 
 use super::members::Member;
+use crate::times::{Milliseconds, in_time};
 
-/// The ready pods of a group, and those that are ready or were.
+/// How many pods of a `PodGroup` are ready, and what is remembered of its run.
 #[derive(Debug, Default)]
-pub struct ReadyPods {
-    now: Counts,
-    ever: Counts,
+pub struct RunReadiness {
+    ready: Counts,
+    /// Pods that are ready or were.
+    known: Counts,
+    /// When the first pod of the run was scheduled.
+    first_scheduled: Option<Milliseconds>,
+    /// Whether it was ready in this run, and since when it isn't.
+    memory: RunMemory,
+    /// Whether too few of its pods are ready, as it was last computed.
+    lacking: Option<Box<Lacking>>,
 }
 
-impl ReadyPods {
-    /// Counts all members.
-    pub fn of<'m>(shape: &Shape, kind: PodGroupKind, members: impl Iterator<Item = &'m Member>) -> Self {
-        let none = || shape.counts(0, |_| 0);
-        let mut pods = Self { now: none(), ever: none() };
-        for member in members {
-            pods.replace(shape, kind, None, Some(member));
+impl RunReadiness {
+    pub const fn lacking(&self) -> Option<&Lacking> {
+        match &self.lacking {
+            Some(lacking) => Some(lacking),
+            None => None,
         }
-        pods
+    }
+
+    /// Counts all members by another shape.
+    pub fn count<'m>(
+        &mut self,
+        shape: &Shape,
+        kind: PodGroupKind,
+        members: impl Iterator<Item = &'m Member>,
+    ) {
+        let none = shape.counts(0, |_| 0);
+        (self.ready, self.known) = (none.clone(), none);
+        for member in members {
+            self.replace(shape, kind, None, Some(member));
+        }
     }
 
     /// Takes a record of a pod in place of another one; says whether a count is another one.
@@ -39,28 +59,55 @@ impl ReadyPods {
             return false;
         }
         if let Some((number, is_ready)) = old {
-            self.ever.remove(shape, number);
+            self.known.remove(shape, number);
             if is_ready {
-                self.now.remove(shape, number);
+                self.ready.remove(shape, number);
             }
         }
         if let Some((number, is_ready)) = new {
-            self.ever.add(shape, number);
+            self.known.add(shape, number);
             if is_ready {
-                self.now.add(shape, number);
+                self.ready.add(shape, number);
             }
         }
         true
     }
 
-    /// True if enough are ready.
-    pub fn are_enough(&self, shape: &Shape) -> bool {
-        self.now.are_enough(shape)
+    /// A pod of the run takes room.
+    pub fn note_scheduled(&mut self, pod: &Member) {
+        self.first_scheduled = Milliseconds::earliest(self.first_scheduled, pod.scheduled.at());
     }
 
-    /// True if enough are ready, or were.
-    pub fn were_enough(&self, shape: &Shape) -> bool {
-        self.ever.are_enough(shape)
+    /// Notes whether the run is ready, or was: pods may show that only once.
+    pub fn remember(&mut self, shape: &Shape) {
+        self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape));
+    }
+
+    /// Begins another run, with these pods.
+    pub fn begin<'m>(&mut self, active: impl Iterator<Item = &'m Member>) {
+        (self.memory, self.first_scheduled) = (RunMemory::default(), None);
+        for pod in active {
+            self.note_scheduled(pod);
+        }
+    }
+
+    /// Computes whether too few are ready; says whether that is another answer than before. `pods` are those of a run
+    /// that has begun at `start`, as far as that is known; none if it doesn't run.
+    pub fn compute(&mut self, shape: Option<&Shape>, start: Option<Timestamp>, pods: &[Standing]) -> bool {
+        let shown = shape.and_then(|shape| {
+            // pods that were replaced took room before those that are there
+            let started = in_time(self.first_scheduled).into_iter().chain(start).min()?;
+            let is_lacking = !self.ready.are_enough(shape);
+            is_lacking.then(|| Lacking::of(shape, pods, Some(started))).flatten()
+        });
+        let lacking = shown.map(|shown| Box::new(self.memory.recall(shown)));
+        let moved = self.lacking != lacking;
+        self.lacking = lacking;
+        moved
+    }
+
+    pub fn are_enough(&self, shape: &Shape) -> bool {
+        self.ready.are_enough(shape)
     }
 }
 

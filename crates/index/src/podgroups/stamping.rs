@@ -15,7 +15,7 @@ use crate::{Uid, names::Names};
 impl Gangs {
     /// Computes the starts that may be others by now.
     pub fn compute(&mut self) {
-        let Self { by_key, members, changed, moved, stamps } = self;
+        let Self { by_key, members, changed, moved, stamps, .. } = self;
         for key in std::mem::take(changed) {
             let Some(gang) = by_key.get_mut(&key).filter(|gang| gang.changed) else { continue };
             if gang.compute(key.kind, members) {

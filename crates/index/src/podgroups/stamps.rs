@@ -93,8 +93,7 @@ impl Stamps {
 
     /// Forgets which groups are to be looked at.
     pub fn clear(&mut self) {
-        self.queue.clear();
-        self.retries.clear();
+        (self.queue, self.retries) = (VecDeque::new(), BTreeSet::new());
     }
 
     /// A group has another version.

@@ -120,7 +120,7 @@ impl Gangs {
         let mut of = OfGroups::default();
         for (key, gang, group) in self.existing(memberships).rev() {
             // those that come first count
-            (of.is_grouped, of.start, of.lacking) = (true, gang.start, gang.lacking.as_deref().copied());
+            (of.is_grouped, of.start, of.lacking) = (true, gang.start, gang.lacking());
             of.own = of.own.into_iter().chain(group.own).min();
             match key.kind {
                 PodGroupKind::Runai => of.runai.clone_from(&group.queue),
