@@ -23,7 +23,7 @@ pub use cluster::{Cluster, Reader};
 pub use deadlines::{Claim, Due, Group, Outcome, Served, Task};
 pub use paused::Paused;
 pub use placement::{
-    Answer, Dropped, Guarding, Offer, Pending, Placement, PlacementIndex, Question, Sought, Taken,
+    Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Placements, Question, Sought, Taken,
 };
 pub use podgroups::{Stamped, Stamping, Workload};
 pub use queues::{RunaiQueues, TensorstackQueues};

@@ -35,7 +35,7 @@ use pods::Interned;
 
 /// Pods by node, and what protects them besides queues, `PodGroup`s and floors.
 #[derive(Debug, Default)]
-pub struct Placement {
+pub struct Placements {
     interned: Interned,
     places: Places,
     /// The labels of each node: one of them names its pool.
@@ -46,7 +46,7 @@ pub struct Placement {
     terminating_namespaces: HashSet<String>,
 }
 
-impl Reader for Placement {
+impl Reader for Placements {
     fn delete_pod(&mut self, uid: Uid) {
         self.places.remove(uid);
     }
@@ -60,7 +60,7 @@ impl Reader for Placement {
 }
 
 /// The model of the webhook: everything that decides which pods may make room.
-pub type PlacementIndex = Cluster<Placement>;
+pub type PlacementIndex = Cluster<Placements>;
 
 /// A pod, as far as a decision needs it.
 #[derive(Debug)]
