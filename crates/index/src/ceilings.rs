@@ -104,7 +104,7 @@ impl CeilingIndex {
         let deadlines = Deadlines::new(settings.scope.clone());
         let reader = Ceilings { deadlines, notice: SignedDuration::ZERO, pods_ready: None };
         let mut index = Self { objects: Objects::default(), reader };
-        index.objects.gangs.read_readiness();
+        index.objects.gangs.serve_keeper();
         index.configure(settings);
         index
     }

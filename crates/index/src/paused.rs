@@ -15,14 +15,14 @@ use crate::{
     Uid,
     names::Names,
     owners::{Controller, Owners},
+    times::Wait,
 };
 
 /// Between two questions whether an owner that is due may come back.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
-/// The first and the longest time until an owner may come back again that was refused.
-const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
-const LAST_RETRY: SignedDuration = SignedDuration::from_secs(40);
+/// Until an owner may come back again that was refused.
+const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
 
 /// An owner that was paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,9 +187,8 @@ impl PausedOwners {
     /// Takes one back that was refused at `now`: it may be handed out again after a while, which grows from time to time.
     pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
         self.change(uid, |paused| {
-            let wait = FIRST_RETRY.saturating_mul(1 << paused.refusals.min(8)).min(LAST_RETRY);
+            (paused.claimed, paused.not_before) = (false, RETRY.end(paused.refusals, now));
             paused.refusals = paused.refusals.saturating_add(1);
-            (paused.claimed, paused.not_before) = (false, now.checked_add(wait).unwrap_or(Timestamp::MAX));
         });
     }
 

@@ -112,7 +112,6 @@ impl PlacementIndex {
     /// comes pod by pod.
     pub fn settle(&mut self) {
         self.objects.gangs.moved();
-        self.objects.gangs.discard_stamps();
         self.objects.moved = Moved::default();
     }
 

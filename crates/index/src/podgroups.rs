@@ -4,7 +4,6 @@ mod gang;
 mod group;
 mod members;
 mod readiness;
-mod stamping;
 mod stamps;
 mod workloads;
 
@@ -37,18 +36,18 @@ const FEW: usize = 8;
 pub struct Gangs {
     by_key: HashMap<GroupKey, Box<Gang>>,
     members: UidMap<Box<Member>>,
-    /// Whose start is to be computed anew.
-    changed: Vec<GroupKey>,
+    /// Groups whose start is to be computed.
+    changed: HashSet<GroupKey>,
     /// Pods whose workload has another queue, ceiling or start than before.
     moved: HashSet<Uid>,
     stamps: Stamps,
-    reads_readiness: bool,
+    for_keeper: bool,
 }
 
 impl Gangs {
-    /// Keeps the readiness of runs, too. Who has no use for it saves the room.
-    pub const fn read_readiness(&mut self) {
-        self.reads_readiness = true;
+    /// Keeps the readiness of runs and their stamps, too: the webhook, which needs neither, saves the room.
+    pub const fn serve_keeper(&mut self) {
+        self.for_keeper = true;
     }
 
     /// Takes a pod as the API server has it.
@@ -90,12 +89,9 @@ impl Gangs {
         for uid in gone {
             self.replace(uid, None);
         }
-        let Self { by_key, members, changed, .. } = self;
-        for (key, gang) in by_key {
-            if gang.doubt(members) {
-                change(changed, key, gang);
-            }
-        }
+        let in_doubt =
+            self.by_key.iter_mut().filter_map(|(key, gang)| gang.doubt(&self.members).then_some(key));
+        self.changed.extend(in_doubt.cloned());
     }
 
     /// A list of all pods begins, after a time in which nothing may have been seen.
@@ -106,35 +102,31 @@ impl Gangs {
     }
 
     fn replace(&mut self, uid: Uid, member: Option<Box<Member>>) {
-        let reads_readiness = self.reads_readiness;
-        let Self { by_key, members, changed, .. } = self;
+        let Self { by_key, members, changed, for_keeper, .. } = self;
         if let Some(old) = members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
             for Membership { group: key, .. } in &*old.of {
                 if let Some(gang) = by_key.get_mut(key) {
-                    gang.show(key.kind, members);
+                    gang.show(members);
                 }
             }
         }
         let (old, new) = (members.remove(&uid), member.as_deref());
         for Membership { group: key, .. } in new.iter().flat_map(|new| &*new.of) {
-            let gang = by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(reads_readiness)));
-            gang.replace(uid, key.kind, old.as_deref().filter(|old| old.is_of(key)), new);
-            change(changed, key, gang);
+            let gang = by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(*for_keeper)));
+            gang.replace(uid, old.as_deref().filter(|old| old.is_of(key)), new);
+            changed.insert(key.clone());
         }
         let left = old.iter().flat_map(|old| &*old.of);
         for Membership { group: key, .. } in left.filter(|of| new.is_none_or(|new| !new.is_of(&of.group))) {
-            let Some(gang) = by_key.get_mut(key) else { continue };
-            gang.replace(uid, key.kind, old.as_deref(), None);
-            change(changed, key, gang);
-            if gang.is_nothing() {
-                by_key.remove(key);
-            }
+            let Some(gang) = self.by_key.get_mut(key) else { continue };
+            gang.replace(uid, old.as_deref(), None);
+            self.changed.insert(key.clone());
+            self.prune(key);
         }
         if member.is_none() {
             self.moved.remove(&uid);
         }
         self.members.extend(member.map(|member| (uid, member)));
-        self.sweep();
     }
 
     /// Takes a group as the API server has it.
@@ -170,39 +162,53 @@ impl Gangs {
         if group.is_none() && !self.by_key.contains_key(key) {
             return;
         }
-        let reads_readiness = self.reads_readiness;
-        let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(reads_readiness)));
+        let for_keeper = self.for_keeper;
+        let gang = self.by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(for_keeper)));
         if gang.group == group {
             return;
         }
+        let known = gang.put(group, &self.members);
         let says = |group: &Option<Box<PodGroup>>| group.as_ref().map(|of| (of.queue.clone(), of.own));
-        let shows = |group: &Option<Box<PodGroup>>| {
-            group.as_ref().map(|of| (of.uid.clone(), of.stamp, of.shape.clone()))
-        };
-        if says(&gang.group) != says(&group) {
+        if says(&gang.group) != says(&known) {
             self.moved.extend(gang.members());
         }
-        if shows(&gang.group) != shows(&group) {
-            change(&mut self.changed, key, gang);
+        if let Some(keeper) = &mut gang.keeper {
+            keeper.stamp.renew();
         }
-        gang.put(key.kind, group, &self.members);
-        self.stamps.renewed(key, &mut gang.stamp);
-        if gang.is_nothing() {
-            self.by_key.remove(key);
-        }
-        self.sweep();
+        self.changed.insert(key.clone());
+        self.prune(key);
     }
 
-    /// Groups come and go, and nobody may ask: a keeper that doesn't lead has no use for either.
-    fn sweep(&mut self) {
-        let most = self.by_key.len().saturating_mul(2).max(64);
-        if self.changed.len() > most {
-            self.compute();
+    /// Forgets a group of which nothing is known any more.
+    fn prune(&mut self, key: &GroupKey) {
+        if self.by_key.get(key).is_some_and(|gang| gang.is_nothing())
+            && let Some(gang) = self.by_key.remove(key)
+        {
+            self.changed.remove(key);
+            if let Some(mut keeper) = gang.keeper {
+                self.stamps.withdraw(key, &mut keeper.stamp);
+            }
         }
-        if self.stamps.queued() > most {
-            let queued = self.by_key.iter().filter(|(_, gang)| gang.stamp.is_queued());
-            self.stamps.requeue(queued.map(|(key, _)| key.clone()));
+    }
+
+    /// Computes the starts that may be others by now.
+    pub fn compute(&mut self) {
+        let Self { by_key, members, changed, moved, stamps, .. } = self;
+        for key in std::mem::take(changed) {
+            let Some(gang) = by_key.get_mut(&key) else { continue };
+            if gang.compute(members) {
+                moved.extend(gang.members());
+            }
+            if let Some(keeper) = &mut gang.keeper {
+                stamps.judge(&key, &mut keeper.stamp);
+            }
         }
+    }
+
+    /// Pods whose workload has another queue, ceiling or start than when this was last asked.
+    pub fn moved(&mut self) -> HashSet<Uid> {
+        self.compute();
+        std::mem::take(&mut self.moved)
     }
 
     /// How many groups anything is known of, and how many pods are in any.
@@ -214,13 +220,7 @@ impl Gangs {
     /// How much is kept for those that ask.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
-        self.changed.len() + self.moved.len() + self.stamps.queued()
-    }
-}
-
-fn change(changed: &mut Vec<GroupKey>, key: &GroupKey, gang: &mut Gang) {
-    if !std::mem::replace(&mut gang.changed, true) {
-        changed.push(key.clone());
+        self.changed.len() + self.moved.len() + self.stamps.len()
     }
 }
 

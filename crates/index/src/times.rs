@@ -2,7 +2,7 @@
 
 use std::num::NonZeroI64;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     gang::{Progress, progress},
     ready::Readiness,
@@ -45,6 +45,21 @@ pub fn in_time(at: Option<Milliseconds>) -> Option<Timestamp> {
 pub fn milliseconds_up(at: Timestamp) -> i64 {
     let milliseconds = at.as_millisecond();
     milliseconds.saturating_add(i64::from(at.subsec_nanosecond() % 1_000_000 > 0))
+}
+
+/// The first and the longest time until something is tried again.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait {
+    pub first: SignedDuration,
+    pub last: SignedDuration,
+}
+
+impl Wait {
+    /// When it may be tried again, after so many tries before this one: the time doubles with each.
+    pub fn end(self, tries: u8, now: Timestamp) -> Timestamp {
+        let wait = self.first.saturating_mul(1 << tries.min(8)).min(self.last);
+        now.checked_add(wait).unwrap_or(Timestamp::MAX)
+    }
 }
 
 /// When a live pod was scheduled. One that is bound may not say since when.

@@ -65,6 +65,11 @@ impl Shape {
         ALONE
     }
 
+    /// The kind of its group; none of a pod by itself.
+    pub const fn kind(&self) -> Option<PodGroupKind> {
+        self.kind
+    }
+
     /// How many subgroups have pods. Their numbers are below that.
     pub fn leaves(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.leaves())

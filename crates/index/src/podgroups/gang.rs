@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use tenure_policy::{ready::Lacking, start::Run};
-use tenure_types::podgroup::PodGroupKind;
 
 use super::{group::PodGroup, members::Member, readiness::RunReadiness, stamps::Stamp};
 use crate::{
@@ -24,27 +23,47 @@ pub struct Gang {
     in_doubt: bool,
     /// How many runs have ended.
     pub ended: u32,
-    /// When the oldest of all pods was created that were active in this run: pods may be replaced without its end.
-    oldest: Option<Milliseconds>,
-    /// The earliest start that the pods of this run have shown.
-    shown: Option<Timestamp>,
-    /// Its pods may show an earlier one.
-    grown: bool,
+    shown: Shown,
     /// The stamp that the last run left behind.
-    left: Option<Timestamp>,
+    pub left: Option<Timestamp>,
     /// When it started, as it was last computed.
     pub start: Option<Timestamp>,
-    /// None if it isn't asked for.
-    pub readiness: Option<Box<RunReadiness>>,
-    /// It is to be computed anew.
-    pub changed: bool,
+    /// None in the webhook.
+    pub keeper: Option<Box<KeeperState>>,
+}
+
+/// What the pods of a run have shown of it: some of them may have been replaced without its end.
+#[derive(Debug, Default)]
+struct Shown {
+    /// When the oldest pod was created.
+    oldest: Option<Milliseconds>,
+    /// When the first pod was scheduled.
+    first_scheduled: Option<Milliseconds>,
+    /// The earliest start.
+    start: Option<Timestamp>,
+    /// Its pods may show an earlier one.
+    grown: bool,
+}
+
+/// What only the keeper needs of a group.
+#[derive(Debug, Default)]
+pub struct KeeperState {
+    pub readiness: RunReadiness,
     pub stamp: Stamp,
+}
+
+impl Shown {
+    fn note_active(&mut self, pod: &Member) {
+        self.oldest = Milliseconds::earliest(self.oldest, pod.created);
+        self.first_scheduled = Milliseconds::earliest(self.first_scheduled, pod.scheduled.at());
+        self.grown = true;
+    }
 }
 
 impl Gang {
     /// A group of which nothing is known yet.
-    pub fn new(reads_readiness: bool) -> Self {
-        Self { readiness: reads_readiness.then(Box::default), ..Self::default() }
+    pub fn new(for_keeper: bool) -> Self {
+        Self { keeper: for_keeper.then(Box::default), ..Self::default() }
     }
 
     pub fn members(&self) -> &[Uid] {
@@ -53,7 +72,7 @@ impl Gang {
 
     /// Whether too few of its pods are ready, as it was last computed.
     pub fn lacking(&self) -> Option<Lacking> {
-        self.readiness.as_ref().and_then(|readiness| readiness.lacking()).copied()
+        self.keeper.as_ref()?.readiness.lacking.as_deref().copied()
     }
 
     /// How many of them are active.
@@ -67,34 +86,22 @@ impl Gang {
     }
 
     /// Takes a record of a pod in place of another one of it: none before it joins, and after it has left.
-    pub fn replace(&mut self, uid: Uid, kind: PodGroupKind, old: Option<&Member>, new: Option<&Member>) {
+    pub fn replace(&mut self, uid: Uid, old: Option<&Member>, new: Option<&Member>) {
         self.list(uid, new.is_some());
         let was_active = self.active > 0;
         let number = |member: Option<&Member>| u32::from(member.is_some_and(Member::is_active));
         self.active = self.active.saturating_sub(number(old)).saturating_add(number(new));
         self.in_doubt &= number(old) == 0 || number(new) == 0;
         if let Some(new) = new.filter(|new| new.is_active()) {
-            self.oldest = Milliseconds::earliest(self.oldest, new.created);
-            self.grown = true;
+            self.shown.note_active(new);
         }
         if self.active == 0 && was_active {
             self.end();
         }
-        self.read(kind, old, new);
-    }
-
-    /// Has the readiness of the run follow a pod.
-    fn read(&mut self, kind: PodGroupKind, old: Option<&Member>, new: Option<&Member>) {
-        let Some(readiness) = &mut self.readiness else { return };
-        if let Some(new) = new.filter(|new| new.is_active()) {
-            readiness.note_scheduled(new);
+        if let (Some(keeper), Some(group)) = (&mut self.keeper, &self.group) {
+            keeper.readiness.replace(&group.shape, old, new);
         }
-        if let Some(group) = &self.group {
-            readiness.replace(&group.shape, kind, old, new);
-            if self.active > 0 {
-                readiness.remember(&group.shape);
-            }
-        }
+        self.remember();
     }
 
     fn list(&mut self, uid: Uid, stays: bool) {
@@ -117,16 +124,18 @@ impl Gang {
         self.in_doubt = false;
         self.ended = self.ended.wrapping_add(1);
         self.left = self.group.as_ref().and_then(|group| group.stamp);
-        (self.oldest, self.shown) = (None, None);
-        if let Some(readiness) = &mut self.readiness {
-            readiness.begin(std::iter::empty());
+        self.shown = Shown::default();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.readiness.forget();
+            keeper.stamp.end();
         }
-        self.stamp.end();
     }
 
-    /// A stamp of an earlier run was written after that had ended.
-    pub fn left_late(&mut self, stamp: Timestamp) {
-        self.left = Some(stamp);
+    /// Notes whether the run is ready, or was: pods may show that only once.
+    fn remember(&mut self) {
+        if let (Some(keeper), Some(group), 1..) = (&mut self.keeper, &self.group, self.active) {
+            keeper.readiness.remember(&group.shape);
+        }
     }
 
     /// A list of all pods begins.
@@ -144,71 +153,70 @@ impl Gang {
         if !std::mem::take(&mut self.in_doubt) {
             return false;
         }
-        let active: Vec<&Member> = self.live(members).filter(|member| member.is_active()).collect();
-        let oldest = active.iter().map(|member| member.created).fold(None, Milliseconds::earliest);
-        if let Some(readiness) = &mut self.readiness {
-            readiness.begin(active.into_iter());
-            if let Some(group) = &self.group {
-                readiness.remember(&group.shape);
-            }
+        self.shown = Shown::default();
+        for pod in live(&self.members, members).filter(|pod| pod.is_active()) {
+            self.shown.note_active(pod);
         }
-        (self.oldest, self.shown, self.grown) = (oldest, None, true);
+        if let Some(keeper) = &mut self.keeper {
+            keeper.readiness.forget();
+        }
+        self.remember();
         true
     }
 
-    /// Takes another version of the group, or another one of its name, or that there is none.
-    pub fn put(&mut self, kind: PodGroupKind, group: Option<Box<PodGroup>>, members: &UidMap<Box<Member>>) {
-        self.show(kind, members);
-        let uid = |group: &Option<Box<PodGroup>>| group.as_ref().map(|group| group.uid.clone());
-        if uid(&self.group) != uid(&group) {
+    /// Takes another version of the group, or another one of its name, or that there is none; returns what it replaces.
+    pub fn put(
+        &mut self,
+        group: Option<Box<PodGroup>>,
+        members: &UidMap<Box<Member>>,
+    ) -> Option<Box<PodGroup>> {
+        self.show(members);
+        let known = std::mem::replace(&mut self.group, group);
+        let (before, after) = (known.as_deref(), self.group.as_deref());
+        if before.map(|group| &group.uid) != after.map(|group| &group.uid) {
             // what another one takes to run says nothing of this one
-            (self.shown, self.grown) = (None, true);
+            (self.shown.start, self.shown.grown) = (None, true);
         }
-        let shape = |group: &Option<Box<PodGroup>>| group.as_ref().map(|group| group.shape.clone());
-        let same_shape = shape(&self.group) == shape(&group);
-        self.group = group;
-        if let Some(group) = self.group.as_ref().filter(|_| !same_shape) {
-            self.grown = true;
-            if let Some(readiness) = &mut self.readiness {
-                let live = self.members.iter().filter_map(|uid| members.get(uid)).map(AsRef::as_ref);
-                readiness.count(&group.shape, kind, live);
-                if self.active > 0 {
-                    readiness.remember(&group.shape);
-                }
+        if let Some(group) = after.filter(|after| before.is_none_or(|before| before.shape != after.shape)) {
+            self.shown.grown = true;
+            if let Some(keeper) = &mut self.keeper {
+                keeper.readiness.count(&group.shape, live(&self.members, members));
             }
+            self.remember();
         }
-    }
-
-    fn live<'m>(&self, members: &'m UidMap<Box<Member>>) -> impl Iterator<Item = &'m Member> {
-        self.members.iter().filter_map(|uid| members.get(uid)).map(AsRef::as_ref)
+        known
     }
 
     /// Notes when its pods show that it started: before one goes, too, since it takes along what it shows.
-    pub fn show(&mut self, kind: PodGroupKind, members: &UidMap<Box<Member>>) {
-        let Some(group) = self.group.as_ref().filter(|_| self.grown) else { return };
-        let active = self.live(members).filter(|member| member.is_active());
-        let scheduled = active
-            .filter_map(|member| Some((group.shape.number(member.subgroup(kind)), member.scheduled()?)));
-        let shown = group.shape.shown_start(scheduled);
-        self.shown = self.shown.into_iter().chain(shown).min();
-        self.grown = false;
+    pub fn show(&mut self, members: &UidMap<Box<Member>>) {
+        let Some(group) = self.group.as_ref().filter(|_| self.shown.grown) else { return };
+        let scheduled = live(&self.members, members)
+            .filter_map(|member| Some((member.number(&group.shape), member.scheduled()?)));
+        let start = group.shape.shown_start(scheduled);
+        self.shown.start = self.shown.start.into_iter().chain(start).min();
+        self.shown.grown = false;
     }
 
     /// Computes the start, and whether too few are ready; says whether either is another than before.
-    pub fn compute(&mut self, kind: PodGroupKind, members: &UidMap<Box<Member>>) -> bool {
-        self.changed = false;
-        self.show(kind, members);
+    pub fn compute(&mut self, members: &UidMap<Box<Member>>) -> bool {
+        self.show(members);
         let start = self.run().and_then(|run| run.start());
         let started_elsewhen = std::mem::replace(&mut self.start, start) != start;
-        let Some(mut readiness) = self.readiness.take() else { return started_elsewhen };
-        let shape = self.group.as_ref().map(|group| &group.shape).filter(|_| self.active > 0);
-        let is_lacking = shape.filter(|shape| !readiness.are_enough(shape));
-        let standing = is_lacking.into_iter().flat_map(|shape| {
-            self.live(members).map(|member| member.standing(shape.number(member.subgroup(kind))))
-        });
-        let moved = readiness.compute(shape, start, &standing.collect::<Vec<_>>());
-        self.readiness = Some(readiness);
-        started_elsewhen || moved
+        let shown = self.shown_lacking(members);
+        let lacks_otherwise = self.keeper.as_mut().is_some_and(|keeper| keeper.readiness.recall(shown));
+        started_elsewhen || lacks_otherwise
+    }
+
+    /// What its pods show by themselves.
+    fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<Lacking> {
+        let shape = &self.group.as_ref().filter(|_| self.active > 0)?.shape;
+        if self.keeper.as_ref()?.readiness.are_enough(shape) {
+            return None;
+        }
+        // pods that were replaced took room before those that are there
+        let started = in_time(self.shown.first_scheduled).into_iter().chain(self.start).min()?;
+        let pods: Vec<_> = live(&self.members, members).map(|pod| pod.standing(pod.number(shape))).collect();
+        Lacking::of(shape, &pods, Some(started))
     }
 
     /// Whatever is written on it or shown: from now on it has started by `now` at the latest. Says whether it seemed not to
@@ -216,7 +224,7 @@ impl Gang {
     pub fn start_by(&mut self, now: Timestamp) -> bool {
         let is_ahead = self.start.is_some_and(|start| start > now);
         if is_ahead {
-            self.shown = self.shown.into_iter().chain([now]).min();
+            self.shown.start = self.shown.start.into_iter().chain([now]).min();
         }
         is_ahead
     }
@@ -224,6 +232,11 @@ impl Gang {
     /// What is known of its run; none if there is no such group.
     pub fn run(&self) -> Option<Run> {
         let stamp = self.group.as_ref()?.stamp;
-        Some(Run { stamp, left: self.left, oldest: in_time(self.oldest), shown: self.shown })
+        let Shown { oldest, start, .. } = self.shown;
+        Some(Run { stamp, left: self.left, oldest: in_time(oldest), shown: start })
     }
+}
+
+fn live<'m>(uids: &[Uid], members: &'m UidMap<Box<Member>>) -> impl Iterator<Item = &'m Member> {
+    uids.iter().filter_map(|uid| members.get(uid)).map(AsRef::as_ref)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    gang::{Progress, progress},
+    gang::{Progress, Shape, progress},
     ready::Standing,
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
@@ -64,9 +64,10 @@ impl Member {
         self.of.iter().any(|membership| membership.group == *group)
     }
 
-    /// The subgroup of its group of a kind.
-    pub fn subgroup(&self, kind: PodGroupKind) -> Option<&str> {
-        self.of.iter().find(|membership| membership.group.kind == kind)?.subgroup.as_deref()
+    /// The number of its subgroup in a group of this shape.
+    pub fn number(&self, shape: &Shape) -> usize {
+        let of = self.of.iter().find(|membership| Some(membership.group.kind) == shape.kind());
+        shape.number(of.and_then(|of| of.subgroup.as_deref()))
     }
 
     /// As a part of its group, in the subgroup of this number.

@@ -1,15 +1,18 @@
-//! Stamps that are to be written, one at a time for each `PodGroup`.
+//! Starts that are to be written on `PodGroup`s, one at a time for each.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::podgroup::PodGroupKind;
 
-use super::group::GroupKey;
+use super::{Gangs, gang::Gang, group::GroupKey};
+use crate::{
+    names::Names,
+    times::{Milliseconds, Wait},
+};
 
-/// The first and the longest time until a stamp that couldn't be written is tried again.
-const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(5);
-const LAST_RETRY: SignedDuration = SignedDuration::from_mins(5);
+/// Until a stamp that couldn't be written is tried again.
+const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_mins(5) };
 
 /// So often a group is stamped in one run without a pause: somebody may take each stamp away again.
 const WITHOUT_PAUSE: u8 = 3;
@@ -53,154 +56,179 @@ pub enum Stamped {
 /// How far the stamp of a group has come.
 #[derive(Debug, Default)]
 pub struct Stamp {
-    queued: bool,
+    /// Its place in the order of [`Stamps`], if it stands there.
+    place: Option<Milliseconds>,
+    /// What it is handed out by.
     claim: Option<u32>,
-    /// It is judged at once when there is another version.
+    /// It may be written at once when there is another version.
     stale: bool,
     attempts: u8,
     /// How often it was stamped in this run.
     written: u8,
-    /// In milliseconds since the epoch.
-    not_before: i64,
+    /// None if it may be written at once.
+    not_before: Option<Milliseconds>,
     said: Option<Timestamp>,
 }
 
-/// Groups whose stamps are to be looked at.
+/// Groups whose stamps are to be looked at, by when they may be written.
 #[derive(Debug, Default)]
 pub struct Stamps {
-    queue: VecDeque<GroupKey>,
-    retries: BTreeSet<(i64, GroupKey)>,
+    order: BTreeSet<(i64, GroupKey)>,
     claims: u32,
 }
 
+impl Stamp {
+    /// The run has ended: the next is stamped as if it were the first.
+    pub fn end(&mut self) {
+        if std::mem::take(&mut self.written) >= WITHOUT_PAUSE {
+            self.not_before = None;
+        }
+    }
+
+    /// There is another version of the group.
+    pub fn renew(&mut self) {
+        if std::mem::take(&mut self.stale) {
+            self.not_before = None;
+        }
+    }
+
+    /// Takes it back. `is_current` says whether its group is of the version that it was decided by.
+    fn settle(&mut self, start: Timestamp, stamped: &Stamped, is_current: bool, now: Timestamp) {
+        match stamped {
+            Stamped::Written(_) => {
+                self.attempts = 0;
+                self.written = self.written.saturating_add(1);
+                if let Some(more) = self.written.checked_sub(WITHOUT_PAUSE) {
+                    self.wait(more, now);
+                }
+            }
+            Stamped::Said => self.said = Some(start),
+            Stamped::Stale if is_current => {
+                self.stale = true;
+                self.wait(0, now);
+            }
+            Stamped::Stale => {}
+            Stamped::Failed => {
+                self.wait(self.attempts, now);
+                self.attempts = self.attempts.saturating_add(1);
+            }
+        }
+    }
+
+    fn wait(&mut self, tries: u8, now: Timestamp) {
+        self.not_before = Milliseconds::new(RETRY.end(tries, now).as_millisecond());
+    }
+}
+
 impl Stamps {
-    /// The stamp of a group may have to be written.
+    /// Puts a group in its place: it is looked at when its stamp may be written.
     pub fn judge(&mut self, key: &GroupKey, stamp: &mut Stamp) {
-        if !std::mem::replace(&mut stamp.queued, true) {
-            self.queue.push_back(key.clone());
+        let at = stamp.not_before.map_or(0, Milliseconds::get);
+        self.withdraw(key, stamp);
+        self.order.insert((at, key.clone()));
+        stamp.place = Milliseconds::new(at);
+    }
+
+    /// Takes a group out of the order.
+    pub fn withdraw(&mut self, key: &GroupKey, stamp: &mut Stamp) {
+        if let Some(at) = stamp.place.take() {
+            self.order.remove(&(at.get(), key.clone()));
         }
     }
 
-    /// How many groups are to be looked at, with those that are gone.
-    pub fn queued(&self) -> usize {
-        self.queue.len()
+    fn next(&mut self, now: Timestamp) -> Option<GroupKey> {
+        self.order.first().filter(|(at, _)| *at <= now.as_millisecond())?;
+        self.order.pop_first().map(|(_, key)| key)
     }
 
-    /// No groups are to be looked at but these.
-    pub fn requeue(&mut self, keys: impl Iterator<Item = GroupKey>) {
-        self.queue = keys.collect();
-    }
-
-    /// Forgets which groups are to be looked at.
-    pub fn clear(&mut self) {
-        (self.queue, self.retries) = (VecDeque::new(), BTreeSet::new());
-    }
-
-    /// A group has another version.
-    pub fn renewed(&mut self, key: &GroupKey, stamp: &mut Stamp) {
-        if std::mem::replace(&mut stamp.stale, false) {
-            stamp.not_before = i64::MIN;
-            self.judge(key, stamp);
-        }
-    }
-
-    /// The next group to look at: those first that have not failed.
-    pub fn next(&mut self, now: Timestamp) -> Option<GroupKey> {
-        self.queue.pop_front().or_else(|| {
-            // at first all groups were in it
-            self.queue = VecDeque::new();
-            let is_due = self.retries.first().is_some_and(|(at, _)| *at <= now.as_millisecond());
-            is_due.then(|| self.retries.pop_first()).flatten().map(|(_, key)| key)
-        })
-    }
-
-    /// When there may be something to write, unless something changes before.
-    pub fn next_retry(&self) -> Option<Timestamp> {
-        Timestamp::from_millisecond(self.retries.first()?.0).ok()
-    }
-
-    /// Hands out a start; returns the claim, and how often it couldn't be written before. None if it isn't to be
-    /// written now.
-    pub fn claim(
-        &mut self,
-        stamp: &mut Stamp,
-        start: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Option<(u32, u8)> {
-        stamp.queued = false;
-        let start = start?;
-        if stamp.claim.is_some() || stamp.not_before > now.as_millisecond() || stamp.said == Some(start) {
+    /// Hands out the start that is to be written on a group; none if there is none, or one is being written.
+    fn claim(&mut self, key: &GroupKey, gang: &mut Gang, now: Timestamp) -> Option<Stamping> {
+        let start = gang.run().and_then(|run| run.to_stamp(now));
+        let stamp = &mut gang.keeper.as_mut()?.stamp;
+        stamp.place = None;
+        let (start, group) = start.zip(gang.group.as_ref())?;
+        if stamp.claim.is_some() || stamp.said == Some(start) {
             return None;
         }
         self.claims = self.claims.wrapping_add(1);
         (stamp.claim, stamp.stale) = (Some(self.claims), false);
-        Some((self.claims, stamp.attempts))
+        Some(Stamping {
+            kind: key.kind,
+            namespace: key.namespace.as_str().into(),
+            name: key.name.as_str().into(),
+            uid: group.uid.as_ref().into(),
+            resource_version: group.resource_version.as_ref().into(),
+            start,
+            attempts: stamp.attempts,
+            ended: gang.ended,
+            claim: self.claims,
+        })
     }
 
-    /// Takes back a start. `is_current` says whether its group is of the version that it was decided by.
-    pub fn settle(
-        &mut self,
-        key: &GroupKey,
-        stamp: &mut Stamp,
-        (stamping, stamped): (&Stamping, &Stamped),
-        is_current: bool,
-        now: Timestamp,
-    ) {
-        match stamped {
-            Stamped::Written(_) => {
-                stamp.attempts = 0;
-                stamp.written = stamp.written.saturating_add(1);
-                if let Some(more) = stamp.written.checked_sub(WITHOUT_PAUSE) {
-                    stamp.not_before = self.retry(key, now, wait(more));
-                }
-            }
-            Stamped::Said => stamp.said = Some(stamping.start),
-            Stamped::Stale if is_current => {
-                stamp.stale = true;
-                stamp.not_before = self.retry(key, now, FIRST_RETRY);
-            }
-            Stamped::Stale => {}
-            Stamped::Failed => {
-                stamp.not_before = self.retry(key, now, wait(stamp.attempts));
-                stamp.attempts = stamp.attempts.saturating_add(1);
-            }
-        }
-        self.judge(key, stamp);
-    }
-
-    fn retry(&mut self, key: &GroupKey, now: Timestamp, wait: SignedDuration) -> i64 {
-        let at = now.checked_add(wait).map_or(i64::MAX, Timestamp::as_millisecond);
-        self.retries.insert((at, key.clone()));
-        at
-    }
-
-    /// Takes back what was claimed by somebody who is gone.
-    pub fn release(&mut self, key: &GroupKey, stamp: &mut Stamp) {
-        if stamp.claim.take().is_some() {
-            self.judge(key, stamp);
-        }
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.order.len()
     }
 }
 
-impl Stamp {
-    pub const fn is_queued(&self) -> bool {
-        self.queued
+impl Gangs {
+    /// Hands out the next stamp that is to be written.
+    pub fn claim_stamp(&mut self, now: Timestamp) -> Option<Stamping> {
+        self.compute();
+        let Self { by_key, members, moved, stamps, .. } = self;
+        while let Some(key) = stamps.next(now) {
+            let Some(gang) = by_key.get_mut(&key) else { continue };
+            // not only when that is written: it may not be possible
+            if gang.start_by(now) && gang.compute(members) {
+                moved.extend(gang.members());
+            }
+            let stamping = stamps.claim(&key, gang, now);
+            if stamping.is_some() {
+                return stamping;
+            }
+        }
+        None
     }
 
-    /// Takes back a claim; says whether it was this one.
-    pub fn take_back(&mut self, claim: u32) -> bool {
-        self.claim.take_if(|of| *of == claim).is_some()
+    /// When there may be a stamp to write, unless something changes before.
+    pub fn next_stamp(&self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(self.stamps.order.first()?.0).ok()
     }
 
-    /// The run has ended: the next is stamped as if it were the first.
-    pub fn end(&mut self) {
-        if std::mem::take(&mut self.written) >= WITHOUT_PAUSE {
-            self.not_before = i64::MIN;
+    /// Takes back a stamp.
+    pub fn settle_stamp(&mut self, stamping: &Stamping, stamped: Stamped, now: Timestamp, names: &mut Names) {
+        let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, names);
+        let Some(gang) = self.by_key.get_mut(&key) else { return };
+        let Some(stamp) = gang.keeper.as_mut().map(|keeper| &mut keeper.stamp) else { return };
+        if stamp.claim.take_if(|claim| *claim == stamping.claim).is_none() {
+            return;
+        }
+        let current = gang.group.as_mut().filter(|group| {
+            *group.uid == *stamping.uid && *group.resource_version == *stamping.resource_version
+        });
+        stamp.settle(stamping.start, &stamped, current.is_some(), now);
+        self.stamps.judge(&key, stamp);
+        if let Stamped::Written(version) = stamped {
+            if let Some(group) = current {
+                // as the watch will say; another version than the one that was stamped came later
+                (group.stamp, group.resource_version) = (Some(stamping.start), version.into());
+            }
+            if gang.ended != stamping.ended {
+                // the run that it is of has ended before it was written
+                gang.left = Some(stamping.start);
+            }
+        }
+        self.changed.insert(key);
+    }
+
+    /// Takes back all stamps: the keeper that was to write them doesn't lead any more.
+    pub fn release_stamps(&mut self) {
+        for (key, gang) in &mut self.by_key {
+            if let Some(keeper) = &mut gang.keeper
+                && keeper.stamp.claim.take().is_some()
+            {
+                self.stamps.judge(key, &mut keeper.stamp);
+            }
         }
     }
-}
-
-/// After a time that doubles with each attempt.
-fn wait(attempts: u8) -> SignedDuration {
-    FIRST_RETRY.saturating_mul(1 << attempts.min(8)).min(LAST_RETRY)
 }

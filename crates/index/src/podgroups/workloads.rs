@@ -93,7 +93,7 @@ impl<'g> Counted<'g> {
             return Headcount::new(shape, &of_none(live), of_none(self.gang.active()));
         }
         let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
-        let numbered = members.map(|of| (shape.number(of.subgroup(self.key.kind)), of.is_active()));
+        let numbered = members.map(|of| (of.number(shape), of.is_active()));
         shape.tally(numbered)
     }
 
@@ -143,10 +143,7 @@ impl Gangs {
 
     /// The group that counts for the workload of a pod.
     pub fn workload(&self, memberships: &[Membership]) -> Option<Workload<'_>> {
-        memberships.iter().find_map(|Membership { group: key, .. }| {
-            let (key, gang) = self.by_key.get_key_value(key)?;
-            Some(workload(key, gang, gang.group.as_deref()?))
-        })
+        self.existing(memberships).next().map(|(key, gang, group)| workload(key, gang, group))
     }
 
     /// The same, with what there is of its subgroups.
