@@ -8,7 +8,7 @@ mod record;
 mod unready;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     num::NonZeroU32,
 };
 
@@ -45,13 +45,36 @@ pub struct Deadlines {
     // boxed: a hash table is up to half empty, and an empty place should be small
     pods: UidMap<Box<Pod>>,
     by_controller: Controlled,
-    expiries: Order,
-    notices: Order,
-    evictions: Order,
-    /// Controllers of pods that are exempt by priority, by namespace.
-    exempt: HashMap<ArcStr, UidMap<OwnerReference>>,
+    orders: Orders,
+    /// Controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
+    exempt: BTreeMap<(ArcStr, Uid), OwnerReference>,
     exempt_in: UidMap<ArcStr>,
     claims: u32,
+}
+
+/// Pods by when each task is due.
+#[derive(Debug, Default)]
+struct Orders {
+    expiries: Order,
+    evictions: Order,
+    notices: Order,
+}
+
+impl Orders {
+    /// Moves a pod to where it stands by now: nowhere, unless it is `open`.
+    fn place(&mut self, uid: Uid, pod: &mut Pod, open: bool) {
+        let to = |next: Slot| if open { next } else { Slot::NONE };
+        let next = to(pod.expiry.next());
+        self.expiries.place(uid, &mut pod.expiry.step.slot, next);
+        if let Some(unready) = &mut pod.unready {
+            let next = to(unready.next());
+            self.evictions.place(uid, &mut unready.step.slot, next);
+        }
+        if let Some(notice) = &mut pod.notice {
+            let next = to(notice.next());
+            self.notices.place(uid, &mut notice.step.slot, next);
+        }
+    }
 }
 
 impl Deadlines {
@@ -60,10 +83,8 @@ impl Deadlines {
             scope,
             pods: UidMap::default(),
             by_controller: Controlled::default(),
-            expiries: Order::default(),
-            notices: Order::default(),
-            evictions: Order::default(),
-            exempt: HashMap::new(),
+            orders: Orders::default(),
+            exempt: BTreeMap::new(),
             exempt_in: UidMap::default(),
             claims: 0,
         }
@@ -110,24 +131,20 @@ impl Deadlines {
             return;
         };
         let namespace = names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
-        self.exempt.entry(namespace.clone()).or_default().insert(uid, controller);
+        self.exempt.insert((namespace.clone(), uid), controller);
         self.exempt_in.insert(uid, namespace);
     }
 
     fn delete_exempt(&mut self, uid: Uid) {
-        let Some(namespace) = self.exempt_in.remove(&uid) else { return };
-        if let Some(here) = self.exempt.get_mut(&namespace) {
-            here.remove(&uid);
-            if here.is_empty() {
-                self.exempt.remove(&namespace);
-            }
+        if let Some(namespace) = self.exempt_in.remove(&uid) {
+            self.exempt.remove(&(namespace, uid));
         }
     }
 
     pub fn delete(&mut self, uid: Uid) {
         self.delete_exempt(uid);
         let Some(mut pod) = self.pods.remove(&uid) else { return };
-        self.withdraw(uid, &mut pod);
+        self.orders.place(uid, &mut pod, false);
         self.by_controller.replace(uid, pod.controller.map(|of| of.uid), None);
     }
 
@@ -143,35 +160,16 @@ impl Deadlines {
     pub fn schedule(&mut self, uid: Uid, deadlines: &mut impl FnMut(Uid, &Pod) -> PodDeadlines) {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
         let PodDeadlines { ceiling, ready_until } = deadlines(uid, pod);
-        if pod.claim.is_some() {
-            // what it was handed out for is settled first
-            pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
-            pod.expiry.plan(ceiling);
-            return;
+        if pod.claim.is_none() {
+            // otherwise, what it was handed out for is settled first
+            pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
+            pod.unready = Unready::plan(pod.unready.take(), ready_until);
         }
-        pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
-        if let Some(notice) = &mut pod.notice {
-            let next = notice.next();
-            self.notices.place(uid, &mut notice.slot, next);
-        }
-        pod.notice.take_if(|notice| notice.is_idle());
         pod.family = ceiling.as_ref().map_or(pod.family, |ceiling| ceiling.family);
         pod.expiry.plan(ceiling);
-        let next = pod.expiry.next();
-        self.expiries.place(uid, &mut pod.expiry.slot, next);
-        match (ready_until, &mut pod.unready) {
-            (None, unready) => {
-                if let Some(mut unready) = unready.take() {
-                    self.evictions.place(uid, &mut unready.slot, Slot::NONE);
-                }
-            }
-            (Some(until), unready) => {
-                let planned = Unready::plan(unready.as_deref(), until);
-                let next = planned.next();
-                let planned = unready.insert(Box::new(planned));
-                self.evictions.place(uid, &mut planned.slot, next);
-            }
-        }
+        self.orders.place(uid, pod, pod.claim.is_none());
+        pod.notice.take_if(|notice| notice.is_idle());
+        pod.unready.take_if(|unready| unready.until.is_none());
     }
 
     pub fn schedule_all(&mut self, deadlines: &mut impl FnMut(Uid, &Pod) -> PodDeadlines) {
@@ -190,30 +188,28 @@ impl Deadlines {
 
     /// Later than the time itself, at which nothing is overdue yet.
     pub fn next_due(&self) -> Option<Timestamp> {
-        let orders = [&self.expiries, &self.notices, &self.evictions];
-        let next = orders.into_iter().filter_map(Order::next).min()?;
+        let Orders { expiries, evictions, notices } = &self.orders;
+        let next = [expiries, evictions, notices].into_iter().filter_map(Order::next).min()?;
         Timestamp::from_millisecond(next.saturating_add(1)).ok()
     }
 
     /// When the next pod's ceiling is reached, or was.
     pub fn next_expiry(&self) -> Option<Timestamp> {
-        let first = self.expiries.may_be_first().filter_map(|uid| self.pods.get(&uid));
+        let first = self.orders.expiries.may_be_first().filter_map(|uid| self.pods.get(&uid));
         Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
     }
 
     /// Hands out what is due: what has expired comes before what isn't ready, and that before what is to be told.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         let now = now.as_millisecond();
-        let (task, first, slot) = {
-            let of = |order: &Order, task| order.due(now).map(|(uid, slot)| (task, uid, slot));
-            of(&self.expiries, Task::Expire)
-                .or_else(|| of(&self.evictions, Task::Evict))
-                .or_else(|| of(&self.notices, Task::Announce))
-        }?;
+        let Orders { expiries, evictions, notices } = &self.orders;
+        let by_urgency = [(Task::Expire, expiries), (Task::Evict, evictions), (Task::Announce, notices)];
+        let due = |(task, order): (Task, &Order)| Some((task, order.due(now).next()?));
+        let (task, (slot, first)) = by_urgency.into_iter().find_map(due)?;
         let pod = self.pods.get(&first)?;
         let is_withdrawn = task == Task::Announce && pod.expiry.at == NEVER;
         let task = if is_withdrawn { Task::Withdraw } else { task };
-        let since = slot.due_with(slot, now)?;
+        let since = slot.time()?;
         let group = self.siblings(pod, task, slot, now).filter(|(_, uid)| *uid != first);
         let mut group: Vec<(i64, Uid)> = group.collect();
         group.sort_unstable();
@@ -238,7 +234,7 @@ impl Deadlines {
                 && pod.namespace == first.namespace
                 && (pod.expiry.at == NEVER) == (first.expiry.at == NEVER)
                 && pod.outlives() == first.outlives();
-            is_sibling.then(|| pod.slot(task).due_with(slot, now)).flatten().map(|since| (since, uid))
+            is_sibling.then(|| pod.step(task).slot.due_with(slot, now)).flatten().map(|since| (since, uid))
         })
     }
 
@@ -248,7 +244,7 @@ impl Deadlines {
         let mut handed_out = Vec::with_capacity(group.len());
         for (since, uid) in group {
             let Some(mut pod) = self.pods.remove(uid) else { continue };
-            self.withdraw(*uid, &mut pod);
+            self.orders.place(*uid, &mut pod, false);
             pod.claim = Some(claim);
             handed_out.push(pod.due(*uid, claim, task, *since));
             self.pods.insert(*uid, pod);
@@ -256,17 +252,6 @@ impl Deadlines {
         let mut handed_out = handed_out.into_iter();
         let first = handed_out.next()?;
         Some(Group { task, first, rest: handed_out.collect() })
-    }
-
-    /// Takes a pod out of all orders.
-    fn withdraw(&mut self, uid: Uid, pod: &mut Pod) {
-        self.expiries.place(uid, &mut pod.expiry.slot, Slot::NONE);
-        if let Some(notice) = &mut pod.notice {
-            self.notices.place(uid, &mut notice.slot, Slot::NONE);
-        }
-        if let Some(unready) = &mut pod.unready {
-            self.evictions.place(uid, &mut unready.slot, Slot::NONE);
-        }
     }
 
     /// The record that was handed out; none if it was taken back, or dropped, since.
@@ -287,10 +272,11 @@ impl Deadlines {
     pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
         let Some(pod) = self.claimed(due) else { return };
         match task {
-            Task::Expire => pod.expiry.settle(outcome, now),
+            Task::Expire => pod.expiry.step.tries.settle(outcome, now),
             Task::Evict => {
                 if let Some(unready) = &mut pod.unready {
-                    unready.settle(outcome, now);
+                    unready.step.tries.settle(outcome, now);
+                    unready.paused |= outcome == Outcome::Paused;
                 }
             }
             Task::Announce | Task::Withdraw => {
@@ -310,18 +296,19 @@ impl Deadlines {
     }
 
     pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
-        let here = self.exempt.get(namespace).into_iter().flat_map(HashMap::values);
-        let by_uid: BTreeMap<&str, &OwnerReference> = here.map(|owner| (&*owner.uid, owner)).collect();
+        let namespace = ArcStr::from(namespace);
+        let here = self.exempt.range((namespace.clone(), Uid::MIN)..=(namespace, Uid::MAX));
+        let by_uid: BTreeMap<&str, &OwnerReference> = here.map(|(_, owner)| (&*owner.uid, owner)).collect();
         by_uid.into_values().cloned().collect()
     }
 
     /// How many pods are to expire some time, or have expired, apart from those that are claimed.
     pub fn under_ceiling(&self) -> usize {
-        self.expiries.len()
+        self.orders.expiries.len()
     }
 
     pub fn overdue(&self, now: Timestamp) -> usize {
-        self.expiries.count_due(now.as_millisecond())
+        self.orders.expiries.due(now.as_millisecond()).count()
     }
 
     pub fn len(&self) -> usize {

@@ -282,7 +282,7 @@ fn a_workload_is_told_once_before_its_end() {
     let group = index.claim(at(41)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.since), (Task::Announce, at(60), at(40)));
     assert_eq!(index.claim(at(41)), None);
-    index.settle(&group, Served::All, Outcome::Told, at(41));
+    index.settle(&group, Served::All, Outcome::Acted, at(41));
     assert_eq!(index.claim(at(60)), None);
     assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
 }
@@ -292,7 +292,7 @@ fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(41)).unwrap();
-    index.settle(&group, Served::All, Outcome::Untold, at(55));
+    index.settle(&group, Served::All, Outcome::Failed, at(55));
     assert_eq!(index.claim(at(60)), None);
     assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
 }
@@ -302,16 +302,16 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(41)).unwrap();
-    index.settle(&group, Served::All, Outcome::Told, at(41));
+    index.settle(&group, Served::All, Outcome::Acted, at(41));
     set_notice(&mut index, "5m", "20s");
     let group = index.claim(at(42)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
-    index.settle(&group, Served::All, Outcome::Told, at(42));
+    index.settle(&group, Served::All, Outcome::Acted, at(42));
     assert_eq!(index.claim(at(299)), None);
     index.delete_tensorstack("demo");
     let group = index.claim(at(299)).unwrap();
     assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
-    index.settle(&group, Served::All, Outcome::Told, at(299));
+    index.settle(&group, Served::All, Outcome::Acted, at(299));
     assert_eq!(index.next_due(), None);
 }
 
@@ -346,7 +346,7 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
         ..Settings::default()
     });
     assert_eq!(index.claim(at(31)), None, "what is claimed stays claimed");
-    index.settle(&group, Served::All, Outcome::Told, at(31));
+    index.settle(&group, Served::All, Outcome::Acted, at(31));
     index.configure(Settings {
         table: OwnerTable::default(),
         notice: SignedDuration::ZERO,
@@ -578,7 +578,7 @@ fn only_who_was_told_counts_as_told() {
     index.apply_pod(&pod("second", &json!({})));
     let group = index.claim(at(50)).unwrap();
     assert_eq!(group.pods().count(), 2);
-    index.settle(&group, Served::First, Outcome::Told, at(50));
+    index.settle(&group, Served::First, Outcome::Acted, at(50));
     assert_eq!(claimed(&mut index, at(50)), [Uid::of("second")]);
     assert_eq!(index.claim(at(50)), None);
 }

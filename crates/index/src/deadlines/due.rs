@@ -92,7 +92,8 @@ pub enum Served {
 /// The result of an action, for the pods that it has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done. Pods that are still there are due again after a while, which grows with each try.
+    /// It was done. Pods that are still there are due again after a while, which grows with each try; unless their workload
+    /// was only to be told something.
     Acted,
     /// The same, and their workload is paused for it: a pod that outlives that is of a run that was judged already.
     Paused,
@@ -100,8 +101,4 @@ pub enum Outcome {
     Failed,
     /// Nothing more is to be done about them.
     Final,
-    /// They were told what was to be told.
-    Told,
-    /// They could not be told: they are due again after a while, which grows with each try.
-    Untold,
 }

@@ -4,13 +4,8 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::expiry::Family;
 
-use super::{
-    due::Outcome,
-    order::{Slot, Tries, Wait},
-};
+use super::order::{Slot, Step};
 use crate::times::{NEVER, milliseconds_up};
-
-const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
 
 /// When a pod's ceiling is reached, in which queue, and how long before that its workload is told.
 #[derive(Clone, Debug)]
@@ -29,13 +24,12 @@ pub struct Expiry {
     pub at: i64,
     /// The queue whose ceiling counts.
     pub queue: Option<ArcStr>,
-    pub tries: Tries,
-    pub slot: Slot,
+    pub step: Step,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { at: NEVER, queue: None, tries: Tries::default(), slot: Slot::NONE }
+        Self { at: NEVER, queue: None, step: Step::default() }
     }
 }
 
@@ -50,15 +44,6 @@ impl Expiry {
 
     /// When something is to be done.
     pub fn next(&self) -> Slot {
-        Slot::new(self.tries.lane(), self.at.max(self.tries.not_before()))
-    }
-
-    pub fn settle(&mut self, outcome: Outcome, now: Timestamp) {
-        match outcome {
-            Outcome::Acted | Outcome::Paused => self.tries.count_done(now, RETRY),
-            Outcome::Failed => self.tries.count_failed(now, RETRY),
-            Outcome::Final => self.tries.end(),
-            Outcome::Told | Outcome::Untold => {}
-        }
+        Slot::new(self.step.tries.lane(), self.at.max(self.step.tries.not_before()))
     }
 }

@@ -5,9 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     due::{Due, Outcome, Task},
     expiry::Ceiling,
-    order::{Lane, Slot, Tries, Wait},
+    order::{Lane, Slot, Step, Tries},
 };
-use crate::times::{Milliseconds, NEVER, milliseconds_up};
+use crate::times::{Milliseconds, NEVER, Wait, milliseconds_up};
 
 const RETRY: Wait = Wait { first: SignedDuration::from_secs(10), last: SignedDuration::from_mins(10) };
 
@@ -18,8 +18,7 @@ pub struct Notice {
     at: Option<Milliseconds>,
     /// The end of its run that the workload was told.
     pub told: Option<Milliseconds>,
-    pub tries: Tries,
-    pub slot: Slot,
+    pub step: Step,
 }
 
 impl Notice {
@@ -38,33 +37,30 @@ impl Notice {
             }
         };
         let at = at.and_then(Milliseconds::new);
-        if at.is_none() && known.is_none() {
-            return None;
-        }
-        let mut notice = known.unwrap_or_default();
+        let mut notice = if at.is_some() { known.unwrap_or_default() } else { known? };
         notice.at = at;
         Some(notice)
     }
 
     /// True if nothing is to be told, and nothing was told or tried.
     pub fn is_idle(&self) -> bool {
-        self.at.is_none() && self.told.is_none() && self.tries == Tries::default()
+        self.at.is_none() && self.told.is_none() && self.step.tries == Tries::default()
     }
 
     /// When something is to be done.
     pub fn next(&self) -> Slot {
-        self.at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.get().max(self.tries.not_before())))
+        self.at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.get().max(self.step.tries.not_before())))
     }
 
     pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
         match outcome {
-            Outcome::Told => {
+            Outcome::Acted => {
                 let end = (task == Task::Announce).then(|| due.deadline.as_millisecond());
                 self.told = end.and_then(Milliseconds::new);
-                self.tries.forget();
+                self.step.tries.forget();
             }
-            Outcome::Untold | Outcome::Failed => self.tries.count_done(now, RETRY),
-            Outcome::Acted | Outcome::Paused | Outcome::Final => {}
+            Outcome::Failed => self.step.tries.count_done(now, RETRY),
+            Outcome::Paused | Outcome::Final => {}
         }
     }
 }

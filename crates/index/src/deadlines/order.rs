@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::due::Outcome;
 use crate::{
     Uid,
-    times::{Milliseconds, NEVER, milliseconds_up},
+    times::{NEVER, Wait, milliseconds_up},
 };
+
+/// Until it is tried again to stop a pod.
+const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
 
 /// First tries come before those that were made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,33 +20,50 @@ pub enum Lane {
     Again,
 }
 
-/// The place of a pod in an [`Order`]. The entry itself says in which lane it stands, so that it is always found again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slot(Option<Milliseconds>);
+/// The place of a pod in an [`Order`]: a lane, and a time in milliseconds since the epoch. None by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(i64);
 
 impl Slot {
-    /// In no lane.
-    pub const NONE: Self = Self(None);
+    /// In no lane: it lies between the two.
+    pub const NONE: Self = Self(0);
+    /// How far a time may be from the epoch. Timestamps take 49 bits.
+    const REACH: i64 = 1 << 60;
+    /// Where the epoch lies in the second lane; in the first one, this much before [`Self::NONE`].
+    const EPOCH: i64 = 1 << 61;
 
     /// None for [`NEVER`].
     pub fn new(lane: Lane, at: i64) -> Self {
-        // one bit holds the lane; timestamps take 49
-        let at = (at != NEVER).then(|| at.clamp(i64::MIN >> 2, i64::MAX >> 2));
-        Self(at.and_then(|at| Milliseconds::new(at << 1 | i64::from(lane == Lane::Again))))
+        if at == NEVER { Self::NONE } else { Self::at(lane, at) }
     }
 
-    fn get(self) -> Option<(Lane, i64)> {
-        let bits = self.0?.get();
-        Some((if bits & 1 == 0 { Lane::First } else { Lane::Again }, bits >> 1))
+    fn at(lane: Lane, at: i64) -> Self {
+        let at = at.clamp(-Self::REACH, Self::REACH);
+        Self(match lane {
+            Lane::First => at.saturating_sub(Self::EPOCH),
+            Lane::Again => at.saturating_add(Self::EPOCH),
+        })
+    }
+
+    const fn lane(self) -> Lane {
+        if self.0 < 0 { Lane::First } else { Lane::Again }
+    }
+
+    /// The time; none in no lane.
+    pub fn time(self) -> Option<i64> {
+        let epoch = Self::at(self.lane(), 0).0;
+        (self != Self::NONE).then(|| self.0.saturating_sub(epoch))
+    }
+
+    /// The time, if the place is in the same lane as another one and due by `now`.
+    pub fn due_with(self, other: Self, now: i64) -> Option<i64> {
+        self.time().filter(|at| self.lane() == other.lane() && *at < now)
     }
 }
 
-/// Pods by when something is due, in milliseconds since the epoch.
+/// Pods by when something is due.
 #[derive(Debug, Default)]
-pub struct Order {
-    first: BTreeSet<(i64, Uid)>,
-    again: BTreeSet<(i64, Uid)>,
-}
+pub struct Order(BTreeSet<(Slot, Uid)>);
 
 impl Order {
     /// Moves a pod to another place.
@@ -50,76 +71,47 @@ impl Order {
         if *slot == to {
             return;
         }
-        if let Some((lane, at)) = std::mem::replace(slot, to).get() {
-            self.lane_mut(lane).remove(&(at, uid));
+        self.0.remove(&(*slot, uid));
+        if to != Slot::NONE {
+            self.0.insert((to, uid));
         }
-        if let Some((lane, at)) = to.get() {
-            self.lane_mut(lane).insert((at, uid));
-        }
+        *slot = to;
     }
 
-    /// The first entry of each lane, first tries first.
-    fn heads(&self) -> impl Iterator<Item = (i64, Uid)> {
-        [&self.first, &self.again].into_iter().filter_map(|lane| lane.first().copied())
+    /// The pods of a lane that are due by now.
+    fn of_lane(&self, lane: Lane, now: i64) -> impl Iterator<Item = (Slot, Uid)> {
+        let (first, end) = (Slot::at(lane, i64::MIN), Slot::at(lane, now));
+        self.0.range((first, Uid::MIN)..(end, Uid::MIN)).copied()
+    }
+
+    /// The pods that are due by now, first tries first.
+    pub fn due(&self, now: i64) -> impl Iterator<Item = (Slot, Uid)> {
+        self.of_lane(Lane::First, now).chain(self.of_lane(Lane::Again, now))
     }
 
     /// The time of the next entry.
     pub fn next(&self) -> Option<i64> {
-        self.heads().map(|(at, _)| at).min()
+        let heads =
+            [Lane::First, Lane::Again].into_iter().filter_map(|lane| self.of_lane(lane, NEVER).next());
+        heads.filter_map(|(slot, _)| slot.time()).min()
     }
 
     /// The pods of which one was due first, whenever it is tried again.
     pub fn may_be_first(&self) -> impl Iterator<Item = Uid> {
-        self.first.iter().take(1).chain(&self.again).map(|(_, uid)| *uid)
-    }
-
-    /// The pod that is due by now, with the place where it stands: first tries first.
-    pub fn due(&self, now: i64) -> Option<(Uid, Slot)> {
-        let of = |lane| {
-            let (at, uid) = *self.lane(lane).first().filter(|(at, _)| *at < now)?;
-            Some((uid, Slot::new(lane, at)))
-        };
-        of(Lane::First).or_else(|| of(Lane::Again))
+        let first = self.of_lane(Lane::First, NEVER).take(1);
+        first.chain(self.of_lane(Lane::Again, NEVER)).map(|(_, uid)| uid)
     }
 
     pub fn len(&self) -> usize {
-        self.first.len().saturating_add(self.again.len())
-    }
-
-    /// How many are due by now.
-    pub fn count_due(&self, now: i64) -> usize {
-        let lanes = self.first.iter().take_while(|(at, _)| *at < now);
-        lanes.chain(self.again.iter().take_while(|(at, _)| *at < now)).count()
-    }
-
-    const fn lane(&self, lane: Lane) -> &BTreeSet<(i64, Uid)> {
-        match lane {
-            Lane::First => &self.first,
-            Lane::Again => &self.again,
-        }
-    }
-
-    const fn lane_mut(&mut self, lane: Lane) -> &mut BTreeSet<(i64, Uid)> {
-        match lane {
-            Lane::First => &mut self.first,
-            Lane::Again => &mut self.again,
-        }
+        self.0.len()
     }
 }
 
-impl Slot {
-    /// The time, if the place is in the same lane as another one and due by `now`.
-    pub fn due_with(self, other: Self, now: i64) -> Option<i64> {
-        let ((lane, at), (same, _)) = (self.get()?, other.get()?);
-        (lane == same && at < now).then_some(at)
-    }
-}
-
-/// The first and the longest time until a try is repeated.
-#[derive(Clone, Copy, Debug)]
-pub struct Wait {
-    pub first: SignedDuration,
-    pub last: SignedDuration,
+/// How far a task about a pod has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Step {
+    pub tries: Tries,
+    pub slot: Slot,
 }
 
 /// How often something was tried, and when it may be tried again: eight bytes, since each pod has some.
@@ -149,6 +141,15 @@ impl Tries {
         if self.in_vain == 0 && self.failed == 0 { Lane::First } else { Lane::Again }
     }
 
+    /// Counts a try to stop a pod.
+    pub fn settle(&mut self, outcome: Outcome, now: Timestamp) {
+        match outcome {
+            Outcome::Acted | Outcome::Paused => self.count_done(now, RETRY),
+            Outcome::Failed => self.count_failed(now, RETRY),
+            Outcome::Final => self.not_before = Self::NEVER,
+        }
+    }
+
     /// It was done. It is done again after a while if that doesn't help.
     pub fn count_done(&mut self, now: Timestamp, wait: Wait) {
         self.wait(now, wait);
@@ -156,7 +157,7 @@ impl Tries {
     }
 
     /// It could not be done.
-    pub fn count_failed(&mut self, now: Timestamp, wait: Wait) {
+    fn count_failed(&mut self, now: Timestamp, wait: Wait) {
         self.wait(now, wait);
         self.failed = self.failed.saturating_add(1);
     }
@@ -166,17 +167,9 @@ impl Tries {
         (self.in_vain, self.failed) = (0, 0);
     }
 
-    /// It isn't tried again.
-    pub const fn end(&mut self) {
-        self.not_before = Self::NEVER;
-    }
-
-    /// The wait doubles with each try.
-    fn wait(&mut self, now: Timestamp, Wait { first, last }: Wait) {
-        let tries = self.in_vain.saturating_add(self.failed);
-        let wait = first.saturating_mul(1 << tries.min(8)).min(last);
-        let Ok(at) = now.checked_add(wait) else { return self.end() };
-        let [_, _, not_before @ ..] = milliseconds_up(at).max(0).to_be_bytes();
+    fn wait(&mut self, now: Timestamp, wait: Wait) {
+        let end = milliseconds_up(wait.end(self.in_vain.saturating_add(self.failed), now));
+        let [_, _, not_before @ ..] = end.max(0).to_be_bytes();
         self.not_before = not_before;
     }
 }
@@ -189,7 +182,8 @@ mod tests {
     fn a_place_keeps_its_lane_and_its_time() {
         for lane in [Lane::First, Lane::Again] {
             for at in [0, 1, -1, 1_800_000_000_000, Timestamp::MIN.as_millisecond()] {
-                assert_eq!(Slot::new(lane, at).get(), Some((lane, at)));
+                let slot = Slot::new(lane, at);
+                assert_eq!((slot.lane(), slot.time()), (lane, Some(at)));
             }
         }
         assert_eq!(Slot::new(Lane::First, NEVER), Slot::NONE);
@@ -202,9 +196,12 @@ mod tests {
         let (mut order, mut slot, uid) = (Order::default(), Slot::NONE, Uid::of("a"));
         order.place(uid, &mut slot, Slot::new(Lane::First, 5));
         order.place(uid, &mut slot, Slot::new(Lane::Again, 7));
-        assert_eq!((order.len(), order.next(), order.due(8).map(|(uid, _)| uid)), (1, Some(7), Some(uid)));
+        assert_eq!(
+            (order.len(), order.next(), order.due(8).map(|(_, uid)| uid).collect()),
+            (1, Some(7), vec![uid])
+        );
         order.place(uid, &mut slot, Slot::NONE);
-        assert_eq!((order.len(), order.next(), order.due(NEVER)), (0, None, None));
+        assert_eq!((order.len(), order.next(), order.due(NEVER).count()), (0, None, 0));
     }
 
     #[test]
@@ -213,9 +210,9 @@ mod tests {
         for (uid, lane, at) in [("again", Lane::Again, 1), ("first", Lane::First, 5)] {
             order.place(Uid::of(uid), &mut { Slot::NONE }, Slot::new(lane, at));
         }
-        let due = |now| order.due(now).map(|(uid, _)| uid);
-        assert_eq!((due(1), due(2), due(6)), (None, Some(Uid::of("again")), Some(Uid::of("first"))));
-        assert_eq!((order.count_due(2), order.count_due(6)), (1, 2));
+        let due = |now| order.due(now).map(|(_, uid)| uid).collect::<Vec<_>>();
+        let [first, again] = ["first", "again"].map(Uid::of);
+        assert_eq!((due(1), due(2), due(6)), (vec![], vec![again], vec![first, again]));
     }
 
     #[test]
@@ -233,6 +230,8 @@ mod tests {
         }
         assert_eq!((tries.in_vain(), tries.lane()), (3, Lane::Again));
         tries.count_done(Timestamp::MAX, wait);
-        assert_eq!((tries.not_before(), size_of::<Tries>()), (NEVER, 8));
+        assert_eq!((tries.not_before(), size_of::<Tries>()), (milliseconds_up(Timestamp::MAX), 8));
+        tries.settle(Outcome::Final, Timestamp::UNIX_EPOCH);
+        assert_eq!(tries.not_before(), NEVER);
     }
 }

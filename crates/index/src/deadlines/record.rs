@@ -12,14 +12,14 @@ use super::{
     due::{Claim, Due, Task},
     expiry::Expiry,
     notice::Notice,
-    order::{Slot, Tries},
+    order::Step,
     unready::Unready,
 };
 use crate::{
     Uid,
     interner::Interner,
     owners::Controller,
-    times::{Milliseconds, NEVER, PodReadiness, time},
+    times::{Milliseconds, NEVER, PodReadiness, milliseconds_up, time},
 };
 
 /// A pod in a queue. Times are in milliseconds since the epoch.
@@ -114,29 +114,23 @@ impl Pod {
         self.unready.as_ref().is_some_and(|unready| unready.paused)
     }
 
-    /// Its place in the order of a task; none if it stands in none there.
-    pub fn slot(&self, task: Task) -> Slot {
-        match task {
-            Task::Expire => self.expiry.slot,
-            Task::Evict => self.unready.as_ref().map(|unready| unready.slot).unwrap_or_default(),
-            Task::Announce | Task::Withdraw => {
-                self.notice.as_ref().map(|notice| notice.slot).unwrap_or_default()
-            }
-        }
+    /// How far a task has come.
+    pub fn step(&self, task: Task) -> Step {
+        let step = match task {
+            Task::Expire => Some(self.expiry.step),
+            Task::Evict => self.unready.as_ref().map(|unready| unready.step),
+            Task::Announce | Task::Withdraw => self.notice.as_ref().map(|notice| notice.step),
+        };
+        step.unwrap_or_default()
     }
 
     /// The pod as it is handed out.
     pub fn due(&self, uid: Uid, claim: Claim, task: Task, since: i64) -> Due {
         let told = self.notice.as_ref().and_then(|notice| notice.told);
-        let of_expiry = (self.family, self.expiry.queue.as_ref(), self.expiry.at);
-        let (family, queue, deadline) = match &self.unready {
-            Some(of) if task == Task::Evict => (of.family, Some(&of.queue), of.until),
-            _ => of_expiry,
-        };
-        let tries = match task {
-            Task::Expire => Some(self.expiry.tries),
-            Task::Evict => self.unready.as_ref().map(|unready| unready.tries),
-            Task::Announce | Task::Withdraw => self.notice.as_ref().map(|notice| notice.tries),
+        let until = self.unready.as_ref().and_then(|unready| unready.until.as_ref());
+        let (family, queue, deadline) = match until {
+            Some(of) if task == Task::Evict => (of.family, Some(&of.queue), milliseconds_up(of.at)),
+            _ => (self.family, self.expiry.queue.as_ref(), self.expiry.at),
         };
         Due {
             uid,
@@ -148,8 +142,8 @@ impl Pod {
             deadline: time(deadline),
             since: time(since),
             told: told.map(|told| time(told.get())),
-            cause: self.unready.as_ref().map_or(Cause::WaitForStart, |unready| unready.cause),
-            attempts: tries.map_or(0, Tries::in_vain),
+            cause: until.map_or(Cause::WaitForStart, |until| until.cause),
+            attempts: self.step(task).tries.in_vain(),
             outlives: self.outlives(),
         }
     }

@@ -11,10 +11,9 @@ pub const fn outcome(task: Task, dry_run: bool, result: Result<&Deed, &Failure>)
         // what would have been done isn't said twice
         (Task::Expire | Task::Evict, Ok(Deed::Paused { .. } | Deed::Deleted)) if dry_run => Outcome::Final,
         (Task::Evict, Ok(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,
-        (Task::Expire | Task::Evict, Err(failure)) if !failure.counts_as_try() => Outcome::Failed,
-        (Task::Expire | Task::Evict, _) => Outcome::Acted,
-        (Task::Announce | Task::Withdraw, Ok(_)) => Outcome::Told,
-        (Task::Announce | Task::Withdraw, Err(_)) => Outcome::Untold,
+        (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try() => Outcome::Acted,
+        (_, Err(_)) => Outcome::Failed,
+        (_, Ok(_)) => Outcome::Acted,
     }
 }
 
@@ -72,8 +71,8 @@ mod tests {
     #[test]
     fn what_could_not_be_told_is_told_again() {
         for task in [Task::Announce, Task::Withdraw] {
-            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Told);
-            assert_eq!(outcome(task, false, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Untold);
+            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, false, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Failed);
         }
     }
 }

@@ -63,8 +63,8 @@ impl Pair {
             Scope::Gone => Served::Gone,
         };
         let outcome = match (claim.task, end) {
-            (Task::Announce | Task::Withdraw, End::Failed) => Outcome::Untold,
-            (Task::Announce | Task::Withdraw, _) => Outcome::Told,
+            (Task::Announce | Task::Withdraw, End::Failed) => Outcome::Failed,
+            (Task::Announce | Task::Withdraw, _) => Outcome::Acted,
             (_, End::Paused) => Outcome::Paused,
             (_, End::Final) => Outcome::Final,
             (_, End::Failed) => Outcome::Failed,
