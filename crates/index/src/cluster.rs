@@ -122,7 +122,8 @@ impl<R: Reader> Cluster<R> {
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
         paused.apply(uid, source, metadata, controller, &mut interner.names);
-        if owners.apply(uid, Owner { controller, own: interner.own.read(metadata), source }) {
+        let owner = Owner { controller, own: interner.own.read(metadata), source };
+        if owners.replace(uid, Some(owner)) {
             moved.owners.insert(uid);
         }
     }
@@ -130,7 +131,7 @@ impl<R: Reader> Cluster<R> {
     /// Forgets an owner.
     pub fn delete_owner(&mut self, uid: Uid) {
         self.objects.paused.delete(uid);
-        if self.objects.owners.delete(uid) {
+        if self.objects.owners.replace(uid, None) {
             self.objects.moved.owners.insert(uid);
         }
     }

@@ -54,33 +54,19 @@ impl Owners {
         self.pausable = pausable;
     }
 
-    /// Takes an owner, and says whether a ceiling may have changed.
-    pub fn apply(&mut self, uid: Uid, owner: Owner) -> bool {
-        let before = if owner.controller.is_none() && owner.own.is_none() {
-            self.by_uid.remove(&uid)
-        } else {
-            self.by_uid.insert(uid, owner)
+    /// Takes an owner, or that it is gone; says whether a ceiling may have changed.
+    pub fn replace(&mut self, uid: Uid, owner: Option<Owner>) -> bool {
+        let after = owner.filter(|owner| owner.controller.is_some() || owner.own.is_some());
+        let before = match after {
+            Some(owner) => self.by_uid.insert(uid, owner),
+            None => self.by_uid.remove(&uid),
         };
-        self.move_below(uid, before.as_ref(), Some(&owner));
-        let own_before = before.and_then(|before| before.own);
+        let said = |owner: Option<Owner>| owner.map_or((None, None), |owner| (owner.controller, owner.own));
+        let ((from, own_before), (to, own)) = (said(before), said(after));
+        self.by_controller.replace(uid, from.map(|of| of.uid), to.map(|of| of.uid));
         self.with_own = self.with_own.saturating_sub(usize::from(own_before.is_some()));
-        self.with_own = self.with_own.saturating_add(usize::from(owner.own.is_some()));
-        let moved = before.and_then(|before| before.controller) != owner.controller;
-        own_before != owner.own || (moved && self.with_own > 0)
-    }
-
-    /// Forgets an owner; says whether a ceiling may have changed.
-    pub fn delete(&mut self, uid: Uid) -> bool {
-        let Some(owner) = self.by_uid.remove(&uid) else { return false };
-        self.move_below(uid, Some(&owner), None);
-        let others_have = self.with_own > usize::from(owner.own.is_some());
-        self.with_own = self.with_own.saturating_sub(usize::from(owner.own.is_some()));
-        owner.own.is_some() || (owner.controller.is_some() && others_have)
-    }
-
-    fn move_below(&mut self, uid: Uid, before: Option<&Owner>, after: Option<&Owner>) {
-        let controller = |owner: Option<&Owner>| Some(owner?.controller?.uid);
-        self.by_controller.replace(uid, controller(before), controller(after));
+        self.with_own = self.with_own.saturating_add(usize::from(own.is_some()));
+        own_before != own || (from != to && self.with_own > 0)
     }
 
     /// The owners that one of the watches has seen, but for these.
@@ -166,7 +152,7 @@ mod tests {
         fn apply(&mut self, uid: &str, above: Option<&str>, own: Option<i64>) -> bool {
             let (controller, own) =
                 (above.map(|uid| self.controller(uid)), own.map(SignedDuration::from_secs));
-            self.owners.apply(Uid::of(uid), Owner { controller, own, source: 0 })
+            self.owners.replace(Uid::of(uid), Some(Owner { controller, own, source: 0 }))
         }
 
         fn own_of(&self, uid: &str) -> Option<i64> {
@@ -226,7 +212,7 @@ mod tests {
         assert_eq!(below(&world, "through"), all);
         world.apply("through", Some("set"), None);
         assert_eq!(below(&world, "set"), all);
-        world.owners.delete(Uid::of("deployment"));
+        world.owners.replace(Uid::of("deployment"), None);
         assert_eq!(world.owners.with_descendants(Uid::of("through")), [Uid::of("through")]);
     }
 
@@ -238,7 +224,7 @@ mod tests {
         assert!(!world.apply("deployment", None, Some(2)));
         assert_eq!(world.owners.gone(1, &HashSet::new()), [], "of another watch");
         assert_eq!(world.owners.gone(0, &HashSet::from([Uid::of("set")])), [Uid::of("deployment")]);
-        assert!(world.owners.delete(Uid::of("deployment")));
+        assert!(world.owners.replace(Uid::of("deployment"), None));
         assert_eq!(world.own_of("set"), None);
         assert_eq!(world.owners.by_uid.len(), 1);
     }
