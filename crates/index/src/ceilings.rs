@@ -3,6 +3,7 @@
 mod explain;
 mod limits;
 mod returns;
+mod tally;
 
 use std::collections::HashSet;
 
@@ -17,12 +18,13 @@ use tenure_policy::{
 };
 use tenure_types::projection;
 
+pub use tally::Tally;
+
 use crate::{
-    Group, Outcome, Served, Stamped, Stamping, Uid,
+    Group, Outcome, Served, Uid,
     cluster::{Cluster, Moved, Objects, Reader},
-    deadlines::{Deadlines, Pod, PodDeadlines},
+    deadlines::{Deadlines, Pod},
     podgroups::{Membership, memberships},
-    tally::{Counted, Tally},
     times::NEVER,
 };
 
@@ -62,10 +64,10 @@ pub struct Standing {
 
 impl Standing {
     /// Its queue of a family.
-    pub fn queue(&self, family: Family) -> Option<&str> {
+    pub const fn queue(&self, family: Family) -> Option<&ArcStr> {
         match family {
-            Family::Tensorstack => self.tensorstack.as_deref(),
-            Family::Runai => self.runai.as_deref(),
+            Family::Tensorstack => self.tensorstack.as_ref(),
+            Family::Runai => self.runai.as_ref(),
         }
     }
 }
@@ -129,7 +131,7 @@ impl CeilingIndex {
         let Some(uid) = self.reader.deadlines.apply(pod, &mut self.objects.interner) else { return false };
         let gangs = &self.objects.gangs;
         if gangs.counted(gangs.memberships(uid)).is_none() {
-            self.schedule(uid);
+            self.schedule([uid]);
         } else {
             // once its group is computed, which has changed with it
             self.objects.moved.pods.insert(uid);
@@ -216,17 +218,8 @@ impl CeilingIndex {
     pub fn standing_of(&mut self, seen: &Seen) -> Option<Standing> {
         self.objects.gangs.compute();
         let of_groups = self.objects.gangs.of(&seen.of);
-        let (standing, _) = limits::standing(&mut self.objects, &seen.pod, of_groups);
+        let standing = limits::standing(&mut self.objects, &seen.pod, of_groups);
         (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
-    }
-
-    /// The counts of the queues of the run.ai family.
-    pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
-        self.reschedule();
-        let has_pods = |uid: Uid, namespace: &str| self.pods_of(namespace, uid).next().is_some();
-        let Objects { runai, tensorstack, gangs, owners, paused, .. } = &self.objects;
-        let pods = &self.reader.deadlines;
-        Counted { runai, tensorstack, gangs, pods, owners, paused, has_pods: &has_pods }.count(floors, now)
     }
 
     /// How many pods run under a ceiling, apart from those that are claimed.
@@ -246,50 +239,26 @@ impl CeilingIndex {
         self.reader.deadlines.len()
     }
 
-    /// Hands out the next start that is to be written on its `PodGroup`. It isn't handed out again before it is taken
-    /// back.
-    pub fn claim_stamp(&mut self, now: Timestamp) -> Option<Stamping> {
-        self.objects.gangs.claim_stamp(now)
-    }
-
-    /// When there may be a start to write, unless something changes before.
-    pub fn next_stamp(&self) -> Option<Timestamp> {
-        self.objects.gangs.next_stamp()
-    }
-
-    /// Takes back a start.
-    pub fn settle_stamp(&mut self, stamping: &Stamping, stamped: Stamped, now: Timestamp) {
-        self.objects.gangs.settle_stamp(stamping, stamped, now, &mut self.objects.interner.names);
-    }
-
-    /// Takes back all starts that were handed out: the keeper that was to write them doesn't lead any more.
-    pub fn release_stamps(&mut self) {
-        self.objects.gangs.release_stamps();
-    }
-
-    fn schedule(&mut self, uid: Uid) {
+    fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
         let Self { objects, reader: Ceilings { deadlines, notice, pods_ready } } = self;
-        let rules = (*notice, *pods_ready);
-        deadlines.schedule(uid, &mut |uid, pod: &Pod| limits::deadlines(objects, rules, uid, pod));
+        for uid in pods {
+            deadlines.schedule(uid, |pod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod));
+        }
     }
 
     fn reschedule(&mut self) {
         let of_groups = self.objects.gangs.moved();
         let Moved { all, owners, pods } = std::mem::take(&mut self.objects.moved);
-        let Self { objects, reader: Ceilings { deadlines, notice, pods_ready } } = self;
-        let rules = (*notice, *pods_ready);
-        if all {
-            deadlines.schedule_all(&mut |uid, pod: &Pod| limits::deadlines(objects, rules, uid, pod));
-            return;
-        }
-        let below = owners.into_iter().flat_map(|owner| objects.owners.with_descendants(owner));
-        let below: HashSet<Uid> = below.collect();
-        let below = below.into_iter().flat_map(|of| deadlines.controlled_by(of).map(|(uid, _)| uid));
-        let moved: HashSet<Uid> = below.chain(of_groups).chain(pods).collect();
-        let mut plan = |uid, pod: &Pod| -> PodDeadlines { limits::deadlines(objects, rules, uid, pod) };
-        for uid in moved {
-            deadlines.schedule(uid, &mut plan);
-        }
+        let (deadlines, known) = (&self.reader.deadlines, &self.objects.owners);
+        let moved: HashSet<Uid> = if all {
+            deadlines.iter().map(|(uid, _)| uid).collect()
+        } else {
+            let below: HashSet<Uid> =
+                owners.into_iter().flat_map(|owner| known.with_descendants(owner)).collect();
+            let below = below.into_iter().flat_map(|of| deadlines.controlled_by(of).map(|(uid, _)| uid));
+            below.chain(of_groups).chain(pods).collect()
+        };
+        self.schedule(moved);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tenure_policy::{expiry::Family, limits::Limits};
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     projection,
@@ -57,6 +58,16 @@ pub struct Moved {
     /// With all that they control.
     pub owners: HashSet<Uid>,
     pub pods: HashSet<Uid>,
+}
+
+impl Objects {
+    /// What applies to the workloads of a queue; none if there is no such queue.
+    pub fn limits(&mut self, family: Family, queue: &str) -> Option<Limits> {
+        match family {
+            Family::Tensorstack => self.tensorstack.limits(queue),
+            Family::Runai => self.runai.limits(queue),
+        }
+    }
 }
 
 impl<R: Reader> Cluster<R> {

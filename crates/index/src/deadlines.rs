@@ -157,9 +157,9 @@ impl Deadlines {
     }
 
     /// Computes when something is to be done about a pod.
-    pub fn schedule(&mut self, uid: Uid, deadlines: &mut impl FnMut(Uid, &Pod) -> PodDeadlines) {
+    pub fn schedule(&mut self, uid: Uid, deadlines: impl FnOnce(&Pod) -> PodDeadlines) {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
-        let PodDeadlines { ceiling, ready_until } = deadlines(uid, pod);
+        let PodDeadlines { ceiling, ready_until } = deadlines(pod);
         if pod.claim.is_none() {
             // otherwise, what it was handed out for is settled first
             pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
@@ -170,13 +170,6 @@ impl Deadlines {
         self.orders.place(uid, pod, pod.claim.is_none());
         pod.notice.take_if(|notice| notice.is_idle());
         pod.unready.take_if(|unready| unready.until.is_none());
-    }
-
-    pub fn schedule_all(&mut self, deadlines: &mut impl FnMut(Uid, &Pod) -> PodDeadlines) {
-        let uids: Vec<Uid> = self.pods.keys().copied().collect();
-        for uid in uids {
-            self.schedule(uid, deadlines);
-        }
     }
 
     /// The pods of a controller.

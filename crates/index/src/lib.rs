@@ -14,11 +14,10 @@ mod paused;
 mod placement;
 mod podgroups;
 mod queues;
-mod tally;
 mod times;
 mod uid;
 
-pub use ceilings::{CeilingIndex, Ceilings, Seen, Settings, Standing};
+pub use ceilings::{CeilingIndex, Ceilings, Seen, Settings, Standing, Tally};
 pub use cluster::{Cluster, Reader};
 pub use deadlines::{Claim, Due, Group, Outcome, Served, Task};
 pub use paused::Paused;
@@ -27,5 +26,4 @@ pub use placement::{
 };
 pub use podgroups::{Stamped, Stamping, Workload};
 pub use queues::{RunaiQueues, TensorstackQueues};
-pub use tally::Tally;
 pub use uid::Uid;

@@ -43,8 +43,10 @@ impl CeilingIndex {
             (Reverse(waiting.priority), timestamp, waiting.name)
         });
         // records, too, may name any queue
-        for paused in due.iter_mut().filter(|paused| !self.knows(paused.rules_of(), &paused.queue)) {
-            paused.queue = ArcStr::new();
+        for paused in &mut due {
+            if self.objects.limits(paused.rules_of(), &paused.queue).is_none() {
+                paused.queue = ArcStr::new();
+            }
         }
         due
     }
@@ -66,30 +68,16 @@ impl CeilingIndex {
 
     /// What applies to workloads of a queue that don't get ready.
     pub fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
-        let own = match family {
-            Family::Runai => self.objects.runai.limits(queue).and_then(|limits| limits.pods_ready),
-            Family::Tensorstack => None,
-        };
-        own.or(self.reader.pods_ready)
+        let limits = self.objects.limits(family, queue);
+        limits.and_then(|limits| limits.pods_ready).or(self.reader.pods_ready)
     }
 
     /// How long workloads of a queue wait whose time slice has ended; none if their ceiling is none.
     pub fn slice_delay(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
-        match family {
-            Family::Runai => self.objects.runai.limits(queue)?.slice_delay,
-            Family::Tensorstack => None,
-        }
+        self.objects.limits(family, queue)?.slice_delay
     }
 
-    fn has_pods(&self, uid: Uid, paused: &Paused) -> bool {
+    pub(super) fn has_pods(&self, uid: Uid, paused: &Paused) -> bool {
         self.pods_of(&paused.namespace, uid).next().is_some()
-    }
-
-    /// True if there is such a queue.
-    fn knows(&mut self, family: Family, queue: &str) -> bool {
-        match family {
-            Family::Runai => self.objects.runai.limits(queue).is_some(),
-            Family::Tensorstack => self.objects.tensorstack.limits(queue).is_some(),
-        }
     }
 }

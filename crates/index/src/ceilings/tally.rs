@@ -12,15 +12,8 @@ use tenure_policy::{
 };
 use tenure_types::podgroup::PodGroupKind;
 
-use crate::{
-    Uid, Workload,
-    deadlines::{Deadlines, Pod},
-    owners::Owners,
-    paused::{Paused, PausedOwners},
-    podgroups::Gangs,
-    queues::{RunaiQueues, TensorstackQueues},
-    times::NEVER,
-};
+use super::CeilingIndex;
+use crate::{Workload, deadlines::Pod, paused::Paused, times::NEVER};
 
 /// What is to be said of the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,19 +22,6 @@ pub struct Tally {
     pub reports: Vec<(String, QueueReport)>,
     /// When it changes by itself: the first protection ends then.
     pub until: Option<Timestamp>,
-}
-
-/// What is counted.
-#[derive(Clone, Copy)]
-pub struct Counted<'i> {
-    pub runai: &'i RunaiQueues,
-    pub tensorstack: &'i TensorstackQueues,
-    pub gangs: &'i Gangs,
-    pub pods: &'i Deadlines,
-    pub owners: &'i Owners,
-    pub paused: &'i PausedOwners,
-    /// Whether a root owner has pods; and the namespace that they are in, unless it is empty.
-    pub has_pods: &'i dyn Fn(Uid, &str) -> bool,
 }
 
 /// What was counted of a queue so far.
@@ -61,10 +41,11 @@ struct Counting<'i> {
     until: Option<Timestamp>,
 }
 
-impl Counted<'_> {
-    /// Counts as of `now`.
-    pub fn count(self, floors: &Floors, now: Timestamp) -> Tally {
-        let tree = self.runai.tree();
+impl CeilingIndex {
+    /// The counts of the queues of the run.ai family, as of `now`.
+    pub fn tally(&mut self, floors: &Floors, now: Timestamp) -> Tally {
+        self.reschedule();
+        let tree = self.tree();
         if tree.is_empty() {
             return Tally::default();
         }
@@ -74,12 +55,12 @@ impl Counted<'_> {
         counting.tally()
     }
 
-    fn count_pods(self, counting: &mut Counting<'_>) {
+    fn count_pods(&self, counting: &mut Counting<'_>) {
+        let gangs = &self.objects.gangs;
         // each group by where the list of its pods is
         let mut counted = HashSet::new();
-        for (uid, pod) in self.pods.iter() {
-            let memberships = self.gangs.memberships(uid);
-            let group = self.gangs.workload(memberships);
+        for (uid, pod) in self.reader.deadlines.iter() {
+            let group = gangs.workload(gangs.memberships(uid));
             if pod.expiry.at != NEVER
                 && let Some(queue) = queue_of(pod, group.as_ref())
             {
@@ -100,23 +81,23 @@ impl Counted<'_> {
 
     /// That which it names itself, else the one that its pods name, which may be several: then it is always the same.
     fn queue_of_group<'w>(&'w self, group: &Workload<'w>) -> Option<&'w str> {
-        let mut pods = group.members.iter().filter_map(|uid| self.pods.get(*uid));
+        let mut pods = group.members.iter().filter_map(|uid| self.reader.deadlines.get(*uid));
         of_itself(group).or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
     }
 
-    fn count_paused(self, counting: &mut Counting<'_>) {
-        for (uid, paused) in self.paused.roots(self.owners) {
-            if self.is_in_runai(paused) && !(self.has_pods)(uid, &paused.namespace) {
+    fn count_paused(&self, counting: &mut Counting<'_>) {
+        for (uid, paused) in self.objects.paused.roots(&self.objects.owners) {
+            if self.is_in_runai(paused) && !self.has_pods(uid, paused) {
                 counting.waits(paused);
             }
         }
     }
 
     /// Where the record doesn't say, a queue of both families may be either.
-    fn is_in_runai(self, paused: &Paused) -> bool {
+    fn is_in_runai(&self, paused: &Paused) -> bool {
         match paused.family {
             Some(family) => family == Family::Runai,
-            None => self.tensorstack.limits(&paused.queue).is_none(),
+            None => self.objects.tensorstack.limits(&paused.queue).is_none(),
         }
     }
 }

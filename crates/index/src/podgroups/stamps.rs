@@ -7,7 +7,8 @@ use tenure_types::podgroup::PodGroupKind;
 
 use super::{Gangs, gang::Gang, group::GroupKey};
 use crate::{
-    names::Names,
+    CeilingIndex,
+    cluster::Objects,
     times::{Milliseconds, Wait},
 };
 
@@ -171,11 +172,12 @@ impl Stamps {
     }
 }
 
-impl Gangs {
-    /// Hands out the next stamp that is to be written.
+impl CeilingIndex {
+    /// Hands out the next start that is to be written on its `PodGroup`. It isn't handed out again before it is taken
+    /// back.
     pub fn claim_stamp(&mut self, now: Timestamp) -> Option<Stamping> {
-        self.compute();
-        let Self { by_key, members, moved, stamps, .. } = self;
+        self.objects.gangs.compute();
+        let Gangs { by_key, members, moved, stamps, .. } = &mut self.objects.gangs;
         while let Some(key) = stamps.next(now) {
             let Some(gang) = by_key.get_mut(&key) else { continue };
             // not only when that is written: it may not be possible
@@ -190,15 +192,16 @@ impl Gangs {
         None
     }
 
-    /// When there may be a stamp to write, unless something changes before.
+    /// When there may be a start to write, unless something changes before.
     pub fn next_stamp(&self) -> Option<Timestamp> {
-        Timestamp::from_millisecond(self.stamps.order.first()?.0).ok()
+        Timestamp::from_millisecond(self.objects.gangs.stamps.order.first()?.0).ok()
     }
 
-    /// Takes back a stamp.
-    pub fn settle_stamp(&mut self, stamping: &Stamping, stamped: Stamped, now: Timestamp, names: &mut Names) {
-        let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, names);
-        let Some(gang) = self.by_key.get_mut(&key) else { return };
+    /// Takes back a start.
+    pub fn settle_stamp(&mut self, stamping: &Stamping, stamped: Stamped, now: Timestamp) {
+        let Objects { gangs, interner, .. } = &mut self.objects;
+        let key = GroupKey::new(stamping.kind, &stamping.namespace, &stamping.name, &mut interner.names);
+        let Some(gang) = gangs.by_key.get_mut(&key) else { return };
         let Some(stamp) = gang.keeper.as_mut().map(|keeper| &mut keeper.stamp) else { return };
         if stamp.claim.take_if(|claim| *claim == stamping.claim).is_none() {
             return;
@@ -207,7 +210,7 @@ impl Gangs {
             *group.uid == *stamping.uid && *group.resource_version == *stamping.resource_version
         });
         stamp.settle(stamping.start, &stamped, current.is_some(), now);
-        self.stamps.judge(&key, stamp);
+        gangs.stamps.judge(&key, stamp);
         if let Stamped::Written(version) = stamped {
             if let Some(group) = current {
                 // as the watch will say; another version than the one that was stamped came later
@@ -218,16 +221,17 @@ impl Gangs {
                 gang.left = Some(stamping.start);
             }
         }
-        self.changed.insert(key);
+        gangs.changed.insert(key);
     }
 
-    /// Takes back all stamps: the keeper that was to write them doesn't lead any more.
+    /// Takes back all starts that were handed out: the keeper that was to write them doesn't lead any more.
     pub fn release_stamps(&mut self) {
-        for (key, gang) in &mut self.by_key {
+        let Gangs { by_key, stamps, .. } = &mut self.objects.gangs;
+        for (key, gang) in by_key {
             if let Some(keeper) = &mut gang.keeper
                 && keeper.stamp.claim.take().is_some()
             {
-                self.stamps.judge(key, &mut keeper.stamp);
+                stamps.judge(key, &mut keeper.stamp);
             }
         }
     }
