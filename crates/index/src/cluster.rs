@@ -191,16 +191,4 @@ impl<R: Reader> Cluster<R> {
     pub fn gang(&self, pod: &projection::Pod) -> Option<Workload<'_>> {
         self.objects.gangs.workload(&memberships(pod, |text| text.into()))
     }
-
-    /// How many groups anything is known of, and how many pods are in any.
-    #[cfg(test)]
-    pub fn group_counts(&self) -> (usize, usize) {
-        self.objects.gangs.len()
-    }
-
-    /// How much is kept of groups for those that ask.
-    #[cfg(test)]
-    pub fn waiting(&self) -> usize {
-        self.objects.gangs.waiting()
-    }
 }

@@ -210,18 +210,6 @@ impl Gangs {
         self.compute();
         std::mem::take(&mut self.moved)
     }
-
-    /// How many groups anything is known of, and how many pods are in any.
-    #[cfg(test)]
-    pub fn len(&self) -> (usize, usize) {
-        (self.by_key.len(), self.members.len())
-    }
-
-    /// How much is kept for those that ask.
-    #[cfg(test)]
-    pub fn waiting(&self) -> usize {
-        self.changed.len() + self.moved.len() + self.stamps.len()
-    }
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ pub struct Stamp {
 /// Groups whose stamps are to be looked at, by when they may be written.
 #[derive(Debug, Default)]
 pub struct Stamps {
-    order: BTreeSet<(i64, GroupKey)>,
+    pub(super) order: BTreeSet<(i64, GroupKey)>,
     claims: u32,
 }
 
@@ -164,11 +164,6 @@ impl Stamps {
             ended: gang.ended,
             claim: self.claims,
         })
-    }
-
-    #[cfg(test)]
-    pub fn len(&self) -> usize {
-        self.order.len()
     }
 }
 

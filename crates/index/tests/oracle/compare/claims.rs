@@ -63,12 +63,10 @@ impl Pair {
             Scope::Gone => Served::Gone,
         };
         let outcome = match (claim.task, end) {
-            (Task::Announce | Task::Withdraw, End::Failed) => Outcome::Failed,
-            (Task::Announce | Task::Withdraw, _) => Outcome::Acted,
+            (_, End::Failed) => Outcome::Failed,
+            (Task::Announce | Task::Withdraw, _) | (_, End::Done) => Outcome::Acted,
             (_, End::Paused) => Outcome::Paused,
             (_, End::Final) => Outcome::Final,
-            (_, End::Failed) => Outcome::Failed,
-            (_, End::Done) => Outcome::Acted,
         };
         self.index.settle(&group, served, outcome, timestamp(self.model.now));
         self.model.settle(&claim, scope, end);
