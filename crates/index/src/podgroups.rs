@@ -186,7 +186,7 @@ impl Gangs {
         {
             self.changed.remove(key);
             if let Some(mut keeper) = gang.keeper {
-                self.stamps.withdraw(key, &mut keeper.stamp);
+                self.stamps.place(key, &mut keeper.stamp, None);
             }
         }
     }

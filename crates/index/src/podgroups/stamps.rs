@@ -18,6 +18,9 @@ const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDura
 /// So often a group is stamped in one run without a pause: somebody may take each stamp away again.
 const WITHOUT_PAUSE: u8 = 3;
 
+/// The place of groups that are looked at before all that wait: a time that is over.
+const AT_ONCE: i64 = 0;
+
 /// A start that is to be written on a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamping {
@@ -71,7 +74,7 @@ pub struct Stamp {
     said: Option<Timestamp>,
 }
 
-/// Groups whose stamps are to be looked at, by when they may be written.
+/// Groups whose stamps are to be looked at, by when.
 #[derive(Debug, Default)]
 pub struct Stamps {
     pub(super) order: BTreeSet<(i64, GroupKey)>,
@@ -122,19 +125,18 @@ impl Stamp {
 }
 
 impl Stamps {
-    /// Puts a group in its place: it is looked at when its stamp may be written.
+    /// Has a group looked at, though its stamp may have to wait: a start ahead of the clock is noted then, too.
     pub fn judge(&mut self, key: &GroupKey, stamp: &mut Stamp) {
-        let at = stamp.not_before.map_or(0, Milliseconds::get);
-        self.withdraw(key, stamp);
-        self.order.insert((at, key.clone()));
-        stamp.place = Milliseconds::new(at);
+        self.place(key, stamp, Some(AT_ONCE));
     }
 
-    /// Takes a group out of the order.
-    pub fn withdraw(&mut self, key: &GroupKey, stamp: &mut Stamp) {
+    /// Moves a group to another place in the order; to none, if it is gone.
+    pub fn place(&mut self, key: &GroupKey, stamp: &mut Stamp, to: Option<i64>) {
         if let Some(at) = stamp.place.take() {
             self.order.remove(&(at.get(), key.clone()));
         }
+        self.order.extend(to.map(|at| (at, key.clone())));
+        stamp.place = to.and_then(Milliseconds::new);
     }
 
     fn next(&mut self, now: Timestamp) -> Option<GroupKey> {
@@ -149,6 +151,10 @@ impl Stamps {
         stamp.place = None;
         let (start, group) = start.zip(gang.group.as_ref())?;
         if stamp.claim.is_some() || stamp.said == Some(start) {
+            return None;
+        }
+        if let Some(at) = stamp.not_before.filter(|at| at.get() > now.as_millisecond()) {
+            self.place(key, stamp, Some(at.get()));
             return None;
         }
         self.claims = self.claims.wrapping_add(1);

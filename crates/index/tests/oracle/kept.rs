@@ -3,7 +3,7 @@
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
-    event::{Ask, End, Event, Scope},
+    event::{Ask, End, Event, Scope, StampEnd},
     object::List,
     shrink::first_difference,
     world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, TensorstackObj, Wait},
@@ -300,5 +300,24 @@ fn a_volcano_group_takes_its_tasks_as_far_as_the_whole_does() {
             groups: [None, None, None, Some(0), None],
             ..PodObj::default()
         }),
+    ]);
+}
+
+#[test]
+fn a_start_ahead_of_the_clock_is_set_to_it_though_the_stamp_has_to_wait() {
+    let in_group = |uid, scheduled| PodObj {
+        uid,
+        scheduled: Some(scheduled),
+        groups: [None, Some(0), None, None, None],
+        ..PodObj::default()
+    };
+    agrees(&[
+        Event::Group(GroupObj { kind: PodGroupKind::Tensorstack, ..GroupObj::default() }),
+        Event::Pod(in_group(1, 300_000)),
+        Event::ClaimStamps,
+        Event::Pod(PodObj { finished: true, ..in_group(1, 300_000) }),
+        Event::SettleStamp(0, StampEnd::Stale),
+        Event::Pod(in_group(2, 375_000)),
+        Event::ClaimStamps,
     ]);
 }
