@@ -58,7 +58,7 @@ impl Run {
 
     /// The queue in a family.
     pub fn queue(&self, family: Family) -> Option<&str> {
-        self.standing.queue(family).map(|queue| queue.as_str())
+        self.standing.queue(family).map(AsRef::as_ref)
     }
 
     /// Since when the ceiling counts.
