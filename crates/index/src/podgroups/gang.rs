@@ -18,7 +18,7 @@ pub struct Gang {
     /// In order.
     members: Vec<Uid>,
     /// How many of them are active.
-    active: u32,
+    pub active: u32,
     /// It ran when the last list began, and no member was seen since that was active then: the run may have ended.
     in_doubt: bool,
     /// How many runs have ended.
@@ -73,11 +73,6 @@ impl Gang {
     /// Whether too few of its pods are ready, as it was last computed.
     pub fn lacking(&self) -> Option<Lacking> {
         self.keeper.as_ref()?.readiness.lacking.as_deref().copied()
-    }
-
-    /// How many of them are active.
-    pub const fn active(&self) -> u32 {
-        self.active
     }
 
     /// Nothing is known of it.

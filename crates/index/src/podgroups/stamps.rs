@@ -71,7 +71,8 @@ pub struct Stamp {
     written: u8,
     /// None if it may be written at once.
     not_before: Option<Milliseconds>,
-    said: Option<Timestamp>,
+    /// The start that was said, in whole seconds.
+    said: Option<Milliseconds>,
 }
 
 /// Groups whose stamps are to be looked at, by when.
@@ -106,7 +107,7 @@ impl Stamp {
                     self.wait(more, now);
                 }
             }
-            Stamped::Said => self.said = Some(start),
+            Stamped::Said => self.said = Milliseconds::new(start.as_millisecond()),
             Stamped::Stale if is_current => {
                 self.stale = true;
                 self.wait(0, now);
@@ -150,7 +151,7 @@ impl Stamps {
         let stamp = &mut gang.keeper.as_mut()?.stamp;
         stamp.place = None;
         let (start, group) = start.zip(gang.group.as_ref())?;
-        if stamp.claim.is_some() || stamp.said == Some(start) {
+        if stamp.claim.is_some() || stamp.said.is_some_and(|said| said.get() == start.as_millisecond()) {
             return None;
         }
         if let Some(at) = stamp.not_before.filter(|at| at.get() > now.as_millisecond()) {

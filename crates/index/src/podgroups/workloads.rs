@@ -90,7 +90,7 @@ impl<'g> Counted<'g> {
         if shape.leaves() == 0 {
             let live = u32::try_from(self.gang.members().len()).unwrap_or(u32::MAX);
             let of_none = |total| shape.counts(total, |_| 0);
-            return Headcount::new(shape, &of_none(live), of_none(self.gang.active()));
+            return Headcount::new(shape, &of_none(live), of_none(self.gang.active));
         }
         let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
         let numbered = members.map(|of| (of.number(shape), of.is_active()));
