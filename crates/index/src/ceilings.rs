@@ -9,7 +9,6 @@ use std::collections::HashSet;
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::{
     expiry::{Clocks, Family, Scope},
     floor::Floors,
@@ -178,9 +177,15 @@ impl CeilingIndex {
         self.objects.moved.pods.extend(self.reader.deadlines.release_all());
     }
 
-    /// The controllers of the live pods of a namespace that are exempt by priority.
-    pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
-        self.reader.deadlines.exempt_controllers(namespace)
+    /// The names of the live pods of a namespace that are exempt by priority: those first that have this root owner as far
+    /// as it is known.
+    pub fn exempt_pods(&self, namespace: &str, root: Uid) -> Vec<String> {
+        let owners = &self.objects.owners;
+        let exempt = self.reader.deadlines.exempt(namespace);
+        let mut pods: Vec<(bool, &str)> =
+            exempt.map(|(name, controller)| (owners.root(Some(controller)) != Some(root), name)).collect();
+        pods.sort_unstable();
+        pods.into_iter().map(|(_, name)| name.to_owned()).collect()
     }
 
     /// When the first of the pods of a root owner expires, as far as it is known whose they are.

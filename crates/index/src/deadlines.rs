@@ -14,11 +14,10 @@ use std::{
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::expiry::{Exemption, Scope, exemption};
 use tenure_types::projection;
 
-use crate::{Uid, controlled::Controlled, interner::Interner, names::Names, times::NEVER, uid::UidMap};
+use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, times::NEVER, uid::UidMap};
 
 pub use due::{Claim, Due, Group, Outcome, Served, Task};
 pub use expiry::Ceiling;
@@ -46,8 +45,8 @@ pub struct Deadlines {
     pods: UidMap<Box<Pod>>,
     by_controller: Controlled,
     orders: Orders,
-    /// Controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
-    exempt: BTreeMap<(ArcStr, Uid), OwnerReference>,
+    /// Names and controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
+    exempt: BTreeMap<(ArcStr, Uid), (Box<str>, Controller)>,
     exempt_in: UidMap<ArcStr>,
     claims: u32,
 }
@@ -101,7 +100,7 @@ impl Deadlines {
             Some(exemption) => {
                 self.delete(uid);
                 if exemption == Exemption::Priority {
-                    self.keep_exempt(uid, pod, &mut interner.names);
+                    self.keep_exempt(uid, pod, interner);
                 }
                 None
             }
@@ -119,6 +118,9 @@ impl Deadlines {
         let stays = known.update(pod, interner);
         let after = known.controller.map(|of| of.uid);
         self.by_controller.replace(uid, before, after);
+        if before != after {
+            known.revive();
+        }
         if stays {
             return Some(uid);
         }
@@ -126,12 +128,12 @@ impl Deadlines {
         None
     }
 
-    fn keep_exempt(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
-        let Some(controller) = pod.controller().cloned() else {
-            return;
-        };
-        let namespace = names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
-        self.exempt.insert((namespace.clone(), uid), controller);
+    fn keep_exempt(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) {
+        let Some(controller) = pod.controller() else { return };
+        let controller = Controller::read(controller, &interner.kinds);
+        let name = pod.metadata.name.as_deref().unwrap_or_default().into();
+        let namespace = interner.names.shared(pod.metadata.namespace.as_deref().unwrap_or_default());
+        self.exempt.insert((namespace.clone(), uid), (name, controller));
         self.exempt_in.insert(uid, namespace);
     }
 
@@ -288,11 +290,11 @@ impl Deadlines {
         released.collect()
     }
 
-    pub fn exempt_controllers(&self, namespace: &str) -> Vec<OwnerReference> {
+    /// Names and controllers of the pods of a namespace that are exempt by priority.
+    pub fn exempt(&self, namespace: &str) -> impl Iterator<Item = (&str, Controller)> {
         let namespace = ArcStr::from(namespace);
         let here = self.exempt.range((namespace.clone(), Uid::MIN)..=(namespace, Uid::MAX));
-        let by_uid: BTreeMap<&str, &OwnerReference> = here.map(|(_, owner)| (&*owner.uid, owner)).collect();
-        by_uid.into_values().cloned().collect()
+        here.map(|(_, (name, controller))| (&**name, *controller))
     }
 
     /// How many pods are to expire some time, or have expired, apart from those that are claimed.

@@ -5,7 +5,7 @@ mod delete;
 mod exempt;
 mod pause;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{Due, Group, Served, Task, Uid};
 use tenure_policy::{
-    climb::{Action, Climb},
+    climb::{self, Action, Answer, Climb},
     config::Config,
     expiry::{Scope, exemption},
     owners::OwnerTable,
@@ -36,8 +36,16 @@ use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening, 
 /// How often an owner is read anew because somebody else has just changed it.
 pub const READS: usize = 5;
 
-/// After so many tries, some five minutes, the pod itself is deleted where nothing that was done to its owner helps.
+/// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
+/// paused, are set back, or don't stop it.
 const TRIES: u8 = 9;
+
+/// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: anybody may name one in
+/// an API that is broken.
+const READING_TRIES: u8 = 3;
+
+/// So many pods that are exempt by priority are looked at for an owner that is to be paused. Anybody may make more.
+const EXEMPT_PODS: usize = 64;
 
 /// Does what is to be done about pods.
 pub struct Actor {
@@ -70,6 +78,8 @@ pub enum Deed {
     Deleted,
     /// The workload was told when its run will end, or that none is set.
     Announced { owner: OwnerReference, end: Timestamp },
+    /// Nothing, ever: its controller exempts it.
+    Exempt,
     /// Nothing: its owner is paused.
     PausedBefore,
     /// Nothing, for this reason.
@@ -99,6 +109,8 @@ pub enum Failure {
     ForbiddenOwner(OwnerReference),
     #[error("{} has no field to be paused by: its schema has none of {fields}", describe(.owner))]
     NoField { owner: OwnerReference, fields: String },
+    #[error("failed to read {}", describe(.owner))]
+    Unreadable { owner: OwnerReference, source: ApiError },
     #[error("the API server took the patch of {} and dropped {field}", describe(.owner))]
     Dropped { owner: OwnerReference, field: String },
 }
@@ -109,9 +121,17 @@ impl Failure {
         if matches!(self, Self::Delete(_)) { Served::First } else { Served::All }
     }
 
-    /// True if it counts as a try: the owner can't be paused, and after enough tries the pod itself is deleted.
+    /// True if it counts as a try, after enough of which the pod itself is deleted: the API server answers, and this owner
+    /// can't be read or paused.
     pub const fn counts_as_try(&self) -> bool {
-        matches!(self, Self::NoField { .. })
+        match self {
+            Self::Pause { source, .. } => source.is_refusal(),
+            Self::ForbiddenOwner(_)
+            | Self::NoField { .. }
+            | Self::Dropped { .. }
+            | Self::Unreadable { .. } => true,
+            Self::Api(_) | Self::Delete(_) => false,
+        }
     }
 
     /// The kind of what somebody didn't allow to be paused or deleted; none if it failed for another reason.
@@ -129,12 +149,13 @@ impl Failure {
 
 /// What is to be acted on.
 enum Target {
-    Owner(OwnerReference),
-    /// The pod itself; here another that is exempt has the same owner, which must run on therefore.
-    Pod {
-        spared: Option<OwnerReference>,
-    },
+    /// The last of these, and where that doesn't help the one before.
+    Owners(Vec<OwnerReference>),
+    /// The pod itself.
+    Pod(Alone),
     Nothing(&'static str),
+    /// Nothing, as long as its controller is the same.
+    Exempt,
 }
 
 impl Actor {
@@ -152,23 +173,20 @@ impl Actor {
         }
         // a change in between must not part the climb from the pause
         let config = self.config.get();
-        match (group.task, self.target(due, &pod, &config).await?) {
+        match (group.task, self.target(group.task, due, &pod, &config).await?) {
             (_, Target::Nothing(why)) => Ok(Done::nothing(why, Served::All)),
-            (task @ (Task::Expire | Task::Evict), Target::Owner(owner)) => {
-                self.pause(task, due, owner, &pod, &config.table).await
+            (_, Target::Exempt) => Ok(Done::without_events(Deed::Exempt, Served::First)),
+            (task @ (Task::Expire | Task::Evict), Target::Owners(owners)) => {
+                self.pause(task, due, owners, &pod, &config.table).await
             }
-            (task @ (Task::Expire | Task::Evict), Target::Pod { spared }) => {
-                let alone = spared.map_or(Alone::NoOwner, |owner| {
-                    let (namespace, owner) = (&due.namespace, describe(&owner));
-                    warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
-                    Alone::Spared(owner)
-                });
+            (task @ (Task::Expire | Task::Evict), Target::Pod(alone)) => {
                 self.delete(task, due, &pod, &alone).await
             }
-            (Task::Announce | Task::Withdraw, Target::Owner(owner)) => {
+            (Task::Announce | Task::Withdraw, Target::Owners(mut owners)) => {
+                let owner = owners.pop().unwrap_or_else(|| of_pod(&pod));
                 Ok(self.announce(group, &owner, Served::All, &config.table).await?)
             }
-            (Task::Announce | Task::Withdraw, Target::Pod { .. }) => {
+            (Task::Announce | Task::Withdraw, Target::Pod(_)) => {
                 let alone = Group { rest: Vec::new(), ..group.clone() };
                 Ok(self.announce(&alone, &of_pod(&pod), Served::First, &config.table).await?)
             }
@@ -187,41 +205,67 @@ impl Actor {
         }
     }
 
-    async fn target(&self, due: &Due, pod: &Pod, config: &Arc<Config>) -> Result<Target, Failure> {
-        Ok(match self.climb(due, pod.controller(), &config.table).await? {
-            Action::Pause(owner) if self.would_stop_an_exempt_pod(due, &owner, config).await? => {
-                Target::Pod { spared: Some(owner) }
+    async fn target(
+        &self,
+        task: Task,
+        due: &Due,
+        pod: &Pod,
+        config: &Arc<Config>,
+    ) -> Result<Target, Failure> {
+        let climb = self.climb(due, pod, &config.table).await?;
+        let mut owners = climb.pausable().to_vec();
+        Ok(match climb.action() {
+            Action::Exempt => Target::Exempt,
+            Action::DeletePod => Target::Pod(Alone::NoOwner),
+            Action::AwaitDeletion(_) if !is_last(task, due) => Target::Nothing("an owner is being deleted"),
+            Action::Forbidden(owner) if !is_last(task, due) => return Err(Failure::ForbiddenOwner(owner)),
+            Action::Forbidden(owner) => Target::Pod(Alone::Outlives(describe(&owner))),
+            Action::AwaitDeletion(owner) => {
+                owners.push(owner);
+                Target::Owners(owners)
             }
-            Action::Pause(owner) => Target::Owner(owner),
-            Action::DeletePod => Target::Pod { spared: None },
-            Action::AwaitDeletion(_) => Target::Nothing("an owner is being deleted"),
-            Action::Forbidden(owner) => return Err(Failure::ForbiddenOwner(owner)),
+            Action::Pause(topmost) => {
+                if self.has_an_exempt_pod(due, &topmost, config).await? {
+                    let (namespace, owner) = (&due.namespace, describe(&topmost));
+                    warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
+                    return Ok(Target::Pod(Alone::Spared(owner)));
+                }
+                Target::Owners(owners)
+            }
         })
     }
 
-    async fn climb(
-        &self,
-        due: &Due,
-        controller: Option<&OwnerReference>,
-        table: &OwnerTable,
-    ) -> Result<Action, ApiError> {
-        let mut climb = Climb::from(controller, table);
+    async fn climb<'t>(&self, due: &Due, pod: &Pod, table: &'t OwnerTable) -> Result<Climb<'t>, Failure> {
+        let none = BTreeMap::new();
+        let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
+        let mut climb = Climb::from(climb::controller(pod), table);
         while let Some(owner) = climb.next() {
-            let answer = self.objects.look_up(&due.namespace, owner).await?;
+            let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
+            let answer = match self.objects.look_up(&due.namespace, owner, labels).await {
+                Ok(answer) => answer,
+                // the pod could be read just now
+                Err(source) if source.is_open() && due.attempts < tries => {
+                    return Err(Failure::Unreadable { owner: owner.clone(), source });
+                }
+                Err(source) if source.is_open() => Answer::Absent,
+                Err(error) => return Err(error.into()),
+            };
             climb.answer(answer);
         }
-        Ok(climb.action())
+        Ok(climb)
     }
 
-    /// Whether a live pod that is exempt by priority has the same owner.
-    async fn would_stop_an_exempt_pod(
+    /// True if a live pod that is exempt by priority has the same topmost owner.
+    async fn has_an_exempt_pod(
         &self,
         due: &Due,
         owner: &OwnerReference,
         config: &Arc<Config>,
-    ) -> Result<bool, ApiError> {
-        for controller in self.cluster.with(|index| index.exempt_controllers(&due.namespace)) {
-            if self.root_of_exempt(due, &controller, config).await?.0.as_deref() == Some(&*owner.uid) {
+    ) -> Result<bool, Failure> {
+        let root = Uid::of(&owner.uid);
+        let exempt = self.cluster.with(|index| index.exempt_pods(&due.namespace, root));
+        for name in exempt.into_iter().take(EXEMPT_PODS) {
+            if self.root_of_exempt(due, &name, config).await?.0.as_deref() == Some(&*owner.uid) {
                 return Ok(true);
             }
         }
@@ -229,23 +273,28 @@ impl Actor {
     }
 
     /// What would be paused for an exempt pod, as it was a moment ago.
-    async fn root_of_exempt(
-        &self,
-        due: &Due,
-        controller: &OwnerReference,
-        config: &Arc<Config>,
-    ) -> Result<Root, ApiError> {
-        let known = self.exempt_roots.lock().get(&controller.uid, config);
+    async fn root_of_exempt(&self, due: &Due, name: &str, config: &Arc<Config>) -> Result<Root, Failure> {
+        let key = (due.namespace.clone(), name.to_owned());
+        let known = self.exempt_roots.lock().get(&key, config);
         if let Some(root) = known {
             return Ok(root);
         }
-        let root = Root(match self.climb(due, Some(controller), &config.table).await? {
+        let pod = match self.objects.pod(&due.namespace, name).await {
+            Err(ApiError::NotFound) => return Ok(Root(None)),
+            pod => pod?,
+        };
+        let root = Root(match self.climb(due, &pod, &config.table).await?.action() {
             Action::Pause(root) => Some(root.uid),
             _ => None,
         });
-        self.exempt_roots.lock().insert(controller.uid.clone(), root.clone(), config);
+        self.exempt_roots.lock().insert(key, root.clone(), config);
         Ok(root)
     }
+}
+
+/// True if all tries have been made.
+fn is_last(task: Task, due: &Due) -> bool {
+    matches!(task, Task::Expire | Task::Evict) && due.attempts >= TRIES
 }
 
 /// Whether a pod is ready that is a workload by itself: of others it takes more to be.

@@ -1,17 +1,20 @@
 //! Objects of any kind, by reference.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective},
-    core::{ApiResource, GroupVersionKind},
+    core::{ApiResource, GroupVersionKind, Selector, SelectorExt},
     discovery::{self, ApiCapabilities, ApiGroup, Scope, pinned_kind},
 };
 use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_policy::climb::Answer;
+use tenure_policy::climb::{Answer, Found};
 use tenure_service::{
     call::{ApiError, call},
     leadership::Leadership,
@@ -62,18 +65,25 @@ impl Objects {
         call(api.delete(name, &how)).await.map(drop)
     }
 
-    /// What there is to say of an owner of something in `namespace`. An error decides nothing: ask again.
-    pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> Result<Answer, ApiError> {
-        let found = self.on(namespace, owner, async |api| call(api.get_metadata(&owner.name)).await).await;
+    /// Looks up an owner of something in `namespace`, for a pod with these labels. An error decides nothing: ask again.
+    pub async fn look_up(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Answer, ApiError> {
+        let found = self.get(namespace, owner).await;
         if !matches!(found, Err(ApiError::Forbidden(_))) {
             self.forbidden.lock().remove(&kind_of(owner));
         }
         match found {
-            Ok(found) => Ok(Answer::Found {
+            Ok(found) => Ok(Answer::Found(Found {
+                selects: selects(&found.data, labels),
+                cluster_scoped: found.metadata.namespace.is_none(),
                 controller: projection::controller(&found.metadata).cloned(),
                 deleting: found.metadata.deletion_timestamp.is_some(),
                 uid: found.metadata.uid.unwrap_or_default(),
-            }),
+            })),
             Err(ApiError::NotFound) => Ok(Answer::Absent),
             Err(ApiError::Forbidden(why)) if self.is_meant(owner, &why) => Ok(Answer::Forbidden),
             Err(error) => Err(error),
@@ -180,10 +190,31 @@ pub fn of_kind(group: &ApiGroup, kind: &str) -> Option<(ApiResource, ApiCapabili
     group.resources_by_stability().into_iter().find(|(resource, _)| resource.kind == kind)
 }
 
-/// Whether an owner reference could be that of a real object. It may say whatever a user likes, and what it says
+/// False if an owner has a selector for pods that these labels don't match.
+fn selects(owner: &Value, labels: &BTreeMap<String, String>) -> bool {
+    let selector = owner.pointer("/spec/selector");
+    let is_for_labels = |selector: &&Value| {
+        selector.get("matchLabels").is_some() || selector.get("matchExpressions").is_some()
+    };
+    let Some(selector) = selector.filter(is_for_labels) else { return true };
+    let selector: Option<LabelSelector> = serde_json::from_value(selector.clone()).ok();
+    selector.and_then(|of| Selector::try_from(of).ok()).is_some_and(|selector| selector.matches(labels))
+}
+
+/// The longest group of an API, and the longest name of an object, that Kubernetes allows.
+const LONGEST_NAME: usize = 253;
+
+/// The longest version and kind of an API that Kubernetes allows.
+const LONGEST_LABEL: usize = 63;
+
+/// True if an owner reference could be that of a real object. It may say whatever a user likes, and what it says
 /// becomes a part of a path.
 fn could_exist(owner: &OwnerReference) -> bool {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
+    if group.len().max(owner.name.len()) > LONGEST_NAME || version.len().max(owner.kind.len()) > LONGEST_LABEL
+    {
+        return false;
+    }
     let is_name = |part: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
@@ -198,6 +229,8 @@ fn could_exist(owner: &OwnerReference) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -219,6 +252,41 @@ mod tests {
         }
         for name in ["", "a b", "a/b", "..", "a?b", "a%2fb", "a#b", "é"] {
             assert!(!could_exist(&owner("v1", name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_kubernetes_allows_is_never_looked_for() {
+        let owner = |group: usize, version: usize, kind: usize, name: usize| OwnerReference {
+            api_version: format!("{}/{}", "g".repeat(group), "v".repeat(version)),
+            kind: "K".repeat(kind),
+            name: "n".repeat(name),
+            ..OwnerReference::default()
+        };
+        assert!(could_exist(&owner(253, 63, 63, 253)));
+        for (group, version, kind, name) in
+            [(254, 1, 1, 1), (1, 64, 1, 1), (1, 1, 64, 1), (1, 1, 1, 254), (66_000, 1, 1, 1)]
+        {
+            assert!(!could_exist(&owner(group, version, kind, name)), "{group} {version} {kind} {name}");
+        }
+    }
+
+    #[test]
+    fn an_owner_with_a_selector_owns_what_it_selects() {
+        let labels = BTreeMap::from([("app".to_owned(), "a".to_owned())]);
+        for (spec, expected) in [
+            (json!({}), true),
+            (json!({"selector": {"matchLabels": {"app": "a"}}}), true),
+            (json!({"selector": {"matchLabels": {"app": "b"}}}), false),
+            (json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}), true),
+            (
+                json!({"selector": {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["a"]}]}}),
+                false,
+            ),
+            (json!({"selector": {"matchLabels": 5}}), false),
+            (json!({"selector": "somewhere else"}), true),
+        ] {
+            assert_eq!(selects(&json!({"spec": spec}), &labels), expected, "{spec}");
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::num::NonZeroU32;
 
 use clap::{ArgAction, Parser};
+use tenure_policy::expiry::KUBE_SYSTEM;
 use tenure_service::{
     admin::AdminArgs, client::ClientArgs, config::ConfigArgs, leadership::LeaderArgs, log::LogArgs,
 };
@@ -46,6 +47,10 @@ pub struct Args {
         help_heading = "What is kept"
     )]
     pub(crate) priority_class_threshold: String,
+
+    /// Namespaces whose pods are never touched, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = KUBE_SYSTEM, help_heading = "What is kept")]
+    pub(crate) exempt_namespaces: Vec<String>,
 
     /// Say what would be done, in events, metrics and logs, and do nothing else
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "What is kept")]

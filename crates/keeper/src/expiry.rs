@@ -213,6 +213,7 @@ impl Expiry {
                 }
             }
             Deed::PausedBefore => self.left_alone(group, "its owner is paused"),
+            Deed::Exempt => self.left_alone(group, "its controller exempts it"),
             Deed::Nothing(why) => self.left_alone(group, why),
         }
     }

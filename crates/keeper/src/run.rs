@@ -53,6 +53,7 @@ impl Args {
             runai_queue_version,
             schedulers,
             priority_class_threshold,
+            exempt_namespaces,
             config,
             dry_run,
             threadiness,
@@ -72,7 +73,8 @@ impl Args {
         let (lead, election) = elect(leader, &client, dry_run)?;
         let priority_threshold = threshold(&client, &priority_class_threshold).await?;
         let schedulers = schedulers.into_iter().filter(|name| !name.is_empty()).collect();
-        let scope = Scope { priority_threshold, schedulers };
+        let exempt_namespaces = exempt_namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+        let scope = Scope { priority_threshold, schedulers, exempt_namespaces };
 
         let readiness = Readiness::default();
         let metrics = Metrics::register(&mut registry);

@@ -1,27 +1,40 @@
 //! The way from a pod up to its topmost owner that can be paused.
+//!
+//! A tenant writes owner references. So a reference counts only where a controller of that kind would own such an object,
+//! and where the owner says so itself: it exists, has that uid, is in the same namespace, and selects the pod.
 
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use crate::owners::OwnerTable;
+use tenure_types::projection::Pod;
+
+use crate::owners::{OwnerTable, group_of};
 
 /// What the cluster says of an owner. A timeout or a server's error is no answer: ask again, decide nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// It exists.
-    Found {
-        /// Its uid, which may be another than the reference's if the name was used again.
-        uid: String,
-        /// Whether it is being deleted.
-        deleting: bool,
-        /// Its own controller.
-        controller: Option<OwnerReference>,
-    },
+    Found(Found),
     /// There is no such object, or no such kind.
     Absent,
     /// We may not look at it.
     Forbidden,
+}
+
+/// An owner that exists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Its uid, which may be another than the reference's if the name was used again.
+    pub uid: String,
+    /// True while it is being deleted.
+    pub deleting: bool,
+    /// True if it is an object of the whole cluster.
+    pub cluster_scoped: bool,
+    /// False if it has a selector, and the pod doesn't match it.
+    pub selects: bool,
+    /// Its own controller.
+    pub controller: Option<OwnerReference>,
 }
 
 /// What is to be done about an expired pod.
@@ -36,6 +49,8 @@ pub enum Action {
     /// Do nothing, and complain: this ancestor could be paused but may not even be read. Acting on something
     /// below would only start a quarrel with its controller.
     Forbidden(OwnerReference),
+    /// Do nothing, as long as this controls the pod: it is a `DaemonSet`, or the node of a static pod.
+    Exempt,
 }
 
 /// The way from a pod up to its topmost ancestor that can be paused. Ask [`Climb::next`], look that owner up,
@@ -44,7 +59,10 @@ pub enum Action {
 pub struct Climb<'t> {
     table: &'t OwnerTable,
     next: Option<OwnerReference>,
-    best: Option<OwnerReference>,
+    /// What was found last.
+    below: Option<OwnerReference>,
+    /// What can be paused, the topmost last.
+    pausable: Vec<OwnerReference>,
     stop: Option<Action>,
     seen: HashSet<String>,
 }
@@ -52,10 +70,25 @@ pub struct Climb<'t> {
 /// More ancestors than any real chain has.
 const MAX_DEPTH: usize = 16;
 
+const NODE: (&str, &str) = ("", "Node");
+
+/// Kinds whose controllers make pods themselves, and own nothing else.
+const POD_CONTROLLERS: [(&str, &str); 6] = [
+    NODE,
+    ("", "ReplicationController"),
+    ("apps", "DaemonSet"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("batch", "Job"),
+];
+
 impl<'t> Climb<'t> {
     /// From a pod's controller.
     pub fn from(controller: Option<&OwnerReference>, table: &'t OwnerTable) -> Self {
-        Self { table, next: controller.cloned(), best: None, stop: None, seen: HashSet::new() }
+        let mut climb =
+            Self { table, next: None, below: None, pausable: Vec::new(), stop: None, seen: HashSet::new() };
+        climb.ascend(controller.cloned());
+        climb
     }
 
     /// The owner to look up next.
@@ -67,36 +100,84 @@ impl<'t> Climb<'t> {
     pub fn answer(&mut self, answer: Answer) {
         let Some(owner) = self.next.take() else { return };
         match answer {
-            Answer::Found { uid, .. } if uid != owner.uid => {}
-            Answer::Found { deleting: true, .. } if self.table.knows(&owner) => {
-                self.stop = Some(Action::AwaitDeletion(owner));
-            }
-            Answer::Found { deleting: false, controller, .. } => self.climb(owner, controller),
-            Answer::Forbidden if self.table.knows(&owner) => {
+            Answer::Found(found) => self.find(owner, found),
+            Answer::Forbidden if self.table.knows(&owner) || exempts(&owner) => {
                 self.stop = Some(Action::Forbidden(owner));
             }
-            Answer::Found { deleting: true, .. } | Answer::Absent | Answer::Forbidden => {}
+            Answer::Absent | Answer::Forbidden => {}
         }
     }
 
-    fn climb(&mut self, owner: OwnerReference, controller: Option<OwnerReference>) {
-        self.seen.insert(owner.uid.clone());
-        let new = |above: &OwnerReference| self.seen.len() < MAX_DEPTH && !self.seen.contains(&above.uid);
-        self.next = controller.filter(new);
-        if self.table.knows(&owner) {
-            self.best = Some(owner);
+    fn find(&mut self, owner: OwnerReference, found: Found) {
+        let Found { uid, deleting, cluster_scoped, selects, controller } = found;
+        if uid != owner.uid {
+            return;
         }
+        if exempts(&owner) && selects {
+            self.stop = Some(Action::Exempt);
+            return;
+        }
+        if cluster_scoped || !selects {
+            return;
+        }
+        let is_pausable = self.table.knows(&owner);
+        if deleting {
+            self.stop = is_pausable.then_some(Action::AwaitDeletion(owner));
+            return;
+        }
+        self.seen.insert(owner.uid.clone());
+        if is_pausable {
+            self.pausable.push(owner.clone());
+        }
+        self.below = Some(owner);
+        self.ascend(controller);
+    }
+
+    fn ascend(&mut self, controller: Option<OwnerReference>) {
+        let new = |above: &OwnerReference| self.seen.len() < MAX_DEPTH && !self.seen.contains(&above.uid);
+        self.next = controller.filter(new).filter(|above| may_own(above, self.below.as_ref()));
+    }
+
+    /// What can be paused, the topmost last: where pausing one doesn't stop the pod, the one below may.
+    pub fn pausable(&self) -> &[OwnerReference] {
+        &self.pausable
     }
 
     /// What is to be done, once nothing is left to ask.
-    pub fn action(self) -> Action {
-        let Self { best, stop, .. } = self;
-        stop.or(best.map(Action::Pause)).unwrap_or(Action::DeletePod)
+    pub fn action(mut self) -> Action {
+        let topmost = self.pausable.pop();
+        self.stop.or(topmost.map(Action::Pause)).unwrap_or(Action::DeletePod)
     }
+}
+
+fn is(owner: &OwnerReference, (group, kind): (&str, &str)) -> bool {
+    owner.kind == kind && group_of(&owner.api_version) == group
+}
+
+/// True for the controllers whose pods are never touched.
+fn exempts(owner: &OwnerReference) -> bool {
+    is(owner, ("apps", "DaemonSet")) || is(owner, NODE)
+}
+
+/// The controller that a pod's climb starts from. A node controls its static pods alone, which their mirrors show.
+pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
+    pod.controller().filter(|owner| !is(owner, NODE) || pod.is_mirror())
+}
+
+/// True if the controller of this kind could own what is below, which is the pod if it is none.
+fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
+    if is(owner, ("apps", "Deployment")) {
+        return below.is_some_and(|below| is(below, ("apps", "ReplicaSet")));
+    }
+    let makes_pods = POD_CONTROLLERS.into_iter().any(|kind| is(owner, kind));
+    // a StatefulSet, a ReplicaSet or a Job above another object is no controller of it
+    !makes_pods || below.is_none()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn owner(api_version: &str, kind: &str) -> OwnerReference {
@@ -111,7 +192,21 @@ mod tests {
     }
 
     fn found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> Answer {
-        Answer::Found { uid: owner.uid.clone(), deleting: false, controller: controller.cloned() }
+        Answer::Found(as_found(owner, controller))
+    }
+
+    fn as_found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> Found {
+        Found {
+            uid: owner.uid.clone(),
+            deleting: false,
+            cluster_scoped: false,
+            selects: true,
+            controller: controller.cloned(),
+        }
+    }
+
+    fn deleting(owner: &OwnerReference) -> Answer {
+        Answer::Found(Found { deleting: true, ..as_found(owner, None) })
     }
 
     /// Climbs a chain, lowest owner first, of which every link is there; `last` is said of the topmost.
@@ -144,7 +239,7 @@ mod tests {
         assert_eq!(climb(&[&job, &cron], top), Action::Pause(job));
         let (pod, unknown) = (owner("v1", "Pod"), owner("example.com/v1", "Thing"));
         assert_eq!(climb(&[&pod, &unknown], top), Action::DeletePod);
-        let (middle, above) = (owner("example.com/v1", "Thing"), owner("apps/v1", "Deployment"));
+        let (middle, above) = (owner("example.com/v1", "Thing"), owner("ray.io/v1", "RayJob"));
         assert_eq!(climb(&[&middle, &above], top), Action::Pause(above));
     }
 
@@ -162,8 +257,7 @@ mod tests {
     #[test]
     fn an_absent_owner_and_a_namesake_end_the_chain() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let namesake =
-            |_: &OwnerReference| Answer::Found { uid: "other".into(), deleting: false, controller: None };
+        let namesake = |o: &OwnerReference| Answer::Found(Found { uid: "other".into(), ..as_found(o, None) });
         for last in [&(|_: &OwnerReference| Answer::Absent) as &dyn Fn(&OwnerReference) -> Answer, &namesake]
         {
             assert_eq!(climb(&[&set, &deployment], last), Action::Pause(set.clone()));
@@ -174,16 +268,12 @@ mod tests {
     #[test]
     fn nothing_is_done_under_an_owner_that_is_being_deleted() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let deleting =
-            |o: &OwnerReference| Answer::Found { uid: o.uid.clone(), deleting: true, controller: None };
         assert_eq!(climb(&[&set, &deployment], deleting), Action::AwaitDeletion(deployment));
     }
 
     #[test]
     fn another_owner_that_is_being_deleted_ends_the_chain() {
         let (job, cron) = (owner("batch/v1", "Job"), owner("batch/v1", "CronJob"));
-        let deleting =
-            |o: &OwnerReference| Answer::Found { uid: o.uid.clone(), deleting: true, controller: None };
         assert_eq!(climb(&[&job, &cron], deleting), Action::Pause(job));
     }
 
@@ -201,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_cycle_of_owners_ends() {
-        let (a, b) = (owner("example.com/v1", "A"), owner("apps/v1", "ReplicaSet"));
+        let (a, b) = (owner("example.com/v1", "A"), owner("ray.io/v1", "RayJob"));
         assert_eq!(climb(&[&a, &b], |o| found(o, Some(&a))), Action::Pause(b.clone()));
     }
 
@@ -215,5 +305,79 @@ mod tests {
             climb.answer(found(&next, Some(&owner("example.com/v1", &format!("K{depth}")))));
         }
         assert_eq!(depth, MAX_DEPTH);
+    }
+
+    #[test]
+    fn an_owner_that_does_not_select_the_pod_or_is_of_the_cluster_ends_the_chain() {
+        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
+        let stranger = |o: &OwnerReference| Answer::Found(Found { selects: false, ..as_found(o, None) });
+        let of_cluster =
+            |o: &OwnerReference| Answer::Found(Found { cluster_scoped: true, ..as_found(o, None) });
+        for last in [&stranger as &dyn Fn(&OwnerReference) -> Answer, &of_cluster] {
+            assert_eq!(climb(&[&set, &deployment], last), Action::Pause(set.clone()));
+            assert_eq!(climb(&[&set], last), Action::DeletePod);
+        }
+    }
+
+    #[test]
+    fn a_deployment_owns_pods_through_a_replica_set_alone() {
+        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
+        assert_eq!(climb(&[&deployment], top), Action::DeletePod);
+        let stateful = owner("apps/v1", "StatefulSet");
+        assert_eq!(climb(&[&stateful, &deployment], top), Action::Pause(stateful));
+        let forged = owner("example.com/v1", "ReplicaSet");
+        assert_eq!(climb(&[&forged, &deployment], top), Action::DeletePod);
+        assert_eq!(climb(&[&set, &deployment], top), Action::Pause(deployment));
+    }
+
+    #[test]
+    fn what_makes_pods_owns_nothing_else() {
+        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
+        for kind in ["StatefulSet", "ReplicaSet", "DaemonSet"] {
+            let above = OwnerReference { uid: "above".into(), ..owner("apps/v1", kind) };
+            assert_eq!(climb(&[&set, &deployment, &above], top), Action::Pause(deployment.clone()), "{kind}");
+        }
+        let job = owner("batch/v1", "Job");
+        assert_eq!(climb(&[&set, &deployment, &job], top), Action::Pause(deployment));
+        let job_set = owner("jobset.x-k8s.io/v1alpha2", "JobSet");
+        assert_eq!(climb(&[&job, &job_set], top), Action::Pause(job_set));
+    }
+
+    #[test]
+    fn a_real_daemon_set_exempts_its_pods() {
+        let real = owner("apps/v1", "DaemonSet");
+        assert_eq!(climb(&[&real], top), Action::Exempt);
+        assert_eq!(climb(&[&real], |_| Answer::Absent), Action::DeletePod);
+        assert_eq!(climb(&[&real], |_| Answer::Forbidden), Action::Forbidden(real.clone()));
+        let stranger = |o: &OwnerReference| Answer::Found(Found { selects: false, ..as_found(o, None) });
+        assert_eq!(climb(&[&real], stranger), Action::DeletePod);
+        assert_eq!(climb(&[&owner("example.com/v1", "DaemonSet")], top), Action::DeletePod);
+        let node = owner("v1", "Node");
+        let of_cluster =
+            |o: &OwnerReference| Answer::Found(Found { cluster_scoped: true, ..as_found(o, None) });
+        assert_eq!(climb(&[&node], of_cluster), Action::Exempt);
+        let set = owner("apps/v1", "ReplicaSet");
+        assert_eq!(climb(&[&set, &node], of_cluster), Action::Pause(set), "no node controls a ReplicaSet");
+    }
+
+    #[test]
+    fn a_node_controls_static_pods_alone() {
+        let pod = |annotations| {
+            let metadata = json!({"annotations": annotations, "ownerReferences": [owner("v1", "Node")]});
+            serde_json::from_value::<Pod>(json!({"metadata": metadata})).unwrap()
+        };
+        assert!(controller(&pod(json!({"kubernetes.io/config.mirror": "x"}))).is_some());
+        assert!(controller(&pod(json!(null))).is_none());
+    }
+
+    #[test]
+    fn below_an_owner_that_is_held_in_deletion_there_may_be_another_to_pause() {
+        let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
+        let table = OwnerTable::default();
+        let mut climb = Climb::from(Some(&set), &table);
+        climb.answer(found(&set, Some(&deployment)));
+        climb.answer(deleting(&deployment));
+        assert_eq!(climb.pausable(), [set]);
+        assert_eq!(climb.action(), Action::AwaitDeletion(deployment));
     }
 }

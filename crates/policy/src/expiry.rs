@@ -3,6 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::projection::Pod;
 
+use crate::owners::group_of;
+
 /// The value of priority class `system-cluster-critical`: pods of this priority or a higher one are exempt,
 /// unless another threshold is configured.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
@@ -14,11 +16,20 @@ pub struct Scope {
     pub priority_threshold: i32,
     /// Pods placed by other schedulers are exempt. Empty: all schedulers count.
     pub schedulers: Vec<String>,
+    /// Pods of these namespaces are exempt.
+    pub exempt_namespaces: Vec<String>,
 }
+
+/// The namespace of the cluster's own pods.
+pub const KUBE_SYSTEM: &str = "kube-system";
 
 impl Default for Scope {
     fn default() -> Self {
-        Self { priority_threshold: SYSTEM_CRITICAL_PRIORITY, schedulers: Vec::new() }
+        Self {
+            priority_threshold: SYSTEM_CRITICAL_PRIORITY,
+            schedulers: Vec::new(),
+            exempt_namespaces: vec![KUBE_SYSTEM.into()],
+        }
     }
 }
 
@@ -27,10 +38,12 @@ impl Default for Scope {
 pub enum Exemption {
     /// Its priority reaches the threshold.
     Priority,
-    /// A `DaemonSet`, of any group, controls it: erring on the side of not touching.
+    /// A `DaemonSet` controls it.
     DaemonSet,
     /// It mirrors a static pod of a kubelet; deleting the mirror stops nothing.
     StaticPod,
+    /// It is in an exempt namespace.
+    Namespace,
     /// It is being deleted already.
     Terminating,
     /// All its containers have ended.
@@ -46,23 +59,32 @@ impl Scope {
     }
 }
 
-/// Why a pod is never touched; none if its queue's ceiling applies.
+/// Why a pod is never touched, as far as no tenant can make it so; none if its queue's ceiling applies. The exemption of a
+/// [claimed](claimed) owner holds once that owner was found.
 pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
-    let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     if pod.metadata.deletion_timestamp.is_some() {
         Some(Exemption::Terminating)
     } else if pod.is_finished() {
         Some(Exemption::Finished)
-    } else if pod.is_mirror() || controlled_by("Node") {
-        Some(Exemption::StaticPod)
-    } else if controlled_by("DaemonSet") {
-        Some(Exemption::DaemonSet)
+    } else if scope.exempt_namespaces.iter().any(|exempt| exempt == namespace) {
+        Some(Exemption::Namespace)
     } else if pod.spec.priority.unwrap_or(0) >= scope.priority_threshold {
         Some(Exemption::Priority)
     } else if !scope.counts(pod.spec.scheduler_name.as_deref()) {
         Some(Exemption::Scheduler)
     } else {
         None
+    }
+}
+
+/// Why a pod would never be touched if the owner existed that it names. Anybody may write an owner reference.
+pub fn claimed(pod: &Pod) -> Option<Exemption> {
+    let owner = pod.controller()?;
+    match (group_of(&owner.api_version), owner.kind.as_str()) {
+        ("apps", "DaemonSet") => Some(Exemption::DaemonSet),
+        ("", "Node") if pod.is_mirror() => Some(Exemption::StaticPod),
+        _ => None,
     }
 }
 
@@ -149,20 +171,37 @@ mod tests {
         exemption(&serde_json::from_value(pod).unwrap(), &Scope::default())
     }
 
-    fn controlled_by(kind: &str) -> Value {
-        json!({"metadata": {"ownerReferences": [
-            {"apiVersion": "x/v1", "kind": kind, "name": "n", "uid": "u", "controller": true}
-        ]}})
+    fn claimed_of(api_version: &str, kind: &str, annotations: Value) -> Option<Exemption> {
+        let pod = json!({"metadata": {"annotations": annotations, "ownerReferences": [
+            {"apiVersion": api_version, "kind": kind, "name": "n", "uid": "u", "controller": true}
+        ]}});
+        assert_eq!(exemption_of(pod.clone()), None, "a claim is not an exemption");
+        claimed(&serde_json::from_value(pod).unwrap())
     }
 
     #[test]
-    fn exempt_are_daemonsets_mirrors_and_what_has_ended() {
+    fn what_a_pod_says_of_its_owner_is_a_claim() {
+        let mirror = || json!({"kubernetes.io/config.mirror": "x"});
+        assert_eq!(claimed_of("apps/v1", "ReplicaSet", json!(null)), None);
+        assert_eq!(claimed_of("apps/v1", "DaemonSet", json!(null)), Some(Exemption::DaemonSet));
+        assert_eq!(claimed_of("example.com/v1", "DaemonSet", json!(null)), None);
+        assert_eq!(claimed_of("v1", "Node", mirror()), Some(Exemption::StaticPod));
+        assert_eq!(claimed_of("v1", "Node", json!(null)), None);
+        assert_eq!(claimed_of("example.com/v1", "Node", mirror()), None);
+        assert_eq!(
+            claimed(&serde_json::from_value(json!({"metadata": {"annotations": mirror()}})).unwrap()),
+            None
+        );
+    }
+
+    #[test]
+    fn exempt_is_what_has_ended_and_what_is_in_an_exempt_namespace() {
         assert_eq!(exemption_of(json!({})), None);
-        assert_eq!(exemption_of(controlled_by("ReplicaSet")), None);
-        assert_eq!(exemption_of(controlled_by("DaemonSet")), Some(Exemption::DaemonSet));
-        assert_eq!(exemption_of(controlled_by("Node")), Some(Exemption::StaticPod));
-        let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}});
-        assert_eq!(exemption_of(mirror), Some(Exemption::StaticPod));
+        assert_eq!(
+            exemption_of(json!({"metadata": {"namespace": "kube-system"}})),
+            Some(Exemption::Namespace)
+        );
+        assert_eq!(exemption_of(json!({"metadata": {"namespace": "team"}})), None);
         let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
         assert_eq!(exemption_of(terminating), Some(Exemption::Terminating));
         assert_eq!(exemption_of(json!({"status": {"phase": "Succeeded"}})), Some(Exemption::Finished));

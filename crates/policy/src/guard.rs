@@ -16,7 +16,6 @@ use jiff::Timestamp;
 use tenure_types::projection::Pod;
 
 use crate::{
-    expiry::{Exemption, Scope, exemption},
     gang::Progress,
     preemption::{Preemptor, Rule, Rules, Victim},
 };
@@ -197,15 +196,17 @@ impl Verdict {
 
 /// Why a pod may go whatever protects it, as it says itself.
 pub fn spared(pod: &Pod) -> Option<Reason> {
-    let everybody = Scope { priority_threshold: i32::MAX, schedulers: Vec::new() };
-    match exemption(pod, &everybody) {
-        Some(Exemption::Terminating) => Some(Reason::Terminating),
-        Some(Exemption::Finished) => Some(Reason::Finished),
-        Some(Exemption::StaticPod) => Some(Reason::Mirror),
-        Some(Exemption::DaemonSet) => Some(Reason::DaemonSet),
-        Some(Exemption::Priority | Exemption::Scheduler) | None => {
-            pod.is_unguarded().then_some(Reason::Unguarded)
-        }
+    let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
+    if pod.metadata.deletion_timestamp.is_some() {
+        Some(Reason::Terminating)
+    } else if pod.is_finished() {
+        Some(Reason::Finished)
+    } else if pod.is_mirror() || controlled_by("Node") {
+        Some(Reason::Mirror)
+    } else if controlled_by("DaemonSet") {
+        Some(Reason::DaemonSet)
+    } else {
+        pod.is_unguarded().then_some(Reason::Unguarded)
     }
 }
 

@@ -69,6 +69,8 @@ impl ApiError {
             400 | 422 if has("unknown field") => Self::UnknownField(status.message),
             // so an apply is answered
             500 if has("field not declared in schema") => Self::UnknownField(status.message),
+            // so etcd's limit is told
+            500 if has("request is too large") => Self::Refused(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
             409 => owned(&status).map_or_else(|| Self::Stale(status.message), Self::Owned),
             422 if has("metadata.uid") => Self::Stale(status.message),

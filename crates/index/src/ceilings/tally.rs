@@ -59,7 +59,7 @@ impl CeilingIndex {
         let gangs = &self.objects.gangs;
         // each group by where the list of its pods is
         let mut counted = HashSet::new();
-        for (uid, pod) in self.reader.deadlines.iter() {
+        for (uid, pod) in self.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
             let group = gangs.workload(gangs.memberships(uid));
             if pod.expiry.at != NEVER
                 && let Some(queue) = queue_of(pod, group.as_ref())

@@ -118,21 +118,37 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
 
 #[test]
 fn exempt_pods_are_never_due() {
-    let daemon =
-        json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
     let mut index = index();
     tensorstack(&mut index, "10s");
     for (uid, change) in [
         ("no-queue", json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": ""}}})),
-        ("daemon", json!({"metadata": {"ownerReferences": daemon}})),
+        ("cluster", json!({"metadata": {"namespace": "kube-system"}})),
         ("important", json!({"spec": {"priority": THRESHOLD}})),
-        ("mirror", json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}})),
         ("terminating", json!({"metadata": {"deletionTimestamp": at(0)}})),
         ("finished", json!({"status": {"phase": "Succeeded"}})),
     ] {
         index.apply_pod(&pod(uid, &change));
         assert_eq!(index.next_due(), None, "{uid}");
     }
+}
+
+#[test]
+fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_another() {
+    let owned_by = |kind: &str, uid: &str| {
+        let owner =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": "d", "uid": uid, "controller": true}]);
+        json!({"metadata": {"ownerReferences": owner}})
+    };
+    let mut index = index();
+    tensorstack(&mut index, "10s");
+    index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
+    let group = index.claim(at(20)).unwrap();
+    index.settle(&group, Served::First, Outcome::Final, at(20));
+    assert_eq!(index.next_due(), None);
+    index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
+    assert_eq!(index.next_due(), None, "the same owner");
+    index.apply_pod(&pod("a", &owned_by("ReplicaSet", "r")));
+    assert!(index.claim(at(21)).is_some());
 }
 
 #[test]
@@ -224,17 +240,19 @@ fn what_a_list_no_longer_has_is_forgotten() {
 }
 
 #[test]
-fn controllers_of_live_pods_that_are_exempt_by_priority_are_known_by_namespace() {
+fn live_pods_that_are_exempt_by_priority_are_known_by_namespace_those_of_an_owner_first() {
     let mut index = index();
     let important = json!({"spec": {"priority": THRESHOLD}, "metadata": {"labels": null}});
     index.apply_pod(&pod("a", &important));
-    index.apply_pod(&pod("b", &important));
-    let found = index.exempt_controllers("ns");
-    assert_eq!((found.len(), found[0].name.as_str()), (1, "rs"));
-    assert!(index.exempt_controllers("other").is_empty());
+    let mut other = important.clone();
+    other["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job-uid", "controller": true}]);
+    index.apply_pod(&pod("b", &other));
+    assert_eq!(index.exempt_pods("ns", Uid::of("job-uid")), ["pod-b", "pod-a"]);
+    assert_eq!(index.exempt_pods("ns", Uid::of("rs")), ["pod-a", "pod-b"]);
+    assert!(index.exempt_pods("other", Uid::of("rs-uid")).is_empty());
     index.delete_pod(Uid::of("a"));
     index.delete_pod(Uid::of("b"));
-    assert!(index.exempt_controllers("ns").is_empty());
+    assert!(index.exempt_pods("ns", Uid::of("rs-uid")).is_empty());
 }
 
 #[test]

@@ -167,6 +167,13 @@ impl Tries {
         (self.in_vain, self.failed) = (0, 0);
     }
 
+    /// It is tried again after all. How often it was tried counts as before.
+    pub fn revive(&mut self) {
+        if self.not_before == Self::NEVER {
+            self.not_before = [0; 6];
+        }
+    }
+
     fn wait(&mut self, now: Timestamp, wait: Wait) {
         let end = milliseconds_up(wait.end(self.in_vain.saturating_add(self.failed), now));
         let [_, _, not_before @ ..] = end.max(0).to_be_bytes();

@@ -3,7 +3,7 @@
 use arcstr::ArcStr;
 use jiff::SignedDuration;
 use tenure_policy::{
-    expiry::{Clocks, Family},
+    expiry::{Clocks, Family, claimed},
     ready::{Cause, Readiness, Standing},
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection};
@@ -46,6 +46,9 @@ pub struct Pod {
     pub claim: Option<Claim>,
     /// What is done about it serves no other pod of its controller.
     pub alone: bool,
+    /// It names an owner whose pods are never touched. Anybody may, so its ceiling holds until that owner was found; but no
+    /// workload is counted.
+    pub claims_exemption: bool,
 }
 
 impl Pod {
@@ -67,6 +70,7 @@ impl Pod {
             unready: None,
             claim: None,
             alone: false,
+            claims_exemption: false,
         };
         read.update(pod, interner).then_some(read)
     }
@@ -81,12 +85,21 @@ impl Pod {
         self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
         self.readiness = PodReadiness::of(pod);
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
+        self.claims_exemption = claimed(pod).is_some();
         self.own = own
             .read(&pod.metadata)
             .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
         let families = [PodGroupKind::Tensorstack, PodGroupKind::Runai];
         let is_grouped = families.iter().any(|kind| kind.named_by(pod).is_some());
         self.tensorstack.is_some() || self.runai.is_some() || is_grouped
+    }
+
+    /// What was final by its last controller is tried again.
+    pub fn revive(&mut self) {
+        self.expiry.step.tries.revive();
+        if let Some(unready) = &mut self.unready {
+            unready.step.tries.revive();
+        }
     }
 
     /// The pod as a part of its workload.

@@ -15,7 +15,7 @@ use tenure_types::{
     projection::Pod,
 };
 
-use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, json, reference};
+use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, reference};
 use crate::{events::Happening, recent::RecentPause};
 use tracing::warn;
 
@@ -29,14 +29,23 @@ enum Attempt {
 }
 
 impl Actor {
+    /// Pauses the last of these owners. Once all tries were made, deletes the pod; but where the owners above have stopped,
+    /// and the pod runs on all the same, pauses the next one below first.
     pub(super) async fn pause(
         &self,
         task: Task,
         due: &Due,
-        owner: OwnerReference,
+        mut owners: Vec<OwnerReference>,
         pod: &Pod,
         table: &OwnerTable,
     ) -> Result<Done, Failure> {
+        let Some(mut owner) = owners.pop() else { return self.delete(task, due, pod, &Alone::NoOwner).await };
+        if is_last(task, due) {
+            match self.below_stopped(due, &owner, owners, table).await {
+                Some(below) if due.attempts == TRIES => owner = below,
+                _ => return self.delete_outliving(task, due, pod, Alone::Outlives(describe(&owner))).await,
+            }
+        }
         let mut tries = 1..READS;
         let mut allowed = self.dry_run;
         loop {
@@ -52,16 +61,43 @@ impl Actor {
                 Ok(Attempt::Finished) => {
                     return self.delete(task, due, pod, &Alone::Finished(describe(&owner))).await;
                 }
-                Ok(Attempt::Paused) if due.attempts >= TRIES => {
-                    return self.delete_outliving(task, due, pod, Alone::Outlives(describe(&owner))).await;
-                }
-                Err(Failure::NoField { .. }) if due.attempts >= TRIES => {
-                    return self.delete_outliving(task, due, pod, Alone::NoField(describe(&owner))).await;
-                }
                 Ok(Attempt::Paused) => return Ok(Done::without_events(Deed::PausedBefore, Served::All)),
                 Ok(Attempt::Done(done)) => return Ok(done),
                 Err(failure) => return Err(failure),
             }
+        }
+    }
+
+    /// The next one below that runs, if all above it have stopped.
+    async fn below_stopped(
+        &self,
+        due: &Due,
+        owner: &OwnerReference,
+        mut below: Vec<OwnerReference>,
+        table: &OwnerTable,
+    ) -> Option<OwnerReference> {
+        if !self.has_stopped(due, owner, table).await {
+            return None;
+        }
+        while let Some(next) = below.pop() {
+            if !self.has_stopped(due, &next, table).await {
+                return Some(next);
+            }
+        }
+        None
+    }
+
+    /// True if an owner is paused, being deleted or gone.
+    async fn has_stopped(&self, due: &Due, owner: &OwnerReference, table: &OwnerTable) -> bool {
+        match self.objects.get(&due.namespace, owner).await {
+            Ok(found) if found.metadata.uid.as_deref() != Some(&owner.uid) => true,
+            Ok(found) => {
+                found.metadata.deletion_timestamp.is_some() || {
+                    let object = json(&found);
+                    table.rules(owner).any(|rule| Owner(&object).is_paused(rule))
+                }
+            }
+            Err(error) => matches!(error, ApiError::NotFound),
         }
     }
 
@@ -73,7 +109,7 @@ impl Actor {
         alone: Alone,
     ) -> Result<Done, Failure> {
         let (namespace, name) = (&due.namespace, &due.name);
-        warn!(%namespace, pod = %name, ?alone, "Runs on whatever is done about its owner: deleting it");
+        warn!(%namespace, pod = %name, ?alone, "Runs on after all tries to pause its owner: deleting it");
         self.delete(task, due, pod, &alone).await
     }
 

@@ -10,6 +10,7 @@ pub const fn outcome(task: Task, dry_run: bool, result: Result<&Deed, &Failure>)
     match (task, result) {
         // what would have been done isn't said twice
         (Task::Expire | Task::Evict, Ok(Deed::Paused { .. } | Deed::Deleted)) if dry_run => Outcome::Final,
+        (Task::Expire | Task::Evict, Ok(Deed::Exempt)) => Outcome::Final,
         (Task::Evict, Ok(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,
         (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try() => Outcome::Acted,
         (_, Err(_)) => Outcome::Failed,
@@ -35,7 +36,6 @@ mod tests {
             Failure::Api(ApiError::NotLeading),
             Failure::Delete(ApiError::NotFound),
             Failure::Pause { owner: OwnerReference::default(), source: ApiError::NotFound },
-            Failure::ForbiddenOwner(OwnerReference::default()),
         ];
         for (task, failure) in
             [Task::Expire, Task::Evict].iter().flat_map(|task| failures.iter().map(move |of| (*task, of)))
@@ -46,9 +46,21 @@ mod tests {
 
     #[test]
     fn a_try_counts_after_which_the_pod_runs_on() {
-        let no_field = Failure::NoField { owner: OwnerReference::default(), fields: String::new() };
+        let owner = OwnerReference::default;
+        let no_field = Failure::NoField { owner: owner(), fields: String::new() };
+        let refused = [
+            Failure::Pause { owner: owner(), source: ApiError::Refused(String::new()) },
+            Failure::Pause { owner: owner(), source: ApiError::Forbidden(String::new()) },
+            Failure::ForbiddenOwner(owner()),
+            Failure::Unreadable { owner: owner(), source: ApiError::Timeout },
+            Failure::Dropped { owner: owner(), field: String::new() },
+        ];
+        for failure in &refused {
+            assert_eq!(outcome(Task::Expire, false, Err(failure)), Outcome::Acted, "{failure}");
+        }
         for task in [Task::Expire, Task::Evict] {
             assert_eq!(outcome(task, false, Err(&no_field)), Outcome::Acted, "the owner has no such field");
+            assert_eq!(outcome(task, false, Ok(&Deed::Exempt)), Outcome::Final);
             assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Acted);
         }
         assert_eq!(outcome(Task::Expire, false, Ok(&paused())), Outcome::Acted);

@@ -99,23 +99,29 @@ pub enum Alone {
     NoOwner,
     /// This has another pod, which is exempt by priority.
     Spared(String),
-    /// This is paused, and the pod runs on.
+    /// The pod runs on after all tries to pause this.
     Outlives(String),
-    /// The schema of this has no field to be paused by.
-    NoField(String),
     /// The work of this has ended.
     Finished(String),
 }
 
+impl Alone {
+    /// Why, as the second half of a sentence about the pod.
+    fn why(&self) -> String {
+        match self {
+            Self::NoOwner => "it has no owner that could be paused and come back".to_owned(),
+            Self::Spared(owner) => {
+                format!("{owner} is not paused, for it has a pod that is exempt by priority")
+            }
+            Self::Outlives(owner) => format!("it runs on after all tries to pause {owner}"),
+            Self::Finished(owner) => format!("{owner} has ended"),
+        }
+    }
+}
+
 /// The message of the event on a pod that was deleted because its workload wasn't ready: nothing brings it back.
 pub fn deleted_unready(queue: &str, alone: &Alone) -> String {
-    let why = match alone {
-        Alone::NoOwner => "it has no owner that could be paused and come back".to_owned(),
-        Alone::Spared(owner) => format!("{owner} is not paused, for it has a pod that is exempt by priority"),
-        Alone::Outlives(owner) => format!("it runs on although {owner} is paused"),
-        Alone::NoField(owner) => format!("{owner} has no field to be paused by"),
-        Alone::Finished(owner) => format!("{owner} has ended"),
-    };
+    let why = alone.why();
     format!("Deleted because its workload was not {}, and {why}", in_time(queue))
 }
 
@@ -255,8 +261,7 @@ mod tests {
                 Alone::Spared(owner()),
                 "Job train (batch/v1) is not paused, for it has a pod that is exempt by priority",
             ),
-            (Alone::Outlives(owner()), "it runs on although Job train (batch/v1) is paused"),
-            (Alone::NoField(owner()), "Job train (batch/v1) has no field to be paused by"),
+            (Alone::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
             (Alone::Finished(owner()), "Job train (batch/v1) has ended"),
         ] {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";

@@ -272,7 +272,7 @@ fn where_a_record_does_not_say_of_which_family_its_queue_is_it_counts_if_only_on
 }
 
 #[test]
-fn pods_that_are_never_touched_do_not_count() {
+fn pods_of_a_daemon_set_are_no_workloads() {
     let mut world = World::new(&[("a", json!({}))]);
     let daemon =
         json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);

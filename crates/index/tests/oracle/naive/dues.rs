@@ -5,7 +5,7 @@ mod claims;
 use tenure_policy::{expiry::Family, ready::Cause};
 
 use super::{Naive, groups::Lacking, lost, queues::Limits, readiness};
-use crate::world::{Controller, MILLI, Nanos, OwnerKind, PodObj, SECOND, Wait};
+use crate::world::{Controller, MILLI, Nanos, PodObj, SECOND, Wait};
 
 /// Milliseconds, rounded up from nanoseconds: nothing is ever early.
 pub type Millis = i64;
@@ -129,10 +129,7 @@ fn lacking_alone(pod: &PodObj) -> Option<Lacking> {
 impl Naive {
     /// A pod of which Tenure keeps a record: one in a queue, or that may be, and that isn't exempt.
     fn is_kept(pod: &PodObj) -> bool {
-        let is_exempt = !pod.is_live()
-            || pod.mirror
-            || pod.critical
-            || matches!(pod.controller, Some((OwnerKind::DaemonSet, _)));
+        let is_exempt = !pod.is_live() || pod.critical;
         !is_exempt && Self::names_queue(pod)
     }
 
@@ -143,8 +140,9 @@ impl Naive {
 
     /// A record lasts as long as its pod is kept.
     pub(super) fn keep_record(&mut self, uid: u32, pod: Option<&PodObj>) {
-        if pod.is_some_and(Self::is_kept) {
-            self.records.entry(uid).or_insert(Record {
+        let before = self.pods.get(&uid).map(|pod| pod.controller);
+        if let Some(pod) = pod.filter(|pod| Self::is_kept(pod)) {
+            let record = self.records.entry(uid).or_insert(Record {
                 claim: None,
                 alone: false,
                 attempts: 0,
@@ -155,6 +153,9 @@ impl Naive {
                 not_told_before: Millis::MIN,
                 unready: None,
             });
+            if before.is_some_and(|before| before.map(|(_, uid)| uid) != pod.controller.map(|(_, uid)| uid)) {
+                record.revive();
+            }
         } else {
             self.records.remove(&uid);
         }

@@ -203,16 +203,11 @@ impl Naive {
         self.returns.values_mut().for_each(|waits| waits.claimed = false);
     }
 
-    /// Controllers of the live pods of a namespace that are exempt by priority alone.
-    pub fn exempt_controllers(&self, namespace: u8) -> Vec<(OwnerKind, u32)> {
-        let exempt = self.pods.values().filter(|pod| {
-            let is_exempt = pod.is_live() && pod.critical && !pod.mirror && pod.namespace == namespace;
-            is_exempt && !matches!(pod.controller, Some((OwnerKind::DaemonSet, _)))
-        });
-        let mut controllers: Vec<_> = exempt.filter_map(|pod| pod.controller).collect();
-        controllers.sort_unstable_by_key(|(_, uid)| *uid);
-        controllers.dedup();
-        controllers
+    /// The live pods of a namespace that are exempt by priority and have a controller.
+    pub fn exempt_pods(&self, namespace: u8) -> impl Iterator<Item = &PodObj> {
+        let exempt =
+            self.pods.values().filter(|pod| pod.is_live() && pod.critical && pod.controller.is_some());
+        exempt.filter(move |pod| pod.namespace == namespace)
     }
 
     /// When the first of the pods of a root owner expires.

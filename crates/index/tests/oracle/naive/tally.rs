@@ -13,7 +13,7 @@ use tenure_types::podgroup::PodGroupKind;
 use super::Naive;
 use crate::{
     wire,
-    world::{MILLI, Nanos, PodObj, timestamp},
+    world::{MILLI, Nanos, OwnerKind, PodObj, timestamp},
 };
 
 /// The queues as policy has them.
@@ -57,7 +57,7 @@ impl Naive {
             }
         };
         let mut counted = BTreeSet::new();
-        for pod in self.kept().filter(|pod| pod.scheduled.is_some()) {
+        for pod in self.workload_pods().filter(|pod| pod.scheduled.is_some()) {
             match pod.keys().find(|key| self.groups.contains_key(key)) {
                 None => runs(pod.runai, pod.scheduled()),
                 Some(key) if counted.insert(key) => {
@@ -73,8 +73,13 @@ impl Naive {
         tally
     }
 
+    /// All but those that say that a DaemonSet controls them.
+    fn workload_pods(&self) -> impl Iterator<Item = &PodObj> {
+        self.kept().filter(|pod| !matches!(pod.controller, Some((OwnerKind::DaemonSet, _))))
+    }
+
     fn count_ends(&self, tally: &mut Tally) {
-        for pod in self.kept() {
+        for pod in self.workload_pods() {
             let Some(end) = self.dues[&pod.uid].expires else { continue };
             let queue = self.runai_of(pod).map(wire::runai_name).unwrap_or_default();
             if let Some(report) = tally.reports.get_mut(&queue) {

@@ -128,6 +128,14 @@ impl Naive {
 }
 
 impl Record {
+    /// What was final by its last controller is tried again.
+    pub(super) fn revive(&mut self) {
+        let unready = self.unready.iter_mut().map(|unready| &mut unready.not_before);
+        for not_before in unready.chain([&mut self.not_before]).filter(|at| **at == NEVER) {
+            *not_before = Millis::MIN;
+        }
+    }
+
     fn settle(&mut self, pod: &DuePod, task: Task, end: End, now: Nanos) {
         match (task, end) {
             (Task::Evict, _) => {
