@@ -4,6 +4,7 @@ mod explain;
 mod limits;
 mod returns;
 mod tally;
+mod terminating;
 
 use std::collections::HashSet;
 
@@ -84,17 +85,23 @@ pub struct Ceilings {
     deadlines: Deadlines,
     notice: SignedDuration,
     pods_ready: Option<PodsReady>,
+    terminating: Terminating,
 }
 
 impl Reader for Ceilings {
     fn delete_pod(&mut self, uid: Uid) {
         self.deadlines.delete(uid);
+        self.terminating.delete(uid);
     }
 
     fn retain_pods(&mut self, uids: &HashSet<Uid>) {
         self.deadlines.retain(uids);
+        self.terminating.retain(uids);
     }
 }
+
+pub use terminating::Overlong;
+use terminating::Terminating;
 
 /// The model of the keeper: everything that a ceiling's expiry depends on.
 pub type CeilingIndex = Cluster<Ceilings>;
@@ -103,7 +110,12 @@ impl CeilingIndex {
     /// An index of an empty cluster.
     pub fn new(settings: Settings) -> Self {
         let deadlines = Deadlines::new(settings.scope.clone());
-        let reader = Ceilings { deadlines, notice: SignedDuration::ZERO, pods_ready: None };
+        let reader = Ceilings {
+            deadlines,
+            notice: SignedDuration::ZERO,
+            pods_ready: None,
+            terminating: Terminating::default(),
+        };
         let mut index = Self { objects: Objects::default(), reader };
         index.objects.gangs.serve_keeper();
         index.configure(settings);
@@ -124,6 +136,9 @@ impl CeilingIndex {
     pub fn apply_pod(&mut self, pod: &projection::Pod) -> bool {
         self.apply_member(pod);
         let uid = pod.metadata.uid.as_deref().map(Uid::of);
+        if let Some(uid) = uid {
+            self.apply_terminating(uid, pod);
+        }
         let was_new = uid
             .and_then(|uid| self.reader.deadlines.get(uid))
             .is_some_and(|pod| pod.readiness.get() == Readiness::NotYet);
@@ -245,7 +260,7 @@ impl CeilingIndex {
     }
 
     fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
-        let Self { objects, reader: Ceilings { deadlines, notice, pods_ready } } = self;
+        let Self { objects, reader: Ceilings { deadlines, notice, pods_ready, .. } } = self;
         for uid in pods {
             deadlines.schedule(uid, |pod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod));
         }

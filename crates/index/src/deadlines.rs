@@ -14,7 +14,7 @@ use std::{
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::expiry::{Exemption, Scope, exemption};
+use tenure_policy::expiry::{Exemption, Scope, exemption, standing_exemption};
 use tenure_types::projection;
 
 use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, times::NEVER, uid::UidMap};
@@ -105,6 +105,11 @@ impl Deadlines {
                 None
             }
         }
+    }
+
+    /// True if a pod is never touched, terminating or not.
+    pub fn exempts(&self, pod: &projection::Pod) -> bool {
+        standing_exemption(pod, &self.scope).is_some()
     }
 
     fn keep(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> Option<Uid> {

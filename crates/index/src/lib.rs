@@ -17,7 +17,7 @@ mod queues;
 mod times;
 mod uid;
 
-pub use ceilings::{CeilingIndex, Ceilings, Seen, Settings, Standing, Tally};
+pub use ceilings::{CeilingIndex, Ceilings, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{Cluster, Reader};
 pub use deadlines::{Claim, Due, Group, Outcome, Served, Task};
 pub use paused::Paused;

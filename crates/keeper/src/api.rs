@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::{
     Api, Client,
@@ -14,6 +15,7 @@ use kube::{
 };
 use parking_lot::Mutex;
 use serde_json::Value;
+use tenure_index::Uid;
 use tenure_policy::climb::{Answer, Found};
 use tenure_service::{
     call::{ApiError, call},
@@ -61,6 +63,27 @@ impl Objects {
         let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
         let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        self.lead_or_fail()?;
+        call(api.delete(name, &how)).await.map(drop)
+    }
+
+    /// Deletes a pod that terminates again, with a shorter grace period.
+    pub async fn end_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: Uid,
+        grace: SignedDuration,
+    ) -> Result<(), ApiError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let found = call(api.get_metadata(name)).await?.metadata.uid.filter(|found| Uid::of(found) == uid);
+        let preconditions =
+            Preconditions { uid: Some(found.ok_or(ApiError::NotFound)?), resource_version: None };
+        let how = DeleteParams {
+            preconditions: Some(preconditions),
+            grace_period_seconds: Some(grace.as_secs().try_into().unwrap_or(u32::MAX)),
+            ..DeleteParams::default()
+        };
         self.lead_or_fail()?;
         call(api.delete(name, &how)).await.map(drop)
     }

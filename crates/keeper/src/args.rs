@@ -1,6 +1,7 @@
 use std::num::NonZeroU32;
 
 use clap::{ArgAction, Parser};
+use jiff::SignedDuration;
 use tenure_policy::expiry::KUBE_SYSTEM;
 use tenure_service::{
     admin::AdminArgs, client::ClientArgs, config::ConfigArgs, leadership::LeaderArgs, log::LogArgs,
@@ -77,6 +78,11 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) burst: NonZeroU32,
 
+    /// The longest time that a pod may terminate once it has reached its ceiling: where its grace period is longer, it is
+    /// deleted again with what is left of this
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = grace, help_heading = "Limits")]
+    pub(crate) max_termination_grace: SignedDuration,
+
     #[command(flatten, next_help_heading = "Configuration file")]
     pub(crate) config: ConfigArgs,
 
@@ -88,6 +94,14 @@ pub struct Args {
 
     #[command(flatten, next_help_heading = "Logs")]
     pub(crate) log: LogArgs,
+}
+
+fn grace(text: &str) -> Result<SignedDuration, String> {
+    let grace = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if grace.as_secs() == 0 {
+        return Err("must be at least a second".into());
+    }
+    SignedDuration::try_from(grace).map_err(|_| "is too long".into())
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {

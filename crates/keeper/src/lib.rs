@@ -17,6 +17,7 @@ mod sleep;
 mod stamps;
 mod status;
 mod stores;
+mod terminations;
 mod usage;
 
 pub use args::Args;

@@ -30,6 +30,7 @@ pub struct Metrics {
     refused_returns: Family<PauseLabels, Counter<u64, AtomicU64>>,
     ready: Histogram,
     lateness: Histogram,
+    shortened: Counter<u64, AtomicU64>,
     in_flight: Arc<AtomicUsize>,
 }
 
@@ -126,6 +127,7 @@ impl Metrics {
             refused_returns: Family::default(),
             ready: Histogram::new([1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]),
             lateness: Histogram::new([0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0]),
+            shortened: Counter::default(),
             in_flight: Arc::default(),
         };
         registry.register(
@@ -185,6 +187,11 @@ impl Metrics {
             Unit::Seconds,
             metrics.lateness.clone(),
         );
+        registry.register(
+            "shortened_terminations",
+            "Pods past their ceiling whose grace period was longer than allowed, and was shortened",
+            metrics.shortened.clone(),
+        );
         metrics
     }
 
@@ -236,6 +243,11 @@ impl Metrics {
         self.ready.observe(seconds);
     }
 
+    /// The grace period of a pod was shortened.
+    pub fn shortened(&self) {
+        self.shortened.inc();
+    }
+
     pub fn late(&self, seconds: f64) {
         self.lateness.observe(seconds);
     }
@@ -272,8 +284,10 @@ impl State {
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
-        let (under_ceiling, overdue, next, returning) = self.cluster.with(|index| {
-            (index.pods_under_ceiling(), index.overdue(now), index.next_expiry(), index.returning(now))
+        let (under_ceiling, overdue, next, returning, past_end) = self.cluster.with(|index| {
+            let (next, returning) = (index.next_expiry(), index.returning(now));
+            let past_end = index.terminating_past_end(now);
+            (index.pods_under_ceiling(), index.overdue(now), next, returning, past_end)
         });
         let in_flight = self.in_flight.load(Relaxed);
         let mut gauge = |name, help, value: f64| {
@@ -284,6 +298,8 @@ impl Collector for State {
         let help = "Expired pods that wait for their turn, and writes that are not yet done";
         gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
+        let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
+        gauge("terminating_past_end", help, count(past_end))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
         let help =
             "When the next pod expires, or has expired, in seconds since the epoch; absent if none will";

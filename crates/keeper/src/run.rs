@@ -3,6 +3,7 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use anyhow::Context;
+use jiff::SignedDuration;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client};
 use parking_lot::Mutex;
@@ -39,6 +40,7 @@ use crate::{
     stamps::Stamps,
     status::{BURST, Reporter, Statuses, WRITES_PER_SECOND, Writer},
     stores::{GroupStore, watches},
+    terminations::Terminations,
 };
 
 /// For pauses in flight, after a signal to end.
@@ -59,6 +61,7 @@ impl Args {
             threadiness,
             writes_per_second,
             burst,
+            max_termination_grace,
             leader,
             admin,
             log,
@@ -111,6 +114,7 @@ impl Args {
             config,
             metrics,
             writes: (writes_per_second, burst),
+            longest_termination: max_termination_grace,
             dry_run,
         };
         let work = parts.work(scope, runai_queue_version, threadiness);
@@ -149,6 +153,7 @@ struct Parts {
     metrics: Metrics,
     /// A second, and at once.
     writes: (NonZeroU32, NonZeroU32),
+    longest_termination: SignedDuration,
     dry_run: bool,
 }
 
@@ -158,7 +163,18 @@ impl Parts {
         // apart for each, so that none holds up another
         let limit = || write_limit(self.writes.0, self.writes.1);
         let events = Events::new(self.client.clone(), self.lead.clone());
-        let Self { client, cluster, statuses, clock, lead, config, metrics, writes: _, dry_run } = &self;
+        let Self {
+            client,
+            cluster,
+            statuses,
+            clock,
+            lead,
+            config,
+            metrics,
+            writes: _,
+            longest_termination,
+            dry_run,
+        } = &self;
         let dry_run = *dry_run;
         let stamps =
             Stamps::new(cluster.clone(), clock.clone(), objects(), limit(), metrics.clone(), dry_run);
@@ -197,11 +213,20 @@ impl Parts {
             events: events.clone(),
             metrics: metrics.clone(),
         };
+        let terminations = Terminations {
+            cluster: cluster.clone(),
+            clock: clock.clone(),
+            objects: objects(),
+            limit: limit(),
+            metrics: metrics.clone(),
+            longest: *longest_termination,
+        };
         let (cluster, clock, metrics) = (cluster.clone(), clock.clone(), metrics.clone());
         let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness };
         Work {
             expiry,
             stamps,
+            terminations: (!dry_run).then_some(terminations),
             returns: (!dry_run).then_some(returns),
             reporter: (!dry_run).then_some(reporter),
         }
@@ -213,6 +238,8 @@ struct Work {
     expiry: Expiry,
     stamps: Stamps,
     /// None in a dry run.
+    terminations: Option<Terminations>,
+    /// None in a dry run.
     returns: Option<Returns>,
     /// None in a dry run.
     reporter: Option<Reporter>,
@@ -221,11 +248,16 @@ struct Work {
 impl Work {
     /// The lease is kept until what was begun is done.
     async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, stamps, returns, reporter } = self;
+        let Self { expiry, stamps, terminations, returns, reporter } = self;
         let done = CancellationToken::new();
         let report = async {
             if let Some(reporter) = reporter {
                 reporter.run(lead, shutdown).await;
+            }
+        };
+        let end = async {
+            if let Some(terminations) = terminations {
+                terminations.run(lead, shutdown).await;
             }
         };
         let bring_back = async {
@@ -234,7 +266,8 @@ impl Work {
             }
         };
         let work = async {
-            tokio::join!(expiry.run(lead, shutdown), stamps.run(lead, shutdown), bring_back, report);
+            let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
+            tokio::join!(expire, stamp, end, bring_back, report);
             done.cancel();
         };
         tokio::join!(work, election.run(done.clone()));

@@ -62,12 +62,19 @@ impl Scope {
 /// Why a pod is never touched, as far as no tenant can make it so; none if its queue's ceiling applies. The exemption of a
 /// [claimed](claimed) owner holds once that owner was found.
 pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     if pod.metadata.deletion_timestamp.is_some() {
         Some(Exemption::Terminating)
     } else if pod.is_finished() {
         Some(Exemption::Finished)
-    } else if scope.exempt_namespaces.iter().any(|exempt| exempt == namespace) {
+    } else {
+        standing_exemption(pod, scope)
+    }
+}
+
+/// The same, but for pods that have ended or terminate.
+pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    if scope.exempt_namespaces.iter().any(|exempt| exempt == namespace) {
         Some(Exemption::Namespace)
     } else if pod.spec.priority.unwrap_or(0) >= scope.priority_threshold {
         Some(Exemption::Priority)

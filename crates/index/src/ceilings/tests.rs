@@ -133,6 +133,38 @@ fn exempt_pods_are_never_due() {
 }
 
 #[test]
+fn a_pod_past_its_ceiling_terminates_no_longer_than_is_allowed() {
+    let terminating = |ends: i64, grace: i64| json!({"metadata": {"deletionTimestamp": at(ends), "deletionGracePeriodSeconds": grace}});
+    let mut index = index();
+    tensorstack(&mut index, "100s");
+    let of = |index: &mut CeilingIndex, now, longest| {
+        let overlong = index.overlong(at(now), SignedDuration::from_secs(longest));
+        overlong.into_iter().map(|of| (of.left.as_secs(), of.allowed.as_secs())).collect::<Vec<_>>()
+    };
+    // deleted at 40, before its ceiling, for a thousand seconds
+    index.apply_pod(&pod("a", &terminating(1_040, 1_000)));
+    assert_eq!(of(&mut index, 100, 60), [], "not before its ceiling");
+    assert_eq!(of(&mut index, 110, 60), [(930, 50)]);
+    assert_eq!(of(&mut index, 500, 60), [(540, 1)], "never by force");
+    assert_eq!(of(&mut index, 110, 2_000), []);
+    // deleted at 120, after its ceiling
+    index.apply_pod(&pod("a", &terminating(1_120, 1_000)));
+    assert_eq!(of(&mut index, 130, 60), [(990, 50)]);
+    index.apply_pod(&pod("a", &terminating(180, 50)));
+    assert_eq!(of(&mut index, 131, 60), [], "it was shortened");
+    assert_eq!((index.terminating_past_end(at(180)), index.terminating_past_end(at(181))), (0, 1));
+    let mut exempt = terminating(1_120, 1_000);
+    exempt["spec"] = json!({"priority": THRESHOLD});
+    index.apply_pod(&pod("b", &exempt));
+    let mut unqueued = terminating(1_120, 1_000);
+    unqueued["metadata"]["labels"] = json!(null);
+    index.apply_pod(&pod("c", &unqueued));
+    assert_eq!(of(&mut index, 200, 60), []);
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(index.terminating_past_end(at(200)), 0);
+}
+
+#[test]
 fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_another() {
     let owned_by = |kind: &str, uid: &str| {
         let owner =

@@ -1,0 +1,104 @@
+//! Pods that terminate, and for how long they may: their grace period is their own word.
+
+use std::collections::HashSet;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::projection;
+
+use super::{CeilingIndex, Seen};
+use crate::{Uid, uid::UidMap};
+
+/// The least grace period that lets a kubelet end a pod in order.
+const LEAST_GRACE: SignedDuration = SignedDuration::from_secs(1);
+
+/// The pods that terminate and are in a queue.
+#[derive(Debug, Default)]
+pub struct Terminating(UidMap<Termination>);
+
+#[derive(Debug)]
+struct Termination {
+    pod: Seen,
+    name: Box<str>,
+    /// When its deletion was asked for.
+    asked: Timestamp,
+    /// When its grace period ends.
+    ends: Timestamp,
+}
+
+/// A pod past its ceiling that terminates for longer than is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overlong {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What is left of its grace period, in whole seconds.
+    pub left: SignedDuration,
+    /// What is left of it by what is allowed, in whole seconds: at least one.
+    pub allowed: SignedDuration,
+}
+
+impl Terminating {
+    pub fn delete(&mut self, uid: Uid) {
+        self.0.remove(&uid);
+    }
+
+    pub fn retain(&mut self, uids: &HashSet<Uid>) {
+        self.0.retain(|uid, _| uids.contains(uid));
+    }
+}
+
+impl CeilingIndex {
+    /// Takes a pod as one that terminates, if it does and is in a queue.
+    pub(super) fn apply_terminating(&mut self, uid: Uid, pod: &projection::Pod) {
+        self.reader.terminating.delete(uid);
+        let Some(ends) = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0) else { return };
+        let is_over = pod.is_finished() || self.reader.deadlines.exempts(pod);
+        let Some(seen) = Some(pod).filter(|_| !is_over).and_then(|pod| self.see(pod)) else { return };
+        let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
+        let asked = ends.checked_sub(grace).unwrap_or(Timestamp::MIN);
+        let name = pod.metadata.name.as_deref().unwrap_or_default().into();
+        self.reader.terminating.0.insert(uid, Termination { pod: seen, name, asked, ends });
+    }
+
+    /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
+    /// asked for.
+    pub fn overlong(&mut self, now: Timestamp, longest: SignedDuration) -> Vec<Overlong> {
+        let whole = |left: SignedDuration| SignedDuration::from_secs(left.as_secs());
+        self.terminating_past_ceiling(now, |uid, of, expired| {
+            let until = of.asked.max(expired).checked_add(longest).ok()?;
+            (of.ends > until && now < of.ends).then(|| Overlong {
+                uid,
+                namespace: of.pod.pod.namespace.as_str().into(),
+                name: of.name.as_ref().into(),
+                left: whole(of.ends.duration_since(now)),
+                allowed: whole(until.duration_since(now)).max(LEAST_GRACE),
+            })
+        })
+        .into_iter()
+        .filter(|of| of.allowed < of.left)
+        .collect()
+    }
+
+    /// How many pods past their ceiling still terminate although their grace period is over.
+    pub fn terminating_past_end(&mut self, now: Timestamp) -> usize {
+        self.terminating_past_ceiling(now, |_, of, _| (of.ends < now).then_some(())).len()
+    }
+
+    fn terminating_past_ceiling<T>(
+        &mut self,
+        now: Timestamp,
+        look: impl Fn(Uid, &Termination, Timestamp) -> Option<T>,
+    ) -> Vec<T> {
+        let all = std::mem::take(&mut self.reader.terminating);
+        let past = all.0.iter().filter_map(|(uid, of)| {
+            let (expired, _) = self.standing_of(&of.pod)?.expires?;
+            if expired < now { look(*uid, of, expired) } else { None }
+        });
+        let past = past.collect();
+        self.reader.terminating = all;
+        past
+    }
+}
