@@ -78,6 +78,9 @@
 {{-   $trusted = append $trusted (printf "system:serviceaccount:%s:%s" (include "tenure.namespace" .) (include "tenure.keeper.name" .)) }}
 {{- end }}
 {{- $_ := set $config "trustedWriters" (uniq $trusted) }}
+{{- with get (default dict .Values.startTime) "longestFormation" }}
+{{-   $_ := set $config "longestFormation" . }}
+{{- end }}
 {{- with .Values.waitForPodsReady }}
 {{-   $_ := set $config "waitForPodsReady" (include "tenure.waitForPodsReady" . | fromJson) }}
 {{- end }}

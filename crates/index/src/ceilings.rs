@@ -15,6 +15,7 @@ use tenure_policy::{
     floor::Floors,
     owners::OwnerTable,
     ready::{PodsReady, Readiness},
+    start::LongestFormation,
 };
 use tenure_types::projection;
 
@@ -41,6 +42,8 @@ pub struct Settings {
     pub pods_ready: Option<PodsReady>,
     /// For how long workloads are safe from others where no queue says.
     pub floors: Floors,
+    /// How long after its first pod was scheduled a workload may have started.
+    pub longest_formation: LongestFormation,
 }
 
 /// How a pod stands, whether or not it is kept: see [`CeilingIndex::standing`].
@@ -124,10 +127,11 @@ impl CeilingIndex {
 
     /// Replaces the settings, apart from the scope.
     pub fn configure(&mut self, settings: Settings) {
-        let Settings { scope: _, table, notice, pods_ready, floors } = settings;
-        let Objects { interner, runai, owners, moved, .. } = &mut self.objects;
+        let Settings { scope: _, table, notice, pods_ready, floors, longest_formation } = settings;
+        let Objects { interner, runai, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));
         runai.configure(floors);
+        gangs.set_longest_formation(longest_formation);
         (self.reader.notice, self.reader.pods_ready) = (notice, pods_ready);
         moved.all = true;
     }

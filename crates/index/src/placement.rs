@@ -17,7 +17,9 @@ use arcstr::ArcStr;
 use jiff::Timestamp;
 use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
 use kube::core::ObjectMeta;
-use tenure_policy::{gang::Progress, guard::Reason, toleration::ClassState, victims::Requests};
+use tenure_policy::{
+    gang::Progress, guard::Reason, start::LongestFormation, toleration::ClassState, victims::Requests,
+};
 use tenure_types::room::PodWithRoom;
 
 use crate::{
@@ -93,6 +95,11 @@ struct Placed {
 }
 
 impl PlacementIndex {
+    /// Workloads may form for so long from now on.
+    pub fn set_longest_formation(&mut self, formation: LongestFormation) {
+        self.objects.gangs.set_longest_formation(formation);
+    }
+
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, pod: PodWithRoom) {
         let (pod, room) = pod.split();

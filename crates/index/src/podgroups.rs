@@ -12,6 +12,7 @@ use std::{
     sync::Arc,
 };
 
+use tenure_policy::start::LongestFormation;
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     projection,
@@ -42,12 +43,21 @@ pub struct Gangs {
     moved: HashSet<Uid>,
     stamps: Stamps,
     for_keeper: bool,
+    /// How long after its first pod was scheduled a workload may have started.
+    formation: LongestFormation,
 }
 
 impl Gangs {
     /// Keeps the readiness of runs and their stamps, too: the webhook, which needs neither, saves the room.
     pub const fn serve_keeper(&mut self) {
         self.for_keeper = true;
+    }
+
+    /// Workloads may form for so long from now on.
+    pub fn set_longest_formation(&mut self, formation: LongestFormation) {
+        if std::mem::replace(&mut self.formation, formation) != formation {
+            self.changed.extend(self.by_key.keys().cloned());
+        }
     }
 
     /// Takes a pod as the API server has it.
@@ -193,10 +203,10 @@ impl Gangs {
 
     /// Computes the starts that may be others by now.
     pub fn compute(&mut self) {
-        let Self { by_key, members, changed, moved, stamps, .. } = self;
+        let Self { by_key, members, changed, moved, stamps, formation, .. } = self;
         for key in std::mem::take(changed) {
             let Some(gang) = by_key.get_mut(&key) else { continue };
-            if gang.compute(members) {
+            if gang.compute(members, *formation) {
                 moved.extend(gang.members());
             }
             if let Some(keeper) = &mut gang.keeper {

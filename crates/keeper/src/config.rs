@@ -35,6 +35,7 @@ pub fn settings(config: &Config, scope: Scope) -> Settings {
         notice: config.notice,
         pods_ready: config.pods_ready,
         floors: config.floors.clone(),
+        longest_formation: config.longest_formation,
     }
 }
 

@@ -18,7 +18,10 @@ use std::{collections::BTreeSet, fmt};
 use jiff::SignedDuration;
 use thiserror::Error;
 
-use crate::{floor::Floors, guard::Guarded, owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady};
+use crate::{
+    floor::Floors, guard::Guarded, owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady,
+    start::LongestFormation,
+};
 use fields::{Field, Problems};
 use tree::Node;
 
@@ -30,6 +33,9 @@ pub use kai::Kai;
 pub const EXPIRY_NOTICE: &str = "expiryNotice";
 /// More kinds that can be paused.
 pub const OWNERS: &str = "owners";
+/// How long after its first pod was scheduled a workload may have started.
+pub const LONGEST_FORMATION: &str = "longestFormation";
+
 /// Who may set when a `PodGroup` started.
 pub const TRUSTED_WRITERS: &str = "trustedWriters";
 
@@ -39,8 +45,19 @@ pub const PODS_READY: &str = "waitForPodsReady";
 /// Whose deletions of pods are held up.
 pub const GUARD: &str = "guard";
 
-const FIELDS: &[&str] =
-    &[PREEMPT, RECLAIM, METHOD, LABEL_KEY, POOLS, EXPIRY_NOTICE, OWNERS, TRUSTED_WRITERS, PODS_READY, GUARD];
+const FIELDS: &[&str] = &[
+    PREEMPT,
+    RECLAIM,
+    METHOD,
+    LABEL_KEY,
+    POOLS,
+    EXPIRY_NOTICE,
+    OWNERS,
+    LONGEST_FORMATION,
+    TRUSTED_WRITERS,
+    PODS_READY,
+    GUARD,
+];
 
 /// What an admin has configured, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,6 +68,8 @@ pub struct Config {
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.
     pub floors: Floors,
+    /// How long after its first pod was scheduled a workload may have started.
+    pub longest_formation: LongestFormation,
     /// Who may set when a `PodGroup` started.
     pub trusted: TrustedWriters,
     /// When workloads make room that don't get ready, where their queue doesn't say. None: never.
@@ -117,6 +136,7 @@ impl Config {
             let rules = fields.take(OWNERS).map(|field| owners::read(&field, &mut problems));
             let rules = rules.unwrap_or_default();
             let trusted = fields.take(TRUSTED_WRITERS).map(|field| trusted::read(&field, &mut problems));
+            let formation = fields.take(LONGEST_FORMATION).and_then(|field| field.duration(&mut problems));
             let pods_ready =
                 fields.take(PODS_READY).and_then(|field| pods_ready::read(&field, &mut problems));
             let guard = fields.take(GUARD);
@@ -128,6 +148,7 @@ impl Config {
                 rows: rules.len(),
                 table: OwnerTable::default().with(rules),
                 floors,
+                longest_formation: formation.map(|of| LongestFormation(of.to_signed())).unwrap_or_default(),
                 trusted: trusted.unwrap_or_default(),
                 pods_ready,
                 guarded: guarded.unwrap_or_default(),

@@ -100,7 +100,8 @@ pub fn claimed(pod: &Pod) -> Option<Exemption> {
 pub struct Clocks {
     /// The pod's `creationTimestamp`: the tensorstack family counts pending time.
     pub created: Timestamp,
-    /// When the workload was started: the run.ai family doesn't. None while it is pending.
+    /// When the workload was started, or the pod was scheduled if that was earlier: the run.ai family doesn't. None while
+    /// it is pending.
     pub started: Option<Timestamp>,
 }
 

@@ -10,6 +10,24 @@ use tenure_types::keys;
 /// By how much a stamp may be later than what the pods show: clocks differ, and whoever schedules has one of its own.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
+/// How long after its first pod was scheduled a workload may have started: else who says what it takes to run, and who joins
+/// it, could move its start for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongestFormation(pub SignedDuration);
+
+impl Default for LongestFormation {
+    fn default() -> Self {
+        Self(SignedDuration::from_mins(30))
+    }
+}
+
+impl LongestFormation {
+    /// The latest start of a workload whose first pod was scheduled then; none if that is beyond the end of time.
+    pub fn latest(self, first_scheduled: Timestamp) -> Option<Timestamp> {
+        first_scheduled.checked_add(self.0).ok()
+    }
+}
+
 /// What is known of the present run of a `PodGroup`. An active pod is one that is scheduled, and has not ended and is
 /// not terminating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +40,20 @@ pub struct Run {
     pub oldest: Option<Timestamp>,
     /// When the active pods show that it started; none if there are fewer than it takes.
     pub shown: Option<Timestamp>,
+    /// The latest start that counts: the longest time of formation after its first pod was scheduled.
+    pub latest: Option<Timestamp>,
 }
 
 impl Run {
     /// When it started; none if it doesn't run, or hasn't had as many pods as it takes. It may still lie in the future
     /// by a clock that is behind.
     pub fn start(&self) -> Option<Timestamp> {
+        let start = self.started()?;
+        // what a group takes to run is its user's word, and so is who joins it
+        Some(self.latest.map_or(start, |latest| start.min(latest)))
+    }
+
+    fn started(&self) -> Option<Timestamp> {
         match (self.present_stamp(), self.shown) {
             // growth keeps the stamp, and pods that were replaced show a later start than there was
             (Some(stamp), Some(shown)) if is_about(stamp, shown) => Some(stamp),
@@ -104,7 +130,7 @@ mod tests {
     /// Stamp, what the last run left, creation of the oldest active pod, shown start.
     fn run(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Run {
         let at = |second: Option<i64>| second.and_then(at);
-        Run { stamp: at(stamp), left: at(left), oldest: at(oldest), shown: at(shown) }
+        Run { stamp: at(stamp), left: at(left), oldest: at(oldest), shown: at(shown), latest: None }
     }
 
     fn starts(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Option<i64> {
@@ -123,6 +149,18 @@ mod tests {
         assert_eq!(starts(Some(5), None, Some(1), Some(5)), Some(5));
         assert_eq!(starts(Some(5), None, Some(4), Some(900)), Some(5));
         assert_eq!(starts(Some(5), None, Some(4), None), Some(5));
+    }
+
+    #[test]
+    fn a_start_is_no_later_than_the_longest_formation() {
+        let of = |stamp, shown| {
+            let run = Run { latest: at(30), ..run(stamp, None, Some(1), shown) };
+            run.start().map(|start| start.as_second() - 1_000_000)
+        };
+        assert_eq!(of(None, Some(20)), Some(20));
+        assert_eq!(of(None, Some(40)), Some(30));
+        assert_eq!(of(Some(40), Some(40)), Some(30));
+        assert_eq!(of(None, None), None, "it has not formed");
     }
 
     #[test]

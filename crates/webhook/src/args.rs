@@ -120,8 +120,9 @@ impl Args {
         });
         let configure = {
             let (validator, mutator) = (validator.clone(), mutator.clone());
-            let (extender, guard) = (extender.clone(), guard.clone());
+            let (extender, guard, placement) = (extender.clone(), guard.clone(), placement.clone());
             move |config: Config| {
+                placement.change(|index| index.set_longest_formation(config.longest_formation));
                 if let Some(extender) = &extender {
                     extender.configure(config.floors.clone());
                 }

@@ -69,8 +69,8 @@ pub fn standing(objects: &mut Objects, pod: &Pod, of_groups: OfGroups) -> Standi
     let ceilings = (ceiling(Family::Tensorstack, &tensorstack), ceiling(Family::Runai, &runai));
     let OfGroups { is_grouped, start, .. } = of_groups;
     let alone = pod.clocks();
-    // a workload may never have as many pods as it takes: those that it has run all the same
-    let clocks = Clocks { started: start.or(alone.started), ..alone };
+    // no group moves the end of a pod past its own scheduling and the ceiling
+    let clocks = Clocks { started: start.into_iter().chain(alone.started).min(), ..alone };
     let start = if is_grouped { start } else { alone.started };
     let expires = expiry::deadline(clocks, ceilings.0, ceilings.1);
     Standing { clocks, start, is_grouped, tensorstack, runai, own, expires }

@@ -1,7 +1,10 @@
 //! A `PodGroup` and the pods that name it: what they show of its present run.
 
 use jiff::Timestamp;
-use tenure_policy::{ready::Lacking, start::Run};
+use tenure_policy::{
+    ready::Lacking,
+    start::{LongestFormation, Run},
+};
 
 use super::{group::PodGroup, members::Member, readiness::RunReadiness, stamps::Stamp};
 use crate::{
@@ -193,9 +196,9 @@ impl Gang {
     }
 
     /// Computes the start, and whether too few are ready; says whether either is another than before.
-    pub fn compute(&mut self, members: &UidMap<Box<Member>>) -> bool {
+    pub fn compute(&mut self, members: &UidMap<Box<Member>>, formation: LongestFormation) -> bool {
         self.show(members);
-        let start = self.run().and_then(|run| run.start());
+        let start = self.run(formation).and_then(|run| run.start());
         let started_elsewhen = std::mem::replace(&mut self.start, start) != start;
         let shown = self.shown_lacking(members);
         let lacks_otherwise = self.keeper.as_mut().is_some_and(|keeper| keeper.readiness.recall(shown));
@@ -224,11 +227,12 @@ impl Gang {
         is_ahead
     }
 
-    /// What is known of its run; none if there is no such group.
-    pub fn run(&self) -> Option<Run> {
+    /// What is known of its run, which may form for so long; none if there is no such group.
+    pub fn run(&self, formation: LongestFormation) -> Option<Run> {
         let stamp = self.group.as_ref()?.stamp;
-        let Shown { oldest, start, .. } = self.shown;
-        Some(Run { stamp, left: self.left, oldest: in_time(oldest), shown: start })
+        let Shown { oldest, first_scheduled, start, .. } = self.shown;
+        let latest = in_time(first_scheduled).and_then(|first| formation.latest(first));
+        Some(Run { stamp, left: self.left, oldest: in_time(oldest), shown: start, latest })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
+use tenure_policy::start::LongestFormation;
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{Gangs, gang::Gang, group::GroupKey};
@@ -146,8 +147,14 @@ impl Stamps {
     }
 
     /// Hands out the start that is to be written on a group; none if there is none, or one is being written.
-    fn claim(&mut self, key: &GroupKey, gang: &mut Gang, now: Timestamp) -> Option<Stamping> {
-        let start = gang.run().and_then(|run| run.to_stamp(now));
+    fn claim(
+        &mut self,
+        key: &GroupKey,
+        gang: &mut Gang,
+        formation: LongestFormation,
+        now: Timestamp,
+    ) -> Option<Stamping> {
+        let start = gang.run(formation).and_then(|run| run.to_stamp(now));
         let stamp = &mut gang.keeper.as_mut()?.stamp;
         stamp.place = None;
         let (start, group) = start.zip(gang.group.as_ref())?;
@@ -179,14 +186,14 @@ impl CeilingIndex {
     /// back.
     pub fn claim_stamp(&mut self, now: Timestamp) -> Option<Stamping> {
         self.objects.gangs.compute();
-        let Gangs { by_key, members, moved, stamps, .. } = &mut self.objects.gangs;
+        let Gangs { by_key, members, moved, stamps, formation, .. } = &mut self.objects.gangs;
         while let Some(key) = stamps.next(now) {
             let Some(gang) = by_key.get_mut(&key) else { continue };
             // not only when that is written: it may not be possible
-            if gang.start_by(now) && gang.compute(members) {
+            if gang.start_by(now) && gang.compute(members, *formation) {
                 moved.extend(gang.members());
             }
-            let stamping = stamps.claim(&key, gang, now);
+            let stamping = stamps.claim(&key, gang, *formation, now);
             if stamping.is_some() {
                 return stamping;
             }

@@ -100,6 +100,7 @@ impl Pair {
         self.compare_due()?;
         self.compare_pods()?;
         self.compare_groups()?;
+        self.compare_formation()?;
         self.compare_owners()?;
         self.compare_queues()
     }

@@ -11,6 +11,7 @@ use tenure_policy::{
     floor::Floors,
     owners::{OwnerTable, PauseRule},
     ready::PodsReady,
+    start::LongestFormation,
 };
 use tenure_types::{
     keys,
@@ -299,5 +300,9 @@ pub fn settings(of: &ConfigObj) -> Settings {
         notice: SignedDuration::from_micros(of.notice),
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
+        longest_formation: FORMATION,
     }
 }
+
+/// How long workloads may form.
+pub const FORMATION: LongestFormation = LongestFormation(SignedDuration::from_secs(20));

@@ -28,7 +28,19 @@ impl Pair {
     pub(super) fn compare_pods(&mut self) -> Result {
         let Self { index, model, pods, .. } = self;
         for pod in model.pods.values() {
-            let given = index.standing(&pods[&pod.uid]).map(|of| {
+            let standing = index.standing(&pods[&pod.uid]);
+            let ends = standing.as_ref().and_then(|of| of.expires).map(|(at, _)| at);
+            let queue = model.standing(pod).and_then(|of| of.runai);
+            let ceiling = queue.and_then(|queue| model.runai_limits(queue)?.ceiling);
+            if let Some((scheduled, ceiling)) = pod.scheduled().zip(ceiling) {
+                let in_time = ends.is_some_and(|at| at <= timestamp(scheduled + ceiling));
+                same(
+                    format_args!("{:x} ends by its own scheduling and the ceiling", pod.uid),
+                    &in_time,
+                    &true,
+                )?;
+            }
+            let given = standing.map(|of| {
                 let queues =
                     (of.tensorstack.map(|name| name.to_string()), of.runai.map(|name| name.to_string()));
                 let own = of.own.map(|own| own.as_nanos());
@@ -50,6 +62,20 @@ impl Pair {
             given.sort_unstable();
             expected.sort_unstable();
             same("exempt_pods", &given, &expected)?;
+        }
+        Ok(())
+    }
+
+    /// No group renews its floor.
+    pub(super) fn compare_formation(&mut self) -> Result {
+        let Self { index, model, .. } = self;
+        for of in index.gangs() {
+            let members = model.pods.values().filter(|pod| of.members.contains(&wire::uid(pod.uid)));
+            let first = members.filter(|pod| pod.is_active()).filter_map(|pod| pod.scheduled()).min();
+            if let Some((first, start)) = first.zip(of.start) {
+                let in_time = start <= timestamp(first) + wire::FORMATION.0;
+                same(format_args!("{} starts by the longest formation", of.name), &in_time, &true)?;
+            }
         }
         Ok(())
     }

@@ -13,10 +13,17 @@ use crate::{
 };
 
 /// Both, of what the webhook watches.
-#[derive(Default)]
 pub struct Placement {
     index: PlacementIndex,
     model: Naive,
+}
+
+impl Default for Placement {
+    fn default() -> Self {
+        let mut index = PlacementIndex::default();
+        index.set_longest_formation(wire::FORMATION);
+        Self { index, model: Naive::default() }
+    }
 }
 
 impl Placement {

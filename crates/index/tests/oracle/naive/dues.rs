@@ -182,7 +182,7 @@ impl Naive {
             runai.and_then(|queue| self.runai_limits(queue)),
         );
         let start = workload.map_or_else(|| pod.scheduled(), |gang| gang.start);
-        let started = start.or_else(|| pod.scheduled());
+        let started = start.into_iter().chain(pod.scheduled()).min();
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
         let tensorstack_end = ceiling(limits.0).map(|ceiling| pod.created * MILLI + ceiling);
         let runai_end = started.zip(ceiling(limits.1)).map(|(started, ceiling)| started + ceiling);

@@ -6,6 +6,7 @@ use tenure_policy::{ready::Readiness, start};
 use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, lost, readiness, stamps::Stamp};
+use crate::wire::FORMATION;
 use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, nanos, timestamp};
 
 /// What is remembered of a group, as long as there is such a group or a live pod that names it.
@@ -282,6 +283,7 @@ impl Run {
             left: time(self.left),
             oldest: time(self.oldest),
             shown: time(self.shown),
+            latest: self.readiness.scheduled.map(|first| timestamp(first) + FORMATION.0),
         }
     }
 
