@@ -9,10 +9,21 @@ use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    activate::Activate, change::ChangeArgs, completion::CompletionArgs, config::ConfigCommand,
-    connect::ConnectArgs, deactivate::Deactivate, explain::Explain, list::ListArgs, matrix::MatrixArgs,
-    queue::QueueArgs, requeue::Requeue, requeue_schedule::RequeueScheduleArgs, resume::Resume,
-    tell::complain, validate::ValidateArgs,
+    activate::Activate,
+    change::ChangeArgs,
+    completion::CompletionArgs,
+    config::ConfigCommand,
+    connect::ConnectArgs,
+    deactivate::Deactivate,
+    explain::Explain,
+    list::ListArgs,
+    matrix::MatrixArgs,
+    queue::QueueArgs,
+    requeue::Requeue,
+    requeue_schedule::RequeueScheduleArgs,
+    resume::Resume,
+    tell::{Told, complain},
+    validate::ValidateArgs,
 };
 
 /// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
@@ -85,9 +96,9 @@ impl Cli {
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),
-            Command::Version => version().map(|()| ExitCode::SUCCESS),
+            Command::Version => version(),
         };
-        result.unwrap_or_else(|error| fail(&error))
+        result.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
     }
 }
 
@@ -101,7 +112,9 @@ fn fail(error: &Error) -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(is_closed) {
         return ExitCode::SUCCESS;
     }
-    complain(error);
+    if !error.is::<Told>() {
+        complain(error);
+    }
     ExitCode::FAILURE
 }
 

@@ -7,7 +7,6 @@ pub mod testing;
 
 use std::{
     io::{self, Write},
-    process::ExitCode,
     time::Duration,
 };
 
@@ -26,7 +25,7 @@ use crate::{
     server::{Clock, code, explain},
     snapshot::Cluster,
     target::{self, Target},
-    tell::{complain, tell},
+    tell::{Told, complain, tell},
 };
 pub use outcome::Change;
 pub use subject::{Object, Subject, shown};
@@ -64,7 +63,7 @@ pub trait Command {
 
 impl<C: Args + Command> ChangeArgs<C> {
     /// Does it to one after the other; one that fails keeps no other from it.
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { objects, dry_run, command } = self;
         let targets = target::parse(&objects)?;
         let connection = connect.connect().await?;
@@ -72,17 +71,17 @@ impl<C: Args + Command> ChangeArgs<C> {
         let cluster = Cluster::discover(connection.client).await?;
         let (namespace, table) = (connection.namespace, OwnerTable::default());
         let changer = Changer { command, cluster, namespace, clock, table, dry_run };
-        let mut code = ExitCode::SUCCESS;
+        let mut result = Ok(());
         for target in targets {
             if let Err(error) = changer.change(&target).await {
                 if error.is::<io::Error>() {
                     return Err(error);
                 }
                 complain(&error);
-                code = ExitCode::FAILURE;
+                result = Err(anyhow!(Told));
             }
         }
-        Ok(code)
+        result
     }
 }
 

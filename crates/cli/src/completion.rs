@@ -1,9 +1,6 @@
 //! `kubectl tenure completion`: scripts that let a shell complete the command line.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::io::{self, Write};
 
 use anyhow::Result;
 use clap::{Args, Command};
@@ -39,10 +36,9 @@ For kubectl tenure, kubectl asks a program: save this on the PATH as kubectl_com
 const PROGRAM: &str = "kubectl-tenure";
 
 impl CompletionArgs {
-    pub fn run(self, cli: Command) -> Result<ExitCode> {
+    pub fn run(self, cli: Command) -> Result<()> {
         let Self { shell } = self;
-        io::stdout().lock().write_all(script(shell, cli).as_bytes())?;
-        Ok(ExitCode::SUCCESS)
+        Ok(io::stdout().lock().write_all(script(shell, cli).as_bytes())?)
     }
 }
 

@@ -5,10 +5,9 @@ mod report;
 use std::{
     fs,
     io::{self, Read},
-    process::ExitCode,
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
 use tenure_policy::config::{File, Problem};
 
@@ -48,13 +47,13 @@ Examples:
 Exit codes: 0 if nothing is wrong; 1 if something is: standard error has the line, the field and what would be right.";
 
 impl ConfigCommand {
-    pub fn run(self) -> Result<ExitCode> {
-        let Self::Check(CheckArgs { file, output: OutputArgs { output } }) = self;
+    pub fn run(self) -> Result<()> {
+        let Self::Check(CheckArgs { file, output }) = self;
         let source = read(&file)?;
         let file = source.parse()?;
         let report = Report::of(&file);
-        output.show(&report, |mut out| report.tables(&mut out))?;
-        Ok(source.judge(&file))
+        output.show(&report, || report.tables())?;
+        source.judge(&file)
     }
 }
 
@@ -81,22 +80,21 @@ pub fn read(path: &str) -> Result<Source> {
 impl Source {
     /// An error has a line for each thing that is wrong.
     pub fn parse(&self) -> Result<File> {
-        File::parse(&self.text).map_err(|error| {
-            let lines: Vec<_> = error.problems.iter().map(|problem| complaint(&self.name, problem)).collect();
-            anyhow!("{}", lines.join("\nerror: "))
-        })
+        File::parse(&self.text).map_err(|error| self.error(&error.problems))
+    }
+
+    fn error(&self, problems: &[Problem]) -> Error {
+        let lines: Vec<_> = problems.iter().map(|problem| complaint(&self.name, problem)).collect();
+        anyhow!(lines.join("\nerror: "))
     }
 
     /// Says what is wrong with a file that could be read all the same.
-    fn judge(&self, file: &File) -> ExitCode {
-        let File::Kai(kai) = file else { return ExitCode::SUCCESS };
+    fn judge(&self, file: &File) -> Result<()> {
+        let File::Kai(kai) = file else { return Ok(()) };
         for note in &kai.notes {
             tell(&format!("note: {}", complaint(&self.name, note)));
         }
-        for problem in &kai.problems {
-            tell(&format!("error: {}", complaint(&self.name, problem)));
-        }
-        if kai.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        if kai.problems.is_empty() { Ok(()) } else { Err(self.error(&kai.problems)) }
     }
 }
 

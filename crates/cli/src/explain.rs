@@ -3,11 +3,6 @@
 mod pod;
 mod preemption;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
-
 use anyhow::Result;
 use clap::Subcommand;
 use jiff::Timestamp;
@@ -28,7 +23,7 @@ pub enum Explain {
 }
 
 impl Explain {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         match self {
             Self::Preemption(preemption) => preemption.run(connect).await,
             Self::Pod(pod) => pod.run(connect).await,
@@ -62,9 +57,9 @@ fn shown(key: &Key) -> String {
 }
 
 /// A heading and what follows from it.
-fn paragraph(heading: &str, sentences: &[String], out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}", printable(heading))?;
-    sentences.iter().try_for_each(|sentence| writeln!(out, "  - {}", printable(sentence)))
+fn paragraph(heading: &str, sentences: &[String]) -> String {
+    let sentences = sentences.iter().map(|sentence| format!("  - {}\n", printable(sentence)));
+    std::iter::once(format!("{}\n", printable(heading))).chain(sentences).collect()
 }
 
 /// To the second, and how long it is until then.

@@ -7,8 +7,7 @@ mod view;
 
 use std::{
     collections::HashMap,
-    io,
-    process::ExitCode,
+    io::{self, Write},
     time::{Duration, Instant},
 };
 
@@ -75,7 +74,7 @@ Examples:
   kubectl tenure list -A -o json | jq -r '.[] | select(.state == \"Paused\") | .workload'";
 
 impl ListArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { queues, all_namespaces, output, watch, t9k_system_namespace, config } = self;
         let config = of_file(config.as_deref())?;
         let connection = connect.connect().await?;
@@ -89,11 +88,9 @@ impl ListArgs {
             tell(&format!("No workloads in a queue found{place}."));
         }
         if watch {
-            list.watch(rows).await?;
-        } else {
-            list.printer.all(&rows, list.gatherer.now(), &mut io::stdout().lock())?;
+            return list.watch(rows).await;
         }
-        Ok(ExitCode::SUCCESS)
+        print(&list.printer.all(&rows, list.gatherer.now())?)
     }
 }
 
@@ -127,7 +124,7 @@ impl List {
         }
     }
 
-    fn changes(&mut self, seen: &mut HashMap<row::Key, Row>, rows: Vec<Row>) -> io::Result<()> {
+    fn changes(&mut self, seen: &mut HashMap<row::Key, Row>, rows: Vec<Row>) -> Result<()> {
         let mut gone = std::mem::take(seen);
         for row in rows {
             let before = gone.remove(&row.key());
@@ -140,7 +137,13 @@ impl List {
         self.print(&gone.collect::<Vec<_>>())
     }
 
-    fn print(&mut self, rows: &[Row]) -> io::Result<()> {
-        self.printer.some(rows, self.gatherer.now(), &mut io::stdout().lock())
+    fn print(&mut self, rows: &[Row]) -> Result<()> {
+        print(&self.printer.some(rows, self.gatherer.now())?)
     }
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
 }

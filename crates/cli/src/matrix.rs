@@ -1,9 +1,6 @@
 //! `kubectl tenure matrix`: what applies in each queue, and between each two of them.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::io;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -20,7 +17,7 @@ use crate::{
     connect::ConnectArgs,
     floors::FloorArgs,
     input::InputArgs,
-    output::OutputArgs,
+    output::{Out, OutputArgs},
     snapshot::{Snapshot, queues},
     table::{Table, cell, table},
     tell::tell,
@@ -63,8 +60,8 @@ Examples:
   kubectl tenure matrix -o json | jq -r '.reclaim[] | \"\\(.preemptor) -> \\(.victim): \\(.value)\"'";
 
 impl MatrixArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { input, output: OutputArgs { output }, preemptor_queue, victim_queue, floors: args } = self;
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { input, output, preemptor_queue, victim_queue, floors: args } = self;
         let config = args.config()?;
         let documents = queues::documents(&input.filename, connect).await?;
         let now = input.now.unwrap_or_else(Timestamp::now);
@@ -81,8 +78,7 @@ impl MatrixArgs {
         }
         let (preemptor, victim) = (preemptor_queue.as_deref(), victim_queue.as_deref());
         let matrix = Matrix::new(tree, &config.floors, args.node_pool.as_deref(), preemptor, victim);
-        output.show(&matrix, |out| tables(&matrix, out))?;
-        Ok(ExitCode::SUCCESS)
+        output.stream(&matrix, |out| tables(&matrix, out))
     }
 }
 
@@ -204,19 +200,18 @@ impl<'t> Matrix<'t> {
 }
 
 /// Two tables, one below the other.
-fn tables(matrix: &Matrix<'_>, mut out: &mut dyn Write) -> io::Result<()> {
+fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
     let headers = ["QUEUE", "PREEMPT FLOOR", "FROM", "CEILING", "FROM"];
-    table(&headers, matrix.rows().map(|row| cells(&row)), &mut out)?;
+    write!(out, "{}", table(&headers, matrix.rows().map(|row| cells(&row))))?;
     let mut pairs = matrix.pairs().peekable();
     if pairs.peek().is_some() {
         let headers = ["PREEMPTOR", "VICTIM", "RECLAIM FLOOR", "FROM"].map(str::to_owned);
         let [name, floor] = matrix.widest();
         let table = Table::fitting(&[headers.to_vec(), vec![name.clone(), name, floor]]);
-        writeln!(out)?;
-        table.print(&headers, &mut out)?;
+        write!(out, "\n{}", table.line(&headers))?;
         for Pair { preemptor, victim, floor: Sourced { value, from } } in pairs {
             let line = [preemptor.to_owned(), victim.to_owned(), value.to_string(), from.to_string()];
-            table.print(&line, &mut out)?;
+            out.write_all(table.line(&line).as_bytes())?;
         }
     }
     Ok(())

@@ -2,8 +2,10 @@
 
 use std::io::{self, BufWriter, Write};
 
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use serde_saphyr::ser::Error;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -25,59 +27,45 @@ pub struct OutputArgs {
     pub output: Output,
 }
 
-impl Output {
+impl OutputArgs {
     /// Prints an answer on standard output: as JSON or YAML, or as a table of the command's own.
-    pub fn show(
+    pub fn show(self, answer: &impl Serialize, table: impl FnOnce() -> String) -> Result<()> {
+        self.stream(answer, |out| out.write_all(table().as_bytes()))
+    }
+
+    /// The same with a table that may be too large to be held.
+    pub fn stream(
         self,
         answer: &impl Serialize,
-        table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> io::Result<()> {
+        table: impl FnOnce(Out<'_>) -> io::Result<()>,
+    ) -> Result<()> {
         let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-        if !self.print(answer, &mut out)? {
-            table(&mut out)?;
-        }
-        out.flush()
+        self.output.write(answer, table, &mut out)?;
+        Ok(out.flush()?)
     }
+}
 
-    /// Prints a value as JSON or YAML, and says whether it did.
-    pub fn print(self, value: &impl Serialize, out: &mut impl Write) -> io::Result<bool> {
+/// Where something is printed.
+pub type Out<'o> = &'o mut dyn Write;
+
+impl Output {
+    fn write(
+        self,
+        answer: &impl Serialize,
+        table: impl FnOnce(Out<'_>) -> io::Result<()>,
+        mut out: Out<'_>,
+    ) -> io::Result<()> {
         match self {
-            Self::Table => return Ok(false),
+            Self::Table => table(out),
             Self::Json => {
-                serde_json::to_writer_pretty(&mut *out, value)?;
-                writeln!(out)?;
+                serde_json::to_writer_pretty(&mut out, answer)?;
+                writeln!(out)
             }
-            Self::Yaml => yaml(value, out)?,
+            Self::Yaml => serde_saphyr::to_io_writer(&mut out, answer).map_err(|error| match error {
+                Error::IO { error } => error,
+                other => io::Error::other(other),
+            }),
         }
-        Ok(true)
-    }
-}
-
-/// Prints a value as YAML.
-pub fn yaml(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
-    let mut kept = Kept { out, error: None };
-    let written = serde_saphyr::to_io_writer(&mut kept, value);
-    // the serializer's error doesn't tell a closed pipe from others
-    kept.error.map_or_else(|| written.map_err(io::Error::other), Err)
-}
-
-/// Keeps the error that ends it.
-struct Kept<'w, W> {
-    out: &'w mut W,
-    error: Option<io::Error>,
-}
-
-impl<W: Write> Write for Kept<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.out.write(bytes).map_err(|error| {
-            let kind = error.kind();
-            self.error = Some(error);
-            kind.into()
-        })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
     }
 }
 
@@ -91,10 +79,11 @@ mod tests {
     fn json_and_yaml_end_with_a_line_break() {
         let printed = |output: Output| {
             let mut out = Vec::new();
-            output.print(&json!({"a": [1]}), &mut out).unwrap().then(|| String::from_utf8(out).unwrap())
+            output.write(&json!({"a": [1]}), |_| Ok(()), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
         };
-        assert_eq!(printed(Output::Json).unwrap(), "{\n  \"a\": [\n    1\n  ]\n}\n");
-        assert_eq!(printed(Output::Yaml).unwrap(), "a:\n- 1\n");
-        assert_eq!(printed(Output::Table), None);
+        assert_eq!(printed(Output::Json), "{\n  \"a\": [\n    1\n  ]\n}\n");
+        assert_eq!(printed(Output::Yaml), "a:\n- 1\n");
+        assert_eq!(printed(Output::Table), "");
     }
 }

@@ -1,10 +1,6 @@
 //! `kubectl tenure queue`: who runs in a queue, who comes back and when, and who doesn't.
 
-use std::{
-    cmp::Ordering,
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::cmp::Ordering;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -63,8 +59,8 @@ Examples:
   kubectl tenure queue research -o json | jq -r '.comingBack[] | \"\\(.requeueAt) \\(.workload)\"'";
 
 impl QueueArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { name, t9k_system_namespace, config, output: OutputArgs { output } } = self;
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { name, t9k_system_namespace, config, output } = self;
         let config = of_file(config.as_deref())?;
         let is_given = connect.named_namespace().is_some();
         let connection = connect.connect().await?;
@@ -80,11 +76,10 @@ impl QueueArgs {
         if answer.is_empty() && !is_known {
             bail!("there is no queue {:?}, as far as you may see", answer.queue);
         }
-        if answer.is_empty() && output == Output::Table {
+        if answer.is_empty() && output.output == Output::Table {
             tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
         }
-        output.show(&answer, |mut out| answer.tables(!is_given, now, &mut out))?;
-        Ok(ExitCode::SUCCESS)
+        output.show(&answer, || answer.tables(!is_given, now))
     }
 }
 
@@ -136,7 +131,7 @@ impl Answer {
     }
 
     /// One for each list that isn't empty.
-    fn tables(&self, namespaces: bool, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+    fn tables(&self, namespaces: bool, now: Timestamp) -> String {
         let Self { queue: _, running, coming_back, deactivated, paused } = self;
         let part = |headers: &[&'static str], rows: &[Row], cells: &dyn Fn(&Row) -> Vec<String>| -> Part {
             let row = |row: &Row| {
@@ -161,7 +156,7 @@ impl Answer {
             part(&["DEACTIVATED", "RETURNS", "PAUSED AT", "BECAUSE OF"], deactivated, &inactive),
             part(&["PAUSED", "PAUSED AT", "BECAUSE OF"], paused, &paused_cells),
         ];
-        tables(parts, out)
+        tables(parts)
     }
 }
 

@@ -1,7 +1,5 @@
 //! `kubectl tenure requeue-schedule`: when a workload whose pods don't get ready comes back.
 
-use std::process::ExitCode;
-
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use jiff::Timestamp;
@@ -89,7 +87,7 @@ Examples:
   kubectl tenure requeue-schedule --queue research -f queues/ --timeout 10m";
 
 impl RequeueScheduleArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let (backoff, queue) = match &self.queue {
             None => (Backoff::default(), None),
             Some(queue) => find(&queues::documents(&self.filename, connect).await?, queue)?,
@@ -100,9 +98,7 @@ impl RequeueScheduleArgs {
                 "note: there is no limit: the first {ROWS} retries are shown; --retries shows more"
             ));
         }
-        let Self { output: OutputArgs { output }, .. } = self;
-        output.show(&answer, |mut out| answer.table(&mut out))?;
-        Ok(ExitCode::SUCCESS)
+        self.output.show(&answer, || answer.table())
     }
 
     /// Flags count for more than a queue.

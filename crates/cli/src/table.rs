@@ -1,7 +1,5 @@
 //! Tables in kubectl's style.
 
-use std::io::{self, Write};
-
 const BETWEEN: usize = 3;
 
 /// Columns under upper-case headers, as wide as their widest cell.
@@ -23,8 +21,8 @@ impl Table {
         Self { widths }
     }
 
-    /// Prints one row. Nothing is padded after the last cell.
-    pub fn print(&self, row: &[String], out: &mut impl Write) -> io::Result<()> {
+    /// One row, as a line. Nothing is padded after the last cell.
+    pub fn line(&self, row: &[String]) -> String {
         let mut line = String::new();
         for (place, cell) in row.iter().enumerate() {
             line.push_str(&printable(cell));
@@ -32,35 +30,25 @@ impl Table {
             let padding = width.saturating_sub(cell.chars().count()).saturating_add(BETWEEN);
             line.extend(std::iter::repeat_n(' ', padding));
         }
-        writeln!(out, "{}", line.trim_end())
+        format!("{}\n", line.trim_end())
     }
 }
 
-/// Prints a table as wide as its rows need.
-pub fn table(
-    headers: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-    out: &mut impl Write,
-) -> io::Result<()> {
+/// A table as wide as its rows need.
+pub fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let headers = headers.iter().map(|header| (*header).to_owned()).collect();
     let rows: Vec<_> = std::iter::once(headers).chain(rows).collect();
     let table = Table::fitting(&rows);
-    rows.iter().try_for_each(|row| table.print(row, out))
+    rows.iter().map(|row| table.line(row)).collect()
 }
 
 /// Headers, and rows.
 pub type Part = (Vec<&'static str>, Vec<Vec<String>>);
 
-/// Prints tables one below the other, except those that are empty.
-pub fn tables(parts: impl IntoIterator<Item = Part>, out: &mut impl Write) -> io::Result<()> {
+/// Tables one below the other, except those that are empty.
+pub fn tables(parts: impl IntoIterator<Item = Part>) -> String {
     let parts = parts.into_iter().filter(|(_, rows)| !rows.is_empty());
-    for (number, (headers, rows)) in parts.enumerate() {
-        if number > 0 {
-            writeln!(out)?;
-        }
-        table(&headers, rows.into_iter(), out)?;
-    }
-    Ok(())
+    parts.map(|(headers, rows)| table(&headers, rows)).collect::<Vec<_>>().join("\n")
 }
 
 /// A text as it is safe to show: some that we show can be written by others, who might send commands to the terminal, or
@@ -84,11 +72,7 @@ mod tests {
         let rows: Vec<Vec<String>> =
             rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect();
         let table = Table::fitting(&rows);
-        let mut out = Vec::new();
-        for row in &rows {
-            table.print(row, &mut out).unwrap();
-        }
-        String::from_utf8(out).unwrap()
+        rows.iter().map(|row| table.line(row)).collect()
     }
 
     #[test]
@@ -108,8 +92,6 @@ mod tests {
     #[test]
     fn a_later_row_may_be_wider() {
         let table = Table::fitting(&[vec!["A".into(), "B".into()]]);
-        let mut out = Vec::new();
-        table.print(&["long".into(), "b".into(), "c".into()], &mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "long   b   c\n");
+        assert_eq!(table.line(&["long".into(), "b".into(), "c".into()]), "long   b   c\n");
     }
 }

@@ -1,6 +1,9 @@
 //! What is said on standard error.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use anyhow::Error;
 
@@ -16,6 +19,16 @@ pub fn tell(line: &str) {
 /// Something that is odd, but keeps nobody from going on.
 pub fn warn(what: &str) {
     tell(&format!("Warning: {what}"));
+}
+
+/// Something went wrong, and people know what.
+#[derive(Debug)]
+pub struct Told;
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("see above")
+    }
 }
 
 /// What went wrong.

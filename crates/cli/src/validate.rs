@@ -1,11 +1,6 @@
 //! `kubectl tenure validate`: what the webhook would say of objects in files.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
-
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -26,7 +21,7 @@ use crate::{
     output::OutputArgs,
     snapshot::{Snapshot, queues},
     table::printable,
-    tell::warn,
+    tell::{Told, warn},
 };
 
 /// Say what Tenure's webhook would say of objects in files, without a cluster
@@ -62,16 +57,17 @@ Examples:
 Exit codes: 0 if all would be allowed; 1 if something would be refused, or can't be read; 2 for a bad command line.";
 
 impl ValidateArgs {
-    pub fn run(self) -> Result<ExitCode> {
-        let Self { filename, t9k_system_namespace, output: OutputArgs { output }, floors } = self;
+    pub fn run(self) -> Result<()> {
+        let Self { filename, t9k_system_namespace, output, floors } = self;
         let floors = floors.config()?.floors;
         let documents = input::read(&filename)?;
         let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &floors);
         for warning in &verdicts.warnings {
             warn(warning);
         }
-        output.show(&verdicts.reviewed, |mut out| verdicts.print(&mut out))?;
-        Ok(if verdicts.refused() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        output.show(&verdicts.reviewed, || verdicts.text())?;
+        ensure!(verdicts.refused() == 0, Told);
+        Ok(())
     }
 }
 
@@ -128,15 +124,14 @@ impl Verdicts {
         self.reviewed.iter().filter(|verdict| !verdict.allowed).count()
     }
 
-    /// Prints a line for each thing that was found, as compilers do, and a summary.
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
-        self.reviewed.iter().try_for_each(|verdict| verdict.print(out))?;
+    /// A line for each thing that was found, as compilers have it, and a summary.
+    fn text(&self) -> String {
+        let found: String = self.reviewed.iter().map(Verdict::text).collect();
         let (all, refused, skipped) = (self.reviewed.len(), self.refused(), self.others);
         let warned = self.reviewed.iter().filter(|verdict| !verdict.warnings.is_empty()).count();
         let allowed = all.saturating_sub(refused);
-        writeln!(
-            out,
-            "{all} reviewed: {allowed} allowed, {refused} refused, {warned} with warnings; {skipped} skipped"
+        format!(
+            "{found}{all} reviewed: {allowed} allowed, {refused} refused, {warned} with warnings; {skipped} skipped\n"
         )
     }
 }
@@ -158,13 +153,13 @@ impl Verdict {
         }
     }
 
-    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    fn text(&self) -> String {
         let object = self.object();
         let errors =
             self.errors.iter().map(|error| format!("error: {object}: {}: {}", error.field, error.message));
         let warnings = self.warnings.iter().map(|warning| format!("warning: {object}: {warning}"));
-        let mut lines = errors.chain(warnings);
-        lines.try_for_each(|line| writeln!(out, "{}", printable(&format!("{}: {line}", self.source))))
+        let lines = errors.chain(warnings);
+        lines.map(|line| printable(&format!("{}: {line}", self.source)) + "\n").collect()
     }
 
     /// `queue.scheduling.run.ai/research`

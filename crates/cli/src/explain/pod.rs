@@ -3,8 +3,6 @@
 mod answer;
 mod print;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Args;
 
@@ -49,8 +47,8 @@ Examples:
   kubectl tenure explain pod -f cluster.yaml --now 2026-01-02T03:04:05Z team/train-0 -o json";
 
 impl PodArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { pod, input, output: OutputArgs { output }, t9k_system_namespace, floors: args } = self;
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { pod, input, output, t9k_system_namespace, floors: args } = self;
         let key = key(pod, &connect.namespace(!input.filename.is_empty()).await?);
         let config = args.config()?;
         let wanted = Wanted {
@@ -67,7 +65,6 @@ impl PodArgs {
         let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
         let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod };
         let answer = question.answer(&action, standing);
-        output.show(&answer, |mut out| print::sentences(&answer, snapshot.now, &mut out))?;
-        Ok(ExitCode::SUCCESS)
+        output.show(&answer, || print::sentences(&answer, snapshot.now))
     }
 }

@@ -1,10 +1,6 @@
 //! `kubectl tenure explain preemption`: whether a pod may preempt others, and why.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::collections::{HashMap, HashSet};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -80,8 +76,8 @@ struct VictimAnswer {
 }
 
 impl PreemptionArgs {
-    pub async fn run(self, connect: ConnectArgs) -> Result<ExitCode> {
-        let Self { input, output: OutputArgs { output }, preemptor, victims, floors: args } = self;
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { input, output, preemptor, victims, floors: args } = self;
         let namespace = connect.namespace(!input.filename.is_empty()).await?;
         let preemptor = key(preemptor, &namespace);
         let victims: Vec<Key> = victims.into_iter().map(|victim| key(victim, &namespace)).collect();
@@ -93,8 +89,7 @@ impl PreemptionArgs {
         let (snapshot, _) = Snapshot::read(input, connect, wanted).await?;
         let answer =
             Question { snapshot: &snapshot, pool: args.node_pool.as_deref() }.answer(&preemptor, &victims)?;
-        output.show(&answer, |mut out| print(&answer, &shown(&preemptor), snapshot.now, &mut out))?;
-        Ok(ExitCode::SUCCESS)
+        output.show(&answer, || text(&answer, &shown(&preemptor), snapshot.now))
     }
 }
 
@@ -193,10 +188,9 @@ fn priority(pod: &Pod) -> i32 {
     pod.spec.priority.unwrap_or(0)
 }
 
-fn print(answer: &Answer, preemptor: &str, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+fn text(answer: &Answer, preemptor: &str, now: Timestamp) -> String {
     let may = if answer.allowed { "may" } else { "may not" };
-    writeln!(out, "{preemptor} {may} {} what it asks for.", answer.kind)?;
-    for victim in &answer.victims {
+    let victim = |victim: &VictimAnswer| {
         let heading = match (victim.rule, victim.until) {
             (None, _) => format!("{}: not protected", victim.pod),
             (Some(rule), Some(until)) => {
@@ -206,8 +200,8 @@ fn print(answer: &Answer, preemptor: &str, now: Timestamp, out: &mut impl Write)
                 format!("{}: protected by {rule}, without an end that is known", victim.pod)
             }
         };
-        writeln!(out)?;
-        paragraph(&heading, &victim.because, out)?;
-    }
-    out.flush()
+        format!("\n{}", paragraph(&heading, &victim.because))
+    };
+    let victims: String = answer.victims.iter().map(victim).collect();
+    format!("{preemptor} {may} {} what it asks for.\n{victims}", answer.kind)
 }

@@ -1,14 +1,12 @@
 //! How rows look.
 
-use std::io::{self, Write};
-
+use anyhow::Result;
 use clap::ValueEnum;
 use jiff::Timestamp;
 
 use super::row::{Row, State};
 use crate::{
     age::{self, human, until},
-    output::{Output, yaml},
     table::{Table, cell},
 };
 
@@ -36,23 +34,25 @@ impl Printer {
         Self { format, namespaces, table: None }
     }
 
-    /// Prints a list.
-    pub fn all(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
-        match self.format {
-            Some(Format::Json) => _ = Output::Json.print(&rows, out)?,
-            Some(Format::Yaml) => _ = Output::Yaml.print(&rows, out)?,
-            Some(Format::Wide) | None => self.rows(rows, now, out)?,
-        }
-        out.flush()
+    /// A list.
+    pub fn all(&mut self, rows: &[Row], now: Timestamp) -> Result<String> {
+        Ok(match self.format {
+            Some(Format::Json) => serde_json::to_string_pretty(rows)? + "\n",
+            Some(Format::Yaml) => serde_saphyr::to_string(&rows)?,
+            Some(Format::Wide) | None => self.rows(rows, now),
+        })
     }
 
-    /// Prints rows that changes will follow, or that have changed.
-    pub fn some(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
+    /// Rows that changes will follow, or that have changed.
+    pub fn some(&mut self, rows: &[Row], now: Timestamp) -> Result<String> {
+        let document = |row| match self.format {
+            Some(Format::Yaml) => Ok(format!("---\n{}", serde_saphyr::to_string(row)?)),
+            _ => Ok(serde_json::to_string(row)? + "\n"),
+        };
         match self.format {
-            Some(Format::Json | Format::Yaml) => rows.iter().try_for_each(|row| self.document(row, out))?,
-            Some(Format::Wide) | None => self.rows(rows, now, out)?,
+            Some(Format::Json | Format::Yaml) => rows.iter().map(document).collect(),
+            Some(Format::Wide) | None => Ok(self.rows(rows, now)),
         }
-        out.flush()
     }
 
     /// Whether two rows look different, but for their ages.
@@ -63,26 +63,17 @@ impl Printer {
         }
     }
 
-    fn document(&self, row: &Row, out: &mut impl Write) -> io::Result<()> {
-        if self.format == Some(Format::Yaml) {
-            writeln!(out, "---")?;
-            return yaml(row, out);
-        }
-        serde_json::to_writer(&mut *out, row)?;
-        writeln!(out)
-    }
-
     /// The first rows bring the headers along, and say how wide the columns are.
-    fn rows(&mut self, rows: &[Row], now: Timestamp, out: &mut impl Write) -> io::Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
+    fn rows(&mut self, rows: &[Row], now: Timestamp) -> String {
         let mut lines: Vec<Vec<String>> = rows.iter().map(|row| self.cells(row, Some(now))).collect();
+        if lines.is_empty() {
+            return String::new();
+        }
         if self.table.is_none() {
             lines.insert(0, self.headers());
         }
         let table = self.table.get_or_insert_with(|| Table::fitting(&lines));
-        lines.iter().try_for_each(|line| table.print(line, out))
+        lines.iter().map(|line| table.line(line)).collect()
     }
 
     fn wide(&self) -> bool {

@@ -98,8 +98,6 @@ fn each_list_has_a_table_and_those_that_are_empty_have_none() {
         ..row("c", State::Inactive)
     };
     let rows = vec![row("p", State::Pending), running, waiting("b", 130, 0, 70, 0), inactive];
-    let mut out = Vec::new();
-    answer(RequeuingTimestamp::Eviction, rows).tables(false, at(100), &mut out).unwrap();
     let expected = "\
 RUNNING   PODS READY   SINCE                  FLOOR UNTIL   EXPIRES AT             STATE
 job/a     1/2          2027-01-15T08:00:00Z   <none>        2027-01-15T09:00:00Z   Running
@@ -111,17 +109,15 @@ job/b         2027-01-15T08:02:10Z   30s   3         2027-01-15T08:01:10Z   Pods
 DEACTIVATED   RETURNS   PAUSED AT              BECAUSE OF
 job/c         10        2027-01-15T08:01:00Z   WorkloadInactive
 ";
-    assert_eq!(String::from_utf8(out).unwrap(), expected);
+    assert_eq!(answer(RequeuingTimestamp::Eviction, rows).tables(false, at(100)), expected);
 }
 
 #[test]
 fn workloads_of_other_queues_are_left_out_and_namespaces_are_named_where_there_are_several() {
     let other = Row { queue: Some("other".into()), ..row("b", State::Paused) };
     let answer = answer(RequeuingTimestamp::Eviction, vec![row("a", State::Paused), other]);
-    let mut out = Vec::new();
-    answer.tables(true, at(100), &mut out).unwrap();
     assert_eq!(
-        String::from_utf8(out).unwrap(),
+        answer.tables(true, at(100)),
         "NAMESPACE   PAUSED   PAUSED AT   BECAUSE OF\nns          job/a    <none>      <none>\n"
     );
 }

@@ -1,12 +1,10 @@
 //! How a schedule looks.
 
-use std::io::{self, Write};
-
 use jiff::SignedDuration;
 use serde::Serialize;
 use tenure_policy::requeue::{Backoff, Retry};
 
-use crate::table::table;
+use crate::table::tables;
 
 /// What is printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,13 +56,11 @@ impl Answer {
         }
     }
 
-    pub fn table(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "{}", self.heading())?;
+    pub fn table(&self) -> String {
         let cells = |row: &Row| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
-        if !self.schedule.is_empty() {
-            table(&["RETRY", "WAIT", "CUMULATIVE"], self.schedule.iter().map(cells), out)?;
-        }
-        writeln!(out, "{}", self.end())
+        let rows = self.schedule.iter().map(cells).collect();
+        let table = tables([(vec!["RETRY", "WAIT", "CUMULATIVE"], rows)]);
+        format!("{}\n{table}{}\n", self.heading(), self.end())
     }
 
     fn heading(&self) -> String {

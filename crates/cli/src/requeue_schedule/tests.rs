@@ -13,9 +13,7 @@ fn answer(flags: &[&str], queue: Option<&str>) -> Answer {
 }
 
 fn table(flags: &[&str]) -> String {
-    let mut out = Vec::new();
-    answer(flags, None).table(&mut out).unwrap();
-    String::from_utf8(out).unwrap()
+    answer(flags, None).table()
 }
 
 #[test]

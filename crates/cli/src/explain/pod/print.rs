@@ -1,20 +1,18 @@
 //! The answer in sentences.
 
-use std::io::{self, Write};
-
 use jiff::Timestamp;
 
 use super::answer::{Answer, Protection, Relation, TolerationAnswer, Would};
 use crate::explain::{moment, paragraph};
 
 /// What people read.
-pub fn sentences(answer: &Answer, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
-    paragraph(&answer.pod, &who(answer, now), out)?;
-    writeln!(out)?;
-    paragraph("How long it is protected:", &protected(answer, now), out)?;
-    writeln!(out)?;
-    paragraph("When it ends:", &end(answer, now), out)?;
-    out.flush()
+pub fn sentences(answer: &Answer, now: Timestamp) -> String {
+    let paragraphs = [
+        paragraph(&answer.pod, &who(answer, now)),
+        paragraph("How long it is protected:", &protected(answer, now)),
+        paragraph("When it ends:", &end(answer, now)),
+    ];
+    paragraphs.join("\n")
 }
 
 fn who(answer: &Answer, now: Timestamp) -> Vec<String> {
