@@ -17,7 +17,7 @@ use kube::{ResourceExt, core::PartialObjectMeta};
 use serde::de::DeserializeOwned;
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
-    climb::Action,
+    climb::{Action, Answer, Climb},
     config::Config,
     expiry::Family,
     floor::Floors,
@@ -34,7 +34,7 @@ use crate::{
     connect::{ConnectArgs, DEFAULT},
     input::{self, Document, InputArgs},
     kinds::Kind,
-    server::Clock,
+    server::{Clock, code, explain},
     tell::{warn, with_causes},
 };
 pub use cluster::Cluster;
@@ -203,9 +203,9 @@ impl Snapshot {
     }
 
     /// Takes objects that may own pods, of a kind that is listed as a whole.
-    pub fn take_owners(&mut self, number: u16, kind: &Kind, found: &[ObjectMeta]) {
+    pub fn take_owners(&mut self, kind: &Kind, found: &[ObjectMeta]) {
         for metadata in found {
-            self.index.apply_owner(number, metadata);
+            self.index.apply_owner(0, metadata);
             self.owners.extend(Owner::read(kind, metadata));
         }
     }
@@ -234,7 +234,14 @@ impl Snapshot {
 
     /// Climbs as the keeper does, as far as owners are known.
     pub fn climb_known(&self, namespace: &str, controller: Option<&OwnerReference>) -> Step {
-        self.owners.climb(&self.table, namespace, controller)
+        let mut climb = Climb::from(controller, &self.table);
+        while let Some(owner) = climb.next() {
+            match self.owners.answer(namespace, owner) {
+                Some(answer) => climb.answer(answer),
+                None => return Step::Ask(owner.clone()),
+            }
+        }
+        Step::Done(climb.action())
     }
 
     /// What would be paused for a pod: climbs as the keeper does, and takes all owners that it meets.
@@ -249,10 +256,19 @@ impl Snapshot {
                 Step::Done(action) => return Ok(action),
                 Step::Ask(owner) => owner,
             };
-            let (answer, metadata) = source.look_up(namespace, &owner).await?;
-            if let Some(metadata) = metadata {
-                self.index.apply_owner(0, &metadata);
-            }
+            let met = match source {
+                Source::Files(documents) => Ok(Some(owners::in_files(documents, namespace, &owner))),
+                Source::Cluster(cluster) => cluster.look_up(namespace, &owner).await,
+            };
+            let answer = match met {
+                Ok(Some(metadata)) => {
+                    self.index.apply_owner(0, &metadata);
+                    found(&metadata)
+                }
+                Ok(None) => Answer::Absent,
+                Err(error) if code(&error) == Some(403) => Answer::Forbidden,
+                Err(error) => return Err(explain(error)),
+            };
             self.owners.learn(&owner, answer);
         }
     }

@@ -52,8 +52,7 @@ pub struct Gatherer {
 /// A part of a list of one kind.
 enum Page {
     Documents(Vec<Document>),
-    /// Of a kind with this number.
-    Owners(u16, Vec<ObjectMeta>),
+    Owners(Vec<ObjectMeta>),
 }
 
 impl Gatherer {
@@ -106,7 +105,7 @@ impl Gatherer {
         while let Some((kind, page)) = lists.next().await {
             match page {
                 Ok(Page::Documents(found)) => view.snapshot.take(&found),
-                Ok(Page::Owners(number, found)) => view.snapshot.take_owners(number, &kind, &found),
+                Ok(Page::Owners(found)) => view.snapshot.take_owners(&kind, &found),
                 Err(error) => {
                     view.snapshot.owners.not_listed(&kind.resource.group, &kind.resource.kind);
                     self.warn(format!("can't list {}: {}", kind.plural(), with_causes(&explain(error))));
@@ -148,9 +147,9 @@ impl Gatherer {
         });
         let owners = self.config.table.ancestors();
         let owners = owners.filter_map(|(group, kind, _)| cluster.kinds.find(group, kind));
-        let owners = (0u16..).zip(owners).map(|(number, kind)| {
+        let owners = owners.map(|kind| {
             let (pages, kind) = (cluster.metadata(kind, namespace), kind.clone());
-            pages.map(move |page| (kind.clone(), page.map(|page| Page::Owners(number, page)))).boxed()
+            pages.map(move |page| (kind.clone(), page.map(Page::Owners))).boxed()
         });
         documents.chain(owners).collect()
     }
@@ -173,7 +172,7 @@ impl Gatherer {
             for (owner, look) in looks {
                 let answer = match look {
                     None => Answer::Forbidden,
-                    Some(Ok(met)) => met.map_or(Answer::Absent, |met| found(&owner, &met)),
+                    Some(Ok(met)) => met.as_ref().map_or(Answer::Absent, found),
                     Some(Err(error)) => {
                         if code(&error) == Some(403) {
                             forbidden.insert((owner.api_version.clone(), owner.kind.clone()));

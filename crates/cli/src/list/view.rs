@@ -11,7 +11,10 @@ use tenure_policy::{
     expiry::{Exemption, Family, Scope, exemption},
     ready::Readiness,
 };
-use tenure_types::{podgroup::PodGroupKind, projection::Pod};
+use tenure_types::{
+    podgroup::PodGroupKind,
+    projection::{self, Pod},
+};
 
 use super::row::{Group, Row, Workload};
 use crate::{
@@ -37,24 +40,11 @@ struct Pack {
 /// A pod, as small as can be: there may be a hundred thousand.
 #[derive(Debug)]
 struct Member {
-    name: Box<str>,
-    uid: Box<str>,
+    reference: OwnerReference,
     exemption: Option<Exemption>,
     ready: bool,
     group: Option<Group>,
     seen: Seen,
-}
-
-impl Member {
-    fn reference(&self) -> OwnerReference {
-        OwnerReference {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            name: self.name.as_ref().into(),
-            uid: self.uid.as_ref().into(),
-            ..OwnerReference::default()
-        }
-    }
 }
 
 impl View {
@@ -86,13 +76,19 @@ impl View {
             let needed = usize::try_from(gang.shape.least()).unwrap_or(usize::MAX);
             *groups.entry(key).or_insert(Group { number, needed })
         });
-        let (uid, controller) = (pod.metadata.uid.as_deref().unwrap_or_default(), pod.controller());
-        let key = (pod.namespace().unwrap_or_default(), Uid::of(controller.map_or(uid, |owner| &owner.uid)));
+        let reference = OwnerReference {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            name: pod.name_any(),
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            ..OwnerReference::default()
+        };
+        let controller = pod.controller();
+        let key = (pod.namespace().unwrap_or_default(), Uid::of(&controller.unwrap_or(&reference).uid));
         let pack = packs.entry(key);
         let pack = pack.or_insert_with(|| Pack { controller: controller.cloned(), pods: Vec::new() });
         pack.pods.push(Member {
-            name: pod.name_any().into(),
-            uid: uid.into(),
+            reference,
             exemption,
             ready: Readiness::of(pod) == Readiness::Ready,
             group,
@@ -111,11 +107,13 @@ impl View {
 
     /// The owners that are to be asked for, with their namespaces, before all climbs can end.
     pub fn asks(&self) -> Vec<(String, OwnerReference)> {
-        let of_packs = self.packs.iter().map(|((namespace, _), pack)| (namespace, &pack.controller));
-        let of_paused = self.snapshot.owners.paused().map(|(owner, _)| (&owner.namespace, &owner.controller));
+        let of_packs = self.packs.iter().map(|((namespace, _), pack)| (namespace, pack.controller.as_ref()));
+        let of_paused = self.snapshot.owners.paused();
+        let of_paused =
+            of_paused.map(|(owner, metadata)| (&owner.namespace, projection::controller(metadata)));
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
         for (namespace, controller) in of_packs.chain(of_paused) {
-            if let Step::Ask(owner) = self.snapshot.climb_known(namespace, controller.as_ref()) {
+            if let Step::Ask(owner) = self.snapshot.climb_known(namespace, controller) {
                 asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.clone(), owner));
             }
         }
@@ -134,24 +132,21 @@ impl View {
         let Self { mut snapshot, packs, .. } = self;
         let mut workloads = Workloads::default();
         for ((namespace, _), Pack { controller, pods }) in packs {
-            let climb = snapshot.climb_known(&namespace, controller.as_ref());
+            let (owner, terminating) = match snapshot.climb_known(&namespace, controller.as_ref()) {
+                Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (Some(owner), false),
+                Step::Done(Action::AwaitDeletion(owner)) => (Some(owner), true),
+                Step::Done(Action::DeletePod) | Step::Ask(_) => (None, false),
+            };
             for pod in pods {
                 let Some(standing) = snapshot.index.standing_of(&pod.seen) else { continue };
-                let workload = match &climb {
-                    Step::Done(Action::DeletePod) | Step::Ask(_) => {
-                        workloads.of(&namespace, &pod.reference())
-                    }
-                    Step::Done(
-                        Action::Pause(owner) | Action::Forbidden(owner) | Action::AwaitDeletion(owner),
-                    ) => workloads.of(&namespace, owner),
-                };
-                workload.terminating |= matches!(climb, Step::Done(Action::AwaitDeletion(_)));
+                let workload = workloads.of(&namespace, owner.as_ref().unwrap_or(&pod.reference));
+                workload.terminating |= terminating;
                 workload.add(Run::of(standing, pod.exemption), pod.ready, pod.group);
             }
         }
         for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
-            let top = snapshot.climb_known(&owner.namespace, owner.controller.as_ref());
+            let top = snapshot.climb_known(&owner.namespace, projection::controller(metadata));
             if top == Step::Done(Action::DeletePod) && snapshot.table.knows(&owner.reference) {
                 workloads.of(&owner.namespace, &owner.reference).pause = Some(metadata.clone());
             }

@@ -2,33 +2,26 @@
 
 use std::collections::{HashMap, HashSet};
 
-use anyhow::Result;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::PartialObjectMeta;
 use tenure_index::Uid;
 use tenure_policy::{
-    climb::{Action, Answer, Climb},
-    owners::{OwnerTable, group_of},
+    climb::{Action, Answer},
+    owners::group_of,
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, projection};
 
-use super::{Source, decode};
-use crate::{
-    input::Document,
-    kinds::Kind,
-    server::{code, explain},
-    tell::warn,
-};
+use super::decode;
+use crate::{input::Document, kinds::Kind, tell::warn};
 
 /// An object of a kind that was listed.
 #[derive(Clone, Debug)]
 pub struct Owner {
     pub namespace: String,
     pub reference: OwnerReference,
-    pub deleting: bool,
-    pub controller: Option<OwnerReference>,
+    answer: Answer,
     /// Its metadata, if it has the record of a pause.
-    pub paused: Option<Box<ObjectMeta>>,
+    paused: Option<Box<ObjectMeta>>,
 }
 
 impl Owner {
@@ -41,8 +34,7 @@ impl Owner {
                 uid: metadata.uid.clone()?,
                 ..kind.reference(metadata.name.as_deref()?)
             },
-            deleting: metadata.deletion_timestamp.is_some(),
-            controller: projection::controller(metadata).cloned(),
+            answer: found(metadata),
             paused: is_paused.then(|| Box::new(metadata.clone())),
         })
     }
@@ -85,7 +77,8 @@ impl Owners {
         self.asked.insert(Uid::of(&owner.uid), answer);
     }
 
-    fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<Answer> {
+    /// What is known of an owner of something in a namespace; none if it is to be asked for.
+    pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<Answer> {
         let uid = Uid::of(&owner.uid);
         let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
         if !self.listed.contains(&key) {
@@ -96,23 +89,7 @@ impl Owners {
             (place.is_empty() || place == namespace)
                 && (&reference.name, &reference.kind) == (&owner.name, &owner.kind)
         };
-        Some(self.by_uid.get(&uid).filter(is_meant).map_or(Answer::Absent, |found| Answer::Found {
-            uid: owner.uid.clone(),
-            deleting: found.deleting,
-            controller: found.controller.clone(),
-        }))
-    }
-
-    /// Climbs from something that is controlled, as the keeper does.
-    pub fn climb(&self, table: &OwnerTable, namespace: &str, controller: Option<&OwnerReference>) -> Step {
-        let mut climb = Climb::from(controller, table);
-        while let Some(owner) = climb.next() {
-            match self.answer(namespace, owner) {
-                Some(answer) => climb.answer(answer),
-                None => return Step::Ask(owner.clone()),
-            }
-        }
-        Step::Done(climb.action())
+        Some(self.by_uid.get(&uid).filter(is_meant).map_or(Answer::Absent, |found| found.answer.clone()))
     }
 
     /// Those that have a record of a pause.
@@ -121,37 +98,18 @@ impl Owners {
     }
 }
 
-/// What is said of an owner by its metadata. Manifests have no uid.
-pub fn found(owner: &OwnerReference, metadata: &ObjectMeta) -> Answer {
+/// What is said of an owner by its metadata.
+pub fn found(metadata: &ObjectMeta) -> Answer {
     Answer::Found {
-        uid: metadata.uid.clone().unwrap_or_else(|| owner.uid.clone()),
+        uid: metadata.uid.clone().unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         controller: projection::controller(metadata).cloned(),
     }
 }
 
-impl Source {
-    /// Looks an owner up, with its metadata.
-    pub(super) async fn look_up(
-        &self,
-        namespace: &str,
-        owner: &OwnerReference,
-    ) -> Result<(Answer, Option<ObjectMeta>)> {
-        let cluster = match self {
-            Self::Files(documents) => return Ok(in_files(documents, namespace, owner)),
-            Self::Cluster(cluster) => cluster,
-        };
-        match cluster.look_up(namespace, owner).await {
-            Ok(Some(metadata)) => Ok((found(owner, &metadata), Some(metadata))),
-            Ok(None) => Ok((Answer::Absent, None)),
-            Err(error) if code(&error) == Some(403) => Ok((Answer::Forbidden, None)),
-            Err(error) => Err(explain(error)),
-        }
-    }
-}
-
-/// An owner that isn't there is taken to exist: whoever gives some objects needn't give all.
-fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> (Answer, Option<ObjectMeta>) {
+/// The metadata of an owner among the objects of files. One that isn't there is taken to exist: whoever gives some
+/// objects needn't give all. Manifests have no uid.
+pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> ObjectMeta {
     let (group, name) = (group_of(&owner.api_version), Some(owner.name.as_str()));
     let of = |namespace: Option<&str>| {
         let is_meant = |document: &&Document| {
@@ -162,20 +120,25 @@ fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> 
         let mut found = documents.iter().rev().filter(is_meant);
         found.find_map(|document| decode::<PartialObjectMeta>(document).ok())
     };
-    if let Some(PartialObjectMeta { mut metadata, .. }) = of(Some(namespace)).or_else(|| of(None)) {
-        metadata.uid.get_or_insert_with(|| owner.uid.clone());
-        return (found(owner, &metadata), Some(metadata));
+    let known = of(Some(namespace)).or_else(|| of(None));
+    if known.is_none() {
+        warn(&format!(
+            "{} {:?}, an owner, is not among the objects that were read: it is taken to exist and to have no owner itself",
+            owner.kind, owner.name
+        ));
     }
-    warn(&format!(
-        "{} {:?}, an owner, is not among the objects that were read: it is taken to exist and to have no owner itself",
-        owner.kind, owner.name
-    ));
-    (found(owner, &ObjectMeta::default()), None)
+    let mut metadata = known.map(|found| found.metadata).unwrap_or_default();
+    metadata.uid.get_or_insert_with(|| owner.uid.clone());
+    metadata
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use tenure_policy::config::Config;
+
     use super::*;
+    use crate::snapshot::Snapshot;
 
     fn reference(api_version: &str, kind: &str, uid: &str) -> OwnerReference {
         OwnerReference {
@@ -189,35 +152,39 @@ mod tests {
     }
 
     fn owner(reference: &OwnerReference, controller: Option<&OwnerReference>) -> Owner {
+        let (uid, controller) = (reference.uid.clone(), controller.cloned());
         Owner {
             namespace: "ns".into(),
             reference: reference.clone(),
-            deleting: false,
-            controller: controller.cloned(),
+            answer: Answer::Found { uid, deleting: false, controller },
             paused: None,
         }
+    }
+
+    /// A snapshot with this Job among those that were listed.
+    fn with_job(job: Owner) -> Snapshot {
+        let mut snapshot = Snapshot::new(&Config::default(), None, Timestamp::default());
+        snapshot.owners.listed("batch", "Job");
+        snapshot.owners.extend([job]);
+        snapshot
     }
 
     #[test]
     fn what_was_not_listed_is_asked_for() {
         let (job, cron) = (reference("batch/v1", "Job", "j"), reference("batch/v1", "CronJob", "c"));
-        let (table, mut owners) = (OwnerTable::default(), Owners::default());
-        owners.listed("batch", "Job");
-        owners.extend([owner(&job, Some(&cron))]);
-        assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Ask(cron.clone()));
-        owners.learn(&cron, Answer::Found { uid: "c".into(), deleting: false, controller: None });
-        assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Done(Action::Pause(job)));
+        let mut snapshot = with_job(owner(&job, Some(&cron)));
+        assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Ask(cron.clone()));
+        snapshot.owners.learn(&cron, Answer::Found { uid: "c".into(), deleting: false, controller: None });
+        assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Done(Action::Pause(job)));
     }
 
     #[test]
     fn an_owner_of_another_namespace_or_name_is_none() {
         let job = reference("batch/v1", "Job", "j");
-        let (table, mut owners) = (OwnerTable::default(), Owners::default());
-        owners.listed("batch", "Job");
-        owners.extend([owner(&job, None)]);
-        assert_eq!(owners.climb(&table, "other", Some(&job)), Step::Done(Action::DeletePod));
+        let snapshot = with_job(owner(&job, None));
+        assert_eq!(snapshot.climb_known("other", Some(&job)), Step::Done(Action::DeletePod));
         let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
-        assert_eq!(owners.climb(&table, "ns", Some(&misnamed)), Step::Done(Action::DeletePod));
-        assert_eq!(owners.climb(&table, "ns", Some(&job)), Step::Done(Action::Pause(job)));
+        assert_eq!(snapshot.climb_known("ns", Some(&misnamed)), Step::Done(Action::DeletePod));
+        assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Done(Action::Pause(job)));
     }
 }
