@@ -1,10 +1,11 @@
 //! What is said of a workload.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Serialize;
+use tenure_index::Uid;
 use tenure_policy::{
     expiry::Family,
     floor::Floors,
@@ -110,10 +111,10 @@ impl Row {
     }
 }
 
-/// A `PodGroup` by its number, and how many pods it takes.
-#[derive(Clone, Copy, Debug)]
+/// A `PodGroup` by what tells it from others, and how many pods it takes.
+#[derive(Debug)]
 pub struct Group {
-    pub number: usize,
+    pub uid: Uid,
     pub needed: usize,
 }
 
@@ -127,7 +128,7 @@ pub struct Workload {
     ready: usize,
     needed: usize,
     /// The groups whose minimum is part of what is needed.
-    groups: BTreeSet<usize>,
+    groups: HashSet<Uid>,
     /// Its metadata, if it has the record of a pause.
     pub pause: Option<ObjectMeta>,
     pub terminating: bool,
@@ -142,7 +143,7 @@ impl Workload {
     pub fn add(&mut self, run: Run, ready: bool, group: Option<Group>) {
         self.ready = self.ready.saturating_add(usize::from(ready));
         let needed = match group {
-            Some(Group { number, needed }) => needed.saturating_mul(usize::from(self.groups.insert(number))),
+            Some(Group { uid, needed }) => needed.saturating_mul(usize::from(self.groups.insert(uid))),
             None => 1,
         };
         self.needed = self.needed.saturating_add(needed);

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
-
 use tenure_policy::config::Config;
+use tenure_types::podgroup::PodGroupKind;
 
 use super::*;
 use crate::{input::Document, kinds::Kinds, list::row::State};
