@@ -1,6 +1,5 @@
 //! Writes to workloads, one after the other: what `resume`, `activate`, `deactivate` and `requeue` have in common.
 
-mod outcome;
 mod subject;
 #[cfg(test)]
 pub mod testing;
@@ -27,8 +26,7 @@ use crate::{
     target::{self, Target},
     tell::{Told, complain, tell},
 };
-pub use outcome::Change;
-pub use subject::{Object, Subject, shown};
+pub use subject::{Change, Object, Subject, shown};
 
 /// How often an object that changes under our hands is read anew.
 const TRIES: u32 = 6;

@@ -1,20 +1,34 @@
 //! `kubectl tenure explain pod`: what applies to a pod.
 
-mod answer;
 mod print;
 
 use anyhow::Result;
 use clap::Args;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use tenure_index::Standing;
+use tenure_policy::{
+    climb::Action,
+    expiry::{Exemption, Family, Scope, exemption},
+    floor::Floor,
+    gang::{Progress, progress},
+    preemption::{Kind, protected_until},
+    toleration::{ClassState, Preemptor, Toleration, judge},
+    tree::QueueId,
+};
+use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod};
 
-use super::{PodName, key, pod_name};
+use super::{PodName, key, pod_name, shown};
 use crate::{
+    age::go,
     connect::ConnectArgs,
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    snapshot::{Snapshot, Wanted},
+    run::Run,
+    snapshot::{Gang, Key, Snapshot, Wanted},
 };
-use answer::Question;
 
 /// Say what applies to a pod: until when it is protected, when it expires, and what would be paused
 ///
@@ -66,5 +80,233 @@ impl PodArgs {
         let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod };
         let answer = question.answer(&action, standing);
         output.show(&answer, || print::sentences(&answer, snapshot.now))
+    }
+}
+
+/// As programs are told of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    pod: String,
+    /// `PodGroup ns/name`, or `pod ns/name`.
+    workload: String,
+    /// Of the run.ai family.
+    queue: Option<String>,
+    /// From the root to the queue; empty if there is no way.
+    path: Vec<String>,
+    /// Of the tensorstack family.
+    tensorstack_queue: Option<String>,
+    started_at: Option<Timestamp>,
+    started_at_from: &'static str,
+    /// It may lose pods at any time, but while it is protected none that it takes to run.
+    elastic: bool,
+    /// Of nobody once it has ended, or is terminating.
+    protected: Vec<Protection>,
+    preemption_toleration: Option<TolerationAnswer>,
+    /// Why nothing is known of its toleration.
+    priority_class_trouble: Option<String>,
+    /// Counted from `ceiling_since`.
+    expires_at: Option<Timestamp>,
+    ceiling_since: Option<Timestamp>,
+    ceiling_since_from: Option<&'static str>,
+    max_duration: Option<Ceiling>,
+    /// None if it is never touched.
+    would: Option<Would>,
+    /// Why it is never touched.
+    exempt: Option<&'static str>,
+}
+
+/// How long it is safe from a workload of some queue.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Protection {
+    /// The queue, or the one below which the preemptor is.
+    preemptor_queue: String,
+    preemptor: Relation,
+    kind: &'static str,
+    value: String,
+    from: String,
+    /// Null: not protected now.
+    until: Option<Timestamp>,
+}
+
+/// How a preemptor's queue stands to the pod's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Relation {
+    /// It is the same.
+    Same,
+    /// It is an ancestor of the pod's, or another of that ancestor's descendants.
+    Below,
+    /// It is another top-level queue, or below that.
+    OtherTree,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TolerationAnswer {
+    priority_class: String,
+    minimum_preemptable_priority: i64,
+    toleration_seconds: i64,
+    /// Null: not protected by it now, or for ever if the seconds are negative.
+    until: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ceiling {
+    value: String,
+    from: String,
+}
+
+/// What the keeper would do on expiry.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Would {
+    /// `pause`, `delete`, or why nothing.
+    action: &'static str,
+    kind: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Value>,
+    /// Where the served schema has another field than that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    or_field: Option<String>,
+}
+
+struct Question<'s> {
+    snapshot: &'s Snapshot,
+    pool: Option<&'s str>,
+    key: &'s Key,
+    pod: &'s Pod,
+}
+
+impl Question<'_> {
+    fn answer(&self, action: &Action, standing: Option<Standing>) -> Answer {
+        let Self { snapshot, pod, key, .. } = self;
+        let (gang, tree) = (snapshot.gang(pod), snapshot.tree());
+        let exempt = exemption(pod, &Scope::default());
+        let is_gone = progress(pod) == Progress::Gone;
+        let run = standing.map(|standing| Run::of(standing, exempt));
+        let run = run.as_ref();
+        let expiring = run.filter(|run| run.expires().is_some());
+        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
+        let (preemption_toleration, trouble) = match self.toleration() {
+            Ok(toleration) => (toleration, None),
+            Err(trouble) => (None, Some(trouble)),
+        };
+        Answer {
+            pod: shown(key),
+            queue: gang.workload.place.name().map(str::to_owned),
+            path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
+            tensorstack_queue: run.and_then(|run| run.queue(Family::Tensorstack)).map(str::to_owned),
+            started_at: gang.workload.start,
+            started_at_from: gang.start_from,
+            elastic: gang.workload.is_elastic(),
+            protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
+            preemption_toleration,
+            priority_class_trouble: trouble,
+            expires_at: expiring.and_then(Run::expires),
+            ceiling_since: expiring.and_then(Run::since),
+            ceiling_since_from: expiring.map(Run::since_from),
+            max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
+            would: exempt.is_none().then(|| self.would(action)),
+            exempt: exempt.map(why),
+            workload: gang.name,
+        }
+    }
+
+    /// `path` leads from its queue to the root.
+    fn protections(&self, gang: &Gang<'_>, path: &[QueueId]) -> Vec<Protection> {
+        let Self { snapshot, pool, .. } = *self;
+        let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
+        let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
+        let against = |name: &str, preemptor, kind: Kind, floor: Floor<'_>| Protection {
+            preemptor_queue: name.to_owned(),
+            preemptor,
+            kind: kind.name(),
+            value: floor.value.to_string(),
+            from: floor.from.to_string(),
+            until: protected_until(gang.workload.start, &floor, snapshot.now),
+        };
+        let reclaim = |preemptor: QueueId, relation| {
+            let floor = floors.reclaim(tree, Some(preemptor), queue, pool);
+            against(tree.name(preemptor), relation, Kind::Reclaim, floor)
+        };
+        let preempt = floors.preempt(tree, queue, pool);
+        let mut protections = vec![against(name, Relation::Same, Kind::Preempt, preempt)];
+        protections.extend(path.iter().skip(1).map(|above| reclaim(*above, Relation::Below)));
+        let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
+        others.sort_unstable();
+        let others = others.into_iter().filter_map(|name| tree.find(name));
+        let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
+        protections.extend(others.map(|top| reclaim(top, Relation::OtherTree)));
+        protections
+    }
+
+    /// What its class tolerates, or why nothing is known of that.
+    fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
+        let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
+        let trouble = |what| Err(format!("its PriorityClass {name:?} {what}"));
+        let state = self.snapshot.class_state(self.pod);
+        let Toleration { minimum_preemptable_priority, seconds } = match state {
+            ClassState::Known(toleration) => toleration,
+            ClassState::None => return Ok(None),
+            ClassState::Missing => {
+                return trouble(
+                    "doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods",
+                );
+            }
+            ClassState::Unreadable => {
+                return trouble("has a toleration that can't be read: it tolerates nothing");
+            }
+        };
+        let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
+        // the one that is tolerated if any is
+        let least = Preemptor { priority: i32::MIN, never_preempts: false };
+        Ok(Some(TolerationAnswer {
+            priority_class: name.to_owned(),
+            minimum_preemptable_priority,
+            toleration_seconds: seconds,
+            until: judge(state, scheduled_at, &least, self.snapshot.now).until(),
+        }))
+    }
+
+    fn would(&self, action: &Action) -> Would {
+        let (namespace, pod) = self.key;
+        let (action, owner) = match action {
+            Action::Pause(owner) => ("pause", Some(owner)),
+            Action::DeletePod => ("delete", None),
+            Action::AwaitDeletion(owner) => ("awaitDeletion", Some(owner)),
+            Action::Forbidden(owner) => ("forbidden", Some(owner)),
+        };
+        let paused = owner.filter(|_| action == "pause");
+        let mut rules = paused.into_iter().flat_map(|owner| self.snapshot.table.rules(owner));
+        let rule = rules.next();
+        Would {
+            action,
+            kind: owner.map_or("Pod", |owner| &owner.kind).to_owned(),
+            name: format!("{namespace}/{}", owner.map_or(pod, |owner| &owner.name)),
+            field: rule.map(|rule| rule.field.clone()),
+            value: rule.map(|rule| rule.value.clone()),
+            or_field: rules.next().map(|rule| rule.field.clone()),
+        }
+    }
+}
+
+fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Ceiling {
+    let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
+    Ceiling { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
+}
+
+const fn why(exemption: Exemption) -> &'static str {
+    match exemption {
+        Exemption::Priority => "its priority is that of the cluster's own pods",
+        Exemption::DaemonSet => "a DaemonSet controls it",
+        Exemption::StaticPod => "it is a static pod",
+        Exemption::Terminating => "it is terminating",
+        Exemption::Finished => "it has ended",
+        Exemption::Scheduler => "another scheduler places it",
     }
 }

@@ -96,6 +96,24 @@ fn the_table_of_the_documentation_is_what_the_formula_gives() {
     assert_eq!(rows, 12);
 }
 
+#[test]
+fn durations_are_short_and_say_enough() {
+    for (millis, expected) in [
+        (0, "0s"),
+        (1000, "1s"),
+        (1413, "1.4s"),
+        (1996, "2s"),
+        (59_949, "59.9s"),
+        (59_960, "1m"),
+        (710_904, "11m51s"),
+        (86_399_993, "1d"),
+        (93_784_000, "1d2h3m4s"),
+    ] {
+        assert_eq!(short(SignedDuration::from_millis(millis)), expected, "{millis}");
+    }
+    assert!(long(SignedDuration::MAX).starts_with("106751991167300d"));
+}
+
 mod of_queues {
     use serde_json::json;
 

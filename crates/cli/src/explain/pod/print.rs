@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::answer::{Answer, Protection, Relation, TolerationAnswer, Would};
+use super::{Answer, Protection, Relation, TolerationAnswer, Would};
 use crate::explain::{moment, paragraph};
 
 /// What people read.
