@@ -21,7 +21,7 @@ use tenure_policy::{owners::OwnerTable, pause::Owner};
 
 use crate::{
     connect::ConnectArgs,
-    server::{Clock, code, explain},
+    server::{code, explain},
     snapshot::Cluster,
     target::{self, Target},
     tell::{Told, complain, tell},
@@ -64,11 +64,8 @@ impl<C: Args + Command> ChangeArgs<C> {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { objects, dry_run, command } = self;
         let targets = target::parse(&objects)?;
-        let connection = connect.connect().await?;
-        let clock = Clock::of(&connection.client).await;
-        let cluster = Cluster::discover(connection.client).await?;
-        let (namespace, table) = (connection.namespace, OwnerTable::default());
-        let changer = Changer { command, cluster, namespace, clock, table, dry_run };
+        let cluster = connect.connect().await?;
+        let changer = Changer { command, cluster, table: OwnerTable::default(), dry_run };
         let mut result = Ok(());
         for target in targets {
             if let Err(error) = changer.change(&target).await {
@@ -86,8 +83,6 @@ impl<C: Args + Command> ChangeArgs<C> {
 struct Changer<C> {
     command: C,
     cluster: Cluster,
-    namespace: String,
-    clock: Clock,
     table: OwnerTable,
     dry_run: bool,
 }
@@ -95,7 +90,7 @@ struct Changer<C> {
 impl<C: Command> Changer<C> {
     async fn change(&self, (kind, name): &Target) -> Result<()> {
         let kind = self.cluster.kinds.resolve(kind, &self.table)?;
-        let object = Object { kind, name, namespace: &self.namespace };
+        let object = Object { kind, name, namespace: &self.cluster.namespace };
         let (change, now) = self.write(object).await?;
         let told = change.told(&now)?;
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
@@ -108,11 +103,11 @@ impl<C: Command> Changer<C> {
 
     /// Returns what was decided, and what became of the object.
     async fn write(&self, object: Object<'_>) -> Result<(Change, Value)> {
-        let api = object.kind.api(&self.cluster.client, Some(&self.namespace));
+        let api = object.kind.api(&self.cluster.client, Some(object.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let found = serde_json::to_value(found)?;
-            let (found, table, clock) = (Owner(&found), &self.table, self.clock);
+            let (found, table, clock) = (Owner(&found), &self.table, self.cluster.clock);
             let change = self.command.judge(Subject { object, found, table, clock, verb: C::VERB })?;
             match self.patch(&api, object.name, &change).await {
                 Ok(now) => return Ok((change, serde_json::to_value(now)?)),

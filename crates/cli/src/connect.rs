@@ -9,7 +9,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::target::is_segment;
+use crate::{snapshot::Cluster, target::is_segment};
 
 /// Where objects are that name no namespace.
 pub const DEFAULT: &str = "default";
@@ -33,12 +33,6 @@ pub struct ConnectArgs {
     context: Option<String>,
 }
 
-/// A cluster, and the namespace that was asked for.
-pub struct Connection {
-    pub client: Client,
-    pub namespace: String,
-}
-
 impl ConnectArgs {
     /// The namespace that is asked for; else that of the context, if a cluster is asked at all.
     pub async fn namespace(&self, offline: bool) -> Result<String> {
@@ -54,7 +48,7 @@ impl ConnectArgs {
         self.namespace.as_deref().filter(|namespace| !namespace.is_empty())
     }
 
-    pub async fn connect(self) -> Result<Connection> {
+    pub async fn connect(self) -> Result<Cluster> {
         let namespace = self.named_namespace().map(str::to_owned);
         let mut config = config(self.kubeconfig, self.context).await?;
         // kube's own policy can make a write land minutes after it was decided
@@ -65,7 +59,7 @@ impl ConnectArgs {
         config.reset_reader_on_write = true;
         let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
         ensure!(is_segment(&namespace), "{namespace:?} can't be a namespace");
-        Ok(Connection { client: Client::try_from(config)?, namespace })
+        Cluster::discover(Client::try_from(config)?, namespace).await
     }
 }
 

@@ -77,10 +77,10 @@ impl ListArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { queues, all_namespaces, output, watch, t9k_system_namespace, config } = self;
         let config = of_file(config.as_deref())?;
-        let connection = connect.connect().await?;
-        let namespace = (!all_namespaces).then_some(connection.namespace);
+        let cluster = connect.connect().await?;
+        let namespace = (!all_namespaces).then(|| cluster.namespace.clone());
         let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
-        let gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await?;
+        let gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let printer = Printer::new(output, all_namespaces);
         let mut list = List { gatherer, queues, printer };
         let rows = list.rows().await?;

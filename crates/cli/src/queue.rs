@@ -63,9 +63,9 @@ impl QueueArgs {
         let Self { name, t9k_system_namespace, config, output } = self;
         let config = of_file(config.as_deref())?;
         let is_given = connect.named_namespace().is_some();
-        let connection = connect.connect().await?;
-        let namespace = is_given.then_some(connection.namespace);
-        let mut gatherer = Gatherer::new(connection.client, namespace, t9k_system_namespace, config).await?;
+        let cluster = connect.connect().await?;
+        let namespace = is_given.then(|| cluster.namespace.clone());
+        let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let mut view = gatherer.view().await?;
         let (is_known, now) = (view.snapshot.knows(&name), gatherer.now());
         let mut of =

@@ -34,7 +34,7 @@ use crate::{
     connect::{ConnectArgs, DEFAULT},
     input::{self, Document, InputArgs},
     kinds::Kind,
-    server::{Clock, code, explain},
+    server::{code, explain},
     tell::{warn, with_causes},
 };
 pub use cluster::Cluster;
@@ -111,12 +111,10 @@ impl Snapshot {
         let Wanted { t9k_system_namespace: place, config, .. } = wanted;
         let InputArgs { filename, now } = input;
         let (mut snapshot, source) = if filename.is_empty() {
-            let client = connect.connect().await?.client;
-            let clock = Clock::of(&client).await;
-            let cluster = Cluster::discover(client).await?;
+            let cluster = connect.connect().await?;
             let mut snapshot = Self::new(config, place, Timestamp::default());
             cluster.explain(&wanted, &mut snapshot).await?;
-            snapshot.now = now.unwrap_or_else(|| clock.now());
+            snapshot.now = now.unwrap_or_else(|| cluster.clock.now());
             (snapshot, Source::Cluster(cluster))
         } else {
             let documents = input::read(&filename)?;

@@ -38,6 +38,12 @@ struct Parameter {
     from: &'static str,
 }
 
+impl From<(&'static str, String)> for Parameter {
+    fn from((name, value): (&'static str, String)) -> Self {
+        Self { name, value, from: "default" }
+    }
+}
+
 /// What it leaves out is as for all nodes.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -49,17 +55,41 @@ struct Pool {
 
 impl Report {
     pub fn of(file: &File) -> Self {
-        let config = match file {
-            File::Kai(kai) => {
-                let parameters = sourced(common(&kai.floors), &kai.set);
-                return Self { of: "KAI-Scheduler", parameters, ..Self::default() };
-            }
-            File::Tenure(config) => config,
+        let (mut report, floors, set) = match file {
+            File::Kai(kai) => (Self { of: "KAI-Scheduler", ..Self::default() }, &kai.floors, &kai.set),
+            File::Tenure(config) => (Self::own(config), &config.floors, &config.set),
         };
-        let all = common(&config.floors).into_iter().chain(own(config)).collect();
+        let Floors { preempt, reclaim, method, .. } = floors;
+        let both =
+            [(PREEMPT, preempt.to_string()), (RECLAIM, reclaim.to_string()), (METHOD, method.to_string())];
+        report.parameters.splice(..0, both.map(Parameter::from));
+        for parameter in report.parameters.iter_mut().filter(|parameter| set.contains(parameter.name)) {
+            parameter.from = "file";
+        }
+        report
+    }
+
+    /// What Tenure's own form has beyond the other.
+    fn own(config: &Config) -> Self {
+        let count = |number: usize, noun: &str| match number {
+            1 => format!("1 {noun}"),
+            number => format!("{number} {noun}s"),
+        };
+        let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = &config.guarded;
+        let parameters = [
+            (LABEL_KEY, config.floors.node_pool_label_key.clone()),
+            (EXPIRY_NOTICE, go(config.notice)),
+            (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
+            (OWNERS, count(config.rows, "row")),
+            (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
+            (SCHEDULERS, count(schedulers.len(), "user")),
+            (EXEMPT_USERS, count(exempt_users.len(), "user")),
+            (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
+            (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
+        ];
         Self {
             of: "Tenure",
-            parameters: sourced(all, &config.set),
+            parameters: parameters.map(Parameter::from).into(),
             node_pools: pools(&config.floors),
             trusted_writers: config.trusted.names().map(str::to_owned).collect(),
             guard: Some(config.guarded.clone()),
@@ -103,32 +133,6 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     lists.into_iter().flat_map(rows).collect()
 }
 
-/// What both forms have.
-fn common(floors: &Floors) -> Vec<(&'static str, String)> {
-    let Floors { preempt, reclaim, method, .. } = floors;
-    vec![(PREEMPT, preempt.to_string()), (RECLAIM, reclaim.to_string()), (METHOD, method.to_string())]
-}
-
-/// What Tenure's own form has beyond that.
-fn own(config: &Config) -> [(&'static str, String); 9] {
-    let count = |number: usize, noun: &str| match number {
-        1 => format!("1 {noun}"),
-        number => format!("{number} {noun}s"),
-    };
-    let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = &config.guarded;
-    [
-        (LABEL_KEY, config.floors.node_pool_label_key.clone()),
-        (EXPIRY_NOTICE, go(config.notice)),
-        (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
-        (OWNERS, count(config.rows, "row")),
-        (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
-        (SCHEDULERS, count(schedulers.len(), "user")),
-        (EXEMPT_USERS, count(exempt_users.len(), "user")),
-        (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
-        (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
-    ]
-}
-
 /// `10m0s, back after 60s × 2, at most 3600s, 10 times, by Eviction`
 fn pods_ready(of: &PodsReady) -> String {
     let PodsReady { backoff, recovery, timestamp } = of;
@@ -142,11 +146,6 @@ fn pods_ready(of: &PodsReady) -> String {
         Some(format!("by {timestamp:?}")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-fn sourced(values: Vec<(&'static str, String)>, set: &BTreeSet<&'static str>) -> Vec<Parameter> {
-    let from = |name| if set.contains(name) { "file" } else { "default" };
-    values.into_iter().map(|(name, value)| Parameter { name, value, from: from(name) }).collect()
 }
 
 fn pools(floors: &Floors) -> Vec<Pool> {

@@ -13,14 +13,13 @@ use futures::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Client;
 use tenure_policy::{climb::Answer, config::Config, expiry::Family};
 
 use super::{row::Row, view::View};
 use crate::{
     input::Document,
-    kinds::Kind,
-    server::{Clock, code, explain},
+    kinds::{Kind, Kinds},
+    server::{code, explain},
     snapshot::{Cluster, Snapshot, found},
     tell::{warn, with_causes},
 };
@@ -41,7 +40,6 @@ const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 pub struct Gatherer {
     cluster: Cluster,
     discovered: Instant,
-    clock: Clock,
     /// None: all.
     namespace: Option<String>,
     t9k_system_namespace: String,
@@ -57,26 +55,19 @@ enum Page {
 
 impl Gatherer {
     /// By the servers' configuration.
-    pub async fn new(
-        client: Client,
+    pub fn new(
+        cluster: Cluster,
         namespace: Option<String>,
         t9k_system_namespace: String,
         config: Config,
-    ) -> Result<Self> {
-        Ok(Self {
-            clock: Clock::of(&client).await,
-            cluster: Cluster::discover(client).await?,
-            discovered: Instant::now(),
-            namespace,
-            t9k_system_namespace,
-            config,
-            told: HashSet::new(),
-        })
+    ) -> Self {
+        let (discovered, told) = (Instant::now(), HashSet::new());
+        Self { cluster, discovered, namespace, t9k_system_namespace, config, told }
     }
 
     /// What time the API server has.
     pub fn now(&self) -> Timestamp {
-        self.clock.now()
+        self.cluster.clock.now()
     }
 
     /// Says something on standard error, but only once.
@@ -95,7 +86,7 @@ impl Gatherer {
     /// All that is known of them.
     pub async fn view(&mut self) -> Result<View> {
         if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
-            self.cluster = Cluster::discover(self.cluster.client.clone()).await?;
+            self.cluster.kinds = Kinds::discover(&self.cluster.client).await.map_err(explain)?;
             self.discovered = Instant::now();
         }
         let snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());

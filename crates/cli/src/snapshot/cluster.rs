@@ -14,22 +14,25 @@ use crate::{
     input::Document,
     kinds::{Kind, Kinds},
     pages::{Pages, objects, pages},
-    server::explain,
+    server::{Clock, explain},
     target::is_segment,
     tell::{warn, with_causes},
 };
 
-/// A cluster, and the kinds that it has.
-#[derive(Clone)]
+/// A cluster, with what it has and what time it is there.
 pub struct Cluster {
     pub client: Client,
+    /// The one that is asked for.
+    pub namespace: String,
     pub kinds: Kinds,
+    pub clock: Clock,
 }
 
 impl Cluster {
-    pub async fn discover(client: Client) -> Result<Self> {
+    pub async fn discover(client: Client, namespace: String) -> Result<Self> {
+        let clock = Clock::of(&client).await;
         let kinds = Kinds::discover(&client).await.map_err(explain)?;
-        Ok(Self { client, kinds })
+        Ok(Self { client, namespace, kinds, clock })
     }
 
     /// The objects of a kind in a namespace, or all of them, page by page.

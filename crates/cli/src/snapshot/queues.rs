@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_policy::{expiry::Family, field::FieldError, queue::RunaiQueue};
 use tenure_types::{ExtendedDuration, projection, runai::QueueVersion};
 
-use super::{Cluster, Snapshot};
+use super::Snapshot;
 use crate::{
     connect::ConnectArgs,
     input::{self, Document},
@@ -23,7 +23,7 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
     if !filename.is_empty() {
         return input::read(filename);
     }
-    let cluster = Cluster::discover(connect.connect().await?.client).await?;
+    let cluster = connect.connect().await?;
     let Some(kind) = cluster.kinds.queues(Family::Runai) else {
         warn("the cluster has no queues.scheduling.run.ai");
         return Ok(Vec::new());
