@@ -45,7 +45,7 @@ impl Kind {
             || self.short_names.contains(&name)
     }
 
-    fn is(&self, group: &str, kind: &str) -> bool {
+    pub fn is(&self, group: &str, kind: &str) -> bool {
         self.resource.group == group && self.resource.kind == kind
     }
 

@@ -37,7 +37,7 @@ use crate::{
     server::{code, explain},
     tell::{warn, with_causes},
 };
-pub use cluster::Cluster;
+pub use cluster::{AT_ONCE, Cluster};
 pub use owners::{Owner, Owners, Step, found};
 pub use pods::Gang;
 
@@ -158,7 +158,7 @@ impl Snapshot {
         let place = document.namespace().unwrap_or(DEFAULT);
         match (document.group(), document.kind.as_str()) {
             ("", "Pod") => self.take_pods([decode(document)?]),
-            ("", "Node") => self.take_nodes([decode::<PartialObjectMeta>(document)?.metadata]),
+            ("", "Node") => self.take_node(decode::<PartialObjectMeta>(document)?.metadata),
             ("scheduling.k8s.io", "PriorityClass") => self.take_class(decode(document)?),
             (group, "Queue") => match (Family::of(group), document.name()) {
                 (Some(Family::Tensorstack), _) if self.t9k_system_namespace.as_deref() == Some(place) => {
@@ -182,8 +182,8 @@ impl Snapshot {
         self.pods.extend(pods.into_iter().map(|pod| (key(&pod.metadata), pod)));
     }
 
-    fn take_nodes(&mut self, nodes: impl IntoIterator<Item = ObjectMeta>) {
-        self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone().unwrap_or_default(), node)));
+    fn take_node(&mut self, node: ObjectMeta) {
+        self.nodes.insert(node.name.clone().unwrap_or_default(), node);
     }
 
     fn take_class(&mut self, class: PriorityClass) {
@@ -200,11 +200,15 @@ impl Snapshot {
         self.index.apply_group(kind, &group);
     }
 
-    /// Takes objects that may own pods, of a kind that is listed as a whole.
-    pub fn take_owners(&mut self, kind: &Kind, found: &[ObjectMeta]) {
+    /// Takes nodes, or objects that may own pods, of a kind that is listed as a whole.
+    pub fn take_metadata(&mut self, kind: &Kind, found: Vec<ObjectMeta>) {
         for metadata in found {
-            self.index.apply_owner(0, metadata);
-            self.owners.extend(Owner::read(kind, metadata));
+            if kind.is("", "Node") {
+                self.take_node(metadata);
+                continue;
+            }
+            self.index.apply_owner(0, &metadata);
+            self.owners.extend(Owner::read(kind, &metadata));
         }
     }
 

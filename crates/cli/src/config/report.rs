@@ -38,12 +38,6 @@ struct Parameter {
     from: &'static str,
 }
 
-impl From<(&'static str, String)> for Parameter {
-    fn from((name, value): (&'static str, String)) -> Self {
-        Self { name, value, from: "default" }
-    }
-}
-
 /// What it leaves out is as for all nodes.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -55,45 +49,27 @@ struct Pool {
 
 impl Report {
     pub fn of(file: &File) -> Self {
-        let (mut report, floors, set) = match file {
-            File::Kai(kai) => (Self { of: "KAI-Scheduler", ..Self::default() }, &kai.floors, &kai.set),
-            File::Tenure(config) => (Self::own(config), &config.floors, &config.set),
+        let (of, floors, set) = match file {
+            File::Kai(kai) => ("KAI-Scheduler", &kai.floors, &kai.set),
+            File::Tenure(config) => ("Tenure", &config.floors, &config.set),
         };
         let Floors { preempt, reclaim, method, .. } = floors;
-        let both =
-            [(PREEMPT, preempt.to_string()), (RECLAIM, reclaim.to_string()), (METHOD, method.to_string())];
-        report.parameters.splice(..0, both.map(Parameter::from));
-        for parameter in report.parameters.iter_mut().filter(|parameter| set.contains(parameter.name)) {
-            parameter.from = "file";
-        }
-        report
-    }
-
-    /// What Tenure's own form has beyond the other.
-    fn own(config: &Config) -> Self {
-        let count = |number: usize, noun: &str| match number {
-            1 => format!("1 {noun}"),
-            number => format!("{number} {noun}s"),
-        };
-        let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = &config.guarded;
-        let parameters = [
-            (LABEL_KEY, config.floors.node_pool_label_key.clone()),
-            (EXPIRY_NOTICE, go(config.notice)),
-            (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
-            (OWNERS, count(config.rows, "row")),
-            (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
-            (SCHEDULERS, count(schedulers.len(), "user")),
-            (EXEMPT_USERS, count(exempt_users.len(), "user")),
-            (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
-            (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
+        let mut values = vec![
+            (PREEMPT, preempt.to_string()),
+            (RECLAIM, reclaim.to_string()),
+            (METHOD, method.to_string()),
         ];
-        Self {
-            of: "Tenure",
-            parameters: parameters.map(Parameter::from).into(),
-            node_pools: pools(&config.floors),
-            trusted_writers: config.trusted.names().map(str::to_owned).collect(),
-            guard: Some(config.guarded.clone()),
+        let mut report = Self { of, ..Self::default() };
+        if let File::Tenure(config) = file {
+            values.extend(own(config));
+            report.node_pools = pools(floors);
+            report.trusted_writers = config.trusted.names().map(str::to_owned).collect();
+            report.guard = Some(config.guarded.clone());
         }
+        let from = |name| if set.contains(name) { "file" } else { "default" };
+        let parameter = |(name, value)| Parameter { name, value, from: from(name) };
+        report.parameters = values.into_iter().map(parameter).collect();
+        report
     }
 
     /// A table for each part that isn't empty.
@@ -131,6 +107,26 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
         names.iter().map(|name| vec![name.clone(), what.to_owned()]).collect::<Vec<_>>()
     };
     lists.into_iter().flat_map(rows).collect()
+}
+
+/// What Tenure's own form has beyond KAI's.
+fn own(config: &Config) -> [(&'static str, String); 9] {
+    let count = |number: usize, noun: &str| match number {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    };
+    let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = &config.guarded;
+    [
+        (LABEL_KEY, config.floors.node_pool_label_key.clone()),
+        (EXPIRY_NOTICE, go(config.notice)),
+        (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
+        (OWNERS, count(config.rows, "row")),
+        (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
+        (SCHEDULERS, count(schedulers.len(), "user")),
+        (EXEMPT_USERS, count(exempt_users.len(), "user")),
+        (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
+        (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
+    ]
 }
 
 /// `10m0s, back after 60s × 2, at most 3600s, 10 times, by Eviction`

@@ -6,26 +6,17 @@ use std::{
 };
 
 use anyhow::Result;
-use futures::{
-    StreamExt, TryStreamExt,
-    future::OptionFuture,
-    stream::{self, BoxStream},
-};
+use futures::{StreamExt, TryStreamExt, future::OptionFuture, stream};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::{climb::Answer, config::Config, expiry::Family};
 
 use super::{row::Row, view::View};
 use crate::{
-    input::Document,
-    kinds::{Kind, Kinds},
+    kinds::Kinds,
     server::{code, explain},
-    snapshot::{Cluster, Snapshot, found},
+    snapshot::{AT_ONCE, Cluster, Snapshot, found},
     tell::{warn, with_causes},
 };
-
-/// Requests under way at once.
-const AT_ONCE: usize = 8;
 
 /// Owners that are asked for one by one before a look at what they have answered.
 const ROUND: usize = 64;
@@ -45,12 +36,6 @@ pub struct Gatherer {
     t9k_system_namespace: String,
     config: Config,
     told: HashSet<String>,
-}
-
-/// A part of a list of one kind.
-enum Page {
-    Documents(Vec<Document>),
-    Owners(Vec<ObjectMeta>),
 }
 
 impl Gatherer {
@@ -92,16 +77,16 @@ impl Gatherer {
         let snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());
         let mut view = View::new(snapshot);
         // before the pods: what they are in, and whose they are
-        let mut lists = stream::iter(self.lists()).flatten_unordered(AT_ONCE);
-        while let Some((kind, page)) = lists.next().await {
-            match page {
-                Ok(Page::Documents(found)) => view.snapshot.take(&found),
-                Ok(Page::Owners(found)) => view.snapshot.take_owners(&kind, &found),
-                Err(error) => {
-                    view.snapshot.owners.not_listed(&kind.resource.group, &kind.resource.kind);
-                    self.warn(format!("can't list {}: {}", kind.plural(), with_causes(&explain(error))));
-                }
-            }
+        let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
+        let place = self.t9k_system_namespace.as_str();
+        let runai = kinds.queues(Family::Runai).map(|kind| (kind, None));
+        let tensorstack = kinds.queues(Family::Tensorstack).map(|kind| (kind, Some(place)));
+        let groups = kinds.pod_groups().map(|(_, kind)| (kind, namespace));
+        let owners = self.config.table.ancestors();
+        let owners = owners.filter_map(|(group, kind, _)| Some((kinds.find(group, kind)?, namespace)));
+        let lists = runai.into_iter().chain(tensorstack).chain(groups);
+        for (_, error) in self.cluster.read(lists, owners, &mut view.snapshot).await {
+            self.warn(with_causes(&error));
         }
         let pods = self.cluster.pods(self.namespace.as_deref(), Some(LIVE)).try_for_each(|page| {
             view.pods(&page);
@@ -123,26 +108,6 @@ impl Gatherer {
             self.warn(format!("the cluster has no queues.{group}: pods that name one have no ceiling"));
         }
         Ok(view)
-    }
-
-    /// Lists of everything but pods.
-    fn lists(&self) -> Vec<BoxStream<'static, (Kind, kube::Result<Page>)>> {
-        let (cluster, namespace) = (&self.cluster, self.namespace.as_deref());
-        let runai = cluster.kinds.queues(Family::Runai).map(|kind| (kind, None));
-        let tensorstack = cluster.kinds.queues(Family::Tensorstack);
-        let tensorstack = tensorstack.map(|kind| (kind, Some(self.t9k_system_namespace.as_str())));
-        let groups = cluster.kinds.pod_groups().map(|(_, kind)| (kind, namespace));
-        let documents = runai.into_iter().chain(tensorstack).chain(groups).map(|(kind, place)| {
-            let (pages, kind) = (cluster.documents(kind, place), kind.clone());
-            pages.map(move |page| (kind.clone(), page.map(Page::Documents))).boxed()
-        });
-        let owners = self.config.table.ancestors();
-        let owners = owners.filter_map(|(group, kind, _)| cluster.kinds.find(group, kind));
-        let owners = owners.map(|kind| {
-            let (pages, kind) = (cluster.metadata(kind, namespace), kind.clone());
-            pages.map(move |page| (kind.clone(), page.map(Page::Owners))).boxed()
-        });
-        documents.chain(owners).collect()
     }
 
     /// Asks for the owners that no list had, until all climbs have come to their ends.

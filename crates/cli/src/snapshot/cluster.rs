@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use anyhow::{Result, ensure};
-use futures::{StreamExt, TryStreamExt};
+use anyhow::{Error, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Api, Client, core::DynamicObject};
 use tenure_policy::expiry::Family;
@@ -18,6 +18,15 @@ use crate::{
     target::is_segment,
     tell::{warn, with_causes},
 };
+
+/// Requests under way at once.
+pub const AT_ONCE: usize = 8;
+
+/// A part of a list.
+enum Page {
+    Whole(Vec<Document>),
+    Metadata(Vec<ObjectMeta>),
+}
 
 /// A cluster, with what it has and what time it is there.
 pub struct Cluster {
@@ -36,7 +45,7 @@ impl Cluster {
     }
 
     /// The objects of a kind in a namespace, or all of them, page by page.
-    pub fn documents(&self, kind: &Kind, namespace: Option<&str>) -> Pages<Document> {
+    fn documents(&self, kind: &Kind, namespace: Option<&str>) -> Pages<Document> {
         let pages = objects(kind.api(&self.client, namespace), None);
         let kind = kind.clone();
         let documents = move |page: Vec<DynamicObject>| {
@@ -47,7 +56,7 @@ impl Cluster {
     }
 
     /// The same without all but their metadata.
-    pub fn metadata(&self, kind: &Kind, namespace: Option<&str>) -> Pages<ObjectMeta> {
+    fn metadata(&self, kind: &Kind, namespace: Option<&str>) -> Pages<ObjectMeta> {
         let api = kind.api(&self.client, namespace);
         let pages = pages(None, move |params| {
             let api = api.clone();
@@ -81,44 +90,62 @@ impl Cluster {
     }
 
     pub(super) async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<Document>> {
-        let found = self.documents(kind, namespace).try_concat().await;
-        found.map_err(|error| explain(error).context(format!("can't list {}", kind.plural())))
+        self.documents(kind, namespace).try_concat().await.map_err(|error| cannot_list(kind, error))
+    }
+
+    /// Lists kinds in their namespaces, whole objects of some and the metadata of others, and takes what is there.
+    /// Returns what can't be listed, and why.
+    pub async fn read<'k>(
+        &self,
+        whole: impl Iterator<Item = (&'k Kind, Option<&str>)>,
+        metadata: impl Iterator<Item = (&'k Kind, Option<&str>)>,
+        snapshot: &mut Snapshot,
+    ) -> Vec<(Kind, Error)> {
+        let whole = whole.map(|(kind, namespace)| {
+            let (pages, kind) = (self.documents(kind, namespace), kind.clone());
+            pages.map(move |page| (kind.clone(), page.map(Page::Whole))).boxed()
+        });
+        let metadata = metadata.map(|(kind, namespace)| {
+            let (pages, kind) = (self.metadata(kind, namespace), kind.clone());
+            pages.map(move |page| (kind.clone(), page.map(Page::Metadata))).boxed()
+        });
+        let mut lists = stream::iter(whole.chain(metadata).collect::<Vec<_>>()).flatten_unordered(AT_ONCE);
+        let mut failed = Vec::new();
+        while let Some((kind, page)) = lists.next().await {
+            match page {
+                Ok(Page::Whole(found)) => snapshot.take(&found),
+                Ok(Page::Metadata(found)) => snapshot.take_metadata(&kind, found),
+                Err(error) => {
+                    snapshot.owners.not_listed(&kind.resource.group, &kind.resource.kind);
+                    let error = cannot_list(&kind, error);
+                    failed.push((kind, error));
+                }
+            }
+        }
+        failed
     }
 
     /// Reads what an explanation needs.
     pub(super) async fn explain(&self, wanted: &Wanted<'_>, snapshot: &mut Snapshot) -> Result<()> {
         snapshot.take_pods(self.with_groups(wanted.pods).await?);
-        let classes = self.kinds.find("scheduling.k8s.io", "PriorityClass");
-        let mut lists = vec![(self.kinds.queues(Family::Runai), None, true), (classes, None, true)];
+        let kinds = &self.kinds;
+        let classes = kinds.find("scheduling.k8s.io", "PriorityClass");
+        let lists = kinds.queues(Family::Runai).into_iter().chain(classes).map(|kind| (kind, None));
+        let of_t9k = kinds.queues(Family::Tensorstack).zip(wanted.t9k_system_namespace);
+        let lists = lists.chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
+        let is_named = |of: PodGroupKind| snapshot.pods.values().any(|pod| of.named_by(pod).is_some());
+        let groups = kinds.pod_groups().filter(|(of, _)| *of == PodGroupKind::Runai || is_named(*of));
+        let groups: Vec<&Kind> = groups.map(|(_, kind)| kind).collect();
         let namespaces: BTreeSet<&str> =
             wanted.pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
-        for namespace in namespaces {
-            let is_named = |of: PodGroupKind| snapshot.pods.values().any(|pod| of.named_by(pod).is_some());
-            let groups = self.kinds.pod_groups().map(|(of, kind)| (of == PodGroupKind::Runai, of, kind));
-            let groups = groups.filter(|(required, of, _)| *required || is_named(*of));
-            lists.extend(groups.map(|(required, _, kind)| (Some(kind), Some(namespace), required)));
-        }
-        if let Some(place) = wanted.t9k_system_namespace {
-            lists.push((self.kinds.queues(Family::Tensorstack), Some(place), false));
-        }
-        for (kind, namespace, required) in lists {
-            let Some(kind) = kind else { continue };
-            match self.list(kind, namespace).await {
-                Ok(found) => snapshot.take(&found),
+        let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
+        let nodes = kinds.find("", "Node").filter(|_| wanted.nodes).map(|kind| (kind, None));
+        for (kind, error) in self.read(lists.chain(groups), nodes.into_iter(), snapshot).await {
+            match (kind.resource.group.as_str(), kind.resource.kind.as_str()) {
                 // a verdict would be wrong, and not only incomplete
-                Err(error) if required => return Err(error),
-                Err(error) => warn(&with_causes(&error)),
-            }
-        }
-        if let Some(kind) = self.kinds.find("", "Node").filter(|_| wanted.nodes) {
-            match self.metadata(kind, None).try_concat().await {
-                Ok(nodes) => snapshot.take_nodes(nodes),
-                Err(error) => {
-                    warn(&format!(
-                        "no node pool is known: can't list nodes: {}",
-                        with_causes(&explain(error))
-                    ));
-                }
+                ("scheduling.run.ai", _) | (_, "PriorityClass") => return Err(error),
+                (_, "Node") => warn(&format!("no node pool is known: {}", with_causes(&error))),
+                _ => warn(&with_causes(&error)),
             }
         }
         Ok(())
@@ -149,6 +176,10 @@ impl Cluster {
         }
         Ok(pods)
     }
+}
+
+fn cannot_list(kind: &Kind, error: kube::Error) -> Error {
+    explain(error).context(format!("can't list {}", kind.plural()))
 }
 
 /// Items of a list don't say what they are.

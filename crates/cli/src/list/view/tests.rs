@@ -61,7 +61,7 @@ fn owner(view: &mut View, kind: &str, name: &str, owners: &Value, annotations: &
     let metadata = json!({
         "name": name, "namespace": "ns", "uid": name, "ownerReferences": owners, "annotations": annotations,
     });
-    view.snapshot.take_owners(kind, &[serde_json::from_value(metadata).unwrap()]);
+    view.snapshot.take_metadata(kind, vec![serde_json::from_value(metadata).unwrap()]);
 }
 
 fn deployment(view: &mut View) {
