@@ -96,14 +96,12 @@ impl Cli {
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),
-            Command::Version => version(),
+            Command::Version => {
+                writeln!(io::stdout(), "kubectl-tenure {}", env!("CARGO_PKG_VERSION")).map_err(Error::from)
+            }
         };
         result.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
     }
-}
-
-fn version() -> Result<(), Error> {
-    Ok(writeln!(io::stdout(), "kubectl-tenure {}", env!("CARGO_PKG_VERSION"))?)
 }
 
 /// Whoever reads our output may have read enough, as `head` has: that is no failure.

@@ -39,7 +39,7 @@ impl ConnectArgs {
         match self.named_namespace() {
             Some(namespace) => Ok(namespace.to_owned()),
             None if offline => Ok(DEFAULT.into()),
-            None => Ok(config(self.kubeconfig.clone(), self.context.clone()).await?.default_namespace),
+            None => Ok(self.config().await?.default_namespace),
         }
     }
 
@@ -49,29 +49,28 @@ impl ConnectArgs {
     }
 
     pub async fn connect(self) -> Result<Cluster> {
-        let namespace = self.named_namespace().map(str::to_owned);
-        let mut config = config(self.kubeconfig, self.context).await?;
+        let mut config = self.config().await?;
         // kube's own policy can make a write land minutes after it was decided
         config.default_retry = false;
         // on a connection that died unnoticed a list would wait for ever
         config.read_timeout = Some(READ_TIMEOUT);
         // else the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = self.named_namespace().unwrap_or(&config.default_namespace).to_owned();
         ensure!(is_segment(&namespace), "{namespace:?} can't be a namespace");
         Cluster::discover(Client::try_from(config)?, namespace).await
     }
-}
 
-async fn config(kubeconfig: Option<PathBuf>, context: Option<String>) -> Result<Config> {
-    let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
-    if let Some(path) = kubeconfig {
-        let what = || format!("--kubeconfig {}", path.display());
-        let file = Kubeconfig::read_from(&path).with_context(what)?;
-        return Config::from_custom_kubeconfig(file, &options).await.with_context(what);
+    async fn config(&self) -> Result<Config> {
+        let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        if let Some(path) = &self.kubeconfig {
+            let what = || format!("--kubeconfig {}", path.display());
+            let file = Kubeconfig::read_from(path).with_context(what)?;
+            return Config::from_custom_kubeconfig(file, &options).await.with_context(what);
+        }
+        if options.context.is_some() {
+            return Config::from_kubeconfig(&options).await.context("the kubeconfig");
+        }
+        Config::infer().await.context("no kubeconfig: set KUBECONFIG or --kubeconfig")
     }
-    if options.context.is_some() {
-        return Config::from_kubeconfig(&options).await.context("the kubeconfig");
-    }
-    Config::infer().await.context("no kubeconfig: set KUBECONFIG or --kubeconfig")
 }

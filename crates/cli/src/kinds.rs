@@ -18,30 +18,26 @@ pub struct Kind {
     pub resource: ApiResource,
     pub namespaced: bool,
     singular: String,
+    /// Other names than kind, plural and singular.
     short_names: Vec<String>,
 }
 
 impl Kind {
     /// None if the API server doesn't say enough of it.
     fn read(group: &str, version: &str, found: APIResourceDiscovery) -> Option<Self> {
-        let kind = found.response_kind?.kind?;
+        let kind = GroupVersionKind::gvk(group, version, &found.response_kind?.kind?);
         let singular = found.singular_resource.filter(|name| !name.is_empty());
         Some(Self {
-            singular: singular.unwrap_or_else(|| kind.to_lowercase()),
+            singular: singular.unwrap_or_else(|| kind.kind.to_lowercase()),
             short_names: found.short_names,
             namespaced: found.scope.as_deref() == Some("Namespaced"),
-            resource: ApiResource::from_gvk_with_plural(
-                &GroupVersionKind::gvk(group, version, &kind),
-                &found.resource?,
-            ),
+            resource: ApiResource::from_gvk_with_plural(&kind, &found.resource?),
         })
     }
 
     fn is_called(&self, name: &str) -> bool {
         let name = name.to_lowercase();
-        name == self.resource.plural
-            || name == self.singular
-            || name == self.resource.kind.to_lowercase()
+        [&self.resource.plural, &self.singular, &self.resource.kind.to_lowercase()].contains(&&name)
             || self.short_names.contains(&name)
     }
 

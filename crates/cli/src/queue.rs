@@ -73,13 +73,14 @@ impl QueueArgs {
         let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));
         let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };
         let answer = Answer::new(name, timestamp, view.rows(now), now);
-        if answer.is_empty() && !is_known {
+        let tables = answer.tables(!is_given, now);
+        if tables.is_empty() && !is_known {
             bail!("there is no queue {:?}, as far as you may see", answer.queue);
         }
-        if answer.is_empty() && output.output == Output::Table {
+        if tables.is_empty() && output.output == Output::Table {
             tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
         }
-        output.show(&answer, || answer.tables(!is_given, now))
+        output.show(&answer, || tables)
     }
 }
 
@@ -121,13 +122,6 @@ impl Answer {
         answer.running.sort_by_key(since);
         answer.coming_back.sort_by(|one, other| returns(one, other, &timestamp, now));
         answer
-    }
-
-    const fn is_empty(&self) -> bool {
-        self.running.is_empty()
-            && self.coming_back.is_empty()
-            && self.deactivated.is_empty()
-            && self.paused.is_empty()
     }
 
     /// One for each list that isn't empty.

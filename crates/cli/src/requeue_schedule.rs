@@ -101,24 +101,34 @@ impl RequeueScheduleArgs {
 
     /// Flags count for more than a queue.
     fn answer(&self, found: Backoff, queue: Option<&str>) -> Answer {
+        let Self { timeout, backoff_base_seconds: base, backoff_factor: factor, .. } = self;
+        let (max, limit) = (self.backoff_max_seconds, self.backoff_limit_count);
+        let has_flags = timeout.is_some() || factor.is_some() || base.or(max).or(limit).is_some();
+        let source = queue.map_or_else(|| "defaults".to_owned(), |name| format!("queue {name:?}"));
         let backoff = Backoff {
-            timeout: self.timeout.map_or(found.timeout, ExtendedDuration::to_signed),
-            base_seconds: self.backoff_base_seconds.unwrap_or(found.base_seconds),
-            factor: self.backoff_factor.unwrap_or(found.factor),
-            max_seconds: self.backoff_max_seconds.or(found.max_seconds),
-            limit: self.backoff_limit_count.or(found.limit),
+            timeout: timeout.map_or(found.timeout, ExtendedDuration::to_signed),
+            base_seconds: base.unwrap_or(found.base_seconds),
+            factor: factor.unwrap_or(found.factor),
+            max_seconds: max.or(found.max_seconds),
+            limit: limit.or(found.limit),
         };
         let rows = self.retries.or(backoff.limit).unwrap_or(ROWS).min(MOST_ROWS);
-        let source = queue.map_or_else(|| "defaults".to_owned(), |name| format!("queue {name:?}"));
-        Answer::new(&backoff, if self.has_flags() { format!("flags and {source}") } else { source }, rows)
-    }
-
-    const fn has_flags(&self) -> bool {
-        self.timeout.is_some()
-            || self.backoff_base_seconds.is_some()
-            || self.backoff_factor.is_some()
-            || self.backoff_max_seconds.is_some()
-            || self.backoff_limit_count.is_some()
+        let row = |Retry { retry, wait, cumulative }| Row {
+            retry,
+            wait_seconds: wait.as_secs_f64(),
+            cumulative_seconds: whole_seconds(cumulative),
+            wait: short(wait),
+            cumulative: long(cumulative),
+        };
+        Answer {
+            timeout: short(backoff.timeout),
+            backoff_base_seconds: backoff.base_seconds,
+            backoff_factor: backoff.factor.to_string(),
+            backoff_max_seconds: backoff.max_seconds,
+            backoff_limit_count: backoff.limit,
+            from: if has_flags { format!("flags and {source}") } else { source },
+            schedule: backoff.schedule().take(usize::try_from(rows).unwrap_or_default()).map(row).collect(),
+        }
     }
 }
 
@@ -198,33 +208,7 @@ struct Row {
     cumulative: String,
 }
 
-impl From<Retry> for Row {
-    fn from(Retry { retry, wait, cumulative }: Retry) -> Self {
-        Self {
-            retry,
-            wait_seconds: wait.as_secs_f64(),
-            cumulative_seconds: whole_seconds(cumulative),
-            wait: short(wait),
-            cumulative: long(cumulative),
-        }
-    }
-}
-
 impl Answer {
-    /// The first rows of a schedule; `from` says where its numbers come from.
-    fn new(backoff: &Backoff, from: String, rows: i32) -> Self {
-        let rows = usize::try_from(rows).unwrap_or_default();
-        Self {
-            timeout: short(backoff.timeout),
-            backoff_base_seconds: backoff.base_seconds,
-            backoff_factor: backoff.factor.to_string(),
-            backoff_max_seconds: backoff.max_seconds,
-            backoff_limit_count: backoff.limit,
-            from,
-            schedule: backoff.schedule().take(rows).map(Row::from).collect(),
-        }
-    }
-
     fn table(&self) -> String {
         let cells = |row: &Row| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
         let rows = self.schedule.iter().map(cells).collect();
