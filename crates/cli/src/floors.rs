@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use clap::Args;
+use serde::Serialize;
 use tenure_policy::{
     config::{Config, File},
-    floor::ReclaimResolveMethod,
+    floor::{Floor, ReclaimResolveMethod},
 };
 use tenure_types::{DurationError, ExtendedDuration};
 
@@ -56,6 +57,19 @@ impl FloorArgs {
             warn(&format!("--node-pool {pool}: no such pool is configured: the defaults for all count"));
         }
         Ok(config)
+    }
+}
+
+/// A value and where it comes from, as answers have it.
+#[derive(Debug, Serialize)]
+pub struct Sourced {
+    pub value: String,
+    pub from: String,
+}
+
+impl From<Floor<'_>> for Sourced {
+    fn from(Floor { value, from }: Floor<'_>) -> Self {
+        Self { value: value.to_string(), from: from.to_string() }
     }
 }
 

@@ -8,14 +8,13 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tenure_policy::{
     ceiling,
-    floor::{Floor, Floors, Source},
-    tree::{QueueId, QueueTree},
+    floor::{Floor, Source},
+    tree::QueueId,
 };
-use tenure_types::ExtendedDuration;
 
 use crate::{
     connect::ConnectArgs,
-    floors::FloorArgs,
+    floors::{FloorArgs, Sourced},
     input::InputArgs,
     output::{Out, OutputArgs},
     snapshot::{Snapshot, queues},
@@ -77,27 +76,8 @@ impl MatrixArgs {
             tell("No queues of group scheduling.run.ai found.");
         }
         let (preemptor, victim) = (preemptor_queue.as_deref(), victim_queue.as_deref());
-        let matrix = Matrix::new(tree, &config.floors, args.node_pool.as_deref(), preemptor, victim);
+        let matrix = Matrix::new(&snapshot, args.node_pool.as_deref(), preemptor, victim);
         output.stream(&matrix, |out| tables(&matrix, out))
-    }
-}
-
-/// A value and where it comes from.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Sourced<'t> {
-    #[serde(serialize_with = "shown")]
-    value: ExtendedDuration,
-    #[serde(serialize_with = "shown")]
-    from: Source<'t>,
-}
-
-fn shown<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(value)
-}
-
-impl<'t> From<Floor<'t>> for Sourced<'t> {
-    fn from(Floor { value, from }: Floor<'t>) -> Self {
-        Self { value, from }
     }
 }
 
@@ -108,24 +88,23 @@ struct Row<'t> {
     name: &'t str,
     /// From the root to the queue itself.
     path: Vec<&'t str>,
-    preempt_min_runtime: Sourced<'t>,
+    preempt_min_runtime: Sourced,
     /// Null: no limit.
-    max_duration: Option<Sourced<'t>>,
+    max_duration: Option<Sourced>,
 }
 
 /// What applies between two queues.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Debug, Serialize)]
 struct Pair<'t> {
     preemptor: &'t str,
     victim: &'t str,
     #[serde(flatten)]
-    floor: Sourced<'t>,
+    floor: Sourced,
 }
 
 /// Queues, and all that can be asked of them. Pairs are made as they are written.
 struct Matrix<'t> {
-    tree: &'t QueueTree,
-    floors: &'t Floors,
+    snapshot: &'t Snapshot,
     pool: Option<&'t str>,
     /// In alphabetical order, as preemptors and victims are.
     queues: Vec<(&'t str, QueueId)>,
@@ -138,12 +117,12 @@ struct Matrix<'t> {
 impl<'t> Matrix<'t> {
     /// Of the pairs with this preemptor and this victim; none: with all.
     fn new(
-        tree: &'t QueueTree,
-        floors: &'t Floors,
+        snapshot: &'t Snapshot,
         pool: Option<&'t str>,
         preemptor: Option<&str>,
         victim: Option<&str>,
     ) -> Self {
+        let tree = snapshot.tree();
         let queues = |is_meant: &dyn Fn(&str) -> bool| {
             let named = tree.queues().filter(|(name, _)| is_meant(name));
             let mut queues: Vec<_> = named.filter_map(|(name, _)| Some((name, tree.find(name)?))).collect();
@@ -156,8 +135,7 @@ impl<'t> Matrix<'t> {
             preemptors: queues(&|name| is(preemptor, name)),
             victims: queues(&|name| is(victim, name)),
             itself: preemptor.is_some() && preemptor == victim,
-            tree,
-            floors,
+            snapshot,
             pool,
         }
     }
@@ -165,22 +143,24 @@ impl<'t> Matrix<'t> {
     /// The longest name and the longest floor that a pair can have.
     fn widest(&self) -> [String; 2] {
         let names = self.queues.iter().map(|(name, _)| (*name).to_owned());
-        let own = self.tree.queues().filter_map(|(_, queue)| queue.reclaim_floor);
-        let of_pools = self.floors.node_pools.values().filter_map(|pool| pool.reclaim);
-        let floors = own.chain(of_pools).chain([self.floors.reclaim]).map(|floor| floor.to_string());
+        let Snapshot { floors, .. } = self.snapshot;
+        let own = self.snapshot.tree().queues().filter_map(|(_, queue)| queue.reclaim_floor);
+        let of_pools = floors.node_pools.values().filter_map(|pool| pool.reclaim);
+        let floors = own.chain(of_pools).chain([floors.reclaim]).map(|floor| floor.to_string());
         [names.max_by_key(String::len), floors.max_by_key(String::len)].map(Option::unwrap_or_default)
     }
 
     /// What applies in each queue. In a cycle there is no root: then the way to it is the queue alone.
     fn rows(&self) -> impl Iterator<Item = Row<'t>> {
-        self.queues.iter().map(|(name, id)| {
-            let path = self.tree.path(*id).unwrap_or_else(|_| vec![*id]);
-            let least = ceiling::effective(self.tree, name).ok().flatten();
+        let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
+        self.queues.iter().map(move |(name, id)| {
+            let path = tree.path(*id).unwrap_or_else(|_| vec![*id]);
+            let least = ceiling::effective(tree, name).ok().flatten();
             Row {
                 name,
-                path: path.into_iter().rev().map(|id| self.tree.name(id)).collect(),
-                preempt_min_runtime: self.floors.preempt(self.tree, Some(*id), self.pool).into(),
-                max_duration: least.map(|(from, value)| Sourced { value, from: Source::Queue(from) }),
+                path: path.into_iter().rev().map(|id| tree.name(id)).collect(),
+                preempt_min_runtime: floors.preempt(tree, Some(*id), self.pool).into(),
+                max_duration: least.map(|(from, value)| Floor { value, from: Source::Queue(from) }.into()),
             }
         })
     }
@@ -188,12 +168,13 @@ impl<'t> Matrix<'t> {
     /// What applies between each two queues that are asked for. A queue isn't another than itself, unless just that is
     /// asked for.
     fn pairs(&self) -> impl Iterator<Item = Pair<'t>> {
+        let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.preemptors.iter().flat_map(move |ours| {
             let others = self.victims.iter().filter(move |theirs| self.itself || theirs.1 != ours.1);
             others.map(move |theirs| Pair {
                 preemptor: ours.0,
                 victim: theirs.0,
-                floor: self.floors.reclaim(self.tree, Some(ours.1), Some(theirs.1), self.pool).into(),
+                floor: floors.reclaim(tree, Some(ours.1), Some(theirs.1), self.pool).into(),
             })
         })
     }
@@ -202,7 +183,7 @@ impl<'t> Matrix<'t> {
 /// Two tables, one below the other.
 fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
     let headers = ["QUEUE", "PREEMPT FLOOR", "FROM", "CEILING", "FROM"];
-    write!(out, "{}", table(&headers, matrix.rows().map(|row| cells(&row))))?;
+    write!(out, "{}", table(&headers, matrix.rows().map(cells)))?;
     let mut pairs = matrix.pairs().peekable();
     if pairs.peek().is_some() {
         let headers = ["PREEMPTOR", "VICTIM", "RECLAIM FLOOR", "FROM"].map(str::to_owned);
@@ -210,23 +191,17 @@ fn tables(matrix: &Matrix<'_>, out: Out<'_>) -> io::Result<()> {
         let table = Table::fitting(&[headers.to_vec(), vec![name.clone(), name, floor]]);
         write!(out, "\n{}", table.line(&headers))?;
         for Pair { preemptor, victim, floor: Sourced { value, from } } in pairs {
-            let line = [preemptor.to_owned(), victim.to_owned(), value.to_string(), from.to_string()];
+            let line = [preemptor.to_owned(), victim.to_owned(), value, from];
             out.write_all(table.line(&line).as_bytes())?;
         }
     }
     Ok(())
 }
 
-fn cells(row: &Row<'_>) -> Vec<String> {
+fn cells(row: Row<'_>) -> Vec<String> {
     let Sourced { value, from } = row.preempt_min_runtime;
-    let ceiling = row.max_duration;
-    vec![
-        row.name.to_owned(),
-        value.to_string(),
-        from.to_string(),
-        cell(ceiling.map(|ceiling| ceiling.value.to_string())),
-        cell(ceiling.map(|ceiling| ceiling.from.to_string())),
-    ]
+    let (ceiling, of) = row.max_duration.map(|ceiling| (ceiling.value, ceiling.from)).unzip();
+    vec![row.name.to_owned(), value, from, cell(ceiling), cell(of)]
 }
 
 impl Serialize for Matrix<'_> {

@@ -23,7 +23,7 @@ use super::{PodName, key, pod_name, shown};
 use crate::{
     age::go,
     connect::ConnectArgs,
-    floors::FloorArgs,
+    floors::{FloorArgs, Sourced},
     input::InputArgs,
     output::OutputArgs,
     run::Run,
@@ -109,7 +109,7 @@ struct Answer {
     expires_at: Option<Timestamp>,
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
-    max_duration: Option<Ceiling>,
+    max_duration: Option<Sourced>,
     /// None if it is never touched.
     would: Option<Would>,
     /// Why it is never touched.
@@ -124,8 +124,8 @@ struct Protection {
     preemptor_queue: String,
     preemptor: Relation,
     kind: &'static str,
-    value: String,
-    from: String,
+    #[serde(flatten)]
+    floor: Sourced,
     /// Null: not protected now.
     until: Option<Timestamp>,
 }
@@ -150,12 +150,6 @@ struct TolerationAnswer {
     toleration_seconds: i64,
     /// Null: not protected by it now, or for ever if the seconds are negative.
     until: Option<Timestamp>,
-}
-
-#[derive(Debug, Serialize)]
-struct Ceiling {
-    value: String,
-    from: String,
 }
 
 /// What the keeper would do on expiry.
@@ -226,9 +220,8 @@ impl Question<'_> {
             preemptor_queue: name.to_owned(),
             preemptor,
             kind: kind.name(),
-            value: floor.value.to_string(),
-            from: floor.from.to_string(),
             until: protected_until(gang.workload.start, &floor, snapshot.now),
+            floor: floor.into(),
         };
         let reclaim = |preemptor: QueueId, relation| {
             let floor = floors.reclaim(tree, Some(preemptor), queue, pool);
@@ -295,9 +288,9 @@ impl Question<'_> {
     }
 }
 
-fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Ceiling {
+fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Sourced {
     let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
-    Ceiling { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
+    Sourced { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
 }
 
 const fn why(exemption: Exemption) -> &'static str {

@@ -3,7 +3,10 @@
 use jiff::Timestamp;
 
 use super::{Answer, Protection, Relation, TolerationAnswer, Would};
-use crate::explain::{moment, paragraph};
+use crate::{
+    explain::{moment, paragraph},
+    floors::Sourced,
+};
 
 /// What people read.
 pub fn sentences(answer: &Answer, now: Timestamp) -> String {
@@ -85,7 +88,7 @@ fn against(protection: &Protection) -> String {
 }
 
 fn sentence(protection: &Protection, against: &str, now: Timestamp) -> String {
-    let Protection { kind, value, from, until, .. } = protection;
+    let Protection { kind, floor: Sourced { value, from }, until, .. } = protection;
     let until = until.map_or("not protected".into(), |at| format!("until {}", moment(at, now)));
     format!("{against}: {until} ({kind} floor {value}, {from})")
 }
