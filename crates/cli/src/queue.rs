@@ -10,12 +10,11 @@ use tenure_policy::{expiry::Family, requeue::order};
 use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
-    age::until,
     connect::ConnectArgs,
     floors::of_file,
     list::{
         gather::Gatherer,
-        print::moment,
+        print::{Column, EXPIRES_AT, FLOOR_UNTIL, NAMESPACE, STATE, left, moment},
         row::{Row, State},
     },
     output::{Output, OutputArgs},
@@ -126,33 +125,48 @@ impl Answer {
 
     /// One for each list that isn't empty.
     fn tables(&self, namespaces: bool, now: Timestamp) -> String {
-        let Self { queue: _, running, coming_back, deactivated, paused } = self;
-        let part = |headers: &[&'static str], rows: &[Row], cells: &dyn Fn(&Row) -> Vec<String>| -> Part {
-            let row = |row: &Row| {
-                let namespace = namespaces.then(|| row.namespace.clone());
-                namespace.into_iter().chain([row.workload.clone()]).chain(cells(row)).collect()
-            };
-            let namespace = namespaces.then_some("NAMESPACE");
-            (namespace.into_iter().chain(headers.iter().copied()).collect(), rows.iter().map(row).collect())
+        let part = |columns: &[Column], rows: &[Row]| -> Part {
+            let columns = || namespaces.then_some(&NAMESPACE).into_iter().chain(columns);
+            let cells = |row| columns().map(|(_, show)| show(row, Some(now))).collect();
+            (columns().map(|(header, _)| *header).collect(), rows.iter().map(cells).collect())
         };
-        let coming = |row: &Row| {
-            let left = row.requeue_at.map(|at| until(at, now));
-            [vec![moment(row.requeue_at), cell(left), count(row)], paused_cells(row)].concat()
-        };
-        let inactive = |row: &Row| [vec![count(row)], paused_cells(row)].concat();
-        let parts = [
-            part(
-                &["RUNNING", "PODS READY", "SINCE", "FLOOR UNTIL", "EXPIRES AT", "STATE"],
-                running,
-                &running_cells,
-            ),
-            part(&["COMING BACK", "AT", "IN", "RETURNS", "PAUSED AT", "BECAUSE OF"], coming_back, &coming),
-            part(&["DEACTIVATED", "RETURNS", "PAUSED AT", "BECAUSE OF"], deactivated, &inactive),
-            part(&["PAUSED", "PAUSED AT", "BECAUSE OF"], paused, &paused_cells),
-        ];
-        tables(parts)
+        tables([
+            part(&RUNNING, &self.running),
+            part(&COMING_BACK, &self.coming_back),
+            part(&DEACTIVATED, &self.deactivated),
+            part(&PAUSED, &self.paused),
+        ])
     }
 }
+
+const RETURNS: Column = ("RETURNS", |row, _| row.requeue_count.unwrap_or_default().to_string());
+const PAUSED_AT: Column = ("PAUSED AT", |row, _| moment(row.paused_at));
+const BECAUSE_OF: Column = ("BECAUSE OF", |row, _| cell(row.reason.as_deref()));
+
+const RUNNING: [Column; 6] = [
+    ("RUNNING", |row, _| row.workload.clone()),
+    ("PODS READY", |row, _| {
+        cell(row.ready_pods.zip(row.needed_pods).map(|(ready, needed)| format!("{ready}/{needed}")))
+    }),
+    ("SINCE", |row, _| moment(row.started_at)),
+    FLOOR_UNTIL,
+    EXPIRES_AT,
+    STATE,
+];
+
+const COMING_BACK: [Column; 6] = [
+    ("COMING BACK", |row, _| row.workload.clone()),
+    ("AT", |row, _| moment(row.requeue_at)),
+    ("IN", |row, now| left(row.requeue_at, now)),
+    RETURNS,
+    PAUSED_AT,
+    BECAUSE_OF,
+];
+
+const DEACTIVATED: [Column; 4] =
+    [("DEACTIVATED", |row, _| row.workload.clone()), RETURNS, PAUSED_AT, BECAUSE_OF];
+
+const PAUSED: [Column; 3] = [("PAUSED", |row, _| row.workload.clone()), PAUSED_AT, BECAUSE_OF];
 
 /// Those that are due come back at once, in the order of the queue.
 fn returns(
@@ -169,25 +183,6 @@ fn returns(
         _ => Ordering::Equal,
     };
     at(one).cmp(&at(other)).then_with(in_order)
-}
-
-fn running_cells(row: &Row) -> Vec<String> {
-    let pods = row.ready_pods.zip(row.needed_pods).map(|(ready, needed)| format!("{ready}/{needed}"));
-    vec![
-        cell(pods),
-        moment(row.started_at),
-        moment(row.floor_until),
-        moment(row.expires_at),
-        format!("{:?}", row.state),
-    ]
-}
-
-fn paused_cells(row: &Row) -> Vec<String> {
-    vec![moment(row.paused_at), cell(row.reason.as_deref())]
-}
-
-fn count(row: &Row) -> String {
-    row.requeue_count.unwrap_or_default().to_string()
 }
 
 #[cfg(test)]

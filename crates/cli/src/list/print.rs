@@ -21,17 +21,45 @@ pub enum Format {
     Wide,
 }
 
+/// A column of a table of workloads: its header, and what it shows of one. Ages only if it is known what time it is.
+pub type Column = (&'static str, fn(&Row, Option<Timestamp>) -> String);
+
+pub const NAMESPACE: Column = ("NAMESPACE", |row, _| row.namespace.clone());
+pub const FLOOR_UNTIL: Column = ("FLOOR UNTIL", |row, _| moment(row.floor_until));
+pub const EXPIRES_AT: Column = ("EXPIRES AT", |row, _| moment(row.expires_at));
+pub const STATE: Column = ("STATE", |row, _| format!("{:?}", row.state));
+
+const NARROW: [Column; 7] = [
+    ("WORKLOAD", |row, _| row.workload.clone()),
+    ("QUEUE", |row, _| cell(row.queue.as_deref())),
+    ("AGE", |row, now| cell(now.zip(row.started_at).map(|(now, start)| human(now.duration_since(start))))),
+    FLOOR_UNTIL,
+    EXPIRES_AT,
+    ("COMES BACK AT", |row, _| moment(row.requeue_at)),
+    STATE,
+];
+
+const WIDE: [Column; 5] = [
+    ("IN", |row, now| left(row.expires_at, now)),
+    ("PODS", |row, _| row.pods.to_string()),
+    ("FAMILY", |row, _| cell(row.family)),
+    ("CEILING FROM", |row, _| cell(row.ceiling_from.as_deref())),
+    ("REASON", |row, _| why(row)),
+];
+
 /// Prints rows, and what changes in them.
 #[derive(Debug)]
 pub struct Printer {
     format: Option<Format>,
-    namespaces: bool,
+    columns: Vec<Column>,
     table: Option<Table>,
 }
 
 impl Printer {
-    pub const fn new(format: Option<Format>, namespaces: bool) -> Self {
-        Self { format, namespaces, table: None }
+    pub fn new(format: Option<Format>, namespaces: bool) -> Self {
+        let wide = WIDE.into_iter().filter(|_| format == Some(Format::Wide));
+        let columns = namespaces.then_some(NAMESPACE).into_iter().chain(NARROW).chain(wide).collect();
+        Self { format, columns, table: None }
     }
 
     /// A list.
@@ -70,40 +98,14 @@ impl Printer {
             return String::new();
         }
         if self.table.is_none() {
-            lines.insert(0, self.headers());
+            lines.insert(0, self.columns.iter().map(|(header, _)| (*header).to_owned()).collect());
         }
         let table = self.table.get_or_insert_with(|| Table::fitting(&lines));
         lines.iter().map(|line| table.line(line)).collect()
     }
 
-    fn wide(&self) -> bool {
-        self.format == Some(Format::Wide)
-    }
-
-    fn headers(&self) -> Vec<String> {
-        let namespace = ["NAMESPACE"].into_iter().filter(|_| self.namespaces);
-        let narrow = ["WORKLOAD", "QUEUE", "AGE", "FLOOR UNTIL", "EXPIRES AT", "COMES BACK AT", "STATE"];
-        let wide = ["IN", "PODS", "FAMILY", "CEILING FROM", "REASON"].into_iter().filter(|_| self.wide());
-        namespace.chain(narrow).chain(wide).map(str::to_owned).collect()
-    }
-
-    /// Ages only if it is known what time it is.
     fn cells(&self, row: &Row, now: Option<Timestamp>) -> Vec<String> {
-        let age = now.zip(row.started_at).map(|(now, start)| human(now.duration_since(start)));
-        let left = now.zip(row.expires_at).map(|(now, at)| until(at, now));
-        let namespace = self.namespaces.then(|| row.namespace.clone());
-        let narrow = [
-            row.workload.clone(),
-            cell(row.queue.as_deref()),
-            cell(age),
-            moment(row.floor_until),
-            moment(row.expires_at),
-            moment(row.requeue_at),
-            format!("{:?}", row.state),
-        ];
-        let wide =
-            [cell(left), row.pods.to_string(), cell(row.family), cell(row.ceiling_from.as_deref()), why(row)];
-        namespace.into_iter().chain(narrow).chain(wide.into_iter().filter(|_| self.wide())).collect()
+        self.columns.iter().map(|(_, show)| show(row, now)).collect()
     }
 }
 
@@ -114,6 +116,11 @@ fn why(row: &Row) -> String {
         }
         (reason, _) => cell(reason.as_deref()),
     }
+}
+
+/// The cell of the time that is left.
+pub fn left(at: Option<Timestamp>, now: Option<Timestamp>) -> String {
+    cell(at.zip(now).map(|(at, now)| until(at, now)))
 }
 
 /// The cell of a time.
