@@ -21,7 +21,7 @@ use tenure_policy::{owners::OwnerTable, pause::Owner};
 
 use crate::{
     connect::ConnectArgs,
-    server::{code, explain},
+    server::{explain, is_forbidden},
     snapshot::Cluster,
     target::{self, Target},
     tell::{Told, complain, tell},
@@ -143,7 +143,7 @@ impl<C: Command> Changer<C> {
 /// It was changed, or replaced by a namesake, since it was read. Another uid in a patch is 409 or, where it is taken for
 /// an attempt to change it, 422.
 fn is_stale(error: &kube::Error) -> bool {
-    code(error) == Some(409) || says(error, &[422], "metadata.uid")
+    says(error, &[409], "") || says(error, &[422], "metadata.uid")
 }
 
 /// The served schema has no such field.
@@ -160,7 +160,7 @@ fn says(error: &kube::Error, codes: &[u16], what: &str) -> bool {
 
 /// Why the API server refused, and which rights it takes.
 fn refused<C: Command>(object: Object<'_>, error: kube::Error) -> Error {
-    let forbidden = code(&error) == Some(403);
+    let forbidden = is_forbidden(&error);
     let error = explain(error);
     if !forbidden {
         return error;

@@ -102,7 +102,7 @@ struct List {
 
 impl List {
     async fn rows(&mut self) -> Result<Vec<Row>> {
-        let mut rows = self.gatherer.gather().await?;
+        let mut rows = self.gatherer.view().await?.rows(self.gatherer.now());
         rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
         Ok(rows)
     }

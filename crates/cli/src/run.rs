@@ -56,11 +56,6 @@ impl Run {
         self.standing.expires.map(|(at, _)| at)
     }
 
-    /// The queue in a family.
-    pub fn queue(&self, family: Family) -> Option<&str> {
-        self.standing.queue(family).map(AsRef::as_ref)
-    }
-
     /// Since when the ceiling counts.
     pub fn since(&self) -> Option<Timestamp> {
         match self.family() {
@@ -82,7 +77,7 @@ impl Run {
     /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
     pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, Option<&'t str>)> {
         let own = self.standing.own;
-        let queue = self.queue(self.family())?;
+        let queue = self.standing.queue(self.family())?;
         match self.family() {
             Family::Tensorstack => {
                 let ceiling = self.expires()?.duration_since(self.standing.clocks.created);

@@ -22,12 +22,9 @@ pub fn explain(error: kube::Error) -> Error {
     }
 }
 
-/// The HTTP status of an error that is the API server's.
-pub fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
+/// Whether the API server doesn't allow it.
+pub fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 /// The API server's clock, by which everything else goes.

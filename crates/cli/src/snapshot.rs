@@ -34,7 +34,7 @@ use crate::{
     connect::{ConnectArgs, DEFAULT},
     input::{self, Document, InputArgs},
     kinds::Kind,
-    server::{code, explain},
+    server::{explain, is_forbidden},
     tell::{warn, with_causes},
 };
 pub use cluster::{AT_ONCE, Cluster};
@@ -268,7 +268,7 @@ impl Snapshot {
                     found(&metadata)
                 }
                 Ok(None) => Answer::Absent,
-                Err(error) if code(&error) == Some(403) => Answer::Forbidden,
+                Err(error) if is_forbidden(&error) => Answer::Forbidden,
                 Err(error) => return Err(explain(error)),
             };
             self.owners.learn(&owner, answer);

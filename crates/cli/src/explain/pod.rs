@@ -194,7 +194,7 @@ impl Question<'_> {
             pod: shown(key),
             queue: gang.workload.place.name().map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
-            tensorstack_queue: run.and_then(|run| run.queue(Family::Tensorstack)).map(str::to_owned),
+            tensorstack_queue: run.and_then(|run| run.standing.queue(Family::Tensorstack)).map(str::to_owned),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),

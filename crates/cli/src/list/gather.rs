@@ -6,14 +6,14 @@ use std::{
 };
 
 use anyhow::Result;
-use futures::{StreamExt, TryStreamExt, future::OptionFuture, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tenure_policy::{climb::Answer, config::Config, expiry::Family};
 
-use super::{row::Row, view::View};
+use super::view::View;
 use crate::{
     kinds::Kinds,
-    server::{code, explain},
+    server::{explain, is_forbidden},
     snapshot::{AT_ONCE, Cluster, Snapshot, found},
     tell::{warn, with_causes},
 };
@@ -64,11 +64,6 @@ impl Gatherer {
     }
 
     /// All workloads as they are now.
-    pub async fn gather(&mut self) -> Result<Vec<Row>> {
-        Ok(self.view().await?.rows(self.now()))
-    }
-
-    /// All that is known of them.
     pub async fn view(&mut self) -> Result<View> {
         if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
             self.cluster.kinds = Kinds::discover(&self.cluster.client).await.map_err(explain)?;
@@ -119,10 +114,12 @@ impl Gatherer {
                 return;
             }
             owners.truncate(ROUND);
-            let looks = owners.into_iter().map(|(namespace, owner)| {
-                let may = !forbidden.contains(&(owner.api_version.clone(), owner.kind.clone()));
-                let look = OptionFuture::from(may.then(|| self.cluster.look_up(&namespace, &owner)));
-                async move { (owner, look.await) }
+            let looks = owners.into_iter().map(async |(namespace, owner)| {
+                if forbidden.contains(&(owner.api_version.clone(), owner.kind.clone())) {
+                    return (owner, None);
+                }
+                let look = self.cluster.look_up(&namespace, &owner).await;
+                (owner, Some(look))
             });
             let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
             for (owner, look) in looks {
@@ -130,7 +127,7 @@ impl Gatherer {
                     None => Answer::Forbidden,
                     Some(Ok(met)) => met.as_ref().map_or(Answer::Absent, found),
                     Some(Err(error)) => {
-                        if code(&error) == Some(403) {
+                        if is_forbidden(&error) {
                             forbidden.insert((owner.api_version.clone(), owner.kind.clone()));
                         }
                         let error = with_causes(&explain(error));

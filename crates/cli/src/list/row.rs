@@ -176,7 +176,8 @@ impl Workload {
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
         let run = run?;
         // when it is safe from nobody any more: from workloads of other queues it depends on where they are
-        let floor = run.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
+        let floor =
+            run.standing.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
         let floor_until =
             run.standing.start.zip(floor).and_then(|(start, floor)| start.checked_add(floor).ok());
         let floor_until = floor_until.filter(|until| *until > now);
@@ -223,8 +224,8 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
     let other = [Family::Tensorstack, Family::Runai].into_iter().find(|other| *other != family);
     let ceiling = run.ceiling(tree).filter(|_| run.exemption.is_none());
     Row {
-        queue: run.queue(family).map(str::to_owned),
-        other_queue: other.and_then(|other| run.queue(other)).map(str::to_owned),
+        queue: run.standing.queue(family).map(str::to_owned),
+        other_queue: other.and_then(|other| run.standing.queue(other)).map(str::to_owned),
         family: Some(family.name()),
         state: state(run, terminating, now),
         reason: run.exemption.map(|why| format!("{why:?}")),

@@ -76,21 +76,15 @@ impl Cluster {
     }
 
     /// An owner of something in a namespace; none if there is no such object, or no such kind.
-    pub fn look_up(
-        &self,
-        namespace: &str,
-        owner: &OwnerReference,
-    ) -> impl Future<Output = kube::Result<Option<ObjectMeta>>> + use<> {
+    pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> kube::Result<Option<ObjectMeta>> {
         let kind = self.kinds.of(owner).filter(|_| is_segment(&owner.name));
-        let (api, name) = (kind.map(|kind| kind.api(&self.client, Some(namespace))), owner.name.clone());
-        async move {
-            let Some(api) = api else { return Ok(None) };
-            Ok(api.get_metadata_opt(&name).await?.map(|found| found.metadata))
-        }
+        let Some(api) = kind.map(|kind| kind.api(&self.client, Some(namespace))) else { return Ok(None) };
+        Ok(api.get_metadata_opt(&owner.name).await?.map(|found| found.metadata))
     }
 
-    pub(super) async fn list(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<Document>> {
-        self.documents(kind, namespace).try_concat().await.map_err(|error| cannot_list(kind, error))
+    /// All objects of a kind.
+    pub async fn list(&self, kind: &Kind) -> Result<Vec<Document>> {
+        self.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
     }
 
     /// Lists kinds in their namespaces, whole objects of some and the metadata of others, and takes what is there.

@@ -28,7 +28,7 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
         warn("the cluster has no queues.scheduling.run.ai");
         return Ok(Vec::new());
     };
-    cluster.list(kind, None).await
+    cluster.list(kind).await
 }
 
 /// The queues of the tree by name, and warnings of those that don't count.
