@@ -106,9 +106,10 @@ impl<C: Command> Changer<C> {
         let api = object.kind.api(&self.cluster.client, Some(object.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
-            let found = serde_json::to_value(found)?;
-            let (found, table, clock) = (Owner(&found), &self.table, self.cluster.clock);
-            let change = self.command.judge(Subject { object, found, table, clock, verb: C::VERB })?;
+            let (value, metadata) = (serde_json::to_value(&found)?, &found.metadata);
+            let (found, table, clock) = (Owner(&value), &self.table, self.cluster.clock);
+            let change =
+                self.command.judge(Subject { object, found, metadata, table, clock, verb: C::VERB })?;
             match self.patch(&api, object.name, &change).await {
                 Ok(now) => return Ok((change, serde_json::to_value(now)?)),
                 Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,

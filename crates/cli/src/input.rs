@@ -10,7 +10,6 @@ use clap::Args;
 use jiff::Timestamp;
 
 pub use document::Document;
-use files::File;
 
 /// Where the objects of a decision come from, and when it is taken.
 #[derive(Clone, Debug, Default, Args)]
@@ -38,7 +37,7 @@ pub fn read(paths: &[String]) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in paths {
         let mut is_empty = true;
-        for File { name, text } in files::of(path)? {
+        for (name, text) in files::of(path)? {
             let values =
                 text::values(&text).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.message))?;
             is_empty &= values.is_empty();

@@ -5,7 +5,6 @@ use std::fmt;
 use anyhow::{Result, bail};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_policy::{
     owners::{OwnerTable, PauseRule},
@@ -66,6 +65,8 @@ pub fn shown(value: &Value) -> String {
 pub struct Subject<'o> {
     pub object: Object<'o>,
     pub found: Owner<'o>,
+    /// Its own.
+    pub metadata: &'o ObjectMeta,
     pub table: &'o OwnerTable,
     pub clock: Clock,
     /// What is about to be done, as in "to resume takes the rights to …".
@@ -120,8 +121,7 @@ impl<'o> Subject<'o> {
     /// `ReplicaSet`s.
     pub fn not_copied(self) -> Result<()> {
         let Self { object, table, verb, .. } = self;
-        let metadata = self.metadata();
-        let above = projection::controller(&metadata).filter(|above| table.knows(above));
+        let above = projection::controller(self.metadata).filter(|above| table.knows(above));
         let Some(above) = above else { return Ok(()) };
         let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
         bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
@@ -129,18 +129,13 @@ impl<'o> Subject<'o> {
 
     /// Whether and when it comes back by itself with this record.
     pub fn returns(self, record: &PausedRecord) -> Return {
-        Return::of(record, &self.metadata())
+        Return::of(record, self.metadata)
     }
 
     /// What is told of a wait that ends early.
     pub fn keeps_count(self, at: Timestamp) -> String {
         let (object, count) = (self.object, self.found.requeue_state().count);
         format!("{object} would have come back by itself at {at}. It keeps its count of returns, {count}.")
-    }
-
-    fn metadata(self) -> ObjectMeta {
-        let metadata = self.found.0.get("metadata").map(ObjectMeta::deserialize);
-        metadata.and_then(Result::ok).unwrap_or_default()
     }
 
     /// A patch that takes the annotation away and sets back the field that looks paused, to the likeliest value.

@@ -27,8 +27,9 @@ fn kinds() -> Kinds {
 pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<Change, String> {
     let (kinds, table) = (kinds(), OwnerTable::default());
     let object = Object { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
+    let metadata = &serde_json::from_value(found["metadata"].clone()).unwrap();
     let (found, table, clock) = (Owner(found), &table, Clock::default());
-    let subject = Subject { object, found, table, clock, verb: C::VERB };
+    let subject = Subject { object, found, metadata, table, clock, verb: C::VERB };
     command.judge(subject).map_err(|error| error.to_string())
 }
 

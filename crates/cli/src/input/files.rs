@@ -11,12 +11,8 @@ use anyhow::{Context, Result, anyhow};
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// A text, and how it is called in messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
-    pub name: String,
-    pub text: String,
-}
+/// How a text is called in messages, and the text.
+pub type File = (String, String);
 
 /// How a path is called in messages.
 pub fn shown(path: &str) -> &str {
@@ -57,7 +53,7 @@ fn decode(name: &str, bytes: Vec<u8>) -> Result<File> {
         anyhow!("{name}:{line}: not UTF-8: save the file in this encoding")
     })?;
     let text = text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text);
-    Ok(File { name: name.into(), text })
+    Ok((name.into(), text))
 }
 
 /// In the order of their names. What is hidden is left out, and so is what links to a directory: it may lead back.
@@ -88,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_byte_order_mark_is_no_part_of_the_text() {
-        assert_eq!(decode("a", b"\xef\xbb\xbfkind: A".to_vec()).unwrap().text, "kind: A");
+        assert_eq!(decode("a", b"\xef\xbb\xbfkind: A".to_vec()).unwrap().1, "kind: A");
     }
 
     #[test]
