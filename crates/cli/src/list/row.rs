@@ -111,13 +111,6 @@ impl Row {
     }
 }
 
-/// A `PodGroup` by what tells it from others, and how many pods it takes.
-#[derive(Debug)]
-pub struct Group {
-    pub uid: Uid,
-    pub needed: usize,
-}
-
 /// An owner that can be paused or a pod by itself, with all that is known of it.
 #[derive(Debug, Default)]
 pub struct Workload {
@@ -127,8 +120,8 @@ pub struct Workload {
     run: Option<Run>,
     ready: usize,
     needed: usize,
-    /// The groups whose minimum is part of what is needed.
-    groups: HashSet<Uid>,
+    /// The groups, and the pods by themselves, that are part of what is needed.
+    units: HashSet<Uid>,
     /// Its metadata, if it has the record of a pause.
     pub pause: Option<ObjectMeta>,
     pub terminating: bool,
@@ -139,14 +132,12 @@ impl Workload {
         Self { namespace: namespace.to_owned(), reference, ..Self::default() }
     }
 
-    /// Takes one more pod: its run, whether it is ready, and its group, if it is in one.
-    pub fn add(&mut self, run: Run, ready: bool, group: Option<Group>) {
+    /// Takes one more pod: its run, whether it is ready, and its group or itself with how many pods that takes.
+    pub fn add(&mut self, run: Run, ready: bool, (unit, needed): (Uid, usize)) {
         self.ready = self.ready.saturating_add(usize::from(ready));
-        let needed = match group {
-            Some(Group { uid, needed }) => needed.saturating_mul(usize::from(self.groups.insert(uid))),
-            None => 1,
-        };
-        self.needed = self.needed.saturating_add(needed);
+        if self.units.insert(unit) {
+            self.needed = self.needed.saturating_add(needed);
+        }
         self.run = Some(match self.run.take() {
             Some(others) => others.with(run),
             None => run,
@@ -155,7 +146,7 @@ impl Workload {
 
     /// None if there is nothing to say.
     pub fn row(self, tree: &QueueTree, floors: &Floors, now: Timestamp) -> Option<Row> {
-        let Self { namespace, reference, run, ready, needed, groups: _, pause, terminating } = self;
+        let Self { namespace, reference, run, ready, needed, units: _, pause, terminating } = self;
         let row = Row {
             namespace,
             workload: name_of(&reference),

@@ -13,7 +13,7 @@ use tenure_policy::{
 };
 use tenure_types::projection::{self, Pod};
 
-use super::row::{Group, Row, Workload};
+use super::row::{Row, Workload};
 use crate::{
     run::Run,
     snapshot::{Snapshot, Step},
@@ -34,7 +34,8 @@ struct Member {
     controller: Option<OwnerReference>,
     exemption: Option<Exemption>,
     ready: bool,
-    group: Option<Group>,
+    /// Its group, or itself, and how many pods that takes.
+    unit: (Uid, usize),
     seen: Seen,
 }
 
@@ -56,23 +57,25 @@ impl View {
                 continue;
             }
             let Some(seen) = index.see(pod) else { continue };
+            let uid = pod.metadata.uid.clone().unwrap_or_default();
+            let of_group = index.gang(pod).map(|gang| {
+                let uid = Uid::of(&format!("{:?} {}/{}", gang.kind, gang.namespace, gang.name));
+                (uid, usize::try_from(gang.shape.least()).unwrap_or(usize::MAX))
+            });
             members.push(Member {
                 namespace: pod.namespace().unwrap_or_default(),
+                controller: pod.controller().cloned(),
+                exemption,
+                ready: Readiness::of(pod) == Readiness::Ready,
+                unit: of_group.unwrap_or_else(|| (Uid::of(&uid), 1)),
+                seen,
                 reference: OwnerReference {
                     api_version: "v1".into(),
                     kind: "Pod".into(),
                     name: pod.name_any(),
-                    uid: pod.metadata.uid.clone().unwrap_or_default(),
+                    uid,
                     ..OwnerReference::default()
                 },
-                controller: pod.controller().cloned(),
-                exemption,
-                ready: Readiness::of(pod) == Readiness::Ready,
-                group: index.gang(pod).map(|gang| Group {
-                    uid: Uid::of(&format!("{:?} {}/{}", gang.kind, gang.namespace, gang.name)),
-                    needed: usize::try_from(gang.shape.least()).unwrap_or(usize::MAX),
-                }),
-                seen,
             });
         }
     }
@@ -121,7 +124,7 @@ impl View {
             };
             let workload = workloads.of(&pod.namespace, &owner);
             workload.terminating |= terminating;
-            workload.add(Run::of(standing, pod.exemption), pod.ready, pod.group);
+            workload.add(Run::of(standing, pod.exemption), pod.ready, pod.unit);
         }
         for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
