@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 use tenure_policy::{
     config::{Config, File},
-    floor::{Floor, ReclaimResolveMethod},
+    floor::{Floor, Floors, ReclaimResolveMethod},
 };
 use tenure_types::{DurationError, ExtendedDuration};
 
@@ -42,8 +42,8 @@ pub struct FloorArgs {
 
 impl FloorArgs {
     /// Whether it matters on which nodes pods are.
-    pub fn needs_nodes(&self, config: &Config) -> bool {
-        !config.floors.node_pools.is_empty() && self.node_pool.is_none()
+    pub fn needs_nodes(&self, floors: &Floors) -> bool {
+        !floors.node_pools.is_empty() && self.node_pool.is_none()
     }
 
     /// What the flags say, and for the rest the file.

@@ -32,6 +32,7 @@ use tenure_types::{
 
 use crate::{
     connect::{ConnectArgs, DEFAULT},
+    floors::FloorArgs,
     input::{self, Document, InputArgs},
     kinds::Kind,
     server::{explain, is_forbidden},
@@ -56,7 +57,7 @@ pub struct Snapshot {
     pub owners: Owners,
     t9k_system_namespace: Option<String>,
     /// Names of queues, of both families.
-    queues: HashSet<String>,
+    pub queues: HashSet<String>,
     /// The pods that explanations are about, and the others of their groups.
     pods: BTreeMap<Key, Pod>,
     classes: HashMap<String, PriorityClass>,
@@ -73,9 +74,7 @@ pub struct Wanted<'a> {
     pub pods: &'a [Key],
     /// None: queues of T9k don't matter.
     pub t9k_system_namespace: Option<&'a str>,
-    /// Nodes are asked for only where pools matter.
-    pub nodes: bool,
-    pub config: &'a Config,
+    pub floors: &'a FloorArgs,
 }
 
 /// Where more can be asked for.
@@ -108,17 +107,17 @@ impl Snapshot {
 
     /// Reads what an explanation needs, and warns of what is odd about it.
     pub async fn read(input: InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<(Self, Source)> {
-        let Wanted { t9k_system_namespace: place, config, .. } = wanted;
+        let (place, config) = (wanted.t9k_system_namespace, wanted.floors.config()?);
         let InputArgs { filename, now } = input;
         let (mut snapshot, source) = if filename.is_empty() {
             let cluster = connect.connect().await?;
-            let mut snapshot = Self::new(config, place, Timestamp::default());
+            let mut snapshot = Self::new(&config, place, Timestamp::default());
             cluster.explain(&wanted, &mut snapshot).await?;
             snapshot.now = now.unwrap_or_else(|| cluster.clock.now());
             (snapshot, Source::Cluster(cluster))
         } else {
             let documents = input::read(&filename)?;
-            let mut snapshot = Self::new(config, place, now.unwrap_or_else(Timestamp::now));
+            let mut snapshot = Self::new(&config, place, now.unwrap_or_else(Timestamp::now));
             snapshot.take_all(&documents);
             (snapshot, Source::Files(documents))
         };
@@ -215,11 +214,6 @@ impl Snapshot {
     /// The queues of the run.ai family.
     pub const fn tree(&self) -> &QueueTree {
         self.index.tree()
-    }
-
-    /// Whether there is a queue of this name, in either family.
-    pub fn knows(&self, queue: &str) -> bool {
-        self.queues.contains(queue)
     }
 
     /// What of the queues doesn't count as it is written, and how they don't hang together.

@@ -64,13 +64,8 @@ impl PodArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { pod, input, output, t9k_system_namespace, floors: args } = self;
         let key = key(pod, &connect.namespace(!input.filename.is_empty()).await?);
-        let config = args.config()?;
-        let wanted = Wanted {
-            pods: std::slice::from_ref(&key),
-            t9k_system_namespace: Some(&t9k_system_namespace),
-            nodes: args.needs_nodes(&config),
-            config: &config,
-        };
+        let (pods, t9k_system_namespace) = (std::slice::from_ref(&key), Some(t9k_system_namespace.as_str()));
+        let wanted = Wanted { pods, t9k_system_namespace, floors: &args };
         let (mut snapshot, source) = Snapshot::read(input, connect, wanted).await?;
         let pod = snapshot.pod(&key)?.clone();
         snapshot.warn_of_missing_group(&pod);

@@ -82,10 +82,8 @@ impl PreemptionArgs {
         let preemptor = key(preemptor, &namespace);
         let victims: Vec<Key> = victims.into_iter().map(|victim| key(victim, &namespace)).collect();
         check(&preemptor, &victims)?;
-        let config = args.config()?;
         let pods: Vec<Key> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
-        let nodes = args.needs_nodes(&config);
-        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, nodes, config: &config };
+        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, floors: &args };
         let (snapshot, _) = Snapshot::read(input, connect, wanted).await?;
         let answer =
             Question { snapshot: &snapshot, pool: args.node_pool.as_deref() }.answer(&preemptor, &victims)?;

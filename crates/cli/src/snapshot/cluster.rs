@@ -133,7 +133,10 @@ impl Cluster {
         let namespaces: BTreeSet<&str> =
             wanted.pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
         let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
-        let nodes = kinds.find("", "Node").filter(|_| wanted.nodes).map(|kind| (kind, None));
+        let nodes = kinds
+            .find("", "Node")
+            .filter(|_| wanted.floors.needs_nodes(&snapshot.floors))
+            .map(|kind| (kind, None));
         for (kind, error) in self.read(lists.chain(groups), nodes.into_iter(), snapshot).await {
             match (kind.resource.group.as_str(), kind.resource.kind.as_str()) {
                 // a verdict would be wrong, and not only incomplete
