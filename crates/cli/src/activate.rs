@@ -37,9 +37,8 @@ impl Command for Activate {
         if subject.record_text().is_none() {
             if is_inactive {
                 let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
-                return Ok(Change::new(subject.annotate(&gone), |_| {
-                    Ok("activated (Tenure had not paused it: nothing but annotations was changed)".into())
-                }));
+                let told = "activated (Tenure had not paused it: nothing but annotations was changed)";
+                return Ok(Change::new(subject.annotate(&gone), |_| Ok(told.into()), None));
             }
             bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
         }

@@ -92,7 +92,7 @@ impl<C: Command> Changer<C> {
         let kind = self.cluster.kinds.resolve(kind, &self.table)?;
         let object = Object { kind, name, namespace: &self.cluster.namespace };
         let (change, now) = self.write(object).await?;
-        let told = change.told(&now)?;
+        let told = (change.told)(&now)?;
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
         writeln!(io::stdout(), "{object} {told}{dry_run}")?;
         if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run) {

@@ -57,7 +57,7 @@ impl Command for Deactivate {
             let reason = printable(&record.reason);
             let told =
                 move |_: &Value| Ok(format!("deactivated (it was paused already, because of {reason})"));
-            return Ok(Change::new(pause::deactivate(found, &record), told).noting(note(object)));
+            return Ok(Change::new(pause::deactivate(found, &record), told, Some(note(object))));
         }
         if found.is_finished() {
             bail!("{object} has ended: there is nothing to stop");
@@ -94,9 +94,7 @@ fn pauses(subject: Subject<'_>) -> Option<Change> {
         })?;
         Ok(format!("deactivated ({}: {})", rule.field, shown(&rule.value)))
     };
-    let mut change = Change::new(first, told).noting(note(object));
-    change.otherwise = otherwise;
-    Some(change)
+    Some(Change { otherwise, ..Change::new(first, told, Some(note(object))) })
 }
 
 fn note(object: Object<'_>) -> String {

@@ -110,7 +110,7 @@ impl Kinds {
     }
 
     /// A kind in one version of its group.
-    fn version(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+    pub fn version(&self, api_version: &str, kind: &str) -> Option<&Kind> {
         self.0.iter().find(|found| {
             (found.resource.api_version.as_str(), found.resource.kind.as_str()) == (api_version, kind)
         })
@@ -132,11 +132,6 @@ impl Kinds {
             Some((of, of.versions().iter().find_map(served)?))
         };
         PodGroupKind::ALL.into_iter().filter_map(best)
-    }
-
-    /// The kind of an owner, in the very version that the reference names.
-    pub fn of(&self, owner: &OwnerReference) -> Option<&Kind> {
-        self.version(&owner.api_version, &owner.kind)
     }
 
     /// The kind that a word means: kind, plural, singular or short name, then perhaps a group, or a version and a

@@ -188,35 +188,30 @@ impl<'o> Subject<'o> {
             }
             Ok(format!("{word} ({field}: {shown})"))
         };
-        Change::new(patch, told).noting((!notes.is_empty()).then(|| notes.join("\n")))
+        Change::new(patch, told, (!notes.is_empty()).then(|| notes.join("\n")))
     }
 }
 
 /// Says what was done by what the object then is.
-type Told = dyn Fn(&Value) -> Result<String> + Send + Sync;
+pub type Told = dyn Fn(&Value) -> Result<String> + Send + Sync;
 
 /// What is to be written.
 pub struct Change {
     pub patch: Value,
     /// Patches that are tried one after the other where the API server doesn't know a field of the first.
     pub otherwise: Vec<Value>,
-    told: Box<Told>,
+    pub told: Box<Told>,
     pub note: Option<String>,
 }
 
 impl Change {
-    /// A merge patch, and what was done by what the object then is.
-    pub fn new(patch: Value, told: impl Fn(&Value) -> Result<String> + Send + Sync + 'static) -> Self {
-        Self { patch, otherwise: Vec::new(), told: Box::new(told), note: None }
-    }
-
-    /// The same with what else is worth knowing when it was done.
-    pub fn noting(self, note: impl Into<Option<String>>) -> Self {
-        Self { note: note.into(), ..self }
-    }
-
-    pub fn told(&self, now: &Value) -> Result<String> {
-        (self.told)(now)
+    /// A merge patch, what was done by what the object then is, and what else is worth knowing when it was done.
+    pub fn new(
+        patch: Value,
+        told: impl Fn(&Value) -> Result<String> + Send + Sync + 'static,
+        note: Option<String>,
+    ) -> Self {
+        Self { patch, otherwise: Vec::new(), told: Box::new(told), note }
     }
 }
 

@@ -35,7 +35,7 @@ pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<Chan
 
 /// What is told of a change that has made an object so.
 pub fn told(change: &Change, now: &Value) -> Result<String, String> {
-    change.told(now).map_err(|error| error.to_string())
+    (change.told)(now).map_err(|error| error.to_string())
 }
 
 /// The record of a pause.

@@ -77,7 +77,7 @@ impl Cluster {
 
     /// An owner of something in a namespace; none if there is no such object, or no such kind.
     pub async fn look_up(&self, namespace: &str, owner: &OwnerReference) -> kube::Result<Option<ObjectMeta>> {
-        let kind = self.kinds.of(owner).filter(|_| is_segment(&owner.name));
+        let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
         let Some(api) = kind.map(|kind| kind.api(&self.client, Some(namespace))) else { return Ok(None) };
         Ok(api.get_metadata_opt(&owner.name).await?.map(|found| found.metadata))
     }
