@@ -62,9 +62,8 @@ impl ValidateArgs {
         let floors = floors.config()?.floors;
         let documents = input::read(&filename)?;
         let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &floors);
-        for warning in &verdicts.warnings {
-            warn(warning);
-        }
+        // what a review says of a queue needn't be said twice
+        queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;
         ensure!(verdicts.refused() == 0, Told);
         Ok(())
@@ -75,8 +74,6 @@ impl ValidateArgs {
 #[derive(Debug, Default)]
 struct Verdicts {
     reviewed: Vec<Verdict>,
-    /// What isn't as it is written, where no review says so.
-    warnings: Vec<String>,
     /// Objects of kinds that the webhook doesn't review.
     others: usize,
 }
@@ -115,8 +112,6 @@ impl Verdicts {
                 Some(kind) => verdicts.reviewed.push(Verdict::of(document, kind, &context)),
             }
         }
-        // what a review says of a queue needn't be said twice
-        verdicts.warnings = queues::counting(documents).1;
         verdicts
     }
 
