@@ -1,6 +1,6 @@
 //! `kubectl tenure deactivate`: stops workloads until somebody activates them.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use kube::core::ApiResource;
@@ -50,18 +50,16 @@ impl Command for Deactivate {
                 );
             }
             let record = subject.paused(&[])?;
-            if is_deactivation(&record) && found.is_inactive() {
-                bail!("{object} is deactivated already. To let it go on: {}", object.command("activate"));
-            }
+            let is_inactive = is_deactivation(&record) && found.is_inactive();
+            let activate = object.command("activate");
+            ensure!(!is_inactive, "{object} is deactivated already. To let it go on: {activate}");
             // it stays: activation takes back what that pause has set
             let reason = printable(&record.reason);
             let told =
                 move |_: &Value| Ok(format!("deactivated (it was paused already, because of {reason})"));
             return Ok(Change::new(pause::deactivate(found, &record), told, Some(note(object))));
         }
-        if found.is_finished() {
-            bail!("{object} has ended: there is nothing to stop");
-        }
+        ensure!(!found.is_finished(), "{object} has ended: there is nothing to stop");
         pauses(subject).with_context(|| {
             let ApiResource { kind, api_version, .. } = &object.kind.resource;
             format!(

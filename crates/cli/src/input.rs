@@ -5,7 +5,7 @@ mod files;
 mod text;
 mod value;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use jiff::Timestamp;
 
@@ -31,9 +31,8 @@ pub fn time(text: &str) -> Result<Timestamp, String> {
 
 /// All objects in files, in directories and below, and on standard input (`-`), in their order.
 pub fn read(paths: &[String]) -> Result<Vec<Document>> {
-    if paths.iter().filter(|path| *path == files::STDIN).count() > 1 {
-        bail!("-f -: standard input can be read only once");
-    }
+    let of_stdin = paths.iter().filter(|path| *path == files::STDIN).count();
+    ensure!(of_stdin <= 1, "-f -: standard input can be read only once");
     let mut documents = Vec::new();
     for path in paths {
         let mut is_empty = true;
@@ -45,9 +44,7 @@ pub fn read(paths: &[String]) -> Result<Vec<Document>> {
                 document::flatten(format!("{name}:{line}"), value, &mut documents)?;
             }
         }
-        if is_empty {
-            bail!("no objects in {}", files::shown(path));
-        }
+        ensure!(!is_empty, "no objects in {}", files::shown(path));
     }
     Ok(documents)
 }

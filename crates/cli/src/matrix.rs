@@ -2,7 +2,7 @@
 
 use std::io;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -64,13 +64,11 @@ impl MatrixArgs {
         let config = args.config()?;
         let documents = queues::documents(&input.filename, connect).await?;
         let now = input.now.unwrap_or_else(Timestamp::now);
-        let snapshot = Snapshot::of_documents(&documents, &config, now);
+        let snapshot = Snapshot::of_documents(&documents, &config, None, now);
         snapshot.warn();
         let tree = snapshot.tree();
         for name in preemptor_queue.iter().chain(&victim_queue) {
-            if tree.find(name).is_none() {
-                bail!("there is no queue {name:?} of group scheduling.run.ai");
-            }
+            ensure!(tree.find(name).is_some(), "there is no queue {name:?} of group scheduling.run.ai");
         }
         if tree.is_empty() {
             tell("No queues of group scheduling.run.ai found.");

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -73,9 +73,8 @@ impl QueueArgs {
         let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };
         let answer = Answer::new(name, timestamp, view.rows(now), now);
         let tables = answer.tables(!is_given, now);
-        if tables.is_empty() && !is_known {
-            bail!("there is no queue {:?}, as far as you may see", answer.queue);
-        }
+        let is_there = is_known || !tables.is_empty();
+        ensure!(is_there, "there is no queue {:?}, as far as you may see", answer.queue);
         if tables.is_empty() && output.output == Output::Table {
             tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
         }

@@ -150,7 +150,7 @@ fn whole(text: &str, least: i32, most: i32) -> Result<i32, String> {
 /// The block of the nearest queue on the way to the root that has one, with the name of that queue. It counts as a whole:
 /// what it leaves out is as by default, and not as an ancestor has it.
 fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)> {
-    let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
+    let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
     let tree = snapshot.tree();
     let id =
         tree.find(leaf).ok_or_else(|| anyhow!("there is no queue {leaf:?} of group scheduling.run.ai"))?;

@@ -109,39 +109,38 @@ impl Snapshot {
     pub async fn read(input: InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<(Self, Source)> {
         let (place, config) = (wanted.t9k_system_namespace, wanted.floors.config()?);
         let InputArgs { filename, now } = input;
-        let (mut snapshot, source) = if filename.is_empty() {
+        let (snapshot, source) = if filename.is_empty() {
             let cluster = connect.connect().await?;
             let mut snapshot = Self::new(&config, place, Timestamp::default());
             cluster.explain(&wanted, &mut snapshot).await?;
             snapshot.now = now.unwrap_or_else(|| cluster.clock.now());
+            snapshot.complete();
             (snapshot, Source::Cluster(cluster))
         } else {
             let documents = input::read(&filename)?;
-            let mut snapshot = Self::new(&config, place, now.unwrap_or_else(Timestamp::now));
-            snapshot.take_all(&documents);
-            (snapshot, Source::Files(documents))
+            let now = now.unwrap_or_else(Timestamp::now);
+            (Self::of_documents(&documents, &config, place, now), Source::Files(documents))
         };
-        snapshot.complete();
         snapshot.warn();
         Ok((snapshot, source))
     }
 
-    /// What objects show that are all that there is.
-    pub fn of_documents(documents: &[Document], config: &Config, now: Timestamp) -> Self {
-        let mut snapshot = Self::new(config, None, now);
-        snapshot.take_all(documents);
+    /// What objects show that are all that there is. Of a queue that is there twice, the last one counts.
+    pub fn of_documents(
+        documents: &[Document],
+        config: &Config,
+        t9k_system_namespace: Option<&str>,
+        now: Timestamp,
+    ) -> Self {
+        let mut snapshot = Self::new(config, t9k_system_namespace, now);
+        let (queues, warnings) = queues::counting(documents);
+        snapshot.of_queues.extend(warnings);
+        for (name, document) in queues {
+            snapshot.take_queue(name, document);
+        }
+        snapshot.take(documents.iter().filter(|document| !queues::is_queue(document)));
         snapshot.complete();
         snapshot
-    }
-
-    /// Of a queue that is there twice, the last one counts.
-    fn take_all(&mut self, documents: &[Document]) {
-        let (queues, warnings) = queues::counting(documents);
-        self.of_queues.extend(warnings);
-        for (name, document) in queues {
-            self.take_queue(name, document);
-        }
-        self.take(documents.iter().filter(|document| !queues::is_queue(document)));
     }
 
     /// Takes objects. What can't be read is left out: it may have nothing to do with what is asked.

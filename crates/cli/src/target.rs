@@ -1,6 +1,6 @@
 //! Objects as they are named on the command line.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 /// A kind, as the user wrote it (`deploy`, `Deployment`, `deployments.apps`), and a name.
 pub type Target = (String, String);
@@ -26,9 +26,8 @@ fn pair(argument: &str) -> Result<Target> {
 
 /// A name becomes a part of a path.
 fn of_kind(kind: &str, name: &str) -> Result<Target> {
-    if kind.is_empty() || name.is_empty() || !is_segment(name) {
-        bail!("{kind}/{name} can't be an object: name it as in deployment/test");
-    }
+    let is_object = !kind.is_empty() && is_segment(name);
+    ensure!(is_object, "{kind}/{name} can't be an object: name it as in deployment/test");
     Ok((kind.into(), name.into()))
 }
 

@@ -103,7 +103,7 @@ struct Reason {
 impl Verdicts {
     /// The queues among the objects are all that there are.
     fn of(documents: &[Document], t9k_system_namespace: &str, floors: &Floors) -> Self {
-        let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::now());
+        let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
         let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors };
         let mut verdicts = Self::default();
         for document in documents {

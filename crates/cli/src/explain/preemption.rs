@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -94,12 +94,8 @@ impl PreemptionArgs {
 fn check(preemptor: &Key, victims: &[Key]) -> Result<()> {
     let mut named = HashSet::new();
     for victim in victims {
-        if victim == preemptor {
-            bail!("--victim {}: a pod can't preempt itself", shown(victim));
-        }
-        if !named.insert(victim) {
-            bail!("--victim {}: named twice", shown(victim));
-        }
+        ensure!(victim != preemptor, "--victim {}: a pod can't preempt itself", shown(victim));
+        ensure!(named.insert(victim), "--victim {}: named twice", shown(victim));
     }
     Ok(())
 }

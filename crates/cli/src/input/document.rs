@@ -1,6 +1,6 @@
 //! One object, and where it is from.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use tenure_policy::owners::group_of;
 
@@ -45,9 +45,7 @@ impl Document {
 
 /// Adds an object, or the items of a List, and of the Lists in it.
 pub fn flatten(source: String, mut value: Value, documents: &mut Vec<Document>) -> Result<()> {
-    if !value.is_object() {
-        bail!("{source}: an object was expected, with apiVersion, kind and metadata");
-    }
+    ensure!(value.is_object(), "{source}: an object was expected, with apiVersion, kind and metadata");
     let text = |key: &str| match value.get(key) {
         None | Some(Value::Null) => bail!("{source}: {key} is missing"),
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),

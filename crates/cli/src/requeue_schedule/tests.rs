@@ -187,7 +187,7 @@ mod of_queues {
     fn values_that_do_not_count_are_warned_of() {
         let wait = json!({"timeout": "0s", "requeuingStrategy": {"backoffFactor": "0"}});
         let documents = [queue("q", json!({"waitForPodsReady": wait}))];
-        let snapshot = Snapshot::of_documents(&documents, &Config::default(), Timestamp::UNIX_EPOCH);
+        let snapshot = Snapshot::of_documents(&documents, &Config::default(), None, Timestamp::UNIX_EPOCH);
         let warnings: Vec<String> = snapshot.warnings().collect();
         assert_eq!(warnings.len(), 2);
         assert!(warnings[0].starts_with("queue \"q\": spec.waitForPodsReady.timeout: Invalid value: \"0s\""));

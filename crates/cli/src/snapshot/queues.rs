@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn snapshot(documents: &[Document]) -> (Snapshot, Vec<String>) {
-        let snapshot = Snapshot::of_documents(documents, &Config::default(), Timestamp::UNIX_EPOCH);
+        let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::UNIX_EPOCH);
         let warnings = snapshot.warnings().collect();
         (snapshot, warnings)
     }
