@@ -1,29 +1,15 @@
 //! The command line.
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{io, process::ExitCode};
 
 use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    activate::Activate,
-    change::ChangeArgs,
-    completion::CompletionArgs,
-    config::ConfigCommand,
-    connect::ConnectArgs,
-    deactivate::Deactivate,
-    explain::Explain,
-    list::ListArgs,
-    matrix::MatrixArgs,
-    queue::QueueArgs,
-    requeue::Requeue,
-    requeue_schedule::RequeueScheduleArgs,
-    resume::Resume,
-    tell::{Told, complain},
-    validate::ValidateArgs,
+    activate::Activate, change::ChangeArgs, completion::CompletionArgs, config::ConfigCommand,
+    connect::ConnectArgs, deactivate::Deactivate, explain::Explain, list::ListArgs, matrix::MatrixArgs,
+    output::print, queue::QueueArgs, requeue::Requeue, requeue_schedule::RequeueScheduleArgs, resume::Resume,
+    tell, validate::ValidateArgs,
 };
 
 /// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
@@ -96,9 +82,7 @@ impl Cli {
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),
-            Command::Version => {
-                writeln!(io::stdout(), "kubectl-tenure {}", env!("CARGO_PKG_VERSION")).map_err(Error::from)
-            }
+            Command::Version => print(concat!("kubectl-tenure ", env!("CARGO_PKG_VERSION"), "\n")),
         };
         result.map_or_else(|error| fail(&error), |()| ExitCode::SUCCESS)
     }
@@ -110,8 +94,8 @@ fn fail(error: &Error) -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(is_closed) {
         return ExitCode::SUCCESS;
     }
-    if !error.is::<Told>() {
-        complain(error);
+    if !error.is::<tell::Told>() {
+        tell::complain(error);
     }
     ExitCode::FAILURE
 }

@@ -4,10 +4,7 @@ mod subject;
 #[cfg(test)]
 pub mod testing;
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use anyhow::{Error, Result, anyhow, bail};
 use clap::Args;
@@ -21,6 +18,7 @@ use tenure_policy::{owners::OwnerTable, pause::Owner};
 
 use crate::{
     connect::ConnectArgs,
+    output::print,
     server::{explain, is_forbidden},
     snapshot::Cluster,
     target::{self, Target},
@@ -94,7 +92,7 @@ impl<C: Command> Changer<C> {
         let (change, now) = self.write(object).await?;
         let told = (change.told)(&now)?;
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
-        writeln!(io::stdout(), "{object} {told}{dry_run}")?;
+        print(&format!("{object} {told}{dry_run}\n"))?;
         if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run) {
             tell(note);
         }

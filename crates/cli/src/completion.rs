@@ -1,10 +1,10 @@
 //! `kubectl tenure completion`: scripts that let a shell complete the command line.
 
-use std::io::{self, Write};
-
 use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::Shell;
+
+use crate::output::print;
 
 /// Print a script that lets a shell complete commands and flags
 ///
@@ -38,7 +38,7 @@ const PROGRAM: &str = "kubectl-tenure";
 impl CompletionArgs {
     pub fn run(self, cli: Command) -> Result<()> {
         let Self { shell } = self;
-        Ok(io::stdout().lock().write_all(script(shell, cli).as_bytes())?)
+        print(&script(shell, cli))
     }
 }
 

@@ -7,7 +7,6 @@ mod view;
 
 use std::{
     collections::HashMap,
-    io::{self, Write},
     time::{Duration, Instant},
 };
 
@@ -17,6 +16,7 @@ use clap::Args;
 use crate::{
     connect::ConnectArgs,
     floors::of_file,
+    output::print,
     tell::{tell, with_causes},
 };
 use gather::Gatherer;
@@ -140,10 +140,4 @@ impl List {
     fn print(&mut self, rows: &[Row]) -> Result<()> {
         print(&self.printer.some(rows, self.gatherer.now())?)
     }
-}
-
-fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
 }

@@ -45,6 +45,13 @@ impl OutputArgs {
     }
 }
 
+/// Prints a text on standard output.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
 /// Where something is printed.
 pub type Out<'o> = &'o mut dyn Write;
 
