@@ -1,6 +1,6 @@
 //! Reads objects from an API server.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::{Error, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// Lists kinds in their namespaces, whole objects of some and the metadata of others, and takes what is there.
-    /// Returns what can't be listed, and why.
+    /// Returns what can't be listed, and why, in the order in which it was asked for.
     pub async fn read<'k>(
         &self,
         whole: impl Iterator<Item = (&'k Kind, Option<&str>)>,
@@ -103,20 +103,22 @@ impl Cluster {
             let (pages, kind) = (self.metadata(kind, namespace), kind.clone());
             pages.map(move |page| (kind.clone(), page.map(Page::Metadata))).boxed()
         });
-        let mut lists = stream::iter(whole.chain(metadata).collect::<Vec<_>>()).flatten_unordered(AT_ONCE);
-        let mut failed = Vec::new();
-        while let Some((kind, page)) = lists.next().await {
+        let lists = whole.chain(metadata).enumerate();
+        let lists: Vec<_> = lists.map(|(number, pages)| pages.map(move |page| (number, page))).collect();
+        let mut lists = stream::iter(lists).flatten_unordered(AT_ONCE);
+        let mut failed = BTreeMap::new();
+        while let Some((number, (kind, page))) = lists.next().await {
             match page {
                 Ok(Page::Whole(found)) => snapshot.take(&found),
                 Ok(Page::Metadata(found)) => snapshot.take_metadata(&kind, found),
                 Err(error) => {
                     snapshot.owners.not_listed(&kind.resource.group, &kind.resource.kind);
                     let error = cannot_list(&kind, error);
-                    failed.push((kind, error));
+                    failed.insert(number, (kind, error));
                 }
             }
         }
-        failed
+        failed.into_values().collect()
     }
 
     /// Reads what an explanation needs.
@@ -126,7 +128,6 @@ impl Cluster {
         let classes = kinds.find("scheduling.k8s.io", "PriorityClass");
         let lists = kinds.queues(Family::Runai).into_iter().chain(classes).map(|kind| (kind, None));
         let of_t9k = kinds.queues(Family::Tensorstack).zip(wanted.t9k_system_namespace);
-        let lists = lists.chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
         let is_named = |of: PodGroupKind| snapshot.pods.values().any(|pod| of.named_by(pod).is_some());
         let groups = kinds.pod_groups().filter(|(of, _)| *of == PodGroupKind::Runai || is_named(*of));
         let groups: Vec<&Kind> = groups.map(|(_, kind)| kind).collect();
@@ -137,7 +138,8 @@ impl Cluster {
             .find("", "Node")
             .filter(|_| wanted.floors.needs_nodes(&snapshot.floors))
             .map(|kind| (kind, None));
-        for (kind, error) in self.read(lists.chain(groups), nodes.into_iter(), snapshot).await {
+        let lists = lists.chain(groups).chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
+        for (kind, error) in self.read(lists, nodes.into_iter(), snapshot).await {
             match (kind.resource.group.as_str(), kind.resource.kind.as_str()) {
                 // a verdict would be wrong, and not only incomplete
                 ("scheduling.run.ai", _) | (_, "PriorityClass") => return Err(error),
