@@ -16,6 +16,7 @@ pub mod proxy;
 pub mod queues;
 pub mod scale;
 pub mod scheduling;
+pub mod tenant;
 pub mod workloads;
 
 use std::{

@@ -11,7 +11,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    core::{DynamicObject, GroupVersionKind},
+    core::{DynamicObject, GroupVersionKind, Status},
     discovery::{Scope, pinned_kind},
 };
 use serde_json::{Value, json};
@@ -135,6 +135,14 @@ pub fn deletion_event(pod: &str) -> String {
     format!("Pod/{pod}: Deleted because its lifetime exceeded maxDuration defined in Queue")
 }
 
+/// What the API server answers: the object, or its refusal.
+fn answer(result: kube::Result<DynamicObject>) -> Result<DynamicObject, Box<Status>> {
+    match result {
+        Err(kube::Error::Api(status)) => Err(status),
+        other => Ok(other.expect("the API server answers")),
+    }
+}
+
 /// One namespace, and what is in it.
 pub struct Namespace {
     client: Client,
@@ -144,7 +152,12 @@ pub struct Namespace {
 impl Namespace {
     /// Looks into a namespace.
     pub fn of(world: &World, name: &str) -> Self {
-        Self { client: world.cluster.client().expect("a client"), name: name.into() }
+        Self::seen_by(world.cluster.client().expect("a client"), name)
+    }
+
+    /// Looks into a namespace with the rights of a client.
+    pub fn seen_by(client: Client, name: &str) -> Self {
+        Self { client, name: name.into() }
     }
 
     /// A new one.
@@ -181,8 +194,30 @@ impl Namespace {
 
     /// Merges a patch into an object.
     pub async fn patch(&self, object: &DynamicObject, patch: &Value) -> DynamicObject {
+        self.try_patch(object, patch).await.expect("it can be patched")
+    }
+
+    /// Merges a patch into an object, which the API server may refuse.
+    pub async fn try_patch(&self, object: &DynamicObject, patch: &Value) -> Result<DynamicObject, Box<Status>> {
         let (api, how) = (self.api(object).await, PatchParams::default());
-        api.patch(&object.name_any(), &how, &Patch::Merge(patch)).await.expect("it can be patched")
+        answer(api.patch(&object.name_any(), &how, &Patch::Merge(patch)).await)
+    }
+
+    /// Merges a patch into a subresource of an object, such as `status`, which the API server may refuse.
+    pub async fn try_patch_subresource(
+        &self,
+        object: &DynamicObject,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<DynamicObject, Box<Status>> {
+        let (api, how) = (self.api(object).await, PatchParams::default());
+        answer(api.patch_subresource(subresource, &object.name_any(), &how, &Patch::Merge(patch)).await)
+    }
+
+    /// Creates an object, which the API server may refuse.
+    pub async fn try_create(&self, object: &Value) -> Result<DynamicObject, Box<Status>> {
+        let object: DynamicObject = serde_json::from_value(object.clone()).expect("an object");
+        answer(self.api(&object).await.create(&PostParams::default(), &object).await)
     }
 
     /// Merges a patch into the status of an object.

@@ -187,6 +187,12 @@ impl Cluster {
         self.credentials.token_kubeconfig(&self.url, &format!("{namespace}.{name}"), &token)
     }
 
+    /// A new kubeconfig of a user, and of one group beside `system:authenticated` if any, by a client certificate. What
+    /// the user may do is up to RBAC.
+    pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
+        self.credentials.certificate_kubeconfig(&self.url, user, group)
+    }
+
     /// A client with the rights of a kubeconfig.
     pub async fn client_of(&self, kubeconfig: &Path) -> Result<Client> {
         Client::try_from(read(kubeconfig).await?).context("cannot make a client")
@@ -200,6 +206,13 @@ impl Cluster {
     /// Runs kubectl as an administrator with something on its standard input, for `apply -f -`.
     pub async fn kubectl_with_input(&self, arguments: &[&str], stdin: &str) -> Result<Output> {
         run(self.command("kubectl", arguments), stdin).await
+    }
+
+    /// Runs kubectl with the rights of a kubeconfig and something on its standard input.
+    pub async fn kubectl_as(&self, kubeconfig: &Path, arguments: &[&str], stdin: &str) -> Result<Output> {
+        let mut command = self.command("kubectl", arguments);
+        command.env("KUBECONFIG", kubeconfig);
+        run(command, stdin).await
     }
 
     /// Runs helm as an administrator.
