@@ -6,6 +6,9 @@ pub const TENSORSTACK_QUEUE_LABEL: &str = "scheduler.tensorstack.dev/queue";
 /// Pod label of the run.ai family: the leaf queue.
 pub const RUNAI_QUEUE_LABEL: &str = "kai.scheduler/queue";
 
+/// The pod labels that name a queue.
+pub const QUEUE_LABELS: [&str; 2] = [RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL];
+
 /// Pod label of the tensorstack family: the `PodGroup`, in the pod's namespace, that names the queue.
 pub const TENSORSTACK_GROUP_LABEL: &str = "scheduler.tensorstack.dev/group-name";
 

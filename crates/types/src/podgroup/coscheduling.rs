@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Row, Shown, count, has_phase, undivided};
+use super::{PodField, Row, Shown, count, has_phase, undivided};
 use crate::keys;
 
 pub const ROW: Row = Row {
     group: "scheduling.x-k8s.io",
     versions: &["v1alpha1"],
-    named_by: |pod| pod.label(keys::COSCHEDULING_GROUP_LABEL),
-    subgroup: |_| None,
+    named_by: PodField::Label(keys::COSCHEDULING_GROUP_LABEL),
+    subgroup: None,
+    names_queue: false,
     spec: |spec| undivided(count(&spec["minMember"])),
     shown,
 };

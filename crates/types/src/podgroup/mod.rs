@@ -7,7 +7,7 @@ mod runai;
 mod tensorstack;
 mod volcano;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,7 +18,10 @@ use kube::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::projection::{Pod, PodGroupSpec, SubGroup, slim};
+use crate::{
+    keys,
+    projection::{Pod, PodGroupSpec, SubGroup, slim},
+};
 
 /// A kind of `PodGroup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,12 +43,51 @@ struct Row {
     group: &'static str,
     /// Those that have what is read here, the best first.
     versions: &'static [&'static str],
-    /// The group that a pod names.
-    named_by: fn(&Pod) -> Option<&str>,
-    /// The subgroup that a pod names.
-    subgroup: fn(&Pod) -> Option<&str>,
+    /// The field of a pod that names its group.
+    named_by: PodField,
+    /// The field of a pod that names its subgroup.
+    subgroup: Option<PodField>,
+    /// True if `spec.queue` is a queue that Tenure knows.
+    names_queue: bool,
     spec: fn(&Value) -> PodGroupSpec,
     shown: fn(&Value) -> Shown,
+}
+
+/// A field of a pod that names a queue, a group or a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodField {
+    /// A label.
+    Label(&'static str),
+    /// An annotation.
+    Annotation(&'static str),
+    /// `spec.schedulingGroup.podGroupName`, which the API server never lets change.
+    SchedulingGroup,
+}
+
+impl PodField {
+    /// All fields that name the queue, the group or the subgroup of a pod.
+    pub fn all() -> BTreeSet<Self> {
+        let rows = PodGroupKind::ALL.map(PodGroupKind::row);
+        let of_groups = rows.into_iter().flat_map(|row| [Some(row.named_by), row.subgroup]);
+        of_groups.flatten().chain(keys::QUEUE_LABELS.map(Self::Label)).collect()
+    }
+
+    /// Those that name a queue, by themselves or by a group that has one.
+    pub fn of_queues() -> BTreeSet<Self> {
+        let rows = PodGroupKind::ALL.map(PodGroupKind::row).into_iter();
+        let of_groups = rows.filter(|row| row.names_queue).map(|row| row.named_by);
+        of_groups.chain(keys::QUEUE_LABELS.map(Self::Label)).collect()
+    }
+
+    /// Its value in a pod; none if it is empty.
+    fn of(self, pod: &Pod) -> Option<&str> {
+        let value = match self {
+            Self::Label(key) => pod.label(key),
+            Self::Annotation(key) => pod.annotation(key),
+            Self::SchedulingGroup => pod.spec.scheduling_group.as_ref()?.pod_group_name.as_deref(),
+        };
+        value.filter(|name| !name.is_empty())
+    }
 }
 
 /// What a `PodGroup`'s own status shows of its start.
@@ -97,12 +139,17 @@ impl PodGroupKind {
 
     /// The group of this kind, in the pod's namespace, that a pod names.
     pub fn named_by(self, pod: &Pod) -> Option<&str> {
-        (self.row().named_by)(pod).filter(|name| !name.is_empty())
+        self.row().named_by.of(pod)
     }
 
     /// The subgroup of its group of this kind that a pod names.
     pub fn subgroup(self, pod: &Pod) -> Option<&str> {
-        (self.row().subgroup)(pod).filter(|name| !name.is_empty())
+        self.row().subgroup?.of(pod)
+    }
+
+    /// True if a group's `spec.queue` is the queue of its pods.
+    pub const fn names_queue(self) -> bool {
+        self.row().names_queue
     }
 
     /// What a group takes to run, from its `spec`. What can't be read counts as absent.

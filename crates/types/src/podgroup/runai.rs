@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Row, Shown, count, has_phase, sub_groups, text};
+use super::{PodField, Row, Shown, count, has_phase, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
 pub const ROW: Row = Row {
     group: "scheduling.run.ai",
     versions: &["v2alpha2"],
-    named_by: |pod| pod.annotation(keys::RUNAI_GROUP_ANNOTATION),
-    subgroup: |pod| pod.label(keys::RUNAI_SUBGROUP_LABEL),
+    named_by: PodField::Annotation(keys::RUNAI_GROUP_ANNOTATION),
+    subgroup: Some(PodField::Label(keys::RUNAI_SUBGROUP_LABEL)),
+    names_queue: true,
     spec,
     shown,
 };

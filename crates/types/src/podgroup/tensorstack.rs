@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::{Row, Shown, condition_since, count, sub_groups, text};
+use super::{PodField, Row, Shown, condition_since, count, sub_groups, text};
 use crate::{keys, projection::PodGroupSpec};
 
 pub const ROW: Row = Row {
     group: "scheduler.tensorstack.dev",
     versions: &["v1beta1"],
-    named_by: |pod| pod.label(keys::TENSORSTACK_GROUP_LABEL),
-    subgroup: |pod| pod.label(keys::TENSORSTACK_ROLE_LABEL),
+    named_by: PodField::Label(keys::TENSORSTACK_GROUP_LABEL),
+    subgroup: Some(PodField::Label(keys::TENSORSTACK_ROLE_LABEL)),
+    names_queue: true,
     spec,
     shown,
 };

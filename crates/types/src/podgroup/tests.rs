@@ -36,6 +36,16 @@ fn a_pod_names_its_group_in_the_way_of_each_scheduler() {
 }
 
 #[test]
+fn a_kind_names_queues_where_its_spec_is_read_so() {
+    for kind in PodGroupKind::ALL {
+        assert_eq!(kind.spec(&json!({"queue": "q"})).queue.is_some(), kind.names_queue(), "{kind:?}");
+    }
+    let queues = PodField::of_queues();
+    assert_eq!(queues.len(), 4);
+    assert!(PodField::all().is_superset(&queues));
+}
+
+#[test]
 fn what_a_group_takes_is_written_in_the_way_of_each_scheduler() {
     let runai = PodGroupKind::Runai
         .spec(&json!({"queue": "q", "minMember": 9, "subGroups": [{"name": "a", "minMember": 2}, 7]}));

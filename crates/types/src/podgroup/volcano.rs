@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Row, Shown, condition_since, count, has_phase};
+use super::{PodField, Row, Shown, condition_since, count, has_phase};
 use crate::{
     keys,
     projection::{PodGroupSpec, SubGroup},
@@ -11,8 +11,9 @@ use crate::{
 pub const ROW: Row = Row {
     group: "scheduling.volcano.sh",
     versions: &["v1beta1"],
-    named_by: |pod| pod.annotation(keys::VOLCANO_GROUP_ANNOTATION),
-    subgroup: |pod| pod.annotation(keys::VOLCANO_TASK_ANNOTATION),
+    named_by: PodField::Annotation(keys::VOLCANO_GROUP_ANNOTATION),
+    subgroup: Some(PodField::Annotation(keys::VOLCANO_TASK_ANNOTATION)),
+    names_queue: false,
     spec,
     shown,
 };
