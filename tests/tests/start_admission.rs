@@ -248,8 +248,13 @@ async fn what_its_status_shows_as_started_is_stamped_when_it_is_written() {
     ] {
         let mut created = group(kind, "created-started", None);
         created["status"] = status.clone();
-        silent(kubectl(world, TENANT, &["create", "-f", "-"], &created).await);
-        assert!(stamp(world, kind, "created-started").await.is_some());
+        // deleted and created again, it shows no more
+        for _ in 0..2 {
+            silent(kubectl(world, TENANT, &["create", "-f", "-"], &created).await);
+            assert_eq!(stamp(world, kind, "created-started").await, None, "no pod of it has run");
+            let delete = ["delete", &*resource(kind), "created-started"];
+            silent(kubectl(world, TENANT, &delete, &Value::Null).await);
+        }
 
         silent(kubectl(world, TENANT, &["create", "-f", "-"], &group(kind, "started", None)).await);
         let mut claims = group(kind, "started", None);

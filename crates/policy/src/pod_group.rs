@@ -83,9 +83,10 @@ pub fn review(
     let object = read::Object::read(object)?;
     let old = old.map(read::Object::read).transpose()?;
     let write = Write { trusted, stamp: object.stamp(), old: old.as_ref().and_then(read::Object::stamp) };
-    // What an update says of the status isn't stored: that is written by itself. And what goes needs no stamp any more.
-    // What a creation claims can be stored, of some kinds; it can do no harm, since no run is older than its pods.
-    let shows = old.as_ref().map_or(Some(&object), |old| Some(old).filter(|old| !old.is_going()));
+    // What an update says of the status isn't stored: that is written by itself. What a creation says of it is stored
+    // for some kinds, and is the writer's word alone: no pod of the group has run yet. And what goes needs no stamp any
+    // more.
+    let shows = old.as_ref().filter(|old| !old.is_going());
     Ok(write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now))
 }
 

@@ -224,11 +224,27 @@ fn of_an_update_the_status_counts_that_is_stored() {
     let kind = PodGroupKind::Coscheduling;
     let object = |phase: &str| json!({"metadata": {}, "status": {"phase": phase}});
     let (running, pending) = (&object("Running"), &object("Pending"));
-    assert_eq!(stamp_of(kind, running, None), (Some(STAMPED.to_owned()), Stamped));
     assert_eq!(stamp_of(kind, running, Some(pending)), (None, Admitted));
     assert_eq!(stamp_of(kind, pending, Some(running)), (Some(STAMPED.to_owned()), Stamped));
-    let claims = json!({"metadata": {"annotations": {STAMP: FUTURE}}, "status": {"phase": "Running"}});
-    assert_eq!(stamp_of(kind, &claims, None), (Some(STAMPED.to_owned()), Reverted));
+}
+
+#[test]
+fn the_status_of_a_creation_shows_nothing() {
+    let since = |type_: &str| json!({"phase": "Running", "conditions": [{"type": type_, "status": "True", "lastTransitionTime": PAST}]});
+    for (kind, status) in [
+        (PodGroupKind::Runai, json!({"phase": "Running", "resourcesStatus": {"allocated": {"cpu": "1"}}})),
+        (PodGroupKind::Tensorstack, since("GroupScheduled")),
+        (PodGroupKind::Coscheduling, json!({"phase": "Running"})),
+        (PodGroupKind::Volcano, since("Scheduled")),
+        (PodGroupKind::Native, since("PodGroupInitiallyScheduled")),
+    ] {
+        let object = |annotations: Value| json!({"metadata": {"annotations": annotations}, "status": status});
+        assert_eq!(stamp_of(kind, &object(json!({})), None), (None, Admitted), "{kind:?}");
+        for forged in [FUTURE, PAST, STAMPED, GARBAGE] {
+            let claims = object(json!({STAMP: forged}));
+            assert_eq!(stamp_of(kind, &claims, None), (None, Reverted), "{kind:?} {forged}");
+        }
+    }
 }
 
 #[test]
@@ -250,7 +266,7 @@ fn the_stamp_of_what_is_held_by_finalizers_is_as_safe_as_any() {
     // deletion is by request, and an update can't claim it
     let stamped = (Some(STAMPED.to_owned()), Stamped);
     assert_eq!(stamp_of(kind, &going(None), Some(&object(None, false))), stamped);
-    assert_eq!(stamp_of(kind, &going(Some(FUTURE)), None), (Some(STAMPED.to_owned()), Reverted));
+    assert_eq!(stamp_of(kind, &going(Some(FUTURE)), None), (None, Reverted));
 }
 
 #[test]
