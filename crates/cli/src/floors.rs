@@ -78,7 +78,7 @@ pub fn of_file(path: Option<&str>) -> Result<Config> {
     let Some(path) = path else { return Ok(Config::default()) };
     let source = read(path)?;
     match source.parse()? {
-        File::Tenure(config) => Ok(config),
+        File::Tenure(config) => Ok(*config),
         File::Kai(kai) => {
             for problem in &kai.problems {
                 warn(&complaint(&source.name, problem));

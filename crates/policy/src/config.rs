@@ -10,6 +10,7 @@ mod kai;
 mod names;
 mod owners;
 mod pods_ready;
+mod tenancy;
 mod tree;
 mod trusted;
 
@@ -28,6 +29,7 @@ use tree::Node;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
+pub use tenancy::TENANCY_WRITERS;
 
 /// How long before its end a workload is told, where its queue doesn't say.
 pub const EXPIRY_NOTICE: &str = "expiryNotice";
@@ -45,6 +47,9 @@ pub const PODS_READY: &str = "waitForPodsReady";
 /// Whose deletions of pods are held up.
 pub const GUARD: &str = "guard";
 
+/// What tenants may not write.
+pub const TENANCY: &str = "tenancy";
+
 const FIELDS: &[&str] = &[
     PREEMPT,
     RECLAIM,
@@ -57,6 +62,7 @@ const FIELDS: &[&str] = &[
     TRUSTED_WRITERS,
     PODS_READY,
     GUARD,
+    TENANCY,
 ];
 
 /// What an admin has configured, read and checked.
@@ -76,7 +82,9 @@ pub struct Config {
     pub pods_ready: Option<PodsReady>,
     /// Whose deletions of pods are held up.
     pub guarded: Guarded,
-    /// Which of the fields at the top the file sets, and of those of the guard.
+    /// The users who may move a `PodGroup` to another queue.
+    pub tenancy_writers: BTreeSet<String>,
+    /// Which of the fields at the top the file sets, and of those of the guard and of the tenancy.
     pub set: BTreeSet<&'static str>,
     /// How many rows it adds to the table.
     pub rows: usize,
@@ -86,7 +94,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq)]
 pub enum File {
     /// Tenure's own.
-    Tenure(Config),
+    Tenure(Box<Config>),
     /// A configuration of KAI-Scheduler.
     Kai(Kai),
 }
@@ -141,8 +149,12 @@ impl Config {
                 fields.take(PODS_READY).and_then(|field| pods_ready::read(&field, &mut problems));
             let guard = fields.take(GUARD);
             let guarded = guard.as_ref().map(|field| guard::read(field, &mut problems));
+            let tenancy = fields.take(TENANCY);
+            let tenancy_writers = tenancy.as_ref().map(|field| tenancy::read(field, &mut problems));
             fields.end(&mut problems);
-            let of_guard = guard.map(|field| guard::set(field.node)).unwrap_or_default();
+            let mut set = set(root, FIELDS);
+            set.extend(guard.into_iter().flat_map(|field| guard::set(field.node)));
+            set.extend(tenancy.into_iter().flat_map(|field| tenancy::set(field.node)));
             Self {
                 notice: notice.unwrap_or_default().to_signed(),
                 rows: rules.len(),
@@ -152,7 +164,8 @@ impl Config {
                 trusted: trusted.unwrap_or_default(),
                 pods_ready,
                 guarded: guarded.unwrap_or_default(),
-                set: set(root, FIELDS).union(&of_guard).copied().collect(),
+                tenancy_writers: tenancy_writers.unwrap_or_default(),
+                set,
             }
         });
         match config {
@@ -178,7 +191,10 @@ impl File {
     }
 
     fn read(root: &Node) -> Result<Self, ConfigError> {
-        if kai::is_kai(root) { Ok(Self::Kai(Kai::read(root))) } else { Config::read(root).map(Self::Tenure) }
+        if kai::is_kai(root) {
+            return Ok(Self::Kai(Kai::read(root)));
+        }
+        Config::read(root).map(Box::new).map(Self::Tenure)
     }
 
     fn shifted(self, lines: u64) -> Self {
@@ -189,7 +205,7 @@ impl File {
     }
 
     /// What it says about floors.
-    pub const fn floors(&self) -> &Floors {
+    pub fn floors(&self) -> &Floors {
         match self {
             Self::Tenure(config) => &config.floors,
             Self::Kai(kai) => &kai.floors,

@@ -1,9 +1,10 @@
-//! Who may say when a `PodGroup` started: nobody but trusted writers. Others could make their workload immune for ever,
-//! or hide from its ceiling.
+//! Who may say when a `PodGroup` started, and move it to another queue: trusted writers alone. Others could make their
+//! workload immune for ever, or hide from its ceiling.
 //!
 //! A review may see its own answer once more, when another webhook has changed the object in between. So what a review
 //! could have written a moment ago is taken for that, whoever sends it.
 
+mod queue;
 mod read;
 mod trusted;
 mod words;
@@ -14,6 +15,7 @@ use tenure_types::podgroup::{PodGroupKind, Shown};
 
 use crate::start;
 
+pub use queue::KeptQueue;
 pub use read::Unreadable;
 pub use trusted::TrustedWriters;
 
@@ -71,23 +73,45 @@ pub struct Write<'a> {
     pub old: Option<&'a str>,
 }
 
+/// What a writer of `PodGroup`s may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trust {
+    /// When they started.
+    pub start: bool,
+    /// Their queue.
+    pub queue: bool,
+}
+
+/// The review of a whole object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reviewed {
+    /// Of its stamp.
+    pub start: Review,
+    /// The queue that it keeps, where another was written.
+    pub queue: Option<KeptQueue>,
+}
+
 /// Reviews an object that is created, or changed from what it was. One that is about to go as well: finalizers can hold it
-/// for as long as its pods run, and all that time its stamp counts.
+/// for as long as its pods run, and all that time its stamp and its queue count.
 pub fn review(
     kind: PodGroupKind,
     object: &RawValue,
     old: Option<&RawValue>,
-    trusted: bool,
+    trust: Trust,
     now: Timestamp,
-) -> Result<Review, Unreadable> {
+) -> Result<Reviewed, Unreadable> {
     let object = read::Object::read(object)?;
     let old = old.map(read::Object::read).transpose()?;
-    let write = Write { trusted, stamp: object.stamp(), old: old.as_ref().and_then(read::Object::stamp) };
+    let stamps = (object.stamp(), old.as_ref().and_then(read::Object::stamp));
+    let write = Write { trusted: trust.start, stamp: stamps.0, old: stamps.1 };
     // What an update says of the status isn't stored: that is written by itself. What a creation says of it is stored
     // for some kinds, and is the writer's word alone: no pod of the group has run yet. And what goes needs no stamp any
     // more.
     let shows = old.as_ref().filter(|old| !old.is_going());
-    Ok(write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now))
+    let start = write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now);
+    let is_fixed = kind.names_queue() && !trust.queue;
+    let queue = old.filter(|_| is_fixed).and_then(|old| queue::kept(&object, &old));
+    Ok(Reviewed { start, queue })
 }
 
 impl Write<'_> {

@@ -130,7 +130,7 @@ impl Args {
                     guard.configure(config.floors.clone(), config.guarded);
                 }
                 validator.configure(config.floors);
-                mutator.configure(config.trusted);
+                mutator.configure(config.trusted, config.tenancy_writers);
             }
         };
         configure(config);

@@ -5,12 +5,12 @@ mod patch;
 mod pod_group;
 mod queue;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use json_patch::Patch;
 use parking_lot::RwLock;
-use tenure_policy::pod_group::TrustedWriters;
+use tenure_policy::pod_group::{Trust, TrustedWriters};
 use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
@@ -19,11 +19,17 @@ use crate::{
     validate::unknown,
 };
 
-/// Keeps what nobody but trusted writers may change: the start times of `PodGroup`s; and what clients of an older
-/// version can't know. Clones are configured together.
+/// Keeps what trusted writers alone may change: the start times and the queues of `PodGroup`s; and what clients of an
+/// older version can't know. Clones are configured together.
 #[derive(Clone, Debug, Default)]
 pub struct Mutator {
-    trusted: Arc<RwLock<TrustedWriters>>,
+    trusted: Arc<RwLock<Trusted>>,
+}
+
+#[derive(Debug, Default)]
+struct Trusted {
+    with_starts: TrustedWriters,
+    with_queues: BTreeSet<String>,
 }
 
 /// What is done to an object.
@@ -42,9 +48,14 @@ impl Mutation {
 }
 
 impl Mutator {
-    /// Trusts others from now on.
-    pub fn configure(&self, trusted: TrustedWriters) {
-        *self.trusted.write() = trusted;
+    /// Replaces the users who may set start times, and those who may change queues.
+    pub fn configure(&self, with_starts: TrustedWriters, with_queues: BTreeSet<String>) {
+        *self.trusted.write() = Trusted { with_starts, with_queues };
+    }
+
+    fn trust(&self, user: &str) -> Trust {
+        let trusted = self.trusted.read();
+        Trust { start: trusted.with_starts.trusts(user), queue: trusted.with_queues.contains(user) }
     }
 
     /// Answers a request, and says for the metrics what it was and what was done.
@@ -61,8 +72,8 @@ impl Mutator {
     fn mutate(&self, request: &Request<'_>, now: Timestamp) -> (&'static str, &'static str, Mutation) {
         let (group, kind) = (&*request.kind.group, &*request.kind.kind);
         if let Some(known) = PodGroupKind::of(group, kind) {
-            let trusted = self.trusted.read().trusts(&request.user_info.username);
-            return (known.group(), "PodGroup", pod_group::mutate(known, request, trusted, now));
+            let trust = self.trust(&request.user_info.username);
+            return (known.group(), "PodGroup", pod_group::mutate(known, request, trust, now));
         }
         match (group, kind) {
             (queue::GROUP, "Queue") => (queue::GROUP, "Queue", queue::mutate(request)),

@@ -7,6 +7,7 @@ mod oneshot;
 mod support;
 
 use std::{
+    collections::BTreeSet,
     convert::Infallible,
     time::{Duration, Instant},
 };
@@ -350,10 +351,69 @@ async fn a_change_of_the_trusted_writers_counts_at_once() {
     let ask = async || oneshot::answer(webhook.clone(), post(review.to_string())).await.2;
     let is_patched = |answer: Bytes| String::from_utf8(answer.to_vec()).unwrap().contains("JSONPatch");
     assert!(is_patched(ask().await));
-    mutator.configure(TrustedWriters::from_iter(["somebody".to_owned()]));
+    mutator.configure(TrustedWriters::from_iter(["somebody".to_owned()]), BTreeSet::new());
     assert!(!is_patched(ask().await));
-    mutator.configure(TrustedWriters::from_iter([]));
+    mutator.configure(TrustedWriters::from_iter([]), ["somebody".to_owned()].into());
     assert!(is_patched(ask().await));
+}
+
+fn in_queue(queue: &str) -> Value {
+    json!({"metadata": {"name": "demo", "annotations": {"note": "ü"}}, "spec": {"minMember": 2, "queue": queue}})
+}
+
+#[tokio::test]
+async fn the_queue_of_a_group_is_set_back() {
+    let old = in_queue("short");
+    let bare = json!({"metadata": {"name": "demo"}});
+    let empty = json!({"metadata": {"name": "demo"}, "spec": {"minMember": 2}});
+    for (object, old, patch) in [
+        (in_queue("long"), &old, json!([{"op": "add", "path": "/spec/queue", "value": "short"}])),
+        (empty.clone(), &old, json!([{"op": "add", "path": "/spec/queue", "value": "short"}])),
+        (bare, &old, json!([{"op": "add", "path": "/spec", "value": {"queue": "short"}}])),
+        (in_queue("long"), &empty, json!([{"op": "remove", "path": "/spec/queue"}])),
+    ] {
+        let response = answer(&review("scheduling.run.ai", SCHEDULER, &object, old)).await;
+        assert_eq!(patch_of(&response), patch);
+        let [warning] = warnings(&response)[..] else { panic!("{response}") };
+        assert!(warning.starts_with("tenure: spec.queue: "), "{warning}");
+        let patched = patched(&response, &object);
+        assert_eq!(patched["spec"].get("queue"), old["spec"].get("queue"));
+        // as when another webhook has changed the object in between
+        let again = answer(&review("scheduling.run.ai", SCHEDULER, &patched, old)).await;
+        assert_eq!(again, json!({"uid": UID, "allowed": true}));
+    }
+    let volcano = answer(&review("scheduling.volcano.sh", "tenant", &in_queue("long"), &old)).await;
+    assert_eq!(volcano, json!({"uid": UID, "allowed": true}), "its queues are its own");
+}
+
+#[tokio::test]
+async fn stamp_and_queue_are_set_back_together() {
+    let stamped = |stamp: &str, queue: &str| {
+        let mut group = in_queue(queue);
+        group["metadata"]["annotations"][STAMP] = json!(stamp);
+        group
+    };
+    let (object, old) = (stamped(FUTURE, "long"), stamped(PAST, "short"));
+    let response = answer(&review("scheduler.tensorstack.dev", "tenant", &object, &old)).await;
+    assert_eq!(patched(&response, &object), old);
+    assert_eq!((patch_of(&response).as_array().unwrap().len(), warnings(&response).len()), (2, 2));
+}
+
+#[tokio::test]
+async fn who_may_change_queues_is_configured_apart() {
+    let (webhook, registry, mutator) = counting();
+    let review = review("scheduling.run.ai", "somebody", &in_queue("long"), &in_queue("short"));
+    let ask = async || oneshot::answer(webhook.clone(), post(review.to_string())).await.2;
+    let is_patched = |answer: Bytes| String::from_utf8(answer.to_vec()).unwrap().contains("JSONPatch");
+    mutator.configure(TrustedWriters::from_iter(["somebody".to_owned()]), BTreeSet::new());
+    assert!(is_patched(ask().await));
+    mutator.configure(TrustedWriters::from_iter([]), ["somebody".to_owned()].into());
+    assert!(!is_patched(ask().await));
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for result in ["reverted", "admitted"] {
+        assert!(text.contains(&format!("kind=\"PodGroup\",result=\"{result}\"}} 1\n")), "{text}");
+    }
 }
 
 /// Bodies that are no review, or one of something odd.

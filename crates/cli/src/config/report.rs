@@ -6,7 +6,7 @@ use serde::Serialize;
 use tenure_policy::{
     config::{
         Config, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File, LABEL_KEY, METHOD,
-        OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TRUSTED_WRITERS,
+        OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS, TRUSTED_WRITERS,
     },
     floor::{Floors, NodePool},
     guard::Guarded,
@@ -27,6 +27,8 @@ pub struct Report {
     node_pools: Vec<Pool>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trusted_writers: Vec<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    tenancy_writers: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<Guarded>,
 }
@@ -64,6 +66,7 @@ impl Report {
             values.extend(own(config));
             report.node_pools = pools(floors);
             report.trusted_writers = config.trusted.names().map(str::to_owned).collect();
+            report.tenancy_writers.clone_from(&config.tenancy_writers);
             report.guard = Some(config.guarded.clone());
         }
         let from = |name| if set.contains(name) { "file" } else { "default" };
@@ -74,7 +77,7 @@ impl Report {
 
     /// A table for each part that isn't empty.
     pub fn tables(&self) -> String {
-        let Self { of: _, parameters, node_pools, trusted_writers, guard } = self;
+        let Self { of: _, parameters, node_pools, trusted_writers, tenancy_writers, guard } = self;
         let row =
             |Parameter { name, value, from }: &Parameter| vec![(*name).into(), value.clone(), (*from).into()];
         let pool = |pool: &Pool| {
@@ -83,11 +86,12 @@ impl Report {
             vec![name.clone(), preempt.clone(), reclaim.clone()]
         };
         let pools = node_pools.iter().map(pool).collect();
-        let writers = trusted_writers.iter().map(|name| vec![name.clone()]).collect();
+        let starts = trusted_writers.iter().map(|name| vec![name.clone(), "start times".to_owned()]);
+        let queues = tenancy_writers.iter().map(|name| vec![name.clone(), "queues".to_owned()]);
         let parts = [
             (vec!["PARAMETER", "VALUE", "FROM"], parameters.iter().map(row).collect()),
             (vec!["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], pools),
-            (vec!["TRUSTED WRITER"], writers),
+            (vec!["TRUSTED WRITER", "OF"], starts.chain(queues).collect()),
             (vec!["GUARD", "AS"], guard.as_ref().map(guarded).unwrap_or_default()),
         ];
         tables(parts)
@@ -110,7 +114,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// What Tenure's own form has beyond KAI's.
-fn own(config: &Config) -> [(&'static str, String); 9] {
+fn own(config: &Config) -> [(&'static str, String); 11] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -121,7 +125,9 @@ fn own(config: &Config) -> [(&'static str, String); 9] {
         (EXPIRY_NOTICE, go(config.notice)),
         (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         (OWNERS, count(config.rows, "row")),
+        (LONGEST_FORMATION, go(config.longest_formation.0)),
         (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
+        (TENANCY_WRITERS, count(config.tenancy_writers.len(), "user")),
         (SCHEDULERS, count(schedulers.len(), "user")),
         (EXEMPT_USERS, count(exempt_users.len(), "user")),
         (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
@@ -178,6 +184,7 @@ expiryNotice               0s                        default
 waitForPodsReady           off                       default
 owners                     1 row                     file
 trustedWriters             1 user                    default
+tenancy.trustedWriters     0 users                   default
 guard.schedulers           1 user                    default
 guard.exemptUsers          0 users                   default
 guard.exemptGroups         0 groups                  default
@@ -186,8 +193,8 @@ guard.exemptNamespaces     1 namespace               default
 NODE POOL   DEFAULT PREEMPT   DEFAULT RECLAIM
 a100        24h0m0s           1h0m0s
 
-TRUSTED WRITER
-system:serviceaccount:kai-scheduler:scheduler
+TRUSTED WRITER                                  OF
+system:serviceaccount:kai-scheduler:scheduler   start times
 
 GUARD                   AS
 system:kube-scheduler   scheduler
@@ -207,6 +214,13 @@ kube-system             exempt namespace
             printed.ends_with("\nguard.exemptNamespaces     0 namespaces              file\n"),
             "{printed}"
         );
+    }
+
+    #[test]
+    fn trusted_writers_are_shown_with_what_they_may_write() {
+        let printed = printed("{trustedWriters: [a], tenancy: {trustedWriters: [b]}}");
+        let expected = "\nTRUSTED WRITER   OF\na                start times\nb                queues\n";
+        assert!(printed.contains(expected), "{printed}");
     }
 
     #[test]

@@ -33,7 +33,15 @@ pub struct Object<'b> {
     #[serde(borrow)]
     metadata: Metadata<'b>,
     #[serde(borrow)]
+    spec: Option<&'b RawValue>,
+    #[serde(borrow)]
     status: Option<&'b RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Spec<'b> {
+    #[serde(borrow)]
+    queue: Option<&'b RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +76,17 @@ impl<'b> Object<'b> {
 
     pub const fn is_going(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// True if there is a spec that a queue can be written into.
+    pub fn has_spec(&self) -> bool {
+        self.spec.is_some_and(|spec| spec.get().starts_with('{'))
+    }
+
+    /// `spec.queue`; null counts as none.
+    pub fn queue(&self) -> Option<Value> {
+        let spec: Spec<'_> = serde_json::from_str(self.spec?.get()).ok()?;
+        serde_json::from_str(spec.queue?.get()).ok().filter(|queue: &Value| !queue.is_null())
     }
 
     pub fn shown(&self, kind: PodGroupKind) -> Shown {

@@ -197,8 +197,9 @@ fn no_warning_is_so_long_that_it_is_cut() {
 /// What becomes of an object.
 fn stamp_of(kind: PodGroupKind, object: &Value, old: Option<&Value>) -> (Option<String>, Deed) {
     let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
-    let review = review(kind, &object, old.as_deref(), false, at(NOW)).unwrap();
-    (review.stamp, review.deed)
+    let Review { stamp, deed, .. } =
+        review(kind, &object, old.as_deref(), Trust::default(), at(NOW)).unwrap().start;
+    (stamp, deed)
 }
 
 #[test]
@@ -247,6 +248,67 @@ fn the_status_of_a_creation_shows_nothing() {
     }
 }
 
+/// What is kept of the queue of an object.
+fn queue_kept(kind: PodGroupKind, object: &Value, old: Option<&Value>, trust: Trust) -> Option<KeptQueue> {
+    let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
+    review(kind, &object, old.as_deref(), trust, at(NOW)).unwrap().queue
+}
+
+fn with_spec(spec: &Value) -> Value {
+    json!({"metadata": {}, "spec": spec})
+}
+
+#[test]
+fn the_queue_of_a_group_is_fixed_when_it_is_created() {
+    let tenant = Trust { start: true, queue: false };
+    let (short, long) = (json!({"minMember": 1, "queue": "short"}), json!({"minMember": 2, "queue": "long"}));
+    let none = json!({"minMember": 1});
+    for kind in [PodGroupKind::Runai, PodGroupKind::Tensorstack] {
+        for (spec, old, queue, has_spec, words) in [
+            (&long, &short, Some("short"), true, "\"long\" was set back to \"short\""),
+            (&none, &short, Some("short"), true, "was set back to \"short\""),
+            (&json!({"queue": null}), &short, Some("short"), true, "was set back to \"short\""),
+            (&json!({"queue": ""}), &short, Some("short"), true, "\"\" was set back to \"short\""),
+            (&json!({"queue": 7}), &short, Some("short"), true, "\"7\" was set back to \"short\""),
+            (&json!(null), &short, Some("short"), false, "was set back to \"short\""),
+            (&short, &none, None, true, "\"short\" was dropped"),
+            (&short, &json!(null), None, true, "\"short\" was dropped"),
+            (&short, &json!({"queue": ""}), Some(""), true, "\"short\" was set back to \"\""),
+        ] {
+            let kept = queue_kept(kind, &with_spec(spec), Some(&with_spec(old)), tenant).unwrap();
+            assert_eq!((kept.queue, kept.has_spec), (queue.map(Value::from), has_spec), "{spec} {old}");
+            let warning = format!(
+                "tenure: spec.queue: {words}: only trusted writers may change it (see tenancy.trustedWriters in Tenure's configuration)"
+            );
+            assert_eq!(kept.warning, warning);
+        }
+    }
+}
+
+#[test]
+fn the_queue_of_a_group_is_left_alone_where_it_stays_or_the_writer_is_trusted() {
+    let (short, long) = (with_spec(&json!({"queue": "short"})), with_spec(&json!({"queue": "long"})));
+    let none = with_spec(&json!({"queue": null}));
+    let tenant = Trust::default();
+    for kind in PodGroupKind::ALL {
+        let trusted = Trust { start: false, queue: true };
+        assert_eq!(queue_kept(kind, &long, Some(&short), trusted), None, "{kind:?}");
+        assert_eq!(queue_kept(kind, &long, None, tenant), None, "{kind:?}");
+        assert_eq!(queue_kept(kind, &short, Some(&short), tenant), None, "{kind:?}");
+        assert_eq!(queue_kept(kind, &none, Some(&with_spec(&json!({}))), tenant), None, "{kind:?}");
+        let fixed = queue_kept(kind, &long, Some(&short), tenant).is_some();
+        assert_eq!(fixed, kind.names_queue(), "{kind:?}: the queues of others are not Tenure's");
+    }
+}
+
+#[test]
+fn no_warning_of_a_queue_is_so_long_that_it_is_cut() {
+    let (object, old) = ("a".repeat(10_000), "b".repeat(253));
+    let (object, old) = (with_spec(&json!({"queue": object})), with_spec(&json!({"queue": old})));
+    let kept = queue_kept(PodGroupKind::Runai, &object, Some(&old), Trust::default()).unwrap();
+    assert!(kept.warning.chars().count() <= 256, "{}", kept.warning);
+}
+
 #[test]
 fn the_stamp_of_what_is_held_by_finalizers_is_as_safe_as_any() {
     let kind = PodGroupKind::Coscheduling;
@@ -291,7 +353,7 @@ fn what_is_no_object_can_not_be_reviewed() {
     ] {
         let object: Box<RawValue> = serde_json::from_str(object).unwrap();
         let good = to_raw_value(&json!({"metadata": {}})).unwrap();
-        let review = |object, old| review(PodGroupKind::Runai, object, old, false, at(NOW));
+        let review = |object, old| review(PodGroupKind::Runai, object, old, Trust::default(), at(NOW));
         assert!(review(&object, None).is_err(), "{object}");
         assert!(review(&good, Some(&object)).is_err(), "{object}");
     }
@@ -301,8 +363,8 @@ fn what_is_no_object_can_not_be_reviewed() {
 fn keys_are_read_however_they_are_escaped() {
     let object = r#"{"metadata": {"annotations": {"a\"": "\n", "kai.scheduler\u002flast-start-timestamp": "20\u0032"}}}"#;
     let object: Box<RawValue> = serde_json::from_str(object).unwrap();
-    let review = review(PodGroupKind::Runai, &object, None, false, at(NOW)).unwrap();
-    assert!(review.warning.unwrap().contains("\"202\" was dropped"));
+    let review = review(PodGroupKind::Runai, &object, None, Trust::default(), at(NOW)).unwrap();
+    assert!(review.start.warning.unwrap().contains("\"202\" was dropped"));
 }
 
 #[test]

@@ -11,6 +11,8 @@ const LONGEST_VALUE: usize = 36;
 
 const TRUSTED: &str = "(see trustedWriters in Tenure's configuration)";
 
+const TRUSTED_OF_TENANCY: &str = "(see tenancy.trustedWriters in Tenure's configuration)";
+
 impl Write<'_> {
     /// None if nothing was done to what is written, but that it got a stamp.
     pub(super) fn warning(&self, deed: Deed, stamp: Option<&str>) -> Option<String> {
@@ -26,6 +28,19 @@ impl Write<'_> {
         let given = self.stamp.map(|given| format!("{} ", quote(given))).unwrap_or_default();
         Some(format!("tenure: {}: {given}{text}", field(keys::LAST_START_ANNOTATION)))
     }
+}
+
+/// Where another queue was written than a group has.
+pub(super) fn kept_queue(written: Option<&Value>, queue: Option<&Value>) -> String {
+    let given = written.map(|written| format!("{} ", shown(written))).unwrap_or_default();
+    let became =
+        queue.map_or_else(|| "was dropped".to_owned(), |queue| format!("was set back to {}", shown(queue)));
+    format!("tenure: spec.queue: {given}{became}: only trusted writers may change it {TRUSTED_OF_TENANCY}")
+}
+
+/// A name is at most 253 characters, and mostly a few.
+fn shown(queue: &Value) -> String {
+    queue.as_str().map_or_else(|| quote(&queue.to_string()), quote)
 }
 
 fn quote(text: &str) -> String {

@@ -5,7 +5,7 @@ use json_patch::{
     jsonptr::{Pointer, PointerBuf},
 };
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::{Value, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 #[derive(Deserialize)]
 struct Object {
@@ -31,6 +31,17 @@ pub fn annotations<'a>(
     let all = wanted.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     let value: Value = all.collect();
     Patch(vec![PatchOperation::Add(AddOperation { path: map, value })])
+}
+
+/// Sets `spec.queue` of an object back, or removes it, which the object must then have.
+pub fn queue(queue: Option<Value>, has_spec: bool) -> PatchOperation {
+    let spec = PointerBuf::from_tokens(["spec"]);
+    let path = spec.with_trailing_token("queue");
+    match queue {
+        Some(value) if has_spec => PatchOperation::Add(AddOperation { path, value }),
+        Some(queue) => PatchOperation::Add(AddOperation { path: spec, value: json!({"queue": queue}) }),
+        None => PatchOperation::Remove(RemoveOperation { path }),
+    }
 }
 
 fn annotation(map: &Pointer, key: &str, value: Option<String>) -> PatchOperation {

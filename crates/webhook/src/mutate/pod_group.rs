@@ -1,40 +1,53 @@
-//! Stamps of `PodGroup`s.
+//! Stamps and queues of `PodGroup`s.
 
 use jiff::Timestamp;
-use tenure_policy::pod_group::{self, Deed, Review};
+use json_patch::Patch;
+use serde_json::value::RawValue;
+use tenure_policy::pod_group::{self, Deed, Reviewed, Trust};
 use tenure_types::{keys::LAST_START_ANNOTATION, podgroup::PodGroupKind};
 use tracing::info;
 
 use super::{Mutation, patch};
 use crate::review::Request;
 
-pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trusted: bool, now: Timestamp) -> Mutation {
-    let review = match judge(kind, request, trusted, now) {
-        Ok(Some(review)) => review,
+pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Timestamp) -> Mutation {
+    let (object, reviewed) = match judge(kind, request, trust, now) {
+        Ok(Some(judged)) => judged,
         Ok(None) => return Mutation::admitted(Vec::new()),
         Err(why) => return Mutation::admitted(vec![unreadable(kind, request, &why)]),
     };
-    let Review { stamp, deed, warning } = review;
-    if let Some(why) = &warning {
+    let Reviewed { start, queue } = reviewed;
+    let set_back = |what: &str, why: &str| {
         let Request { user_info, namespace, name, dry_run, .. } = request;
         let (user, group) = (&user_info.username, kind.group());
-        info!(%user, %group, %namespace, %name, dry_run, %why, "Set a start time back");
+        info!(%user, %group, %namespace, %name, dry_run, %why, "Set {what} back");
+    };
+    let mut patch = Patch::default();
+    let mut warnings = Vec::new();
+    let mut result = start.deed;
+    if start.deed != Deed::Admitted {
+        patch.0.extend(patch::annotations(object, [(LAST_START_ANNOTATION, start.stamp)]).0);
     }
-    let object = request.object.filter(|_| deed != Deed::Admitted);
-    Mutation {
-        result: deed.name(),
-        patch: object.map(|object| patch::annotations(object, [(LAST_START_ANNOTATION, stamp)])),
-        warnings: warning.into_iter().collect(),
+    if let Some(why) = start.warning {
+        set_back("a start time", &why);
+        warnings.push(why);
     }
+    if let Some(kept) = queue {
+        set_back("a queue", &kept.warning);
+        patch.0.push(patch::queue(kept.queue, kept.has_spec));
+        warnings.push(kept.warning);
+        result = Deed::Reverted;
+    }
+    Mutation { result: result.name(), patch: Some(patch).filter(|patch| !patch.0.is_empty()), warnings }
 }
 
 /// None if there is nothing to judge.
-fn judge(
+fn judge<'r>(
     kind: PodGroupKind,
-    request: &Request<'_>,
-    trusted: bool,
+    request: &Request<'r>,
+    trust: Trust,
     now: Timestamp,
-) -> Result<Option<Review>, String> {
+) -> Result<Option<(&'r RawValue, Reviewed)>, String> {
     let old = match &*request.operation {
         "CREATE" => None,
         "UPDATE" => Some(request.old_object.ok_or("the request has no oldObject")?),
@@ -45,7 +58,8 @@ fn judge(
         return Ok(None);
     }
     let object = request.object.ok_or("the request has no object")?;
-    pod_group::review(kind, object, old, trusted, now).map(Some).map_err(|error| error.to_string())
+    let reviewed = pod_group::review(kind, object, old, trust, now).map_err(|error| error.to_string())?;
+    Ok(Some((object, reviewed)))
 }
 
 fn unreadable(kind: PodGroupKind, request: &Request<'_>, why: &str) -> String {
