@@ -68,8 +68,12 @@ impl<'w> Tenant<'w> {
         for (group, resource, subresource) in
             [("", "pods", ""), ("apps", "deployments", "scale"), ("scheduling.run.ai", "podgroups", "status")]
         {
-            await_right(&client, namespace, &json!({"group": group, "resource": resource, "subresource": subresource}))
-                .await;
+            await_right(
+                &client,
+                namespace,
+                &json!({"group": group, "resource": resource, "subresource": subresource}),
+            )
+            .await;
         }
         Self { world, namespace: Namespace::seen_by(client, namespace), user, kubeconfig }
     }
@@ -100,9 +104,7 @@ impl Deref for Tenant<'_> {
 }
 
 fn role() -> Value {
-    let rule = |(group, resources): (&str, &[&str])| {
-        json!({"apiGroups": [group], "resources": resources, "verbs": ["*"]})
-    };
+    let rule = |(group, resources): (&str, &[&str])| json!({"apiGroups": [group], "resources": resources, "verbs": ["*"]});
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": ROLE},
         "rules": EXTENSIONS.map(rule),

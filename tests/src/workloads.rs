@@ -198,7 +198,11 @@ impl Namespace {
     }
 
     /// Merges a patch into an object, which the API server may refuse.
-    pub async fn try_patch(&self, object: &DynamicObject, patch: &Value) -> Result<DynamicObject, Box<Status>> {
+    pub async fn try_patch(
+        &self,
+        object: &DynamicObject,
+        patch: &Value,
+    ) -> Result<DynamicObject, Box<Status>> {
         let (api, how) = (self.api(object).await, PatchParams::default());
         answer(api.patch(&object.name_any(), &how, &Patch::Merge(patch)).await)
     }

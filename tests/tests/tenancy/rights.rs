@@ -15,7 +15,8 @@ async fn tenant_writes_workloads_and_pod_groups_and_nothing_that_is_evidence() {
         let attributes = json!({
             "namespace": tenant.name(), "verb": verb, "group": group, "resource": resource, "subresource": subresource,
         });
-        let review = json!({"metadata": {}, "spec": {"user": tenant.user(), "resourceAttributes": attributes}});
+        let review =
+            json!({"metadata": {}, "spec": {"user": tenant.user(), "resourceAttributes": attributes}});
         let review = serde_json::from_value(review).unwrap();
         reviews.create(&PostParams::default(), &review).await.unwrap().status.unwrap().allowed
     };
