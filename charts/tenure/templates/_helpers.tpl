@@ -81,6 +81,9 @@
 {{- with get (default dict .Values.startTime) "longestFormation" }}
 {{-   $_ := set $config "longestFormation" . }}
 {{- end }}
+{{- with (include "tenure.tenancy" . | fromJson).trustedWriters }}
+{{-   $_ := set $config "tenancy" (dict "trustedWriters" .) }}
+{{- end }}
 {{- with .Values.waitForPodsReady }}
 {{-   $_ := set $config "waitForPodsReady" (include "tenure.waitForPodsReady" . | fromJson) }}
 {{- end }}
@@ -125,6 +128,18 @@ Takes (list $ name).
 {{- end }}
 {{- $exempt := append $guard.exemptNamespaces (include "tenure.namespace" .) | uniq }}
 {{- merge (dict "exemptNamespaces" $exempt) $guard | toJson }}
+{{- end }}
+
+{{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}
+{{- define "tenure.tenancy" -}}
+{{- $tenancy := .Values.tenancy | default dict }}
+{{- dict "trustedWriters" ($tenancy.trustedWriters | default list) "requireQueue" ($tenancy.requireQueue | default dict) | toJson }}
+{{- end }}
+
+{{- /* In CEL, how a field was changed that must stay. Takes its optional path within the object. */}}
+{{- define "tenure.tenancy.change" -}}
+(object.{{ . }}.hasValue() ? "Invalid value: \"" + string(object.{{ . }}.value()) + "\": " : "Required value: ") +
+(oldObject.{{ . }}.hasValue() ? "must stay \"" + string(oldObject.{{ . }}.value()) + "\"" : "can't be added")
 {{- end }}
 
 {{- define "tenure.configVolumeMount" -}}

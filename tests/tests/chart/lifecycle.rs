@@ -30,8 +30,8 @@ async fn queues_outlive_an_uninstall() {
 
     let uninstall = ["uninstall", "tenure", "--namespace", NAMESPACE, "--wait"];
     cluster.helm(&uninstall).await.unwrap().success().unwrap();
-    let rest =
-        "deployment,secret,serviceaccount,clusterrole,clusterrolebinding,validatingwebhookconfiguration";
+    let rest = "deployment,secret,serviceaccount,clusterrole,clusterrolebinding,validatingwebhookconfiguration,\
+        validatingadmissionpolicy,validatingadmissionpolicybinding";
     let list = ["get", rest, "-A", "--output=name", "-l", "app.kubernetes.io/part-of=tenure"];
     assert_eq!(kubectl(&cluster, &list, "").await, "");
     assert_eq!(queues().await, before);

@@ -16,6 +16,7 @@ mod programs;
 mod rights;
 mod shapes;
 mod t9k;
+mod tenancy;
 mod values;
 
 use std::{collections::BTreeMap, time::Duration};

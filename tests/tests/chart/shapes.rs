@@ -65,6 +65,8 @@ impl Shape {
         let rest = [
             ("ValidatingWebhookConfiguration", 1),
             ("MutatingWebhookConfiguration", 1),
+            ("ValidatingAdmissionPolicy", 2),
+            ("ValidatingAdmissionPolicyBinding", 2),
             ("ConfigMap", 1),
             // for the Lease
             ("Role", 1),

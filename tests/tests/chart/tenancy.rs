@@ -1,0 +1,104 @@
+//! What tenants may not write, by policies of the API server.
+
+use serde_json::{Value, json};
+
+use crate::{
+    assert_accepted, find, helm, kinds, parse, render, shared,
+    values::{assert_refused, config},
+};
+
+const POLICY: &str = "ValidatingAdmissionPolicy";
+const BINDING: &str = "ValidatingAdmissionPolicyBinding";
+
+fn tenancy(values: &Value) -> Value {
+    json!({"tenancy": values})
+}
+
+#[tokio::test]
+async fn trusted_writers_are_exempt_from_the_policies_and_known_to_the_webhook() {
+    let odd = r#"O'Hara "x" \ <&>"#;
+    let writers = json!(["system:serviceaccount:a:b", odd]);
+    let values = tenancy(&json!({"trustedWriters": writers}));
+    assert_eq!(config(&values).await["tenancy"], json!({"trustedWriters": writers}));
+    let rendered = helm(shared().await, "template", "test", &values, &[]).await.success().unwrap();
+    let objects = parse(&rendered);
+    let expected = r#"!(request.userInfo.username in ["system:serviceaccount:a:b","O'Hara \"x\" \\ \u003c\u0026\u003e"])"#;
+    for policy in ["bound-pods", "podgroup-queues"] {
+        let policy = find(&objects, POLICY, &format!("test-tenure-{policy}"));
+        let conditions = policy["spec"]["matchConditions"].as_array().unwrap();
+        assert!(conditions.iter().any(|condition| condition["expression"] == expected), "{conditions:?}");
+    }
+    // the API server compiles the expressions
+    assert_accepted(&rendered, objects.len()).await;
+}
+
+#[tokio::test]
+async fn policies_are_bound_everywhere_and_refuse_what_they_can_not_judge() {
+    // a chart that reuses the values of an older one has none of these
+    for values in
+        [json!({}), json!({"tenancy": null}), tenancy(&json!({"requireQueue": null, "trustedWriters": null}))]
+    {
+        let objects = render("test", &values).await;
+        assert_eq!((kinds(&objects).get(POLICY), kinds(&objects).get(BINDING)), (Some(&2), Some(&2)));
+        for name in ["test-tenure-bound-pods", "test-tenure-podgroup-queues"] {
+            let binding = find(&objects, BINDING, name);
+            assert_eq!(binding["spec"], json!({"policyName": name, "validationActions": ["Deny"]}));
+            assert_eq!(find(&objects, POLICY, name)["spec"]["failurePolicy"], "Fail");
+        }
+        assert_eq!(config(&values).await.get("tenancy"), None);
+    }
+}
+
+#[tokio::test]
+async fn queues_are_required_in_selected_namespaces_but_never_of_the_system_and_of_tenure() {
+    let own = |namespaces: &[&str]| json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": namespaces});
+    let team = json!({"key": "team", "operator": "In", "values": ["a", "b"]});
+    let usual = own(&["kube-system", "tenure-system"]);
+    for (selector, namespace, expected) in [
+        (
+            json!({"matchLabels": {"gpu": "true"}}),
+            "",
+            json!({"matchLabels": {"gpu": "true"}, "matchExpressions": [usual]}),
+        ),
+        (json!({"matchExpressions": [team]}), "", json!({"matchExpressions": [team, usual]})),
+        (
+            json!({"matchExpressions": [team]}),
+            "kube-system",
+            json!({"matchExpressions": [team, own(&["kube-system"])]}),
+        ),
+    ] {
+        let mut values = tenancy(&json!({"requireQueue": selector}));
+        values["namespaceOverride"] = json!(namespace);
+        let rendered = helm(shared().await, "template", "test", &values, &[]).await.success().unwrap();
+        let objects = parse(&rendered);
+        let name = "test-tenure-require-queue";
+        assert_eq!(find(&objects, POLICY, name)["spec"]["failurePolicy"], "Fail");
+        assert_eq!(find(&objects, BINDING, name)["spec"]["matchResources"]["namespaceSelector"], expected);
+        assert_accepted(&rendered, objects.len()).await;
+    }
+}
+
+#[tokio::test]
+async fn value_of_the_tenancy_that_cannot_be_meant_is_refused_by_its_name() {
+    let selector = |selector: Value| tenancy(&json!({"requireQueue": selector}));
+    assert_refused(&[
+        (
+            tenancy(&json!({"requireQueues": {}})),
+            "'/tenancy': additional properties 'requireQueues' not allowed",
+        ),
+        (tenancy(&json!({"trustedWriters": "a"})), "'/tenancy/trustedWriters': got string, want array"),
+        (tenancy(&json!({"trustedWriters": [" a"]})), "'/tenancy/trustedWriters/0'"),
+        (
+            tenancy(&json!({"trustedWriters": ["a", "a"]})),
+            "'/tenancy/trustedWriters': items at 0 and 1 are equal",
+        ),
+        (selector(json!({"team": "a"})), "'/tenancy/requireQueue': additional properties 'team' not allowed"),
+        (selector(json!({"matchLabels": {"team": true}})), "'/tenancy/requireQueue/matchLabels/team'"),
+        (
+            selector(json!({"matchExpressions": [{"key": "team", "operator": "Is"}]})),
+            "'/tenancy/requireQueue/matchExpressions/0/operator': value must be one of",
+        ),
+        (selector(json!({"matchExpressions": [{"operator": "Exists"}]})), "missing property 'key'"),
+    ])
+    .await;
+}
