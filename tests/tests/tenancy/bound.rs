@@ -1,0 +1,226 @@
+//! Queue and group of a bound pod are fixed.
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{DEADLINE, tenant::Tenant, workloads::Namespace};
+use tokio::join;
+
+use crate::{KINDS, assert_untouched, await_ended, bound, down, group, in_both, pod};
+
+/// Labels and annotations by which a pod is in queue `short`, or in a group of that queue.
+fn in_short() -> [(&'static str, &'static str, &'static str); 4] {
+    [
+        ("labels", "kai.scheduler/queue", "short"),
+        ("labels", "scheduler.tensorstack.dev/queue", "short"),
+        ("labels", "scheduler.tensorstack.dev/group-name", "in-short"),
+        ("annotations", "pod-group-name", "in-short"),
+    ]
+}
+
+/// All keys that name a queue, a group or a subgroup.
+const KEYS: [(&str, &str); 9] = [
+    ("labels", "kai.scheduler/queue"),
+    ("labels", "kai.scheduler/subgroup-name"),
+    ("labels", "scheduler.tensorstack.dev/group-name"),
+    ("labels", "scheduler.tensorstack.dev/queue"),
+    ("labels", "scheduler.tensorstack.dev/role"),
+    ("labels", "scheduling.x-k8s.io/pod-group"),
+    ("annotations", "pod-group-name"),
+    ("annotations", "scheduling.k8s.io/group-name"),
+    ("annotations", "volcano.sh/task-spec"),
+];
+
+fn patch(field: &str, key: &str, value: &Value) -> Value {
+    json!({"metadata": {field: {key: value}}})
+}
+
+#[tokio::test]
+async fn tenant_who_moves_a_running_pod_out_of_its_queue_is_refused_and_its_ceiling_holds() {
+    in_both(async |world| {
+        let (tenant, neighbour) = &join!(Tenant::new(world), Tenant::new(world));
+        for kind in KINDS {
+            for (name, queue) in [("in-short", "short"), ("in-long", "long"), ("in-missing", "missing")] {
+                tenant.create(&group(tenant, kind, name, &json!({"queue": queue}))).await;
+            }
+        }
+        let of_neighbour =
+            bound(neighbour, "neighbour", &json!({"kai.scheduler/queue": "long"}), &json!({})).await;
+        let mut pods = Vec::new();
+        for (number, (field, key, value)) in in_short().into_iter().enumerate() {
+            let mut metadata = json!({"labels": {}, "annotations": {}});
+            metadata[field][key] = json!(value);
+            pods.push((
+                field,
+                key,
+                bound(tenant, &format!("pod-{number}"), &metadata["labels"], &metadata["annotations"]).await,
+            ));
+        }
+        for (field, key, pod) in &pods {
+            let moves = ["long", "missing", ""].map(|queue| (*field, *key, json!(queue)));
+            let removed = [(*field, *key, Value::Null)];
+            let joins = ["in-long", "in-missing"].map(|group| {
+                [
+                    ("annotations", "pod-group-name", json!(group)),
+                    ("labels", "scheduler.tensorstack.dev/group-name", json!(group)),
+                ]
+            });
+            for (field, key, value) in moves.into_iter().chain(removed).chain(joins.into_iter().flatten()) {
+                let refused = tenant.try_patch(pod, &patch(field, key, &value)).await.unwrap_err();
+                assert_eq!(refused.code, 403, "{refused:?}");
+                let message = &refused.message;
+                assert!(message.contains(&format!("denied request: metadata.{field}[{key}]: ")), "{message}");
+            }
+        }
+        for (_, _, pod) in &pods {
+            await_ended(tenant, pod).await;
+        }
+        assert_untouched(neighbour, &of_neighbour).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_key_of_a_bound_pod_is_added_changed_or_removed() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let (mut labels, mut annotations) = (json!({}), json!({}));
+        for (field, key) in KEYS {
+            if field == "labels" { labels[key] = json!("a") } else { annotations[key] = json!("a") }
+        }
+        let with = bound(tenant, "with", &labels, &annotations).await;
+        let without = bound(tenant, "without", &json!({}), &json!({})).await;
+        for (field, key) in KEYS {
+            for (pod, value, words) in [
+                (&with, json!("b"), "Invalid value: \"b\": must stay \"a\" once the pod is bound to a node"),
+                (&with, json!(null), "Required value: must stay \"a\" once the pod is bound to a node"),
+                (&without, json!("b"), "Invalid value: \"b\": can't be added once the pod is bound to a node"),
+            ] {
+                let refused = tenant.try_patch(pod, &patch(field, key, &value)).await.unwrap_err();
+                let user = tenant.user();
+                let expected = format!(
+                    "metadata.{field}[{key}]: {words}: create it again instead, or have user \"{user}\" added to tenancy.trustedWriters of Tenure's chart"
+                );
+                assert!(refused.message.ends_with(&expected), "{} should end with {expected}", refused.message);
+            }
+        }
+        let all = json!({"metadata": {"labels": null, "annotations": null}});
+        assert_eq!(tenant.try_patch(&with, &all).await.unwrap_err().code, 403);
+        // the rest is the tenant's
+        let rest = json!({"metadata": {"labels": {"app": "b"}, "annotations": {"tenure.dev/max-duration": "1h"}}});
+        for pod in [&with, &without] {
+            tenant.patch(pod, &rest).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn value_that_no_message_can_show_is_refused_all_the_same() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let pod = bound(tenant, "pod", &json!({}), &json!({"pod-group-name": "a"})).await;
+        for value in ["b\nc".to_owned(), "b".repeat(200_000)] {
+            let refused = tenant.try_patch(&pod, &patch("annotations", "pod-group-name", &json!(value))).await;
+            let message = refused.unwrap_err().message;
+            let expected = "metadata.annotations that name a queue, a group or a subgroup are fixed once the pod is bound to a node";
+            assert!(message.ends_with(expected), "{message}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pod_that_is_not_bound_may_still_move() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let mut gated = pod(tenant, "gated", &json!({}), &json!({}));
+        gated["spec"]["schedulingGates"] = json!([{"name": "example.com/wait"}]);
+        let gated = tenant.create(&gated).await;
+        for (field, key) in KEYS {
+            for value in [json!("a"), json!("b"), json!(null)] {
+                tenant.patch(&gated, &patch(field, key, &value)).await;
+            }
+        }
+    })
+    .await;
+}
+
+/// Labels and annotations go by way of some subresources, and others drop them.
+#[tokio::test]
+async fn no_subresource_is_a_way_around() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let pod = bound(tenant, "pod", &json!({"kai.scheduler/queue": "long"}), &json!({"pod-group-name": "a"})).await;
+        let metadata = json!({"labels": {"kai.scheduler/queue": "b"}, "annotations": {"pod-group-name": "b"}});
+        let moved = |more: Value| {
+            let mut patch = more;
+            patch["metadata"] = metadata.clone();
+            patch
+        };
+        let status = moved(json!({"status": {"message": "a"}})).to_string();
+        // an administrator by group alone
+        let admin = ["--as=somebody", "--as-group=system:masters", "--namespace", tenant.name()];
+        let patched = [&["patch", "pod", "pod", "--subresource=status", "--type=merge", "-p", &status], &admin[..]].concat();
+        let refused = world.cluster.kubectl(&patched).await.unwrap();
+        assert!(refused.stderr.contains("must stay \"long\""), "{refused:?}");
+        let container = json!([{"name": "main", "image": "example.com/image", "resources": {"limits": {}}}]);
+        for (subresource, more) in [
+            ("ephemeralcontainers", json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": "example.com/image"}]}})),
+            ("resize", json!({"spec": {"containers": container}})),
+        ] {
+            let _ = tenant.try_patch_subresource(&pod, subresource, &moved(more)).await;
+        }
+        let binding = json!({
+            "apiVersion": "v1", "kind": "Binding", "metadata": {"name": "pod", "labels": metadata["labels"], "annotations": metadata["annotations"]},
+            "target": {"kind": "Node", "name": "node-1"},
+        });
+        let path = format!("/api/v1/namespaces/{}/pods/pod/binding", tenant.name());
+        let bind = world.cluster.kubectl_with_input(&["create", "--raw", &path, "-f", "-"], &binding.to_string()).await.unwrap();
+        assert!(bind.stderr.contains("is already assigned to node"), "{bind:?}");
+        let now = tenant.get(&pod).await.unwrap();
+        assert_eq!(now.labels()["kai.scheduler/queue"], "long");
+        assert_eq!(now.annotations()["pod-group-name"], "a");
+    })
+    .await;
+}
+
+/// Not by rights, only by name: see tests/src/lib.rs for the one that these clusters trust.
+#[tokio::test]
+async fn trusted_writer_moves_what_runs_and_other_administrators_do_not() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let pod = bound(tenant, "pod", &json!({"kai.scheduler/queue": "long"}), &json!({})).await;
+        let label =
+            ["label", "pod", "pod", "--overwrite", "kai.scheduler/queue=other", "--namespace", tenant.name()];
+        let node = "system:node:node-1";
+        for (user, group) in [
+            ("somebody", "system:masters"),
+            (node, "system:masters"),
+            ("system:kube-scheduler", "system:masters"),
+        ] {
+            let (user, group) = (format!("--as={user}"), format!("--as-group={group}"));
+            let refused = world.cluster.kubectl(&[&label[..], &[&user, &group]].concat()).await.unwrap();
+            assert!(refused.stderr.contains("must stay \"long\""), "{refused:?}");
+        }
+        let admin = Namespace::of(world, tenant.name());
+        let moved = admin.patch(&pod, &patch("labels", "kai.scheduler/queue", &json!("other"))).await;
+        assert_eq!(moved.labels()["kai.scheduler/queue"], "other");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn expressions_of_the_policies_fit_what_they_look_at() {
+    let world = down().await;
+    for policy in ["bound-pods", "podgroup-queues", "require-queue"] {
+        let name = format!("tenure-{policy}");
+        let get = ["get", "validatingadmissionpolicy", &name, "-o=jsonpath={.status}"];
+        let checked = async || {
+            let status = world.cluster.kubectl(&get).await?.success()?;
+            Ok(Some(status).filter(|status| status.contains("observedGeneration")))
+        };
+        let status = eventually("the types to be checked", DEADLINE, checked).await.unwrap();
+        assert!(!status.contains("expressionWarnings"), "{name}: {status}");
+    }
+}

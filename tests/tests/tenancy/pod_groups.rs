@@ -1,0 +1,136 @@
+//! Queue and start of a `PodGroup` are no tenant's to write.
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use tenure_tests::{World, tenant::Tenant};
+
+use crate::{KINDS, await_ended, bound, down, group, in_both, up};
+
+/// A label or an annotation by which a pod joins a group of a kind.
+fn member(kind: &str, name: &str) -> [Value; 2] {
+    if kind.starts_with("scheduling.run.ai") {
+        [json!({}), json!({"pod-group-name": name})]
+    } else {
+        [json!({"scheduler.tensorstack.dev/group-name": name}), json!({})]
+    }
+}
+
+fn resource(kind: &str) -> String {
+    format!("podgroups.{}", kind.split_once('/').unwrap().0)
+}
+
+#[tokio::test]
+async fn tenant_who_moves_a_pod_group_to_another_queue_gains_nothing() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let mut pods = Vec::new();
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            let moves = tenant.create(&group(tenant, kind, "moves", &json!({"queue": "short"}))).await;
+            let [labels, annotations] = member(kind, "moves");
+            let pod = bound(tenant, &format!("pod-{number}"), &labels, &annotations).await;
+            for queue in [json!("long"), json!("missing"), json!(""), json!(null)] {
+                // set back, or refused while the webhook is down
+                let _ = tenant.try_patch(&moves, &json!({"spec": {"queue": queue}})).await;
+                assert_eq!(tenant.field(&moves, "spec.queue").await, "short", "{kind}: {queue}");
+            }
+            pods.push(pod);
+        }
+        for pod in &pods {
+            await_ended(tenant, pod).await;
+        }
+    })
+    .await;
+}
+
+/// Its pods are in queue `default`, or in that of their label.
+#[tokio::test]
+async fn pod_group_without_a_queue_gets_none_later() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        for kind in KINDS {
+            let without = tenant.create(&group(tenant, kind, "without", &json!({}))).await;
+            let _ = tenant.try_patch(&without, &json!({"spec": {"queue": "long"}})).await;
+            assert_eq!(tenant.field(&without, "spec.queue").await, Value::Null, "{kind}");
+        }
+    })
+    .await;
+}
+
+async fn moved(tenant: &Tenant<'_>, kind: &str) -> tenure_testbed::Output {
+    tenant.create(&group(tenant, kind, "told", &json!({"queue": "short"}))).await;
+    let patch = json!({"spec": {"queue": "long", "minMember": 3}}).to_string();
+    tenant.kubectl(&["patch", &resource(kind), "told", "--type=merge", "-p", &patch], "").await
+}
+
+#[tokio::test]
+async fn webhook_sets_the_queue_back_and_lets_the_rest_of_the_write_pass() {
+    let tenant = &Tenant::new(up().await).await;
+    for kind in KINDS {
+        let output = moved(tenant, kind).await;
+        let expected = "Warning: tenure: spec.queue: \"long\" was set back to \"short\": only trusted writers may change it (see tenancy.trustedWriters in Tenure's configuration)\n";
+        assert_eq!(output.stderr, expected);
+        output.success().unwrap();
+        let get = ["get", &*resource(kind), "told", "-o=jsonpath={.spec.queue} {.spec.minMember}"];
+        assert_eq!(tenant.kubectl(&get, "").await.success().unwrap(), "short 3", "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn policy_refuses_another_queue_while_the_webhook_is_down() {
+    let tenant = &Tenant::new(down().await).await;
+    for kind in KINDS {
+        let output = moved(tenant, kind).await;
+        let user = tenant.user();
+        let expected = format!(
+            "spec.queue: Invalid value: \"long\": must stay \"short\" after the PodGroup was created: create it again instead, or have user \"{user}\" added to tenancy.trustedWriters of Tenure's chart\n"
+        );
+        assert!(output.stderr.ends_with(&expected), "{}", output.stderr);
+        assert!(!output.status.success());
+    }
+}
+
+#[tokio::test]
+async fn trusted_writer_moves_a_pod_group() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        for kind in KINDS {
+            let moves = tenant.create(&group(tenant, kind, "moves", &json!({"queue": "short"}))).await;
+            for queue in ["long", "other"] {
+                tenant.as_admin().patch(&moves, &json!({"spec": {"queue": queue}})).await;
+                assert_eq!(tenant.field(&moves, "spec.queue").await, queue, "{kind}");
+            }
+        }
+    })
+    .await;
+}
+
+/// A status that says that the group of this kind has started.
+fn started(kind: &str) -> Value {
+    let past = "2026-01-02T03:04:05Z";
+    if kind.starts_with("scheduling.run.ai") {
+        json!({"resourcesStatus": {"allocated": {"cpu": "1"}}})
+    } else {
+        json!({"conditions": [{
+            "type": "GroupScheduled", "status": "True", "lastTransitionTime": past, "reason": "a", "message": "a",
+        }]})
+    }
+}
+
+async fn assert_no_stamp(world: &World, name: &str) {
+    let tenant = &Tenant::new(world).await;
+    for kind in KINDS {
+        let mut forged = group(tenant, kind, name, &json!({"queue": "short"}));
+        forged["spec"]["minMember"] = json!(9);
+        forged["status"] = started(kind);
+        for _ in 0..3 {
+            let created = tenant.create(&forged).await;
+            assert!(!created.annotations().contains_key("kai.scheduler/last-start-timestamp"), "{created:?}");
+            tenant.delete(&created).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn forged_status_of_a_pod_group_that_is_created_makes_no_stamp() {
+    in_both(async |world| assert_no_stamp(world, "forged").await).await;
+}
