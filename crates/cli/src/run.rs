@@ -66,7 +66,8 @@ impl Run {
 
     /// What that is, for people.
     pub fn since_from(&self) -> &'static str {
-        let of_group = self.standing.is_grouped && self.standing.start.is_some();
+        let Standing { is_grouped, start, clocks, .. } = &self.standing;
+        let of_group = *is_grouped && start.is_some() && *start == clocks.started;
         match self.family() {
             Family::Tensorstack => "its creation",
             Family::Runai if of_group => "the start of its workload",

@@ -86,9 +86,15 @@ pub enum Source {
 impl Snapshot {
     /// Of nothing yet. None: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
-        let Config { table, floors, pods_ready, .. } = config.clone();
-        let settings =
-            Settings { table: table.clone(), floors: floors.clone(), pods_ready, ..Settings::default() };
+        let Config { table, floors, longest_formation, pods_ready, .. } = config.clone();
+        let (of_table, of_floors) = (table.clone(), floors.clone());
+        let settings = Settings {
+            table: of_table,
+            floors: of_floors,
+            longest_formation,
+            pods_ready,
+            ..Settings::default()
+        };
         Self {
             now,
             index: CeilingIndex::new(settings),
@@ -229,7 +235,17 @@ impl Snapshot {
 
     /// Climbs as the keeper does, as far as owners are known.
     pub fn climb_known(&self, namespace: &str, controller: Option<&OwnerReference>) -> Step {
-        let mut climb = Climb::from(controller, &self.table);
+        self.climb_above(namespace, None, controller)
+    }
+
+    /// Climbs from the controller of an owner, or of a pod if that is none.
+    pub fn climb_above(
+        &self,
+        namespace: &str,
+        below: Option<&OwnerReference>,
+        controller: Option<&OwnerReference>,
+    ) -> Step {
+        let mut climb = Climb::above(below, controller, &self.table);
         while let Some(owner) = climb.next() {
             match self.owners.answer(namespace, owner) {
                 Some(answer) => climb.answer(answer),

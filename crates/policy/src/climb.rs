@@ -85,8 +85,17 @@ const POD_CONTROLLERS: [(&str, &str); 6] = [
 impl<'t> Climb<'t> {
     /// From a pod's controller.
     pub fn from(controller: Option<&OwnerReference>, table: &'t OwnerTable) -> Self {
-        let mut climb =
-            Self { table, next: None, below: None, pausable: Vec::new(), stop: None, seen: HashSet::new() };
+        Self::above(None, controller, table)
+    }
+
+    /// From the controller of an owner, or of a pod if that is none.
+    pub fn above(
+        below: Option<&OwnerReference>,
+        controller: Option<&OwnerReference>,
+        table: &'t OwnerTable,
+    ) -> Self {
+        let (below, pausable, seen) = (below.cloned(), Vec::new(), HashSet::new());
+        let mut climb = Self { table, next: None, below, pausable, stop: None, seen };
         climb.ascend(controller.cloned());
         climb
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{
-        Config, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File, LABEL_KEY, METHOD,
-        OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS, TRUSTED_WRITERS,
+        Config, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File, LABEL_KEY,
+        LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS,
+        TRUSTED_WRITERS,
     },
     floor::{Floors, NodePool},
     guard::Guarded,
@@ -183,6 +184,7 @@ nodePoolLabelKey           kai.scheduler/node-pool   default
 expiryNotice               0s                        default
 waitForPodsReady           off                       default
 owners                     1 row                     file
+longestFormation           30m0s                     default
 trustedWriters             1 user                    default
 tenancy.trustedWriters     0 users                   default
 guard.schedulers           1 user                    default

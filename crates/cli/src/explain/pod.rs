@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_index::Standing;
 use tenure_policy::{
     climb::Action,
-    expiry::{Exemption, Family, Scope, exemption},
+    expiry::{Exemption, Family, Scope, claimed, exemption},
     floor::Floor,
     gang::{Progress, progress},
     preemption::{Kind, protected_until},
@@ -175,7 +175,8 @@ impl Question<'_> {
     fn answer(&self, action: &Action, standing: Option<Standing>) -> Answer {
         let Self { snapshot, pod, key, .. } = self;
         let (gang, tree) = (snapshot.gang(pod), snapshot.tree());
-        let exempt = exemption(pod, &Scope::default());
+        let of_owner = || claimed(pod).filter(|_| *action == Action::Exempt);
+        let exempt = exemption(pod, &Scope::default()).or_else(of_owner);
         let is_gone = progress(pod) == Progress::Gone;
         let run = standing.map(|standing| Run::of(standing, exempt));
         let run = run.as_ref();
@@ -189,7 +190,9 @@ impl Question<'_> {
             pod: shown(key),
             queue: gang.workload.place.name().map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
-            tensorstack_queue: run.and_then(|run| run.standing.queue(Family::Tensorstack)).map(str::to_owned),
+            tensorstack_queue: run
+                .and_then(|run| run.standing.queue(Family::Tensorstack))
+                .map(ToString::to_string),
             started_at: gang.workload.start,
             started_at_from: gang.start_from,
             elastic: gang.workload.is_elastic(),
@@ -268,6 +271,7 @@ impl Question<'_> {
             Action::DeletePod => ("delete", None),
             Action::AwaitDeletion(owner) => ("awaitDeletion", Some(owner)),
             Action::Forbidden(owner) => ("forbidden", Some(owner)),
+            Action::Exempt => ("nothing", None),
         };
         let paused = owner.filter(|_| action == "pause");
         let mut rules = paused.into_iter().flat_map(|owner| self.snapshot.table.rules(owner));
@@ -296,5 +300,6 @@ const fn why(exemption: Exemption) -> &'static str {
         Exemption::Terminating => "it is terminating",
         Exemption::Finished => "it has ended",
         Exemption::Scheduler => "another scheduler places it",
+        Exemption::Namespace => "its namespace is exempt",
     }
 }

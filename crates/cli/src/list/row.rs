@@ -215,8 +215,8 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
     let other = [Family::Tensorstack, Family::Runai].into_iter().find(|other| *other != family);
     let ceiling = run.ceiling(tree).filter(|_| run.exemption.is_none());
     Row {
-        queue: run.standing.queue(family).map(str::to_owned),
-        other_queue: other.and_then(|other| run.standing.queue(other)).map(str::to_owned),
+        queue: run.standing.queue(family).map(ToString::to_string),
+        other_queue: other.and_then(|other| run.standing.queue(other)).map(ToString::to_string),
         family: Some(family.name()),
         state: state(run, terminating, now),
         reason: run.exemption.map(|why| format!("{why:?}")),

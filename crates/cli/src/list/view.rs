@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use tenure_index::{Seen, Uid};
 use tenure_policy::{
     climb::Action,
-    expiry::{Exemption, Family, Scope, exemption},
+    expiry::{Exemption, Family, Scope, claimed, exemption},
     ready::Readiness,
 };
 use tenure_types::projection::{self, Pod};
@@ -33,6 +33,8 @@ struct Member {
     reference: OwnerReference,
     controller: Option<OwnerReference>,
     exemption: Option<Exemption>,
+    /// Why it would be exempt if its controller existed.
+    claimed: Option<Exemption>,
     ready: bool,
     /// Its group, or itself, and how many pods that takes.
     unit: (Uid, usize),
@@ -66,6 +68,7 @@ impl View {
                 namespace: pod.namespace().unwrap_or_default(),
                 controller: pod.controller().cloned(),
                 exemption,
+                claimed: claimed(pod),
                 ready: Readiness::of(pod) == Readiness::Ready,
                 unit: of_group.unwrap_or_else(|| (Uid::of(&uid), 1)),
                 seen,
@@ -92,12 +95,14 @@ impl View {
         let mut known = HashSet::new();
         let of_pods = pods.iter().map(|pod| (&pod.namespace, pod.controller.as_ref()));
         let of_pods = of_pods.filter(|(of, controller)| known.insert((*of, controller.map(|one| &one.uid))));
+        let of_pods = of_pods.map(|(namespace, controller)| (namespace, None, controller));
         let of_paused = snapshot.owners.paused();
-        let of_paused =
-            of_paused.map(|(owner, metadata)| (&owner.namespace, projection::controller(metadata)));
+        let of_paused = of_paused.map(|(owner, metadata)| {
+            (&owner.namespace, Some(&owner.reference), projection::controller(metadata))
+        });
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
-        for (namespace, controller) in of_pods.chain(of_paused) {
-            if let Step::Ask(owner) = snapshot.climb_known(namespace, controller) {
+        for (namespace, below, controller) in of_pods.chain(of_paused) {
+            if let Step::Ask(owner) = snapshot.climb_above(namespace, below, controller) {
                 asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.clone(), owner));
             }
         }
@@ -117,18 +122,25 @@ impl View {
         let mut workloads = Workloads::default();
         for pod in pods {
             let Some(standing) = snapshot.index.standing_of(&pod.seen) else { continue };
+            let mut exemption = pod.exemption;
             let (owner, terminating) = match snapshot.climb_known(&pod.namespace, pod.controller.as_ref()) {
                 Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (owner, false),
                 Step::Done(Action::AwaitDeletion(owner)) => (owner, true),
-                Step::Done(Action::DeletePod) | Step::Ask(_) => (pod.reference, false),
+                // what isn't known of a controller yet is taken to be there
+                Step::Done(Action::Exempt) | Step::Ask(_) => {
+                    exemption = exemption.or(pod.claimed);
+                    (pod.reference, false)
+                }
+                Step::Done(Action::DeletePod) => (pod.reference, false),
             };
             let workload = workloads.of(&pod.namespace, &owner);
             workload.terminating |= terminating;
-            workload.add(Run::of(standing, pod.exemption), pod.ready, pod.unit);
+            workload.add(Run::of(standing, exemption), pod.ready, pod.unit);
         }
         for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
-            let top = snapshot.climb_known(&owner.namespace, projection::controller(metadata));
+            let controller = projection::controller(metadata);
+            let top = snapshot.climb_above(&owner.namespace, Some(&owner.reference), controller);
             if top == Step::Done(Action::DeletePod) && snapshot.table.knows(&owner.reference) {
                 workloads.of(&owner.namespace, &owner.reference).pause = Some(metadata.clone());
             }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::PartialObjectMeta;
 use tenure_index::Uid;
 use tenure_policy::{
-    climb::{Action, Answer},
+    climb::{Action, Answer, Found},
     owners::group_of,
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, projection};
@@ -100,11 +100,14 @@ impl Owners {
 
 /// What is said of an owner by its metadata.
 pub fn found(metadata: &ObjectMeta) -> Answer {
-    Answer::Found {
+    Answer::Found(Found {
         uid: metadata.uid.clone().unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
+        // a manifest, which has no version yet, may leave its namespace out
+        cluster_scoped: metadata.namespace.is_none() && metadata.resource_version.is_some(),
+        selects: true,
         controller: projection::controller(metadata).cloned(),
-    }
+    })
 }
 
 /// The metadata of an owner among the objects of files. One that isn't there is taken to exist: whoever gives some
@@ -156,7 +159,13 @@ mod tests {
         Owner {
             namespace: "ns".into(),
             reference: reference.clone(),
-            answer: Answer::Found { uid, deleting: false, controller },
+            answer: Answer::Found(Found {
+                uid,
+                deleting: false,
+                cluster_scoped: false,
+                selects: true,
+                controller,
+            }),
             paused: None,
         }
     }
@@ -174,7 +183,7 @@ mod tests {
         let (job, cron) = (reference("batch/v1", "Job", "j"), reference("batch/v1", "CronJob", "c"));
         let mut snapshot = with_job(owner(&job, Some(&cron)));
         assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Ask(cron.clone()));
-        snapshot.owners.learn(&cron, Answer::Found { uid: "c".into(), deleting: false, controller: None });
+        snapshot.owners.learn(&cron, owner(&cron, None).answer);
         assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Done(Action::Pause(job)));
     }
 

@@ -298,7 +298,8 @@ fn pods_that_are_younger_than_a_pause_show_that_it_was_reversed() {
         let mut view = view();
         tensorstack(&mut view, "q", "1m");
         owner(&mut view, "Deployment", "d", &json!([]), &record(at(paused_at)));
-        pod(&mut view, "a", TENSORSTACK, true, &controller("Deployment", "d"));
+        owner(&mut view, "ReplicaSet", "rs", &controller("Deployment", "d"), &json!({}));
+        pod(&mut view, "a", TENSORSTACK, true, &controller("ReplicaSet", "rs"));
         assert_eq!(one(view, 10).state, expected, "{paused_at}");
     }
 }
@@ -349,6 +350,6 @@ fn a_workload_started_when_its_group_did_whatever_its_kind() {
         view.complete();
         let row = one(view, 20);
         let times = (row.started_at, row.expires_at, row.floor_until);
-        assert_eq!(times, (Some(at(7)), Some(at(67)), Some(at(27))), "{kind:?}");
+        assert_eq!(times, (Some(at(5)), Some(at(65)), Some(at(27))), "{kind:?}");
     }
 }
