@@ -202,30 +202,33 @@ async fn an_owner_of_the_whole_cluster_is_climbed_through() {
 }
 
 #[tokio::test]
-async fn pods_of_a_node_and_mirrors_of_static_pods_are_untouched() {
+async fn mirrors_of_static_pods_are_untouched_if_their_node_exists() {
     let (world, namespace) = scene("static").await;
     let on_node = json!({"nodeName": "node-1"});
-    let mut mirror = bare_pod(namespace.name(), "mirror", &in_queue("static"), &on_node);
-    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "a-hash"});
-    namespace.create(&mirror).await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
     let node: DynamicObject = serde_json::from_value(node).unwrap();
     let node = namespace.find(&node).await;
-    let pod = bare_pod(namespace.name(), "of-node", &in_queue("static"), &on_node);
-    namespace.create(&owned(pod, &[controller(&node)])).await;
-    namespace.create(&bare_pod(namespace.name(), "control", &in_queue("static"), &Value::Null)).await;
-    namespace.await_pods(&["mirror", "of-node"]).await;
-    assert_changes(world, &namespace, &["delete pods/control"]).await;
+    let of_node = |name: &str| {
+        owned(bare_pod(namespace.name(), name, &in_queue("static"), &on_node), &[controller(&node)])
+    };
+    let mut mirror = of_node("mirror");
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "a-hash"});
+    namespace.create(&mirror).await;
+    namespace.create(&of_node("no-mirror")).await;
+    let mut forged = bare_pod(namespace.name(), "no-node", &in_queue("static"), &on_node);
+    forged["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "a-hash"});
+    namespace.create(&forged).await;
+    namespace.await_pods(&["mirror"]).await;
+    assert_changes(world, &namespace, &["delete pods/no-mirror", "delete pods/no-node"]).await;
 }
 
 #[tokio::test]
-async fn pods_of_a_daemon_set_of_any_group_are_untouched() {
+async fn a_daemon_set_of_another_group_exempts_no_pods() {
     let (world, namespace) = scene("daemons").await;
     let daemons = namespace.chain(&[("apps.kruise.io/v1alpha1", "DaemonSet")]).await.remove(0);
     namespace.pod_of(&daemons, "daemon", "daemons").await;
-    namespace.create(&bare_pod(namespace.name(), "control", &in_queue("daemons"), &Value::Null)).await;
-    namespace.await_pods(&["daemon"]).await;
-    assert_changes(world, &namespace, &["delete pods/control"]).await;
+    namespace.await_pods(&[]).await;
+    assert_changes(world, &namespace, &["delete pods/daemon"]).await;
 }
 
 #[tokio::test]

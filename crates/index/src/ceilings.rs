@@ -24,7 +24,7 @@ pub use tally::Tally;
 use crate::{
     Group, Outcome, Served, Uid,
     cluster::{Cluster, Moved, Objects, Reader},
-    deadlines::{Deadlines, Pod},
+    deadlines::{Deadlines, Pod, RetryAfter},
     podgroups::{Membership, memberships},
     times::NEVER,
 };
@@ -44,6 +44,8 @@ pub struct Settings {
     pub floors: Floors,
     /// How long after its first pod was scheduled a workload may have started.
     pub longest_formation: LongestFormation,
+    /// When it is tried again to stop a pod, as the keeper was started with: it doesn't change.
+    pub retry_after: RetryAfter,
 }
 
 /// How a pod stands, whether or not it is kept: see [`CeilingIndex::standing`].
@@ -112,7 +114,8 @@ pub type CeilingIndex = Cluster<Ceilings>;
 impl CeilingIndex {
     /// An index of an empty cluster.
     pub fn new(settings: Settings) -> Self {
-        let deadlines = Deadlines::new(settings.scope.clone());
+        let mut deadlines = Deadlines::new(settings.scope.clone());
+        deadlines.retry_after = settings.retry_after;
         let reader = Ceilings {
             deadlines,
             notice: SignedDuration::ZERO,
@@ -127,7 +130,8 @@ impl CeilingIndex {
 
     /// Replaces the settings, apart from the scope.
     pub fn configure(&mut self, settings: Settings) {
-        let Settings { scope: _, table, notice, pods_ready, floors, longest_formation } = settings;
+        let Settings { scope: _, table, notice, pods_ready, floors, longest_formation, retry_after: _ } =
+            settings;
         let Objects { interner, runai, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));
         runai.configure(floors);

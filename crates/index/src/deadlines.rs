@@ -22,6 +22,7 @@ use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller,
 pub use due::{Claim, Due, Group, Outcome, Served, Task};
 pub use expiry::Ceiling;
 use notice::Notice;
+pub use order::RetryAfter;
 use order::{Order, Slot};
 pub use record::Pod;
 pub use unready::ReadyUntil;
@@ -49,6 +50,7 @@ pub struct Deadlines {
     exempt: BTreeMap<(ArcStr, Uid), (Box<str>, Controller)>,
     exempt_in: UidMap<ArcStr>,
     claims: u32,
+    pub retry_after: RetryAfter,
 }
 
 /// Pods by when each task is due.
@@ -86,6 +88,7 @@ impl Deadlines {
             exempt: BTreeMap::new(),
             exempt_in: UidMap::default(),
             claims: 0,
+            retry_after: RetryAfter::default(),
         }
     }
 
@@ -270,12 +273,13 @@ impl Deadlines {
 
     /// The pod may be claimed again, as its outcome says.
     pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
+        let retry_after = self.retry_after;
         let Some(pod) = self.claimed(due) else { return };
         match task {
-            Task::Expire => pod.expiry.step.tries.settle(outcome, now),
+            Task::Expire => pod.expiry.step.tries.settle(outcome, retry_after, now),
             Task::Evict => {
                 if let Some(unready) = &mut pod.unready {
-                    unready.step.tries.settle(outcome, now);
+                    unready.step.tries.settle(outcome, retry_after, now);
                     unready.paused |= outcome == Outcome::Paused;
                 }
             }

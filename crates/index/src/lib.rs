@@ -19,7 +19,7 @@ mod uid;
 
 pub use ceilings::{CeilingIndex, Ceilings, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{Cluster, Reader};
-pub use deadlines::{Claim, Due, Group, Outcome, Served, Task};
+pub use deadlines::{Claim, Due, Group, Outcome, RetryAfter, Served, Task};
 pub use paused::Paused;
 pub use placement::{
     Answer, Dropped, Guarding, Offer, Pending, PlacementIndex, Placements, Question, Sought, Taken,

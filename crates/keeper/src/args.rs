@@ -80,8 +80,14 @@ pub struct Args {
 
     /// The longest time that a pod may terminate once it has reached its ceiling: where its grace period is longer, it is
     /// deleted again with what is left of this
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = grace, help_heading = "Limits")]
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = at_least_a_second, help_heading = "Limits")]
     pub(crate) max_termination_grace: SignedDuration,
+
+    /// How long after the first try to pause or delete it is tried again, if the pod runs on. The time doubles with each
+    /// try, up to eight times as long. After nine tries, which is five minutes by default, a pod whose owners can't be
+    /// paused is deleted
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_a_second, help_heading = "Limits")]
+    pub(crate) retry_after: SignedDuration,
 
     #[command(flatten, next_help_heading = "Configuration file")]
     pub(crate) config: ConfigArgs,
@@ -96,12 +102,12 @@ pub struct Args {
     pub(crate) log: LogArgs,
 }
 
-fn grace(text: &str) -> Result<SignedDuration, String> {
-    let grace = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if grace.as_secs() == 0 {
+fn at_least_a_second(text: &str) -> Result<SignedDuration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration.as_secs() == 0 {
         return Err("must be at least a second".into());
     }
-    SignedDuration::try_from(grace).map_err(|_| "is too long".into())
+    SignedDuration::try_from(duration).map_err(|_| "is too long".into())
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {

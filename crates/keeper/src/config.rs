@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_index::Settings;
+use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{config::Config, expiry::Scope};
 use tokio::sync::watch;
 
@@ -28,7 +28,7 @@ impl Current {
 }
 
 /// What an index is to go by.
-pub fn settings(config: &Config, scope: Scope) -> Settings {
+pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Settings {
     Settings {
         scope,
         table: config.table.clone(),
@@ -36,6 +36,7 @@ pub fn settings(config: &Config, scope: Scope) -> Settings {
         pods_ready: config.pods_ready,
         floors: config.floors.clone(),
         longest_formation: config.longest_formation,
+        retry_after,
     }
 }
 
@@ -58,7 +59,8 @@ impl Configure {
         // whoever acts on what the index says must have the same table, or a later one
         let config = Arc::new(config);
         self.current.send_replace(Arc::clone(&config));
-        self.cluster.change(|index| index.configure(settings(&config, Scope::default())));
+        self.cluster
+            .change(|index| index.configure(settings(&config, Scope::default(), RetryAfter::default())));
     }
 }
 

@@ -8,6 +8,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use tenure_index::RetryAfter;
 use tenure_policy::{
     config::Config,
     expiry::{SYSTEM_CRITICAL_PRIORITY, Scope},
@@ -62,6 +63,7 @@ impl Args {
             writes_per_second,
             burst,
             max_termination_grace,
+            retry_after,
             leader,
             admin,
             log,
@@ -81,7 +83,7 @@ impl Args {
 
         let readiness = Readiness::default();
         let metrics = Metrics::register(&mut registry);
-        let cluster = Cluster::new(settings(&config, scope.clone()));
+        let cluster = Cluster::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
         let statuses = Statuses::default();
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));

@@ -11,7 +11,22 @@ use crate::{
 };
 
 /// Until it is tried again to stop a pod.
-const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
+/// How long after the first try to stop a pod it is tried again, if that didn't help. The time doubles with each try, up to
+/// eight times as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryAfter(pub SignedDuration);
+
+impl Default for RetryAfter {
+    fn default() -> Self {
+        Self(SignedDuration::from_secs(5))
+    }
+}
+
+impl From<RetryAfter> for Wait {
+    fn from(RetryAfter(first): RetryAfter) -> Self {
+        Self { first, last: first.saturating_mul(8) }
+    }
+}
 
 /// First tries come before those that were made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,10 +157,10 @@ impl Tries {
     }
 
     /// Counts a try to stop a pod.
-    pub fn settle(&mut self, outcome: Outcome, now: Timestamp) {
+    pub fn settle(&mut self, outcome: Outcome, retry_after: RetryAfter, now: Timestamp) {
         match outcome {
-            Outcome::Acted | Outcome::Paused => self.count_done(now, RETRY),
-            Outcome::Failed => self.count_failed(now, RETRY),
+            Outcome::Acted | Outcome::Paused => self.count_done(now, retry_after.into()),
+            Outcome::Failed => self.count_failed(now, retry_after.into()),
             Outcome::Final => self.not_before = Self::NEVER,
         }
     }
@@ -238,7 +253,7 @@ mod tests {
         assert_eq!((tries.in_vain(), tries.lane()), (3, Lane::Again));
         tries.count_done(Timestamp::MAX, wait);
         assert_eq!((tries.not_before(), size_of::<Tries>()), (milliseconds_up(Timestamp::MAX), 8));
-        tries.settle(Outcome::Final, Timestamp::UNIX_EPOCH);
+        tries.settle(Outcome::Final, RetryAfter::default(), Timestamp::UNIX_EPOCH);
         assert_eq!(tries.not_before(), NEVER);
     }
 }

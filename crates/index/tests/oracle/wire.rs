@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde_json::{Value, json};
-use tenure_index::Settings;
+use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{
     expiry::Scope,
     floor::Floors,
@@ -301,6 +301,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
         longest_formation: FORMATION,
+        retry_after: RetryAfter::default(),
     }
 }
 

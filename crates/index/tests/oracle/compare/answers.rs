@@ -71,7 +71,7 @@ impl Pair {
         let Self { index, model, .. } = self;
         for of in index.gangs() {
             let members = model.pods.values().filter(|pod| of.members.contains(&wire::uid(pod.uid)));
-            let first = members.filter(|pod| pod.is_active()).filter_map(|pod| pod.scheduled()).min();
+            let first = members.filter(|pod| pod.is_active()).filter_map(PodObj::scheduled).min();
             if let Some((first, start)) = first.zip(of.start) {
                 let in_time = start <= timestamp(first) + wire::FORMATION.0;
                 same(format_args!("{} starts by the longest formation", of.name), &in_time, &true)?;
