@@ -8,6 +8,7 @@
 )]
 
 mod bound;
+mod owners;
 mod pod_groups;
 mod required;
 mod rights;
@@ -50,11 +51,22 @@ async fn down() -> &'static World {
 
 async fn started(name: &str) -> Result<World> {
     // queues are made while no webhook answers
-    let values = ["webhook.failurePolicy=Ignore", "tenancy.requireQueue.matchLabels.queue=required"];
-    let world = World::installed(name, &values).await?;
-    for kind in KINDS {
-        let (group, _) = kind.split_once('/').unwrap();
-        fixtures::install(&world, fixtures::definitions(group)).await;
+    let values = [
+        "webhook.failurePolicy=Ignore",
+        "tenancy.requireQueue.matchLabels.queue=required",
+        // an object of the whole cluster, which is never paused
+        "keeper.owners[0].group=example.com",
+        "keeper.owners[0].kind=Fleet",
+        "keeper.owners[0].resource=fleets",
+        "keeper.owners[0].path=spec.suspend",
+        "keeper.owners[0].value=true",
+    ];
+    // nine tries take a minute
+    let flags = ["--retry-after=1s", "--max-termination-grace=1m"];
+    let world = World::installed_with(name, &values, &flags).await?;
+    for definitions in ["scheduling.run.ai", "scheduler.tensorstack.dev", "batch.tensorstack.dev", "unlisted"]
+    {
+        fixtures::install(&world, fixtures::definitions(definitions)).await;
     }
     for (name, ceiling) in [("short", SHORT), ("long", "1d")] {
         world.apply(&queue(name, ceiling)).await;

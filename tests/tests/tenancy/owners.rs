@@ -1,0 +1,226 @@
+//! Owners that a tenant writes keep no pod running, and stop nobody else's.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{ResourceExt, core::DynamicObject};
+use serde_json::{Value, json};
+use tenure_testbed::{UNDYING, eventually};
+use tenure_tests::{
+    DEADLINE,
+    tenant::Tenant,
+    workloads::{Namespace, bare_pod, controller, distinct, owned, workload},
+};
+
+use crate::{assert_untouched, await_ended, up};
+
+const REPLICAS: &str = "spec.replicas";
+
+fn in_short() -> Value {
+    json!({"kai.scheduler/queue": "short"})
+}
+
+/// A reference to a controller, whether or not there is one.
+fn claim(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+        controller: Some(true),
+        ..OwnerReference::default()
+    }
+}
+
+/// A pod of the tenant in queue `short`, with this controller.
+async fn pod_of(tenant: &Tenant<'_>, name: &str, spec: &Value, owner: OwnerReference) -> DynamicObject {
+    let pod = distinct(bare_pod(tenant.name(), name, &in_short(), spec), name);
+    tenant.create(&owned(pod, &[owner])).await
+}
+
+/// A Deployment of the tenant with two pods in a queue.
+async fn deployment(tenant: &Tenant<'_>, name: &str, queue: &str, spec: &Value) -> DynamicObject {
+    let labels = json!({"kai.scheduler/queue": queue});
+    tenant.create(&distinct(workload("Deployment", tenant.name(), name, &labels, spec), name)).await
+}
+
+/// Waits until an owner is paused, within the ceiling and a minute.
+async fn await_paused(tenant: &Tenant<'_>, owner: &DynamicObject, field: &str, value: Value) {
+    let paused = async || Ok((tenant.field(owner, field).await == value).then_some(()));
+    eventually(&format!("{} to be paused", owner.name_any()), DEADLINE + DEADLINE / 3, paused).await.unwrap();
+}
+
+/// Waits until pods have ended whose owners can't be paused: the ceiling, and all tries.
+async fn await_ended_after_all_tries(tenant: &Tenant<'_>, pods: &[String]) {
+    let ended = async || {
+        let live = live_pods(tenant).await;
+        Ok(pods.iter().all(|pod| !live.contains(pod)).then_some(()))
+    };
+    eventually("the pods to end", 3 * DEADLINE, ended).await.unwrap();
+}
+
+/// The uids of the pods that don't terminate.
+async fn live_pods(tenant: &Tenant<'_>) -> Vec<String> {
+    tenant.pods().await
+}
+
+async fn await_pods(tenant: &Tenant<'_>, count: usize) -> Vec<String> {
+    let all = async || Ok(Some(live_pods(tenant).await).filter(|pods| pods.len() == count));
+    eventually("the pods", DEADLINE, all).await.unwrap()
+}
+
+#[tokio::test]
+async fn owner_that_would_exempt_a_pod_and_does_not_exist_keeps_it_no_longer() {
+    let world = up().await;
+    let tenant = &Tenant::new(world).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
+    let node = Namespace::of(world, tenant.name()).find(&serde_json::from_value(node).unwrap()).await;
+    let mut pods = Vec::new();
+    for (name, owner) in [
+        ("daemon", claim("invented.example.org/v1", "DaemonSet", "daemons", "d")),
+        ("static", claim("invented.example.org/v1", "Node", "node-1", "n")),
+        ("of-node", controller(&node)),
+    ] {
+        pods.push(pod_of(tenant, name, &Value::Null, owner).await);
+    }
+    for pod in &pods {
+        await_ended(tenant, pod).await;
+    }
+}
+
+#[tokio::test]
+async fn owner_that_no_api_server_could_have_ends_the_chain() {
+    let tenant = &Tenant::new(up().await).await;
+    let long = format!("{}/v1", "a".repeat(66_000));
+    let pod = pod_of(tenant, "long", &Value::Null, claim(&long, "Job", "a", "u")).await;
+    await_ended(tenant, &pod).await;
+}
+
+#[tokio::test]
+async fn exempt_pod_whose_owner_can_not_be_read_blocks_no_pause() {
+    let world = up().await;
+    let tenant = &Tenant::new(world).await;
+    let broken = json!({
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": "v1.broken.example.com"},
+        "spec": {
+            "group": "broken.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+            "insecureSkipTLSVerify": true,
+            "service": {"namespace": tenant.name(), "name": "nothing"},
+        },
+    });
+    world.apply(&broken).await;
+    let critical = json!({"priorityClassName": "system-cluster-critical"});
+    pod_of(tenant, "critical", &critical, claim("broken.example.com/v1", "Thing", "thing", "t")).await;
+    let ours = deployment(tenant, "ours", "short", &Value::Null).await;
+    let pod =
+        pod_of(tenant, "alone", &Value::Null, claim("broken.example.com/v1", "Thing", "thing", "t")).await;
+    // and one that claims to be a pod of the Deployment
+    pod_of(tenant, "claims", &critical, controller(&ours)).await;
+    await_paused(tenant, &ours, REPLICAS, json!(0)).await;
+    await_ended(tenant, &pod).await;
+    world.cluster.kubectl(&["delete", "apiservice", "v1.broken.example.com"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn deployment_that_finalizers_hold_in_deletion_keeps_no_pod() {
+    let tenant = &Tenant::new(up().await).await;
+    let mut held = workload("Deployment", tenant.name(), "held", &in_short(), &Value::Null);
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    let held = tenant.create(&distinct(held, "held")).await;
+    let pods = await_pods(tenant, 2).await;
+    tenant.delete(&held).await;
+    await_ended_after_all_tries(tenant, &pods).await;
+    tenant.patch(&held, &json!({"metadata": {"finalizers": null}})).await;
+}
+
+#[tokio::test]
+async fn pod_whose_owner_is_set_back_again_and_again_is_deleted() {
+    let tenant = &Tenant::new(up().await).await;
+    let owner = tenant.chain(&[("batch.tensorstack.dev/v1beta1", "GenericJob")]).await.remove(0);
+    let pod = pod_of(tenant, "looped", &Value::Null, controller(&owner)).await;
+    let set_back = async {
+        loop {
+            let run = json!({"spec": {"runMode": {"pause": {"enabled": false}}}});
+            let _ = tenant.try_patch(&owner, &run).await;
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    };
+    let uid = [pod.uid().unwrap()];
+    tokio::select! {
+        () = await_ended_after_all_tries(tenant, &uid) => {}
+        () = set_back => {}
+    }
+}
+
+#[tokio::test]
+async fn pod_that_claims_a_strangers_owner_stops_itself_alone() {
+    let world = up().await;
+    let tenant = &Tenant::new(world).await;
+    let neighbour = deployment(tenant, "neighbour", "long", &Value::Null).await;
+    let theirs = await_pods(tenant, 2).await;
+    let fleet = json!({"apiVersion": "example.com/v1", "kind": "Fleet", "spec": {}, "metadata": {"name": tenant.name()}});
+    let fleet = tenant.as_admin().create(&fleet).await;
+    let set = tenant.kubectl(&["get", "replicaset", "-o", "json"], "").await.success().unwrap();
+    let set: Value = serde_json::from_str(&set).unwrap();
+    let set: DynamicObject = serde_json::from_value(set["items"][0].clone()).unwrap();
+    let mut pods = Vec::new();
+    for (name, owner) in [("of-deployment", &neighbour), ("of-fleet", &fleet), ("of-set", &set)] {
+        let mut pod = distinct(bare_pod(tenant.name(), name, &in_short(), &Value::Null), name);
+        pod["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "1s"});
+        pods.push(tenant.create(&owned(pod, &[controller(owner)])).await);
+    }
+    for pod in &pods {
+        await_ended(tenant, pod).await;
+    }
+    assert_eq!(tenant.field(&neighbour, REPLICAS).await, json!(2));
+    assert_eq!(tenant.as_admin().field(&fleet, "spec.suspend").await, Value::Null);
+    let live = live_pods(tenant).await;
+    assert!(theirs.iter().all(|pod| live.contains(pod)), "{theirs:?} {live:?}");
+    assert_untouched(tenant, &neighbour).await;
+}
+
+#[tokio::test]
+async fn owner_that_no_patch_fits_into_keeps_no_pod() {
+    let tenant = &Tenant::new(up().await).await;
+    let mut full = workload("Deployment", tenant.name(), "full", &in_short(), &Value::Null);
+    full["metadata"]["annotations"] = json!({"example.com/full": "x".repeat(262_000)});
+    tenant.create(&distinct(full, "full")).await;
+    let pods = await_pods(tenant, 2).await;
+    await_ended_after_all_tries(tenant, &pods).await;
+}
+
+#[tokio::test]
+async fn job_that_is_no_owner_of_a_deployment_does_not_stand_in_for_it() {
+    let tenant = &Tenant::new(up().await).await;
+    let mut job = workload("Job", tenant.name(), "shield", &json!({}), &Value::Null);
+    job["spec"]["managedBy"] = json!("example.com/nobody");
+    let job = tenant.create(&distinct(job, "shield")).await;
+    let shielded = workload("Deployment", tenant.name(), "shielded", &in_short(), &Value::Null);
+    let shielded = tenant.create(&owned(distinct(shielded, "shielded"), &[controller(&job)])).await;
+    await_paused(tenant, &shielded, REPLICAS, json!(0)).await;
+    assert_eq!(tenant.field(&job, "spec.suspend").await, json!(false));
+}
+
+#[tokio::test]
+async fn grace_period_of_a_year_ends_within_the_bound_whoever_deleted_the_pod() {
+    let tenant = &Tenant::new(up().await).await;
+    let year = 365 * 24 * 60 * 60;
+    let mut pods = Vec::new();
+    for name in ["expires", "deleted-before"] {
+        let spec = json!({"terminationGracePeriodSeconds": year});
+        let labels = json!({"kai.scheduler/queue": "short", UNDYING: ""});
+        let pod = tenant.create(&distinct(bare_pod(tenant.name(), name, &labels, &spec), name)).await;
+        let on_node = async || Ok(tenant.field(&pod, "spec.nodeName").await.is_string().then_some(()));
+        eventually("the pod to be bound", DEADLINE, on_node).await.unwrap();
+        pods.push(pod);
+    }
+    tenant.delete(&pods[1]).await;
+    let grace = tenant.field(&pods[1], "metadata.deletionGracePeriodSeconds").await;
+    assert_eq!(grace, json!(year), "nothing ends it here but the keeper");
+    for pod in &pods {
+        let shortened = async || {
+            let grace = tenant.field(pod, "metadata.deletionGracePeriodSeconds").await;
+            Ok(grace.as_i64().is_some_and(|grace| (1..=60).contains(&grace)).then_some(()))
+        };
+        eventually("its grace period to be shortened", 2 * DEADLINE, shortened).await.unwrap();
+    }
+}
