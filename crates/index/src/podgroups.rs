@@ -112,7 +112,7 @@ impl Gangs {
     }
 
     fn replace(&mut self, uid: Uid, member: Option<Box<Member>>) {
-        let Self { by_key, members, changed, for_keeper, .. } = self;
+        let Self { by_key, members, changed, moved, for_keeper, .. } = self;
         if let Some(old) = members.get(&uid).filter(|old| !old.shows_as(member.as_deref())) {
             for Membership { group: key, .. } in &*old.of {
                 if let Some(gang) = by_key.get_mut(key) {
@@ -123,13 +123,21 @@ impl Gangs {
         let (old, new) = (members.remove(&uid), member.as_deref());
         for Membership { group: key, .. } in new.iter().flat_map(|new| &*new.of) {
             let gang = by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(*for_keeper)));
+            let queue = gang.queue().cloned();
             gang.replace(uid, old.as_deref().filter(|old| old.is_of(key)), new);
+            if gang.queue() != queue.as_ref() {
+                moved.extend(gang.members());
+            }
             changed.insert(key.clone());
         }
         let left = old.iter().flat_map(|old| &*old.of);
         for Membership { group: key, .. } in left.filter(|of| new.is_none_or(|new| !new.is_of(&of.group))) {
             let Some(gang) = self.by_key.get_mut(key) else { continue };
+            let queue = gang.queue().cloned();
             gang.replace(uid, old.as_deref(), None);
+            if gang.queue() != queue.as_ref() {
+                self.moved.extend(gang.members());
+            }
             self.changed.insert(key.clone());
             self.prune(key);
         }
@@ -177,9 +185,10 @@ impl Gangs {
         if gang.group == group {
             return;
         }
-        let known = gang.put(group, &self.members);
-        let says = |group: &Option<Box<PodGroup>>| group.as_ref().map(|of| (of.queue.clone(), of.own));
-        if says(&gang.group) != says(&known) {
+        let says = |gang: &Gang| (gang.queue().cloned(), gang.group.as_ref().map(|group| group.own));
+        let before = says(gang);
+        gang.put(group, &self.members);
+        if says(gang) != before {
             self.moved.extend(gang.members());
         }
         if let Some(keeper) = &mut gang.keeper {

@@ -13,7 +13,7 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::CeilingIndex;
-use crate::{Workload, deadlines::Pod, paused::Paused, times::NEVER};
+use crate::{Workload, paused::Paused, times::NEVER};
 
 /// What is to be said of the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,9 +60,11 @@ impl CeilingIndex {
         // each group by where the list of its pods is
         let mut counted = HashSet::new();
         for (uid, pod) in self.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
-            let group = gangs.workload(gangs.memberships(uid));
+            let memberships = gangs.memberships(uid);
+            let group = gangs.workload(memberships);
+            let queue = gangs.queue(memberships).or(pod.runai.as_deref());
             if pod.expiry.at != NEVER
-                && let Some(queue) = queue_of(pod, group.as_ref())
+                && let Some(queue) = queue
             {
                 counting.expires(queue, pod.expiry.at);
             }
@@ -70,7 +72,7 @@ impl CeilingIndex {
                 continue;
             }
             match group {
-                None => counting.runs(queue_of(pod, None), pod.clocks().started),
+                None => counting.runs(queue, pod.clocks().started),
                 Some(group) if counted.insert(group.members.as_ptr()) => {
                     counting.runs(self.queue_of_group(&group), group.start);
                 }
@@ -104,11 +106,6 @@ impl CeilingIndex {
 
 fn of_itself<'w>(group: &Workload<'w>) -> Option<&'w str> {
     group.queue.filter(|_| group.kind == PodGroupKind::Runai).map(ArcStr::as_str)
-}
-
-/// The queue whose ceiling a pod has.
-fn queue_of<'p>(pod: &'p Pod, group: Option<&Workload<'p>>) -> Option<&'p str> {
-    group.and_then(of_itself).or(pod.runai.as_deref())
 }
 
 impl Counting<'_> {

@@ -1,5 +1,6 @@
 //! A `PodGroup` and the pods that name it: what they show of its present run.
 
+use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     ready::Lacking,
@@ -31,6 +32,9 @@ pub struct Gang {
     pub left: Option<Timestamp>,
     /// When it started, as it was last computed.
     pub start: Option<Timestamp>,
+    /// The queue of the group that its present run began with, if that was deleted or replaced since: who deletes a
+    /// `PodGroup` moves no pod that runs to another queue.
+    fixed: Option<Box<Option<ArcStr>>>,
     /// None in the webhook.
     pub keeper: Option<Box<KeeperState>>,
 }
@@ -118,8 +122,15 @@ impl Gang {
         }
     }
 
+    /// The queue of its pods, in the family of its kind.
+    pub fn queue(&self) -> Option<&ArcStr> {
+        let named = || self.group.as_ref().and_then(|group| group.queue.as_ref());
+        self.fixed.as_deref().map_or_else(named, Option::as_ref)
+    }
+
     fn end(&mut self) {
         self.in_doubt = false;
+        self.fixed = None;
         self.ended = self.ended.wrapping_add(1);
         self.left = self.group.as_ref().and_then(|group| group.stamp);
         self.shown = Shown::default();
@@ -169,6 +180,10 @@ impl Gang {
         members: &UidMap<Box<Member>>,
     ) -> Option<Box<PodGroup>> {
         self.show(members);
+        let is_same = |new: &PodGroup| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
+        if self.active > 0 && self.fixed.is_none() && !group.as_deref().is_some_and(is_same) {
+            self.fixed = self.group.as_ref().map(|known| Box::new(known.queue.clone()));
+        }
         let known = std::mem::replace(&mut self.group, group);
         let (before, after) = (known.as_deref(), self.group.as_deref());
         if before.map(|group| &group.uid) != after.map(|group| &group.uid) {

@@ -357,6 +357,20 @@ fn what_the_watch_says_of_a_later_version_is_not_undone_by_the_answer_to_a_write
 }
 
 #[test]
+fn who_deletes_a_group_moves_no_pod_that_runs_to_another_queue() {
+    let mut index = with_group(1);
+    index.apply_pod(&pod("a", 0, Some(5)));
+    assert_eq!(end(&mut index), Some(105));
+    index.delete_group(RUNAI, "ns", "g");
+    assert_eq!(end(&mut index), Some(105), "there is no group any more");
+    index.apply_group(RUNAI, &group("other", 2, None, &json!({"minMember": 1, "queue": "unlimited"})));
+    assert_eq!(end(&mut index), Some(105), "there is another one");
+    index.delete_pod(Uid::of("a"));
+    index.apply_pod(&pod("b", 0, Some(50)));
+    assert_eq!(end(&mut index), None, "the next run is in the queue of the other one");
+}
+
+#[test]
 fn the_ceiling_of_a_group_counts_from_its_start_for_those_that_join_late_too() {
     let mut index = with_group(2);
     index.apply_pod(&pod("a", 0, Some(5)));

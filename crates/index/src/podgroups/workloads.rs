@@ -118,16 +118,17 @@ impl Gangs {
     /// What the groups say that a pod names.
     pub fn of(&self, memberships: &[Membership]) -> OfGroups {
         let mut of = OfGroups::default();
-        for (key, gang, group) in self.existing(memberships).rev() {
+        for (_, gang, group) in self.existing(memberships).rev() {
             // those that come first count
             (of.is_grouped, of.start, of.lacking) = (true, gang.start, gang.lacking());
             of.own = of.own.into_iter().chain(group.own).min();
-            match key.kind {
-                PodGroupKind::Runai => of.runai.clone_from(&group.queue),
-                PodGroupKind::Tensorstack => of.tensorstack.clone_from(&group.queue),
-                PodGroupKind::Coscheduling | PodGroupKind::Volcano | PodGroupKind::Native => {}
-            }
         }
+        // that of a group that is gone, too, while its pods run
+        let queue = |kind| {
+            let of = memberships.iter().find(|of| of.group.kind == kind)?;
+            self.by_key.get(&of.group)?.queue().cloned()
+        };
+        (of.runai, of.tensorstack) = (queue(PodGroupKind::Runai), queue(PodGroupKind::Tensorstack));
         of
     }
 
@@ -155,13 +156,13 @@ impl Gangs {
     /// The queue of the run.ai family that the groups name.
     pub fn queue(&self, memberships: &[Membership]) -> Option<&str> {
         let group = memberships.iter().find(|of| of.group.kind == PodGroupKind::Runai)?;
-        self.by_key.get(&group.group)?.group.as_ref()?.queue.as_deref()
+        self.by_key.get(&group.group)?.queue().map(ArcStr::as_str)
     }
 
     /// The queue that a group of the run.ai family names.
     pub fn queue_of_group(&self, namespace: &str, name: &str) -> Option<&str> {
         let key = GroupKey { kind: PodGroupKind::Runai, namespace: namespace.into(), name: name.into() };
-        self.by_key.get(&key)?.group.as_ref()?.queue.as_deref()
+        self.by_key.get(&key)?.queue().map(ArcStr::as_str)
     }
 
     /// All groups that there are.
@@ -177,7 +178,7 @@ fn workload<'g>(key: &'g GroupKey, gang: &'g Gang, group: &'g PodGroup) -> Workl
         name: &key.name,
         start: gang.start,
         stamp: group.stamp,
-        queue: group.queue.as_ref(),
+        queue: gang.queue(),
         shape: &group.shape,
         members: gang.members(),
     }

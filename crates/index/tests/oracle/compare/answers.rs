@@ -9,7 +9,7 @@ use super::{Pair, Result, in_time, millis, same};
 use crate::{
     naive::{self, Tally},
     wire,
-    world::{MILLI, OwnerKind, nanos, timestamp},
+    world::{MILLI, OwnerKind, PodObj, nanos, timestamp},
 };
 
 impl Pair {
@@ -92,9 +92,10 @@ impl Pair {
             .collect();
         let expected = model.groups.values().map(|group| {
             let gang = &model.gangs[&group.key()];
+            let named = model.queue_of_group(group.key());
             let queue = match group.kind {
-                PodGroupKind::Runai => group.queue.map(wire::runai_name),
-                PodGroupKind::Tensorstack => Some(wire::tensorstack_name(group.queue.unwrap_or(0))),
+                PodGroupKind::Runai => named.map(wire::runai_name),
+                PodGroupKind::Tensorstack => named.map(wire::tensorstack_name),
                 _ => None,
             };
             let members = gang.members.iter().copied().map(wire::uid).collect();

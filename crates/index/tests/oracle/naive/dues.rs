@@ -3,6 +3,7 @@
 mod claims;
 
 use tenure_policy::{expiry::Family, ready::Cause};
+use tenure_types::podgroup::PodGroupKind;
 
 use super::{Naive, groups::Lacking, lost, queues::Limits, readiness};
 use crate::world::{Controller, MILLI, Nanos, PodObj, SECOND, Wait};
@@ -168,11 +169,9 @@ impl Naive {
         }
         let groups: Vec<_> = pod.keys().filter_map(|key| self.groups.get(&key)).collect();
         let workload = groups.first().and_then(|group| self.gangs.get(&group.key()));
-        let of = |kind| groups.iter().find(|group| group.kind == kind);
-        let runai =
-            of(tenure_types::podgroup::PodGroupKind::Runai).and_then(|group| group.queue).or(pod.runai);
-        let tensorstack = of(tenure_types::podgroup::PodGroupKind::Tensorstack);
-        let tensorstack = tensorstack.map(|group| group.queue.unwrap_or(0)).or(pod.tensorstack);
+        let of = |kind| pod.keys().find(|key| key.0 == kind).and_then(|key| self.queue_of_group(key));
+        let runai = of(PodGroupKind::Runai).or(pod.runai);
+        let tensorstack = of(PodGroupKind::Tensorstack).or(pod.tensorstack);
         runai.or(tensorstack)?;
         let noted = groups.iter().filter_map(|group| group.own).chain(pod.own);
         // as people write it: milliseconds at the finest

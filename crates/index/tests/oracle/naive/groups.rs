@@ -21,6 +21,8 @@ pub struct Run {
     pub shown: Option<Nanos>,
     /// The stamp that the last run left behind.
     pub left: Option<Nanos>,
+    /// What the first group of this run named, if that was deleted or replaced since.
+    fixed: Option<Option<u8>>,
     readiness: Memory,
     pub stamp: Stamp,
 }
@@ -79,6 +81,11 @@ pub(super) fn subgroup(kind: PodGroupKind, pod: &PodObj) -> u8 {
         PodGroupKind::Coscheduling | PodGroupKind::Native => 0,
         PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano => pod.subgroup.unwrap_or(0),
     }
+}
+
+/// The queue that a group names: T9k's has a default.
+fn named_queue(group: &GroupObj) -> Option<u8> {
+    group.queue.or((group.kind == PodGroupKind::Tensorstack).then_some(0))
 }
 
 /// When the pods that are active show that it started.
@@ -211,6 +218,12 @@ impl Naive {
         }
     }
 
+    /// The queue of the pods of a group, whether or not it is still there.
+    pub fn queue_of_group(&self, key: GroupKey) -> Option<u8> {
+        let fixed = self.runs.get(&key).and_then(|run| run.fixed);
+        fixed.unwrap_or_else(|| self.groups.get(&key).and_then(named_queue))
+    }
+
     pub(super) fn run_mut(&mut self, key: GroupKey) -> &mut Run {
         let id = self.next_id();
         self.runs.entry(key).or_insert_with(|| Run { id, ..Run::default() })
@@ -234,7 +247,10 @@ impl Naive {
             return;
         }
         if before.as_ref().map(|group| group.uid) != group.as_ref().map(|group| group.uid) {
-            self.run_mut(key).shown = None;
+            let named = before.as_ref().map(named_queue).filter(|_| !self.active_of(key).is_empty());
+            let run = self.run_mut(key);
+            run.shown = None;
+            run.fixed = run.fixed.or(named);
         }
         self.run_mut(key).stamp.renew();
         match group {
@@ -289,7 +305,7 @@ impl Run {
 
     fn end(&mut self, left: Option<Nanos>) {
         self.ended += 1;
-        (self.left, self.oldest, self.shown) = (left, None, None);
+        (self.left, self.oldest, self.shown, self.fixed) = (left, None, None, None);
         self.readiness = Memory::default();
         self.stamp.end();
     }

@@ -45,7 +45,7 @@ impl Naive {
     /// The queue of a pod's workload: that of its group, else that of the first of its pods that names one.
     fn queue(&self, pod: &PodObj) -> Option<u8> {
         let group = pod.keys().next().filter(|key| key.0 == PodGroupKind::Runai);
-        let of_group = group.and_then(|key| self.groups.get(&key)?.queue);
+        let of_group = group.and_then(|key| self.queue_of_group(key));
         let members = self.workload(pod).map(|key| self.members(key)).unwrap_or_default();
         let of_first =
             members.into_iter().filter(|pod| pod.runai.is_some()).min_by_key(|pod| wire::uid(pod.uid));

@@ -59,9 +59,9 @@ impl Naive {
         let mut counted = BTreeSet::new();
         for pod in self.workload_pods().filter(|pod| pod.scheduled.is_some()) {
             match pod.keys().find(|key| self.groups.contains_key(key)) {
-                None => runs(pod.runai, pod.scheduled()),
+                None => runs(self.runai_of(pod), pod.scheduled()),
                 Some(key) if counted.insert(key) => {
-                    let own = self.groups[&key].queue.filter(|_| key.0 == PodGroupKind::Runai);
+                    let own = self.queue_of_group(key).filter(|_| key.0 == PodGroupKind::Runai);
                     let named = || self.kept().filter(|pod| pod.is_member(key)).find_map(|pod| pod.runai);
                     runs(own.or_else(named), self.gangs[&key].start);
                 }
@@ -90,7 +90,7 @@ impl Naive {
 
     fn runai_of(&self, pod: &PodObj) -> Option<u8> {
         let group = pod.keys().next().filter(|key| key.0 == PodGroupKind::Runai);
-        group.and_then(|key| self.groups.get(&key)?.queue).or(pod.runai)
+        group.and_then(|key| self.queue_of_group(key)).or(pod.runai)
     }
 
     fn count_paused(&self, tally: &mut Tally) {
