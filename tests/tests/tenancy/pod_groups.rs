@@ -2,7 +2,8 @@
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use tenure_tests::{World, tenant::Tenant};
+use tenure_testbed::eventually;
+use tenure_tests::{DEADLINE, World, tenant::Tenant};
 
 use crate::{KINDS, await_ended, bound, down, group, in_both, up};
 
@@ -133,4 +134,28 @@ async fn assert_no_stamp(world: &World, name: &str) {
 #[tokio::test]
 async fn forged_status_of_a_pod_group_that_is_created_makes_no_stamp() {
     in_both(async |world| assert_no_stamp(world, "forged").await).await;
+}
+
+/// The pods run on in the queue that the first one named, from their own start.
+#[tokio::test]
+async fn pod_group_that_is_deleted_and_made_again_gains_nothing() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let mut pods = Vec::new();
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            let first = tenant.create(&group(tenant, kind, "again", &json!({"queue": "short"}))).await;
+            let [labels, annotations] = member(kind, "again");
+            pods.push(bound(tenant, &format!("pod-{number}"), &labels, &annotations).await);
+            tenant.delete(&first).await;
+            let mut another = group(tenant, kind, "again", &json!({"queue": "long"}));
+            another["spec"]["minMember"] = json!(7);
+            another["status"] = json!({"phase": "Running"});
+            let gone = async || Ok(tenant.try_create(&another).await.ok());
+            eventually("another group of that name", DEADLINE, gone).await.unwrap();
+        }
+        for pod in &pods {
+            await_ended(tenant, pod).await;
+        }
+    })
+    .await;
 }

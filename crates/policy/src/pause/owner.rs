@@ -52,13 +52,12 @@ impl<'o> Owner<'o> {
 
     /// The record that a pause of ours left; none if there is none that can be read.
     pub fn record(self) -> Option<PausedRecord> {
-        serde_json::from_str(self.annotation(keys::PAUSED_ANNOTATION)?).ok()
+        read(self.annotation(keys::PAUSED_ANNOTATION)?)
     }
 
     /// How often it has come back, and when it does so; by default if it never had to, or if that can't be read.
     pub fn requeue_state(self) -> RequeueState {
-        let text = self.annotation(keys::REQUEUE_STATE_ANNOTATION);
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        self.annotation(keys::REQUEUE_STATE_ANNOTATION).and_then(read).unwrap_or_default()
     }
 
     /// Whether somebody has deactivated it.
@@ -91,5 +90,12 @@ pub fn is_inactive(metadata: &ObjectMeta) -> bool {
 }
 
 fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Option<T> {
-    serde_json::from_str(metadata.annotations.as_ref()?.get(key)?).ok()
+    read(metadata.annotations.as_ref()?.get(key)?)
+}
+
+/// What a pause writes is shorter by far. Anybody who may write the object may write more.
+const LONGEST_NOTE: usize = 16 * 1024;
+
+fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
+    serde_json::from_str(text).ok().filter(|_| text.len() <= LONGEST_NOTE)
 }

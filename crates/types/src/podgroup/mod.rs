@@ -86,9 +86,15 @@ impl PodField {
             Self::Annotation(key) => pod.annotation(key),
             Self::SchedulingGroup => pod.spec.scheduling_group.as_ref()?.pod_group_name.as_deref(),
         };
-        value.filter(|name| !name.is_empty())
+        value.filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME)
     }
 }
+
+/// The longest name of an object in Kubernetes. There is nothing of a longer one; who writes it only takes memory.
+pub const LONGEST_NAME: usize = 253;
+
+/// More subgroups than any workload has. Those beyond don't count.
+const MOST_SUBGROUPS: usize = 1_000;
 
 /// What a `PodGroup`'s own status shows of its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,9 +158,14 @@ impl PodGroupKind {
         self.row().names_queue
     }
 
-    /// What a group takes to run, from its `spec`. What can't be read counts as absent.
+    /// What a group takes to run, from its `spec`. What can't be read, or is longer than names are, counts as absent.
     pub fn spec(self, spec: &Value) -> PodGroupSpec {
-        (self.row().spec)(spec)
+        let mut spec = (self.row().spec)(spec);
+        let is_bounded =
+            |of: &SubGroup| of.parent.as_ref().map_or(0, String::len).max(of.name.len()) <= LONGEST_NAME;
+        spec.sub_groups.retain(is_bounded);
+        spec.sub_groups.truncate(MOST_SUBGROUPS);
+        spec
     }
 
     /// What a group's `status` shows of its start.
@@ -207,7 +218,7 @@ impl Resource for PodGroup {
 }
 
 fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
+    value.as_str().filter(|text| text.len() <= LONGEST_NAME).map(str::to_owned)
 }
 
 fn count(value: &Value) -> Option<u32> {

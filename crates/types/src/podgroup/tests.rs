@@ -113,3 +113,27 @@ fn a_status_shows_a_start_only_while_the_group_runs() {
         assert_eq!(kind.shown(&json!({"conditions": [{}], "phase": 7})), Shown::Nothing);
     }
 }
+
+#[test]
+fn names_and_subgroups_are_bounded() {
+    let (long, longest) = ("a".repeat(LONGEST_NAME + 1), "a".repeat(LONGEST_NAME));
+    for kind in PodGroupKind::ALL {
+        let pod = |name: &str| {
+            serde_json::from_value::<Pod>(json!({
+                "metadata": {
+                    "labels": {"scheduler.tensorstack.dev/group-name": name, "scheduling.x-k8s.io/pod-group": name},
+                    "annotations": {"pod-group-name": name, "scheduling.k8s.io/group-name": name},
+                },
+                "spec": {"schedulingGroup": {"podGroupName": name}},
+            }))
+            .unwrap()
+        };
+        assert_eq!(kind.named_by(&pod(&longest)), Some(&*longest), "{kind:?}");
+        assert_eq!(kind.named_by(&pod(&long)), None, "{kind:?}");
+        assert_eq!(kind.spec(&json!({"queue": long})).queue, None, "{kind:?}");
+    }
+    let subgroups: Vec<_> = (0..2_000).map(|of| json!({"name": of.to_string(), "minMember": 1})).collect();
+    assert_eq!(PodGroupKind::Runai.spec(&json!({"subGroups": subgroups})).sub_groups.len(), MOST_SUBGROUPS);
+    let named = json!({"subGroups": [{"name": long, "minMember": 1}]});
+    assert!(PodGroupKind::Runai.spec(&named).sub_groups.is_empty());
+}
