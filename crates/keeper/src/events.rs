@@ -1,6 +1,6 @@
 //! Events on what was paused or deleted.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -13,6 +13,7 @@ use tenure_service::{
     call::{ApiError, call, persist},
     leadership::Leadership,
 };
+use tenure_types::keys::EVENT_QUEUE_ANNOTATION;
 
 const CONTROLLER: &str = "tenure.dev/keeper";
 
@@ -45,6 +46,8 @@ pub struct Happening {
     pub note: String,
     /// When it happened, or what tells it from others of its reason.
     pub at: Timestamp,
+    /// The pod for whose sake it happened, and its queue, if that is known.
+    pub cause: Option<(ObjectReference, String)>,
 }
 
 impl Events {
@@ -58,12 +61,15 @@ impl Events {
     pub async fn tell(&self, happening: &Happening, now: Timestamp) -> Result<(), ApiError> {
         let object = &happening.object;
         let namespace = object.namespace.as_deref().unwrap_or("default");
+        let (related, queue) = happening.cause.clone().unzip();
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(name(happening)),
                 namespace: Some(namespace.into()),
+                annotations: queue.map(|queue| BTreeMap::from([(EVENT_QUEUE_ANNOTATION.into(), queue)])),
                 ..ObjectMeta::default()
             },
+            related,
             action: Some(happening.action.into()),
             event_time: Some(MicroTime(now.min(happening.at))),
             note: Some(note(happening).into()),
@@ -123,7 +129,7 @@ mod tests {
             ..ObjectReference::default()
         };
         let at = Timestamp::from_millisecond(255).unwrap();
-        Happening { object, reason, action: "", note: String::new(), at }
+        Happening { object, reason, action: "", note: String::new(), at, cause: None }
     }
 
     #[test]

@@ -184,12 +184,19 @@ impl Returns {
     fn came_back(&self, told: &Told, object: ObjectReference) -> Happening {
         let reason = if told.back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED };
         let note = pause::came_back(&told.record, told.state.count);
-        Happening { object, reason, action: "Resuming", note, at: self.clock.now() }
+        Happening { object, reason, action: "Resuming", note, at: self.clock.now(), cause: None }
     }
 
     fn refused(&self, told: &Told, error: &str, object: ObjectReference) -> Happening {
         let note = pause::return_refused(&told.record, error, &object);
-        Happening { object, reason: pause::RETURN_REFUSED, action: "Resuming", note, at: self.clock.now() }
+        Happening {
+            object,
+            reason: pause::RETURN_REFUSED,
+            action: "Resuming",
+            note,
+            at: self.clock.now(),
+            cause: None,
+        }
     }
 
     async fn tell(&self, happening: Happening) {

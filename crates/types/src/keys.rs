@@ -41,6 +41,9 @@ pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Pod annotation for emergencies: with the value `true`, the guard never holds up the deletion or eviction of the pod.
 pub const UNGUARDED_ANNOTATION: &str = "tenure.dev/unguarded";
 
+/// Annotation on an event of a pause: the queue of the pod for whose sake it happened, which the event is related to.
+pub const EVENT_QUEUE_ANNOTATION: &str = "tenure.dev/queue";
+
 /// Annotation on a root owner that Tenure has paused; its value is a [`crate::paused::PausedRecord`].
 pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 

@@ -85,7 +85,7 @@ impl Actor {
         let reason = pause::MAX_DURATION_APPROACHING;
         let note = pause::approaching(end, &group.first.queue);
         let note = if self.dry_run { pause::dry_run(&note) } else { note };
-        Happening { object, reason, action: "Announcing", note, at: end }
+        Happening { object, reason, action: "Announcing", note, at: end, cause: None }
     }
 }
 

@@ -25,7 +25,8 @@ impl Actor {
                 (pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned())
             }
         };
-        let event = |note: String, at| Happening { object, reason, action: "Deleting", note, at };
+        let event =
+            |note: String, at| Happening { object, reason, action: "Deleting", note, at, cause: None };
         if self.dry_run {
             let events = vec![event(pause::dry_run(&message), due.deadline)];
             return Ok(Done { deed: Deed::Deleted, events, served: Served::First });

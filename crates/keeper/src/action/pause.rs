@@ -15,7 +15,7 @@ use tenure_types::{
     projection::Pod,
 };
 
-use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, reference};
+use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, of_pod, reference};
 use crate::{events::Happening, recent::RecentPause};
 use tracing::warn;
 
@@ -156,7 +156,7 @@ impl Actor {
                     }
                     let state = Owner(&returned).requeue_state();
                     let events = told_of_pause(&record, &state, &told_of);
-                    return Ok(Attempt::Done(self.paused(due, owner, &record, plan.until, events)));
+                    return Ok(Attempt::Done(self.paused((due, why.1), owner, &record, plan.until, events)));
                 }
             }
         }
@@ -213,13 +213,17 @@ impl Actor {
 
     fn paused(
         &self,
-        due: &Due,
+        (due, pod): (&Due, &Pod),
         owner: &OwnerReference,
         record: &PausedRecord,
         until: Until,
         mut events: Vec<Happening>,
     ) -> Done {
         self.cluster.recent.telling(owner, record.at);
+        let pod = reference(&of_pod(pod), Some(&due.namespace));
+        for event in &mut events {
+            event.cause = Some((pod.clone(), due.queue.clone()));
+        }
         if self.dry_run {
             events.truncate(1);
             for event in &mut events {
@@ -249,8 +253,14 @@ pub fn told_of_pause(
     state: &RequeueState,
     object: &ObjectReference,
 ) -> Vec<Happening> {
-    let event =
-        |reason, note| Happening { object: object.clone(), reason, action: "Pausing", note, at: record.at };
+    let event = |reason, note| Happening {
+        object: object.clone(),
+        reason,
+        action: "Pausing",
+        note,
+        at: record.at,
+        cause: None,
+    };
     let paused =
         pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, object)));
     let reversed =
