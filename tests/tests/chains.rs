@@ -208,13 +208,13 @@ async fn mirrors_of_static_pods_are_untouched_if_their_node_exists() {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
     let node: DynamicObject = serde_json::from_value(node).unwrap();
     let node = namespace.find(&node).await;
-    let of_node = |name: &str| {
+    let static_pod = |name: &str| {
         owned(bare_pod(namespace.name(), name, &in_queue("static"), &on_node), &[controller(&node)])
     };
-    let mut mirror = of_node("mirror");
+    let mut mirror = static_pod("mirror");
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "a-hash"});
     namespace.create(&mirror).await;
-    namespace.create(&of_node("no-mirror")).await;
+    namespace.create(&static_pod("no-mirror")).await;
     let mut forged = bare_pod(namespace.name(), "no-node", &in_queue("static"), &on_node);
     forged["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "a-hash"});
     namespace.create(&forged).await;
