@@ -25,6 +25,9 @@ pub fn everything_set() -> Value {
         "burst": 40,
         "priorityClassThreshold": "important",
         "schedulers": ["t9k-scheduler", "kai-scheduler"],
+        "exemptNamespaces": ["monitoring"],
+        "maxTerminationGrace": "10m",
+        "retryAfter": "1s",
         "expiryNotice": "1h30m",
         "owners": [rollout()],
         "leaderElection": {"leaseDuration": "1m", "renewDeadline": "40s", "retryPeriod": "500ms"},
@@ -109,6 +112,9 @@ async fn values_become_flags() {
         "--admin-listen=:8080",
         "--t9k-system-namespace=t9k-system",
         "--runai-queue-version=v3alpha1",
+        "--exempt-namespaces=kube-system,tenure-system",
+        "--max-termination-grace=1h",
+        "--retry-after=5s",
         "--threadiness=8",
         "--writes-per-second=50",
     ];
@@ -127,6 +133,9 @@ async fn values_become_flags() {
         "--runai-queue-version=v3alpha1",
         "--priority-class-threshold=important",
         "--schedulers=t9k-scheduler,kai-scheduler",
+        "--exempt-namespaces=monitoring,tenure-system",
+        "--max-termination-grace=10m",
+        "--retry-after=1s",
         "--threadiness=4",
         "--writes-per-second=20",
         "--burst=40",
@@ -172,12 +181,13 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "group": "example.com", "kind": "Lamp", "resource": "lamps", "path": "spec.lit", "value": false,
     });
     let values = json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]});
-    let start_time = json!({"trustedWriters": ["somebody"]});
+    let start_time = json!({"trustedWriters": ["somebody"], "longestFormation": "1h"});
     let values = json!({"keeper": values, "floors": floors(), "startTime": start_time});
     let objects = render("test", &values).await;
     let own = "system:serviceaccount:tenure-system:test-tenure-keeper";
     let mut expected = json!({
         "trustedWriters": ["somebody", own],
+        "longestFormation": "1h",
         "expiryNotice": "10m",
         "owners": [
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
@@ -194,6 +204,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "reclaimResolveMethod": "lca",
         "nodePoolLabelKey": "kai.scheduler/node-pool",
         "trustedWriters": ["system:serviceaccount:kai-scheduler:scheduler", own],
+        "longestFormation": "30m",
     });
     assert_eq!(defaults, expected);
 }

@@ -58,6 +58,8 @@ const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("keeper", "trainer.kubeflow.org", &["trainjobs"], OWNER),
     ("keeper", "workload.codeflare.dev", &["appwrappers"], OWNER),
     ("keeper", "serving.knative.dev", &["services", "configurations", "revisions"], BETWEEN),
+    ("keeper", "apps", &["daemonsets"], ABOVE),
+    ("keeper", "", &["nodes"], ABOVE),
     ("keeper", "batch", &["cronjobs"], ABOVE),
     ("keeper", "batch.tensorstack.dev", &["beamjobs", "cronworkflowruns", "workflowruns"], ABOVE),
     ("keeper", "tensorstack.dev", &["autotuneexperiments", "explorers"], ABOVE),
