@@ -4,10 +4,10 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenure_tests::{
     fixtures,
-    workloads::{Namespace, bare_pod, controller, in_runai_queue, owned},
+    workloads::{Namespace, bare_pod, in_runai_queue, workload},
 };
 
-use super::{NOTHING, Said, await_state, deployment, in_namespace, run, tenure, time, user, world};
+use super::{NOTHING, Said, await_state, in_namespace, run, tenure, time, user, world};
 
 fn queue(name: &str, parent: &str, reclaim: &str) -> Value {
     json!({
@@ -97,18 +97,19 @@ async fn a_pod_is_explained_as_the_keeper_sees_it() {
     let namespace = Namespace::new(world).await;
     let name = namespace.name();
     world.apply(&queue("ex-pod", "", "2h")).await;
-    let owner = namespace.create(&deployment(&namespace, "web")).await;
-    let pod = owned(bare_pod(name, "pod", &in_runai_queue("ex-pod"), &Value::Null), &[controller(&owner)]);
-    namespace.create(&pod).await;
+    namespace.create(&workload("Deployment", name, "web", &in_runai_queue("ex-pod"), &Value::Null)).await;
+    namespace.await_running(2).await;
     let row = await_state(world, name, "Running").await;
+    let pods = namespace.pod_names().await;
+    let pod = pods.first().unwrap();
 
-    let explained = object(in_namespace(world, name, &["explain", "pod", "pod", "-o", "json"]).await);
+    let explained = object(in_namespace(world, name, &["explain", "pod", pod, "-o", "json"]).await);
     assert_eq!(explained["expiresAt"], row["expiresAt"]);
     assert_eq!(explained["would"]["field"], "spec.replicas", "{explained:#}");
     assert_eq!(explained["would"]["name"], format!("{name}/web"));
     let until = time(&explained["protected"][0]["until"]).duration_since(time(&explained["startedAt"]));
     assert_eq!(until, SignedDuration::from_hours(1));
-    let text = in_namespace(world, name, &["explain", "pod", "pod"]).await.good();
+    let text = in_namespace(world, name, &["explain", "pod", pod]).await.good();
     assert!(text.contains("then Deployment") && text.contains("spec.replicas is set to 0"), "{text}");
 }
 
