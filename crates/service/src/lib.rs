@@ -1,9 +1,10 @@
 //! What Tenure's servers need to be a process: argument groups, logs, a configuration and a certificate that may change
-//! while they run, an API client, the admin port, a shutdown that drains, watches that don't stall, the API server's clock, and
-//! the election of a leader.
+//! while they run, an API client, the admin port, a shutdown that drains, watches that don't stall, the API server's clock,
+//! clients that show a certificate, and the election of a leader.
 
 pub mod admin;
 pub mod call;
+pub mod callers;
 pub mod client;
 pub mod clock;
 pub mod config;

@@ -6,14 +6,15 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::PathBuf,
     pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context;
 use axum::{
-    Router,
+    Extension, Router,
     http::{HeaderValue, header::CONNECTION},
-    middleware,
+    middleware::{self, AddExtension},
     response::Response,
 };
 use axum_server::{
@@ -22,13 +23,26 @@ use axum_server::{
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use clap::Args;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
 use hyper_util::rt::TokioTimer;
+use rustls::{
+    ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{NoClientAuth, danger::ClientCertVerifier},
+};
 use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
+use tower::Layer;
 use tracing::{error, info};
 
-use crate::readiness::Readiness;
+use crate::{
+    callers::{AnyClient, ClientCa, ClientChain},
+    readiness::Readiness,
+};
 
 /// For a client that connects and then says nothing.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -70,24 +84,28 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// Serves until `shutdown`, then drains.
+    /// Serves until `shutdown`, then drains. With authorities of clients, it asks clients for a certificate, which
+    /// [`ClientCa::verify`] verifies for those routes that need one.
     pub async fn serve(
         self,
         router: Router,
+        authorities: Vec<ClientCa>,
         readiness: Readiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
         let Self { listen, tls_cert_file, tls_key_file, tls_reload_interval, drain_delay } = self;
-        let files = Files { certificate: tls_cert_file, key: tls_key_file };
+        let clients: Arc<dyn ClientCertVerifier> =
+            if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
+        let files = Files { certificate: tls_cert_file, key: tls_key_file, clients };
         let pair = files.read().await?;
-        let config =
-            RustlsConfig::from_pem(pair.0.clone(), pair.1.clone()).await.with_context(|| files.describe())?;
+        let config = RustlsConfig::from_config(files.config(&pair)?);
         let listener = bind(listen)?;
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
         let handle = Handle::new();
         let acceptor =
             RustlsAcceptor::new(config.clone()).handshake_timeout(HANDSHAKE_TIMEOUT).acceptor(Prepare);
+        let acceptor = Identify(acceptor);
         let mut server = axum_server::from_tcp(listener)?.acceptor(acceptor).handle(handle.clone());
         server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT);
         let drain = async {
@@ -100,6 +118,7 @@ impl TlsArgs {
         tokio::select! {
             result = server.serve(draining(router, readiness.clone()).into_make_service()) => Ok(result?),
             () = files.reload(config, pair, tls_reload_interval) => Ok(()),
+            () = reload_all(&authorities, tls_reload_interval) => Ok(()),
             () = drain => Ok(()),
         }
     }
@@ -138,6 +157,32 @@ impl<S> Accept<TcpStream, S> for Prepare {
     }
 }
 
+/// Takes up changed files of authorities, for ever.
+async fn reload_all(authorities: &[ClientCa], interval: Duration) {
+    join_all(authorities.iter().map(|authority| authority.reload(interval))).await;
+    std::future::pending::<()>().await;
+}
+
+/// Gives requests the certificate chain that their connection's client has shown.
+#[derive(Clone, Debug)]
+struct Identify(RustlsAcceptor<Prepare>);
+
+impl<S: Send + 'static> Accept<TcpStream, S> for Identify {
+    type Stream = <RustlsAcceptor<Prepare> as Accept<TcpStream, S>>::Stream;
+    type Service = AddExtension<S, ClientChain>;
+    type Future = BoxFuture<'static, io::Result<(Self::Stream, Self::Service)>>;
+
+    fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
+        let accepted = self.0.accept(stream, service);
+        let identified = async {
+            let (stream, service) = accepted.await?;
+            let chain = ClientChain(stream.get_ref().1.peer_certificates().map(Into::into));
+            Ok((stream, Extension(chain).layer(service)))
+        };
+        identified.boxed()
+    }
+}
+
 fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).with_context(|| format!("--listen {address}"))?;
     listener.set_nonblocking(true)?;
@@ -149,16 +194,32 @@ type Pair = (Vec<u8>, Vec<u8>);
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
+    /// Which certificates of clients are taken.
+    clients: Arc<dyn ClientCertVerifier>,
 }
 
 impl Files {
     async fn read(&self) -> anyhow::Result<Pair> {
-        let Self { certificate, key } = self;
+        let Self { certificate, key, .. } = self;
         let certificate = tokio::fs::read(certificate)
             .await
             .with_context(|| format!("--tls-cert-file {}", certificate.display()))?;
         let key = tokio::fs::read(key).await.with_context(|| format!("--tls-key-file {}", key.display()))?;
         Ok((certificate, key))
+    }
+
+    /// What is served with a pair.
+    fn config(&self, (certificate, key): &Pair) -> anyhow::Result<Arc<ServerConfig>> {
+        let config = || {
+            let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
+            let key = PrivateKeyDer::from_pem_slice(key)?;
+            let clients = Arc::clone(&self.clients);
+            let mut config =
+                ServerConfig::builder().with_client_cert_verifier(clients).with_single_cert(chain, key)?;
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            anyhow::Ok(Arc::new(config))
+        };
+        config().with_context(|| self.describe())
     }
 
     fn describe(&self) -> String {
@@ -174,14 +235,15 @@ impl Files {
             tokio::time::sleep(interval).await;
             let loaded = match self.read().await {
                 Ok(pair) if pair == served || Some(&pair) == refused.as_ref() => continue,
-                Ok(pair) => match config.reload_from_pem(pair.0.clone(), pair.1.clone()).await {
-                    Ok(()) => {
+                Ok(pair) => match self.config(&pair) {
+                    Ok(changed) => {
+                        config.reload_from_config(changed);
                         served = pair;
                         Ok(())
                     }
                     Err(error) => {
                         refused = Some(pair);
-                        Err(anyhow::Error::new(error).context(self.describe()))
+                        Err(error)
                     }
                 },
                 Err(error) => Err(error),

@@ -19,7 +19,9 @@ use tenure_types::{
 };
 
 use crate::{
-    Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator, guard, router,
+    Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator,
+    callers::CallerArgs,
+    guard, router,
     scheduler::{self, Waker},
 };
 
@@ -70,6 +72,9 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     guard: bool,
 
+    #[command(flatten, next_help_heading = "Callers")]
+    callers: CallerArgs,
+
     #[command(flatten, next_help_heading = "Configuration file")]
     config: ConfigArgs,
 
@@ -89,6 +94,7 @@ impl Args {
             scheduler_extender,
             wake_up,
             guard,
+            callers,
             config,
             log,
         } = self;
@@ -98,6 +104,7 @@ impl Args {
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
         let client = client.client(&clock).await?;
+        let callers = callers.load(scheduler_extender)?;
         let readiness = Readiness::default();
         let metrics = Metrics::register(&mut registry);
         let queues = KnownQueues::default();
@@ -144,11 +151,13 @@ impl Args {
         let admin = admin.serve(readiness.clone(), registry).await?;
         let router = router(validator, mutator, metrics.clone())
             .merge(scheduler::router(extender, metrics.clone()))
-            .merge(guard::router(guard, metrics));
+            .merge(guard::router(guard, metrics.clone()));
+        let authorities = callers.authorities();
+        let router = callers.admit(router, metrics);
         signals
             .run(async |shutdown| {
                 tokio::select! {
-                    result = tls.serve(router, readiness, shutdown) => result,
+                    result = tls.serve(router, authorities, readiness, shutdown) => result,
                     result = admin => result,
                     () = queues => Ok(()),
                     () = look => Ok(()),

@@ -2,6 +2,7 @@
 //! what it knows of other queues it has seen in a watch.
 
 mod args;
+mod callers;
 mod convert;
 mod guard;
 mod http;
@@ -15,6 +16,7 @@ mod scheduler;
 mod validate;
 
 pub use args::Args;
+pub use callers::Callers;
 pub use convert::MAX_CONVERSION_BYTES;
 pub use guard::{Guard, router as guard_router};
 pub use http::{MAX_BODY_BYTES, router};

@@ -1,4 +1,5 @@
-//! The webhook over real TLS: both versions of HTTP, certificates that change, and a shutdown that drains.
+//! The webhook over real TLS: both versions of HTTP, certificates that change, clients that show one, and a shutdown that
+//! drains.
 
 #![allow(
     clippy::expect_used,
@@ -7,6 +8,8 @@
     reason = "a failed helper is a failed test"
 )]
 
+#[path = "tls/callers.rs"]
+mod callers;
 mod support;
 #[path = "support/tls.rs"]
 mod tls;

@@ -9,14 +9,15 @@ use std::{
 
 use axum::Router;
 use clap::Parser;
-use tenure_service::{readiness::Readiness, tls::TlsArgs};
+use tenure_certs::Pair;
+use tenure_service::{callers::ClientCa, readiness::Readiness, tls::TlsArgs};
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
         ClientConfig, RootCertStore,
-        pki_types::{CertificateDer, ServerName, pem::PemObject},
+        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -40,6 +41,16 @@ pub struct Server {
 
 /// Serves with `tls.crt` and `tls.key` of a directory.
 pub fn serve(router: Router, certificates: &Path, flags: &[&str]) -> Server {
+    serve_clients(router, Vec::new(), certificates, flags)
+}
+
+/// The same with authorities of clients.
+pub fn serve_clients(
+    router: Router,
+    authorities: Vec<ClientCa>,
+    certificates: &Path,
+    flags: &[&str],
+) -> Server {
     tenure_service::install_crypto_provider();
     let address = free_address();
     let (certificate, key) = (certificates.join("tls.crt"), certificates.join("tls.key"));
@@ -54,7 +65,7 @@ pub fn serve(router: Router, certificates: &Path, flags: &[&str]) -> Server {
     ];
     let Flags { tls } = Flags::parse_from(own.iter().chain(flags));
     let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
-    let ended = tokio::spawn(tls.serve(router, readiness.clone(), shutdown.clone()));
+    let ended = tokio::spawn(tls.serve(router, authorities, readiness.clone(), shutdown.clone()));
     Server { address, readiness, shutdown, ended }
 }
 
@@ -69,9 +80,27 @@ pub async fn connect(
     authority: &str,
     protocols: &[&str],
 ) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_as(address, authority, protocols, None).await
+}
+
+/// The same as a client that shows a certificate.
+pub async fn connect_as(
+    address: SocketAddr,
+    authority: &str,
+    protocols: &[&str],
+    client: Option<&Pair>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let config = ClientConfig::builder().with_root_certificates(roots);
+    let mut config = match client {
+        None => config.with_no_client_auth(),
+        Some(Pair { certificate, key }) => {
+            let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;

@@ -1,0 +1,177 @@
+//! Clients that show a certificate.
+//!
+//! A handshake asks for a certificate and takes any, or none: only the route knows which authority must have signed it,
+//! and a refusal over HTTP can say what to do. So the chain is kept with the connection, unverified, and a [`ClientCa`]
+//! verifies it with each request: a certificate that has expired, and an authority that was replaced, count at once.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use http::Extensions;
+use parking_lot::RwLock;
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, UnixTime, pem::PemObject},
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+use thiserror::Error;
+use tracing::{error, info};
+
+/// The certificate chain that the client of a connection has shown, its own first. The client has its key; nothing else
+/// was verified. An extension of each request of that connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientChain(pub Option<Arc<[CertificateDer<'static>]>>);
+
+/// Why a client isn't one of an authority's.
+#[derive(Debug, Error)]
+pub enum Stranger {
+    /// It has shown no certificate.
+    #[error("the client has shown no certificate")]
+    NoCertificate,
+    /// It has shown one of another authority, one that isn't valid now, or one that isn't for clients.
+    #[error("the client's certificate is not accepted: {0}")]
+    Certificate(rustls::Error),
+}
+
+/// The certificate authorities of a file, by which clients are known. Clones share them.
+#[derive(Clone, Debug)]
+pub struct ClientCa {
+    flag: &'static str,
+    file: PathBuf,
+    loaded: Arc<RwLock<Loaded>>,
+}
+
+#[derive(Debug)]
+struct Loaded {
+    pem: Vec<u8>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl ClientCa {
+    /// Reads the certificates of a file, in PEM, that a flag names.
+    ///
+    /// # Errors
+    /// If the file can't be read, or has no certificate that can sign others.
+    pub fn load(flag: &'static str, file: PathBuf) -> anyhow::Result<Self> {
+        let described = || describe(flag, &file);
+        let pem = std::fs::read(&file).with_context(described)?;
+        let verifier = verifier(&pem).with_context(described)?;
+        Ok(Self { flag, file, loaded: Arc::new(RwLock::new(Loaded { pem, verifier })) })
+    }
+
+    /// Verifies that the client of a request has shown a certificate for clients which one of these authorities has
+    /// signed, and which is valid now. Takes the extensions of the request.
+    ///
+    /// # Errors
+    /// If it hasn't: why.
+    pub fn verify(&self, request: &Extensions) -> Result<(), Stranger> {
+        let chain = request.get::<ClientChain>().and_then(|client| client.0.as_deref()).unwrap_or_default();
+        let (own, intermediates) = chain.split_first().ok_or(Stranger::NoCertificate)?;
+        let verifier = Arc::clone(&self.loaded.read().verifier);
+        let result = verifier.verify_client_cert(own, intermediates, UnixTime::now());
+        result.map(drop).map_err(Stranger::Certificate)
+    }
+
+    /// Takes up a changed file, for ever. It looks instead of being told, for the sake of mounted volumes. What is
+    /// unusable, or can't be read, leaves the authorities as they are.
+    pub(crate) async fn reload(&self, interval: Duration) {
+        let mut refused = None;
+        loop {
+            tokio::time::sleep(interval).await;
+            let read = tokio::fs::read(&self.file).await.with_context(|| describe(self.flag, &self.file));
+            let taken = match read {
+                Ok(pem) if pem == self.loaded.read().pem || Some(&pem) == refused.as_ref() => continue,
+                Ok(pem) => self.take(&pem).inspect_err(|_| refused = Some(pem)),
+                Err(error) => Err(error),
+            };
+            let file = self.file.display();
+            match taken {
+                Ok(()) => info!(%file, "Took up the changed certificate authorities of clients"),
+                Err(error) => {
+                    error!(error = format!("{error:#}"), "Kept the old certificate authorities of clients");
+                }
+            }
+        }
+    }
+
+    fn take(&self, pem: &[u8]) -> anyhow::Result<()> {
+        let verifier = verifier(pem).with_context(|| describe(self.flag, &self.file))?;
+        *self.loaded.write() = Loaded { pem: pem.to_owned(), verifier };
+        Ok(())
+    }
+}
+
+fn describe(flag: &str, file: &Path) -> String {
+    format!("--{flag} {}", file.display())
+}
+
+fn verifier(pem: &[u8]) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        roots.add(certificate?)?;
+    }
+    ensure!(!roots.is_empty(), "there is no certificate in it");
+    let provider = Arc::new(ring::default_provider());
+    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+}
+
+/// Takes any certificate of which the client has the key, or none.
+#[derive(Debug)]
+pub(crate) struct AnyClient(WebPkiSupportedAlgorithms);
+
+impl AnyClient {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(ring::default_provider().signature_verification_algorithms))
+    }
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    /// None: a client that has a certificate shows it, and is told if it is the wrong one.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

@@ -1,0 +1,182 @@
+//! Which callers a route answers: with a certificate authority, only those that have a certificate of it.
+//!
+//! Nothing of another call is read but its headers: it takes no turn and no memory.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::ensure;
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Request, State},
+    http::StatusCode,
+    middleware::{self, Next},
+    response::Response,
+};
+use clap::{ArgAction, Args};
+use http_body_util::BodyExt;
+use tenure_service::callers::ClientCa;
+use tokio::time::timeout;
+
+use crate::{Metrics, http::reject};
+
+const SCHEDULER: &str = "Give kube-scheduler a client certificate of the CA in schedulerExtender.clientCA of the chart (--scheduler-client-ca-file): certFile and keyFile in tlsConfig of this extender in the KubeSchedulerConfiguration. See docs/kube-scheduler.md";
+
+const API_SERVER: &str = "Give kube-apiserver a client certificate of the CA in webhook.clientCA of the chart (--api-client-ca-file): a kubeConfigFile in the AdmissionConfiguration of --admission-control-config-file. See the chart's README.md";
+
+/// What is received of a call that isn't answered, and for how long: a client that can't send all of an ordinary question
+/// doesn't read the answer.
+const PASSED_OVER_BYTES: usize = 1024 * 1024;
+const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Whose calls are answered.
+#[derive(Clone, Debug, Args)]
+pub struct CallerArgs {
+    /// The authorities, in PEM, of schedulers' client certificates: the questions of all others on /scheduler/preempt are
+    /// refused. A changed file is taken up without a restart
+    #[arg(long, value_name = "FILE")]
+    scheduler_client_ca_file: Option<PathBuf>,
+
+    /// Answer schedulers without a certificate, in place of --scheduler-client-ca-file. All that reach the port may then
+    /// ask which pods of a node may go, and have the guard let them go
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    scheduler_allow_anonymous: bool,
+
+    /// The authorities, in PEM, of the API server's client certificate: the reviews of all others on /validate, /mutate
+    /// and /guard are refused. Only for an API server that is configured to show one. A changed file is taken up without
+    /// a restart
+    #[arg(long, value_name = "FILE")]
+    api_client_ca_file: Option<PathBuf>,
+}
+
+impl CallerArgs {
+    /// Reads the files. `extends` says that schedulers are answered at all.
+    pub fn load(self, extends: bool) -> anyhow::Result<Callers> {
+        let Self { scheduler_client_ca_file, scheduler_allow_anonymous, api_client_ca_file } = self;
+        ensure!(
+            !extends || scheduler_client_ca_file.is_some() != scheduler_allow_anonymous,
+            "--scheduler-extender needs one of two: --scheduler-client-ca-file FILE, the authority of kube-scheduler's client certificate, or --scheduler-allow-anonymous, to answer any caller"
+        );
+        let load = |flag, file: Option<PathBuf>| file.map(|file| ClientCa::load(flag, file)).transpose();
+        Ok(Callers {
+            schedulers: load("scheduler-client-ca-file", scheduler_client_ca_file)?,
+            api_servers: load("api-client-ca-file", api_client_ca_file)?,
+        })
+    }
+}
+
+/// The authorities of those who may call.
+#[derive(Clone, Debug, Default)]
+pub struct Callers {
+    /// `/scheduler/...`; anybody, if there is none.
+    pub schedulers: Option<ClientCa>,
+    /// Everything else; anybody, if there is none. But conversions are answered in any case: an API server shows no
+    /// certificate then, whatever its configuration, and they tell nothing that the caller hasn't sent.
+    pub api_servers: Option<ClientCa>,
+}
+
+impl Callers {
+    /// All authorities.
+    pub fn authorities(&self) -> Vec<ClientCa> {
+        self.schedulers.iter().chain(&self.api_servers).cloned().collect()
+    }
+
+    /// Has a router refuse the calls of others.
+    pub fn admit(self, router: Router, metrics: Metrics) -> Router {
+        router.layer(middleware::from_fn_with_state(Arc::new((self, metrics)), admit))
+    }
+
+    /// Who may call a path, and what a stranger has to do.
+    fn of(&self, path: &str) -> Option<(&ClientCa, &'static str)> {
+        let (authority, remedy) = match path {
+            "/convert" => return None,
+            _ if path.starts_with("/scheduler") => (&self.schedulers, SCHEDULER),
+            _ => (&self.api_servers, API_SERVER),
+        };
+        authority.as_ref().map(|authority| (authority, remedy))
+    }
+}
+
+async fn admit(State(state): State<Arc<(Callers, Metrics)>>, request: Request, next: Next) -> Response {
+    let (callers, metrics) = &*state;
+    let path = request.uri().path();
+    let refused = callers.of(path).and_then(|(authority, remedy)| {
+        authority.verify(request.extensions()).err().map(|stranger| (stranger, remedy))
+    });
+    let Some((stranger, remedy)) = refused else { return next.run(request).await };
+    let message = format!("{path} doesn't answer this caller: {stranger}. {remedy}");
+    // a late end of the body changes nothing
+    let _ = timeout(PASSED_OVER_WITHIN, pass_over(request.into_body())).await;
+    reject(metrics, StatusCode::FORBIDDEN, message)
+}
+
+async fn pass_over(mut body: Body) {
+    let mut left = PASSED_OVER_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(less) => left = less,
+            None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        callers: CallerArgs,
+    }
+
+    fn load(extends: bool, flags: &[&str]) -> anyhow::Result<Callers> {
+        Flags::try_parse_from(["test"].iter().chain(flags))?.callers.load(extends)
+    }
+
+    #[test]
+    fn an_extender_is_told_whom_to_answer() {
+        assert!(load(false, &[]).unwrap().authorities().is_empty());
+        let error = load(true, &[]).unwrap_err().to_string();
+        assert!(error.contains("--scheduler-client-ca-file") && error.contains("anonymous"), "{error}");
+        assert!(load(true, &["--scheduler-allow-anonymous"]).unwrap().authorities().is_empty());
+        load(true, &["--scheduler-allow-anonymous", "--scheduler-client-ca-file=ca.crt"]).unwrap_err();
+    }
+
+    #[test]
+    fn authorities_that_cannot_be_read_are_named() {
+        let error = load(true, &["--scheduler-client-ca-file=/no/ca.crt"]).unwrap_err().to_string();
+        assert_eq!(error, "--scheduler-client-ca-file /no/ca.crt");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("ca.crt");
+        for (text, why) in [("", "there is no certificate in it"), ("-----BEGIN CERTIFICATE-----", "")] {
+            std::fs::write(&file, text).unwrap();
+            let error = load(false, &[&format!("--api-client-ca-file={}", file.display())]).unwrap_err();
+            assert!(error.to_string().starts_with("--api-client-ca-file "), "{error}");
+            assert!(format!("{error:#}").ends_with(why), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn only_conversions_are_answered_to_all() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let authority = tenure_certs::Authority::new("test").unwrap();
+        std::fs::write(file.path(), authority.certificate_pem()).unwrap();
+        let ca = ClientCa::load("flag", file.path().to_owned()).unwrap();
+        let callers = Callers { schedulers: Some(ca.clone()), api_servers: Some(ca) };
+        for (path, remedy) in [
+            ("/scheduler/preempt", Some(SCHEDULER)),
+            ("/scheduler/other", Some(SCHEDULER)),
+            ("/validate", Some(API_SERVER)),
+            ("/mutate", Some(API_SERVER)),
+            ("/guard", Some(API_SERVER)),
+            ("/other", Some(API_SERVER)),
+            ("/convert", None),
+        ] {
+            assert_eq!(callers.of(path).map(|(_, remedy)| remedy), remedy, "{path}");
+        }
+    }
+}
