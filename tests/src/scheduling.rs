@@ -38,7 +38,11 @@ pub async fn configure(world: &World, more: &Value) -> anyhow::Result<()> {
         "nodeCacheCapable": true,
         "ignorable": false,
         "httpTimeout": "5s",
-        "tlsConfig": {"caFile": world.cluster.directory().join("webhook/ca.crt")},
+        "tlsConfig": {
+            "caFile": world.cluster.directory().join("webhook/ca.crt"),
+            "certFile": world.tenure.scheduler_client().join("tls.crt"),
+            "keyFile": world.tenure.scheduler_client().join("tls.key"),
+        },
     });
     merge(&mut extender, more);
     world.cluster.configure_scheduler(|config| config["extenders"] = json!([extender])).await

@@ -47,6 +47,7 @@ async fn world(name: &str) -> World {
     for commands in blocks("## Turn it on", "bash") {
         run(&world, &commands).await;
     }
+    world.tenure.update_config(&world.cluster).await.unwrap();
     world
 }
 
@@ -74,13 +75,20 @@ async fn run(world: &World, commands: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A configuration of the page, with the host and the CA of this cluster's webhook.
+/// A configuration of the page, with the host and the CA of this cluster's webhook, and the client certificate that the
+/// page has had made.
 fn adapted(world: &World, text: &str) -> Value {
     let mut config: Value = serde_saphyr::from_str(text).unwrap();
     let extender = &mut config["extenders"][0];
     let path = extender["urlPrefix"].as_str().unwrap().split('/').skip(3).collect::<Vec<_>>().join("/");
     extender["urlPrefix"] = json!(format!("{}/{path}", world.tenure.webhook_url()));
-    extender["tlsConfig"]["caFile"] = json!(directory(world).join("tenure-ca.crt"));
+    let files =
+        [("caFile", "tenure-ca.crt"), ("certFile", "tenure-client.crt"), ("keyFile", "tenure-client.key")];
+    for (field, file) in files {
+        let field = &mut extender["tlsConfig"][field];
+        assert!(field.is_string(), "{text}");
+        *field = json!(directory(world).join(file));
+    }
     config
 }
 
@@ -179,6 +187,19 @@ async fn kube_scheduler_that_is_configured_as_on_the_page_keeps_floors_and_trust
 
     let mut page = page;
     page["extenders"][0]["tlsConfig"]["serverName"] = json!(HOST);
+    let mut stranger = page.clone();
+    stranger["leaderElection"]["leaderElect"] = json!(false);
+    for field in ["certFile", "keyFile"] {
+        stranger["extenders"][0]["tlsConfig"].as_object_mut().unwrap().remove(field);
+    }
+    configure(world, stranger, None).await;
+    let arena = &Arena::new(world, 1).await;
+    let victim = arena.placed(&wish("victim", "", 100, &Value::Null)).await;
+    let refused = arena.pod(&wish("refused", "", 200, &Value::Null)).await;
+    arena.await_refused(&refused).await;
+    await_told(arena, &refused, "code 403").await;
+    arena.assert_untouched(&victim).await;
+
     configure(world, page, None).await;
     assert_floors_hold(&Arena::new(world, 1).await, &Value::Null).await;
     assert_all_nodes_are_offered(&Arena::new(world, 1).await).await;

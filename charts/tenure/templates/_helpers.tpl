@@ -113,6 +113,54 @@ Takes (list $ name).
 {{- if dig "enabled" false (get (first .).Values (last .) | default dict) }}true{{ end }}
 {{- end }}
 
+{{- /*
+By what the callers of a part of the webhook are known, as JSON: the PEM of their authority, a Secret that has it, or
+neither; and the name of that part. Takes (list $ values name), with the values that have clientCA.
+*/}}
+{{- define "tenure.clientCA" -}}
+{{- $name := last . }}
+{{- $values := index . 1 | default dict }}
+{{- $pem := get $values "clientCA" }}
+{{- $secret := get $values "clientCASecret" }}
+{{- if and $pem $secret }}
+{{-   fail (printf "%s.clientCA and %s.clientCASecret must not both be set" $name $name) }}
+{{- end }}
+{{- dict "pem" $pem "secret" $secret | toJson }}
+{{- end }}
+
+{{- /* The same for schedulers, which must be known by something if they are answered. Takes $. */}}
+{{- define "tenure.schedulerCA" -}}
+{{- $ca := include "tenure.clientCA" (list . .Values.schedulerExtender "schedulerExtender") | fromJson }}
+{{- if include "tenure.isOn" (list . "schedulerExtender") }}
+{{-   $known := or $ca.pem $ca.secret }}
+{{-   $anybody := dig "allowAnonymous" false .Values.schedulerExtender }}
+{{-   if and $known $anybody }}
+{{-     fail "schedulerExtender.allowAnonymous must not be set beside schedulerExtender.clientCA or clientCASecret" }}
+{{-   end }}
+{{-   if not (or $known $anybody) }}
+{{-     fail "schedulerExtender.clientCA must be set: the authority of the client certificate that kube-scheduler shows, see docs/kube-scheduler.md. Without one the webhook would answer anybody; if you want that, set schedulerExtender.allowAnonymous" }}
+{{-   end }}
+{{-   toJson $ca }}
+{{- else }}
+{{-   dict "pem" "" "secret" "" | toJson }}
+{{- end }}
+{{- end }}
+
+{{- /* Takes $. */}}
+{{- define "tenure.apiCA" -}}
+{{- include "tenure.clientCA" (list . .Values.webhook "webhook") }}
+{{- end }}
+
+{{- /* Where an authority is mounted; empty if there is none. Takes (list ca name), with the CA as JSON. */}}
+{{- define "tenure.clientCAFile" -}}
+{{- $ca := first . | fromJson }}
+{{- if $ca.pem -}}
+/config/{{ last . }}-client-ca.crt
+{{- else if $ca.secret -}}
+/client-ca/{{ last . }}/ca.crt
+{{- end }}
+{{- end }}
+
 {{- /* "true" if the webhook is to wake those who waited for the end of a floor, else "". */}}
 {{- define "tenure.webhook.wakesUp" -}}
 {{- if and (include "tenure.isOn" (list . "schedulerExtender")) (dig "wakeUp" true .Values.schedulerExtender) }}true{{ end }}

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use rustix::process::{Pid, Signal, kill_process};
-use tenure_certs::Pair;
+use tenure_certs::{Authority, Pair};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -28,8 +28,17 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const KAI_OWNS_QUEUES: &str = "crds.runai=false";
 
 /// Values of the chart that turn on what the webhook doesn't do by default, and the flags that they stand for.
-const FEATURES: [(&str, &str); 2] =
-    [("schedulerExtender.enabled=true", "scheduler-extender"), ("guard.enabled=true", "guard")];
+const FEATURES: [(&str, &str); 3] = [
+    (EXTENDER, "scheduler-extender"),
+    ("schedulerExtender.allowAnonymous=true", "scheduler-allow-anonymous"),
+    ("guard.enabled=true", "guard"),
+];
+
+/// The value of the chart that has the webhook answer schedulers.
+const EXTENDER: &str = "schedulerExtender.enabled=true";
+
+/// The authority of schedulers' certificates, in the chart's `ConfigMap`.
+const SCHEDULER_CA: &str = "scheduler-client-ca.crt";
 
 /// The versions of queues of the run.ai family: Tenure's own, and KAI-Scheduler's.
 const QUEUE_VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
@@ -45,6 +54,7 @@ pub struct Tenure {
     webhook_url: String,
     webhook_metrics: String,
     config: PathBuf,
+    scheduler_client: PathBuf,
     queue_version: &'static str,
 }
 
@@ -202,14 +212,21 @@ impl Tenure {
         let chart = workspace().join("charts/tenure").display().to_string();
         let values = [&[&*format!("webhook.url={url}"), "keeper.replicas=0"], values].concat().join(",");
         let release = ["install", "tenure", &chart, "--namespace", RELEASE_NAMESPACE, "--create-namespace"];
-        cluster.helm(&[&release[..], &["--set", &values]].concat()).await?.success()?;
+        let authority = Authority::new("schedulers")?;
+        let scheduler_client = cluster.directory().join("scheduler-client");
+        fs::create_dir_all(&scheduler_client)?;
+        authority.client("kube-scheduler", None)?.write(&scheduler_client)?;
+        let client_ca = format!("schedulerExtender.clientCA={}", authority.certificate_pem());
+        let knows_schedulers = values.contains(EXTENDER) && !values.contains("allowAnonymous");
+        let known: &[&str] = if knows_schedulers { &["--set-string", &client_ca] } else { &[] };
+        cluster.helm(&[&release[..], &["--set", &values], known].concat()).await?.success()?;
 
         let [ours, kais] = QUEUE_VERSIONS;
         let queue_version = if values.contains(KAI_OWNS_QUEUES) { kais } else { ours };
         let certificate = cluster.directory().join("webhook");
         fetch_certificate(cluster, &certificate).await?;
         let config = fetch_config(cluster).await?;
-        let webhook = vec![
+        let mut webhook = vec![
             flag("kubeconfig", account(cluster, "webhook").await?),
             flag("admin-listen", format!("127.0.0.1:{webhook_admin}")),
             flag("listen", format!("127.0.0.1:{port}")),
@@ -220,6 +237,9 @@ impl Tenure {
             flag("config", &config),
             flag("config-reload-interval", "100ms"),
         ];
+        if knows_schedulers {
+            webhook.push(flag("scheduler-client-ca-file", cluster.directory().join(SCHEDULER_CA)));
+        }
         let features = FEATURES.iter().filter(|(value, _)| values.contains(value));
         let webhook = webhook.into_iter().chain(features.map(|(_, name)| flag(name, "true"))).collect();
         let account = account(cluster, "keeper").await?;
@@ -234,6 +254,7 @@ impl Tenure {
             webhook_url: url,
             webhook_metrics: format!("http://127.0.0.1:{webhook_admin}"),
             config,
+            scheduler_client,
             queue_version,
         };
         tenure.read_queues_as(queue_version);
@@ -309,6 +330,16 @@ impl Tenure {
         &self.config
     }
 
+    /// Has the files that programs take up be as in the chart's `ConfigMap` again, as kubelets would after an upgrade.
+    pub async fn update_config(&self, cluster: &Cluster) -> Result<()> {
+        fetch_config(cluster).await.map(drop)
+    }
+
+    /// A directory with `tls.crt` and `tls.key` of a client that the webhook answers as a scheduler.
+    pub fn scheduler_client(&self) -> &Path {
+        &self.scheduler_client
+    }
+
     /// The log of the first keeper.
     pub fn keeper_log(&self) -> &Path {
         self.keeper(0).log()
@@ -355,9 +386,12 @@ async fn our_program(
 async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     let maps = Api::<ConfigMap>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
     let map = maps.get("tenure-config").await?;
-    let text = map.data.and_then(|mut data| data.remove("tenure.yaml"));
+    let mut data = map.data.unwrap_or_default();
     let file = cluster.directory().join("tenure.yaml");
-    fs::write(&file, text.context("the ConfigMap has no tenure.yaml")?)?;
+    fs::write(&file, data.remove("tenure.yaml").context("the ConfigMap has no tenure.yaml")?)?;
+    if let Some(authority) = data.remove(SCHEDULER_CA) {
+        fs::write(cluster.directory().join(SCHEDULER_CA), authority)?;
+    }
     Ok(file)
 }
 

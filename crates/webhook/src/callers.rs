@@ -2,7 +2,11 @@
 //!
 //! Nothing of another call is read but its headers: it takes no turn and no memory.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::ensure;
 use axum::{
@@ -15,8 +19,10 @@ use axum::{
 };
 use clap::{ArgAction, Args};
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use tenure_service::callers::ClientCa;
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::{Metrics, http::reject};
 
@@ -28,6 +34,10 @@ const API_SERVER: &str = "Give kube-apiserver a client certificate of the CA in 
 /// doesn't read the answer.
 const PASSED_OVER_BYTES: usize = 1024 * 1024;
 const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
+
+/// Between lines of the log about calls that were refused, at least: a scheduler's own log has no more than a status code,
+/// and others may call very often.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 /// Whose calls are answered.
 #[derive(Clone, Debug, Args)]
@@ -84,7 +94,8 @@ impl Callers {
 
     /// Has a router refuse the calls of others.
     pub fn admit(self, router: Router, metrics: Metrics) -> Router {
-        router.layer(middleware::from_fn_with_state(Arc::new((self, metrics)), admit))
+        let gate = Gate { callers: self, metrics, warned: Mutex::default() };
+        router.layer(middleware::from_fn_with_state(Arc::new(gate), admit))
     }
 
     /// Who may call a path, and what a stranger has to do.
@@ -98,14 +109,32 @@ impl Callers {
     }
 }
 
-async fn admit(State(state): State<Arc<(Callers, Metrics)>>, request: Request, next: Next) -> Response {
-    let (callers, metrics) = &*state;
+struct Gate {
+    callers: Callers,
+    metrics: Metrics,
+    /// When a call that was refused was logged last.
+    warned: Mutex<Option<Instant>>,
+}
+
+impl Gate {
+    fn warn(&self, error: &str) {
+        let mut warned = self.warned.lock();
+        if warned.is_none_or(|last| last.elapsed() >= BETWEEN_WARNINGS) {
+            *warned = Some(Instant::now());
+            warn!(error, "Refused a call");
+        }
+    }
+}
+
+async fn admit(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let Gate { callers, metrics, .. } = &*gate;
     let path = request.uri().path();
     let refused = callers.of(path).and_then(|(authority, remedy)| {
         authority.verify(request.extensions()).err().map(|stranger| (stranger, remedy))
     });
     let Some((stranger, remedy)) = refused else { return next.run(request).await };
     let message = format!("{path} doesn't answer this caller: {stranger}. {remedy}");
+    gate.warn(&message);
     // a late end of the body changes nothing
     let _ = timeout(PASSED_OVER_WITHIN, pass_over(request.into_body())).await;
     reject(metrics, StatusCode::FORBIDDEN, message)

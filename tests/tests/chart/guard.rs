@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::{
-    NOWHERE, arguments, assert_accepted, find, helm, kinds, parse, render,
+    NOWHERE, PEM, arguments, assert_accepted, find, helm, kinds, parse, render,
     rights::{WATCHED, granted_to, rights, triples},
     shared,
     values::{assert_refused, config},
@@ -134,17 +134,27 @@ async fn values_of_the_guard_become_configuration_and_a_flag() {
 
 #[tokio::test]
 async fn values_of_the_extender_become_flags() {
+    let ca = "--scheduler-client-ca-file=/config/scheduler-client-ca.crt";
+    let of_secret = "--scheduler-client-ca-file=/client-ca/scheduler/ca.crt";
     for (values, flags) in [
-        (json!({"enabled": true}), &["--scheduler-extender"][..]),
-        (json!({"enabled": true, "wakeUp": false}), &["--scheduler-extender", "--wake-up=false"]),
-        (json!({"enabled": false, "wakeUp": false}), &[]),
+        (json!({"enabled": true, "clientCA": PEM}), &["--scheduler-extender", ca][..]),
+        (json!({"enabled": true, "clientCASecret": "mine"}), &["--scheduler-extender", of_secret]),
+        (
+            json!({"enabled": true, "allowAnonymous": true}),
+            &["--scheduler-extender", "--scheduler-allow-anonymous"],
+        ),
+        (
+            json!({"enabled": true, "clientCA": PEM, "wakeUp": false}),
+            &["--scheduler-extender", ca, "--wake-up=false"],
+        ),
+        (json!({"enabled": false, "wakeUp": false, "allowAnonymous": true}), &[]),
         // of an older chart that had no such value
-        (json!({"enabled": true, "wakeUp": null}), &["--scheduler-extender"]),
+        (json!({"enabled": true, "clientCA": PEM, "wakeUp": null}), &["--scheduler-extender", ca]),
         (Value::Null, &[]),
     ] {
         let objects = render("test", &json!({"schedulerExtender": values})).await;
         let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
-        let ours = ["--scheduler-extender", "--wake-up"];
+        let ours = ["--scheduler-", "--wake-up"];
         let passed = arguments.iter().filter(|argument| ours.iter().any(|flag| argument.starts_with(flag)));
         assert_eq!(passed.collect::<Vec<_>>(), flags, "{values}");
     }
@@ -207,7 +217,8 @@ async fn webhook_may_read_what_floors_depend_on_where_it_needs_to_and_wake_pods_
         (true, true, true, [&placement[..], &namespaces, &wakes].concat()),
     ] {
         let values = json!({
-            "guard": {"enabled": guard}, "schedulerExtender": {"enabled": extender, "wakeUp": wake_up},
+            "guard": {"enabled": guard},
+            "schedulerExtender": {"enabled": extender, "clientCA": PEM, "wakeUp": wake_up},
         });
         let expected: BTreeSet<_> =
             rights().into_iter().filter(|right| right.starts_with("webhook")).chain(more).collect();
@@ -225,8 +236,10 @@ async fn notes_say_what_is_to_be_done_next() {
     assert!(!off.contains("schedulerExtender") && !off.contains("guard"), "{off}");
 
     let on = json!({"enabled": true});
-    let both = notes(json!({"guard": on, "schedulerExtender": on})).await;
+    let extends = json!({"enabled": true, "clientCA": PEM});
+    let both = notes(json!({"guard": on, "schedulerExtender": extends})).await;
     for expected in [
+        "a client certificate of schedulerExtender.clientCA.\n",
         "docs/kube-scheduler.md",
         "     https://test-tenure-webhook.tenure-system.svc:443/scheduler\n",
         "     kubectl -n tenure-system get secret test-tenure-webhook-tls -o jsonpath='{.data.ca\\.crt}'",
@@ -238,13 +251,15 @@ async fn notes_say_what_is_to_be_done_next() {
 
     let existing = json!({"mode": "existingSecret", "existingSecret": {"name": "mine", "caBundle": "-----BEGIN CERTIFICATE-----"}});
     let elsewhere = notes(json!({
-        "guard": {"enabled": true, "schedulers": []}, "schedulerExtender": {"enabled": true, "wakeUp": false},
+        "guard": {"enabled": true, "schedulers": []},
+        "schedulerExtender": {"enabled": true, "clientCA": PEM, "wakeUp": false},
         "webhook": {"url": "https://10.0.0.7:9443/", "certificate": existing},
     }))
     .await;
     for expected in [
         "     https://10.0.0.7:9443/scheduler\n     webhook.certificate.existingSecret.caBundle",
-        "--config tenure.yaml --scheduler-extender --wake-up=false --guard\n",
+        "--config tenure.yaml --scheduler-extender --wake-up=false --guard --scheduler-client-ca-file scheduler-client-ca.crt\n",
+        "-o jsonpath='{.data.scheduler-client-ca\\.crt}' > scheduler-client-ca.crt\n",
         "no pod is evicted. kubectl drain waits",
     ] {
         assert!(elsewhere.contains(expected), "{expected:?} should be in: {elsewhere}");

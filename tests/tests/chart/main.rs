@@ -6,6 +6,7 @@
     reason = "a failed helper is a failed test"
 )]
 
+mod callers;
 mod certificate;
 mod crds;
 mod guard;
@@ -32,6 +33,9 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 const NAMESPACE: &str = "tenure-system";
 
 const DEADLINE: Duration = Duration::from_mins(1);
+
+/// As far as the chart looks at an authority's certificate.
+const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 
 /// Nobody listens there.
 const NOWHERE: &str = "https://127.0.0.1:1";

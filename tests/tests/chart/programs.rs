@@ -7,7 +7,7 @@ use tenure_testbed::program;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    arguments, find, helm,
+    PEM, arguments, find, helm,
     keeper::{CONFIG_FILE, config, everything_set, floors},
     render, shared,
 };
@@ -19,7 +19,8 @@ async fn programs_know_the_flags_that_the_chart_passes() {
         json!({"keeper": {"dryRun": true}}),
         json!({"keeper": everything_set(), "floors": floors()}),
         json!({"guard": {"enabled": true}}),
-        json!({"schedulerExtender": {"enabled": true, "wakeUp": false}}),
+        json!({"schedulerExtender": {"enabled": true, "clientCA": PEM, "wakeUp": false}}),
+        json!({"schedulerExtender": {"enabled": true, "allowAnonymous": true}, "webhook": {"clientCA": PEM}}),
     ];
     for (level, format) in [("error", "logfmt"), ("warn", "json"), ("info", "logfmt"), ("debug", "json")] {
         table.push(json!({"log": {"level": level, "format": format}}));

@@ -1,0 +1,87 @@
+//! Who may call the webhook.
+
+use serde_json::{Value, json};
+
+use crate::{PEM, arguments, assert_accepted, find, helm, parse, render, shared, values::assert_refused};
+
+fn extender(mut values: Value) -> Value {
+    values["enabled"] = json!(true);
+    json!({"schedulerExtender": values})
+}
+
+/// What the chart renders, and the API server accepts.
+async fn accepted(values: &Value) -> Vec<Value> {
+    let rendered = helm(shared().await, "template", "test", values, &[]).await.success().unwrap();
+    let objects = parse(&rendered);
+    assert_accepted(&rendered, objects.len()).await;
+    objects
+}
+
+#[tokio::test]
+async fn extender_that_is_not_told_whom_to_answer_is_refused_with_what_to_do() {
+    let one = "must not both be set";
+    assert_refused(&[
+        (extender(json!({})), "schedulerExtender.clientCA must be set"),
+        (extender(json!({"clientCA": null, "allowAnonymous": null})), "docs/kube-scheduler.md"),
+        (extender(json!({"clientCA": PEM, "clientCASecret": "mine"})), one),
+        (extender(json!({"clientCA": PEM, "allowAnonymous": true})), "allowAnonymous must not be set beside"),
+        (extender(json!({"clientCA": "ca.crt"})), "'/schedulerExtender/clientCA'"),
+        (extender(json!({"clientCASecret": "Mine"})), "'/schedulerExtender/clientCASecret'"),
+        (extender(json!({"allowAnonymous": "yes"})), "'/schedulerExtender/allowAnonymous'"),
+        (json!({"webhook": {"clientCA": PEM, "clientCASecret": "mine"}}), one),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn authorities_are_mounted_where_the_flags_have_them() {
+    let values = json!({
+        "schedulerExtender": {"enabled": true, "clientCA": PEM}, "webhook": {"clientCASecret": "mine"},
+    });
+    let objects = accepted(&values).await;
+    let config = find(&objects, "ConfigMap", "test-tenure-config");
+    assert_eq!(config["data"]["scheduler-client-ca.crt"], PEM);
+    let deployment = find(&objects, "Deployment", "test-tenure-webhook");
+    let expected = [
+        "--scheduler-client-ca-file=/config/scheduler-client-ca.crt",
+        "--api-client-ca-file=/client-ca/api/ca.crt",
+    ];
+    let arguments = arguments(deployment);
+    for argument in expected {
+        assert!(arguments.contains(&argument.to_owned()), "{arguments:?}");
+    }
+    let spec = &deployment["spec"]["template"]["spec"];
+    let volumes = spec["volumes"].as_array().unwrap();
+    let secret = json!({"secretName": "mine", "items": [{"key": "ca.crt", "path": "ca.crt"}]});
+    assert!(volumes.contains(&json!({"name": "api-client-ca", "secret": secret})), "{volumes:#?}");
+    let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
+    let mount = json!({"name": "api-client-ca", "mountPath": "/client-ca/api", "readOnly": true});
+    assert!(mounts.contains(&mount), "{mounts:#?}");
+}
+
+#[tokio::test]
+async fn network_policy_admits_the_control_plane_and_metrics_and_must_not_admit_all() {
+    let peers = json!([{"ipBlock": {"cidr": "10.0.0.0/28"}}]);
+    let monitoring =
+        json!([{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]);
+    let policy = |from: &Value, metrics: &Value| json!({"webhook": {"networkPolicy": {"enabled": true, "from": from, "metricsFrom": metrics}}});
+    let objects = accepted(&policy(&peers, &monitoring)).await;
+    let admitted = &find(&objects, "NetworkPolicy", "test-tenure-webhook")["spec"];
+    let ingress = json!([
+        {"ports": [{"port": "webhook"}], "from": peers}, {"ports": [{"port": "admin"}], "from": monitoring},
+    ]);
+    assert_eq!(admitted["ingress"], ingress);
+    let pods = &find(&objects, "Deployment", "test-tenure-webhook")["spec"]["selector"];
+    assert_eq!(&admitted["podSelector"], pods);
+
+    let objects = render("test", &policy(&peers, &json!([]))).await;
+    let admitted = &find(&objects, "NetworkPolicy", "test-tenure-webhook")["spec"];
+    assert_eq!(admitted["ingress"], json!([{"ports": [{"port": "webhook"}], "from": peers}]));
+    let nobody = policy(&json!([]), &monitoring);
+    assert_refused(&[(nobody, "webhook.networkPolicy.from must not be empty")]).await;
+    // of an older chart
+    for values in [json!({}), json!({"webhook": {"networkPolicy": null}})] {
+        let objects = render("test", &values).await;
+        assert!(!objects.iter().any(|object| object["kind"] == "NetworkPolicy"), "{values}");
+    }
+}
