@@ -6,6 +6,7 @@ mod guard;
 mod pending;
 mod places;
 mod pods;
+mod preemptors;
 mod workloads;
 
 use std::{
@@ -34,12 +35,15 @@ pub use guard::{Guarding, Sought};
 pub use pending::Pending;
 use places::Places;
 use pods::Interned;
+pub use preemptors::PendingPod;
+use preemptors::Schedulers;
 
 /// Pods by node, and what protects them besides queues, `PodGroup`s and floors.
 #[derive(Debug, Default)]
 pub struct Placements {
     interned: Interned,
     places: Places,
+    schedulers: Schedulers,
     /// The labels of each node: one of them names its pool.
     nodes: HashMap<ArcStr, BTreeMap<String, String>>,
     classes: HashMap<String, ClassState>,
@@ -51,6 +55,7 @@ pub struct Placements {
 impl Reader for Placements {
     fn delete_pod(&mut self, uid: Uid) {
         self.places.remove(uid);
+        self.schedulers.remove(uid);
     }
 
     fn retain_pods(&mut self, uids: &HashSet<Uid>) {
@@ -58,6 +63,7 @@ impl Reader for Placements {
         for uid in gone {
             self.places.remove(uid);
         }
+        self.schedulers.retain(uids);
     }
 }
 
@@ -107,10 +113,12 @@ impl PlacementIndex {
         self.apply_member(&pod);
         if pod.is_finished() {
             self.reader.places.remove(uid);
+            self.reader.schedulers.remove(uid);
             return;
         }
         let mut placed =
             Placed::read(&pod, &room, &mut self.objects.interner.names, &mut self.reader.interned);
+        self.reader.schedulers.put(uid, &pod, &placed, &mut self.objects.interner.names);
         placed.memberships = self.objects.gangs.shared_memberships(uid);
         self.reader.places.put(uid, placed);
     }

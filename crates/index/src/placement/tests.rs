@@ -11,6 +11,7 @@ use super::*;
 
 mod guard;
 mod pending;
+mod preemptors;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 

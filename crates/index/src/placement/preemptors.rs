@@ -1,0 +1,94 @@
+//! Pods that wait for a node, as far as a scheduler's question for one of them goes by the index: by nothing that the
+//! question says of the pod but its uid.
+
+use std::{borrow::Cow, collections::HashSet};
+
+use arcstr::ArcStr;
+use tenure_policy::gang::Progress;
+use tenure_types::projection::Pod;
+
+use super::{Placed, PlacementIndex};
+use crate::{Uid, names::Names, uid::UidMap};
+
+/// The schedulers of pods that wait for a node. Those of others don't matter, so it isn't part of each pod's record.
+#[derive(Debug, Default)]
+pub struct Schedulers(UidMap<ArcStr>);
+
+impl Schedulers {
+    pub fn put(&mut self, uid: Uid, pod: &Pod, placed: &Placed, names: &mut Names) {
+        match pod.spec.scheduler_name.as_deref() {
+            Some(name) if placed.progress == Progress::Waiting => {
+                self.0.insert(uid, names.shared(name));
+            }
+            _ => self.remove(uid),
+        }
+    }
+
+    pub fn remove(&mut self, uid: Uid) {
+        self.0.remove(&uid);
+    }
+
+    pub fn retain(&mut self, uids: &HashSet<Uid>) {
+        self.0.retain(|uid, _| uids.contains(uid));
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// A pod that waits for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingPod<'i> {
+    /// Its uid, as the API server writes it.
+    pub uid: Cow<'i, str>,
+    /// Where it is.
+    pub namespace: &'i str,
+    /// What it is called there.
+    pub name: &'i str,
+    /// The number behind its priority class.
+    pub priority: i32,
+    /// True if it waits rather than preempt others.
+    pub never_preempts: bool,
+    /// The one that places it; empty if it names none.
+    pub scheduler: &'i str,
+    /// The queue of its workload.
+    pub queue: Option<&'i str>,
+    /// Where its scheduler makes room for it.
+    pub nominated: Option<&'i str>,
+    /// True if its requests are all that it takes.
+    pub plain: bool,
+}
+
+impl PlacementIndex {
+    /// The live pod of a uid, if it wasn't scheduled yet.
+    pub fn pending_pod(&self, uid: &str) -> Option<PendingPod<'_>> {
+        let id = Uid::of(uid);
+        let pod = self.reader.places.get(id).filter(|pod| pod.progress == Progress::Waiting)?;
+        let own = pod.uid(id);
+        // another text may have the same hash
+        (own == uid).then(|| PendingPod {
+            uid: own,
+            namespace: &pod.namespace,
+            name: &pod.name,
+            priority: pod.priority,
+            never_preempts: pod.never_preempts,
+            scheduler: self.reader.schedulers.0.get(&id).map(ArcStr::as_str).unwrap_or_default(),
+            queue: self.queue(pod),
+            nominated: pod.nominated.as_deref(),
+            plain: pod.plain,
+        })
+    }
+
+    /// True if there is a pod with this uid, whatever it does.
+    pub fn has_pod(&self, uid: &str) -> bool {
+        self.reader.places.get(Uid::of(uid)).is_some()
+    }
+
+    /// A node of this name, by its own: one that there is, or that has pods.
+    pub fn node(&self, name: &str) -> Option<&str> {
+        let known = self.reader.nodes.get_key_value(name).map(|(known, _)| known.as_str());
+        known.or_else(|| self.reader.places.on(name)?.all().next()?.1.node.as_deref())
+    }
+}
