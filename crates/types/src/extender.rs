@@ -9,8 +9,11 @@ use serde::{
 };
 use serde_json::{Number, value::RawValue};
 
-/// More nodes than any cluster has, and more victims than any node.
-const MOST: usize = 100_000;
+/// Candidate nodes of a question: more than any cluster has.
+pub const MOST_NODES: usize = 100_000;
+
+/// Victims of a question, on all of its nodes together: ten on each of 20,000 nodes.
+pub const MOST_VICTIMS: usize = 200_000;
 
 /// No name of a node is longer.
 const LONGEST_NAME: usize = 253;
@@ -136,7 +139,7 @@ impl<'de> Deserialize<'de> for Args<'de> {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Args<'de>, M::Error> {
-                let mut args = Args::default();
+                let (mut args, mut bounds) = (Args::default(), Bounds::default());
                 while let Some(Text(key)) = map.next_key()? {
                     match Part::Args.field(key.as_bytes()) {
                         Some(Field::Preemptor) => {
@@ -144,8 +147,7 @@ impl<'de> Deserialize<'de> for Args<'de> {
                             args.pod = pod.filter(|raw| raw.get() != "null");
                         }
                         Some(Field::Part(_)) => {
-                            let offers = map.next_value::<Option<Offers<'de>>>()?;
-                            args.nodes.extend(offers.map(|of| of.0).unwrap_or_default());
+                            args.nodes.append(&mut map.next_value_seed(Nodes(&mut bounds))?);
                         }
                         _ => drop(map.next_value::<IgnoredAny>()?),
                     }
@@ -158,80 +160,114 @@ impl<'de> Deserialize<'de> for Args<'de> {
     }
 }
 
-struct Offers<'b>(Vec<Offer<'b>>);
+/// How many more nodes and victims a question may have, wherever in it they are.
+struct Bounds {
+    nodes: usize,
+    victims: usize,
+}
 
-impl<'de> Deserialize<'de> for Offers<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Nodes;
-
-        impl<'de> Visitor<'de> for Nodes {
-            type Value = Offers<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a map from the names of nodes to their victims")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Offers<'de>, M::Error> {
-                let mut offers = Vec::new();
-                while let Some(Text(node)) = map.next_key()? {
-                    if offers.len() == MOST {
-                        return Err(M::Error::custom("more nodes than any cluster has"));
-                    }
-                    if node.len() > LONGEST_NAME {
-                        return Err(M::Error::custom(format_args!(
-                            "a node's name of {} bytes: none is longer than {LONGEST_NAME}",
-                            node.len()
-                        )));
-                    }
-                    let Victims { uids, pdb_violations } =
-                        map.next_value::<Option<Victims<'de>>>()?.unwrap_or_default();
-                    offers.push(Offer { node, victims: uids, pdb_violations });
-                }
-                Ok(Offers(offers))
-            }
-        }
-
-        deserializer.deserialize_map(Nodes)
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { nodes: MOST_NODES, victims: MOST_VICTIMS }
     }
 }
 
-#[derive(Default)]
-struct Victims<'b> {
-    uids: Vec<Cow<'b, str>>,
-    pdb_violations: i64,
+impl Bounds {
+    fn node<E: Error>(&mut self) -> Result<(), E> {
+        let less = self.nodes.checked_sub(1);
+        self.nodes = less.ok_or_else(|| E::custom(format_args!("more than {MOST_NODES} nodes")))?;
+        Ok(())
+    }
+
+    fn victim<E: Error>(&mut self) -> Result<(), E> {
+        let less = self.victims.checked_sub(1);
+        let more = || E::custom(format_args!("more than {MOST_VICTIMS} victims, all nodes together"));
+        self.victims = less.ok_or_else(more)?;
+        Ok(())
+    }
 }
 
-impl<'de> Deserialize<'de> for Victims<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Fields;
+/// A map of candidate nodes, or null.
+struct Nodes<'s>(&'s mut Bounds);
 
-        impl<'de> Visitor<'de> for Fields {
-            type Value = Victims<'de>;
+impl<'de> DeserializeSeed<'de> for Nodes<'_> {
+    type Value = Vec<Offer<'de>>;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("victims: a map with Pods and NumPDBViolations")
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Nodes<'_> {
+    type Value = Vec<Offer<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from the names of nodes to their victims")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut offers = Vec::new();
+        while let Some(Text(node)) = map.next_key()? {
+            self.0.node()?;
+            if node.len() > LONGEST_NAME {
+                return Err(M::Error::custom(format_args!(
+                    "a node's name of {} bytes: none is longer than {LONGEST_NAME}",
+                    node.len()
+                )));
             }
+            let (victims, pdb_violations) = map.next_value_seed(Victims(self.0))?;
+            offers.push(Offer { node, victims, pdb_violations });
+        }
+        Ok(offers)
+    }
+}
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Victims<'de>, M::Error> {
-                let mut victims = Victims::default();
-                while let Some(Text(key)) = map.next_key()? {
-                    match Part::Victims.field(key.as_bytes()) {
-                        Some(Field::Part(_)) => {
-                            let uids = map.next_value::<Option<Uids<'de>>>()?;
-                            victims.uids = uids.map(|of| of.0).unwrap_or_default();
-                        }
-                        Some(Field::PdbViolations) => {
-                            victims.pdb_violations =
-                                map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
-                        }
-                        _ => drop(map.next_value::<IgnoredAny>()?),
-                    }
+/// The victims of a node, and how many of them a disruption budget would rather keep; or null.
+struct Victims<'s>(&'s mut Bounds);
+
+impl<'de> DeserializeSeed<'de> for Victims<'_> {
+    type Value = (Vec<Cow<'de, str>>, i64);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Victims<'_> {
+    type Value = (Vec<Cow<'de, str>>, i64);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("victims: a map with Pods and NumPDBViolations")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Self::Value::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let (mut uids, mut pdb_violations) = Self::Value::default();
+        while let Some(Text(key)) = map.next_key()? {
+            match Part::Victims.field(key.as_bytes()) {
+                Some(Field::Part(_)) => uids = map.next_value_seed(Uids(self.0))?,
+                Some(Field::PdbViolations) => {
+                    pdb_violations = map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
                 }
-                Ok(victims)
+                _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
-
-        deserializer.deserialize_map(Fields)
+        Ok((uids, pdb_violations))
     }
 }
 
@@ -241,33 +277,39 @@ fn count(number: &Number) -> i64 {
     number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).unwrap_or_default().max(0)
 }
 
-/// Of pods in either form: only a uid, or a whole Pod.
-struct Uids<'b>(Vec<Cow<'b, str>>);
+/// A list of pods in either form, only a uid or a whole Pod; or null.
+struct Uids<'s>(&'s mut Bounds);
 
-impl<'de> Deserialize<'de> for Uids<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pods;
+impl<'de> DeserializeSeed<'de> for Uids<'_> {
+    type Value = Vec<Cow<'de, str>>;
 
-        impl<'de> Visitor<'de> for Pods {
-            type Value = Uids<'de>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of pods")
-            }
+impl<'de> Visitor<'de> for Uids<'_> {
+    type Value = Vec<Cow<'de, str>>;
 
-            fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Uids<'de>, S::Error> {
-                let mut uids = Vec::new();
-                while let Some(uid) = pods.next_element_seed(Uid(Part::Pod))? {
-                    if uids.len() == MOST {
-                        return Err(S::Error::custom("more pods than any node has"));
-                    }
-                    uids.push(uid);
-                }
-                Ok(Uids(uids))
-            }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of pods")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Self::Value, S::Error> {
+        let mut uids = Vec::new();
+        while let Some(uid) = pods.next_element_seed(Uid(Part::Pod))? {
+            self.0.victim()?;
+            uids.push(uid);
         }
-
-        deserializer.deserialize_seq(Pods)
+        Ok(uids)
     }
 }
 
@@ -448,6 +490,30 @@ mod tests {
             json!({"NodeNameToMetaVictims": {"n".repeat(254): null}}),
         ] {
             assert!(offers(&args).is_err(), "{args}");
+        }
+    }
+
+    #[test]
+    fn nodes_and_victims_are_bounded_wherever_they_are() {
+        let pods = |count: usize| vec!["{}"; count].join(",");
+        let of_one = |count| format!(r#"{{"NodeNameToVictims":{{"n":{{"Pods":[{}]}}}}}}"#, pods(count));
+        assert_eq!(Args::read(of_one(MOST_VICTIMS).as_bytes()).unwrap().nodes[0].victims.len(), MOST_VICTIMS);
+        let half = format!(r#"{{"Pods":[{}]}}"#, pods(MOST_VICTIMS / 2 + 1));
+        let nodes = |count: usize| vec![r#""n":{}"#; count].join(",");
+        for (text, why) in [
+            (of_one(MOST_VICTIMS + 1), "more than 200000 victims"),
+            (format!(r#"{{"NodeNameToVictims":{{"n":{half},"m":{half}}}}}"#), "more than 200000 victims"),
+            (
+                format!(r#"{{"NodeNameToVictims":{{"n":{half}}},"NodeNameToMetaVictims":{{"n":{half}}}}}"#),
+                "more than 200000 victims",
+            ),
+            (
+                format!(r#"{{"NodeNameToVictims":{{{0}}},"NodeNameToVictims":{{{0}}}}}"#, nodes(60_000)),
+                "more than 100000 nodes",
+            ),
+        ] {
+            let error = Args::read(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
     }
 
