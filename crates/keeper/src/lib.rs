@@ -7,7 +7,6 @@ mod cluster;
 mod config;
 mod events;
 mod expiry;
-mod limit;
 mod metrics;
 mod owners;
 mod recent;
@@ -19,6 +18,8 @@ mod status;
 mod stores;
 mod terminations;
 mod usage;
+
+use tenure_service::limit;
 
 pub use args::Args;
 pub use usage::short_help;

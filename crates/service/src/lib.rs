@@ -11,6 +11,7 @@ pub mod config;
 pub mod flags;
 pub mod groups;
 pub mod leadership;
+pub mod limit;
 pub mod log;
 pub mod readiness;
 pub mod served;

@@ -1,4 +1,4 @@
-//! How fast the keeper writes.
+//! How fast the API server is called.
 
 use std::num::NonZeroU32;
 

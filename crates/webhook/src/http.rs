@@ -18,7 +18,7 @@ use axum::{
     routing::post,
 };
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::timeout::TimeoutLayer;
 use tracing::{debug, info};
 
@@ -74,11 +74,23 @@ impl Limited for Router {
     }
 }
 
-async fn take_turns(State(turns): State<Arc<Semaphore>>, request: extract::Request, next: Next) -> Response {
+/// The turn of a large request, for work that goes on when the caller leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn(#[expect(dead_code, reason = "it is held")] Arc<OwnedSemaphorePermit>);
+
+async fn take_turns(
+    State(turns): State<Arc<Semaphore>>,
+    mut request: extract::Request,
+    next: Next,
+) -> Response {
     let is_large = announced(request.headers()).is_none_or(|bytes| bytes > LARGE_BYTES);
     // an error would mean that the semaphore was closed, which nobody does
-    let _turn = if is_large { turns.acquire_owned().await.ok() } else { None };
-    next.run(request).await
+    let turn = if is_large { turns.acquire_owned().await.ok() } else { None };
+    let turn = turn.map(|turn| Turn(Arc::new(turn)));
+    request.extensions_mut().insert(turn.clone());
+    let response = next.run(request).await;
+    drop(turn);
+    response
 }
 
 /// How long a body will be, if its sender says so.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Bytes,
     extract::{State, rejection::BytesRejection},
     http::{HeaderMap, StatusCode},
@@ -16,7 +16,7 @@ use tracing::error;
 use super::{Guard, Reviewed};
 use crate::{
     Metrics,
-    http::{Limited, answer, json},
+    http::{Limited, Turn, answer, json},
 };
 
 const OFF: &str = "tenure: the guard is off, and keeps nothing: start tenure-webhook with --guard, or set guard.enabled of its chart";
@@ -33,11 +33,13 @@ pub fn router(guard: Option<Guard>, metrics: Metrics) -> Router {
 
 async fn review(
     State(context): State<Arc<Context>>,
+    Extension(turn): Extension<Option<Turn>>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     // what is known may be locked for as long as a scheduler is answered
     let reviewed = spawn_blocking(move || {
+        let _turn = turn;
         let Context { guard, metrics } = &*context;
         answer(metrics, &headers, body, |request, started| {
             let Reviewed { outgoing, operation, reason } = match guard {
