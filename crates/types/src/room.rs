@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error, IgnoredAny},
-};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::Value;
 
 use crate::{
@@ -144,19 +141,6 @@ fn is_of_pods(resource: &str) -> bool {
 }
 
 impl PodWithRoom {
-    /// Reads a pod that wants room, as far as it can be read: a scheduler that gets no answer may go on without one, and
-    /// then nothing protects anybody. So what can't be read counts as not there, which is the weakest claim that there
-    /// is, and its room isn't plain then.
-    pub fn read_claim(text: &str) -> serde_json::Result<(Pod, Room)> {
-        let odd = match serde_json::from_str::<Self>(text) {
-            Ok(pod) if text.starts_with('{') => return Ok(pod.split()),
-            // a list of no fields would do, otherwise
-            Ok(_) => Error::custom("invalid type: sequence, expected a Pod"),
-            Err(odd) => odd,
-        };
-        claim(&serde_json::from_str(text)?).map(|pod| (pod, Room::default())).ok_or(odd)
-    }
-
     /// The pod, and its room.
     pub fn split(self) -> (Pod, Room) {
         let Self { metadata, spec, status } = self;
@@ -192,26 +176,6 @@ impl Room {
             requests.len() <= MOST_RESOURCES && requests.keys().all(|name| name.len() <= LONGEST_RESOURCE);
         if is_possible { Self { requests, plain } } else { Self::default() }
     }
-}
-
-/// None if it doesn't even have metadata.
-fn claim(pod: &Value) -> Option<Pod> {
-    let (metadata, spec, status) = (pod.get("metadata")?.as_object()?, pod.get("spec"), pod.get("status"));
-    let text = |of: Option<&Value>| of.and_then(Value::as_str).map(str::to_owned);
-    let texts = |key| {
-        let all = metadata.get(key)?.as_object()?.iter();
-        Some(all.filter_map(|(key, value)| Some((key.clone(), text(Some(value))?))).collect())
-    };
-    let of_spec = |key| spec.and_then(|spec| spec.get(key));
-    let mut of = Pod::default();
-    (of.metadata.name, of.metadata.namespace) = (text(metadata.get("name")), text(metadata.get("namespace")));
-    of.metadata.uid = text(metadata.get("uid"));
-    (of.metadata.labels, of.metadata.annotations) = (texts("labels"), texts("annotations"));
-    of.spec.priority = of_spec("priority").and_then(Value::as_i64).and_then(|value| value.try_into().ok());
-    of.spec.preemption_policy = text(of_spec("preemptionPolicy"));
-    of.spec.scheduler_name = text(of_spec("schedulerName"));
-    of.status.nominated_node_name = text(status.and_then(|status| status.get("nominatedNodeName")));
-    Some(of)
 }
 
 impl Spec {

@@ -1,19 +1,22 @@
 //! `POST /scheduler/preempt`: kube-scheduler asks its extender which of the candidate nodes of a preemption hold, and
 //! with which victims.
 
+mod caller;
 mod http;
 mod permits;
+mod preemptor;
 mod question;
 mod sieve;
 mod unsettled;
 mod waiters;
 mod wake;
 
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, RwLock};
 use tenure_policy::floor::Floors;
-use tenure_service::{clock::ServerClock, readiness::Readiness};
+use tenure_service::{clock::ServerClock, limit::write_limit, readiness::Readiness};
+use tokio::sync::Semaphore;
 
 use crate::{KnownQueues, Metrics, placement::Placement};
 
@@ -23,6 +26,16 @@ pub(crate) use question::Counts;
 use unsettled::Unsettled;
 use waiters::Waiters;
 pub use wake::Waker;
+
+/// Calls to the API server a second, for all that is to be woken, and at once: a wake-up takes three.
+const CALLS_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
+const CALLS_AT_ONCE: NonZeroU32 = NonZeroU32::new(40).unwrap();
+
+/// How long an answer waits for a preemptor that the index doesn't know yet. Its scheduler has just seen it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Answers that wait so at the same time. Beyond that, they come at once.
+const MOST_PATIENT: usize = 4;
 
 /// Answers kube-scheduler. Clones are one.
 #[derive(Clone, Debug)]
@@ -43,6 +56,8 @@ pub struct Extender {
     pub metrics: Metrics,
     /// Else nobody keeps in mind who was refused.
     wakes: bool,
+    patience: Duration,
+    patient: Arc<Semaphore>,
     waiters: Arc<Mutex<Waiters>>,
     unsettled: Arc<Mutex<Unsettled>>,
 }
@@ -65,6 +80,8 @@ impl Extender {
             permits: Permits::default(),
             metrics,
             wakes: false,
+            patience: PATIENCE,
+            patient: Arc::new(Semaphore::new(MOST_PATIENT)),
             waiters: Arc::default(),
             unsettled: Arc::default(),
         }
@@ -82,6 +99,13 @@ impl Extender {
         self
     }
 
+    /// The same, with another time for which an answer waits for a preemptor that isn't known yet.
+    #[must_use]
+    pub const fn patient(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// What wakes those who were refused, once the floors end that were in their way; none if nothing is to.
     pub fn waker(&self) -> Option<Waker> {
         self.wakes.then(|| Waker {
@@ -89,6 +113,7 @@ impl Extender {
             placement: self.placement.clone(),
             waiters: Arc::clone(&self.waiters),
             metrics: self.metrics.clone(),
+            limit: write_limit(CALLS_A_SECOND, CALLS_AT_ONCE),
         })
     }
 }

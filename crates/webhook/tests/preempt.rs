@@ -26,6 +26,7 @@ use futures::{StreamExt, stream};
 use prometheus_client::registry::Registry;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
+use tenure_index::Uid;
 use tenure_service::{clock::ServerClock, readiness::Readiness, watch::Store};
 use tenure_types::{projection::RunaiQueue, room::PodWithRoom};
 use tenure_webhook::{Extender, KnownQueues, MAX_PREEMPTION_BYTES, Metrics, Placement, scheduler_router};
@@ -54,7 +55,8 @@ fn extender(readiness: Readiness) -> Extender {
         placement.change(|index| index.apply_pod(pod(&format!("young-{node}"), node, "guarded")));
     }
     placement.change(|index| index.apply_pod(pod("alone", "n4", "guarded")));
-    Extender::new(placement, queues, ServerClock::default(), readiness, metrics())
+    placement.change(|index| index.apply_pod(serde_json::from_value(preemptor()).unwrap()));
+    Extender::new(placement, queues, ServerClock::default(), readiness, metrics()).patient(Duration::ZERO)
 }
 
 fn pod(uid: &str, node: &str, queue: &str) -> PodWithRoom {
@@ -203,7 +205,6 @@ fn of_another_shape() -> Vec<Case> {
         (with_pod("[]"), "the Pod of the ExtenderPreemptionArgs can't be read"),
         (with_pod("7"), "the Pod of the ExtenderPreemptionArgs can't be read"),
         (with_pod(r#""p""#), "the Pod of the ExtenderPreemptionArgs can't be read"),
-        (with_pod(r#"{"metadata":[]}"#), "the Pod of the ExtenderPreemptionArgs can't be read"),
         (with_nodes("[]"), "expected a map from the names of nodes"),
         (with_nodes("7"), "expected a map from the names of nodes"),
         (with_nodes(r#""n1""#), "expected a map from the names of nodes"),
@@ -280,7 +281,7 @@ fn twice_and_unknown() -> Vec<Case> {
         (with_pods(r#"[{"UID":"old"},{"UID":"nobody"}]"#), NOBODY),
         (with_node(&young), OLD),
         (with_nodes(r#"{"n4":{"Pods":[{"UID":"alone"}]}}"#), NOBODY),
-        (with_field("/metadata/uid", &json!("old")), Kept(&[("n2", "other")])),
+        (with_field("/metadata/uid", &json!("old")), NOBODY),
     ];
     cases.into_iter().map(|(body, expected)| (body.into_bytes(), expected)).collect()
 }
@@ -305,18 +306,17 @@ fn text_and_numbers() -> Vec<Case> {
         (with_pods(&format!("[{objects}]")), NOBODY),
         (with_pods(&format!(r#"[{{"UID":"old","spec":{closed}}}]"#)), OLD),
         (with_pod(&closed), Bad("the Pod of the ExtenderPreemptionArgs can't be read")),
-        (with_pod(&objects), OLD),
-        (with_pod(&format!(r#"{{"metadata":{{}},"spec":{closed}}}"#)), Bad("recursion limit")),
+        (with_pod(&objects), NOBODY),
+        (with_pod(&format!(r#"{{"metadata":{{"uid":"p"}},"spec":{closed}}}"#)), OLD_AND_OTHER),
         (extra(&digits), OLD),
         (extra("1e999999999"), OLD),
         (extra("-"), Bad("invalid number")),
         (with_nodes(&format!(r#"{{"{long}":null}}"#)), Bad("none is longer than 253")),
         (with_pods(&format!(r#"[{{"UID":"{long}"}}]"#)), NOBODY),
         (extra(&format!(r#""{long}""#)), OLD),
-        (with_field("/metadata/name", &json!(long)), Bad("metadata.name has 1048576 bytes")),
-        (with_field("/metadata/namespace", &json!(long)), Bad("metadata.namespace has 1048576 bytes")),
-        (with_field("/metadata/uid", &json!(long)), Bad("metadata.uid has 1048576 bytes")),
-        (with_field("/spec/schedulerName", &json!(long)), Bad("spec.schedulerName has 1048576 bytes")),
+        (with_field("/metadata/name", &json!(long)), OLD_AND_OTHER),
+        (with_field("/spec/schedulerName", &json!(long)), OLD_AND_OTHER),
+        (with_field("/metadata/uid", &json!(long)), NOBODY),
         (with_pods(r#"[{"UID":"\ud800"}]"#), Bad("hex escape")),
         (with_pods(r#"[{"UID":"\u0000"}]"#), NOBODY),
         (with_pods("[{\"UID\":\"\0\"}]"), Bad("control character")),
@@ -342,48 +342,46 @@ fn text_and_numbers() -> Vec<Case> {
 /// What [`with_pod`] offers may go, and what may go in place of the young pod.
 const OLD_AND_OTHER: Expected = Kept(&[("n1", "old"), ("n2", "other")]);
 
-/// Of a preemptor of which not all can be read, so much can that nobody goes who may not.
+/// Of a preemptor its uid counts, and nothing else that is said of it.
 fn odd_preemptors() -> Vec<Case> {
-    let plain = [
-        with_field("/spec/containers", &Value::Null),
-        with_field("/spec/priority", &json!(9)),
-        with_field("/metadata/labels", &Value::Null),
-        with_field("/metadata/uid", &Value::Null),
-        with_field("/spec/containers/0/resources/requests/cpu", &json!("many")),
-        with_field("/spec/unknown", &json!([[7]])),
-    ];
     let odd = [
-        ("/spec/priority", json!(4_294_967_296_i64)),
+        ("/spec/priority", json!(9)),
+        ("/spec/priority", json!(2_000_000_000)),
+        ("/spec/priority", json!(-1)),
         ("/spec/priority", json!("high")),
-        ("/spec/priority", json!(1.5)),
-        ("/spec/containers", json!("x")),
-        ("/spec/containers", json!({})),
+        ("/spec/containers", Value::Null),
         ("/spec/containers", json!([null])),
         ("/spec/containers/0/resources", json!([7])),
-        ("/spec/containers/0/resources/requests", json!("many")),
-        ("/spec/initContainers", json!(7)),
+        ("/spec/containers/0/resources/requests/cpu", json!("many")),
         ("/spec/volumes", json!({"a": 1})),
-        ("/spec/affinity", json!("x")),
-        ("/spec/preemptionPolicy", json!(7)),
+        ("/spec/preemptionPolicy", json!("Never")),
         ("/spec/schedulerName", json!([])),
+        ("/spec/unknown", json!([[7]])),
         ("/metadata/name", json!(7)),
-        ("/metadata/uid", json!(7)),
-        ("/metadata/labels", json!([7])),
-        ("/metadata/labels", json!({"kai.scheduler/queue": 7})),
+        ("/metadata/name", json!("../../other")),
+        ("/metadata/namespace", json!("other")),
+        ("/metadata/labels", Value::Null),
+        ("/metadata/labels", json!({"kai.scheduler/queue": "guarded"})),
         ("/metadata/annotations", json!("x")),
-        ("/metadata/ownerReferences", json!(7)),
-        ("/metadata/creationTimestamp", json!("soon")),
         ("/metadata/deletionTimestamp", json!({})),
         ("/status", json!("x")),
-        ("/status/conditions", json!(7)),
         ("/spec", json!("x")),
     ];
-    let of = |body: String, expected| (body.into_bytes(), expected);
-    let bare = ["{}", r#"{"metadata":{}}"#, r#"{"metadata":{},"spec":{"priority":null}}"#];
-    let bare = bare.into_iter().map(|pod| of(with_pod(pod), OLD));
-    let plain = plain.into_iter().map(|body| of(body, OLD_AND_OTHER));
-    let odd = odd.iter().map(|(pointer, value)| of(with_field(pointer, value), OLD));
-    bare.chain(plain).chain(odd).collect()
+    let of_none = [
+        with_field("/metadata/uid", &Value::Null),
+        with_field("/metadata/uid", &json!(7)),
+        with_field("/metadata/uid", &json!("")),
+        with_field("/metadata/uid", &json!("P")),
+        // it runs
+        with_field("/metadata/uid", &json!("old")),
+        with_field("/metadata", &json!([])),
+        with_pod("{}"),
+        with_pod(r#"{"uid":"p"}"#),
+        with_pod(r#"{"metadata":{}}"#),
+        with_pod(r#"{"metadata":{"uid":"other","uid":"p"}}"#),
+    ];
+    let odd = odd.iter().map(|(pointer, value)| (with_field(pointer, value).into_bytes(), OLD_AND_OTHER));
+    odd.chain(of_none.into_iter().map(|body| (body.into_bytes(), NOBODY))).collect()
 }
 
 async fn assert_answered(cases: Vec<Case>) {
@@ -458,7 +456,7 @@ async fn depth_and_length_and_odd_texts_and_numbers_are_no_danger() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_of_a_preemptor_gives_it_no_right() {
+async fn of_a_preemptor_its_uid_alone_counts_and_one_that_does_not_wait_gets_nobody() {
     assert_answered(odd_preemptors()).await;
 }
 
@@ -615,6 +613,95 @@ fn answered(body: &[u8]) {
     if let Err((status, text)) = runtime.block_on(outcome(&router(), post(body.to_vec()))) {
         assert_eq!(status, StatusCode::BAD_REQUEST);
         assert!(text.len() > 1 && text.ends_with('\n'), "{text:?}");
+    }
+}
+
+/// As many pods as there can be in so many bytes.
+fn empty_pods(bytes: usize) -> Body {
+    let start = format!(r#"{{"Pod":{},"NodeNameToVictims":{{"n1":{{"Pods":[{{}}"#, preemptor());
+    let chunk = Bytes::from(",{}".repeat(1 << 18));
+    let chunks = bytes / chunk.len();
+    let parts = [Bytes::from(start)].into_iter().chain(vec![chunk; chunks]).chain([Bytes::from("]}}}")]);
+    Body::from_stream(stream::iter(parts.map(Ok::<_, Infallible>)))
+}
+
+#[tokio::test]
+async fn more_victims_than_any_cluster_has_are_refused_however_little_they_say() {
+    let router = router();
+    let (status, text) = outcome(&router, post(empty_pods(4 << 20))).await.unwrap_err();
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(text.contains("more than 200000 victims, all nodes together"), "{text}");
+    let (status, text) = outcome(&router, post(empty_pods(99 << 20))).await.unwrap_err();
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(text.contains("has more victims"), "{text}");
+    assert_good(&router).await;
+}
+
+#[tokio::test]
+async fn a_preemptor_that_becomes_known_within_a_moment_is_answered_as_any_other() {
+    let extender = extender(Readiness::default()).patient(Duration::from_secs(20));
+    let placement = extender.placement.clone();
+    placement.change(|index| index.delete_pod(Uid::of("p")));
+    let router = scheduler_router(Some(extender), metrics());
+    let asked = tokio::spawn(async move { outcome(&router, post(good())).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!asked.is_finished());
+    placement.change(|index| index.apply_pod(serde_json::from_value(preemptor()).unwrap()));
+    assert_eq!(asked.await.unwrap(), Ok(kept(&[("n1", "old")])));
+}
+
+/// Asks while the answer is held up, and does this with the call then. True if the victim was granted in the end.
+async fn is_granted(meanwhile: impl FnOnce(&tokio::task::JoinHandle<()>)) -> bool {
+    let extender = extender(Readiness::default());
+    let (placement, permits) = (extender.placement.clone(), extender.permits.clone());
+    let router = scheduler_router(Some(extender), metrics());
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let held = tokio::task::spawn_blocking(move || placement.change(|_| released.recv()));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let asked = tokio::spawn(async move {
+        let _ = outcome(&router, post(good())).await;
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    meanwhile(&asked);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    release.send(()).unwrap();
+    held.await.unwrap().unwrap();
+    let _ = asked.await;
+    // a thread may still be at work for the caller that has left
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    permits.covering(Uid::of("old"), ServerClock::default().now()).is_some()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_granted_for_an_answer_that_is_not_sent() {
+    assert!(is_granted(|_| ()).await);
+    assert!(!is_granted(tokio::task::JoinHandle::abort).await);
+}
+
+#[tokio::test]
+async fn only_so_many_answers_wait_for_their_preemptors() {
+    let extender = extender(Readiness::default()).patient(Duration::from_secs(20));
+    let placement = extender.placement.clone();
+    let router = scheduler_router(Some(extender), metrics());
+    let of_unknown = || {
+        let body = with_field("/metadata/uid", &json!("unknown"));
+        let length = body.len();
+        let mut request = post(body);
+        request.headers_mut().insert(CONTENT_LENGTH, length.into());
+        request
+    };
+    let ask = || {
+        let router = router.clone();
+        tokio::spawn(async move { outcome(&router, of_unknown()).await })
+    };
+    let patient: Vec<_> = (0..4).map(|_| ask()).collect();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(ask().await.unwrap(), Ok(kept(&[])));
+    let mut unknown = preemptor();
+    unknown["metadata"]["uid"] = json!("unknown");
+    placement.change(|index| index.apply_pod(serde_json::from_value(unknown).unwrap()));
+    for asked in patient {
+        assert_eq!(asked.await.unwrap(), Ok(kept(&[("n1", "old"), ("n2", "other")])));
     }
 }
 

@@ -16,32 +16,6 @@ fn cpu(spec: &Value) -> i64 {
 }
 
 #[test]
-fn of_a_pod_that_wants_room_what_cannot_be_read_is_not_there() {
-    let metadata = json!({"name": "a", "namespace": "ns", "uid": "u", "labels": {"queue": "q", "odd": 1}, "ownerReferences": 7});
-    let spec =
-        json!({"priority": 1e10, "preemptionPolicy": "Never", "schedulerName": "s", "containers": "many"});
-    let odd = json!({"metadata": metadata, "spec": spec, "status": []});
-    let (pod, room) = PodWithRoom::read_claim(&odd.to_string()).unwrap();
-    assert_eq!(
-        (pod.metadata.uid.as_deref(), pod.label("queue"), pod.label("odd")),
-        (Some("u"), Some("q"), None)
-    );
-    assert_eq!((pod.spec.priority, pod.spec.preemption_policy.as_deref()), (None, Some("Never")));
-    assert_eq!(room, Room::default());
-    assert!(!room.plain, "what it needs isn't known");
-}
-
-#[test]
-fn what_has_no_metadata_is_no_pod() {
-    for text in
-        ["[]", "7", r#"{"metadata": []}"#, r#"{"metadata": null}"#, r#"{"spec": {"priority": "high"}}"#]
-    {
-        let error = PodWithRoom::read_claim(text).unwrap_err().to_string();
-        assert!(error.contains("invalid"), "{text}: {error}");
-    }
-}
-
-#[test]
 fn containers_are_added_up_and_the_overhead_comes_on_top() {
     let two = [container("1"), container("500m")];
     assert_eq!(cpu(&json!({"containers": two})), 1_500);

@@ -147,6 +147,7 @@ pub fn index(nodes: usize) -> PlacementIndex {
         }
         index.apply_pod(decode(pod(place, nodes)));
     }
+    index.apply_pod(decode(preemptor(nodes)));
     index.settle();
     index
 }
@@ -295,10 +296,17 @@ pub fn question(form: Form, candidates: &[usize], nodes: usize) -> Value {
         Form::Uids => (by_node, Value::Null),
         Form::Pods => (Value::Null, by_node),
     };
+    json!({"Pod": preemptor(nodes), "NodeNameToVictims": pods, "NodeNameToMetaVictims": uids})
+}
+
+/// The pod that wants room.
+fn preemptor(nodes: usize) -> Value {
     let mut preemptor = whole_pod(Place { node: 0, slot: 0 }, nodes);
+    preemptor["metadata"]["name"] = json!("preemptor");
+    preemptor["metadata"]["annotations"] = json!({});
     preemptor["metadata"]["uid"] = json!("705ab4f5-6393-11e8-b7cc-42010a800002");
     preemptor["spec"]["priority"] = json!(10_000);
     preemptor["spec"]["nodeName"] = Value::Null;
     preemptor["status"] = json!({"phase": "Pending"});
-    json!({"Pod": preemptor, "NodeNameToVictims": pods, "NodeNameToMetaVictims": uids})
+    preemptor
 }

@@ -14,11 +14,12 @@ use axum::{
     routing::post,
 };
 use http_body_util::BodyExt;
+use tenure_types::extender::MOST_VICTIMS;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
-use super::{Extender, sieve::Sieve};
+use super::{Extender, caller::Call, sieve::Sieve};
 use crate::{
     Metrics,
     http::{LARGE_BYTES, announced, is_plain_json, reject},
@@ -32,8 +33,15 @@ pub const MAX_PREEMPTION_BYTES: usize = 100 * 1024 * 1024;
 /// 6 MB, of which nothing would fall through.
 const SIFTED_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Large questions that are read at the same time. A scheduler asks one after the other.
+/// What is kept of a question: the uids of all victims that there may be, or as many pods with nothing but the names of
+/// their fields, and a preemptor of any size.
+const MOST_KEPT_BYTES: usize = 32 * 1024 * 1024;
+
+/// Large questions that are read and answered at the same time. A scheduler asks one after the other.
 const LARGE_IN_FLIGHT: usize = 2;
+
+/// The same of others.
+const SMALL_IN_FLIGHT: usize = 16;
 
 /// For a turn, a body, and an answer. A scheduler waits for five seconds if nobody tells it otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,7 +50,8 @@ const OFF: &str = "the scheduler extender is off: start tenure-webhook with --sc
 
 struct Context {
     extender: Extender,
-    turns: Semaphore,
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
 }
 
 /// The webhook's route for schedulers; without an extender, one that says so.
@@ -58,11 +67,15 @@ pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
     Router::new()
         .route("/scheduler/preempt", post(preempt))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, TIMEOUT))
-        .with_state(Arc::new(Context { extender, turns: Semaphore::new(LARGE_IN_FLIGHT) }))
+        .with_state(Arc::new(Context {
+            extender,
+            small: Arc::new(Semaphore::new(SMALL_IN_FLIGHT)),
+            large: Arc::new(Semaphore::new(LARGE_IN_FLIGHT)),
+        }))
 }
 
 async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Response {
-    let Context { extender, turns } = &*context;
+    let Context { extender, small, large } = &*context;
     let metrics = &extender.metrics;
     if let Err(message) = is_plain_json(request.headers()) {
         return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
@@ -73,16 +86,23 @@ async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Respo
     }
     let length = announced(request.headers());
     let is_large = length.is_none_or(|bytes| bytes > LARGE_BYTES);
+    let turns = Arc::clone(if is_large { large } else { small });
     // an error would mean that the semaphore was closed, which nobody does
-    let turn = if is_large { turns.acquire().await.ok() } else { None };
+    let turn = turns.acquire_owned().await.ok();
     let body = match read(request.into_body(), length).await {
         Ok(body) => body,
         Err((status, message)) => return reject(metrics, status, message),
     };
     let started = Instant::now();
-    let asked = extender.clone();
-    let answered = spawn_blocking(move || asked.answer(&body)).await;
-    drop(turn);
+    let call = Call::new(extender.clone());
+    let (asked, caller) = (extender.clone(), call.caller());
+    let answered = spawn_blocking(move || {
+        // the work goes on if the caller leaves, and so does its turn
+        let _turn = turn;
+        asked.answer(&body, &caller)
+    });
+    let answered = answered.await;
+    call.answered();
     match answered {
         Ok(Ok((answer, counts))) => {
             metrics.preemption_answered(&counts, started.elapsed().as_secs_f64());
@@ -105,6 +125,12 @@ async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, (StatusCod
         );
         (StatusCode::PAYLOAD_TOO_LARGE, message)
     };
+    let too_many = || {
+        let message = format!(
+            "more than {MOST_KEPT_BYTES} bytes are left of the question without all but the uids of its victims: it has more victims than any cluster, which may be {MOST_VICTIMS}"
+        );
+        (StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
     let mut left = MAX_PREEMPTION_BYTES;
     if length.is_some_and(|length| length > left as u64) {
         return Err(too_large());
@@ -119,7 +145,12 @@ async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, (StatusCod
         let Some(data) = frame.data_ref() else { continue };
         left = left.checked_sub(data.len()).ok_or_else(too_large)?;
         match &mut sieve {
-            Some(sieve) => sieve.push(data),
+            Some(sieve) => {
+                sieve.push(data);
+                if sieve.kept_bytes() > MOST_KEPT_BYTES {
+                    return Err(too_many());
+                }
+            }
             None => whole.extend_from_slice(data),
         }
     }

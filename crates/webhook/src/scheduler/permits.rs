@@ -60,6 +60,11 @@ impl Permits {
         }
     }
 
+    /// Forgets what was granted to a preemptor at that time.
+    pub fn revoke(&self, preemptor: &str, at: Timestamp) {
+        self.0.lock().retain(|permit| permit.preemptor != preemptor || permit.at != at);
+    }
+
     /// The namespace and name of a preemptor that may have this victim.
     pub fn covering(&self, victim: Uid, now: Timestamp) -> Option<(String, String)> {
         let mut granted = self.0.lock();
@@ -137,6 +142,18 @@ mod tests {
         assert_eq!(covering(&permits, "a", 2), None);
         assert_eq!(covering(&permits, "b", 2).as_deref(), Some("p"));
         assert_eq!(covering(&permits, "c", 2).as_deref(), Some("other"));
+    }
+
+    #[test]
+    fn a_permit_that_is_revoked_covers_nobody_and_one_that_was_granted_later_stays() {
+        let permits = Permits::default();
+        permits.grant(permit("p", 0, &["a"]));
+        permits.revoke("p", second(0));
+        assert_eq!(covering(&permits, "a", 1), None);
+        permits.grant(permit("p", 1, &["a"]));
+        permits.revoke("p", second(0));
+        permits.revoke("other", second(1));
+        assert_eq!(covering(&permits, "a", 1).as_deref(), Some("p"));
     }
 
     #[test]

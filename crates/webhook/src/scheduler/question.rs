@@ -1,24 +1,31 @@
 //! From the body of a question to that of its answer.
 
-use jiff::{SignedDuration, Timestamp};
-use tenure_index::{Answer, Dropped, Offer, PlacementIndex, Question, Taken, Uid};
-use tenure_policy::preemption::Rule;
-use tenure_types::{
-    extender::{self, Args, MetaPod, MetaVictims},
-    projection::Pod,
-    room::PodWithRoom,
+use std::{
+    thread,
+    time::{Duration, Instant},
 };
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_index::{Answer, Dropped, Offer, PendingPod, PlacementIndex, Question, Taken, Uid};
+use tenure_policy::preemption::Rule;
+use tenure_types::extender::{self, Args, MetaPod, MetaVictims};
 use thiserror::Error;
 use tracing::{debug, info};
 
-use super::{Extender, Permit, unsettled::SETTLED_AFTER, waiters::Waiter};
+use super::{
+    Extender, Permit,
+    caller::{Caller, Granted},
+    preemptor,
+    unsettled::SETTLED_AFTER,
+    waiters::Waiter,
+};
 
 /// After so long, a victim is known that the scheduler knows a moment earlier. One that stays unknown must not keep
 /// schedulers busy.
 const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
 
-/// What is kept of a question for a minute or longer must not be of any size.
-const LONGEST_NAME: usize = 253;
+/// Between looks for a preemptor that the index doesn't know yet.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// Why a body is no question.
 #[derive(Debug, Error)]
@@ -30,18 +37,8 @@ pub enum Malformed {
     #[error("the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room")]
     NoPod,
     /// The one that wants room isn't a pod.
-    #[error("the Pod of the ExtenderPreemptionArgs can't be read: {0}")]
-    Pod(serde_json::Error),
-    /// It has a name that nobody can have.
-    #[error(
-        "{field} has {bytes} bytes in the Pod of the ExtenderPreemptionArgs, but no name has more than {LONGEST_NAME}"
-    )]
-    Name {
-        /// Of the pod.
-        field: &'static str,
-        /// How long it is.
-        bytes: usize,
-    },
+    #[error("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object")]
+    Pod,
 }
 
 /// Of an answer, for the metrics: how many nodes ended how.
@@ -59,41 +56,20 @@ pub struct Counts {
 
 /// What stands in the way of a preemptor: where, and until when.
 #[derive(Default)]
-struct Obstacle<'a> {
-    first: Option<(Timestamp, &'a str)>,
+struct Obstacle<'i> {
+    /// With the node by the index's name: it becomes part of a patch.
+    first: Option<(Timestamp, &'i str)>,
     why: Option<&'static str>,
 }
 
-impl<'a> Obstacle<'a> {
-    fn add(&mut self, why: &'static str, until: Option<Timestamp>, node: &'a str) {
+impl<'i> Obstacle<'i> {
+    fn add(&mut self, why: &'static str, until: Option<Timestamp>, node: Option<&'i str>) {
         self.why.get_or_insert(why);
+        let Some(node) = node else { return };
         if let Some(until) = until.filter(|until| self.first.is_none_or(|(first, _)| *until < first)) {
             self.first = Some((until, node));
         }
     }
-}
-
-fn check_names(pod: &Pod) -> Result<(), Malformed> {
-    for (field, name) in [
-        ("metadata.name", &pod.metadata.name),
-        ("metadata.namespace", &pod.metadata.namespace),
-        ("metadata.uid", &pod.metadata.uid),
-        ("spec.schedulerName", &pod.spec.scheduler_name),
-        ("status.nominatedNodeName", &pod.status.nominated_node_name),
-    ] {
-        let bytes = name.as_ref().map_or(0, String::len);
-        if bytes > LONGEST_NAME {
-            return Err(Malformed::Name { field, bytes });
-        }
-    }
-    Ok(())
-}
-
-/// Whether it can be part of a path, as that of every pod can.
-fn is_name(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
 }
 
 fn offer<'a>(of: &'a extender::Offer<'_>) -> Offer<'a> {
@@ -109,36 +85,53 @@ fn taken<'a, 'v>(answer: &'v Answer<'a>) -> &'v [Taken<'a>] {
 }
 
 impl Extender {
-    /// The body of the answer to a body.
-    pub(super) fn answer(&self, body: &[u8]) -> Result<(Vec<u8>, Counts), Malformed> {
+    /// The body of the answer to a body. One for a pod that isn't known yet comes a little later, and one for a pod that
+    /// isn't known to wait gives nobody away.
+    pub(super) fn answer(&self, body: &[u8], caller: &Caller) -> Result<(Vec<u8>, Counts), Malformed> {
         let args = Args::read(body).map_err(Malformed::Args)?;
-        let raw = args.pod.ok_or(Malformed::NoPod)?;
-        let (preemptor, room) = PodWithRoom::read_claim(raw.get()).map_err(Malformed::Pod)?;
-        check_names(&preemptor)?;
+        let uid = preemptor::uid(args.pod.ok_or(Malformed::NoPod)?)?;
+        self.await_pod(&uid, caller);
         let now = self.clock.now();
         let offers: Vec<Offer<'_>> = args.nodes.iter().map(offer).collect();
         let floors = self.floors.read().clone();
         self.queues.look(|queues| {
             self.placement.look(|index| {
+                let Some(known) = index.pending_pod(&uid) else { return Ok(protect_all(&args)) };
+                let (pod, room) = preemptor::as_asked(&known);
                 let tree = queues.tree();
-                let question = Question { tree, floors: &floors, now, preemptor: &preemptor, room: &room };
+                let question = Question { tree, floors: &floors, now, preemptor: &pod, room: &room };
                 let answers = index.answer(&question, &offers);
                 let answers = args.nodes.iter().zip(answers);
-                Ok(self.conclude(index, &question, answers))
+                Ok(self.conclude(index, &question, &known, caller, answers))
             })
         })
     }
 
+    /// Waits until there is a pod of this uid, but not for long.
+    fn await_pod(&self, uid: &str, caller: &Caller) {
+        let is_known = || uid.is_empty() || self.placement.look(|index| index.has_pod(uid));
+        if is_known() {
+            return;
+        }
+        let Ok(_patient) = self.patient.try_acquire() else { return };
+        let begin = Instant::now();
+        while begin.elapsed() < self.patience && !caller.has_left() && !is_known() {
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
     fn conclude<'a>(
         &self,
-        index: &PlacementIndex,
+        index: &'a PlacementIndex,
         question: &Question<'_>,
+        preemptor: &PendingPod<'_>,
+        caller: &Caller,
         answers: impl Iterator<Item = (&'a extender::Offer<'a>, Answer<'a>)>,
     ) -> (Vec<u8>, Counts) {
         let (mut nodes, mut counts, mut obstacle) = (Vec::new(), Counts::default(), Obstacle::default());
         let mut granted: Vec<(Uid, bool)> = Vec::new();
-        let Question { now, preemptor, .. } = *question;
-        let uid = Uid::of(preemptor.metadata.uid.as_deref().unwrap_or_default());
+        let now = question.now;
+        let uid = Uid::of(&preemptor.uid);
         // until it is known what this one gets, no other gets anything
         let mut unsettled = self.unsettled.lock();
         let mut pending = index.pending(question, unsettled.to_others(uid, now));
@@ -146,7 +139,8 @@ impl Extender {
             let node = &*offer.node;
             if !pending.spares(node, taken(&answer)) {
                 counts.protected += 1;
-                obstacle.add(Rule::MinAvailable.name(), now.checked_add(SETTLED_AFTER).ok(), node);
+                let soon = now.checked_add(SETTLED_AFTER).ok();
+                obstacle.add(Rule::MinAvailable.name(), soon, index.node(node));
                 continue;
             }
             let (victims, pdb_violations) = match answer {
@@ -164,13 +158,13 @@ impl Extender {
                     match dropped {
                         Dropped::Protected(protected) => {
                             counts.protected += 1;
-                            obstacle.add(protected.rule.name(), protected.until, node);
+                            obstacle.add(protected.rule.name(), protected.until, index.node(node));
                         }
                         Dropped::Unknown(uid) => {
                             counts.unknown += 1;
                             debug!(node, uid, "Nothing is known of this victim on this node yet");
                             let soon = now.checked_add(UNKNOWN_FOR).ok();
-                            obstacle.add("a victim that isn't known yet", soon, node);
+                            obstacle.add("a victim that isn't known yet", soon, index.node(node));
                         }
                         Dropped::Nobody => {}
                     }
@@ -181,53 +175,61 @@ impl Extender {
             let pods = victims.into_iter().map(|of| MetaPod { uid: of.text }).collect();
             nodes.push((node, MetaVictims { pods, pdb_violations }));
         }
-        if nodes.is_empty() {
-            self.refuse(now, preemptor, &obstacle);
-        } else {
+        let is_refused = nodes.is_empty();
+        let answer = extender::Answer { node_name_to_meta_victims: nodes }.to_json();
+        caller.commit(|| {
+            if is_refused {
+                self.refuse(preemptor, &obstacle);
+                return None;
+            }
             let of_groups = granted.iter().filter(|(_, in_group)| *in_group).map(|(uid, _)| *uid).collect();
             unsettled.add(uid, now, of_groups);
-            self.grant(now, preemptor, granted.into_iter().map(|(uid, _)| uid).collect());
-        }
-        let answer = extender::Answer { node_name_to_meta_victims: nodes };
-        (answer.to_json(), counts)
+            Some(self.grant(now, preemptor, granted.into_iter().map(|(uid, _)| uid).collect()))
+        });
+        (answer, counts)
     }
 
-    fn grant(&self, now: Timestamp, preemptor: &Pod, victims: Vec<Uid>) {
-        let uid = preemptor.metadata.uid.as_deref().unwrap_or_default();
-        self.waiters.lock().forget(uid);
-        let metadata = &preemptor.metadata;
+    fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> Granted {
+        let PendingPod { uid, namespace, name, .. } = preemptor;
+        let waited = self.waiters.lock().forget(uid);
         self.permits.grant(Permit {
-            preemptor: uid.to_owned(),
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
+            preemptor: uid.to_string(),
+            namespace: (*namespace).to_owned(),
+            name: (*name).to_owned(),
             at: now,
             victims,
         });
+        Granted { uid: uid.to_string(), at: now, waited }
     }
 
-    fn refuse(&self, now: Timestamp, preemptor: &Pod, obstacle: &Obstacle<'_>) {
-        let Pod { metadata, spec, status } = preemptor;
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+    fn refuse(&self, preemptor: &PendingPod<'_>, obstacle: &Obstacle<'_>) {
+        let PendingPod { uid, namespace, name, priority, scheduler, nominated, .. } = preemptor;
         let Some(because) = obstacle.why else { return };
         let Some((until, node)) = obstacle.first else {
             info!(%namespace, %name, because, "No pod may be preempted for this one");
             return;
         };
         info!(%namespace, %name, because, %until, node, "No pod may be preempted for this one before that time");
-        let can_be_woken = self.wakes && is_name(namespace) && is_name(name);
-        let Some(uid) = metadata.uid.clone().filter(|_| can_be_woken) else { return };
+        if !self.wakes {
+            return;
+        }
         self.waiters.lock().wait(Waiter {
-            uid,
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            scheduler: spec.scheduler_name.clone().unwrap_or_default(),
-            priority: spec.priority.unwrap_or(0),
+            uid: uid.to_string(),
+            namespace: (*namespace).to_owned(),
+            name: (*name).to_owned(),
+            scheduler: (*scheduler).to_owned(),
+            priority: *priority,
             node: node.to_owned(),
-            nominated: status.nominated_node_name.clone().filter(|node| !node.is_empty()),
-            since: now,
+            nominated: nominated.map(str::to_owned),
             until,
             failures: 0,
         });
     }
+}
+
+/// For a preemptor that isn't known to wait: no node may lose anything, and nothing follows.
+fn protect_all(args: &Args<'_>) -> (Vec<u8>, Counts) {
+    debug!("A scheduler asks for a pod that isn't known to wait for a node");
+    let unknown = args.nodes.len().try_into().unwrap_or(u64::MAX);
+    (extender::Answer::default().to_json(), Counts { unknown, ..Counts::default() })
 }

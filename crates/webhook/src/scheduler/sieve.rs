@@ -79,6 +79,11 @@ impl Sieve {
         }
     }
 
+    /// How much is kept so far.
+    pub const fn kept_bytes(&self) -> usize {
+        self.kept.len()
+    }
+
     /// What is needed of the whole body: JSON that says the same, if that was any.
     pub fn finish(self) -> Vec<u8> {
         self.kept

@@ -36,6 +36,11 @@ impl Unsettled {
         self.0.push_back(Grant { preemptor, at, victims });
     }
 
+    /// Forgets what was granted to a preemptor at that time.
+    pub fn remove(&mut self, preemptor: Uid, at: Timestamp) {
+        self.0.retain(|grant| grant.preemptor != preemptor || grant.at != at);
+    }
+
     /// What was granted to other preemptors than this one.
     pub fn to_others(&self, preemptor: Uid, now: Timestamp) -> impl Iterator<Item = (Uid, &[Uid])> {
         let others = self.0.iter().filter(move |of| of.preemptor != preemptor && is_recent(of, now));

@@ -2,15 +2,12 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 /// More pods than wait anywhere. Of more than that, those that would wait for longest are woken by their scheduler alone.
 const MOST: usize = 10_000;
 
-/// A pod may be unknown to us for a moment that its scheduler knows already.
-const NEW_FOR: SignedDuration = SignedDuration::from_secs(10);
-
-/// A preemptor that was refused on all nodes.
+/// A preemptor that was refused on all nodes: a pod that the index knows, by what it knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub uid: String,
@@ -23,8 +20,6 @@ pub struct Waiter {
     pub node: String,
     /// Where it was nominated to when it was refused.
     pub nominated: Option<String>,
-    /// When it was refused.
-    pub since: Timestamp,
     /// Before that, there is nothing for it anywhere.
     pub until: Timestamp,
     /// How often it could not be woken.
@@ -49,9 +44,9 @@ impl Waiters {
         self.0.insert(waiter.uid.clone(), waiter);
     }
 
-    /// Forgets those that are gone or were placed, as far as that must be known by now.
-    pub fn retain(&mut self, now: Timestamp, waits: impl Fn(&str) -> bool) {
-        self.0.retain(|uid, waiter| now.duration_since(waiter.since) < NEW_FOR || waits(uid));
+    /// Forgets those that are gone or were placed.
+    pub fn retain(&mut self, waits: impl Fn(&str) -> bool) {
+        self.0.retain(|uid, _| waits(uid));
     }
 
     /// Somebody waits on, unless it has been asked for in the meantime.
@@ -60,8 +55,8 @@ impl Waiters {
     }
 
     /// Somebody waits no more.
-    pub fn forget(&mut self, uid: &str) {
-        self.0.remove(uid);
+    pub fn forget(&mut self, uid: &str) -> Option<Waiter> {
+        self.0.remove(uid)
     }
 
     /// How many wait.
@@ -98,7 +93,6 @@ mod tests {
             priority,
             node: "n".to_owned(),
             nominated: None,
-            since: Timestamp::UNIX_EPOCH,
             until: Timestamp::from_second(until).unwrap(),
             failures: 0,
         }
@@ -159,13 +153,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_forgotten_and_who_is_new_may_be_unknown() {
+    fn who_is_gone_is_forgotten() {
         let mut waiters = Waiters::default();
         waiters.wait(waiter("gone", "s", 1, 20));
         waiters.wait(waiter("there", "s", 2, 20));
-        let since = Timestamp::from_second(10).unwrap();
-        waiters.wait(Waiter { since, ..waiter("new", "s", 3, 20) });
-        waiters.retain(Timestamp::from_second(19).unwrap(), |uid| uid == "there");
-        assert_eq!(due(&mut waiters, 20), [["new", "there"]]);
+        waiters.retain(|uid| uid == "there");
+        assert_eq!(due(&mut waiters, 20), [["there"]]);
     }
 }

@@ -19,6 +19,7 @@ use tenure_index::Uid;
 use tenure_service::{
     call::{ApiError, call, persist},
     clock::ServerClock,
+    limit::WriteLimit,
     log::with_causes,
 };
 use tracing::{debug, info, warn};
@@ -39,6 +40,14 @@ pub struct Waker {
     pub(super) placement: Placement,
     pub(super) waiters: Arc<Mutex<Waiters>>,
     pub(super) metrics: Metrics,
+    /// Of all calls.
+    pub(super) limit: WriteLimit,
+}
+
+/// The pods of a namespace on the API server, at the pace of all calls.
+struct Pods<'w> {
+    api: Api<Pod>,
+    limit: &'w WriteLimit,
 }
 
 /// What came of an attempt to wake a pod.
@@ -69,7 +78,7 @@ impl Waker {
         // locked in the order in which a scheduler's question does it
         self.placement.look(|index| {
             let mut waiters = self.waiters.lock();
-            waiters.retain(now, |uid| index.waits(Uid::of(uid)));
+            waiters.retain(|uid| index.waits(Uid::of(uid)));
             let due = waiters.take_due(now);
             self.metrics.waiting(waiters.len());
             due
@@ -83,7 +92,7 @@ impl Waker {
         while let Some(waiter) = due.next() {
             let Waiter { namespace, name, priority, .. } = &waiter;
             // large, and it would be in every future around it
-            match Box::pin(wake(client, &waiter)).await {
+            match Box::pin(wake(client, &self.limit, &waiter)).await {
                 Ok(Woken::Yes) => {
                     info!(%namespace, %name, waiting, "Woke a pod that waited for the end of a floor, and with it all that wait");
                     self.metrics.woken();
@@ -115,9 +124,9 @@ fn failed(waiter: Waiter) -> Waiter {
     Waiter { nominated, failures: waiter.failures.saturating_add(1), ..waiter }
 }
 
-async fn wake(client: &Client, waiter: &Waiter) -> Result<Woken, ApiError> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &waiter.namespace);
-    let pod = match call(api.get(&waiter.name)).await {
+async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Woken, ApiError> {
+    let pods = Pods { api: Api::namespaced(client.clone(), &waiter.namespace), limit };
+    let pod = match pods.get(&waiter.name).await {
         Err(ApiError::NotFound) => return Ok(Woken::NotNeeded),
         pod => pod?,
     };
@@ -128,29 +137,48 @@ async fn wake(client: &Client, waiter: &Waiter) -> Result<Woken, ApiError> {
     let pod = match nominated {
         // of an earlier attempt, which came to nothing: else it would not have been refused
         Some(_) => pod,
-        None => match nominate(&api, &pod, json!(waiter.node)).await {
+        None => match pods.nominate(&pod, json!(waiter.node)).await {
             // somebody writes it: its scheduler, most likely, which then is awake
             Err(ApiError::NotFound | ApiError::Stale(_)) => return Ok(Woken::NotNeeded),
             pod => pod?,
         },
     };
-    match take_back(&api, waiter, pod).await {
+    match pods.take_back(waiter, pod).await {
         Ok(()) | Err(ApiError::NotFound) => Ok(Woken::Yes),
         Err(error) => Err(error),
     }
 }
 
-/// Once a pod is nominated, that must be taken back, unless it is nominated to another node by then.
-async fn take_back(api: &Api<Pod>, waiter: &Waiter, mut pod: Pod) -> Result<(), ApiError> {
-    let node = nomination(&pod).map(str::to_owned);
-    while still_waits(&pod, waiter) && nomination(&pod) == node.as_deref() {
-        match persist(async || nominate(api, &pod, Value::Null).await).await {
-            // whoever has written it meanwhile has left the nomination to us
-            Err(ApiError::Stale(_)) => pod = persist(async || call(api.get(&waiter.name)).await).await?,
-            result => return result.map(drop),
+impl Pods<'_> {
+    /// Once a pod is nominated, that must be taken back, unless it is nominated to another node by then.
+    async fn take_back(&self, waiter: &Waiter, mut pod: Pod) -> Result<(), ApiError> {
+        let node = nomination(&pod).map(str::to_owned);
+        while still_waits(&pod, waiter) && nomination(&pod) == node.as_deref() {
+            match persist(async || self.nominate(&pod, Value::Null).await).await {
+                // whoever has written it meanwhile has left the nomination to us
+                Err(ApiError::Stale(_)) => pod = persist(async || self.get(&waiter.name).await).await?,
+                result => return result.map(drop),
+            }
         }
+        Ok(())
     }
-    Ok(())
+
+    async fn get(&self, name: &str) -> Result<Pod, ApiError> {
+        self.limit.until_ready().await;
+        call(self.api.get(name)).await
+    }
+
+    /// Unless the pod was changed since it was read.
+    async fn nominate(&self, pod: &Pod, node: Value) -> Result<Pod, ApiError> {
+        let metadata = &pod.metadata;
+        let patch = json!({
+            "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
+            "status": {"nominatedNodeName": node},
+        });
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.limit.until_ready().await;
+        call(self.api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
+    }
 }
 
 fn still_waits(pod: &Pod, waiter: &Waiter) -> bool {
@@ -160,17 +188,6 @@ fn still_waits(pod: &Pod, waiter: &Waiter) -> bool {
 
 fn nomination(pod: &Pod) -> Option<&str> {
     pod.status.as_ref()?.nominated_node_name.as_deref().filter(|node| !node.is_empty())
-}
-
-/// Unless the pod was changed since it was read.
-async fn nominate(api: &Api<Pod>, pod: &Pod, node: Value) -> Result<Pod, ApiError> {
-    let metadata = &pod.metadata;
-    let patch = json!({
-        "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
-        "status": {"nominatedNodeName": node},
-    });
-    let name = metadata.name.as_deref().unwrap_or_default();
-    call(api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch))).await
 }
 
 #[cfg(test)]

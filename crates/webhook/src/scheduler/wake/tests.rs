@@ -1,10 +1,12 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use std::{collections::BTreeMap, convert::Infallible};
+use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32};
 
 use axum::http::{Method, Request, Response};
 use kube::client::Body;
 use prometheus_client::registry::Registry;
+
+use tenure_service::limit::write_limit;
 
 use super::*;
 
@@ -126,7 +128,6 @@ fn waiter(name: &str, priority: i32) -> Waiter {
         priority,
         node: "n".to_owned(),
         nominated: None,
-        since: at(10),
         until: at(1),
         failures: 0,
     }
@@ -135,22 +136,29 @@ fn waiter(name: &str, priority: i32) -> Waiter {
 const DONE: Fates = |_, _| Fate::Done;
 
 fn waker(waiters: impl IntoIterator<Item = Waiter>) -> Waker {
-    let all = Arc::<Mutex<Waiters>>::default();
+    let (all, placement) = (Arc::<Mutex<Waiters>>::default(), Placement::default());
     for waiter in waiters {
+        let pod = serde_json::from_value(pod(&waiter.name)).unwrap();
+        placement.change(|index| index.apply_pod(pod));
         all.lock().wait(waiter);
     }
     Waker {
         clock: ServerClock::default(),
-        placement: Placement::default(),
+        placement,
         waiters: all,
         metrics: Metrics::register(&mut Registry::default()),
+        limit: unpaced(),
     }
+}
+
+fn unpaced() -> WriteLimit {
+    write_limit(NonZeroU32::MAX, NonZeroU32::MAX)
 }
 
 #[tokio::test]
 async fn a_pod_that_waits_is_nominated_for_a_moment() {
     let server = Server::new([pod("p")], DONE);
-    assert_eq!(wake(&server.client(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
     assert_eq!(server.asked(), ["GET p", "\"n\" p", "null p"]);
     assert_eq!(server.nominated("p"), Value::Null);
 }
@@ -166,7 +174,11 @@ async fn who_waits_no_more_is_left_alone() {
         changed("/status/nominatedNodeName", json!("other")),
     ] {
         let server = Server::new([pod.clone()], DONE);
-        assert_eq!(wake(&server.client(), &waiter("p", 1)).await.unwrap(), Woken::NotNeeded, "{pod}");
+        assert_eq!(
+            wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(),
+            Woken::NotNeeded,
+            "{pod}"
+        );
         assert_eq!(server.asked(), ["GET p"], "{pod}");
     }
 }
@@ -175,7 +187,7 @@ async fn who_waits_no_more_is_left_alone() {
 async fn a_nomination_that_came_to_nothing_is_taken_back() {
     let server = Server::new([changed("/status/nominatedNodeName", json!("m"))], DONE);
     let waiter = Waiter { nominated: Some("m".to_owned()), ..waiter("p", 1) };
-    assert_eq!(wake(&server.client(), &waiter).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter).await.unwrap(), Woken::Yes);
     assert_eq!(server.asked(), ["GET p", "null p"]);
 }
 
@@ -187,7 +199,7 @@ async fn a_pod_that_is_written_before_it_is_nominated_is_awake_already() {
         }
         Fate::Done
     });
-    assert_eq!(wake(&server.client(), &waiter("p", 1)).await.unwrap(), Woken::NotNeeded);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::NotNeeded);
     assert_eq!(server.nominated("p"), Value::Null);
 }
 
@@ -199,7 +211,7 @@ async fn a_nomination_is_taken_back_even_if_the_pod_is_written_meanwhile() {
         }
         Fate::Done
     });
-    assert_eq!(wake(&server.client(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
     assert_eq!(server.asked(), ["GET p", "\"n\" p", "null p", "GET p", "null p"]);
     assert_eq!(server.nominated("p"), Value::Null);
 }
@@ -214,7 +226,7 @@ async fn a_nomination_by_others_is_left_as_it_is() {
         }
         Fate::Done
     });
-    assert_eq!(wake(&server.client(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
+    assert_eq!(wake(&server.client(), &unpaced(), &waiter("p", 1)).await.unwrap(), Woken::Yes);
     assert_eq!(server.nominated("p"), "other");
 }
 
@@ -250,6 +262,28 @@ async fn one_that_cannot_be_woken_does_not_keep_the_others_asleep() {
     waker.wake_due(&server.client(), at(11)).await;
     assert_eq!(server.asked()[5..], ["GET high", "\"n\" high", "null high"]);
     assert_eq!(waker.waiters.lock().len(), 0);
+}
+
+#[tokio::test]
+async fn who_is_known_to_wait_no_more_costs_no_call() {
+    let server = Server::new([pod("p")], DONE);
+    let waker = waker([waiter("p", 1)]);
+    waker.placement.change(|index| index.delete_pod(Uid::of("uid-p")));
+    waker.wake_due(&server.client(), at(1)).await;
+    assert_eq!(server.asked(), [""; 0]);
+    assert_eq!(waker.waiters.lock().len(), 0);
+}
+
+#[tokio::test]
+async fn all_calls_keep_one_pace() {
+    let server = Server::new([pod("p"), pod("q")], DONE);
+    let one = NonZeroU32::MIN;
+    // four calls at once, and one a second then
+    let limit = write_limit(one, one.saturating_add(3));
+    wake(&server.client(), &limit, &waiter("p", 1)).await.unwrap();
+    let (client, next) = (server.client(), waiter("q", 1));
+    tokio::time::timeout(Duration::from_millis(300), wake(&client, &limit, &next)).await.unwrap_err();
+    assert_eq!(server.asked(), ["GET p", "\"n\" p", "null p", "GET q"]);
 }
 
 #[tokio::test]

@@ -1,0 +1,177 @@
+//! The caller of a question, which may hang up before the answer: then nothing follows from it.
+
+use std::{mem, sync::Arc};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tenure_index::Uid;
+
+use super::{Extender, waiters::Waiter};
+
+/// What followed from an answer, and is undone if it isn't sent.
+#[derive(Debug)]
+pub struct Granted {
+    /// The preemptor's uid.
+    pub uid: String,
+    /// When that was.
+    pub at: Timestamp,
+    /// It waited for that until then.
+    pub waited: Option<Waiter>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Waits,
+    Answered(Option<Box<Granted>>),
+    Left,
+}
+
+/// A caller, for the thread that makes the answer. Clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Caller(Arc<Mutex<State>>);
+
+impl Caller {
+    /// Does what follows from the answer, unless the caller has left.
+    pub fn commit(&self, act: impl FnOnce() -> Option<Granted>) {
+        let mut state = self.0.lock();
+        if !matches!(*state, State::Left) {
+            *state = State::Answered(act().map(Box::new));
+        }
+    }
+
+    /// True once the caller has left.
+    pub fn has_left(&self) -> bool {
+        matches!(*self.0.lock(), State::Left)
+    }
+
+    fn leave(&self) -> Option<Box<Granted>> {
+        match mem::replace(&mut *self.0.lock(), State::Left) {
+            State::Answered(granted) => granted,
+            State::Waits | State::Left => None,
+        }
+    }
+}
+
+/// A call while it is answered. Dropped before [`Call::answered`], as it is when the connection ends or the time is over,
+/// it undoes what followed from the answer.
+#[derive(Debug)]
+pub struct Call {
+    extender: Extender,
+    caller: Caller,
+    is_answered: bool,
+}
+
+impl Call {
+    pub fn new(extender: Extender) -> Self {
+        Self { extender, caller: Caller::default(), is_answered: false }
+    }
+
+    pub fn caller(&self) -> Caller {
+        self.caller.clone()
+    }
+
+    /// The answer is on its way.
+    pub fn answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.is_answered
+            && let Some(granted) = self.caller.leave()
+        {
+            self.extender.take_back(*granted);
+        }
+    }
+}
+
+impl Extender {
+    fn take_back(&self, Granted { uid, at, waited }: Granted) {
+        self.unsettled.lock().remove(Uid::of(&uid), at);
+        self.permits.revoke(&uid, at);
+        if let Some(waiter) = waited {
+            self.waiters.lock().wait_again(waiter);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::registry::Registry;
+    use tenure_service::{clock::ServerClock, readiness::Readiness};
+
+    use super::{super::Permit, *};
+    use crate::{KnownQueues, Metrics, Placement};
+
+    fn extender() -> Extender {
+        let metrics = Metrics::register(&mut Registry::default());
+        let (placement, queues) = (Placement::default(), KnownQueues::default());
+        Extender::new(placement, queues, ServerClock::default(), Readiness::default(), metrics)
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn waiter() -> Waiter {
+        Waiter {
+            uid: "p".to_owned(),
+            namespace: "ns".to_owned(),
+            name: "p".to_owned(),
+            scheduler: "s".to_owned(),
+            priority: 1,
+            node: "n".to_owned(),
+            nominated: None,
+            until: now(),
+            failures: 0,
+        }
+    }
+
+    /// Preemptor p gets victim v, for which it has waited.
+    fn grant(extender: &Extender) -> Granted {
+        let victims = vec![Uid::of("v")];
+        extender.unsettled.lock().add(Uid::of("p"), now(), victims.clone());
+        let name = || "p".to_owned();
+        let permit = Permit { preemptor: name(), namespace: name(), name: name(), at: now(), victims };
+        extender.permits.grant(permit);
+        Granted { uid: "p".to_owned(), at: now(), waited: Some(waiter()) }
+    }
+
+    /// Whether v is granted, whether it counts as gone, and how many wait.
+    fn standing(extender: &Extender) -> (bool, bool, usize) {
+        let is_granted = extender.permits.covering(Uid::of("v"), now()).is_some();
+        let counts = extender.unsettled.lock().to_others(Uid::of("q"), now()).next().is_some();
+        (is_granted, counts, extender.waiters.lock().len())
+    }
+
+    #[test]
+    fn what_followed_from_an_answer_stays_once_it_is_on_its_way() {
+        let extender = extender();
+        let call = Call::new(extender.clone());
+        call.caller().commit(|| Some(grant(&extender)));
+        call.answered();
+        assert_eq!(standing(&extender), (true, true, 0));
+    }
+
+    #[test]
+    fn what_followed_from_an_answer_that_is_not_sent_is_undone() {
+        let extender = extender();
+        let call = Call::new(extender.clone());
+        call.caller().commit(|| Some(grant(&extender)));
+        drop(call);
+        assert_eq!(standing(&extender), (false, false, 1));
+    }
+
+    #[test]
+    fn nothing_follows_from_an_answer_to_a_caller_that_has_left() {
+        let extender = extender();
+        let call = Call::new(extender.clone());
+        let caller = call.caller();
+        drop(call);
+        assert!(caller.has_left());
+        caller.commit(|| Some(grant(&extender)));
+        assert_eq!(standing(&extender), (false, false, 0));
+    }
+}
