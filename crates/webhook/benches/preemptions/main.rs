@@ -164,7 +164,8 @@ fn placement(scale: &Scale) -> Placement {
     let index = cluster::index(scale.nodes);
     COUNTS.store(false, Relaxed);
     let pods = scale.nodes * PODS_PER_NODE;
-    assert_eq!(index.pods(), pods);
+    // and the preemptor
+    assert_eq!(index.pods(), pods + 1);
     let held = HELD.load(Relaxed);
     println!("index    {pods} pods on {} nodes, two thirds of them in groups of 8", scale.nodes);
     println!("         {} bytes a pod, {} MiB", held / pods, held >> 20);
