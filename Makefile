@@ -60,6 +60,10 @@ failover: ## The leader of two keepers killed, stopped and cut off, 20 times eac
 	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture
 	$(CARGO) test --locked --package tenure-tests --test requeue -- --ignored --nocapture
 
+.PHONY: forged-calls
+forged-calls: ## A client without a certificate calls the webhook 1,000 times a second, for ten minutes (FORGED_SECONDS=600): no write, no memory, reviews no slower
+	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture
+
 .PHONY: crds
 crds: ## Write the chart's CRDs anew, after a change of the types
 	$(CARGO) run --quiet --package tenure-types --bin crdgen -- charts/tenure/files/crds

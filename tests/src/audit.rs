@@ -61,19 +61,37 @@ pub async fn assert_changes(cluster: &Cluster, namespace: &str, expected: &[impl
     assert_eq!(changes, expected);
 }
 
-/// The requests of one of our programs in a namespace that were answered with success.
-fn successes(cluster: &Cluster, account: &str, namespace: &str) -> impl Iterator<Item = Value> {
+/// All that the webhook has tried to change anywhere, with success or without: `patch pods/test`.
+pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
+    let is_change = |entry: &Value| {
+        ["create", "update", "patch", "delete", "deletecollection"].contains(&text(entry, "/verb"))
+    };
+    let told = |entry: Value| {
+        let [verb, resource, name] =
+            ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
+        format!("{verb} {resource}/{name}")
+    };
+    entries(cluster, "tenure-webhook").into_iter().filter(is_change).map(told).collect()
+}
+
+/// The answered requests of one of our programs.
+fn entries(cluster: &Cluster, account: &str) -> Vec<Value> {
     let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:{account}");
     let log = fs::read_to_string(cluster.audit_log()).expect("the audit log can be read");
     // the last line may be half written
     let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_answered =
+        |entry: &Value| text(entry, "/stage") == "ResponseComplete" && text(entry, "/user/username") == user;
+    entries.filter(is_answered).collect()
+}
+
+/// The requests of one of our programs in a namespace that were answered with success.
+fn successes(cluster: &Cluster, account: &str, namespace: &str) -> impl Iterator<Item = Value> {
     let is_success = |entry: &Value| {
-        text(entry, "/stage") == "ResponseComplete"
-            && text(entry, "/user/username") == user
-            && text(entry, "/objectRef/namespace") == namespace
+        text(entry, "/objectRef/namespace") == namespace
             && entry.pointer("/responseStatus/code").and_then(Value::as_u64).is_some_and(|code| code < 300)
     };
-    entries.filter(is_success).collect::<Vec<_>>().into_iter()
+    entries(cluster, account).into_iter().filter(is_success).collect::<Vec<_>>().into_iter()
 }
 
 fn text<'a>(entry: &'a Value, pointer: &str) -> &'a str {

@@ -8,6 +8,7 @@
 )]
 
 pub mod audit;
+pub mod callers;
 pub mod failover;
 pub mod fixtures;
 pub mod keeper;

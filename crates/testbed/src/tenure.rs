@@ -290,6 +290,11 @@ impl Tenure {
         self.webhook.terminate().await
     }
 
+    /// The webhook's process.
+    pub async fn webhook_pid(&self) -> Result<u32> {
+        self.webhook.process.lock().await.as_ref().map(Process::pid).context("it was not started")
+    }
+
     /// A keeper, by its number from 0. None runs until it is started.
     ///
     /// # Panics

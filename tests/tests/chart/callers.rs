@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::{PEM, arguments, assert_accepted, find, helm, parse, render, shared, values::assert_refused};
 
 fn extender(mut values: Value) -> Value {
-    values["enabled"] = json!(true);
+    values.as_object_mut().unwrap().insert("enabled".to_owned(), json!(true));
     json!({"schedulerExtender": values})
 }
 
