@@ -1,14 +1,11 @@
 //! What a scheduler may delete because it is for a certain pod.
 
-use std::fs;
-
-use http::Request;
-use kube::{Client, Config, core::DynamicObject};
-use rustls::pki_types::{CertificateDer, pem::PemObject};
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE,
+    callers::Caller,
     scheduling::{Arena, Wish},
 };
 use tokio::sync::OnceCell;
@@ -44,19 +41,11 @@ fn preemptor<'a>(name: &'a str, queue: &'a str) -> Wish<'a> {
     Wish { name, cpu: 8, queue, priority: 1000, more: unseen, ..Wish::default() }
 }
 
-/// What the webhook answers to kube-scheduler.
+/// The nodes that the webhook answers to kube-scheduler.
 async fn preempt(arena: &Arena<'_>, preemptor: &DynamicObject, victim: &DynamicObject) -> Value {
     let uid = victim.metadata.uid.as_ref().unwrap();
-    let question = json!({
-        "Pod": preemptor,
-        "NodeNameToMetaVictims": {arena.node(): {"Pods": [{"UID": uid}], "NumPDBViolations": 0}},
-    });
-    let mut config = Config::new(arena.world.tenure.webhook_url().parse().unwrap());
-    let ca = fs::read(arena.world.cluster.directory().join("webhook/ca.crt")).unwrap();
-    config.root_cert = Some(vec![CertificateDer::from_pem_slice(&ca).unwrap().to_vec()]);
-    let request = Request::post("/scheduler/preempt").header("content-type", "application/json");
-    let request = request.body(question.to_string().into_bytes()).unwrap();
-    Client::try_from(config).unwrap().request(request).await.unwrap()
+    let nodes = json!({arena.node(): {"Pods": [{"UID": uid}], "NumPDBViolations": 0}});
+    Caller::scheduler(arena.world).ask(&json!(preemptor), &nodes).await
 }
 
 #[tokio::test]
@@ -68,7 +57,7 @@ async fn scheduler_may_delete_what_the_extender_has_granted() {
     let queue = &arena.queue("other", json!({})).await;
     let preemptor = arena.pod(&preemptor("preemptor", queue)).await;
     let answer = preempt(arena, &preemptor, &victim).await;
-    assert!(answer["NodeNameToMetaVictims"][arena.node()].is_object(), "{answer}");
+    assert!(answer[arena.node()].is_object(), "{answer}");
     scheduler.delete(&victim).await.unwrap();
     let name = format!("{}/preemptor", arena.namespace.name());
     let verdict = json!({"verdict": "allowed", "reason": "permit", "preemptor": name});
