@@ -179,7 +179,7 @@ mod tests {
         exemption(&serde_json::from_value(pod).unwrap(), &Scope::default())
     }
 
-    fn claimed_of(api_version: &str, kind: &str, annotations: Value) -> Option<Exemption> {
+    fn claimed_of(api_version: &str, kind: &str, annotations: &Value) -> Option<Exemption> {
         let pod = json!({"metadata": {"annotations": annotations, "ownerReferences": [
             {"apiVersion": api_version, "kind": kind, "name": "n", "uid": "u", "controller": true}
         ]}});
@@ -190,12 +190,12 @@ mod tests {
     #[test]
     fn what_a_pod_says_of_its_owner_is_a_claim() {
         let mirror = || json!({"kubernetes.io/config.mirror": "x"});
-        assert_eq!(claimed_of("apps/v1", "ReplicaSet", json!(null)), None);
-        assert_eq!(claimed_of("apps/v1", "DaemonSet", json!(null)), Some(Exemption::DaemonSet));
-        assert_eq!(claimed_of("example.com/v1", "DaemonSet", json!(null)), None);
-        assert_eq!(claimed_of("v1", "Node", mirror()), Some(Exemption::StaticPod));
-        assert_eq!(claimed_of("v1", "Node", json!(null)), None);
-        assert_eq!(claimed_of("example.com/v1", "Node", mirror()), None);
+        assert_eq!(claimed_of("apps/v1", "ReplicaSet", &json!(null)), None);
+        assert_eq!(claimed_of("apps/v1", "DaemonSet", &json!(null)), Some(Exemption::DaemonSet));
+        assert_eq!(claimed_of("example.com/v1", "DaemonSet", &json!(null)), None);
+        assert_eq!(claimed_of("v1", "Node", &mirror()), Some(Exemption::StaticPod));
+        assert_eq!(claimed_of("v1", "Node", &json!(null)), None);
+        assert_eq!(claimed_of("example.com/v1", "Node", &mirror()), None);
         assert_eq!(
             claimed(&serde_json::from_value(json!({"metadata": {"annotations": mirror()}})).unwrap()),
             None

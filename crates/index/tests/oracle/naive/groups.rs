@@ -22,7 +22,7 @@ pub struct Run {
     /// The stamp that the last run left behind.
     pub left: Option<Nanos>,
     /// What the first group of this run named, if that was deleted or replaced since.
-    fixed: Option<Option<u8>>,
+    fixed: Option<Named>,
     readiness: Memory,
     pub stamp: Stamp,
 }
@@ -82,6 +82,10 @@ pub(super) fn subgroup(kind: PodGroupKind, pod: &PodObj) -> u8 {
         PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano => pod.subgroup.unwrap_or(0),
     }
 }
+
+/// What a group names as its queue, which may be none.
+#[derive(Clone, Copy, Debug)]
+struct Named(Option<u8>);
 
 /// The queue that a group names: T9k's has a default.
 fn named_queue(group: &GroupObj) -> Option<u8> {
@@ -221,7 +225,7 @@ impl Naive {
     /// The queue of the pods of a group, whether or not it is still there.
     pub fn queue_of_group(&self, key: GroupKey) -> Option<u8> {
         let fixed = self.runs.get(&key).and_then(|run| run.fixed);
-        fixed.unwrap_or_else(|| self.groups.get(&key).and_then(named_queue))
+        fixed.map_or_else(|| self.groups.get(&key).and_then(named_queue), |Named(queue)| queue)
     }
 
     pub(super) fn run_mut(&mut self, key: GroupKey) -> &mut Run {
@@ -247,7 +251,10 @@ impl Naive {
             return;
         }
         if before.as_ref().map(|group| group.uid) != group.as_ref().map(|group| group.uid) {
-            let named = before.as_ref().map(named_queue).filter(|_| !self.active_of(key).is_empty());
+            let named = before
+                .as_ref()
+                .map(|group| Named(named_queue(group)))
+                .filter(|_| !self.active_of(key).is_empty());
             let run = self.run_mut(key);
             run.shown = None;
             run.fixed = run.fixed.or(named);
