@@ -156,6 +156,17 @@ impl<'w> Arena<'w> {
         eventually(&format!("{} to be scheduled", pod.name_any()), DEADLINE, placed).await.unwrap();
     }
 
+    /// Waits until kube-scheduler has made room for a pod: it is nominated to a node, or on one. One whose victim is gone before
+    /// kube-scheduler has noted that it preempts may wait for five minutes more, which is kube-scheduler's own doing.
+    pub async fn await_room(&self, pod: &DynamicObject) {
+        let has_room = async || {
+            let nominated = self.namespace.field(pod, "status.nominatedNodeName").await.is_string();
+            let is_placed = self.scheduled(pod).await.is_some_and(|scheduled| scheduled["status"] == "True");
+            Ok((nominated || is_placed).then_some(()))
+        };
+        eventually(&format!("room for {}", pod.name_any()), DEADLINE, has_room).await.unwrap();
+    }
+
     /// Waits until kube-scheduler has tried to place a pod, and to preempt others for it, and has failed.
     pub async fn await_refused(&self, pod: &DynamicObject) {
         let refused = async || {

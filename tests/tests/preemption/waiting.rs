@@ -52,7 +52,7 @@ async fn one_wake_up_is_enough_for_many() {
         preemptors.push(preemptor);
     }
     for preemptor in &preemptors {
-        arena.await_placed(preemptor).await;
+        arena.await_room(preemptor).await;
     }
     let patched = audit::patched_statuses(&arena.world.cluster, arena.namespace.name());
     // a nomination, and its end
