@@ -243,12 +243,11 @@ impl Actor {
             let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
             let answer = match self.objects.look_up(&due.namespace, owner, labels).await {
                 Ok(answer) => answer,
-                // the pod could be read just now
-                Err(source) if source.is_open() && due.attempts < tries => {
+                // the pod could be read just now: it is this owner that can't be
+                Err(source) if due.attempts < tries => {
                     return Err(Failure::Unreadable { owner: owner.clone(), source });
                 }
-                Err(source) if source.is_open() => Answer::Absent,
-                Err(error) => return Err(error.into()),
+                Err(_) => Answer::Absent,
             };
             climb.answer(answer);
         }
