@@ -27,7 +27,7 @@ use members::Member;
 pub use members::{Membership, memberships};
 use stamps::Stamps;
 pub use stamps::{Stamped, Stamping};
-pub use workloads::{Counted, GangId, OfGroups, Workload};
+pub use workloads::{Counted, GangId, GroupQueue, OfGroups, Workload};
 
 /// Of the pods of a group, that are compared with a new one. Subgroups are fewer.
 const FEW: usize = 8;

@@ -32,6 +32,9 @@ const SHORT: &str = "20s";
 /// The kinds of `PodGroup` that name a queue.
 const KINDS: [&str; 2] = ["scheduling.run.ai/v2alpha2", "scheduler.tensorstack.dev/v1beta1"];
 
+/// The label by which a pod names a queue of the family of each of these kinds.
+const QUEUE_LABELS: [&str; 2] = ["kai.scheduler/queue", "scheduler.tensorstack.dev/queue"];
+
 /// Webhook and keeper run.
 async fn up() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();

@@ -1,11 +1,12 @@
 //! Queue and start of a `PodGroup` are no tenant's to write.
 
-use kube::ResourceExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, World, tenant::Tenant};
 
-use crate::{KINDS, await_ended, bound, down, group, in_both, up};
+use crate::{KINDS, QUEUE_LABELS, await_ended, bound, down, group, in_both, up};
 
 /// A label or an annotation by which a pod joins a group of a kind.
 fn member(kind: &str, name: &str) -> [Value; 2] {
@@ -158,4 +159,39 @@ async fn pod_group_that_is_deleted_and_made_again_gains_nothing() {
         }
     })
     .await;
+}
+
+/// The pods' own labels say what they run in.
+#[tokio::test]
+async fn pod_group_that_is_made_for_running_pods_does_not_lengthen_their_run() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        let mut pods = Vec::new();
+        for (number, (kind, label)) in KINDS.into_iter().zip(QUEUE_LABELS).enumerate() {
+            let [mut labels, annotations] = member(kind, "late");
+            labels[label] = json!("short");
+            let pod = bound(tenant, &format!("pod-{number}"), &labels, &annotations).await;
+            // the API server writes times in seconds
+            let later = async || {
+                let probe = tenant.create(&group(tenant, kind, "probe", &json!({}))).await;
+                tenant.delete(&probe).await;
+                let at = probe.metadata.creation_timestamp;
+                Ok((at > Some(scheduled_at(tenant, &pod).await)).then_some(()))
+            };
+            eventually("the next second", DEADLINE, later).await.unwrap();
+            tenant.create(&group(tenant, kind, "late", &json!({"queue": "long"}))).await;
+            pods.push(pod);
+        }
+        for pod in &pods {
+            await_ended(tenant, pod).await;
+        }
+    })
+    .await;
+}
+
+async fn scheduled_at(tenant: &Tenant<'_>, pod: &DynamicObject) -> Time {
+    let conditions = tenant.field(pod, "status.conditions").await;
+    let conditions = conditions.as_array().unwrap();
+    let scheduled = conditions.iter().find(|condition| condition["type"] == "PodScheduled").unwrap();
+    serde_json::from_value(scheduled["lastTransitionTime"].clone()).unwrap()
 }

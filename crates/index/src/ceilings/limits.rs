@@ -13,7 +13,7 @@ use crate::{
     Uid,
     cluster::Objects,
     deadlines::{Ceiling, Pod, PodDeadlines, ReadyUntil},
-    podgroups::OfGroups,
+    podgroups::{GroupQueue, OfGroups},
 };
 
 /// What applies where a queue doesn't say: how long before the end workloads are told, and when those make room that
@@ -55,19 +55,36 @@ fn ready_until(
     Some(ReadyUntil { at, cause, family, queue })
 }
 
+/// The queue of a pod: that of its group, if there is such a group. A group that was made after the pod was scheduled can
+/// only shorten the run: otherwise a tenant moves a running pod to another queue by making the group that the pod names.
+fn queue(objects: &mut Objects, family: Family, pod: &Pod, of_group: Option<GroupQueue>) -> Option<ArcStr> {
+    let own = match family {
+        Family::Tensorstack => pod.tensorstack.as_ref(),
+        Family::Runai => pod.runai.as_ref(),
+    };
+    let (Some(GroupQueue { name, made }), Some(own)) = (&of_group, own) else {
+        return of_group.map(|of| of.name).or_else(|| own.cloned());
+    };
+    let is_late = made.zip(pod.started).is_some_and(|(made, scheduled)| made.get() > scheduled.get());
+    let mut ceiling = |queue: &str| objects.limits(family, queue).and_then(|limits| limits.ceiling);
+    let shortens =
+        |of_group: SignedDuration, own: Option<SignedDuration>| own.is_none_or(|own| of_group < own);
+    let counts = !is_late || ceiling(name).is_some_and(|of_group| shortens(of_group, ceiling(own)));
+    Some(if counts { name.clone() } else { own.clone() })
+}
+
 /// How a pod stands.
 pub fn standing(objects: &mut Objects, pod: &Pod, of_groups: OfGroups) -> Standing {
     let root = objects.owners.own_ceiling(pod.controller);
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
-    // a group's queue counts, if there is such a group
-    let tensorstack = of_groups.tensorstack.or_else(|| pod.tensorstack.clone());
-    let runai = of_groups.runai.or_else(|| pod.runai.clone());
+    let OfGroups { tensorstack, runai, is_grouped, start, .. } = of_groups;
+    let tensorstack = queue(objects, Family::Tensorstack, pod, tensorstack);
+    let runai = queue(objects, Family::Runai, pod, runai);
     // a pod that names no queue of a family has no ceiling there, not even its own
     let mut ceiling = |family, queue: &Option<ArcStr>| {
         objects.limits(family, queue.as_deref()?)?.ceiling.into_iter().chain(own).min()
     };
     let ceilings = (ceiling(Family::Tensorstack, &tensorstack), ceiling(Family::Runai, &runai));
-    let OfGroups { is_grouped, start, .. } = of_groups;
     let alone = pod.clocks();
     // no group moves the end of a pod past its own scheduling and the ceiling
     let clocks = Clocks { started: start.into_iter().chain(alone.started).min(), ..alone };

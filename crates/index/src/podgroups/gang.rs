@@ -34,9 +34,16 @@ pub struct Gang {
     pub start: Option<Timestamp>,
     /// The queue of the group that its present run began with, if that was deleted or replaced since: who deletes a
     /// `PodGroup` moves no pod that runs to another queue.
-    fixed: Option<Box<Option<ArcStr>>>,
+    fixed: Option<Box<NamedQueue>>,
     /// None in the webhook.
     pub keeper: Option<Box<KeeperState>>,
+}
+
+/// The queue that a group names, if it names one, and when the group was made.
+#[derive(Debug)]
+struct NamedQueue {
+    queue: Option<ArcStr>,
+    made: Option<Milliseconds>,
 }
 
 /// What the pods of a run have shown of it: some of them may have been replaced without its end.
@@ -125,7 +132,12 @@ impl Gang {
     /// The queue of its pods, in the family of its kind.
     pub fn queue(&self) -> Option<&ArcStr> {
         let named = || self.group.as_ref().and_then(|group| group.queue.as_ref());
-        self.fixed.as_deref().map_or_else(named, Option::as_ref)
+        self.fixed.as_deref().map_or_else(named, |fixed| fixed.queue.as_ref())
+    }
+
+    /// When the group was made that names this queue.
+    pub fn made(&self) -> Option<Milliseconds> {
+        self.fixed.as_deref().map_or_else(|| self.group.as_ref()?.created, |fixed| fixed.made)
     }
 
     fn end(&mut self) {
@@ -182,7 +194,8 @@ impl Gang {
         self.show(members);
         let is_same = |new: &PodGroup| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
         if self.active > 0 && self.fixed.is_none() && !group.as_deref().is_some_and(is_same) {
-            self.fixed = self.group.as_ref().map(|known| Box::new(known.queue.clone()));
+            let named = |known: &PodGroup| NamedQueue { queue: known.queue.clone(), made: known.created };
+            self.fixed = self.group.as_deref().map(|known| Box::new(named(known)));
         }
         let known = std::mem::replace(&mut self.group, group);
         let (before, after) = (known.as_deref(), self.group.as_deref());

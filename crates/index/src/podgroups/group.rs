@@ -8,7 +8,7 @@ use tenure_types::{
     podgroup::{self, PodGroupKind},
 };
 
-use crate::{interner::Interner, names::Names};
+use crate::{interner::Interner, names::Names, times::Milliseconds};
 
 /// Which `PodGroup`. Pods name it, whether or not it is there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +30,7 @@ pub struct PodGroup {
     /// As the API server writes it, since writes name it.
     pub uid: Box<str>,
     pub resource_version: Box<str>,
+    pub created: Option<Milliseconds>,
     /// None, too, if it can't be read.
     pub stamp: Option<Timestamp>,
     /// Of its pods, in the family of its kind.
@@ -44,10 +45,12 @@ impl PodGroup {
         let spec = kind.spec(&group.spec);
         let default = (kind == PodGroupKind::Tensorstack).then_some(keys::TENSORSTACK_DEFAULT_QUEUE);
         let queue = spec.queue.as_deref().filter(|queue| !queue.is_empty()).or(default);
+        let created = group.metadata.creation_timestamp.as_ref();
         let text = |text: Option<&str>| text.unwrap_or_default().into();
         Self {
             uid: text(group.metadata.uid.as_deref()),
             resource_version: text(group.metadata.resource_version.as_deref()),
+            created: created.and_then(|time| Milliseconds::new(time.0.as_millisecond())),
             stamp: start::stamp(&group.metadata).and_then(Result::ok),
             queue: queue.map(|queue| interner.names.shared(queue)),
             own: interner.own.read(&group.metadata),

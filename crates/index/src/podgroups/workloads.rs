@@ -16,7 +16,7 @@ use super::{
     group::{GroupKey, PodGroup},
     members::Membership,
 };
-use crate::Uid;
+use crate::{Uid, times::Milliseconds};
 
 /// A `PodGroup` that there is, with what its pods show.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,8 @@ pub struct Workload<'g> {
 /// What the groups of a pod say of it.
 #[derive(Debug, Default)]
 pub struct OfGroups {
-    pub runai: Option<ArcStr>,
-    pub tensorstack: Option<ArcStr>,
+    pub runai: Option<GroupQueue>,
+    pub tensorstack: Option<GroupQueue>,
     /// The least of the workload's own ceilings.
     pub own: Option<SignedDuration>,
     /// There is one that counts for its workload.
@@ -52,6 +52,14 @@ pub struct OfGroups {
     pub start: Option<Timestamp>,
     /// Of that: too few of its pods are ready.
     pub lacking: Option<Lacking>,
+}
+
+/// The queue that a group names.
+#[derive(Debug)]
+pub struct GroupQueue {
+    pub name: ArcStr,
+    /// When the group was made.
+    pub made: Option<Milliseconds>,
 }
 
 /// A `PodGroup` that there is, whose pods can be counted.
@@ -126,7 +134,8 @@ impl Gangs {
         // that of a group that is gone, too, while its pods run
         let queue = |kind| {
             let of = memberships.iter().find(|of| of.group.kind == kind)?;
-            self.by_key.get(&of.group)?.queue().cloned()
+            let gang = self.by_key.get(&of.group)?;
+            Some(GroupQueue { name: gang.queue()?.clone(), made: gang.made() })
         };
         (of.runai, of.tensorstack) = (queue(PodGroupKind::Runai), queue(PodGroupKind::Tensorstack));
         of

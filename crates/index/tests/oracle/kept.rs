@@ -321,3 +321,28 @@ fn a_start_ahead_of_the_clock_is_set_to_it_though_the_stamp_has_to_wait() {
         Event::ClaimStamps,
     ]);
 }
+
+#[test]
+fn a_group_that_is_made_for_a_running_pod_does_not_lengthen_its_run() {
+    let group = |uid, queue, created| GroupObj {
+        uid,
+        queue: Some(queue),
+        created: Some(created),
+        ..GroupObj::default()
+    };
+    agrees(&[
+        Event::RunaiQueue(0, RunaiObj { ceiling: Some(60_000_000), ..RunaiObj::default() }),
+        Event::RunaiQueue(1, RunaiObj { ceiling: Some(5_000_000), ..RunaiObj::default() }),
+        Event::Pod(PodObj {
+            scheduled: Some(1_000),
+            runai: Some(1),
+            groups: [Some(0), None, None, None, None],
+            ..PodObj::default()
+        }),
+        Event::Group(group(2, 0, 3_000)),
+        // nor does the same trick in two steps
+        Event::Group(group(3, 0, 1_000)),
+        Event::Pass(5_000),
+        Event::Claim(0),
+    ]);
+}

@@ -173,6 +173,7 @@ pub fn group(of: &GroupObj) -> PodGroup {
             namespace: Some(namespace(of.namespace)),
             uid: Some(uid_text(of.uid)),
             resource_version: Some(of.version.to_string()),
+            creation_timestamp: of.created.map(time),
             annotations: texts([
                 (keys::LAST_START_ANNOTATION, stamp),
                 (keys::MAX_DURATION_ANNOTATION, of.own.map(|own| units(own, " "))),

@@ -97,6 +97,7 @@ object! {
         /// Names the stamp that was last written, if any was.
         echo: bool = false,
         queue: Option<u8> = None,
+        created: Option<i64> = None,
         own: Option<i64> = None,
         min: Option<u32> = None,
         /// Subgroups, roles or tasks: the minimum, if it has one, and the parent.

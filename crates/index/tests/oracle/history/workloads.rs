@@ -38,7 +38,8 @@ impl History {
         let (namespace, name) = (self.random.small(self.habits.namespaces), self.random.small(2));
         self.groups.retain(|group| group.key() != (kind, namespace, name));
         let uid = self.uid();
-        let mut group = GroupObj { kind, namespace, name, uid, ..GroupObj::default() };
+        let created = Some(self.time());
+        let mut group = GroupObj { kind, namespace, name, uid, created, ..GroupObj::default() };
         self.shape(&mut group);
         for _ in 0..2 {
             self.change_group(&mut group);

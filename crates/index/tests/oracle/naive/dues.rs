@@ -169,9 +169,8 @@ impl Naive {
         }
         let groups: Vec<_> = pod.keys().filter_map(|key| self.groups.get(&key)).collect();
         let workload = groups.first().and_then(|group| self.gangs.get(&group.key()));
-        let of = |kind| pod.keys().find(|key| key.0 == kind).and_then(|key| self.queue_of_group(key));
-        let runai = of(PodGroupKind::Runai).or(pod.runai);
-        let tensorstack = of(PodGroupKind::Tensorstack).or(pod.tensorstack);
+        let runai = self.queue_of(pod, Family::Runai);
+        let tensorstack = self.queue_of(pod, Family::Tensorstack);
         runai.or(tensorstack)?;
         let noted = groups.iter().filter_map(|group| group.own).chain(pod.own);
         // as people write it: milliseconds at the finest
@@ -199,6 +198,29 @@ impl Naive {
             if workload.is_some() { workload.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
         let is_grouped = workload.is_some();
         Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
+    }
+
+    /// The queue of a pod in a family.
+    fn queue_of(&self, pod: &PodObj, family: Family) -> Option<u8> {
+        let (kind, own) = match family {
+            Family::Runai => (PodGroupKind::Runai, pod.runai),
+            Family::Tensorstack => (PodGroupKind::Tensorstack, pod.tensorstack),
+        };
+        let Some(named) = pod.keys().find(|key| key.0 == kind).and_then(|key| self.named_by(key)) else {
+            return own;
+        };
+        let (Some(theirs), Some(mine)) = (named.queue, own) else {
+            return named.queue.or(own);
+        };
+        let ceiling = |queue| match family {
+            Family::Runai => self.runai_limits(queue)?.ceiling,
+            Family::Tensorstack => self.tensorstack_limits(queue)?.ceiling,
+        };
+        // who makes a group for a pod that runs can't lengthen its run
+        let is_late = named.made.zip(pod.scheduled()).is_some_and(|(made, at)| made * MILLI > at);
+        let endless = Nanos::MAX;
+        let lengthens = ceiling(theirs).unwrap_or(endless) >= ceiling(mine).unwrap_or(endless);
+        Some(if is_late && lengthens { mine } else { theirs })
     }
 
     /// Until when the workload of a pod must be ready, the cause, and the queue that says so, if there is such a queue.

@@ -83,13 +83,17 @@ pub(super) fn subgroup(kind: PodGroupKind, pod: &PodObj) -> u8 {
     }
 }
 
-/// What a group names as its queue, which may be none.
+/// The queue that a group names, which may be none, and when the group was made.
 #[derive(Clone, Copy, Debug)]
-struct Named(Option<u8>);
+pub struct Named {
+    pub queue: Option<u8>,
+    pub made: Option<i64>,
+}
 
 /// The queue that a group names: T9k's has a default.
-fn named_queue(group: &GroupObj) -> Option<u8> {
-    group.queue.or((group.kind == PodGroupKind::Tensorstack).then_some(0))
+fn named(group: &GroupObj) -> Named {
+    let queue = group.queue.or((group.kind == PodGroupKind::Tensorstack).then_some(0));
+    Named { queue, made: group.created }
 }
 
 /// When the pods that are active show that it started.
@@ -224,8 +228,13 @@ impl Naive {
 
     /// The queue of the pods of a group, whether or not it is still there.
     pub fn queue_of_group(&self, key: GroupKey) -> Option<u8> {
+        self.named_by(key)?.queue
+    }
+
+    /// What the group of a running pod names.
+    pub fn named_by(&self, key: GroupKey) -> Option<Named> {
         let fixed = self.runs.get(&key).and_then(|run| run.fixed);
-        fixed.map_or_else(|| self.groups.get(&key).and_then(named_queue), |Named(queue)| queue)
+        fixed.or_else(|| self.groups.get(&key).map(named))
     }
 
     pub(super) fn run_mut(&mut self, key: GroupKey) -> &mut Run {
@@ -251,10 +260,7 @@ impl Naive {
             return;
         }
         if before.as_ref().map(|group| group.uid) != group.as_ref().map(|group| group.uid) {
-            let named = before
-                .as_ref()
-                .map(|group| Named(named_queue(group)))
-                .filter(|_| !self.active_of(key).is_empty());
+            let named = before.as_ref().map(named).filter(|_| !self.active_of(key).is_empty());
             let run = self.run_mut(key);
             run.shown = None;
             run.fixed = run.fixed.or(named);
