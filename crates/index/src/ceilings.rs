@@ -200,13 +200,13 @@ impl CeilingIndex {
         self.objects.moved.pods.extend(self.reader.deadlines.release_all());
     }
 
-    /// The names of the live pods of a namespace that are exempt by priority: those first that have this root owner as far
+    /// The names of the live pods of a namespace that are exempt by priority: those first that are below this owner as far
     /// as it is known.
-    pub fn exempt_pods(&self, namespace: &str, root: Uid) -> Vec<String> {
-        let owners = &self.objects.owners;
+    pub fn exempt_pods(&self, namespace: &str, owner: Uid) -> Vec<String> {
+        let below: HashSet<Uid> = self.objects.owners.with_descendants(owner).into_iter().collect();
         let exempt = self.reader.deadlines.exempt(namespace);
         let mut pods: Vec<(bool, &str)> =
-            exempt.map(|(name, controller)| (owners.root(Some(controller)) != Some(root), name)).collect();
+            exempt.map(|(name, controller)| (!below.contains(&controller.uid), name)).collect();
         pods.sort_unstable();
         pods.into_iter().map(|(_, name)| name.to_owned()).collect()
     }

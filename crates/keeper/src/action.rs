@@ -26,9 +26,9 @@ use tenure_types::{podgroup::PodGroupKind, projection::Pod};
 use thiserror::Error;
 use tracing::warn;
 
-use exempt::Root;
+use exempt::PausableOwners;
 
-pub use exempt::ExemptRoots;
+pub use exempt::ExemptOwners;
 pub use pause::told_of_pause;
 
 use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening, limit::WriteLimit};
@@ -60,7 +60,7 @@ pub struct Actor {
     /// For announcements, apart from the limit of pauses: they must not wait for each other.
     pub announcements: WriteLimit,
     /// What owns pods that are exempt by priority.
-    pub exempt_roots: Mutex<ExemptRoots>,
+    pub exempt_owners: Mutex<ExemptOwners>,
 }
 
 /// What was done, and what is to be told of it.
@@ -177,7 +177,7 @@ impl Actor {
             (_, Target::Nothing(why)) => Ok(Done::nothing(why, Served::All)),
             (_, Target::Exempt) => Ok(Done::without_events(Deed::Exempt, Served::First)),
             (task @ (Task::Expire | Task::Evict), Target::Owners(owners)) => {
-                self.pause(task, due, owners, &pod, &config.table).await
+                self.pause(task, due, owners, &pod, &config).await
             }
             (task @ (Task::Expire | Task::Evict), Target::Pod(alone)) => {
                 self.delete(task, due, &pod, &alone).await
@@ -226,9 +226,7 @@ impl Actor {
             }
             Action::Pause(topmost) => {
                 if self.has_an_exempt_pod(due, &topmost, config).await? {
-                    let (namespace, owner) = (&due.namespace, describe(&topmost));
-                    warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
-                    return Ok(Target::Pod(Alone::Spared(owner)));
+                    return Ok(Target::Pod(Alone::Spared(describe(&topmost))));
                 }
                 Target::Owners(owners)
             }
@@ -254,40 +252,45 @@ impl Actor {
         Ok(climb)
     }
 
-    /// True if a live pod that is exempt by priority has the same topmost owner.
+    /// True if a live pod that is exempt by priority is below this owner: then the owner isn't paused.
     async fn has_an_exempt_pod(
         &self,
         due: &Due,
         owner: &OwnerReference,
         config: &Arc<Config>,
     ) -> Result<bool, Failure> {
-        let root = Uid::of(&owner.uid);
-        let exempt = self.cluster.with(|index| index.exempt_pods(&due.namespace, root));
-        for name in exempt.into_iter().take(EXEMPT_PODS) {
-            if self.root_of_exempt(due, &name, config).await?.0.as_deref() == Some(&*owner.uid) {
+        let namespace = &due.namespace;
+        let exempt = self.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
+        for pod in exempt.into_iter().take(EXEMPT_PODS) {
+            if self.owners_of_exempt(due, &pod, config).await?.0.contains(&owner.uid) {
+                let owner = describe(owner);
+                warn!(%namespace, owner, pod, "Not paused, for it has a pod that is exempt by priority");
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// What would be paused for an exempt pod, as it was a moment ago.
-    async fn root_of_exempt(&self, due: &Due, name: &str, config: &Arc<Config>) -> Result<Root, Failure> {
+    /// The owners of an exempt pod, as they were a moment ago.
+    async fn owners_of_exempt(
+        &self,
+        due: &Due,
+        name: &str,
+        config: &Arc<Config>,
+    ) -> Result<PausableOwners, Failure> {
         let key = (due.namespace.clone(), name.to_owned());
-        let known = self.exempt_roots.lock().get(&key, config);
-        if let Some(root) = known {
-            return Ok(root);
+        let known = self.exempt_owners.lock().get(&key, config);
+        if let Some(owners) = known {
+            return Ok(owners);
         }
         let pod = match self.objects.pod(&due.namespace, name).await {
-            Err(ApiError::NotFound) => return Ok(Root(None)),
+            Err(ApiError::NotFound) => return Ok(PausableOwners::default()),
             pod => pod?,
         };
-        let root = Root(match self.climb(due, &pod, &config.table).await?.action() {
-            Action::Pause(root) => Some(root.uid),
-            _ => None,
-        });
-        self.exempt_roots.lock().insert(key, root.clone(), config);
-        Ok(root)
+        let climb = self.climb(due, &pod, &config.table).await?;
+        let owners = PausableOwners(climb.pausable().iter().map(|owner| owner.uid.clone()).collect());
+        self.exempt_owners.lock().insert(key, owners.clone(), config);
+        Ok(owners)
     }
 }
 

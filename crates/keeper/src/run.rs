@@ -204,7 +204,7 @@ impl Parts {
             scope,
             dry_run,
             announcements: limit(),
-            exempt_roots: Mutex::default(),
+            exempt_owners: Mutex::default(),
         };
         let returns = Returns {
             cluster: cluster.clone(),

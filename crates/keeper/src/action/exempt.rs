@@ -1,4 +1,4 @@
-//! What owns pods that are exempt by priority.
+//! The owners of pods that are exempt by priority.
 
 use std::{
     collections::HashMap,
@@ -8,39 +8,39 @@ use std::{
 
 use tenure_policy::config::Config;
 
-/// For how long it is believed what owns an exempt pod.
-const EXEMPT_ROOT_AGE: Duration = Duration::from_secs(15);
+/// For how long the owners of an exempt pod are believed.
+const EXEMPT_OWNERS_AGE: Duration = Duration::from_secs(15);
 
-/// The uid of what would be paused for a pod; none if that is nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root(pub Option<String>);
+/// The uids of all owners of a pod that can be paused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PausableOwners(pub Vec<String>);
 
 /// Namespace and name.
 type PodName = (String, String);
 
-/// What would be paused for pods that are exempt, each with the time since when it is known.
+/// The owners of pods that are exempt, each with the time since when they are known.
 #[derive(Default)]
-pub struct ExemptRoots {
+pub struct ExemptOwners {
     /// By the table of this configuration.
     config: Option<Arc<Config>>,
-    by_pod: HashMap<PodName, (Root, Instant)>,
+    by_pod: HashMap<PodName, (PausableOwners, Instant)>,
 }
 
-impl ExemptRoots {
+impl ExemptOwners {
     /// As it was a moment ago, by the same table.
-    pub fn get(&self, pod: &PodName, config: &Arc<Config>) -> Option<Root> {
-        let (root, since) = self.by_pod.get(pod)?;
+    pub fn get(&self, pod: &PodName, config: &Arc<Config>) -> Option<PausableOwners> {
+        let (owners, since) = self.by_pod.get(pod)?;
         let same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));
-        (same && since.elapsed() < EXEMPT_ROOT_AGE).then(|| root.clone())
+        (same && since.elapsed() < EXEMPT_OWNERS_AGE).then(|| owners.clone())
     }
 
-    pub fn insert(&mut self, pod: PodName, root: Root, config: &Arc<Config>) {
+    pub fn insert(&mut self, pod: PodName, owners: PausableOwners, config: &Arc<Config>) {
         if self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config)) {
-            self.by_pod.retain(|_, (_, since)| since.elapsed() < EXEMPT_ROOT_AGE);
+            self.by_pod.retain(|_, (_, since)| since.elapsed() < EXEMPT_OWNERS_AGE);
         } else {
             (self.config, self.by_pod) = (Some(Arc::clone(config)), HashMap::new());
         }
-        self.by_pod.insert(pod, (root, Instant::now()));
+        self.by_pod.insert(pod, (owners, Instant::now()));
     }
 }
 
@@ -51,12 +51,12 @@ mod tests {
     #[test]
     fn what_was_found_by_another_table_is_not_believed() {
         let (old, new) = (Arc::new(Config::default()), Arc::new(Config::default()));
-        let mut roots = ExemptRoots::default();
-        let root = |uid: &str| Root(Some(uid.into()));
+        let mut exempt = ExemptOwners::default();
+        let owners = |uid: &str| PausableOwners(vec![uid.into()]);
         let pod = ("ns".to_owned(), "a".to_owned());
-        roots.insert(pod.clone(), root("set"), &old);
-        assert_eq!((roots.get(&pod, &old), roots.get(&pod, &new)), (Some(root("set")), None));
-        roots.insert(pod.clone(), root("rollout"), &new);
-        assert_eq!((roots.get(&pod, &old), roots.get(&pod, &new)), (None, Some(root("rollout"))));
+        exempt.insert(pod.clone(), owners("set"), &old);
+        assert_eq!((exempt.get(&pod, &old), exempt.get(&pod, &new)), (Some(owners("set")), None));
+        exempt.insert(pod.clone(), owners("rollout"), &new);
+        assert_eq!((exempt.get(&pod, &old), exempt.get(&pod, &new)), (None, Some(owners("rollout"))));
     }
 }

@@ -1,10 +1,13 @@
 //! Pauses an owner, once.
 
+use std::sync::Arc;
+
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::{Due, Served, Task};
 use tenure_policy::{
+    config::Config,
     owners::{OwnerTable, PauseRule},
     pause::{self, Alone, Candidate, Owner, PausePlan, TOLD_REVERSALS, Until},
     requeue::Backoff,
@@ -37,12 +40,18 @@ impl Actor {
         due: &Due,
         mut owners: Vec<OwnerReference>,
         pod: &Pod,
-        table: &OwnerTable,
+        config: &Arc<Config>,
     ) -> Result<Done, Failure> {
+        let table = &config.table;
         let Some(mut owner) = owners.pop() else { return self.delete(task, due, pod, &Alone::NoOwner).await };
         if is_last(task, due) {
             match self.below_stopped(due, &owner, owners, table).await {
-                Some(below) if due.attempts == TRIES => owner = below,
+                Some(below) if due.attempts == TRIES => {
+                    if self.has_an_exempt_pod(due, &below, config).await? {
+                        return self.delete(task, due, pod, &Alone::Spared(describe(&below))).await;
+                    }
+                    owner = below;
+                }
                 _ => return self.delete_outliving(task, due, pod, Alone::Outlives(describe(&owner))).await,
             }
         }
