@@ -16,7 +16,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use parking_lot::{Mutex, RwLock};
 use tenure_policy::floor::Floors;
 use tenure_service::{clock::ServerClock, limit::write_limit, readiness::Readiness};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{KnownQueues, Metrics, placement::Placement};
 
@@ -37,6 +37,39 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Answers that wait so at the same time. Beyond that, they come at once.
 const MOST_PATIENT: usize = 4;
 
+/// Large questions that are read and answered at the same time. A scheduler asks one after the other.
+const LARGE_IN_FLIGHT: usize = 2;
+
+/// The same of others.
+const SMALL_IN_FLIGHT: usize = 16;
+
+/// Turns to be answered.
+#[derive(Clone, Debug)]
+struct Turns {
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
+
+impl Turns {
+    async fn take(&self, is_large: bool) -> Option<OwnedSemaphorePermit> {
+        let turns = Arc::clone(if is_large { &self.large } else { &self.small });
+        // the semaphore is never closed
+        turns.acquire_owned().await.ok()
+    }
+
+    fn taken(&self) -> usize {
+        let left = self.small.available_permits().saturating_add(self.large.available_permits());
+        (SMALL_IN_FLIGHT + LARGE_IN_FLIGHT).saturating_sub(left)
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        let of = |turns| Arc::new(Semaphore::new(turns));
+        Self { small: of(SMALL_IN_FLIGHT), large: of(LARGE_IN_FLIGHT) }
+    }
+}
+
 /// Answers kube-scheduler. Clones are one.
 #[derive(Clone, Debug)]
 pub struct Extender {
@@ -56,6 +89,7 @@ pub struct Extender {
     pub metrics: Metrics,
     /// Else nobody keeps in mind who was refused.
     wakes: bool,
+    turns: Turns,
     patience: Duration,
     patient: Arc<Semaphore>,
     waiters: Arc<Mutex<Waiters>>,
@@ -80,6 +114,7 @@ impl Extender {
             permits: Permits::default(),
             metrics,
             wakes: false,
+            turns: Turns::default(),
             patience: PATIENCE,
             patient: Arc::new(Semaphore::new(MOST_PATIENT)),
             waiters: Arc::default(),
@@ -104,6 +139,16 @@ impl Extender {
     pub const fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
+    }
+
+    /// The number of questions that are being read or answered.
+    pub fn in_progress(&self) -> usize {
+        self.turns.taken()
+    }
+
+    /// The number of answers that wait for a preemptor that isn't known yet.
+    pub fn awaiting_preemptors(&self) -> usize {
+        MOST_PATIENT.saturating_sub(self.patient.available_permits())
     }
 
     /// What wakes those who were refused, once the floors end that were in their way; none if nothing is to.

@@ -639,50 +639,73 @@ async fn more_victims_than_any_cluster_has_are_refused_however_little_they_say()
 
 #[tokio::test]
 async fn a_preemptor_that_becomes_known_within_a_moment_is_answered_as_any_other() {
-    let extender = extender(Readiness::default()).patient(Duration::from_secs(20));
-    let placement = extender.placement.clone();
-    placement.change(|index| index.delete_pod(Uid::of("p")));
-    let router = scheduler_router(Some(extender), metrics());
-    let asked = tokio::spawn(async move { outcome(&router, post(good())).await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!asked.is_finished());
-    placement.change(|index| index.apply_pod(serde_json::from_value(preemptor()).unwrap()));
+    let extender = patient();
+    let asked = tokio::spawn(ask(&extender, post(good())));
+    until(|| extender.awaiting_preemptors() == 1).await;
+    extender.placement.change(|index| index.apply_pod(serde_json::from_value(preemptor()).unwrap()));
     assert_eq!(asked.await.unwrap(), Ok(kept(&[("n1", "old")])));
 }
 
-/// Asks while the answer is held up, and does this with the call then. True if the victim was granted in the end.
-async fn is_granted(meanwhile: impl FnOnce(&tokio::task::JoinHandle<()>)) -> bool {
-    let extender = extender(Readiness::default());
-    let (placement, permits) = (extender.placement.clone(), extender.permits.clone());
-    let router = scheduler_router(Some(extender), metrics());
+/// An extender that waits for a preemptor that it doesn't know.
+fn patient() -> Extender {
+    let extender = extender(Readiness::default()).patient(Duration::from_secs(20));
+    extender.placement.change(|index| index.delete_pod(Uid::of("p")));
+    extender
+}
+
+fn ask(
+    extender: &Extender,
+    request: Request<Body>,
+) -> impl Future<Output = Result<Value, (StatusCode, String)>> + use<> {
+    let router = scheduler_router(Some(extender.clone()), metrics());
+    async move { outcome(&router, request).await }
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    let met = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), met).await.unwrap();
+}
+
+/// Asks for a preemptor that becomes known while the index is held; true if the victim was granted in the end.
+async fn is_granted(is_answer_sent: bool) -> bool {
+    let extender = patient();
+    let asked = tokio::spawn(ask(&extender, post(good())));
+    until(|| extender.awaiting_preemptors() == 1).await;
+    let placement = extender.placement.clone();
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let held = tokio::task::spawn_blocking(move || placement.change(|_| released.recv()));
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let asked = tokio::spawn(async move {
-        let _ = outcome(&router, post(good())).await;
+    let (hold, is_held) = tokio::sync::oneshot::channel();
+    let becomes_known = tokio::task::spawn_blocking(move || {
+        placement.change(|index| {
+            hold.send(()).unwrap();
+            index.apply_pod(serde_json::from_value(preemptor()).unwrap());
+            released.recv().unwrap();
+        });
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    meanwhile(&asked);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    is_held.await.unwrap();
+    if !is_answer_sent {
+        asked.abort();
+        until(|| asked.is_finished()).await;
+    }
     release.send(()).unwrap();
-    held.await.unwrap().unwrap();
-    let _ = asked.await;
+    becomes_known.await.unwrap();
     // a thread may still be at work for the caller that has left
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    permits.covering(Uid::of("old"), ServerClock::default().now()).is_some()
+    until(|| extender.in_progress() == 0).await;
+    extender.permits.covering(Uid::of("old"), ServerClock::default().now()).is_some()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_granted_for_an_answer_that_is_not_sent() {
-    assert!(is_granted(|_| ()).await);
-    assert!(!is_granted(tokio::task::JoinHandle::abort).await);
+    assert!(is_granted(true).await);
+    assert!(!is_granted(false).await);
 }
 
 #[tokio::test]
 async fn only_so_many_answers_wait_for_their_preemptors() {
-    let extender = extender(Readiness::default()).patient(Duration::from_secs(20));
-    let placement = extender.placement.clone();
-    let router = scheduler_router(Some(extender), metrics());
+    let extender = patient();
     let of_unknown = || {
         let body = with_field("/metadata/uid", &json!("unknown"));
         let length = body.len();
@@ -690,16 +713,12 @@ async fn only_so_many_answers_wait_for_their_preemptors() {
         request.headers_mut().insert(CONTENT_LENGTH, length.into());
         request
     };
-    let ask = || {
-        let router = router.clone();
-        tokio::spawn(async move { outcome(&router, of_unknown()).await })
-    };
-    let patient: Vec<_> = (0..4).map(|_| ask()).collect();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(ask().await.unwrap(), Ok(kept(&[])));
+    let patient: Vec<_> = (0..4).map(|_| tokio::spawn(ask(&extender, of_unknown()))).collect();
+    until(|| extender.awaiting_preemptors() == 4).await;
+    assert_eq!(ask(&extender, of_unknown()).await, Ok(kept(&[])));
     let mut unknown = preemptor();
     unknown["metadata"]["uid"] = json!("unknown");
-    placement.change(|index| index.apply_pod(serde_json::from_value(unknown).unwrap()));
+    extender.placement.change(|index| index.apply_pod(serde_json::from_value(unknown).unwrap()));
     for asked in patient {
         assert_eq!(asked.await.unwrap(), Ok(kept(&[("n1", "old"), ("n2", "other")])));
     }

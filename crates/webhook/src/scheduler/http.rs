@@ -15,7 +15,7 @@ use axum::{
 };
 use http_body_util::BodyExt;
 use tenure_types::extender::MOST_VICTIMS;
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
@@ -37,22 +37,10 @@ const SIFTED_BYTES: u64 = 8 * 1024 * 1024;
 /// their fields, and a preemptor of any size.
 const MOST_KEPT_BYTES: usize = 32 * 1024 * 1024;
 
-/// Large questions that are read and answered at the same time. A scheduler asks one after the other.
-const LARGE_IN_FLIGHT: usize = 2;
-
-/// The same of others.
-const SMALL_IN_FLIGHT: usize = 16;
-
 /// For a turn, a body, and an answer. A scheduler waits for five seconds if nobody tells it otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 const OFF: &str = "the scheduler extender is off: start tenure-webhook with --scheduler-extender, or set schedulerExtender.enabled of its chart";
-
-struct Context {
-    extender: Extender,
-    small: Arc<Semaphore>,
-    large: Arc<Semaphore>,
-}
 
 /// The webhook's route for schedulers; without an extender, one that says so.
 pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
@@ -67,15 +55,10 @@ pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
     Router::new()
         .route("/scheduler/preempt", post(preempt))
         .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, TIMEOUT))
-        .with_state(Arc::new(Context {
-            extender,
-            small: Arc::new(Semaphore::new(SMALL_IN_FLIGHT)),
-            large: Arc::new(Semaphore::new(LARGE_IN_FLIGHT)),
-        }))
+        .with_state(Arc::new(extender))
 }
 
-async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Response {
-    let Context { extender, small, large } = &*context;
+async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Response {
     let metrics = &extender.metrics;
     if let Err(message) = is_plain_json(request.headers()) {
         return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
@@ -85,17 +68,14 @@ async fn preempt(State(context): State<Arc<Context>>, request: Request) -> Respo
         return reject(metrics, StatusCode::SERVICE_UNAVAILABLE, message);
     }
     let length = announced(request.headers());
-    let is_large = length.is_none_or(|bytes| bytes > LARGE_BYTES);
-    let turns = Arc::clone(if is_large { large } else { small });
-    // an error would mean that the semaphore was closed, which nobody does
-    let turn = turns.acquire_owned().await.ok();
+    let turn = extender.turns.take(length.is_none_or(|bytes| bytes > LARGE_BYTES)).await;
     let body = match read(request.into_body(), length).await {
         Ok(body) => body,
         Err((status, message)) => return reject(metrics, status, message),
     };
     let started = Instant::now();
-    let call = Call::new(extender.clone());
-    let (asked, caller) = (extender.clone(), call.caller());
+    let call = Call::new((*extender).clone());
+    let (asked, caller) = (Arc::clone(&extender), call.caller());
     let answered = spawn_blocking(move || {
         // the work goes on if the caller leaves, and so does its turn
         let _turn = turn;
