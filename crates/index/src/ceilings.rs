@@ -167,6 +167,11 @@ impl CeilingIndex {
         self.reader.deadlines.next_due()
     }
 
+    /// True if a queue of this name exists, in any family.
+    pub fn has_queue(&mut self, name: &str) -> bool {
+        [Family::Runai, Family::Tensorstack].into_iter().any(|of| self.objects.limits(of, name).is_some())
+    }
+
     /// When the next pod's ceiling is reached, or was if it is overdue.
     pub fn next_expiry(&mut self) -> Option<Timestamp> {
         self.reschedule();

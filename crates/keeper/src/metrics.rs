@@ -1,3 +1,5 @@
+mod by_queue;
+
 use std::{
     fmt,
     sync::{
@@ -14,20 +16,22 @@ use prometheus_client::{
 };
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
+use by_queue::{ByQueue, QueueLabel};
+
 use crate::cluster::Cluster;
 
 /// What the keeper counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    expirations: Family<ExpirationLabels, Counter<u64, AtomicU64>>,
-    refused: Family<PauseLabels, Counter<u64, AtomicU64>>,
-    reversed: Family<PauseLabels, Counter<u64, AtomicU64>>,
+    expirations: ByQueue<ExpirationLabels>,
+    refused: ByQueue<PauseLabels>,
+    reversed: ByQueue<PauseLabels>,
     stamps: Family<StampLabels, Counter<u64, AtomicU64>>,
     statuses: Family<StatusLabels, Counter<u64, AtomicU64>>,
-    evictions: Family<EvictionLabels, Counter<u64, AtomicU64>>,
-    deactivations: Family<QueueLabels, Counter<u64, AtomicU64>>,
-    returns: Family<QueueLabels, Counter<u64, AtomicU64>>,
-    refused_returns: Family<PauseLabels, Counter<u64, AtomicU64>>,
+    evictions: ByQueue<EvictionLabels>,
+    deactivations: ByQueue<QueueLabels>,
+    returns: ByQueue<QueueLabels>,
+    refused_returns: ByQueue<PauseLabels>,
     ready: Histogram,
     lateness: Histogram,
     shortened: Counter<u64, AtomicU64>,
@@ -63,6 +67,19 @@ struct StampLabels {
     group: &'static str,
     result: StampResult,
 }
+
+/// Implements [`QueueLabel`] for labels with a field `queue`.
+macro_rules! with_queue {
+    ($($labels:ty),*) => {
+        $(impl QueueLabel for $labels {
+            fn queue(&self) -> &str {
+                &self.queue
+            }
+        })*
+    };
+}
+
+with_queue!(ExpirationLabels, PauseLabels, EvictionLabels, QueueLabels);
 
 /// How the stamping of a `PodGroup` ended.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
@@ -116,35 +133,48 @@ impl Metrics {
     /// Makes the keeper's metrics part of a registry.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            expirations: Family::default(),
-            refused: Family::default(),
-            reversed: Family::default(),
+            expirations: ByQueue::register(
+                registry,
+                "expirations",
+                "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try",
+            ),
+            refused: ByQueue::register(
+                registry,
+                "refused_pauses",
+                "Pauses and deletions that the API server or an admission webhook refused, by queue and kind",
+            ),
+            reversed: ByQueue::register(
+                registry,
+                "reversed_pauses",
+                "Pauses of what was paused before and set back by somebody, by queue and kind",
+            ),
             stamps: Family::default(),
             statuses: Family::default(),
-            evictions: Family::default(),
-            deactivations: Family::default(),
-            returns: Family::default(),
-            refused_returns: Family::default(),
+            evictions: ByQueue::register(
+                registry,
+                "pods_ready_evictions",
+                "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before",
+            ),
+            deactivations: ByQueue::register(
+                registry,
+                "deactivations",
+                "Workloads that were deactivated because they came back too often, by queue",
+            ),
+            returns: ByQueue::register(
+                registry,
+                "returns",
+                "Paused workloads that came back by themselves, by queue",
+            ),
+            refused_returns: ByQueue::register(
+                registry,
+                "refused_returns",
+                "Returns that the API server or an admission webhook refused, by queue and kind",
+            ),
             ready: Histogram::new([1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]),
             lateness: Histogram::new([0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0]),
             shortened: Counter::default(),
             in_flight: Arc::default(),
         };
-        registry.register(
-            "expirations",
-            "What was done about expired pods, by queue, kind of what was paused or deleted, and result; a pod that runs on counts at each try",
-            metrics.expirations.clone(),
-        );
-        registry.register(
-            "refused_pauses",
-            "Pauses and deletions that the API server or an admission webhook refused, by queue and kind",
-            metrics.refused.clone(),
-        );
-        registry.register(
-            "reversed_pauses",
-            "Pauses of what was paused before and set back by somebody, by queue and kind",
-            metrics.reversed.clone(),
-        );
         registry.register(
             "stamps",
             "What became of start times that were to be written on PodGroups, by their API group and result",
@@ -154,26 +184,6 @@ impl Metrics {
             "queue_status_writes",
             "What became of statuses that were to be written on queues, by result",
             metrics.statuses.clone(),
-        );
-        registry.register(
-            "pods_ready_evictions",
-            "Workloads that made room because their pods were not ready in time, by queue and by whether they had been before",
-            metrics.evictions.clone(),
-        );
-        registry.register(
-            "deactivations",
-            "Workloads that were deactivated because they came back too often, by queue",
-            metrics.deactivations.clone(),
-        );
-        registry.register(
-            "returns",
-            "Paused workloads that came back by themselves, by queue",
-            metrics.returns.clone(),
-        );
-        registry.register(
-            "refused_returns",
-            "Returns that the API server or an admission webhook refused, by queue and kind",
-            metrics.refused_returns.clone(),
         );
         registry.register_with_unit(
             "pod_time_to_ready",
@@ -197,15 +207,15 @@ impl Metrics {
 
     pub fn expired(&self, queue: &str, kind: &str, result: Result) {
         let labels = ExpirationLabels { queue: queue.into(), kind: kind.into(), result };
-        self.expirations.get_or_create(&labels).inc();
+        self.expirations.inc(labels);
     }
 
     pub fn refused(&self, queue: &str, kind: &str) {
-        self.refused.get_or_create(&PauseLabels { queue: queue.into(), kind: kind.into() }).inc();
+        self.refused.inc(PauseLabels { queue: queue.into(), kind: kind.into() });
     }
 
     pub fn reversed(&self, queue: &str, kind: &str) {
-        self.reversed.get_or_create(&PauseLabels { queue: queue.into(), kind: kind.into() }).inc();
+        self.reversed.inc(PauseLabels { queue: queue.into(), kind: kind.into() });
     }
 
     /// Counts a stamp, by the API group of its `PodGroup`.
@@ -220,22 +230,34 @@ impl Metrics {
 
     /// A workload made room, for this cause.
     pub fn evicted(&self, queue: &str, cause: &'static str) {
-        self.evictions.get_or_create(&EvictionLabels { queue: queue.into(), cause }).inc();
+        self.evictions.inc(EvictionLabels { queue: queue.into(), cause });
     }
 
     /// A workload won't come back by itself.
     pub fn deactivated(&self, queue: &str) {
-        self.deactivations.get_or_create(&QueueLabels { queue: queue.into() }).inc();
+        self.deactivations.inc(QueueLabels { queue: queue.into() });
     }
 
     /// A workload came back.
     pub fn returned(&self, queue: &str) {
-        self.returns.get_or_create(&QueueLabels { queue: queue.into() }).inc();
+        self.returns.inc(QueueLabels { queue: queue.into() });
     }
 
     /// A workload may not come back.
     pub fn refused_return(&self, queue: &str, kind: &str) {
-        self.refused_returns.get_or_create(&PauseLabels { queue: queue.into(), kind: kind.into() }).inc();
+        self.refused_returns.inc(PauseLabels { queue: queue.into(), kind: kind.into() });
+    }
+
+    /// Forgets the counters of queues that don't exist.
+    fn retain(&self, exists: impl Fn(&str) -> bool) {
+        let Self { expirations, refused, reversed, evictions, deactivations, returns, .. } = self;
+        expirations.retain(&exists);
+        refused.retain(&exists);
+        reversed.retain(&exists);
+        evictions.retain(&exists);
+        deactivations.retain(&exists);
+        returns.retain(&exists);
+        self.refused_returns.retain(&exists);
     }
 
     /// A pod got ready, so long after it was scheduled.
@@ -264,7 +286,7 @@ pub struct State {
     cluster: Cluster,
     clock: ServerClock,
     lead: Leadership,
-    in_flight: Arc<AtomicUsize>,
+    metrics: Metrics,
 }
 
 impl State {
@@ -276,20 +298,20 @@ impl State {
         lead: Leadership,
         metrics: &Metrics,
     ) {
-        let in_flight = Arc::clone(&metrics.in_flight);
-        registry.register_collector(Box::new(Self { cluster, clock, lead, in_flight }));
+        registry.register_collector(Box::new(Self { cluster, clock, lead, metrics: metrics.clone() }));
     }
 }
 
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
+        self.metrics.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
         let (under_ceiling, overdue, next, returning, past_end) = self.cluster.with(|index| {
             let (next, returning) = (index.next_expiry(), index.returning(now));
             let past_end = index.terminating_past_end(now);
             (index.pods_under_ceiling(), index.overdue(now), next, returning, past_end)
         });
-        let in_flight = self.in_flight.load(Relaxed);
+        let in_flight = self.metrics.in_flight.load(Relaxed);
         let mut gauge = |name, help, value: f64| {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)

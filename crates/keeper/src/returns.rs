@@ -137,6 +137,9 @@ impl Returns {
         result: Result<Attempt, ApiError>,
     ) -> Vec<Happening> {
         let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
+        // a record may name any queue: tenants can write it
+        let exists = self.cluster.with(|index| index.has_queue(queue));
+        let counted = if exists { queue.as_str() } else { "" };
         let object = reference(owner, Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()));
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
@@ -146,14 +149,14 @@ impl Returns {
             Ok(Attempt::Done(told)) => {
                 info!(%queue, %namespace, owner = name, count = told.state.count, "Resumed");
                 if told.back != Return::Reactivate {
-                    self.metrics.returned(queue);
+                    self.metrics.returned(counted);
                 }
                 let mut happenings = self.owed(owner, &told, &object);
                 happenings.push(self.came_back(&told, object));
                 happenings
             }
             Ok(Attempt::Refused(told, error)) => {
-                self.metrics.refused_return(queue, &owner.kind);
+                self.metrics.refused_return(counted, &owner.kind);
                 let error = with_causes(&error);
                 error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
                 let is_told = told.back.comes_back() && paused.refusals.saturating_add(1) == TOLD_REFUSAL;
@@ -166,7 +169,7 @@ impl Returns {
             Ok(Attempt::NotOurs) => Vec::new(),
             Err(failure) => {
                 if is_refusal(&failure) {
-                    self.metrics.refused_return(queue, &owner.kind);
+                    self.metrics.refused_return(counted, &owner.kind);
                 }
                 error!(%queue, %namespace, owner = name, error = with_causes(&failure), "Failed to resume: will try again");
                 Vec::new()
