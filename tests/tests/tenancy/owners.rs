@@ -87,11 +87,21 @@ async fn owner_that_would_exempt_a_pod_and_does_not_exist_keeps_it_no_longer() {
 }
 
 #[tokio::test]
-async fn owner_that_no_api_server_could_have_ends_the_chain() {
+async fn owner_that_the_api_server_can_not_show_ends_the_chain() {
     let tenant = &Tenant::new(up().await).await;
     let long = format!("{}/v1", "a".repeat(66_000));
-    let pod = pod_of(tenant, "long", &Value::Null, claim(&long, "Job", "a", "u")).await;
-    await_ended(tenant, &pod).await;
+    let mut pods = Vec::new();
+    for (name, owner) in [
+        ("long", claim(&long, "Job", "a", "u")),
+        // kinds that can be created and not read
+        ("binding", claim("v1", "Binding", "a", "u")),
+        ("review", claim("authentication.k8s.io/v1", "TokenReview", "a", "u")),
+    ] {
+        pods.push(pod_of(tenant, name, &Value::Null, owner).await);
+    }
+    for pod in &pods {
+        await_ended(tenant, pod).await;
+    }
 }
 
 #[tokio::test]
