@@ -4,7 +4,7 @@
 use std::{borrow::Cow, fmt};
 
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Number, value::RawValue};
@@ -385,52 +385,62 @@ impl<'de> Visitor<'de> for Uid {
     }
 }
 
-/// The answer: the nodes that hold, and what each of them loses.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub struct Answer<'a> {
-    /// A map by the names of nodes, each of them once. Never null, and no node of it is.
-    #[serde(serialize_with = "map")]
-    pub node_name_to_meta_victims: Vec<(&'a str, MetaVictims<'a>)>,
-}
+/// The answer, an `ExtenderPreemptionResult`: the nodes that hold, and what each of them loses. It is kept as it is sent,
+/// but for its end.
+#[derive(Debug)]
+pub struct Answer(Vec<u8>);
 
 /// About as much as a pod takes in an answer.
 const POD_BYTES: usize = 50;
 
-impl Answer<'_> {
-    /// As it is sent.
-    pub fn to_json(&self) -> Vec<u8> {
-        let pods = self.node_name_to_meta_victims.iter().map(|(_, of)| of.pods.len().saturating_add(2));
-        let mut json = Vec::with_capacity(pods.sum::<usize>().saturating_mul(POD_BYTES));
-        // no string of it can fail to be written
-        if serde_json::to_writer(&mut json, self).is_err() {
-            json.clear();
+impl Answer {
+    /// No node holds so far. There is room for about so many pods.
+    pub fn with_capacity(pods: usize) -> Self {
+        let mut json = Vec::with_capacity(pods.saturating_mul(POD_BYTES));
+        // never null, and no node of it is
+        json.extend_from_slice(br#"{"NodeNameToMetaVictims":{"#);
+        Self(json)
+    }
+
+    /// Adds a node that was not added before: the uids of the pods that go, at least one, in descending priority, and how
+    /// many of these a disruption budget would rather keep.
+    pub fn add<'u>(&mut self, node: &str, uids: impl Iterator<Item = &'u str>, pdb_violations: i64) {
+        let Self(json) = self;
+        // a node ends with another byte
+        if !json.ends_with(b"{") {
+            json.push(b',');
         }
+        write_text(json, node);
+        json.extend_from_slice(br#":{"Pods":["#);
+        for (place, uid) in uids.enumerate() {
+            json.extend_from_slice(if place == 0 { &br#"{"UID":"#[..] } else { br#",{"UID":"# });
+            write_text(json, uid);
+            json.push(b'}');
+        }
+        json.extend_from_slice(br#"],"NumPDBViolations":"#);
+        json.extend_from_slice(pdb_violations.to_string().as_bytes());
+        json.push(b'}');
+    }
+
+    /// As it is sent.
+    pub fn into_json(self) -> Vec<u8> {
+        let Self(mut json) = self;
+        json.extend_from_slice(b"}}");
         json
     }
 }
 
-fn map<S: Serializer>(nodes: &[(&str, MetaVictims<'_>)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(nodes.iter().map(|(node, victims)| (node, victims)))
-}
-
-/// What a node loses.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "PascalCase")]
-pub struct MetaVictims<'a> {
-    /// At least one, in descending priority.
-    pub pods: Vec<MetaPod<'a>>,
-    /// How many of them a disruption budget would rather keep.
-    #[serde(rename = "NumPDBViolations")]
-    pub pdb_violations: i64,
-}
-
-/// A pod.
-#[derive(Debug, Serialize)]
-pub struct MetaPod<'a> {
-    /// Its uid.
-    #[serde(rename = "UID")]
-    pub uid: Cow<'a, str>,
+/// Writes a string. Uids and names have nothing to escape: to see that for all of one at once takes the least time.
+fn write_text(json: &mut Vec<u8>, text: &str) {
+    let is_escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
+        // can't fail: a vector takes anything, and a string is one in JSON
+        let _ = serde_json::to_writer(json, text);
+        return;
+    }
+    json.push(b'"');
+    json.extend_from_slice(text.as_bytes());
+    json.push(b'"');
 }
 
 #[cfg(test)]
@@ -527,6 +537,14 @@ mod tests {
         }
     }
 
+    fn answer(nodes: &[(&str, &[&str], i64)]) -> String {
+        let mut answer = Answer::with_capacity(nodes.len());
+        for (node, uids, pdb_violations) in nodes {
+            answer.add(node, uids.iter().copied(), *pdb_violations);
+        }
+        String::from_utf8(answer.into_json()).unwrap()
+    }
+
     #[test]
     fn nodes_and_victims_are_bounded_wherever_they_are() {
         let pods = |count: usize| vec!["{}"; count].join(",");
@@ -553,12 +571,19 @@ mod tests {
 
     #[test]
     fn the_answer_has_the_names_of_go() {
-        let pods = vec![MetaPod { uid: "a".into() }];
-        let answer =
-            Answer { node_name_to_meta_victims: vec![("n", MetaVictims { pods, pdb_violations: 1 })] };
         let expected = r#"{"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"a"}],"NumPDBViolations":1}}}"#;
-        assert_eq!(serde_json::to_string(&answer).unwrap(), expected);
-        let empty = r#"{"NodeNameToMetaVictims":{}}"#;
-        assert_eq!(serde_json::to_string(&Answer::default()).unwrap(), empty);
+        assert_eq!(answer(&[("n", &["a"], 1)]), expected);
+        assert_eq!(answer(&[]), r#"{"NodeNameToMetaVictims":{}}"#);
+    }
+
+    #[test]
+    fn an_answer_is_json_whatever_uids_and_nodes_are() {
+        let odd = ["", "\"", "\\", "\u{1f}\n", "é\u{2028}", "a\"b"];
+        let all: Vec<(&str, &[&str], i64)> = odd.iter().map(|node| (*node, &odd[..], 2)).collect();
+        let pods = json!(odd.map(|uid| json!({"UID": uid})));
+        let nodes: Value =
+            odd.iter().map(|node| (*node, json!({"Pods": pods, "NumPDBViolations": 2}))).collect();
+        let read: Value = serde_json::from_str(&answer(&all)).unwrap();
+        assert_eq!(read, json!({"NodeNameToMetaVictims": nodes}));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::{Answer, Dropped, Offer, PendingPod, PlacementIndex, Question, Taken, Uid};
 use tenure_policy::preemption::Rule;
-use tenure_types::extender::{self, Args, MetaPod, MetaVictims};
+use tenure_types::extender::{self, Args};
 use thiserror::Error;
 use tracing::{debug, info};
 
@@ -101,8 +101,7 @@ impl Extender {
                 let tree = queues.tree();
                 let question = Question { tree, floors: &floors, now, preemptor: &pod, room: &room };
                 let answers = index.answer(&question, &offers);
-                let answers = args.nodes.iter().zip(answers);
-                Ok(self.conclude(index, &question, &known, caller, answers))
+                Ok(self.conclude(index, &question, &known, caller, &args.nodes, &answers))
             })
         })
     }
@@ -120,39 +119,42 @@ impl Extender {
         }
     }
 
-    fn conclude<'a>(
+    fn conclude(
         &self,
-        index: &'a PlacementIndex,
+        index: &PlacementIndex,
         question: &Question<'_>,
         preemptor: &PendingPod<'_>,
         caller: &Caller,
-        answers: impl Iterator<Item = (&'a extender::Offer<'a>, Answer<'a>)>,
+        offers: &[extender::Offer<'_>],
+        answers: &[Answer<'_>],
     ) -> (Vec<u8>, Counts) {
-        let (mut nodes, mut counts, mut obstacle) = (Vec::new(), Counts::default(), Obstacle::default());
-        let mut granted: Vec<(Uid, bool)> = Vec::new();
+        let (mut counts, mut obstacle) = (Counts::default(), Obstacle::default());
+        let most = answers.iter().map(|answer| taken(answer).len()).sum();
+        let mut body = extender::Answer::with_capacity(most);
+        let (mut granted, mut of_groups) = (Vec::new(), Vec::new());
         let now = question.now;
         let uid = Uid::of(&preemptor.uid);
         // until it is known what this one gets, no other gets anything
         let mut unsettled = self.unsettled.lock();
         let mut pending = index.pending(question, unsettled.to_others(uid, now));
-        for (offer, answer) in answers {
-            let node = &*offer.node;
-            if !pending.spares(node, taken(&answer)) {
+        for (offer, answer) in offers.iter().zip(answers) {
+            let (node, victims) = (&*offer.node, taken(answer));
+            if !pending.spares(node, victims) {
                 counts.protected += 1;
                 let soon = now.checked_add(SETTLED_AFTER).ok();
                 obstacle.add(Rule::MinAvailable.name(), soon, index.node(node));
                 continue;
             }
-            let (victims, pdb_violations) = match answer {
-                Answer::Keep(victims) => {
+            let pdb_violations = match answer {
+                Answer::Keep(_) => {
                     counts.kept += 1;
-                    (victims, offer.pdb_violations)
+                    offer.pdb_violations
                 }
-                Answer::Instead { victims, budget_violations } => {
+                Answer::Instead { budget_violations, .. } => {
                     counts.instead += 1;
                     let uids = || victims.iter().map(|of| &*of.text).collect::<Vec<_>>();
                     debug!(node, victims = ?uids(), "Found other victims");
-                    (victims, i64::try_from(budget_violations).unwrap_or(i64::MAX))
+                    i64::try_from(*budget_violations).unwrap_or(i64::MAX)
                 }
                 Answer::Drop(dropped) => {
                     match dropped {
@@ -171,22 +173,19 @@ impl Extender {
                     continue;
                 }
             };
-            granted.extend(victims.iter().map(|of| (of.uid, of.in_group)));
-            let pods = victims.into_iter().map(|of| MetaPod { uid: of.text }).collect();
-            nodes.push((node, MetaVictims { pods, pdb_violations }));
+            granted.extend(victims.iter().map(|of| of.uid));
+            of_groups.extend(victims.iter().filter(|of| of.in_group).map(|of| of.uid));
+            body.add(node, victims.iter().map(|of| &*of.text), pdb_violations);
         }
-        let is_refused = nodes.is_empty();
-        let answer = extender::Answer { node_name_to_meta_victims: nodes }.to_json();
         caller.commit(|| {
-            if is_refused {
+            if granted.is_empty() {
                 self.refuse(preemptor, &obstacle);
                 return None;
             }
-            let of_groups = granted.iter().filter(|(_, in_group)| *in_group).map(|(uid, _)| *uid).collect();
             unsettled.add(uid, now, of_groups);
-            Some(self.grant(now, preemptor, granted.into_iter().map(|(uid, _)| uid).collect()))
+            Some(self.grant(now, preemptor, granted))
         });
-        (answer, counts)
+        (body.into_json(), counts)
     }
 
     fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> Granted {
@@ -231,5 +230,5 @@ impl Extender {
 fn protect_all(args: &Args<'_>) -> (Vec<u8>, Counts) {
     debug!("A scheduler asks for a pod that isn't known to wait for a node");
     let unknown = args.nodes.len().try_into().unwrap_or(u64::MAX);
-    (extender::Answer::default().to_json(), Counts { unknown, ..Counts::default() })
+    (extender::Answer::with_capacity(0).into_json(), Counts { unknown, ..Counts::default() })
 }
