@@ -22,8 +22,7 @@ pub use cluster::{Cluster, Reader};
 pub use deadlines::{Claim, Due, Group, Outcome, RetryAfter, Served, Task};
 pub use paused::Paused;
 pub use placement::{
-    Answer, Dropped, Guarding, Offer, Pending, PendingPod, PlacementIndex, Placements, Question, Sought,
-    Taken,
+    Answer, Dropped, Guarding, Pending, PendingPod, PlacementIndex, Placements, Question, Sought, Taken,
 };
 pub use podgroups::{Stamped, Stamping, Workload};
 pub use queues::{RunaiQueues, TensorstackQueues};

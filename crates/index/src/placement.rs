@@ -29,7 +29,7 @@ use crate::{
     podgroups::Membership,
 };
 
-pub use answer::{Answer, Dropped, Offer, Question, Taken};
+pub use answer::{Answer, Dropped, Question, Taken};
 use budgets::{Budgets, Labels};
 pub use guard::{Guarding, Sought};
 pub use pending::Pending;
@@ -71,7 +71,7 @@ impl Reader for Placements {
 pub type PlacementIndex = Cluster<Placements>;
 
 /// A pod, as far as a decision needs it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Placed {
     /// Its uid as the API server writes it, if that is an odd one: answers name it.
     odd_uid: Option<Box<str>>,

@@ -241,7 +241,7 @@ impl<'t> Rules<'t> {
 
     /// Judges all of a scenario's victims.
     pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
-        let rulings: Vec<Ruling<'t>> = self.rulings(preemptor, victims).collect();
+        let rulings: Vec<Ruling<'t>> = self.rulings(preemptor, victims.iter().copied()).collect();
         let reclaims = rulings.iter().any(|ruling| ruling.kind == Kind::Reclaim);
         Verdict {
             allowed: rulings.iter().all(|ruling| ruling.rule.is_none()),
@@ -251,24 +251,32 @@ impl<'t> Rules<'t> {
     }
 
     /// What is found about each of a scenario's victims, in their order.
-    pub fn rulings(
+    pub fn rulings<'v>(
         &self,
         preemptor: &Preemptor<'_>,
-        victims: &[Victim<'_>],
+        victims: impl Iterator<Item = Victim<'v>> + Clone,
     ) -> impl Iterator<Item = Ruling<'t>> {
-        let running = victims.iter().filter(|victim| victim.progress == Progress::Running);
+        let running = victims.clone().filter(|victim| victim.progress == Progress::Running);
         let going = going(running.map(|victim| (victim.workload, victim.subgroup, 1)));
         let nothing = Going::default();
-        victims.iter().map(move |victim| {
+        victims.map(move |victim| {
             let going = || going.get(&ptr::from_ref(victim.workload));
             let going = victim.workload.is_elastic().then(going).flatten().unwrap_or(&nothing);
-            self.rule(preemptor, victim, going)
+            self.rule(preemptor, &victim, going)
         })
     }
 
     /// Whether a victim may be had where these pods of its workload go, with it.
     pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> bool {
         self.rule(preemptor, victim, going).rule.is_none()
+    }
+
+    /// True if neither its floor nor its class protects a victim, whatever else goes.
+    pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
+        let Victim { workload, pool, class, scheduled_at, .. } = *victim;
+        let kind = workload.place.kind(&preemptor.place);
+        self.within(kind, preemptor.place.queue, workload, pool).is_none()
+            && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
 
     /// What protects a victim if no other of its workload goes.

@@ -70,7 +70,15 @@ pub struct Search<'s, 't> {
 }
 
 /// Why these victims can't be had; none if they can.
-pub fn protected(rules: &Rules<'_>, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Option<Protected> {
+pub fn protected<'v>(
+    rules: &Rules<'_>,
+    preemptor: &Preemptor<'_>,
+    victims: impl Iterator<Item = Victim<'v>> + Clone,
+) -> Option<Protected> {
+    // most victims may go whatever goes with them
+    if victims.clone().all(|victim| rules.is_free(preemptor, &victim)) {
+        return None;
+    }
     let rulings = rules.rulings(preemptor, victims);
     let mut protected = rulings.filter_map(|ruling| Some((ruling.rule?, ruling.until)));
     let (rule, first) = protected.next()?;

@@ -13,6 +13,7 @@ use tenure_index::{Guarding, Sought, Uid};
 use tenure_policy::{
     floor::Floors,
     guard::{self, Asked, Guarded, Operation, Verdict},
+    preemption::Rules,
 };
 use tenure_service::{clock::ServerClock, readiness::Readiness};
 use tracing::{debug, info};
@@ -100,7 +101,8 @@ impl Guard {
             let permit = uid.and_then(|uid| self.permits.covering(Uid::of(uid), now));
             let syncing = self.readiness.awaited().is_some();
             self.queues.look(|queues| {
-                let guarding = Guarding { tree: queues.tree(), floors, now, syncing, permit };
+                let rules = Rules { floors, tree: queues.tree(), now };
+                let guarding = Guarding { rules, syncing, permit };
                 self.placement.look(|index| index.guard(&guarding, &asked, sought))
             })
         })

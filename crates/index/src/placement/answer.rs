@@ -2,20 +2,17 @@
 
 use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
-use jiff::Timestamp;
 use tenure_policy::{
     floor::Floors,
     gang::Progress,
-    preemption::{Place, Preemptor, Rules, Victim, Workload},
+    preemption::{Place, Preemptor, Rules},
     toleration,
-    tree::QueueTree,
     victims::{Candidate, Others, Protected, Search, protected},
 };
-use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod, room::Room};
+use tenure_types::{extender::Offer, keys, podgroup::PodGroupKind, projection::Pod, room::Room};
 
 use super::{
     Placed, PlacementIndex,
-    places::Residents,
     workloads::{Here, Workloads},
 };
 use crate::Uid;
@@ -23,32 +20,12 @@ use crate::Uid;
 /// What a scheduler asks, and what decides besides the pods.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'q> {
-    /// All queues.
-    pub tree: &'q QueueTree,
-    /// As configured.
-    pub floors: &'q Floors,
-    /// By the API server's clock.
-    pub now: Timestamp,
+    /// What decisions are taken by.
+    pub rules: Rules<'q>,
     /// Who wants room.
     pub preemptor: &'q Pod,
     /// What room that is.
     pub room: &'q Room,
-}
-
-impl<'q> Question<'q> {
-    /// What decides.
-    pub(super) const fn rules(&self) -> Rules<'q> {
-        Rules { floors: self.floors, tree: self.tree, now: self.now }
-    }
-}
-
-/// What a node would lose.
-#[derive(Clone, Debug)]
-pub struct Offer<'q> {
-    /// Its name.
-    pub node: &'q str,
-    /// The uids of the pods that would go.
-    pub victims: Vec<&'q str>,
 }
 
 /// What is answered for a node.
@@ -89,20 +66,13 @@ pub enum Dropped {
     Nobody,
 }
 
-/// A pod that its scheduler would evict.
-struct Offered<'i> {
-    /// Its uid, as the scheduler writes it.
-    text: &'i str,
-    uid: Uid,
-    /// Its place among the pods of its node.
-    place: usize,
-    pod: &'i Placed,
-}
-
-impl<'i> Offered<'i> {
-    fn taken(&self, here: &Here<'i>) -> Taken<'i> {
-        Taken { text: self.text.into(), uid: self.uid, in_group: here.in_group }
-    }
+/// What is filled for each node: to allocate it again takes longer than most answers.
+struct Scratch<'o, 'q, 'i> {
+    workloads: Workloads<'q, 'i>,
+    /// Those that were offered, with their uids as the scheduler writes them.
+    found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i Placed>)>,
+    /// Those first that were offered.
+    here: Vec<Here<'o, 'i>>,
 }
 
 /// Fewer nodes are answered before other threads would have begun.
@@ -120,15 +90,15 @@ static THREADS: LazyLock<usize> = LazyLock::new(|| {
 impl PlacementIndex {
     /// Answers for every node, in the order of the offers, by what was there when it was last settled.
     pub fn answer<'a>(&'a self, question: &Question<'_>, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
-        let (preemptor, rules) = (self.preemptor(question), question.rules());
-        let asked = Asked { index: self, question, rules: &rules, preemptor: &preemptor };
+        let itself = question.preemptor.metadata.uid.as_deref().map(Uid::of);
+        let asked = Asked { index: self, question, preemptor: self.preemptor(question), itself };
         asked.divided(offers, if offers.len() > FEW_NODES { *THREADS } else { 1 })
     }
 
     /// Who asks, as rules see it.
     pub(super) fn preemptor<'q>(&'q self, question: &Question<'q>) -> Preemptor<'q> {
         Preemptor {
-            place: Place::find(question.tree, self.queue_of_preemptor(question.preemptor)),
+            place: Place::find(question.rules.tree, self.queue_of_preemptor(question.preemptor)),
             claim: toleration::Preemptor {
                 priority: question.preemptor.spec.priority.unwrap_or(0),
                 never_preempts: question.preemptor.spec.preemption_policy.as_deref() == Some("Never"),
@@ -154,8 +124,9 @@ impl PlacementIndex {
 struct Asked<'a, 'i> {
     index: &'i PlacementIndex,
     question: &'a Question<'a>,
-    rules: &'a Rules<'a>,
-    preemptor: &'a Preemptor<'a>,
+    preemptor: Preemptor<'a>,
+    /// The uid of the preemptor.
+    itself: Option<Uid>,
 }
 
 impl<'i> Asked<'_, 'i> {
@@ -180,80 +151,70 @@ impl<'i> Asked<'_, 'i> {
     }
 
     fn nodes(&self, offers: &[Offer<'i>]) -> Vec<Answer<'i>> {
-        let mut workloads = Workloads::new(self.index, self.question.tree);
-        offers.iter().map(|offer| self.node(offer, &mut workloads)).collect()
+        let workloads = Workloads::new(self.index, self.question.rules.tree);
+        let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new() };
+        offers.iter().map(|offer| self.node(offer, &mut scratch)).collect()
     }
 
-    fn node(&self, offer: &Offer<'i>, workloads: &mut Workloads<'_, 'i>) -> Answer<'i> {
-        let Some(first) = offer.victims.first() else { return Answer::Drop(Dropped::Nobody) };
-        let Some(residents) = self.index.reader.places.on(offer.node) else {
-            return Answer::Drop(Dropped::Unknown((*first).to_owned()));
-        };
-        let offered = match self.offered(offer, residents) {
-            Ok(offered) => offered,
-            Err(unknown) => return Answer::Drop(Dropped::Unknown(unknown.to_owned())),
-        };
-        let mut here = workloads.here(offered.iter().map(|of| (of.uid, of.pod)));
-        let pool = self.index.pool(self.question.floors, offer.node);
+    fn node<'o>(&self, offer: &'o Offer<'i>, scratch: &mut Scratch<'o, '_, 'i>) -> Answer<'i> {
+        let Scratch { workloads, found, here } = scratch;
+        let residents = self.index.reader.places.on(&offer.node);
+        found.clear();
+        found.extend(offer.victims.iter().map(|text| {
+            let uid = Uid::of(text);
+            (text, uid, residents.and_then(|residents| residents.find(uid)))
+        }));
+        // nobody makes room for itself
+        let may_go = |uid: Uid, pod: Option<&Placed>| pod.is_some_and(is_bound) && self.itself != Some(uid);
+        if let Some((unknown, ..)) = found.iter().find(|(_, uid, pod)| !may_go(*uid, *pod)) {
+            return Answer::Drop(Dropped::Unknown(unknown.to_string()));
+        }
+        // as schedulers say it themselves; but their answer is read by the first of them, which has to be the highest
+        found.sort_by_key(|(_, _, pod)| Reverse(pod.map(|pod| pod.priority)));
+        here.clear();
+        for (text, uid, pod) in found {
+            if let Some(pod) = pod
+                && here.iter().all(|of| of.uid != *uid)
+            {
+                let mut of = workloads.here(*uid, pod);
+                of.text = Some(text);
+                here.push(of);
+            }
+        }
+        let (offered, pool) = (here.len(), self.index.pool(self.question.rules.floors, &offer.node));
         // most nodes need no more than this
-        let victims: Vec<Victim<'_>> =
-            here.iter().filter_map(|of| of.victim(workloads.all(), pool)).collect();
-        let Some(protected) = protected(self.rules, self.preemptor, &victims) else {
-            return Answer::Keep(offered.iter().zip(&here).map(|(of, here)| of.taken(here)).collect());
+        let victims = here.iter().filter_map(|of| of.victim(workloads, pool));
+        let Some(residents) = residents.filter(|_| offered > 0) else { return Answer::Drop(Dropped::Nobody) };
+        let Some(protected) = protected(&self.question.rules, &self.preemptor, victims) else {
+            return Answer::Keep(here.iter().map(Here::taken).collect());
         };
         if !self.question.room.plain {
             return Answer::Drop(Dropped::Protected(protected));
         }
-        // only those leave room when they go that nobody brings back
-        let is_other = |place: &usize| offered.iter().all(|of| of.place != *place);
-        let others = residents.all().enumerate();
-        let others = others
-            .filter(|(place, (_, other))| other.frees && is_bound(other) && is_other(place))
-            .map(|(_, other)| other);
-        here.extend(workloads.here(others));
-        self.others(&here, offered.len(), workloads.all(), pool, protected)
-    }
-
-    /// The pods that the scheduler would evict, each of them once, the most important first; or the first of which too
-    /// little is known. Nobody makes room for itself.
-    fn offered(&self, offer: &Offer<'i>, residents: &'i Residents) -> Result<Vec<Offered<'i>>, &'i str> {
-        let itself = self.question.preemptor.metadata.uid.as_deref();
-        // in steps, as their workloads are found
-        let found = offer.victims.iter().copied().map(|text| {
-            let uid = Uid::of(text);
-            (text, uid, residents.find(uid))
-        });
-        let found: Vec<_> = found.collect();
-        let mut offered: Vec<Offered<'i>> = Vec::with_capacity(found.len());
-        for (text, uid, place) in found {
-            let place = place.ok_or(text)?;
-            let Some(pod) = residents.get(place).filter(|pod| is_bound(pod) && itself != Some(text)) else {
-                return Err(text);
-            };
-            if offered.iter().all(|of| of.place != place) {
-                offered.push(Offered { text, uid, place, pod });
+        for (uid, pod) in residents.all() {
+            // only those leave room when they go that nobody brings back
+            if pod.frees && is_bound(pod) && here.iter().take(offered).all(|of| of.uid != uid) {
+                here.push(workloads.here(uid, pod));
             }
         }
-        // as schedulers say it themselves; but their answer is read by the first of them, which has to be the highest
-        offered.sort_by_key(|of| Reverse(of.pod.priority));
-        Ok(offered)
+        self.others(here, offered, workloads, pool, protected)
     }
 
     /// Pods in place of the first `offered`, which the scheduler would evict and of which some are protected.
     fn others(
         &self,
-        here: &[Here<'i>],
+        here: &[Here<'_, 'i>],
         offered: usize,
-        workloads: &[Workload<'i>],
+        workloads: &Workloads<'_, 'i>,
         pool: Option<&str>,
         protected: Protected,
     ) -> Answer<'i> {
-        let candidate = |of: &Here<'i>| {
+        let candidates = here.iter().filter_map(|of| {
             let victim = of.victim(workloads, pool)?;
             let Placed { priority, requests, plain, .. } = of.pod;
             Some(Candidate { victim, priority: *priority, requests, plain: *plain })
-        };
-        let candidates: Vec<Candidate<'_>> = here.iter().filter_map(candidate).collect();
+        });
+        let candidates: Vec<Candidate<'_>> = candidates.collect();
         let budgets = |place: usize| {
             let of = here
                 .get(place)
@@ -261,15 +222,15 @@ impl<'i> Asked<'_, 'i> {
             of.unwrap_or_default()
         };
         let search = Search {
-            rules: self.rules,
-            preemptor: self.preemptor,
+            rules: &self.question.rules,
+            preemptor: &self.preemptor,
             plain: self.question.room.plain,
             budgets: &budgets,
         };
         let offered: Vec<usize> = (0..offered).collect();
         match search.others(&candidates, &offered) {
             Ok(Others { victims, budget_violations }) => {
-                let victims = victims.iter().filter_map(|place| Some(taken(here.get(*place)?))).collect();
+                let victims = victims.iter().filter_map(|place| here.get(*place)).map(Here::taken).collect();
                 Answer::Instead { victims, budget_violations }
             }
             Err(others_from) => {
@@ -278,10 +239,6 @@ impl<'i> Asked<'_, 'i> {
             }
         }
     }
-}
-
-fn taken<'i>(of: &Here<'i>) -> Taken<'i> {
-    Taken { text: of.pod.uid(of.uid), uid: of.uid, in_group: of.in_group }
 }
 
 /// A pod that was just bound is known to its scheduler a moment earlier.

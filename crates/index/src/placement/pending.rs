@@ -9,11 +9,11 @@ use tenure_policy::{
 };
 
 use super::{
-    Placed, PlacementIndex,
+    PlacementIndex,
     answer::{Question, Taken},
-    workloads::Workloads,
+    workloads::{Here, InGroup, Workloads},
 };
-use crate::{Uid, podgroups::GangId};
+use crate::Uid;
 
 /// The pods that may be about to go, for a question.
 pub struct Pending<'q, 'i> {
@@ -21,23 +21,16 @@ pub struct Pending<'q, 'i> {
     rules: Rules<'q>,
     preemptor: Preemptor<'q>,
     workloads: Workloads<'q, 'i>,
-    grants: HashMap<GangId, Vec<Grant<'i>>>,
-}
-
-/// A victim of a group of which others were granted pods.
-struct Shared<'i> {
-    uid: Uid,
-    pod: &'i Placed,
-    group: GangId,
-    subgroup: usize,
+    /// By group.
+    grants: HashMap<usize, Vec<Grant<'i>>>,
 }
 
 /// Pods of a group that one preemptor was granted. It gets those of one node.
 #[derive(Default)]
 struct Grant<'i> {
     uids: HashSet<Uid>,
-    all: ByNode<'i>,
-    of_subgroups: BTreeMap<usize, ByNode<'i>>,
+    /// Of each subgroup, and of all.
+    parts: BTreeMap<Option<usize>, ByNode<'i>>,
 }
 
 /// How many pods were granted on each node.
@@ -77,88 +70,85 @@ impl PlacementIndex {
         question: &Question<'q>,
         granted: impl Iterator<Item = (Uid, &'p [Uid])>,
     ) -> Pending<'q, 'i> {
-        let mut grants: HashMap<_, Vec<Grant<'_>>> = HashMap::new();
+        let mut workloads = Workloads::new(self, question.rules.tree);
+        let mut grants: HashMap<usize, Vec<Grant<'_>>> = HashMap::new();
         for (preemptor, victims) in granted {
             let preemptor = self.reader.places.get(preemptor);
             if preemptor.is_some_and(|pod| pod.progress != Progress::Waiting) {
                 continue;
             }
             let nominated = preemptor.and_then(|pod| pod.nominated.as_ref());
-            let mut of_groups: HashMap<GangId, Grant<'_>> = HashMap::new();
+            let mut of_groups: HashMap<usize, Grant<'_>> = HashMap::new();
             for uid in victims {
                 let pod = self.reader.places.get(*uid).filter(|pod| pod.progress == Progress::Running);
                 let Some((pod, node)) = pod.and_then(|pod| Some((pod, pod.node.as_ref()?))) else { continue };
-                let may_go = nominated.is_none_or(|nominated| nominated == node);
-                let Some((group, subgroup)) = self.part(pod).filter(|_| may_go) else { continue };
+                if nominated.is_some_and(|nominated| nominated != node) {
+                    continue;
+                }
+                let Some(InGroup { group, subgroup }) = workloads.here(*uid, pod).group() else { continue };
                 let grant = of_groups.entry(group).or_default();
                 if grant.uids.insert(*uid) {
-                    grant.all.add(node);
-                    grant.of_subgroups.entry(subgroup).or_default().add(node);
+                    for part in [None, Some(subgroup)] {
+                        grant.parts.entry(part).or_default().add(node);
+                    }
                 }
             }
             for (group, grant) in of_groups {
                 grants.entry(group).or_default().push(grant);
             }
         }
-        Pending {
-            index: self,
-            rules: question.rules(),
-            preemptor: self.preemptor(question),
-            workloads: Workloads::new(self, question.tree),
-            grants,
-        }
-    }
-
-    fn part(&self, pod: &Placed) -> Option<(GangId, usize)> {
-        let group = self.objects.gangs.counted(pod.memberships())?;
-        Some((group.id(), group.number(pod.memberships())))
+        Pending { index: self, rules: question.rules, preemptor: self.preemptor(question), workloads, grants }
     }
 }
 
-impl<'i> Pending<'_, 'i> {
+impl Pending<'_, '_> {
     /// True if the preemptor may have these victims of a node together with those that may be about to go.
     pub fn spares(&mut self, node: &str, victims: &[Taken<'_>]) -> bool {
         if self.grants.is_empty() {
             return true;
         }
+        let Self { index, rules, preemptor, workloads, grants } = self;
         let shared = |of: &Taken<'_>| {
-            let pod: &'i Placed = self.index.reader.places.get(of.uid)?;
-            let (group, subgroup) = self.index.part(pod)?;
-            self.grants.contains_key(&group).then_some(Shared { uid: of.uid, pod, group, subgroup })
+            let here = workloads.here(of.uid, index.reader.places.get(of.uid)?);
+            Some((here.group().filter(|of| grants.contains_key(&of.group))?, here))
         };
-        let victims: Vec<Shared<'i>> = victims.iter().filter_map(shared).collect();
-        let here = self.workloads.here(victims.iter().map(|of| (of.uid, of.pod)));
-        let pool = self.index.pool(self.rules.floors, node);
-        let views = here.iter().filter_map(|of| of.victim(self.workloads.all(), pool));
-        let views: Vec<_> = views.zip(&victims).collect();
-        let mut all: HashMap<GangId, Going> = HashMap::new();
-        for (view, of) in &views {
-            let granted = || self.granted(node, &victims, of.group, view.workload);
-            let pods = u32::from(view.progress == Progress::Running);
-            all.entry(of.group).or_insert_with(granted).add(view.workload, of.subgroup, pods);
-        }
-        let may_take = |view, going| self.rules.may_take(&self.preemptor, view, going);
-        views.iter().all(|(view, of)| all.get(&of.group).is_none_or(|going| may_take(view, going)))
-    }
-
-    /// The most that the others take of a group besides these victims of a node.
-    fn granted(&self, node: &str, victims: &[Shared<'_>], group: GangId, workload: &Workload<'_>) -> Going {
-        let mut going = Going::default();
-        for grant in self.grants.get(&group).into_iter().flatten() {
-            let counted = |only: Option<usize>| {
-                let of_it = victims.iter().filter(|of| {
-                    of.group == group
-                        && only.is_none_or(|only| only == of.subgroup)
-                        && grant.uids.contains(&of.uid)
-                });
-                u32::try_from(of_it.count()).unwrap_or(u32::MAX)
+        let shared: Vec<(InGroup, Here<'_, '_>)> = victims.iter().filter_map(shared).collect();
+        let pool = index.pool(rules.floors, node);
+        let victims = shared.iter().filter_map(|(of, here)| Some((of.group, here.victim(workloads, pool)?)));
+        let mut all: HashMap<usize, Going> = HashMap::new();
+        for (group, victim) in victims.clone() {
+            let granted = || {
+                let grants = grants.get(&group).into_iter().flatten();
+                let here = shared.iter().filter(|(of, _)| of.group == group);
+                going(grants, node, &here.map(|(of, here)| (of.subgroup, here.uid)), victim.workload)
             };
-            going.add_to_all(workload, grant.all.most_beyond(node, counted(None)));
-            for (subgroup, by_node) in &grant.of_subgroups {
-                let most = by_node.most_beyond(node, counted(Some(*subgroup)));
-                going.add_to_subgroup(workload, *subgroup, most);
+            let pods = u32::from(victim.progress == Progress::Running);
+            all.entry(group).or_insert_with(granted).add(victim.workload, victim.subgroup, pods);
+        }
+        let mut victims = victims;
+        victims.all(|(group, of)| all.get(&group).is_none_or(|going| rules.may_take(preemptor, &of, going)))
+    }
+}
+
+/// The most that others were granted of a group besides its pods on a node that go, by subgroup.
+fn going<'g, 'i: 'g>(
+    grants: impl Iterator<Item = &'g Grant<'i>>,
+    node: &str,
+    victims: &(impl Iterator<Item = (usize, Uid)> + Clone),
+    workload: &Workload<'_>,
+) -> Going {
+    let mut going = Going::default();
+    for grant in grants {
+        for (part, by_node) in &grant.parts {
+            let of_it = victims.clone().filter(|(subgroup, uid)| {
+                part.is_none_or(|part| part == *subgroup) && grant.uids.contains(uid)
+            });
+            let most = by_node.most_beyond(node, u32::try_from(of_it.count()).unwrap_or(u32::MAX));
+            match part {
+                None => going.add_to_all(workload, most),
+                Some(subgroup) => going.add_to_subgroup(workload, *subgroup, most),
             }
         }
-        going
     }
+    going
 }

@@ -31,24 +31,14 @@ pub struct Residents {
 }
 
 impl Residents {
-    /// The place of a pod.
-    pub fn find(&self, uid: Uid) -> Option<usize> {
-        self.uids.binary_search(&uid).ok()
+    /// A pod. One after the other: of the halves of so few uids, which are at random, a processor guesses the wrong one.
+    pub fn find(&self, uid: Uid) -> Option<&Placed> {
+        self.pods.get(self.uids.iter().position(|of| *of == uid)?)
     }
 
-    /// The pod of a place.
-    pub fn get(&self, place: usize) -> Option<&Placed> {
-        self.pods.get(place)
-    }
-
-    /// All of them, by place.
+    /// All of them.
     pub fn all(&self) -> impl Iterator<Item = (Uid, &Placed)> {
         self.uids.iter().copied().zip(&self.pods)
-    }
-
-    fn get_mut(&mut self, uid: Uid) -> Option<&mut Placed> {
-        let place = self.find(uid)?;
-        self.pods.get_mut(place)
     }
 
     fn insert(&mut self, uid: Uid, pod: Placed) {
@@ -59,7 +49,7 @@ impl Residents {
     }
 
     fn remove(&mut self, uid: Uid) -> Option<Placed> {
-        let place = self.find(uid)?;
+        let place = self.uids.binary_search(&uid).ok()?;
         self.uids.remove(place);
         Some(self.pods.remove(place))
     }
@@ -68,10 +58,6 @@ impl Residents {
 impl Places {
     /// Takes a pod, or what has become of it.
     pub fn put(&mut self, uid: Uid, pod: Placed) {
-        if let Some(known) = self.get_mut(uid).filter(|known| known.is_where(&pod)) {
-            *known = pod;
-            return;
-        }
         self.remove(uid);
         if let Some(node) = &pod.nominated {
             self.nominated_to.entry(node.clone()).or_default().insert(uid);
@@ -116,16 +102,10 @@ impl Places {
         pod
     }
 
-    fn get_mut(&mut self, uid: Uid) -> Option<&mut Placed> {
-        let Some(node) = self.nodes.get(&uid) else { return self.homeless.get_mut(&uid).map(Box::as_mut) };
-        self.on.get_mut(node)?.get_mut(uid)
-    }
-
     /// A pod, wherever it is.
     pub fn get(&self, uid: Uid) -> Option<&Placed> {
         let Some(node) = self.nodes.get(&uid) else { return self.homeless.get(&uid).map(Box::as_ref) };
-        let here = self.on.get(node)?;
-        here.get(here.find(uid)?)
+        self.on.get(node)?.find(uid)
     }
 
     /// Pods on a node; none if there are none.

@@ -86,6 +86,16 @@ impl Placed {
         }
     }
 
+    /// The same pod with its node and its progress as a fresher manifest has them.
+    pub fn as_shown(&self, shown: &Pod) -> Self {
+        Self {
+            node: shown.spec.node_name.as_deref().map(Into::into),
+            scheduled: shown.scheduled_at().map(|at| at.0),
+            progress: progress(shown),
+            ..self.clone()
+        }
+    }
+
     /// Its uid, which is this, as the API server writes it.
     pub fn uid(&self, uid: Uid) -> Cow<'_, str> {
         self.odd_uid.as_deref().map_or_else(|| uid.text().into(), Cow::from)
@@ -93,11 +103,5 @@ impl Placed {
 
     pub fn memberships(&self) -> &[Membership] {
         self.memberships.as_deref().unwrap_or_default()
-    }
-
-    /// Whether it is found where the other is.
-    pub fn is_where(&self, other: &Self) -> bool {
-        (&self.node, &self.nominated) == (&other.node, &other.nominated)
-            && (&self.namespace, &self.name) == (&other.namespace, &other.name)
     }
 }

@@ -1,11 +1,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_policy::{
-    floor::Floors, preemption::Rule, queue::RunaiQueue, tree::QueueTree, victims::Protected,
+    floor::Floors,
+    preemption::{Rule, Rules},
+    queue::RunaiQueue,
+    tree::QueueTree,
+    victims::Protected,
 };
-use tenure_types::projection::Pod;
-
-use tenure_types::podgroup::PodGroupKind;
+use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod};
 
 use super::*;
 
@@ -70,25 +72,28 @@ impl World {
     }
 
     fn asked_by<'a>(&'a self, preemptor: &Value, victims: &[&'a str]) -> Answer<'a> {
-        self.asked_of(preemptor, &[Offer { node: "n", victims: victims.to_vec() }]).remove(0)
+        self.asked_of(preemptor, &[offer("n", victims)]).remove(0)
     }
 
     fn asked_of<'a>(&'a self, preemptor: &Value, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
         let room: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
         let (preemptor, room): (Pod, _) = room.split();
-        let question = Question {
-            tree: &self.tree,
-            floors: &self.floors,
-            now: NOW.parse().unwrap(),
-            preemptor: &preemptor,
-            room: &room,
-        };
+        let question = Question { rules: self.rules(), preemptor: &preemptor, room: &room };
         self.index.answer(&question, offers)
+    }
+
+    fn rules(&self) -> Rules<'_> {
+        Rules { floors: &self.floors, tree: &self.tree, now: NOW.parse().unwrap() }
     }
 
     fn asked<'a>(&'a self, victims: &[&'a str]) -> Answer<'a> {
         self.asked_by(&preemptor(), victims)
     }
+}
+
+fn offer<'a>(node: &'a str, victims: &[&'a str]) -> Offer<'a> {
+    let victims = victims.iter().copied().map(Into::into).collect();
+    Offer { node: node.into(), victims, pdb_violations: 0 }
 }
 
 /// Of the same queue as those pods.
@@ -178,11 +183,8 @@ fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
     let world = World::new(&names.iter().map(on).collect::<Vec<_>>());
     let nodes: Vec<String> = names.iter().map(|name| format!("n-{name}")).collect();
     for many in [1, 65, 500, 1_000] {
-        let offers: Vec<Offer<'_>> = nodes[..many]
-            .iter()
-            .zip(&names)
-            .map(|(node, name)| Offer { node: node.as_str(), victims: vec![name.as_str()] })
-            .collect();
+        let offers: Vec<Offer<'_>> =
+            nodes[..many].iter().zip(&names).map(|(node, name)| offer(node, &[name])).collect();
         let expected: Vec<Answer<'_>> = names[..many].iter().map(|name| keep(&[name.as_str()])).collect();
         assert_eq!(world.asked_of(&preemptor(), &offers), expected, "{many}");
     }

@@ -1,7 +1,7 @@
-//! Of which workloads pods are. A question is about thousands, of which many have the same: what was found for one of
+//! The workloads of pods. A question is about thousands of pods, of which many have the same: what was found for one of
 //! them is not looked for again.
 
-use std::{collections::HashMap, hash::BuildHasherDefault};
+use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
 
 use tenure_policy::{
     preemption::{Place, Victim, Workload},
@@ -9,57 +9,79 @@ use tenure_policy::{
     tree::QueueTree,
 };
 
-use super::{Placed, PlacementIndex};
+use super::{Placed, PlacementIndex, Taken};
 use crate::{
     Uid,
     podgroups::{Counted, GangId, Membership},
     uid::UidHasher,
 };
 
-/// What is known of things by where they are: as long as a question lasts, that takes less time than to compare them.
-type ByAddress<T, V> = HashMap<*const T, V, BuildHasherDefault<UidHasher>>;
+/// Values by address: as long as a question lasts, an address takes less time than a comparison.
+type ByAddress<A, V> = HashMap<A, V, BuildHasherDefault<UidHasher>>;
 
-/// Those that were met: pods of one group have the very same.
+/// The workloads of groups, and what else many pods have in common.
 pub struct Workloads<'q, 'i> {
     index: &'i PlacementIndex,
     tree: &'q QueueTree,
-    all: Vec<Workload<'i>>,
-    of_groups: HashMap<GangId, usize>,
+    groups: Vec<Workload<'i>>,
+    of_groups: ByAddress<GangId, usize>,
     /// Pods share them. None if there is no group that they name.
-    of_memberships: ByAddress<Membership, Option<InGroup>>,
-    classes: ByAddress<u8, ClassState>,
-    queues: ByAddress<u8, Place<'i>>,
+    of_memberships: ByAddress<*const Membership, Option<InGroup>>,
+    classes: ByAddress<*const u8, ClassState>,
+    places: ByAddress<*const u8, Place<'i>>,
 }
 
-/// The place of a workload among all of them, and the number of a subgroup there.
+/// The number of a group among those that were met, and of a subgroup there.
 #[derive(Clone, Copy)]
-struct InGroup {
-    workload: usize,
-    subgroup: usize,
+pub struct InGroup {
+    pub group: usize,
+    pub subgroup: usize,
 }
 
-/// A pod of a node, with the place of its workload among all of them.
-pub struct Here<'i> {
+/// A pod with its workload.
+pub struct Here<'o, 'i> {
+    /// Its uid as its scheduler writes it, if that has named it.
+    pub text: Option<&'o Cow<'i, str>>,
     pub uid: Uid,
     pub pod: &'i Placed,
     class: ClassState,
-    workload: usize,
-    subgroup: usize,
-    pub in_group: bool,
+    of: Of<'i>,
 }
 
-impl Here<'_> {
-    /// As rules see it, if these are the workloads that it is of.
-    pub fn victim<'w>(&self, workloads: &'w [Workload<'_>], pool: Option<&'w str>) -> Option<Victim<'w>> {
-        let Self { pod, class, workload, subgroup, .. } = self;
-        Some(Victim {
-            workload: workloads.get(*workload)?,
-            subgroup: *subgroup,
-            progress: pod.progress,
-            pool,
-            class: *class,
-            scheduled_at: pod.scheduled,
-        })
+/// What starts and stops with a pod.
+enum Of<'i> {
+    Group(InGroup),
+    /// It is in none.
+    Itself(Workload<'i>),
+}
+
+impl<'i> Here<'_, 'i> {
+    /// None if it is in none.
+    pub const fn group(&self) -> Option<InGroup> {
+        match self.of {
+            Of::Group(group) => Some(group),
+            Of::Itself(_) => None,
+        }
+    }
+
+    /// As a part of an answer.
+    pub fn taken(&self) -> Taken<'i> {
+        let text = self.text.cloned().unwrap_or_else(|| self.pod.uid(self.uid));
+        Taken { text, uid: self.uid, in_group: self.group().is_some() }
+    }
+
+    /// As rules see it, on a node of a pool, if it was found among these workloads.
+    pub fn victim<'w>(
+        &'w self,
+        workloads: &'w Workloads<'_, 'i>,
+        pool: Option<&'w str>,
+    ) -> Option<Victim<'w>> {
+        let (workload, subgroup) = match &self.of {
+            Of::Group(InGroup { group, subgroup }) => (workloads.groups.get(*group)?, *subgroup),
+            Of::Itself(workload) => (workload, 0),
+        };
+        let Placed { progress, scheduled, .. } = *self.pod;
+        Some(Victim { workload, subgroup, progress, pool, class: self.class, scheduled_at: scheduled })
     }
 }
 
@@ -68,40 +90,20 @@ impl<'q, 'i> Workloads<'q, 'i> {
         Self {
             index,
             tree,
-            all: Vec::new(),
-            of_groups: HashMap::new(),
+            groups: Vec::new(),
+            of_groups: HashMap::default(),
             of_memberships: HashMap::default(),
             classes: HashMap::default(),
-            queues: HashMap::default(),
+            places: HashMap::default(),
         }
     }
 
-    /// All that were met.
-    pub fn all(&self) -> &[Workload<'i>] {
-        &self.all
-    }
-
-    /// Pods with the places of their workloads. In steps: what they are found by may be anywhere in memory, and a
-    /// processor waits for many at once.
-    pub fn here(&mut self, pods: impl Iterator<Item = (Uid, &'i Placed)>) -> Vec<Here<'i>> {
-        let counted = |(uid, pod): (Uid, &'i Placed)| {
-            let known = self.of_memberships.contains_key(&pod.memberships().as_ptr());
-            (uid, pod, if known { None } else { self.index.objects.gangs.counted(pod.memberships()) })
-        };
-        let counted: Vec<_> = pods.map(counted).collect();
-        counted.into_iter().map(|(uid, pod, group)| self.one_here(uid, pod, group)).collect()
-    }
-
-    /// A pod, with its group unless that is known.
-    fn one_here(&mut self, uid: Uid, pod: &'i Placed, group: Option<Counted<'i>>) -> Here<'i> {
+    /// Finds the workload of a pod.
+    pub fn here<'o>(&mut self, uid: Uid, pod: &'i Placed) -> Here<'o, 'i> {
         let class = self.class(pod);
-        let in_group = if pod.memberships().is_empty() { None } else { self.in_group(pod, group) };
-        let Some(InGroup { workload, subgroup }) = in_group else {
-            let workload = Workload::alone(self.place(pod), pod.scheduled);
-            let workload = self.add(workload);
-            return Here { uid, pod, class, workload, subgroup: 0, in_group: false };
-        };
-        Here { uid, pod, class, workload, subgroup, in_group: true }
+        let group = if pod.memberships().is_empty() { None } else { self.in_group(pod) };
+        let itself = || Of::Itself(Workload::alone(self.place(pod, None), pod.scheduled));
+        Here { text: None, uid, pod, class, of: group.map_or_else(itself, Of::Group) }
     }
 
     fn class(&mut self, pod: &Placed) -> ClassState {
@@ -110,36 +112,39 @@ impl<'q, 'i> Workloads<'q, 'i> {
         *self.classes.entry(name.as_ptr()).or_insert_with(find)
     }
 
-    fn in_group(&mut self, pod: &'i Placed, group: Option<Counted<'i>>) -> Option<InGroup> {
+    fn in_group(&mut self, pod: &'i Placed) -> Option<InGroup> {
         let memberships = pod.memberships();
         if let Some(known) = self.of_memberships.get(&memberships.as_ptr()) {
             return *known;
         }
-        let in_group = group.map(|group| {
-            let known = self.of_groups.get(&group.id()).copied();
-            let workload = known.unwrap_or_else(|| {
-                let (place, start) = (self.place(pod), group.start());
-                self.add(Workload { place, start, shape: group.shape(), pods: group.count() })
+        let in_group = self.index.objects.gangs.counted(memberships).map(|counted| {
+            let known = self.of_groups.get(&counted.id()).copied();
+            let group = known.unwrap_or_else(|| {
+                let (place, start) = (self.place(pod, Some(counted)), counted.start());
+                self.groups.push(Workload { place, start, shape: counted.shape(), pods: counted.count() });
+                let new = self.groups.len().saturating_sub(1);
+                self.of_groups.insert(counted.id(), new);
+                new
             });
-            self.of_groups.insert(group.id(), workload);
-            InGroup { workload, subgroup: group.number(memberships) }
+            InGroup { group, subgroup: counted.number(memberships) }
         });
         self.of_memberships.insert(memberships.as_ptr(), in_group);
         in_group
     }
 
-    /// Where the workload of a pod is.
-    fn place(&mut self, pod: &'i Placed) -> Place<'i> {
-        let queue = self.index.queue(pod);
-        let place = queue.map(|queue| {
-            let find = || Place::find(self.tree, Some(queue));
-            *self.queues.entry(queue.as_ptr()).or_insert_with(find)
-        });
-        place.unwrap_or_default()
+    /// Where the workload of a pod is, which is that of its group, if it is in one.
+    fn place(&mut self, pod: &'i Placed, group: Option<Counted<'i>>) -> Place<'i> {
+        let Some(queue) = self.index.queue(pod, group) else { return Place::default() };
+        *self.places.entry(queue.as_ptr()).or_insert_with(|| Place::find(self.tree, Some(queue)))
     }
+}
 
-    fn add(&mut self, workload: Workload<'i>) -> usize {
-        self.all.push(workload);
-        self.all.len().saturating_sub(1)
+impl PlacementIndex {
+    /// The queue of a pod's workload, which is in this group: that of its `PodGroup`, even if that is gone, else that of the
+    /// first of its pods that names one, so that it is always the same.
+    pub(super) fn queue<'i>(&'i self, pod: &'i Placed, group: Option<Counted<'i>>) -> Option<&'i str> {
+        let queue_of = |uid: &Uid| self.reader.places.get(*uid)?.queue.as_deref();
+        let of_members = || group?.members().iter().find_map(queue_of);
+        self.objects.gangs.queue(pod.memberships()).or_else(of_members).or(pod.queue.as_deref())
     }
 }

@@ -76,7 +76,9 @@ impl World {
         let preemptor = Preemptor { place: Place::find(&self.tree, Some("q")), claim };
         let rules = Rules { floors: &self.floors, tree: &self.tree, now: at(NOW) };
         let victims: Vec<Victim<'_>> = offered.iter().map(|place| candidates[*place].victim).collect();
-        let Some(protected) = protected(&rules, &preemptor, &victims) else { return Answer::Keep };
+        let Some(protected) = protected(&rules, &preemptor, victims.iter().copied()) else {
+            return Answer::Keep;
+        };
         let budgets = |place: usize| {
             let numbers = self.selected.get(place).into_iter().flatten();
             numbers.map(|number| Budget { number: *number, allowed: self.budgets[*number] }).collect()

@@ -6,9 +6,9 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_index::{Answer, Dropped, Offer, PendingPod, PlacementIndex, Question, Taken, Uid};
-use tenure_policy::preemption::Rule;
-use tenure_types::extender::{self, Args};
+use tenure_index::{Answer, Dropped, PendingPod, PlacementIndex, Question, Taken, Uid};
+use tenure_policy::preemption::{Rule, Rules};
+use tenure_types::extender::{self, Args, Offer};
 use thiserror::Error;
 use tracing::{debug, info};
 
@@ -72,10 +72,6 @@ impl<'i> Obstacle<'i> {
     }
 }
 
-fn offer<'a>(of: &'a extender::Offer<'_>) -> Offer<'a> {
-    Offer { node: &of.node, victims: of.victims.iter().map(AsRef::as_ref).collect() }
-}
-
 /// The victims that a node may lose.
 fn taken<'a, 'v>(answer: &'v Answer<'a>) -> &'v [Taken<'a>] {
     match answer {
@@ -92,15 +88,14 @@ impl Extender {
         let uid = preemptor::uid(args.pod.ok_or(Malformed::NoPod)?)?;
         self.await_pod(&uid, caller);
         let now = self.clock.now();
-        let offers: Vec<Offer<'_>> = args.nodes.iter().map(offer).collect();
         let floors = self.floors.read().clone();
         self.queues.look(|queues| {
             self.placement.look(|index| {
                 let Some(known) = index.pending_pod(&uid) else { return Ok(protect_all(&args)) };
                 let (pod, room) = preemptor::as_asked(&known);
-                let tree = queues.tree();
-                let question = Question { tree, floors: &floors, now, preemptor: &pod, room: &room };
-                let answers = index.answer(&question, &offers);
+                let rules = Rules { floors: &floors, tree: queues.tree(), now };
+                let question = Question { rules, preemptor: &pod, room: &room };
+                let answers = index.answer(&question, &args.nodes);
                 Ok(self.conclude(index, &question, &known, caller, &args.nodes, &answers))
             })
         })
@@ -125,14 +120,14 @@ impl Extender {
         question: &Question<'_>,
         preemptor: &PendingPod<'_>,
         caller: &Caller,
-        offers: &[extender::Offer<'_>],
+        offers: &[Offer<'_>],
         answers: &[Answer<'_>],
     ) -> (Vec<u8>, Counts) {
         let (mut counts, mut obstacle) = (Counts::default(), Obstacle::default());
         let most = answers.iter().map(|answer| taken(answer).len()).sum();
         let mut body = extender::Answer::with_capacity(most);
         let (mut granted, mut of_groups) = (Vec::new(), Vec::new());
-        let now = question.now;
+        let now = question.rules.now;
         let uid = Uid::of(&preemptor.uid);
         // until it is known what this one gets, no other gets anything
         let mut unsettled = self.unsettled.lock();

@@ -10,8 +10,7 @@ fn asked(operation: Operation, name: &str) -> Asked<'_> {
 
 impl World {
     fn guarding(&self) -> Guarding<'_> {
-        let now = NOW.parse().unwrap();
-        Guarding { tree: &self.tree, floors: &self.floors, now, syncing: false, permit: None }
+        Guarding { rules: self.rules(), syncing: false, permit: None }
     }
 
     fn evicted(&self, name: &str) -> Verdict {

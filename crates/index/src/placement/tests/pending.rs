@@ -33,8 +33,7 @@ impl World {
         preemptor["spec"]["priority"] = json!(priority);
         let room: PodWithRoom = serde_json::from_value(preemptor).unwrap();
         let (preemptor, room): (Pod, _) = room.split();
-        let (tree, floors, now) = (&self.tree, &self.floors, NOW.parse().unwrap());
-        let question = Question { tree, floors, now, preemptor: &preemptor, room: &room };
+        let question = Question { rules: self.rules(), preemptor: &preemptor, room: &room };
         let granted: Vec<Uid> = granted.iter().map(|uid| Uid::of(uid)).collect();
         let mut pending = self.index.pending(&question, [(Uid::of("p"), granted.as_slice())].into_iter());
         pending.spares(node, &taken(victims, true))

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use tenure_index::{Answer, Offer, PlacementIndex, Question};
+use tenure_index::{Answer, PlacementIndex, Question};
+use tenure_policy::preemption::Rules;
+use tenure_types::extender::Offer;
 
 use super::{Difference, Result, Seen, same, uids};
 use crate::{
@@ -70,14 +72,13 @@ impl Placement {
         if offered.is_empty() {
             return Ok(());
         }
-        let texts: Vec<String> = offered.iter().map(|pod| wire::uid_text(pod.uid)).collect();
+        let victims = offered.iter().map(|pod| wire::uid_text(pod.uid).into()).collect();
         let node = wire::node_name(ask.node);
         let (preemptor, room) = wire::preemptor(ask);
         let floors = model.floors();
-        let now = timestamp(model.now);
-        let question =
-            Question { tree: model.tree(), floors: &floors, now, preemptor: &preemptor, room: &room };
-        let offer = Offer { node: &node, victims: texts.iter().map(String::as_str).collect() };
+        let rules = Rules { floors: &floors, tree: model.tree(), now: timestamp(model.now) };
+        let question = Question { rules, preemptor: &preemptor, room: &room };
+        let offer = Offer { node: node.into(), victims, pdb_violations: 0 };
         let answers = index.answer(&question, &[offer]);
         let wrong = |why: &str| {
             let question = format!("answer: {why}");
