@@ -73,10 +73,16 @@ struct Scratch<'o, 'q, 'i> {
     found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i Placed>)>,
     /// Those first that were offered.
     here: Vec<Here<'o, 'i>>,
+    /// How many searches for other victims are left.
+    searches: usize,
 }
 
-/// Fewer nodes are answered before other threads would have begun.
-const FEW_NODES: usize = 64;
+/// Of more nodes than a scheduler offers of a large cluster, other threads answer some. Those threads may have to wait
+/// for a processor, which takes longer than to see of fewer nodes that their victims may go.
+const FEW_NODES: usize = 1_000;
+
+/// A search for other victims takes ten times as long as that.
+const FEW_SEARCHES: usize = 16;
 
 /// A scheduler asks one question at a time: beyond so many threads, little is left to gain.
 const MOST_THREADS: usize = 4;
@@ -92,7 +98,12 @@ impl PlacementIndex {
     pub fn answer<'a>(&'a self, question: &Question<'_>, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
         let itself = question.preemptor.metadata.uid.as_deref().map(Uid::of);
         let asked = Asked { index: self, question, preemptor: self.preemptor(question), itself };
-        asked.divided(offers, if offers.len() > FEW_NODES { *THREADS } else { 1 })
+        let mut answers = asked.nodes(offers.get(..FEW_NODES).unwrap_or(offers), FEW_SEARCHES);
+        let left = offers.get(answers.len()..).unwrap_or_default();
+        if !left.is_empty() {
+            answers.extend(asked.divided(left, *THREADS));
+        }
+        answers
     }
 
     /// Who asks, as rules see it.
@@ -136,28 +147,37 @@ impl<'i> Asked<'_, 'i> {
         let own = shares.next().unwrap_or_default();
         thread::scope(|scope| {
             let begin = |share| {
-                let others = thread::Builder::new().spawn_scoped(scope, move || self.nodes(share));
+                let others =
+                    thread::Builder::new().spawn_scoped(scope, move || self.nodes(share, usize::MAX));
                 (share, others)
             };
             let others: Vec<_> = shares.map(begin).collect();
-            let mut answers = self.nodes(own);
+            let mut answers = self.nodes(own, usize::MAX);
             for (share, thread) in others {
                 // where there is no thread to be had, it is done here
                 let done = thread.ok().and_then(|thread| thread.join().ok());
-                answers.extend(done.unwrap_or_else(|| self.nodes(share)));
+                answers.extend(done.unwrap_or_else(|| self.nodes(share, usize::MAX)));
             }
             answers
         })
     }
 
-    fn nodes(&self, offers: &[Offer<'i>]) -> Vec<Answer<'i>> {
+    /// Answers in the order of the offers, up to that which takes the last of so many searches.
+    fn nodes(&self, offers: &[Offer<'i>], searches: usize) -> Vec<Answer<'i>> {
         let workloads = Workloads::new(self.index, self.question.rules.tree);
-        let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new() };
-        offers.iter().map(|offer| self.node(offer, &mut scratch)).collect()
+        let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new(), searches };
+        let mut answers = Vec::with_capacity(offers.len());
+        for offer in offers {
+            answers.push(self.node(offer, &mut scratch));
+            if scratch.searches == 0 {
+                break;
+            }
+        }
+        answers
     }
 
     fn node<'o>(&self, offer: &'o Offer<'i>, scratch: &mut Scratch<'o, '_, 'i>) -> Answer<'i> {
-        let Scratch { workloads, found, here } = scratch;
+        let Scratch { workloads, found, here, searches } = scratch;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
         found.extend(offer.victims.iter().map(|text| {
@@ -191,6 +211,7 @@ impl<'i> Asked<'_, 'i> {
         if !self.question.room.plain {
             return Answer::Drop(Dropped::Protected(protected));
         }
+        *searches = searches.saturating_sub(1);
         for (uid, pod) in residents.all() {
             // only those leave room when they go that nobody brings back
             if pod.frees && is_bound(pod) && here.iter().take(offered).all(|of| of.uid != uid) {

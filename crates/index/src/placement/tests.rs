@@ -178,15 +178,26 @@ fn victims_are_answered_in_descending_priority_and_else_as_they_were_offered() {
 
 #[test]
 fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
-    let names: Vec<String> = (0..1_000).map(|number| format!("{number}")).collect();
-    let on = |name: &String| pod(name, 700, &json!({"spec": {"nodeName": format!("n-{name}")}}));
-    let world = World::new(&names.iter().map(on).collect::<Vec<_>>());
+    let names: Vec<String> = (0..1_100).map(|number| format!("{number}")).collect();
     let nodes: Vec<String> = names.iter().map(|name| format!("n-{name}")).collect();
-    for many in [1, 65, 500, 1_000] {
-        let offers: Vec<Offer<'_>> =
-            nodes[..many].iter().zip(&names).map(|(node, name)| offer(node, &[name])).collect();
-        let expected: Vec<Answer<'_>> = names[..many].iter().map(|name| keep(&[name.as_str()])).collect();
-        assert_eq!(world.asked_of(&preemptor(), &offers), expected, "{many}");
+    // on each of the others, there is a search for an older one
+    for every in [1, 2, 1_100] {
+        let is_old = |place: usize| place.is_multiple_of(every);
+        let on = |(place, name): (usize, &String)| {
+            let age = if is_old(place) { 700 } else { 60 };
+            pod(name, age, &json!({"spec": {"nodeName": nodes[place]}}))
+        };
+        let world = World::new(&names.iter().enumerate().map(on).collect::<Vec<_>>());
+        for many in [1, 16, 40, 500, 1_000, 1_100] {
+            let offers: Vec<Offer<'_>> =
+                nodes[..many].iter().zip(&names).map(|(node, name)| offer(node, &[name])).collect();
+            let answers = world.asked_of(&preemptor(), &offers);
+            assert_eq!(answers.len(), many);
+            for (place, answer) in answers.iter().enumerate() {
+                let expected = keep(&[names[place].as_str()]);
+                assert_eq!(*answer == expected, is_old(place), "{place} of {many}: {answer:?}");
+            }
+        }
     }
 }
 
