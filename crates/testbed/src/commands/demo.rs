@@ -14,7 +14,7 @@ use tenure_testbed::{Binaries, Cluster, Tenure, eventually, program};
 use tokio::signal::ctrl_c;
 use tokio::task::spawn_blocking;
 
-const EXAMPLE: &str = include_str!("../../../../examples/max-duration.yaml");
+const EXAMPLE: &str = include_str!("../../../../examples/t9k.yaml");
 
 /// The example's ceiling and three seconds.
 const LIMIT: SignedDuration = SignedDuration::from_secs(13);
@@ -51,7 +51,7 @@ impl Demo {
         tenure.start_webhook(&cluster).await?;
         tenure.start_keeper().await?;
         step(
-            "5/5  kubectl apply -f examples/max-duration.yaml: Queue demo, maxDuration 10s, and Deployment test in it",
+            "5/5  kubectl apply -f examples/t9k.yaml: Queue demo, maxDuration 10s, and Deployment test in it",
         );
         cluster.kubectl_with_input(&["apply", "-f", "-"], EXAMPLE).await?.success()?;
         println!();
