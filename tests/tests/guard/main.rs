@@ -8,6 +8,7 @@
 
 mod always;
 mod asking;
+mod configured;
 mod deletions;
 mod down;
 mod drains;
