@@ -267,6 +267,20 @@ fn arguments_of_kais_plugin_are_read() {
     assert_eq!((problems, notes), (vec![], vec![]));
 }
 
+/// The `ConfigMap` of the plugin's text, and one that has none of its arguments.
+#[test]
+fn the_example_of_the_plugins_text_is_read_and_its_defaults_are_those_of_the_text() {
+    let Kai { floors, set, problems, .. } = kai_of(
+        "tiers:\n- plugins:\n  # other plugins...\n  - name: minruntime\n    arguments:\n      defaultPreemptMinRuntime: \"10m\"\n      defaultReclaimMinRuntime: \"10m\"\n      reclaimResolveMethod: \"lca\"  # or \"queue\"\n",
+    );
+    assert_eq!((floors.preempt, floors.reclaim), (duration("10m"), duration("10m")));
+    assert_eq!((floors.method, set.len(), problems), (ReclaimResolveMethod::Lca, 3, vec![]));
+    let nothing = duration("0s");
+    for Floors { preempt, reclaim, method, .. } in [kai("").floors, Config::parse("").unwrap().floors] {
+        assert_eq!((preempt, reclaim, method), (nothing, nothing, ReclaimResolveMethod::Lca));
+    }
+}
+
 /// The durations of upstream's own tests.
 #[test]
 fn durations_are_read_as_upstreams_tests_read_them() {

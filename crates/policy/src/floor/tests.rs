@@ -161,18 +161,34 @@ fn zero_is_a_value_and_ends_inheritance() {
 }
 
 #[test]
+fn without_any_value_no_floor_holds() {
+    let (tree, floors) = (tree(&[("a", "", "-", "-"), ("leaf", "a", "-", "-")]), Floors::default());
+    assert_eq!(floors.method, ReclaimResolveMethod::Lca);
+    for victim in ["leaf", "a", "missing"] {
+        let victim = tree.find(victim);
+        assert_eq!(shown(floors.preempt(&tree, victim, Some("a100"))), "0s from default");
+        assert_eq!(shown(floors.reclaim(&tree, None, victim, Some("a100"))), "0s from default");
+    }
+}
+
+#[test]
 fn the_defaults_of_a_node_pool_come_before_those_for_all_and_after_queues() {
-    let tree = tree(&[("silent", "", "-", "-"), ("other", "", "-", "-"), ("loud", "", "9", "-")]);
+    let tree = tree(&[("silent", "", "-", "-"), ("other", "", "-", "-"), ("loud", "", "9", "7")]);
     let a100 = NodePool { preempt: "1h".parse().ok(), reclaim: None };
+    let h100 = NodePool { preempt: None, reclaim: "3h".parse().ok() };
     let mut floors = floors(ReclaimResolveMethod::Lca);
-    floors.node_pools.insert("a100".into(), a100);
+    floors.node_pools.extend([("a100".into(), a100), ("h100".into(), h100)]);
     let preempt = |queue, pool| shown(floors.preempt(&tree, tree.find(queue), pool));
     assert_eq!(preempt("silent", Some("a100")), "1h0m0s from node pool \"a100\"");
     assert_eq!(preempt("silent", Some("t4")), "2s from default");
     assert_eq!(preempt("silent", None), "2s from default");
     assert_eq!(preempt("loud", Some("a100")), "9s from queue \"loud\"");
-    let reclaim = floors.reclaim(&tree, tree.find("other"), tree.find("silent"), Some("a100"));
-    assert_eq!(shown(reclaim), "1s from default");
+    let reclaim =
+        |queue, pool| shown(floors.reclaim(&tree, tree.find("other"), tree.find(queue), Some(pool)));
+    assert_eq!(reclaim("silent", "a100"), "1s from default");
+    assert_eq!(reclaim("silent", "h100"), "3h0m0s from node pool \"h100\"");
+    assert_eq!(reclaim("loud", "h100"), "7s from queue \"loud\"");
+    assert_eq!(preempt("silent", Some("h100")), "2s from default");
 }
 
 /// Upstream hangs.

@@ -114,6 +114,57 @@ fn filters_as_upstream() {
     }
 }
 
+/// The example of the plugin's text: a floor of 30 s against reclaim, and a job that tries after 20 s.
+#[test]
+fn a_job_is_not_reclaimed_before_its_floor_is_over() {
+    let tree = [("production", queue("", None, Some(30))), ("other", queue("", None, None))];
+    let floors = Floors { preempt: duration(0), reclaim: duration(0), ..Floors::default() };
+    let case = Case { tree: tree.into_iter().collect(), floors };
+    let preemptor = case.preemptor("other", 5);
+    for (ran, end) in [(0, Some(30)), (20, Some(10)), (29, Some(1)), (30, None), (31, None)] {
+        let workload = case.workload("production", Some(-ran), &[(1, 1)]);
+        let verdict = case.rules().verdict(&preemptor, &[victim(&workload, 0)]);
+        let expected = end.map(|end| (Rule::ReclaimMinRuntime, Some(at(end))));
+        assert_eq!((verdict.kind, until(&verdict.rulings[0])), (Kind::Reclaim, expected), "{ran}");
+        assert_eq!(verdict.allowed, expected.is_none());
+        let free = case.workload("other", Some(-ran), &[(1, 1)]);
+        assert!(case.rules().reclaim_filter(case.tree.find("production"), &free, None), "0s: at once");
+    }
+}
+
+#[test]
+fn each_floor_holds_against_its_own_kind_of_preemptor_alone() {
+    let tree = [("preempt", queue("", Some(60), Some(0))), ("reclaim", queue("", Some(0), Some(60)))];
+    let case = Case { tree: tree.into_iter().collect(), floors: Floors::default() };
+    for (leaf, within, across) in [("preempt", true, false), ("reclaim", false, true)] {
+        let workload = case.workload(leaf, Some(-10), &[(1, 1)]);
+        let other = if leaf == "preempt" { "reclaim" } else { "preempt" };
+        let is_protected =
+            |by| !case.rules().verdict(&case.preemptor(by, 5), &[victim(&workload, 0)]).allowed;
+        assert_eq!((is_protected(leaf), is_protected(other)), (within, across), "{leaf}");
+        assert_eq!(case.rules().preempt_filter(&workload, None), !within, "{leaf}");
+        assert_eq!(case.rules().reclaim_filter(case.tree.find(other), &workload, None), !across, "{leaf}");
+    }
+}
+
+/// Floor, toleration and minimum each have a veto.
+#[test]
+fn a_victim_may_go_only_if_no_rule_protects_it() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let preemptor = case.preemptor("dev-team1", 5);
+    for (floor, tolerates, minimum) in (0..8).map(|bits| (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0)) {
+        let start = if floor { -10 } else { -60 };
+        // elastic ones are left to the minimum, which counts while the floor lasts
+        let subgroup = if minimum { (2, 3) } else { (1, 1) };
+        let workload = case.workload("prod-team2", Some(start), &[subgroup]);
+        let seconds = if tolerates { -1 } else { 0 };
+        let class = ClassState::Known(Toleration { minimum_preemptable_priority: 10, seconds });
+        let victim = Victim { class, ..victim(&workload, 0) };
+        let verdict = case.rules().verdict(&preemptor, &vec![victim; if minimum { 2 } else { 1 }]);
+        assert_eq!(verdict.allowed, !floor && !tolerates, "{floor} {tolerates} {minimum}");
+    }
+}
+
 #[test]
 fn filters_take_a_new_start_into_account() {
     let case = Case::new(ReclaimResolveMethod::Lca);

@@ -124,6 +124,47 @@ fn a_victim_is_judged_as_the_plugins_integration_tests_judge_it() {
     }
 }
 
+const SYSTEM: i32 = 10_000;
+const HIGH: i32 = 9_000;
+const LOW: i32 = 8_000;
+
+/// The first use case of the text: `low-non-preempted`, beside `low`.
+#[test]
+fn what_can_not_be_resumed_gives_way_to_what_is_critical_alone() {
+    let low_non_preempted = class(LOW, &[(MIN, "10000"), (SEC, "-1")]);
+    let low = ClassState::of(LOW, None);
+    let long_ago = ago(365 * 24 * 60 * 60);
+    for (priority, spared, low_spared) in
+        [(SYSTEM, false, false), (SYSTEM - 1, true, false), (HIGH, true, false), (LOW + 1, true, false)]
+    {
+        for scheduled_at in [now(), long_ago] {
+            let exempt = |class| judge(class, Some(scheduled_at), &preemptor(priority), now()).is_exempt();
+            assert_eq!((exempt(low_non_preempted), exempt(low)), (spared, low_spared), "{priority}");
+        }
+    }
+}
+
+/// The second use case of the text: `low-non-preempted-10min` and `-30min`, beside `low`.
+#[test]
+fn a_running_time_is_guaranteed_against_all_below_the_minimum() {
+    let guaranteed = |seconds| class(LOW, &[(MIN, "10000"), (SEC, seconds)]);
+    let classes = [guaranteed("600"), guaranteed("1800"), ClassState::of(LOW, None)];
+    for (priority, ran, expected) in [
+        (SYSTEM, 0, [false, false, false]),
+        (HIGH, 0, [true, true, false]),
+        (HIGH, 599, [true, true, false]),
+        (HIGH, 600, [false, true, false]),
+        (HIGH, 1799, [false, true, false]),
+        (HIGH, 1800, [false, false, false]),
+        (LOW + 1, 599, [true, true, false]),
+        (SYSTEM - 1, 599, [true, true, false]),
+    ] {
+        let exempt =
+            classes.map(|class| judge(class, Some(ago(ran)), &preemptor(priority), now()).is_exempt());
+        assert_eq!(exempt, expected, "{priority} after {ran}s");
+    }
+}
+
 #[test]
 fn what_the_plugins_tests_leave_open_is_settled() {
     let min_200 = |seconds| known(200, seconds);
