@@ -1,28 +1,67 @@
-//! `docs/acceptance.md` and `docs/floors.md` name tests that there are.
+//! The pages of `docs/acceptance`, and `docs/floors.md`, name tests that there are, and a test for each item.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use std::{fs, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
-#[test]
-fn every_test_that_a_list_names_exists() {
-    for list in ["docs/acceptance.md", "docs/floors.md"] {
-        assert_all_exist(list);
-    }
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn assert_all_exist(list: &str) {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let list = fs::read_to_string(workspace.join(list)).unwrap();
-    // code is between backticks: every second part
-    let names =
-        list.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.split('`').skip(1).step_by(2));
-    let mut tests = names.filter_map(|name| name.split_once("::")).peekable();
-    assert!(tests.peek().is_some());
-    for (file, test) in tests {
-        let (of_crate, module) = file.split_once('/').unwrap_or((file, ""));
-        let files = [format!("tests/tests/{file}.rs"), format!("crates/{of_crate}/src/{module}.rs")];
-        let found = files.iter().filter_map(|file| fs::read_to_string(workspace.join(file)).ok());
-        let declared = |text: String| text.contains(&format!("fn {test}()"));
-        assert!(found.into_iter().any(declared), "{file}::{test}");
+/// Each page, with its name.
+fn pages() -> Vec<(String, String)> {
+    let listed = fs::read_dir(workspace().join("docs/acceptance")).unwrap();
+    let paths = listed.map(|entry| entry.unwrap().path()).chain([workspace().join("docs/floors.md")]);
+    paths.map(|path| (path.display().to_string(), fs::read_to_string(path).unwrap())).collect()
+}
+
+/// What stands between backticks: every second part.
+fn names(row: &str) -> impl Iterator<Item = (&str, &str)> {
+    row.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
+}
+
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let mut files = HashMap::new();
+    let pages = pages();
+    let rows = pages.iter().flat_map(|(_, page)| page.lines()).filter(|line| line.starts_with('|'));
+    for (file, test) in rows.flat_map(names) {
+        let text = files.entry(file).or_insert_with(|| text_of(file));
+        assert!(text.contains(&format!("fn {test}(")), "{file}::{test}");
     }
+    assert!(!files.is_empty());
+}
+
+/// The files that a name may mean: an end-to-end test, or one of a crate, beside its code or apart.
+fn text_of(file: &str) -> String {
+    let (of_crate, module) = file.split_once('/').unwrap_or((file, ""));
+    let paths = [
+        format!("tests/tests/{file}.rs"),
+        format!("crates/{of_crate}/src/{module}.rs"),
+        format!("crates/{of_crate}/{module}.rs"),
+    ];
+    paths.iter().filter_map(|path| fs::read_to_string(workspace().join(path)).ok()).collect()
+}
+
+#[test]
+fn every_item_names_a_test() {
+    let mut items = 0;
+    for (path, page) in pages() {
+        let mut expects_tests = false;
+        let mut before = "";
+        for line in page.lines() {
+            if !before.starts_with('|') {
+                // the first row of a table has its headings
+                expects_tests = line.starts_with('|') && line.contains(" tests |");
+            } else if expects_tests && line.starts_with('|') && !line.starts_with("| ---") {
+                assert!(names(line).next().is_some(), "no test in {path}: {line}");
+                items += 1;
+            }
+            before = line;
+        }
+    }
+    assert!(items > 100, "{items}");
 }
