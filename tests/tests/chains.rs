@@ -149,7 +149,7 @@ async fn a_namesake_of_an_owner_with_another_uid_is_never_touched() {
 }
 
 #[tokio::test]
-async fn nothing_is_done_below_an_owner_that_is_being_deleted() {
+async fn nothing_is_done_at_first_below_an_owner_that_is_being_deleted() {
     let (world, namespace) = scene("dying").await;
     let job = object_that_stays(T9K_JOBS, "GenericJob", namespace.name());
     let job = namespace.create(&job).await;
@@ -469,7 +469,7 @@ async fn an_owner_is_paused_for_its_oldest_pod_though_others_are_young_or_in_ano
 }
 
 #[tokio::test]
-async fn pods_of_a_stateful_set_that_is_slow_to_scale_down_are_not_deleted() {
+async fn pods_of_a_stateful_set_that_is_slow_to_scale_down_are_left_to_it_at_first() {
     let (world, namespace) = scene("ordered").await;
     namespace.apply(&queue("ordered", "1d")).await;
     let mut object = workload("StatefulSet", namespace.name(), "test", &in_queue("ordered"), &Value::Null);

@@ -236,7 +236,7 @@ async fn an_edition_of_a_kind_with_another_field_is_paused_by_that() {
 }
 
 #[tokio::test]
-async fn a_kind_whose_schema_has_none_of_its_fields_is_a_failure_and_nothing_below_is_touched() {
+async fn a_kind_whose_schema_has_none_of_its_fields_is_a_failure_and_nothing_below_is_touched_at_first() {
     let world = editions().await;
     let namespace = Namespace::new(world).await;
     let kinds = [(T9K, "MLService")];

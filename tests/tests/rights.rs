@@ -62,7 +62,7 @@ async fn refusals(world: &World, queue_name: &str, kind: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn below_an_owner_that_could_be_paused_but_may_not_be_read_nothing_is_touched() {
+async fn below_an_owner_that_could_be_paused_but_may_not_be_read_nothing_is_touched_at_first() {
     let (world, namespace) = scene("unread").await;
     let (owner, _) = above_a_deployment(&namespace, "unread", ("kubeflow.org/v1", "JAXJob")).await;
     let refused = async || Ok((refusals(world, "unread", "JAXJob").await > 0).then_some(()));

@@ -44,10 +44,10 @@ pub enum Action {
     Pause(OwnerReference),
     /// Delete the pod: nothing above it can be paused.
     DeletePod,
-    /// Do nothing now: an ancestor is being deleted, and the pod will follow it.
+    /// Do nothing before all tries are made: an ancestor is being deleted, and the pod will follow it.
     AwaitDeletion(OwnerReference),
-    /// Do nothing, and complain: this ancestor could be paused but may not even be read. Acting on something
-    /// below would only start a quarrel with its controller.
+    /// Do nothing before all tries are made, and complain: this ancestor could be paused but may not even be read.
+    /// Acting on something below would only start a quarrel with its controller.
     Forbidden(OwnerReference),
     /// Do nothing, as long as this controls the pod: it is a `DaemonSet`, or the node of a static pod.
     Exempt,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_done_under_an_owner_that_is_being_deleted() {
+    fn an_owner_that_is_being_deleted_is_awaited() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
         assert_eq!(climb(&[&set, &deployment], deleting), Action::AwaitDeletion(deployment));
     }
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forbidden_owner_of_the_table_is_never_bypassed() {
+    fn a_forbidden_owner_of_the_table_is_named() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
         assert_eq!(climb(&[&set, &deployment], |_| Answer::Forbidden), Action::Forbidden(deployment));
     }
