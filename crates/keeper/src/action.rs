@@ -336,3 +336,6 @@ fn of_pod(pod: &Pod) -> OwnerReference {
         ..OwnerReference::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,8 +4,8 @@ use tenure_index::{Outcome, Task};
 
 use crate::action::{Deed, Failure};
 
-/// The outcome of a try. One that failed doesn't count towards the tries after which a pod is deleted that outlives the
-/// pause of its owner.
+/// The outcome of a try. A failure counts towards the tries after which the pod is deleted only if it shows that the owner
+/// can't be read or paused.
 pub const fn outcome(task: Task, dry_run: bool, result: Result<&Deed, &Failure>) -> Outcome {
     match (task, result) {
         // what would have been done isn't said twice

@@ -1,0 +1,268 @@
+//! What is done about a pod that its owners don't stop: by how often it was tried, and by what the API server says.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Duration};
+
+use http::{Method, Request, Response};
+use kube::{Client, client::Body};
+use serde_json::json;
+use tenure_index::Settings;
+use tenure_policy::{expiry::Family, ready::Cause};
+use tenure_service::{leadership::Leadership, limit::write_limit};
+
+use super::*;
+use crate::config::Configure;
+
+const DEPLOYMENT: &str = "deployments/web";
+const SET: &str = "replicasets/web-1";
+const POD: &str = "pods/web-1-a";
+
+/// An API server with a pod, its ReplicaSet and its Deployment.
+#[derive(Clone)]
+struct Server(Arc<Mutex<State>>);
+
+struct State {
+    objects: BTreeMap<&'static str, Value>,
+    /// What it refuses, with the status.
+    refused: BTreeMap<(Method, &'static str), u16>,
+    /// What has changed.
+    changes: Vec<String>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let of = |kind: &str, name: &str| json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": true}]);
+        let object = |api_version: &str, kind: &str, name: &str, owners: Value, spec: Value| {
+            let metadata = json!({
+                "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1", "ownerReferences": owners,
+            });
+            json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+        };
+        let replicas = json!({"replicas": 1});
+        let objects = [
+            (DEPLOYMENT, object("apps/v1", "Deployment", "web", json!([]), replicas.clone())),
+            (SET, object("apps/v1", "ReplicaSet", "web-1", of("Deployment", "web"), replicas)),
+            (POD, object("v1", "Pod", "web-1-a", of("ReplicaSet", "web-1"), json!({"containers": []}))),
+        ];
+        let (objects, refused, changes) = (objects.into(), BTreeMap::new(), Vec::new());
+        Self(Arc::new(Mutex::new(State { objects, refused, changes })))
+    }
+
+    fn refuse(&self, method: Method, object: &'static str, status: u16) {
+        self.0.lock().refused.insert((method, object), status);
+    }
+
+    /// Has an object be changed by somebody else.
+    fn merge(&self, object: &str, patch: &Value) {
+        json_patch::merge(self.0.lock().objects.get_mut(object).unwrap(), patch);
+    }
+
+    fn changes(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().changes)
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let (status, body) = server.0.lock().answer(&parts.method, parts.uri.path(), &body);
+                let response = Response::builder().status(status).header("content-type", "application/json");
+                Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+impl State {
+    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+        if path == "/apis/apps/v1" {
+            return (200, resources());
+        }
+        let Some((object, state)) = self.objects.iter_mut().find(|(object, _)| path.ends_with(*object))
+        else {
+            return status(404);
+        };
+        if let Some(code) = self.refused.get(&(method.clone(), object)) {
+            return status(*code);
+        }
+        match *method {
+            Method::PATCH => json_patch::merge(state, &serde_json::from_slice(body).unwrap()),
+            Method::DELETE => {}
+            _ => return (200, state.clone()),
+        }
+        self.changes.push(format!("{method} {object}"));
+        (200, state.clone())
+    }
+}
+
+fn resources() -> Value {
+    let resource = |name: &str, kind: &str| {
+        json!({
+            "name": name, "singularName": "", "kind": kind, "namespaced": true, "verbs": ["get", "patch"],
+        })
+    };
+    json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "apps/v1",
+        "resources": [resource("deployments", "Deployment"), resource("replicasets", "ReplicaSet")],
+    })
+}
+
+fn status(code: u16) -> (u16, Value) {
+    (
+        code,
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "no", "reason": ""}),
+    )
+}
+
+fn actor(server: &Server) -> Actor {
+    let cluster = Cluster::new(Settings::default());
+    let many = NonZeroU32::new(1000).unwrap();
+    let limit = || write_limit(many, many);
+    let (_, config) = Configure::new(Config::default(), cluster.clone());
+    Actor {
+        cluster,
+        clock: ServerClock::default(),
+        objects: Objects::new(server.client(), Leadership::always()),
+        limit: limit(),
+        config,
+        scope: Scope::default(),
+        dry_run: false,
+        announcements: limit(),
+        exempt_owners: Mutex::default(),
+    }
+}
+
+/// The pod after so many tries.
+fn due(attempts: u8) -> Group {
+    let first = Due {
+        uid: Uid::of("web-1-a"),
+        claim: tenure_index::Claim::default(),
+        namespace: "ns".into(),
+        name: "web-1-a".into(),
+        family: Family::Tensorstack,
+        queue: "demo".into(),
+        deadline: Timestamp::UNIX_EPOCH,
+        since: Timestamp::UNIX_EPOCH,
+        cause: Cause::WaitForStart,
+        told: None,
+        attempts,
+        outlives: false,
+    };
+    Group { task: Task::Expire, first, rest: Vec::new() }
+}
+
+/// What is done, and what of it the API server saw.
+async fn act(actor: &Actor, server: &Server, attempts: u8) -> (String, Vec<String>) {
+    let done = actor.act(&due(attempts)).await;
+    let deed = match done.map(|done| done.deed) {
+        Ok(Deed::Paused { owner, .. }) => format!("paused {}", owner.kind),
+        Ok(Deed::Deleted) => "deleted".into(),
+        Ok(Deed::PausedBefore) => "paused before".into(),
+        Ok(Deed::Nothing(why)) => why.into(),
+        Ok(Deed::Exempt | Deed::Announced { .. }) => "something else".into(),
+        Err(failure) => {
+            assert!(failure.counts_as_try(), "{failure}");
+            format!("failed: {failure}")
+        }
+    };
+    (deed, server.changes())
+}
+
+fn saw(deed: &str, changes: &[&str]) -> (String, Vec<String>) {
+    (deed.into(), changes.iter().map(ToString::to_string).collect())
+}
+
+const DELETED: &str = "DELETE pods/web-1-a";
+
+#[tokio::test]
+async fn below_an_owner_that_can_not_be_paused_the_pod_is_deleted_after_all_tries() {
+    let unpausable = [
+        // a right that the keeper lacks, and an admission policy
+        (Method::PATCH, 403, "failed to pause Deployment web (apps/v1)"),
+        (Method::PATCH, 422, "failed to pause Deployment web (apps/v1)"),
+        // an API that is broken: the owner can't even be read
+        (Method::GET, 500, "failed to read Deployment web (apps/v1)"),
+    ];
+    for (method, code, failure) in unpausable {
+        let server = Server::new();
+        server.refuse(method.clone(), DEPLOYMENT, code);
+        let actor = actor(&server);
+        for attempts in 0..TRIES {
+            let expected = saw(&format!("failed: {failure}"), &[]);
+            assert_eq!(act(&actor, &server, attempts).await, expected, "{method} {code} {attempts}");
+        }
+        for attempts in [TRIES, TRIES + 1] {
+            let expected = saw("deleted", &[DELETED]);
+            assert_eq!(act(&actor, &server, attempts).await, expected, "{method} {code} {attempts}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn below_an_owner_that_may_not_be_read_the_pod_is_deleted_after_all_tries() {
+    let server = Server::new();
+    server.refuse(Method::GET, DEPLOYMENT, 403);
+    let actor = actor(&server);
+    let first = act(&actor, &server, 0).await;
+    assert_eq!(first, saw("failed: failed to read Deployment web (apps/v1)", &[]), "it may be of passage");
+    tokio::time::advance(Duration::from_secs(5)).await;
+    for attempts in 1..TRIES {
+        let (deed, changes) = act(&actor, &server, attempts).await;
+        assert!(deed.starts_with("failed: not allowed to get Deployment web (apps/v1)"), "{deed}");
+        assert!(changes.is_empty(), "{changes:?}");
+    }
+    assert_eq!(act(&actor, &server, TRIES).await, saw("deleted", &[DELETED]));
+}
+
+#[tokio::test]
+async fn where_a_pod_outlives_the_pause_of_its_owner_the_one_below_is_paused_before_the_pod_is_deleted() {
+    let server = Server::new();
+    let actor = actor(&server);
+    assert_eq!(act(&actor, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
+    for attempts in 1..TRIES {
+        assert_eq!(act(&actor, &server, attempts).await, saw("paused before", &[]), "{attempts}");
+    }
+    assert_eq!(act(&actor, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
+    assert_eq!(act(&actor, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+}
+
+#[tokio::test]
+async fn where_a_pod_outlives_the_pause_of_all_its_owners_it_is_deleted_after_all_tries() {
+    let server = Server::new();
+    for owner in [DEPLOYMENT, SET] {
+        server.merge(owner, &json!({"spec": {"replicas": 0}}));
+    }
+    let actor = actor(&server);
+    for attempts in 0..TRIES {
+        assert_eq!(act(&actor, &server, attempts).await, saw("paused before", &[]), "{attempts}");
+    }
+    assert_eq!(act(&actor, &server, TRIES).await, saw("deleted", &[DELETED]));
+}
+
+#[tokio::test]
+async fn where_the_pause_of_an_owner_is_set_back_each_time_the_pod_is_deleted_after_all_tries() {
+    let server = Server::new();
+    let actor = actor(&server);
+    for attempts in 0..TRIES {
+        let expected = saw("paused Deployment", &["PATCH deployments/web"]);
+        assert_eq!(act(&actor, &server, attempts).await, expected, "{attempts}");
+        server.merge(DEPLOYMENT, &json!({"spec": {"replicas": 1}}));
+    }
+    assert_eq!(act(&actor, &server, TRIES).await, saw("deleted", &[DELETED]));
+}
+
+#[tokio::test]
+async fn below_an_owner_that_is_held_in_deletion_the_next_one_is_paused_before_the_pod_is_deleted() {
+    let server = Server::new();
+    server.merge(DEPLOYMENT, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let actor = actor(&server);
+    for attempts in 0..TRIES {
+        assert_eq!(act(&actor, &server, attempts).await, saw("an owner is being deleted", &[]), "{attempts}");
+    }
+    assert_eq!(act(&actor, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
+    assert_eq!(act(&actor, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+}
