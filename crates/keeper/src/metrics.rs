@@ -335,3 +335,146 @@ impl Collector for State {
 fn count(number: usize) -> f64 {
     number as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response, header::DATE};
+    use kube::{Client, client::Body};
+    use prometheus_client::encoding::text::encode;
+    use serde_json::{Value, json};
+    use tenure_index::Settings;
+    use tenure_service::readiness::Readiness;
+    use tenure_types::tensorstack::v1beta1;
+
+    use super::*;
+
+    /// All series but for the buckets of histograms.
+    fn series(registry: &Registry) -> Vec<String> {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        let series = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
+        let mut series: Vec<_> = series.map(str::to_owned).collect();
+        series.sort();
+        series
+    }
+
+    fn expected<const N: usize>(series: [&str; N]) -> [String; N] {
+        series.map(|series| format!("tenure_keeper_{series}"))
+    }
+
+    #[test]
+    fn each_metric_has_its_name_its_labels_and_its_value() {
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        let metrics = Metrics::register(&mut registry);
+        metrics.expired("demo", "Deployment", Result::Paused);
+        metrics.expired("demo", "Deployment", Result::Paused);
+        metrics.expired("demo", "Pod", Result::Deleted);
+        metrics.refused("demo", "Job");
+        metrics.reversed("demo", "Deployment");
+        metrics.stamped("scheduling.run.ai", StampResult::Stamped);
+        metrics.status_written(StatusResult::Written);
+        metrics.evicted("demo", "WaitForStart");
+        metrics.deactivated("demo");
+        metrics.returned("demo");
+        metrics.refused_return("demo", "Job");
+        metrics.ready(2.5);
+        metrics.late(0.25);
+        metrics.late(0.5);
+        metrics.shortened();
+        let expected = expected([
+            r#"deactivations_total{queue="demo"} 1"#,
+            r#"expirations_total{queue="demo",kind="Deployment",result="Paused"} 2"#,
+            r#"expirations_total{queue="demo",kind="Pod",result="Deleted"} 1"#,
+            r#"lateness_seconds_count 2"#,
+            r#"lateness_seconds_sum 0.75"#,
+            r#"pod_time_to_ready_seconds_count 1"#,
+            r#"pod_time_to_ready_seconds_sum 2.5"#,
+            r#"pods_ready_evictions_total{queue="demo",cause="WaitForStart"} 1"#,
+            r#"queue_status_writes_total{result="Written"} 1"#,
+            r#"refused_pauses_total{queue="demo",kind="Job"} 1"#,
+            r#"refused_returns_total{queue="demo",kind="Job"} 1"#,
+            r#"returns_total{queue="demo"} 1"#,
+            r#"reversed_pauses_total{queue="demo",kind="Deployment"} 1"#,
+            r#"shortened_terminations_total 1"#,
+            r#"stamps_total{group="scheduling.run.ai",result="Stamped"} 1"#,
+        ]);
+        assert_eq!(series(&registry), expected);
+    }
+
+    /// A clock that stands at the beginning of the year 2026.
+    async fn clock() -> ServerClock {
+        let service = tower::service_fn(async |_: Request<Body>| {
+            Response::builder().header(DATE, "Thu, 01 Jan 2026 00:00:00 GMT").body(Body::empty())
+        });
+        let (clock, readiness) = (ServerClock::default(), Readiness::default());
+        let measured = readiness.awaiting("the time");
+        tokio::spawn(clock.clone().measure(Client::new(service, "default"), measured));
+        readiness.ready().await;
+        clock
+    }
+
+    /// A pod of a queue with a ceiling of an hour.
+    fn pod(uid: &str, created: &str, more: &Value) -> tenure_types::projection::Pod {
+        let mut pod = json!({"metadata": {
+            "name": uid, "namespace": "ns", "uid": uid, "creationTimestamp": created,
+            "labels": {"scheduler.tensorstack.dev/queue": "demo"},
+        }});
+        json_patch::merge(&mut pod, more);
+        serde_json::from_value(pod).unwrap()
+    }
+
+    /// What was paused, with the record and the state that the keeper notes.
+    fn paused(requeue_at: &str) -> Value {
+        let record = json!({
+            "at": "2025-12-31T23:00:00Z", "field": "spec.suspend", "previousValue": false, "value": true,
+            "queue": "demo", "queueGroup": "scheduler.tensorstack.dev", "reason": "PodsReadyTimeout",
+        });
+        let state = json!({"count": 1, "priority": 0, "requeueAt": requeue_at});
+        json!({"name": "job", "namespace": "ns", "uid": "job", "annotations": {
+            "tenure.dev/paused": record.to_string(), "tenure.dev/requeue-state": state.to_string(),
+        }})
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gauges_show_the_cluster_as_it_is() {
+        let cluster = Cluster::new(Settings::default());
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        let metrics = Metrics::register(&mut Registry::default());
+        State::register(&mut registry, cluster.clone(), clock().await, Leadership::always(), &metrics);
+        let nothing = expected([
+            "leader 1.0",
+            "pending_writes 0.0",
+            "pods_under_ceiling 0.0",
+            "terminating_past_end 0.0",
+            "waiting_to_return 0.0",
+        ]);
+        assert_eq!(series(&registry), nothing);
+
+        cluster.with(|index| {
+            let queue = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
+            index.apply_tensorstack("demo", &queue);
+            let terminating = json!({"metadata": {
+                "deletionTimestamp": "2025-12-31T23:59:00Z", "deletionGracePeriodSeconds": 30,
+            }});
+            for pod in [
+                pod("young", "2025-12-31T23:30:00Z", &json!({})),
+                pod("younger", "2025-12-31T23:45:00Z", &json!({})),
+                pod("overdue", "2025-12-31T22:00:00Z", &json!({})),
+                pod("terminating", "2025-12-31T22:00:00Z", &terminating),
+            ] {
+                index.apply_pod(&pod);
+            }
+            index.apply_owner(1, &serde_json::from_value(paused("2026-01-01T00:10:00Z")).unwrap());
+        });
+        metrics.in_flight(4);
+        let all = expected([
+            "leader 1.0",
+            "next_expiry_timestamp_seconds 1767222000.0",
+            "pending_writes 5.0",
+            "pods_under_ceiling 3.0",
+            "terminating_past_end 1.0",
+            "waiting_to_return 1.0",
+        ]);
+        assert_eq!(series(&registry), all);
+    }
+}

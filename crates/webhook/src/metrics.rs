@@ -194,3 +194,61 @@ impl Metrics {
         self.rejected_requests.get_or_create(&RejectedLabels { code }).inc();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    /// All series but for the buckets of histograms.
+    fn series(registry: &Registry) -> Vec<String> {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        let series = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
+        series.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_metric_has_its_name_its_labels_and_its_value() {
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        let metrics = Metrics::register(&mut registry);
+        metrics.reviewed("scheduling.run.ai", Verdict::Warned, 0.5);
+        metrics.mutated(&MutationLabels { group: "g", kind: "PodGroup", result: "reverted" }, 0.25);
+        metrics.guarded("delete", "protected", 0.125);
+        metrics.converted("v2", true, 7, 0.5);
+        metrics.converted("v2", false, 3, 0.5);
+        metrics.preemption_answered(&Counts { kept: 4, instead: 3, protected: 2, unknown: 1 }, 0.5);
+        metrics.preemption_answered(&Counts { kept: 1, ..Counts::default() }, 0.25);
+        metrics.waiting(6);
+        metrics.waiting(5);
+        metrics.woken();
+        metrics.woken();
+        metrics.rejected(403);
+        let mut found = series(&registry);
+        found.sort();
+        let expected = [
+            r#"conversion_duration_seconds_count 2"#,
+            r#"conversion_duration_seconds_sum 1.0"#,
+            r#"conversions_total{version="v2",result="converted"} 1"#,
+            r#"conversions_total{version="v2",result="failed"} 1"#,
+            r#"converted_objects_total{version="v2",result="converted"} 7"#,
+            r#"converted_objects_total{version="v2",result="failed"} 3"#,
+            r#"guard_verdicts_total{operation="delete",reason="protected"} 1"#,
+            r#"mutations_total{group="g",kind="PodGroup",result="reverted"} 1"#,
+            r#"preemption_duration_seconds_count 2"#,
+            r#"preemption_duration_seconds_sum 0.75"#,
+            r#"preemption_nodes_total{result="kept"} 5"#,
+            r#"preemption_nodes_total{result="protected"} 2"#,
+            r#"preemption_nodes_total{result="substituted"} 3"#,
+            r#"preemption_nodes_total{result="unknown"} 1"#,
+            r#"rejected_requests_total{code="403"} 1"#,
+            r#"review_duration_seconds_count 3"#,
+            r#"review_duration_seconds_sum 0.875"#,
+            r#"reviews_total{group="scheduling.run.ai",verdict="Warned"} 1"#,
+            r#"waiting_preemptors 5"#,
+            r#"wake_ups_total 2"#,
+        ];
+        assert_eq!(found, expected.map(|series| format!("tenure_webhook_{series}")));
+    }
+}

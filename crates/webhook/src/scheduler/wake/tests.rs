@@ -296,3 +296,25 @@ async fn the_most_important_one_that_waits_is_woken_for_all() {
     waker.wake_due(&server.client(), at(1)).await;
     assert_eq!(server.asked(), ["GET p", "GET high", "\"n\" high", "null high"]);
 }
+
+#[tokio::test]
+async fn pods_that_wait_and_pods_that_were_woken_are_counted() {
+    let server = Server::new([pod("p"), pod("high"), pod("low")], DONE);
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let waiters = [waiter("p", 3), Waiter { until: at(9), ..waiter("high", 2) }, waiter("low", 1)];
+    let waker = Waker { metrics, ..waker(waiters) };
+    let counted = |waiting: u32, woken: u32| {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [format!("\nwaiting_preemptors {waiting}\n"), format!("\nwake_ups_total {woken}\n")] {
+            assert!(text.contains(&line), "{line} {text}");
+        }
+    };
+    waker.wake_due(&server.client(), at(0)).await;
+    counted(3, 0);
+    waker.wake_due(&server.client(), at(1)).await;
+    counted(1, 1);
+    waker.wake_due(&server.client(), at(9)).await;
+    counted(0, 2);
+}
