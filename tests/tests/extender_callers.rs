@@ -11,6 +11,7 @@ use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit,
     callers::Caller,
+    keeper::Metrics,
     scheduling::{self, Arena, Wish},
 };
 use tokio::sync::OnceCell;
@@ -108,6 +109,14 @@ async fn what_a_question_claims_of_a_pod_becomes_no_write_no_wait_and_no_permit(
         Ok(patched.contains(&"waiting".to_owned()).then_some(patched))
     };
     eventually("the wake-up of the one that waits", DEADLINE, woken).await.unwrap();
+    let [webhook, _] = world.tenure.admin_urls();
+    let counted = async || {
+        let metrics = Metrics::of(webhook).await;
+        let waiting = metrics.gauge("tenure_webhook_waiting_preemptors");
+        let woken = metrics.count("tenure_webhook_wake_ups_total", &[]);
+        Ok((waiting == Some(0.0) && woken > 0).then_some(woken))
+    };
+    assert_eq!(eventually("the wake-up to be counted", DEADLINE, counted).await.unwrap(), 1);
     let attempts = audit::attempts_of_webhook(&world.cluster);
     assert!(attempts.iter().all(|attempt| attempt == "patch pods/waiting"), "{attempts:?}");
     // the floor is over: what the index knows of the pod is enough

@@ -207,5 +207,14 @@ async fn the_next_expiry_and_what_awaits_its_turn_are_metrics() {
     let none = async || Ok(gauge("next_expiry_timestamp_seconds").await.is_none().then_some(()));
     eventually("no expiry to be next", DEADLINE, none).await.unwrap();
     assert_changes(world, &namespace, &["delete pods/test"]).await;
+    let metrics = keeper.metrics().await;
+    let gauge = |name: &str| metrics.gauge(&format!("tenure_keeper_{name}"));
+    assert_eq!((gauge("leader"), gauge("pods_under_ceiling")), (Some(1.0), Some(0.0)));
+    let deleted = [("queue", "next"), ("kind", "Pod"), ("result", "Deleted")];
+    let count = |name: &str, labels: &[_]| metrics.count(&format!("tenure_keeper_{name}"), labels);
+    assert_eq!((count("expirations_total", &deleted), count("expirations_total", &[])), (1, 1));
+    assert_eq!(count("lateness_seconds_count", &[]), 1);
+    let late = gauge("lateness_seconds_sum").unwrap();
+    assert!((0.0..60.0).contains(&late), "{late}");
     keeper.stop().await;
 }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tenure_testbed::{UNDYING, eventually};
 use tenure_tests::{
     DEADLINE,
+    keeper::Metrics,
     tenant::Tenant,
     workloads::{Namespace, bare_pod, controller, distinct, owned, workload},
 };
@@ -223,7 +224,8 @@ async fn job_that_is_no_owner_of_a_deployment_does_not_stand_in_for_it() {
 
 #[tokio::test]
 async fn grace_period_of_a_year_ends_within_the_bound_whoever_deleted_the_pod() {
-    let tenant = &Tenant::new(up().await).await;
+    let world = up().await;
+    let tenant = &Tenant::new(world).await;
     let year = 365 * 24 * 60 * 60;
     let mut pods = Vec::new();
     for name in ["expires", "deleted-before"] {
@@ -244,4 +246,10 @@ async fn grace_period_of_a_year_ends_within_the_bound_whoever_deleted_the_pod() 
         };
         eventually("its grace period to be shortened", 2 * DEADLINE, shortened).await.unwrap();
     }
+    let counted = async || {
+        let shortened =
+            Metrics::of_world(world).await.count("tenure_keeper_shortened_terminations_total", &[]);
+        Ok((shortened >= 2).then_some(shortened))
+    };
+    assert_eq!(eventually("both to be counted", DEADLINE, counted).await.unwrap(), 2);
 }
