@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tenure_testbed::{UNREADY, eventually};
 use tenure_tests::{
     DEADLINE, World, audit,
+    keeper::Metrics,
     workloads::{Namespace, bare_pod, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 use tokio::sync::OnceCell;
@@ -270,16 +271,10 @@ async fn a_t9k_queue_outside_the_system_namespace_does_not_count() {
 #[tokio::test]
 async fn both_programs_serve_metrics() {
     let world = world().await;
-    let client = |url: &str| {
-        let mut config = kube::Config::new(url.parse().unwrap());
-        config.default_retry = false;
-        kube::Client::try_from(config).unwrap()
-    };
-    for (url, metric) in
-        world.tenure.admin_urls().iter().zip(["tenure_webhook_reviews", "tenure_keeper_pods_under_ceiling"])
-    {
-        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
-        let text = client(url).request_text(request).await.unwrap();
-        assert!(text.contains(metric), "{text}");
+    for (program, url) in ["webhook", "keeper"].iter().zip(world.tenure.admin_urls()) {
+        let metrics = Metrics::of(url).await;
+        let reloaded = metrics.gauge(&format!("tenure_{program}_config_last_reload_successful"));
+        assert_eq!(reloaded, Some(1.0), "{program}");
     }
+    assert_eq!(Metrics::of_world(world).await.gauge("tenure_keeper_leader"), Some(1.0));
 }

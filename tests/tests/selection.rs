@@ -317,6 +317,16 @@ async fn the_example_of_the_manual_happens_as_it_says() {
     eventually("the Deployment to be 0/0", DEADLINE, status).await.unwrap();
     let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
     assert_eq!(told, [pause_event(&deployment, "spec.replicas", "0")]);
+    // as the manual has it, but for the time that has passed
+    let get = ["get", "event", "--namespace", namespace.name(), "--no-headers"];
+    let events = world.cluster.kubectl(&get).await.unwrap().success().unwrap();
+    let ours = events.lines().find(|line| line.contains("MaxDurationExceeded")).unwrap();
+    let columns: Vec<_> = ours.split_whitespace().skip(1).take(7).collect();
+    assert_eq!(
+        columns,
+        ["Warning", "MaxDurationExceeded", "deployment/test", "Set", "spec.replicas", "to", "0"],
+        "{events}"
+    );
     let scaled = namespace.await_events_of("ScalingReplicaSet", 2).await;
     assert!(scaled[0].contains("Scaled down replica set"), "{scaled:?}");
 }

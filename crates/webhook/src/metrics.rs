@@ -228,26 +228,26 @@ mod tests {
         let mut found = series(&registry);
         found.sort();
         let expected = [
-            r#"conversion_duration_seconds_count 2"#,
-            r#"conversion_duration_seconds_sum 1.0"#,
+            "conversion_duration_seconds_count 2",
+            "conversion_duration_seconds_sum 1.0",
             r#"conversions_total{version="v2",result="converted"} 1"#,
             r#"conversions_total{version="v2",result="failed"} 1"#,
             r#"converted_objects_total{version="v2",result="converted"} 7"#,
             r#"converted_objects_total{version="v2",result="failed"} 3"#,
             r#"guard_verdicts_total{operation="delete",reason="protected"} 1"#,
             r#"mutations_total{group="g",kind="PodGroup",result="reverted"} 1"#,
-            r#"preemption_duration_seconds_count 2"#,
-            r#"preemption_duration_seconds_sum 0.75"#,
+            "preemption_duration_seconds_count 2",
+            "preemption_duration_seconds_sum 0.75",
             r#"preemption_nodes_total{result="kept"} 5"#,
             r#"preemption_nodes_total{result="protected"} 2"#,
             r#"preemption_nodes_total{result="substituted"} 3"#,
             r#"preemption_nodes_total{result="unknown"} 1"#,
             r#"rejected_requests_total{code="403"} 1"#,
-            r#"review_duration_seconds_count 3"#,
-            r#"review_duration_seconds_sum 0.875"#,
+            "review_duration_seconds_count 3",
+            "review_duration_seconds_sum 0.875",
             r#"reviews_total{group="scheduling.run.ai",verdict="Warned"} 1"#,
-            r#"waiting_preemptors 5"#,
-            r#"wake_ups_total 2"#,
+            "waiting_preemptors 5",
+            "wake_ups_total 2",
         ];
         assert_eq!(found, expected.map(|series| format!("tenure_webhook_{series}")));
     }

@@ -90,7 +90,7 @@ impl<'w> Scene<'w> {
             arena.pod(&wish).await
         };
         let (silent, other) = (preemptor("silent", &silent).await, preemptor("other", &other).await);
-        Self { places, silent, other, arena }
+        Self { arena, places, silent, other }
     }
 
     /// Waits until extender and guard protect the pods of each place as expected.
