@@ -141,7 +141,7 @@ fn converted(conversion: &Value) -> CustomResourceDefinition {
 }
 
 #[tokio::test]
-async fn a_servers_error_above_changes_no_decision() {
+async fn a_servers_error_above_changes_no_decision_at_first() {
     let (world, namespace) = scene("error").await;
     namespace.apply(&queue("error", "1d")).await;
     let version = "workload.codeflare.dev/v1beta2";
