@@ -1,6 +1,7 @@
-//! Floors that the chart configures, where they bind: in the answers of the extender and of the guard, also after a change
-//! while the webhook runs.
+//! Floors where they bind, in the answers of the extender and of the guard: those that the chart configures, also after a
+//! change while the webhook runs, and those of a queue in KAI-Scheduler's version.
 
+use jiff::{SignedDuration, Timestamp};
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
@@ -10,7 +11,7 @@ use tenure_tests::{
     scheduling::{self, Arena, Wish},
 };
 
-use crate::{asking::Asker, installed};
+use crate::{asking::Asker, guarded, installed};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 
@@ -56,6 +57,12 @@ impl Place {
     }
 }
 
+/// A pod that is more important, and that no scheduler looks at.
+async fn preemptor(arena: &Arena<'_>, name: &str, queue: &str) -> DynamicObject {
+    let more = json!({"spec": {"schedulerName": "nobody"}});
+    arena.pod(&Wish { name, queue, cpu: 1, priority: 1000, more, ..Wish::default() }).await
+}
+
 /// Queues `silent` and `other` have no floor. Each of the teams has the opposite of its department's.
 struct Scene<'w> {
     arena: Arena<'w>,
@@ -84,12 +91,8 @@ impl<'w> Scene<'w> {
         ];
         let label = ["label", "node", &places[1].node, &format!("{POOL}=a100")];
         world.cluster.kubectl(&label).await.unwrap().success().unwrap();
-        let unseen = json!({"spec": {"schedulerName": "nobody"}});
-        let preemptor = async |name, queue| {
-            let wish = Wish { name, queue, cpu: 1, priority: 1000, more: unseen.clone(), ..Wish::default() };
-            arena.pod(&wish).await
-        };
-        let (silent, other) = (preemptor("silent", &silent).await, preemptor("other", &other).await);
+        let silent = preemptor(&arena, "silent", &silent).await;
+        let other = preemptor(&arena, "other", &other).await;
         Self { arena, places, silent, other }
     }
 
@@ -190,4 +193,39 @@ async fn floors_of_the_chart_hold_at_extender_and_guard_and_change_while_they_ru
         ])
         .await;
     assert_eq!(world.tenure.webhook_pid().await.unwrap(), webhook, "it has run all the time");
+}
+
+/// The queue of the text on the `MinRuntime` plugin, and its example.
+#[tokio::test]
+async fn a_queue_of_v2_protects_its_pods_until_they_have_run_for_their_minimum() {
+    let world = guarded().await;
+    let production = json!({
+        "apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "production"},
+        "spec": {"preemptMinRuntime": "20s", "reclaimMinRuntime": "30s"},
+    });
+    world.apply(&production).await;
+    let arena = &Arena::new(world, 1).await;
+    let other = arena.queue("other", json!({})).await;
+    let [own, other] =
+        [("own", "production"), ("other", &other)].map(|(name, queue)| preemptor(arena, name, queue));
+    let (own, other) = (own.await, other.await);
+    let place = Place::new(arena, "node", "production").await;
+    let expected = "reclaimMinRuntime of its queue \"production\" is 30s, from queue \"production\"";
+    let protected = async || {
+        let kept = place.is_kept_from(world, &own).await && place.is_kept_from(world, &other).await;
+        Ok((kept && place.refusal(world).await.as_deref() == Some(expected)).then_some(()))
+    };
+    eventually("the pods to be protected", DEADLINE, protected).await.unwrap();
+    let ran = async |pod| Timestamp::now().duration_since(arena.scheduled_at(pod).await);
+
+    let given = async |preemptor| Ok((!place.is_kept_from(world, preemptor).await).then_some(()));
+    eventually("the floor against its own queue to end", DEADLINE, async || given(&own).await).await.unwrap();
+    assert!(ran(&place.asked).await >= SignedDuration::from_secs(20));
+    eventually("the floor against other queues to end", DEADLINE, async || given(&other).await)
+        .await
+        .unwrap();
+    assert!(ran(&place.asked).await >= SignedDuration::from_secs(30));
+    let let_go = async || Ok(place.refusal(world).await.is_none().then_some(()));
+    eventually("the guard to let go", DEADLINE, let_go).await.unwrap();
+    assert!(ran(&place.deleted).await >= SignedDuration::from_secs(30));
 }
