@@ -184,6 +184,30 @@ async fn what_a_tenant_changes_or_removes_is_put_back() {
 }
 
 #[tokio::test]
+async fn a_write_of_an_older_state_is_refused_and_counts_as_no_reverted_start_time() {
+    let world = world().await;
+    stamped(world, RUNAI, "stale").await;
+    let output = world.cluster.kubectl(&["get", &resource(RUNAI), "stale", "-o", "json"]).await.unwrap();
+    let mut stale: Value = serde_json::from_str(&output.success().unwrap()).unwrap();
+    silent(annotate(world, SCHEDULER, RUNAI, "stale", "note=changed").await);
+    stale["metadata"]["annotations"][STAMP] = json!(FUTURE);
+    let refused = kubectl(world, TENANT, &["replace", "-f", "-"], &stale).await;
+    assert!(refused.stderr.contains("the object has been modified"), "{}", refused.stderr);
+    assert_eq!(stamp(world, RUNAI, "stale").await.as_deref(), Some(PAST));
+    let [webhook, _] = world.tenure.admin_urls();
+    let metrics = ["get", "--raw=/metrics", &format!("--server={webhook}")];
+    let metrics = world.cluster.kubectl(&metrics).await.unwrap().success().unwrap();
+    let expected = format!(r#"mutations_total{{group="{RUNAI}",kind="PodGroup",result="conflict"}}"#);
+    assert!(metrics.contains(&expected), "{metrics}");
+    // the log has a line by now for what is written after it and is set back
+    annotate(world, TENANT, RUNAI, "stale", &format!("{STAMP}={OTHER}")).await.success().unwrap();
+    let log = fs::read_to_string(world.cluster.directory().join("tenure-webhook.log")).unwrap();
+    let lines =
+        log.lines().filter(|line| line.contains("Set a start time back") && line.contains("name=stale"));
+    assert_eq!(lines.count(), 1, "{log}");
+}
+
+#[tokio::test]
 async fn the_stamp_of_a_trusted_writer_stands() {
     let world = world().await;
     for (kind, _) in KINDS {

@@ -89,6 +89,8 @@ pub struct Reviewed {
     pub start: Review,
     /// The queue that it keeps, where another was written.
     pub queue: Option<KeptQueue>,
+    /// True if nothing of the write will be stored, because it is of an older state of the object.
+    pub conflicts: bool,
 }
 
 /// Reviews an object that is created, or changed from what it was. One that is about to go as well: finalizers can hold it
@@ -110,8 +112,9 @@ pub fn review(
     let shows = old.as_ref().filter(|old| !old.is_going());
     let start = write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now);
     let is_fixed = kind.names_queue() && !trust.queue;
+    let conflicts = old.as_ref().is_some_and(|old| object.conflicts_with(old));
     let queue = old.filter(|_| is_fixed).and_then(|old| queue::kept(&object, &old));
-    Ok(Reviewed { start, queue })
+    Ok(Reviewed { start, queue, conflicts })
 }
 
 impl Write<'_> {

@@ -345,6 +345,39 @@ async fn mutations_are_counted_by_group_kind_and_result() {
 }
 
 #[tokio::test]
+async fn a_write_that_is_of_an_older_state_is_counted_as_a_conflict_and_answered_as_any_other() {
+    let (webhook, registry, _) = counting();
+    let of_version = |version: Value, stamp: &str| {
+        let mut group = stamped(stamp);
+        group["metadata"]["resourceVersion"] = version;
+        group
+    };
+    let old = of_version(json!("12"), PAST);
+    for (version, result, count) in [
+        (json!("11"), "conflict", 1),
+        (json!("13"), "conflict", 2),
+        // as the API server compares them; it stores the last two where it takes updates of no version
+        (json!("12"), "reverted", 1),
+        (json!("0012"), "reverted", 2),
+        (json!("0"), "reverted", 3),
+        (json!(""), "reverted", 4),
+        (Value::Null, "reverted", 5),
+        (json!("many"), "reverted", 6),
+        (json!(11), "reverted", 7),
+    ] {
+        let object = of_version(version.clone(), FUTURE);
+        let review = review("scheduling.run.ai", "tenant", &object, &old);
+        let (_, _, body) = oneshot::answer(webhook.clone(), post(review.to_string())).await;
+        let response = serde_json::from_slice::<Value>(&body).unwrap()["response"].take();
+        assert_eq!(stamp_of(&patched(&response, &object)), Some(PAST), "{version}");
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let line = format!("kind=\"PodGroup\",result=\"{result}\"}} {count}\n");
+        assert!(text.contains(&line), "{version}: {line} in {text}");
+    }
+}
+
+#[tokio::test]
 async fn a_change_of_the_trusted_writers_counts_at_once() {
     let (webhook, _, mutator) = counting();
     let review = review("scheduling.run.ai", "somebody", &stamped(PAST), &Value::Null);

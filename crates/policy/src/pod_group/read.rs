@@ -50,6 +50,9 @@ struct Metadata<'b> {
     #[serde(borrow, default)]
     annotations: Annotations<'b>,
     deletion_timestamp: Option<IgnoredAny>,
+    /// Raw, so that what is no text leaves the rest readable.
+    #[serde(borrow)]
+    resource_version: Option<&'b RawValue>,
 }
 
 /// All that matters of annotations.
@@ -76,6 +79,20 @@ impl<'b> Object<'b> {
 
     pub const fn is_going(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
+    }
+
+    /// True if the API server will refuse this for a conflict with what is stored: it names another version. Versions are
+    /// numbers, as the API server compares them; 0 and none name no version.
+    pub fn conflicts_with(&self, stored: &Self) -> bool {
+        match (self.version(), stored.version()) {
+            (Some(written), Some(stored)) => written != 0 && written != stored,
+            _ => false,
+        }
+    }
+
+    fn version(&self) -> Option<u64> {
+        let Text(text) = serde_json::from_str(self.metadata.resource_version?.get()).ok()?;
+        text.parse().ok()
     }
 
     /// True if there is a spec that a queue can be written into.

@@ -10,14 +10,23 @@ use tracing::info;
 use super::{Mutation, patch};
 use crate::review::Request;
 
+/// The result of a write that the API server will refuse for its `resourceVersion`. Clients that write what they remember,
+/// as KAI-Scheduler's podgrouper does, would else be taken for forgers. The answer is the same: only the API server knows
+/// for sure.
+const CONFLICT: &str = "conflict";
+
 pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Timestamp) -> Mutation {
     let (object, reviewed) = match judge(kind, request, trust, now) {
         Ok(Some(judged)) => judged,
         Ok(None) => return Mutation::admitted(Vec::new()),
         Err(why) => return Mutation::admitted(vec![unreadable(kind, request, &why)]),
     };
-    let Reviewed { start, queue } = reviewed;
+    let Reviewed { start, queue, conflicts } = reviewed;
     let set_back = |what: &str, why: &str| {
+        // the API server refuses it, and there is nothing to set back
+        if conflicts {
+            return;
+        }
         let Request { user_info, namespace, name, dry_run, .. } = request;
         let (user, group) = (&user_info.username, kind.group());
         info!(%user, %group, %namespace, %name, dry_run, %why, "Set {what} back");
@@ -38,7 +47,8 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
         warnings.push(kept.warning);
         result = Deed::Reverted;
     }
-    Mutation { result: result.name(), patch: Some(patch).filter(|patch| !patch.0.is_empty()), warnings }
+    let result = if conflicts { CONFLICT } else { result.name() };
+    Mutation { result, patch: Some(patch).filter(|patch| !patch.0.is_empty()), warnings }
 }
 
 /// None if there is nothing to judge.
