@@ -70,6 +70,11 @@ async fn preset_is_named_and_labelled_as_the_duration_keeper() {
     ] {
         assert!(arguments.iter().any(|given| given == argument), "{argument} in {arguments:?}");
     }
+    // KAI-Scheduler's is none
+    let config = find(&objects, "ConfigMap", "tenure-config").pointer("/data/tenure.yaml").unwrap();
+    let config: Value = serde_saphyr::from_str(config.as_str().unwrap()).unwrap();
+    let keeper = "system:serviceaccount:t9k-system:duration-keeper";
+    assert_eq!(config.get("trustedWriters"), Some(&json!([keeper])));
     let crds = |object: &&Value| object.get("kind") == Some(&json!("CustomResourceDefinition"));
     assert_eq!(objects.iter().find(crds), None);
     let off = preset(&json!({"options": {"durationKeeper": {"enabled": false}}})).await;
