@@ -213,6 +213,16 @@ mod tests {
     }
 
     #[test]
+    fn t9ks_tensorboard_is_known_in_both_spellings() {
+        let table = OwnerTable::default();
+        for kind in ["Tensorboard", "TensorBoard"] {
+            let expected = ["spec.runMode=\"paused\"", "spec.suspend=true"];
+            assert_eq!(pauses(&table, "tensorstack.dev/v1beta1", kind), expected, "{kind}");
+        }
+        assert!(!table.knows(&owner("tensorboard.kubeflow.org/v1alpha1", "Tensorboard")));
+    }
+
+    #[test]
     fn the_version_of_the_group_does_not_matter() {
         assert!(OwnerTable::default().knows(&owner("apps/v1beta2", "Deployment")));
     }
