@@ -166,7 +166,10 @@ neither; and the name of that part. Takes (list $ values name), with the values 
 {{- if and (include "tenure.isOn" (list . "schedulerExtender")) (dig "wakeUp" true .Values.schedulerExtender) }}true{{ end }}
 {{- end }}
 
-{{- /* The values of the guard, which is on, as JSON. Its exemptNamespaces have the release's own as well. */}}
+{{- /*
+The values of the guard, which is on, as JSON. Its exemptNamespaces have the release's own as well, and schedulerNames are
+the names of its schedulers alone.
+*/}}
 {{- define "tenure.guard" -}}
 {{- $guard := .Values.guard }}
 {{- range $name := list "schedulers" "exemptUsers" "exemptGroups" "exemptNamespaces" "failurePolicy" "timeoutSeconds" }}
@@ -174,8 +177,19 @@ neither; and the name of that part. Takes (list $ values name), with the values 
 {{-     fail (printf "guard.%s must be set: the values that are reused are of a chart without it. Upgrade with --reset-then-reuse-values in place of --reuse-values" $name) }}
 {{-   end }}
 {{- end }}
+{{- $names := list }}
+{{- range $index, $scheduler := $guard.schedulers }}
+{{-   $name := kindIs "string" $scheduler | ternary $scheduler (kindIs "map" $scheduler | ternary $scheduler dict).name }}
+{{-   if and (hasPrefix "system:serviceaccount:" $name) (not (regexMatch "^system:serviceaccount:[a-z0-9]([-a-z0-9]*[a-z0-9])?:[a-z0-9]([-.a-z0-9]*[a-z0-9])?$" $name)) }}
+{{-     fail (printf "guard.schedulers[%d]: %q is no service account: give each scheduler an entry of its own, of the form system:serviceaccount:NAMESPACE:NAME" $index $name) }}
+{{-   end }}
+{{-   if has $name $names }}
+{{-     fail (printf "guard.schedulers[%d]: %q is in the list already" $index $name) }}
+{{-   end }}
+{{-   $names = append $names $name }}
+{{- end }}
 {{- $exempt := append $guard.exemptNamespaces (include "tenure.namespace" .) | uniq }}
-{{- merge (dict "exemptNamespaces" $exempt) $guard | toJson }}
+{{- merge (dict "exemptNamespaces" $exempt "schedulerNames" $names) $guard | toJson }}
 {{- end }}
 
 {{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}

@@ -144,14 +144,35 @@ impl Floors {
         victim: Option<QueueId>,
         pool: Option<&str>,
     ) -> Floor<'t> {
+        let floors = self.reclaims(tree, victim, pool).into_iter();
+        floors.max_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
+    }
+
+    /// The shortest of all that [`Self::reclaim`] may say, whoever the preemptor is.
+    pub fn shortest_reclaim<'t>(
+        &'t self,
+        tree: &'t QueueTree,
+        victim: Option<QueueId>,
+        pool: Option<&str>,
+    ) -> Floor<'t> {
+        let floors = self.reclaims(tree, victim, pool).into_iter();
+        floors.min_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
+    }
+
+    /// All that [`Self::reclaim`] may say; none where that is the default for each preemptor.
+    fn reclaims<'t>(
+        &'t self,
+        tree: &'t QueueTree,
+        victim: Option<QueueId>,
+        pool: Option<&str>,
+    ) -> Vec<Floor<'t>> {
         // any queue on the way to the root may be the one below the lowest common ancestor
         let way = victim.and_then(|victim| tree.path(victim).ok()).unwrap_or_default();
-        let floors = match self.method {
+        let from = match self.method {
             ReclaimResolveMethod::Lca => way.as_slice(),
             ReclaimResolveMethod::Queue => way.get(..1).unwrap_or_default(),
         };
-        let floors = floors.iter().map(|from| self.upward(tree, Some(*from), Inherited::Reclaim, pool));
-        floors.max_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
+        from.iter().map(|from| self.upward(tree, Some(*from), Inherited::Reclaim, pool)).collect()
     }
 
     /// The longest that workloads of a queue may have, whoever the preemptor is and whichever nodes they run on.

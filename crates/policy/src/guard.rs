@@ -2,8 +2,8 @@
 //!
 //! A scheduler's deletion of a victim doesn't say who the preemptor is. Who knows it, best first: the permit that the
 //! scheduler extender left behind; the pods that are nominated to the victim's node; nobody, and then the victim is
-//! protected as against the weakest claim that there could be. Nominations are seen by every replica, so no replica
-//! needs the permits of another.
+//! protected as [`UnknownPreemptor`] says for this scheduler. Nominations are seen by every replica, so no replica needs
+//! the permits of another.
 //!
 //! Pods of one workload that are deleted at the same moment are judged one by one: that not too many of an elastic one go
 //! together is for the scheduler extender to see to.
@@ -20,7 +20,7 @@ use crate::{
     preemption::{Preemptor, Rule, Rules, Victim},
 };
 
-pub use users::Guarded;
+pub use users::{Guarded, Scheduler, UnknownPreemptor};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Asked<'a> {
     pub namespace: &'a str,
     /// Of the pod.
     pub name: &'a str,
+    /// How a deletion is judged if nothing shows the preemptor.
+    pub unknown_preemptor: UnknownPreemptor,
 }
 
 /// What is found out about the pod.
@@ -128,7 +130,8 @@ pub enum Reason {
     NominatedWaits,
     /// Nothing protects it.
     Unprotected,
-    /// What protects it has no end that is known, and evictions don't wait for ever.
+    /// What protects it has no end that is known, and who asks doesn't wait for ever: an eviction, or a deletion by a
+    /// scheduler that shows no preemptor.
     Endless,
     /// It is protected. Denied.
     Protected,

@@ -287,15 +287,29 @@ impl<'t> Rules<'t> {
     /// The same where nobody knows the preemptor: against the one that has the weakest claim of all that there could be.
     /// Its priority is just above the victim's, and it is where the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
+        let reclaim = self.floors.longest_reclaim(self.tree, victim.workload.place.queue, victim.pool);
+        let [within, across] = self.against_unknown(victim, priority, reclaim);
+        if across.lasts() > within.lasts() { across } else { within }
+    }
+
+    /// The same by the weaker of both floors: against the preemptor that is where the victim's floor holds for shortest.
+    /// What tells preemptors apart besides, the victim's toleration, counts as against anybody.
+    pub fn against_weaker_floor(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
+        let reclaim = self.floors.shortest_reclaim(self.tree, victim.workload.place.queue, victim.pool);
+        let [within, across] = self.against_unknown(victim, priority, reclaim);
+        if across.lasts() < within.lasts() { across } else { within }
+    }
+
+    /// Against a preemptor of the victim's queue, and against one of another, where this floor holds. Its priority is just
+    /// above the victim's.
+    fn against_unknown(&self, victim: &Victim<'_>, priority: i32, reclaim: Floor<'t>) -> [Ruling<'t>; 2] {
         let claim = toleration::Preemptor { priority: priority.saturating_add(1), never_preempts: false };
-        let Place { name, queue } = victim.workload.place;
-        let reclaim = || self.floors.longest_reclaim(self.tree, queue, victim.pool);
         let within = self.floor(Kind::Preempt, None, victim.workload, victim.pool);
+        let across = victim.workload.place.name.map(|_| reclaim);
         let mut going = Going::default();
         going.add(victim.workload, victim.subgroup, u32::from(victim.progress == Progress::Running));
-        let within = self.ruling(Kind::Preempt, within, claim, victim, &going);
-        let across = self.ruling(Kind::Reclaim, name.map(|_| reclaim()), claim, victim, &going);
-        if across.lasts() > within.lasts() { across } else { within }
+        [(Kind::Preempt, within), (Kind::Reclaim, across)]
+            .map(|(kind, floor)| self.ruling(kind, floor, claim, victim, &going))
     }
 
     fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> Ruling<'t> {

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tenure_index::{Guarding, Sought, Uid};
 use tenure_policy::{
     floor::Floors,
-    guard::{self, Asked, Guarded, Operation, Verdict},
+    guard::{self, Guarded, Operation, Verdict},
     preemption::Rules,
 };
 use tenure_service::{clock::ServerClock, readiness::Readiness};
@@ -81,7 +81,7 @@ impl Guard {
         match Subject::read(operation, request) {
             Ok(subject) => {
                 let verdict = self.judge(&subject);
-                tell(&subject.asked(), &verdict);
+                tell(&subject, &verdict);
                 Reviewed::of(request, &subject, verdict)
             }
             Err(error) => {
@@ -93,7 +93,7 @@ impl Guard {
 
     fn judge(&self, subject: &Subject<'_>) -> Verdict {
         let Settings { floors, guarded } = &*self.settings.read();
-        let asked = subject.asked();
+        let asked = subject.asked(guarded.unknown_preemptor(subject.user));
         guard::judge(guarded, &asked, || {
             let now = self.clock.now();
             let sought = subject.pod.as_ref().map_or(Sought::Named, Sought::Shown);
@@ -153,8 +153,8 @@ const fn name(operation: Operation) -> &'static str {
     }
 }
 
-fn tell(asked: &Asked<'_>, Verdict { reason, hold, .. }: &Verdict) {
-    let Asked { operation, user, namespace, name: pod, .. } = asked;
+fn tell(subject: &Subject<'_>, Verdict { reason, hold, .. }: &Verdict) {
+    let Subject { operation, user, namespace, name: pod, .. } = subject;
     let (operation, reason) = (name(*operation), reason.name());
     let Some(hold) = hold else {
         debug!(%namespace, name = pod, operation, user, reason, "Let a pod go");

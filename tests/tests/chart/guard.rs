@@ -119,7 +119,10 @@ async fn release_and_its_namespace_are_never_guarded() {
 #[tokio::test]
 async fn values_of_the_guard_become_configuration_and_a_flag() {
     let section = json!({
-        "schedulers": ["system:kube-scheduler", "system:serviceaccount:batch:scheduler"],
+        "schedulers": [
+            "system:kube-scheduler",
+            {"name": "system:serviceaccount:batch:scheduler", "unknownPreemptor": "weaker"},
+        ],
         "exemptUsers": ["O'Hara \"x\" \\ <&>"],
         "exemptGroups": ["on-call"],
         "exemptNamespaces": ["batch", "tenure-system"],
@@ -127,6 +130,9 @@ async fn values_of_the_guard_become_configuration_and_a_flag() {
     let values = guarding(&section);
     assert_eq!(config(&values).await["guard"], section);
     let objects = render("test", &values).await;
+    let by_scheduler = "username in [\"system:kube-scheduler\",\"system:serviceaccount:batch:scheduler\"]";
+    let conditions = &webhooks(&section).await[0]["matchConditions"];
+    assert_eq!(conditions[0]["expression"], format!("request.userInfo.{by_scheduler}"));
     let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
     assert!(arguments.contains(&"--guard".into()), "{arguments:?}");
     assert!(!arguments.iter().any(|argument| argument.starts_with("--scheduler-extender")), "{arguments:?}");
@@ -166,6 +172,14 @@ async fn guard_is_off_or_told_all_where_values_of_an_older_chart_are_reused() {
     assert_refused(&[
         (guarding(&json!({"failurePolicy": null})), "guard.failurePolicy must be set"),
         (guarding(&json!({"exemptNamespaces": null})), "--reset-then-reuse-values"),
+        (
+            guarding(&json!({"schedulers": ["a", {"name": "system:serviceaccount:kai-scheduler"}]})),
+            "guard.schedulers[1]: \"system:serviceaccount:kai-scheduler\" is no service account: give each scheduler",
+        ),
+        (
+            guarding(&json!({"schedulers": ["a", {"name": "a", "unknownPreemptor": "weaker"}]})),
+            "guard.schedulers[1]: \"a\" is in the list already",
+        ),
     ])
     .await;
 }
@@ -181,6 +195,16 @@ async fn value_of_the_guard_that_cannot_be_meant_is_refused_by_its_name() {
             "'/guard/schedulers': got string, want array",
         ),
         (guard(json!({"schedulers": [""]})), "'/guard/schedulers/0'"),
+        (guard(json!({"schedulers": ["a,b"]})), "'/guard/schedulers/0': 'a,b' does not match pattern"),
+        (
+            guard(json!({"schedulers": [{"name": "a b"}]})),
+            "'/guard/schedulers/0/name': 'a b' does not match pattern",
+        ),
+        (guard(json!({"schedulers": [{}]})), "'/guard/schedulers/0': missing property 'name'"),
+        (
+            guard(json!({"schedulers": [{"name": "a", "unknownPreemptor": "none"}]})),
+            "'/guard/schedulers/0/unknownPreemptor': value must be one of 'stricter', 'weaker'",
+        ),
         (guard(json!({"exemptUsers": ["a", "a"]})), "'/guard/exemptUsers': items at 0 and 1 are equal"),
         (guard(json!({"exemptGroups": [" a"]})), "'/guard/exemptGroups/0'"),
         (guard(json!({"exemptGroups": ["a\nb"]})), "'/guard/exemptGroups/0'"),

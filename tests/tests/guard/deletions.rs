@@ -13,7 +13,7 @@ use tenure_tests::{
 };
 
 use crate::{
-    LONG, ODD_SCHEDULER,
+    KAI, LONG, ODD_SCHEDULER,
     asking::{Asker, MASTERS, SCHEDULER, Webhook, await_verdict, verdicts},
     await_held, guarded, held, in_both, queue_for, scheduled_at,
 };
@@ -75,6 +75,30 @@ async fn every_scheduler_that_is_named_is_guarded_against_whatever_its_name() {
     let another = Asker::new(arena.world, "system:serviceaccount:batch:scheduler", &[MASTERS]).await;
     another.delete(&pod).await.unwrap();
     assert!(verdicts(arena.world, Webhook::Pods, &pod).iter().all(|verdict| verdict["verdict"] == "denied"));
+}
+
+#[tokio::test]
+async fn scheduler_that_shows_no_preemptor_may_delete_a_pod_after_the_shorter_of_both_floors() {
+    let arena = &Arena::new(guarded().await, 8).await;
+    let floors = json!({"preemptMinRuntime": LONG, "reclaimMinRuntime": "10s"});
+    let queue = &arena.queue("protected", floors).await;
+    let pod = arena.placed(&Wish { name: "a", cpu: 1, queue, ..Wish::default() }).await;
+    let end = scheduled_at(arena, &pod).await + SignedDuration::from_secs(10);
+    await_held(arena, &pod).await;
+    let kai = Asker::new(arena.world, KAI, &[MASTERS]).await;
+    assert_told_to_wait(&kai.delete(&pod).await.unwrap_err(), &pod);
+    let may_go = async || Ok(kai.would_delete(&pod).await.ok());
+    eventually("the shorter floor to end", DEADLINE, may_go).await.unwrap();
+    assert!(Timestamp::now() >= end, "it could have been deleted within both floors");
+    // whose nomination may be about to come
+    Asker::scheduler(arena.world).await.would_delete(&pod).await.unwrap_err();
+    arena.assert_untouched(&pod).await;
+    kai.delete(&pod).await.unwrap();
+    let denied =
+        json!({"verdict": "denied", "rule": "reclaimMinRuntime", "protected-until": end.to_string()});
+    await_verdict(arena.world, Webhook::Pods, &pod, &denied).await;
+    let allowed = json!({"verdict": "allowed", "reason": "unprotected"});
+    await_verdict(arena.world, Webhook::Pods, &pod, &allowed).await;
 }
 
 #[tokio::test]

@@ -30,17 +30,22 @@ use asking::Asker;
 /// No test lasts so long.
 const LONG: &str = "1h";
 
-/// A second scheduler, whose name is all that a name can be.
-const ODD_SCHEDULER: &str = r#"O'Hara "x" \ <&>"#;
+/// A second scheduler, whose name is all that the name of one can be.
+const ODD_SCHEDULER: &str = "https://issuer.example/a#O.Hara+x_1~2@b-c%20";
+
+/// One that nominates nobody.
+const KAI: &str = "system:serviceaccount:kai-scheduler:scheduler";
 
 const EXEMPT_USER: &str = r#"the "admin" of \ last <resort>"#;
 const EXEMPT_GROUP: &str = "on-call";
 
 /// The values of the chart that all clusters share. Queues can be made while the webhook is down.
-const GUARDED: [&str; 6] = [
+const GUARDED: [&str; 8] = [
     "guard.enabled=true",
     "guard.schedulers[0]=system:kube-scheduler",
-    r#"guard.schedulers[1]=O'Hara "x" \\ <&>"#,
+    "guard.schedulers[1]=https://issuer.example/a#O.Hara+x_1~2@b-c%20",
+    "guard.schedulers[2].name=system:serviceaccount:kai-scheduler:scheduler",
+    "guard.schedulers[2].unknownPreemptor=weaker",
     r#"guard.exemptUsers[0]=the "admin" of \\ last <resort>"#,
     "guard.exemptGroups[0]=on-call",
     "webhook.failurePolicy=Ignore",

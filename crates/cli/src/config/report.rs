@@ -10,7 +10,7 @@ use tenure_policy::{
         TRUSTED_WRITERS,
     },
     floor::{Floors, NodePool},
-    guard::Guarded,
+    guard::{Guarded, Scheduler, UnknownPreemptor},
     ready::PodsReady,
     requeue::Backoff,
 };
@@ -102,8 +102,14 @@ impl Report {
 /// A row for each name.
 fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = of;
+    let scheduler = |Scheduler { name, unknown_preemptor }: &Scheduler| {
+        let unknown = match unknown_preemptor {
+            UnknownPreemptor::Stricter => "",
+            UnknownPreemptor::Weaker => ", unknown preemptor: weaker",
+        };
+        vec![name.clone(), format!("scheduler{unknown}")]
+    };
     let lists = [
-        (schedulers, "scheduler"),
         (exempt_users, "exempt user"),
         (exempt_groups, "exempt group"),
         (exempt_namespaces, "exempt namespace"),
@@ -111,7 +117,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     let rows = |(names, what): (&BTreeSet<String>, &str)| {
         names.iter().map(|name| vec![name.clone(), what.to_owned()]).collect::<Vec<_>>()
     };
-    lists.into_iter().flat_map(rows).collect()
+    schedulers.iter().map(scheduler).chain(lists.into_iter().flat_map(rows)).collect()
 }
 
 /// What Tenure's own form has beyond KAI's.
@@ -240,11 +246,11 @@ kube-system             exempt namespace
 
     #[test]
     fn who_is_exempt_is_shown_by_what_it_is() {
-        let text =
-            "guard: {schedulers: [volcano], exemptUsers: [a], exemptGroups: [b], exemptNamespaces: [c]}";
+        let text = "guard: {schedulers: [volcano, {name: kai, unknownPreemptor: weaker}], exemptUsers: [a], exemptGroups: [b], exemptNamespaces: [c]}";
         let expected = "
 GUARD     AS
 volcano   scheduler
+kai       scheduler, unknown preemptor: weaker
 a         exempt user
 b         exempt group
 c         exempt namespace
@@ -276,5 +282,6 @@ reclaimResolveMethod       lca     default
         assert_eq!(json["parameters"][2]["name"], "reclaimResolveMethod");
         assert_eq!(json["trustedWriters"][0], "system:serviceaccount:kai-scheduler:scheduler");
         assert_eq!(json["guard"]["exemptNamespaces"][0], "kube-system");
+        assert_eq!(json["guard"]["schedulers"][0]["unknownPreemptor"], "stricter");
     }
 }

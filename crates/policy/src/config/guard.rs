@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{
     fields::{Field, Fields, Problems},
-    names::{GROUP, NAMESPACE, Names, USER, names},
-    tree::Node,
+    names::{self, GROUP, NAMESPACE, Names, TWICE, USER},
+    tree::{Node, Tree},
 };
-use crate::guard::Guarded;
+use crate::guard::{Guarded, Scheduler, UnknownPreemptor};
 
 /// Users whose deletions of pods are preemptions.
 pub const SCHEDULERS: &str = "guard.schedulers";
@@ -30,7 +30,9 @@ pub fn read(field: &Field<'_>, problems: &mut Problems) -> Guarded {
     let defaults = Guarded::default();
     let Some(mut fields) = field.fields(problems) else { return defaults };
     let guarded = Guarded {
-        schedulers: list(&mut fields, "schedulers", USER, problems).unwrap_or(defaults.schedulers),
+        schedulers: fields
+            .take("schedulers")
+            .map_or(defaults.schedulers, |field| schedulers(&field, problems)),
         exempt_users: list(&mut fields, "exemptUsers", USER, problems).unwrap_or(defaults.exempt_users),
         exempt_groups: list(&mut fields, "exemptGroups", GROUP, problems).unwrap_or(defaults.exempt_groups),
         exempt_namespaces: list(&mut fields, "exemptNamespaces", NAMESPACE, problems)
@@ -46,7 +48,44 @@ fn list(
     of: Names,
     problems: &mut Problems,
 ) -> Option<BTreeSet<String>> {
-    fields.take(name).map(|field| names(&field, of, problems))
+    fields.take(name).map(|field| names::names(&field, of, problems))
+}
+
+/// Those of the entries that are good.
+fn schedulers(field: &Field<'_>, problems: &mut Problems) -> Vec<Scheduler> {
+    let mut schedulers: Vec<Scheduler> = Vec::new();
+    for item in field.list(problems) {
+        let Some((name, scheduler)) = scheduler(&item, problems) else { continue };
+        if schedulers.iter().any(|other| other.name == scheduler.name) {
+            name.refuse(TWICE, problems);
+        } else {
+            schedulers.push(scheduler);
+        }
+    }
+    schedulers
+}
+
+/// A name alone is short for an entry that leaves all else at its default.
+fn scheduler<'n>(item: &Field<'n>, problems: &mut Problems) -> Option<(Field<'n>, Scheduler)> {
+    if !matches!(item.node.tree, Tree::Map(_)) {
+        let scheduler = Scheduler::named(names::name(item, names::SCHEDULER, problems)?);
+        return Some((item.clone(), scheduler));
+    }
+    let mut fields = item.fields(problems)?;
+    let name = fields.require("name", problems);
+    let unknown = fields.take("unknownPreemptor").and_then(|field| unknown_preemptor(&field, problems));
+    fields.end(problems);
+    let name = name?;
+    let named = Scheduler::named(names::name(&name, names::SCHEDULER, problems)?);
+    Some((name, Scheduler { unknown_preemptor: unknown.unwrap_or_default(), ..named }))
+}
+
+fn unknown_preemptor(field: &Field<'_>, problems: &mut Problems) -> Option<UnknownPreemptor> {
+    let read = serde_json::from_value(field.node.to_json()).ok();
+    if read.is_none() {
+        field.refuse("must be stricter (the default) or weaker", problems);
+    }
+    read
 }
 
 /// The paths of those that it sets.
@@ -68,6 +107,10 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
+    fn named(names: &[&str]) -> Vec<Scheduler> {
+        names.iter().copied().map(Scheduler::named).collect()
+    }
+
     #[test]
     fn each_list_takes_the_place_of_its_default() {
         let text = "\
@@ -78,7 +121,7 @@ guard:
   exemptNamespaces: [monitoring]
 ";
         let expected = Guarded {
-            schedulers: of(&["system:serviceaccount:kai-scheduler:scheduler", "volcano"]),
+            schedulers: named(&["system:serviceaccount:kai-scheduler:scheduler", "volcano"]),
             exempt_users: of(&["admin"]),
             exempt_groups: of(&["operators", "system:masters"]),
             exempt_namespaces: of(&["monitoring"]),
@@ -94,14 +137,70 @@ guard:
         for text in ["", "guard: ~", "guard: {}", "guard: {schedulers: ~}", "guard: {exemptGroups: []}"] {
             assert_eq!(guarded(text), Guarded::default(), "{text}");
         }
-        assert_eq!(Guarded::default().schedulers, of(&["system:kube-scheduler"]));
+        assert_eq!(Guarded::default().schedulers, named(&["system:kube-scheduler"]));
         assert_eq!(Guarded::default().exempt_namespaces, of(&["kube-system"]));
     }
 
     #[test]
     fn an_empty_list_is_nobody() {
         let guarded = guarded("guard: {schedulers: [], exemptNamespaces: []}");
-        assert_eq!((guarded.schedulers, guarded.exempt_namespaces), (of(&[]), of(&[])));
+        assert_eq!((guarded.schedulers, guarded.exempt_namespaces), (Vec::new(), of(&[])));
+    }
+
+    #[test]
+    fn a_name_alone_is_a_scheduler_that_shows_its_preemptors_and_an_entry_may_say_otherwise() {
+        let text = "\
+guard:
+  schedulers:
+  - system:kube-scheduler
+  - {name: volcano}
+  - {name: t9k, unknownPreemptor: stricter}
+  - name: system:serviceaccount:kai-scheduler:scheduler
+    unknownPreemptor: weaker
+";
+        let guarded = guarded(text);
+        let of = |user| guarded.unknown_preemptor(user).name();
+        let users =
+            ["system:kube-scheduler", "volcano", "t9k", "system:serviceaccount:kai-scheduler:scheduler"];
+        assert_eq!(guarded.schedulers.iter().map(|of| of.name.as_str()).collect::<Vec<_>>(), users);
+        assert_eq!(users.map(of), ["stricter", "stricter", "stricter", "weaker"]);
+        assert_eq!(of("nobody"), "stricter");
+    }
+
+    #[test]
+    fn an_account_with_a_character_that_no_account_has_is_refused() {
+        for good in ["system:serviceaccount:a-1:b.c", "arn:aws:iam::1:user/a_b+c=@x", "https://a.b/c#D-1~%"] {
+            assert_eq!(guarded(&format!("guard: {{schedulers: ['{good}']}}")).schedulers, named(&[good]));
+        }
+        for bad in [
+            "",
+            "a,b",
+            "a b",
+            " a",
+            "a\tb",
+            "{a}",
+            "a;b",
+            "\"a\"",
+            "ä",
+            "system:serviceaccount:a",
+            "system:serviceaccount:a:",
+            "system:serviceaccount:a:b:c",
+            "system:serviceaccount:A:b",
+            "system:serviceaccount:a:b,system:serviceaccount:c:d",
+        ] {
+            let json = serde_json::Value::from(bad);
+            for (entry, path) in [
+                (json.to_string(), "guard.schedulers[0]"),
+                (format!("{{name: {json}}}"), "guard.schedulers[0].name"),
+            ] {
+                let complaint =
+                    Config::parse(&format!("guard: {{schedulers: [{entry}]}}")).unwrap_err().to_string();
+                let expected =
+                    format!("line 1: {path}: Invalid value: {json}: must be the name of one user: letters");
+                assert!(complaint.starts_with(&expected), "{complaint:?} should be {expected:?}");
+                assert!(complaint.ends_with("give each scheduler an entry of its own"), "{complaint}");
+            }
+        }
     }
 
     #[test]
@@ -131,6 +230,22 @@ guard:
             (
                 "guard: {exemptNamespaces: [a, a]}",
                 "line 1: guard.exemptNamespaces[1]: Invalid value: \"a\": is in the list already",
+            ),
+            (
+                "guard:\n  schedulers:\n  - a\n  - name: a\n    unknownPreemptor: weaker\n",
+                "line 4: guard.schedulers[1].name: Invalid value: \"a\": is in the list already",
+            ),
+            (
+                "guard: {schedulers: [{unknownPreemptor: weaker}]}",
+                "line 1: guard.schedulers[0].name: Required value",
+            ),
+            (
+                "guard:\n  schedulers:\n  - name: a\n    unknownPreemptor: weak\n",
+                "line 4: guard.schedulers[0].unknownPreemptor: Invalid value: \"weak\": must be stricter (the default) or weaker",
+            ),
+            (
+                "guard: {schedulers: [{name: a, unknownPreemptors: weaker}]}",
+                "line 1: guard.schedulers[0].unknownPreemptors: Unknown field: did you mean unknownPreemptor?",
             ),
             ("guard:\n  scheduler: []\n", "line 2: guard.scheduler: Unknown field: did you mean schedulers?"),
         ] {

@@ -17,6 +17,12 @@ pub const USER: Names = Names {
     is_good: is_trimmed,
 };
 
+/// A user that is no person: what else a name can be isn't meant, such as a list of names in one.
+pub const SCHEDULER: Names = Names {
+    expected: "must be the name of one user: letters, digits and . _ : / @ + = # ~ % -, where a service account is system:serviceaccount:NAMESPACE:NAME; give each scheduler an entry of its own",
+    is_good: is_program,
+};
+
 pub const GROUP: Names = Names {
     expected: "must be the name of a group of users, such as system:masters, without spaces around it",
     is_good: is_trimmed,
@@ -31,16 +37,38 @@ fn is_trimmed(name: &str) -> bool {
     !name.is_empty() && name.trim() == name
 }
 
+fn is_program(name: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || "._:/@+=#~%-".contains(c);
+    let is_account = |account: &str| {
+        let parts = account.split_once(':');
+        parts.is_some_and(|(namespace, name)| (NAMESPACE.is_good)(namespace) && is_subdomain(name))
+    };
+    let account = name.strip_prefix("system:serviceaccount:");
+    !name.is_empty() && name.chars().all(is_usual) && account.is_none_or(is_account)
+}
+
 /// Those of a list that are good.
 pub fn names(field: &Field<'_>, of: Names, problems: &mut Problems) -> BTreeSet<String> {
-    let Names { expected, is_good } = of;
     let mut names = BTreeSet::new();
     for item in field.list(problems) {
-        match item.text(expected, problems) {
-            Some(name) if !is_good(name) => item.refuse(expected, problems),
-            Some(name) if !names.insert(name.to_owned()) => item.refuse("is in the list already", problems),
-            Some(_) | None => {}
+        let Some(name) = name(&item, of, problems) else { continue };
+        if !names.insert(name.to_owned()) {
+            item.refuse(TWICE, problems);
         }
     }
     names
 }
+
+/// One that is good.
+pub fn name<'n>(field: &Field<'n>, of: Names, problems: &mut Problems) -> Option<&'n str> {
+    let Names { expected, is_good } = of;
+    let name = field.text(expected, problems)?;
+    if !is_good(name) {
+        field.refuse(expected, problems);
+        return None;
+    }
+    Some(name)
+}
+
+/// What is wrong with a name that is in a list twice.
+pub const TWICE: &str = "is in the list already";

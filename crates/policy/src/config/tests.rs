@@ -5,6 +5,7 @@ use tenure_types::{ExtendedDuration, runai::v3alpha1::RequeuingTimestamp};
 use super::*;
 use crate::{
     floor::{NodePool, ReclaimResolveMethod},
+    guard::Scheduler,
     requeue::Backoff,
 };
 
@@ -54,7 +55,7 @@ fn each_field_is_read() {
         Backoff { timeout: SignedDuration::from_mins(10), factor: 2.0, limit: Some(0), ..Backoff::default() };
     assert_eq!((pods_ready.backoff, pods_ready.recovery), (expected, None));
     assert_eq!(pods_ready.timestamp, RequeuingTimestamp::Creation);
-    assert!(config.guarded.schedulers.contains("volcano"));
+    assert_eq!(config.guarded.schedulers, [Scheduler::named("volcano")]);
     assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
     assert!(knows(&config, "apps/v1", "Deployment"));
 }

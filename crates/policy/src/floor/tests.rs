@@ -376,7 +376,7 @@ fn resolution_agrees_with_a_naive_one_on_a_million_trees() {
 }
 
 #[test]
-fn the_longest_floor_against_reclaim_is_that_against_some_preemptor_and_none_is_longer() {
+fn the_longest_and_the_shortest_floor_against_reclaim_are_those_against_some_preemptor() {
     let mut numbers = Numbers(5);
     for _ in 0..20_000 {
         let queues = numbers.queues();
@@ -388,9 +388,12 @@ fn the_longest_floor_against_reclaim_is_that_against_some_preemptor_and_none_is_
             let floors = floors(method);
             for victim in NAMES[..queues.len()].iter().map(|name| tree.find(name)) {
                 let others = NAMES[..queues.len()].iter().map(|name| tree.find(name));
-                let against = others.chain([None]).map(|of| floors.reclaim(&tree, of, victim, None).value);
+                let against: Vec<_> =
+                    others.chain([None]).map(|of| floors.reclaim(&tree, of, victim, None).value).collect();
                 let longest = floors.longest_reclaim(&tree, victim, None).value;
-                assert_eq!(Some(longest), against.max(), "{method} {victim:?} {queues:?}");
+                assert_eq!(Some(&longest), against.iter().max(), "{method} {victim:?} {queues:?}");
+                let shortest = floors.shortest_reclaim(&tree, victim, None).value;
+                assert_eq!(Some(&shortest), against.iter().min(), "{method} {victim:?} {queues:?}");
             }
         }
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{
-    Asked, Hold, Known, Nominated, Operation, Reason, Verdict,
+    Asked, Hold, Known, Nominated, Operation, Reason, UnknownPreemptor, Verdict,
     words::{self, seconds_left},
 };
 use crate::{
@@ -23,20 +23,30 @@ impl Known<'_> {
             let preemptor = Some(preemptor.clone());
             return Verdict { reason: Reason::Permit, preemptor, hold: None };
         }
-        self.of_nominated(asked).unwrap_or_else(|| {
-            let ruling = self.rules.against_anybody(&self.victim, self.priority);
-            self.verdict(asked, Reason::Protected, &ruling, None)
+        self.of_nominated(asked).unwrap_or_else(|| match asked.unknown_preemptor {
+            UnknownPreemptor::Stricter => {
+                let ruling = self.rules.against_anybody(&self.victim, self.priority);
+                self.verdict(asked, Reason::Protected, &ruling, None)
+            }
+            // it may be one that the class doesn't tolerate, and nothing will ever show that
+            UnknownPreemptor::Weaker => {
+                self.with_an_end(asked, |victim| self.rules.against_weaker_floor(victim, self.priority))
+            }
         })
     }
 
     pub(super) fn eviction(&self, asked: &Asked<'_>) -> Verdict {
-        let ruling = self.rules.against_anybody(&self.victim, self.priority);
+        // a drain must be able to end
+        self.with_an_end(asked, |victim| self.rules.against_anybody(victim, self.priority))
+    }
+
+    /// By a rule. A toleration without an end holds up nothing; without it, its floor may all the same.
+    fn with_an_end<'r>(&self, asked: &Asked<'_>, rule: impl Fn(&Victim<'_>) -> Ruling<'r>) -> Verdict {
+        let ruling = rule(&self.victim);
         if ruling.rule != Some(Rule::PreemptionToleration) || ruling.until.is_some() {
             return self.verdict(asked, Reason::Protected, &ruling, None);
         }
-        // a drain must be able to end: without a toleration that doesn't, its floor may hold it up all the same
-        let victim = Victim { class: ClassState::None, ..self.victim };
-        let ruling = self.rules.against_anybody(&victim, self.priority);
+        let ruling = rule(&Victim { class: ClassState::None, ..self.victim });
         match ruling.rule {
             None => Verdict::allowed(Reason::Endless),
             Some(_) => self.verdict(asked, Reason::Protected, &ruling, None),

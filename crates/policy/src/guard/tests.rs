@@ -66,11 +66,15 @@ impl World {
 }
 
 const fn asked(operation: Operation) -> Asked<'static> {
-    Asked { operation, user: SCHEDULER, groups: &[], namespace: "ns", name: "pod" }
+    let unknown_preemptor = UnknownPreemptor::Stricter;
+    Asked { operation, user: SCHEDULER, groups: &[], namespace: "ns", name: "pod", unknown_preemptor }
 }
 
 const DELETE: Asked<'static> = asked(Operation::Delete);
 const EVICT: Asked<'static> = asked(Operation::Evict);
+
+/// By a scheduler that nominates nobody.
+const DELETE_UNSHOWN: Asked<'static> = Asked { unknown_preemptor: UnknownPreemptor::Weaker, ..DELETE };
 
 fn found(known: Known<'_>) -> Found<'_> {
     Found { known: Some(known), ..Found::default() }
@@ -90,7 +94,7 @@ fn what_is_asked_first_counts() {
     let world = World::new();
     let (workload, waiting) = (world.workload(), world.workload());
     let guarded = Guarded {
-        schedulers: [SCHEDULER, MANAGER, "boss"].map(str::to_owned).into(),
+        schedulers: [SCHEDULER, MANAGER, "boss"].map(Scheduler::named).into(),
         exempt_users: [MANAGER, "boss"].map(str::to_owned).into(),
         exempt_groups: ["bosses".to_owned()].into(),
         exempt_namespaces: ["kube-system".to_owned()].into(),
@@ -257,6 +261,63 @@ fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
     for nobody in [never, equal] {
         assert_eq!(verdict(99, vec![nobody]), (Reason::Protected, None, Some(at(100))));
         assert_eq!(verdict(100, vec![nobody]), (Reason::Unprotected, None, None));
+    }
+}
+
+#[test]
+fn where_nothing_shows_the_preemptor_the_floor_counts_that_is_configured_for_the_scheduler() {
+    let world = World::new();
+    let workload = world.workload();
+    let verdict = |asked, now| {
+        let verdict = found(world.known(&workload, now)).verdict(&asked);
+        (verdict.reason, verdict.hold.and_then(|hold| hold.until))
+    };
+    assert_eq!(verdict(DELETE, 59), (Reason::Protected, Some(at(100))));
+    assert_eq!(verdict(DELETE, 99), (Reason::Protected, Some(at(100))));
+    assert_eq!(verdict(DELETE_UNSHOWN, 59), (Reason::Protected, Some(at(60))));
+    assert_eq!(verdict(DELETE_UNSHOWN, 60), (Reason::Unprotected, None));
+    // who evicts is no scheduler
+    let evicts = Asked { operation: Operation::Evict, ..DELETE_UNSHOWN };
+    assert_eq!(verdict(evicts, 99), (Reason::Protected, Some(at(100))));
+}
+
+#[test]
+fn a_preemptor_that_is_shown_counts_before_the_weaker_floor() {
+    let world = World::new();
+    let workload = world.workload();
+    let verdict = |now, nominated| {
+        let known = Known { nominated: vec![nominated], ..world.known(&workload, now) };
+        let verdict = found(known).verdict(&DELETE_UNSHOWN);
+        (verdict.reason, verdict.hold.and_then(|hold| hold.until))
+    };
+    let (own, other) = (world.nominated("own", "q", 9), world.nominated("other", "other", 9));
+    assert_eq!(verdict(60, own), (Reason::Nominated, None));
+    assert_eq!(verdict(60, other), (Reason::NominatedWaits, Some(at(100))));
+    // a pod that can't be the preemptor shows nothing
+    let equal = world.nominated("equal", "other", 5);
+    assert_eq!(verdict(60, equal), (Reason::Unprotected, None));
+}
+
+#[test]
+fn a_toleration_without_an_end_does_not_hold_up_a_scheduler_that_shows_no_preemptor() {
+    let world = World::new();
+    let workload = world.workload();
+    let toleration = |seconds| ClassState::Known(Toleration { minimum_preemptable_priority: 20, seconds });
+    for (class, now, reason, until) in [
+        (toleration(200), 150, Reason::Protected, Some(200)),
+        (toleration(-1), 50, Reason::Protected, Some(60)),
+        (toleration(-1), 60, Reason::Endless, None),
+        (ClassState::Missing, 60, Reason::Endless, None),
+    ] {
+        let mut known = world.known(&workload, now);
+        known.victim.class = class;
+        let verdict = found(known).verdict(&DELETE_UNSHOWN);
+        let until = until.map(at);
+        assert_eq!(
+            (verdict.reason, verdict.hold.and_then(|hold| hold.until)),
+            (reason, until),
+            "{class:?} {now}"
+        );
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Asked, Operation, Reason};
 
@@ -10,8 +10,8 @@ use super::{Asked, Operation, Reason};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guarded {
-    /// Users whose deletions of pods are preemptions.
-    pub schedulers: BTreeSet<String>,
+    /// Users whose deletions of pods are preemptions, each once.
+    pub schedulers: Vec<Scheduler>,
     /// Users who are never held up.
     pub exempt_users: BTreeSet<String>,
     /// Groups whose members are never held up.
@@ -20,10 +20,50 @@ pub struct Guarded {
     pub exempt_namespaces: BTreeSet<String>,
 }
 
+/// A user whose deletions of pods are preemptions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Scheduler {
+    /// As the API server authenticates it.
+    pub name: String,
+    /// How its deletions are judged if nothing shows the preemptor.
+    pub unknown_preemptor: UnknownPreemptor,
+}
+
+impl Scheduler {
+    /// One that shows its preemptors, as kube-scheduler does.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), unknown_preemptor: UnknownPreemptor::default() }
+    }
+}
+
+/// What protects a pod from a preemptor that neither a permit nor a nomination shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UnknownPreemptor {
+    /// The longer of both floors, as from anybody: for schedulers that nominate their preemptors, since a nomination that
+    /// isn't there yet is about to come.
+    #[default]
+    Stricter,
+    /// The shorter of both floors: for schedulers that never nominate and keep floors by themselves, since the longer one
+    /// would hold up what the shorter allows. A toleration counts as long as it has an end.
+    Weaker,
+}
+
+impl UnknownPreemptor {
+    /// As it is configured.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stricter => "stricter",
+            Self::Weaker => "weaker",
+        }
+    }
+}
+
 impl Default for Guarded {
     fn default() -> Self {
         Self {
-            schedulers: ["system:kube-scheduler".to_owned()].into(),
+            schedulers: vec![Scheduler::named("system:kube-scheduler")],
             exempt_users: BTreeSet::new(),
             exempt_groups: BTreeSet::new(),
             exempt_namespaces: ["kube-system".to_owned()].into(),
@@ -62,6 +102,15 @@ const CONTROLLERS: [&str; 17] = [
 ];
 
 impl Guarded {
+    /// How a user's deletions are judged if nothing shows the preemptor.
+    pub fn unknown_preemptor(&self, user: &str) -> UnknownPreemptor {
+        self.scheduler(user).map(|scheduler| scheduler.unknown_preemptor).unwrap_or_default()
+    }
+
+    fn scheduler(&self, user: &str) -> Option<&Scheduler> {
+        self.schedulers.iter().find(|scheduler| scheduler.name == user)
+    }
+
     /// Why a request passes whatever the pod is.
     pub(super) fn passes(&self, asked: &Asked<'_>) -> Option<Reason> {
         let in_group = |group: &String| asked.groups.contains(group);
@@ -75,7 +124,7 @@ impl Guarded {
             Some(Reason::ExemptGroup)
         } else if self.exempt_namespaces.contains(asked.namespace) {
             Some(Reason::ExemptNamespace)
-        } else if asked.operation == Operation::Delete && !self.schedulers.contains(asked.user) {
+        } else if asked.operation == Operation::Delete && self.scheduler(asked.user).is_none() {
             Some(Reason::OtherUser)
         } else {
             None

@@ -571,3 +571,46 @@ fn against_anybody_an_elastic_workload_may_lose_one_pod_beyond_its_minimum() {
     let gone = Victim { progress: Progress::Gone, ..victim(&tight, 0) };
     assert_eq!(until(&case.rules().against_anybody(&gone, 7)), None);
 }
+
+#[test]
+fn by_the_weaker_floor_the_shorter_of_both_holds_wherever_the_preemptor_may_be() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    for (queue, start, expected) in [
+        // within the queue
+        ("prod-team2", -14, Some((Rule::PreemptMinRuntime, 1))),
+        ("prod-team2", -15, None),
+        ("dev-team1", -4, Some((Rule::PreemptMinRuntime, 1))),
+        ("dev-team1", -5, None),
+        // both are by default, and that against others is the shorter
+        ("elsewhere", -2, Some((Rule::ReclaimMinRuntime, 1))),
+        ("elsewhere", -3, None),
+    ] {
+        let workload = case.workload(queue, Some(start), &[(1, 1)]);
+        let ruling = case.rules().against_weaker_floor(&victim(&workload, 0), 7);
+        let expected = expected.map(|(rule, second)| (rule, Some(at(second))));
+        assert_eq!(until(&ruling), expected, "{queue} {start}");
+    }
+    // a preemptor far away meets the floor of the queue at the top
+    let tree = [("top", queue("", None, Some(10))), ("a", queue("top", Some(60), Some(50)))];
+    let case = Case { tree: tree.into_iter().collect(), ..Case::new(ReclaimResolveMethod::Lca) };
+    let ruled = |start| {
+        let workload = case.workload("a", Some(start), &[(1, 1)]);
+        until(&case.rules().against_weaker_floor(&victim(&workload, 0), 7))
+    };
+    assert_eq!(ruled(-9), Some((Rule::ReclaimMinRuntime, Some(at(1)))));
+    assert_eq!(ruled(-10), None);
+}
+
+#[test]
+fn by_the_weaker_floor_tolerations_and_minimums_hold_as_against_anybody() {
+    let case = Case::new(ReclaimResolveMethod::Lca);
+    let workload = case.workload("prod-team2", Some(-60), &[(1, 1)]);
+    let class = ClassState::Known(Toleration { minimum_preemptable_priority: 9, seconds: 90 });
+    let tolerating = Victim { class, ..victim(&workload, 0) };
+    let ruled = |victim: &Victim<'_>| until(&case.rules().against_weaker_floor(victim, 7));
+    assert_eq!(ruled(&tolerating), Some((Rule::PreemptionToleration, Some(at(30)))));
+    let enough = case.workload("prod-team2", Some(-1), &[(2, 3)]);
+    assert_eq!(ruled(&victim(&enough, 0)), None);
+    let tight = case.workload("prod-team2", Some(-1), &[(2, 2), (0, 1)]);
+    assert_eq!(ruled(&victim(&tight, 0)), Some((Rule::MinAvailable, Some(at(14)))));
+}

@@ -3,7 +3,7 @@
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tenure_policy::guard::{Asked, Operation};
+use tenure_policy::guard::{Asked, Operation, UnknownPreemptor};
 use tenure_types::projection::Pod;
 
 use crate::review::Request;
@@ -63,9 +63,9 @@ impl<'r> Subject<'r> {
         })
     }
 
-    pub fn asked(&self) -> Asked<'_> {
-        let Self { operation, user, groups, namespace, name, .. } = self;
-        Asked { operation: *operation, user, groups, namespace, name }
+    pub fn asked(&self, unknown_preemptor: UnknownPreemptor) -> Asked<'_> {
+        let Self { operation, user, groups, namespace, name, pod: _ } = self;
+        Asked { operation: *operation, user, groups, namespace, name, unknown_preemptor }
     }
 }
 

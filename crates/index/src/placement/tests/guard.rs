@@ -1,11 +1,19 @@
-use tenure_policy::guard::{Asked, Operation, Reason, Verdict};
+use tenure_policy::guard::{Asked, Operation, Reason, UnknownPreemptor, Verdict};
 
 use super::*;
 
 const NONE: [String; 0] = [];
 
 fn asked(operation: Operation, name: &str) -> Asked<'_> {
-    Asked { operation, user: "system:kube-scheduler", groups: &NONE, namespace: "ns", name }
+    let unknown_preemptor = UnknownPreemptor::Stricter;
+    Asked {
+        operation,
+        user: "system:kube-scheduler",
+        groups: &NONE,
+        namespace: "ns",
+        name,
+        unknown_preemptor,
+    }
 }
 
 impl World {
