@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use tenure_policy::{config::Config, guard::UnknownPreemptor};
 
 use crate::{
-    NOWHERE, PEM, arguments, assert_accepted, find, helm, kinds, parse, render,
+    CHART, NOWHERE, PEM, arguments, assert_accepted, find, helm, kinds, parse, render,
     rights::{WATCHED, granted_to, rights, triples},
     shared,
     values::{assert_refused, config},
@@ -136,6 +137,22 @@ async fn values_of_the_guard_become_configuration_and_a_flag() {
     let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
     assert!(arguments.contains(&"--guard".into()), "{arguments:?}");
     assert!(!arguments.iter().any(|argument| argument.starts_with("--scheduler-extender")), "{arguments:?}");
+}
+
+#[tokio::test]
+async fn preset_for_kai_has_its_scheduler_judged_by_the_weaker_floor_and_its_queues_read() {
+    let preset = format!("{CHART}/values-kai.yaml");
+    let output = helm(shared().await, "template", "test", &json!({}), &["--values", &preset]).await;
+    let objects = parse(&output.success().unwrap());
+    let config = find(&objects, "ConfigMap", "test-tenure-config").pointer("/data/tenure.yaml").unwrap();
+    let guarded = Config::parse(config.as_str().unwrap()).unwrap().guarded;
+    let of = |user| guarded.unknown_preemptor(user);
+    assert_eq!(of("system:serviceaccount:kai-scheduler:scheduler"), UnknownPreemptor::Weaker);
+    assert_eq!(of("system:kube-scheduler"), UnknownPreemptor::Stricter);
+    let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+    for flag in ["--guard", "--runai-queue-version=v2"] {
+        assert!(arguments.contains(&flag.into()), "{flag} in {arguments:?}");
+    }
 }
 
 #[tokio::test]
