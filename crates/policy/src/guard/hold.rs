@@ -23,16 +23,20 @@ impl Known<'_> {
             let preemptor = Some(preemptor.clone());
             return Verdict { reason: Reason::Permit, preemptor, hold: None };
         }
-        self.of_nominated(asked).unwrap_or_else(|| match asked.unknown_preemptor {
-            UnknownPreemptor::Stricter => {
+        let nominated = self.of_nominated(asked);
+        match asked.unknown_preemptor {
+            UnknownPreemptor::Stricter => nominated.unwrap_or_else(|| {
                 let ruling = self.rules.against_anybody(&self.victim, self.priority);
                 self.verdict(asked, Reason::Protected, &ruling, None)
-            }
-            // it may be one that the class doesn't tolerate, and nothing will ever show that
+            }),
+            // a pod that waits is another scheduler's. The preemptor may be one that the class doesn't tolerate, and nothing
+            // will ever show that
             UnknownPreemptor::Weaker => {
-                self.with_an_end(asked, |victim| self.rules.against_weaker_floor(victim, self.priority))
+                nominated.filter(|verdict| verdict.hold.is_none()).unwrap_or_else(|| {
+                    self.with_an_end(asked, |victim| self.rules.against_weaker_floor(victim, self.priority))
+                })
             }
-        })
+        }
     }
 
     pub(super) fn eviction(&self, asked: &Asked<'_>) -> Verdict {

@@ -282,20 +282,19 @@ fn where_nothing_shows_the_preemptor_the_floor_counts_that_is_configured_for_the
 }
 
 #[test]
-fn a_preemptor_that_is_shown_counts_before_the_weaker_floor() {
+fn a_nomination_holds_up_no_scheduler_that_makes_none() {
     let world = World::new();
     let workload = world.workload();
-    let verdict = |now, nominated| {
+    let verdict = |asked, now, nominated| {
         let known = Known { nominated: vec![nominated], ..world.known(&workload, now) };
-        let verdict = found(known).verdict(&DELETE_UNSHOWN);
+        let verdict = found(known).verdict(&asked);
         (verdict.reason, verdict.hold.and_then(|hold| hold.until))
     };
     let (own, other) = (world.nominated("own", "q", 9), world.nominated("other", "other", 9));
-    assert_eq!(verdict(60, own), (Reason::Nominated, None));
-    assert_eq!(verdict(60, other), (Reason::NominatedWaits, Some(at(100))));
-    // a pod that can't be the preemptor shows nothing
-    let equal = world.nominated("equal", "other", 5);
-    assert_eq!(verdict(60, equal), (Reason::Unprotected, None));
+    assert_eq!(verdict(DELETE_UNSHOWN, 60, own), (Reason::Nominated, None));
+    assert_eq!(verdict(DELETE_UNSHOWN, 59, own), (Reason::Protected, Some(at(60))));
+    assert_eq!(verdict(DELETE_UNSHOWN, 60, other), (Reason::Unprotected, None));
+    assert_eq!(verdict(DELETE, 60, other), (Reason::NominatedWaits, Some(at(100))));
 }
 
 #[test]

@@ -46,7 +46,8 @@ pub enum UnknownPreemptor {
     #[default]
     Stricter,
     /// The shorter of both floors: for schedulers that never nominate and keep floors by themselves, since the longer one
-    /// would hold up what the shorter allows. A toleration counts as long as it has an end.
+    /// would hold up what the shorter allows. A toleration counts as long as it has an end. A pod that is nominated to the
+    /// node is another scheduler's, and holds up nothing.
     Weaker,
 }
 
