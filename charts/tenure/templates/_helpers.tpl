@@ -478,9 +478,58 @@ caBundle: {{ . }}
 {{- end }}
 {{- end }}
 
-{{- /* The version of queues of the run.ai family that is stored: Tenure's, or that of KAI-Scheduler, which has no other. */}}
+{{- /*
+"true" if Helm installs a definition of queues, else "". An upgrade that reuses the values of an older chart has no
+crds.install. Takes (list $ family).
+*/}}
+{{- define "tenure.installsCRD" -}}
+{{- $crds := (first .).Values.crds }}
+{{- if and (ne (toString $crds.install) "false") (get $crds (last .)) }}true{{ end }}
+{{- end }}
+
+{{- /*
+"true" if the definition of queues of the run.ai family is Tenure's, else "": then it is KAI-Scheduler's. The cluster is
+asked about one that Helm doesn't install and that queueVersion says nothing about.
+*/}}
+{{- define "tenure.isOurCRD" -}}
+{{- if or (include "tenure.installsCRD" (list . "runai")) (eq (toString .Values.queueVersion) "v3alpha1") -}}
+true
+{{- else if .Values.crds.runai -}}
+{{-   $served := list }}
+{{-   range dig "spec" "versions" list (lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "queues.scheduling.run.ai") }}
+{{-     if .served }}
+{{-       $served = append $served .name }}
+{{-     end }}
+{{-   end }}
+{{- /* none: it isn't there yet, or there is no cluster to ask */}}
+{{-   if or (not $served) (has "v3alpha1" $served) -}}
+true
+{{-   end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+The version in which queues of the run.ai family are read: Tenure's, or that of KAI-Scheduler, whose definition has no
+other.
+*/}}
 {{- define "tenure.runaiQueueVersion" -}}
-{{- .Values.crds.runai | ternary "v3alpha1" "v2" }}
+{{- $version := .Values.queueVersion | default "auto" }}
+{{- eq $version "auto" | ternary (include "tenure.isOurCRD" . | empty | ternary "v2" "v3alpha1") $version }}
+{{- end }}
+
+{{- /*
+A merge patch, as JSON, by which Tenure's definition of queues names the webhook of this release as their converter; empty
+where Helm writes that, or where the definition is KAI-Scheduler's.
+*/}}
+{{- define "tenure.conversionPatch" -}}
+{{- if and (include "tenure.isOurCRD" .) (not (include "tenure.installsCRD" (list . "runai"))) }}
+{{-   $clientConfig := include "tenure.webhook.clientConfig" (list . "/convert") | fromYaml }}
+{{- /* there must be but one of these */}}
+{{-   $_ := set $clientConfig (hasKey $clientConfig "url" | ternary "service" "url") nil }}
+{{-   $injected := eq .Values.webhook.certificate.mode "certManager" | ternary (printf "%s/%s" (include "tenure.namespace" .) (include "tenure.webhook.name" .)) nil }}
+{{-   $metadata := dict "annotations" (dict "cert-manager.io/inject-ca-from" $injected) }}
+{{-   dict "metadata" $metadata "spec" (dict "conversion" (dict "webhook" (dict "clientConfig" $clientConfig))) | toJson }}
+{{- end }}
 {{- end }}
 
 {{- /* The CA (base64 of PEM) of a Secret that somebody else made. */}}

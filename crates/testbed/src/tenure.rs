@@ -24,8 +24,8 @@ pub const RELEASE_NAMESPACE: &str = "tenure-system";
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The value of the chart that leaves the definition of queues to KAI-Scheduler.
-const KAI_OWNS_QUEUES: &str = "crds.runai=false";
+/// Values of the chart by which queues are read as v2: that of a definition that is KAI-Scheduler's, and that which says so.
+const READ_AS_V2: [&str; 2] = ["crds.runai=false", "queueVersion=v2"];
 
 /// Values of the chart that turn on what the webhook doesn't do by default, and the flags that they stand for.
 const FEATURES: [(&str, &str); 3] = [
@@ -39,6 +39,9 @@ const EXTENDER: &str = "schedulerExtender.enabled=true";
 
 /// The authority of schedulers' certificates, in the chart's `ConfigMap`.
 const SCHEDULER_CA: &str = "scheduler-client-ca.crt";
+
+/// How the definition of queues names its converter, in the chart's `ConfigMap`: there if Helm doesn't install it.
+const CONVERSION_PATCH: &str = "conversion.json";
 
 /// The versions of queues of the run.ai family: Tenure's own, and KAI-Scheduler's.
 const QUEUE_VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
@@ -222,7 +225,8 @@ impl Tenure {
         cluster.helm(&[&release[..], &["--set", &values], known].concat()).await?.success()?;
 
         let [ours, kais] = QUEUE_VERSIONS;
-        let queue_version = if values.contains(KAI_OWNS_QUEUES) { kais } else { ours };
+        let reads_v2 = READ_AS_V2.iter().any(|value| values.contains(value));
+        let queue_version = if reads_v2 { kais } else { ours };
         let certificate = cluster.directory().join("webhook");
         fetch_certificate(cluster, &certificate).await?;
         let config = fetch_config(cluster).await?;
@@ -239,6 +243,10 @@ impl Tenure {
         ];
         if knows_schedulers {
             webhook.push(flag("scheduler-client-ca-file", cluster.directory().join(SCHEDULER_CA)));
+        }
+        let patch = cluster.directory().join(CONVERSION_PATCH);
+        if patch.exists() {
+            webhook.push(flag("conversion-patch-file", patch));
         }
         let features = FEATURES.iter().filter(|(value, _)| values.contains(value));
         let webhook = webhook.into_iter().chain(features.map(|(_, name)| flag(name, "true"))).collect();
@@ -394,8 +402,10 @@ async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     let mut data = map.data.unwrap_or_default();
     let file = cluster.directory().join("tenure.yaml");
     fs::write(&file, data.remove("tenure.yaml").context("the ConfigMap has no tenure.yaml")?)?;
-    if let Some(authority) = data.remove(SCHEDULER_CA) {
-        fs::write(cluster.directory().join(SCHEDULER_CA), authority)?;
+    for name in [SCHEDULER_CA, CONVERSION_PATCH] {
+        if let Some(text) = data.remove(name) {
+            fs::write(cluster.directory().join(name), text)?;
+        }
     }
     Ok(file)
 }

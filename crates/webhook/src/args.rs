@@ -21,6 +21,7 @@ use tenure_types::{
 use crate::{
     Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator,
     callers::CallerArgs,
+    definition::DefinitionArgs,
     guard, router,
     scheduler::{self, Waker},
 };
@@ -54,6 +55,9 @@ pub struct Args {
     /// definition. Then annotations such as tenure.dev/max-duration stand for what v2 lacks
     #[arg(long, value_name = "VERSION", default_value_t, help_heading = "Cluster")]
     runai_queue_version: QueueVersion,
+
+    #[command(flatten, next_help_heading = "Cluster")]
+    definition: DefinitionArgs,
 
     /// Answer kube-scheduler on POST /scheduler/preempt. The webhook then follows all pods, and what protects them
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Scheduler extender")]
@@ -91,6 +95,7 @@ impl Args {
             client,
             t9k_system_namespace,
             runai_queue_version,
+            definition,
             scheduler_extender,
             wake_up,
             guard,
@@ -145,6 +150,7 @@ impl Args {
         let synced = readiness.awaiting("queues.scheduling.run.ai");
         // either way to follow them is large, and it would be in every future around it
         let queues = Box::pin(follow(runai_queue_version, client.clone(), synced, queues));
+        let definition = Box::pin(definition.keep(client.clone()));
         let sight = Sight { placement, client, clock, readiness: readiness.clone() };
         let waker = extender.as_ref().and_then(Extender::waker);
         let look = Box::pin(sight.look(waker, extender.is_some(), guard.is_some()));
@@ -160,6 +166,7 @@ impl Args {
                     result = tls.serve(router, authorities, readiness, shutdown) => result,
                     result = admin => result,
                     () = queues => Ok(()),
+                    () = definition => Ok(()),
                     () = look => Ok(()),
                     () = configured => Ok(()),
                 }
@@ -208,7 +215,8 @@ async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: 
         }
         QueueVersion::V2 => {
             let api: Api<DeserializeGuard<RunaiQueueV2>> = Api::all(client);
-            watch::follow(api, all, synced, watch::Guarded(KnownQueuesV2(queues))).await;
+            // stored as v3alpha1, where the definition is Tenure's
+            watch::follow_converted(api, all, synced, watch::Guarded(KnownQueuesV2(queues))).await;
         }
     }
 }

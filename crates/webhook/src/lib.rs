@@ -4,6 +4,7 @@
 mod args;
 mod callers;
 mod convert;
+mod definition;
 mod guard;
 mod http;
 mod large;

@@ -82,3 +82,84 @@ async fn who_owns_the_definition_says_which_version_is_looked_at() {
         }
     }
 }
+
+/// What is left to the webhook where Helm doesn't install the definition.
+fn patch(objects: &[Value]) -> Option<Value> {
+    let config = find(objects, "ConfigMap", "test-tenure-config").pointer("/data/conversion.json");
+    config.map(|text| serde_json::from_str(text.as_str().unwrap()).unwrap())
+}
+
+/// Where the webhook is told to keep the definition, and the right to.
+fn keeps_the_definition(objects: &[Value]) -> bool {
+    let deployment = find(objects, "Deployment", WEBHOOK);
+    let flagged = arguments(deployment).contains(&"--conversion-patch-file=/config/conversion.json".into());
+    let rules = find(objects, "ClusterRole", WEBHOOK).get("rules").unwrap().as_array().unwrap();
+    let right = json!({
+        "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+        "resourceNames": [CRD], "verbs": ["get", "patch"],
+    });
+    let may = rules.contains(&right);
+    assert_eq!((flagged, flagged), (may, patch(objects).is_some()));
+    assert!(may || !rules.iter().any(|rule| rule.to_string().contains("apiextensions")), "{rules:?}");
+    flagged
+}
+
+#[tokio::test]
+async fn a_definition_that_helm_does_not_install_is_patched_by_the_webhook() {
+    let service = json!({"name": WEBHOOK, "namespace": NAMESPACE, "port": 443, "path": "/convert"});
+    for (webhook, expected, injected) in [
+        (json!({}), json!({"service": service, "url": null}), Value::Null),
+        (
+            json!({"certificate": {"mode": "certManager"}}),
+            json!({"service": service, "url": null}),
+            json!(format!("{NAMESPACE}/{WEBHOOK}")),
+        ),
+    ] {
+        let objects = render("test", &json!({"crds": {"install": false}, "webhook": webhook})).await;
+        assert_eq!(kinds(&objects).get("CustomResourceDefinition"), None);
+        assert!(keeps_the_definition(&objects));
+        let mut patch = patch(&objects).unwrap();
+        let client_config = patch.pointer_mut("/spec/conversion/webhook/clientConfig").unwrap();
+        let ca = client_config.as_object_mut().unwrap().remove("caBundle");
+        assert_eq!(ca.as_ref(), reviewer(&objects).get("caBundle"));
+        assert_eq!(*client_config, expected);
+        // an annotation that another mode has left would have a second writer of the CA
+        let annotations = json!({"cert-manager.io/inject-ca-from": injected});
+        assert_eq!(patch.pointer("/metadata/annotations"), Some(&annotations));
+        let mutating = find(&objects, "MutatingWebhookConfiguration", WEBHOOK).to_string();
+        assert!(mutating.contains("runai-queues-v2.tenure.dev"));
+    }
+    let elsewhere = json!({"crds": {"install": false}, "webhook": {"url": "https://10.0.0.7:9443"}});
+    let patch = patch(&render("test", &elsewhere).await).unwrap();
+    let client_config = patch.pointer("/spec/conversion/webhook/clientConfig").unwrap();
+    assert_eq!(client_config.get("url"), Some(&json!("https://10.0.0.7:9443/convert")));
+    assert_eq!(client_config.get("service"), Some(&Value::Null));
+}
+
+#[tokio::test]
+async fn who_installs_the_definitions_and_which_version_is_read_are_two_things() {
+    for (values, definitions, version, patched) in [
+        (json!({}), 2, "v3alpha1", false),
+        (json!({"crds": {"install": false}}), 0, "v3alpha1", true),
+        (json!({"crds": {"runai": false}}), 1, "v2", false),
+        (json!({"crds": {"runai": false}, "queueVersion": "v3alpha1"}), 1, "v3alpha1", true),
+        (json!({"crds": {"install": false}, "queueVersion": "v2"}), 0, "v2", true),
+        (json!({"crds": {"install": false, "runai": false}}), 0, "v2", false),
+        // those of an older chart that are reused
+        (json!({"crds": {"install": null}, "queueVersion": null}), 2, "v3alpha1", false),
+        (json!({"crds": {"install": null, "runai": false}, "queueVersion": null}), 1, "v2", false),
+    ] {
+        let objects = render("test", &values).await;
+        assert_eq!(
+            kinds(&objects).get("CustomResourceDefinition").copied().unwrap_or(0),
+            definitions,
+            "{values}"
+        );
+        assert_eq!(keeps_the_definition(&objects), patched, "{values}");
+        for component in ["webhook", "keeper"] {
+            let deployment = find(&objects, "Deployment", &format!("test-tenure-{component}"));
+            let flag = format!("--runai-queue-version={version}");
+            assert!(arguments(deployment).contains(&flag), "{values}: {component}");
+        }
+    }
+}

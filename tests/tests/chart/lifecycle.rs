@@ -43,6 +43,15 @@ async fn queues_outlive_an_uninstall() {
     assert!(refused.stderr.contains("queues.scheduling.run.ai"), "{}", refused.stderr);
     install("another", &["--take-ownership"]).await.success().unwrap();
     assert_eq!(queues().await, before);
+
+    // left to kubectl, they and their queues stay, and Helm has no say in them any more
+    let mut applied = values.clone();
+    applied["crds"] = json!({"install": false});
+    helm(&cluster, "upgrade", "another", &applied, &[]).await.success().unwrap();
+    assert_eq!(queues().await, before);
+    cluster.helm(&["uninstall", "another", "--namespace", NAMESPACE]).await.unwrap().success().unwrap();
+    helm(&cluster, "install", "third", &applied, &[]).await.success().unwrap();
+    assert_eq!(queues().await, before);
 }
 
 #[tokio::test]

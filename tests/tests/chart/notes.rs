@@ -71,6 +71,15 @@ async fn notes_say_what_does_not_work_with_these_values() {
     let t9k = notes(json!({"crds": {"runai": false}, "keeper": {"schedulers": ["a", "b"]}})).await;
     assert!(!t9k.contains("scheduling.run.ai"), "{t9k}");
     assert!(t9k.contains("spec.schedulerName must be a or b"), "{t9k}");
+    let applied = notes(json!({"crds": {"install": false}, "webhook": {"url": "https://10.0.0.7"}})).await;
+    for expected in [
+        "     kubectl apply --server-side -f charts/tenure/files/crds/\n",
+        "-o jsonpath='{.data.conversion\\.json}' > conversion.json\n",
+        " --conversion-patch-file conversion.json",
+    ] {
+        assert!(applied.contains(expected), "{expected:?} should be in: {applied}");
+    }
+    assert!(!applied.contains("kubectl delete crd"), "{applied}");
     let own = notes(json!({"t9k": {"systemNamespace": NAMESPACE}})).await;
     assert!(!own.contains("create namespace"), "{own}");
 }

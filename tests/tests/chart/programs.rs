@@ -19,6 +19,7 @@ async fn programs_know_the_flags_that_the_chart_passes() {
         json!({"keeper": {"dryRun": true}}),
         json!({"keeper": everything_set(), "floors": floors()}),
         json!({"guard": {"enabled": true}}),
+        json!({"crds": {"install": false}}),
         json!({"schedulerExtender": {"enabled": true, "clientCA": PEM, "wakeUp": false}}),
         json!({"schedulerExtender": {"enabled": true, "allowAnonymous": true}, "webhook": {"clientCA": PEM}}),
     ];

@@ -1,0 +1,128 @@
+//! Has the API server find the converter of queues where the chart doesn't say so: in a definition that was applied with
+//! kubectl.
+//!
+//! Such a definition can't know where the webhook of a release is, nor by which authority it is known. The chart does, and
+//! leaves that in a file; this keeps the definition so, also when it is applied again.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use json_patch::merge;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::Value;
+use tenure_service::log::with_causes;
+use tracing::{info, warn};
+
+/// The definition that is kept so.
+const DEFINITION: &str = "queues.scheduling.run.ai";
+
+const MANAGER: &str = "tenure-webhook";
+
+/// How often file and definition are looked at.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Where the file is.
+#[derive(Clone, Debug, Args)]
+pub struct DefinitionArgs {
+    /// A merge patch, in JSON, by which the definition of queues of scheduling.run.ai names this webhook as their
+    /// converter. The definition is kept so. For one that was applied with kubectl: in one that Helm installs, Helm writes it
+    #[arg(long, value_name = "FILE")]
+    conversion_patch_file: Option<PathBuf>,
+}
+
+impl DefinitionArgs {
+    /// Keeps the definition as the file says, for ever. Without a file there is nothing to do. What fails is tried again:
+    /// nothing waits for it but v2 of queues.
+    pub async fn keep(self, client: Client) {
+        let Some(file) = self.conversion_patch_file else {
+            return std::future::pending().await;
+        };
+        let definitions: Api<CustomResourceDefinition> = Api::all(client);
+        let mut told = String::new();
+        loop {
+            let trouble = match apply(&definitions, &file).await {
+                Ok(changed) => {
+                    if changed {
+                        info!(name = DEFINITION, "Named this webhook as the converter of queues");
+                    }
+                    String::new()
+                }
+                Err(error) => with_causes(&*error),
+            };
+            if trouble != told && !trouble.is_empty() {
+                warn!(
+                    name = DEFINITION,
+                    error = trouble,
+                    "Can't name this webhook as the converter of queues: trying again"
+                );
+            }
+            told = trouble;
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+}
+
+/// True if the definition was something else.
+async fn apply(definitions: &Api<CustomResourceDefinition>, file: &Path) -> anyhow::Result<bool> {
+    let flag = || format!("--conversion-patch-file {}", file.display());
+    let bytes = tokio::fs::read(file).await.with_context(flag)?;
+    let patch: Value = serde_json::from_slice(&bytes).with_context(flag)?;
+    let definition = serde_json::to_value(definitions.get(DEFINITION).await?)?;
+    ensure!(
+        definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook"),
+        "it isn't Tenure's: spec.conversion.strategy must be Webhook, so apply the definition of Tenure's chart, or set crds.runai to false"
+    );
+    if is_so(&definition, &patch) {
+        return Ok(false);
+    }
+    let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+    definitions.patch(DEFINITION, &as_manager, &Patch::Merge(&patch)).await?;
+    Ok(true)
+}
+
+/// True if a merge patch changes nothing.
+fn is_so(object: &Value, patch: &Value) -> bool {
+    let mut patched = object.clone();
+    merge(&mut patched, patch);
+    patched == *object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_is_patched_only_where_it_differs() {
+        let definition = |client_config: Value| {
+            json!({
+                "metadata": {"name": DEFINITION, "annotations": {"a": "b"}},
+                "spec": {"scope": "Cluster", "conversion": {"webhook": {"clientConfig": client_config}}},
+            })
+        };
+        let patch = json!({
+            "metadata": {"annotations": {"cert-manager.io/inject-ca-from": null}},
+            "spec": {"conversion": {"webhook": {"clientConfig": {"url": "https://a", "caBundle": "b", "service": null}}}},
+        });
+        for (client_config, expected) in [
+            (json!({"url": "https://a", "caBundle": "b"}), true),
+            (json!({"url": "https://a"}), false),
+            (json!({"url": "https://a", "caBundle": "c"}), false),
+            (json!({"service": {"name": "a"}, "caBundle": "b"}), false),
+        ] {
+            assert_eq!(is_so(&definition(client_config.clone()), &patch), expected, "{client_config}");
+        }
+        let mut injected = definition(json!({"url": "https://a", "caBundle": "b"}));
+        injected["metadata"]["annotations"]["cert-manager.io/inject-ca-from"] = json!("a/b");
+        assert!(!is_so(&injected, &patch));
+    }
+}
