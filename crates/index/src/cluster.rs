@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use tenure_policy::{expiry::Family, limits::Limits};
+use tenure_policy::{expiry::Family, kueue, limits::Limits};
 use tenure_types::{
     podgroup::{self, PodGroupKind},
     projection,
@@ -132,11 +132,19 @@ impl<R: Reader> Cluster<R> {
         let Objects { interner, owners, paused, moved, .. } = &mut self.objects;
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
-        paused.apply(uid, source, metadata, controller, &mut interner.names);
+        paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
         let owner = Owner { controller, own: interner.own.read(metadata), source };
         if owners.replace(uid, Some(owner)) {
             moved.owners.insert(uid);
         }
+    }
+
+    /// Adds or updates a Workload of Kueue's. What it is of owns it, and isn't above it: it bears no copy of a record.
+    pub fn apply_workload(&mut self, source: u16, metadata: &ObjectMeta) {
+        let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
+        let root = kueue::known_as(metadata).map_or(uid, |of| Uid::of(&of.uid));
+        let Objects { interner, paused, .. } = &mut self.objects;
+        paused.apply(uid, source, metadata, (None, root), &mut interner.names);
     }
 
     /// Forgets an owner.

@@ -44,6 +44,8 @@ pub struct Paused {
     /// Empty if it is of the whole cluster.
     pub namespace: ArcStr,
     controller: Option<Controller>,
+    /// The root owner of its pods: itself but for a Workload of Kueue's, which has those of what it is of.
+    pub root: Uid,
     /// Which of the watches has seen it.
     pub source: u16,
     /// As the API server writes it.
@@ -93,13 +95,13 @@ pub struct PausedOwners {
 }
 
 impl PausedOwners {
-    /// Takes an owner as the API server has it.
+    /// Takes an owner as the API server has it, with its controller or the root owner of its pods.
     pub fn apply(
         &mut self,
         uid: Uid,
         source: u16,
         metadata: &ObjectMeta,
-        controller: Option<Controller>,
+        (controller, root): (Option<Controller>, Uid),
         names: &mut Names,
     ) {
         let Some(record) = pause::record_on(metadata) else {
@@ -119,6 +121,7 @@ impl PausedOwners {
             name: text(metadata.name.as_deref()),
             namespace: names.shared(metadata.namespace.as_deref().unwrap_or_default()),
             controller,
+            root,
             source,
             uid: text(metadata.uid.as_deref()),
             refusals: same.map_or(0, |same| same.refusals),
@@ -146,9 +149,8 @@ impl PausedOwners {
     }
 
     /// Owners that were paused themselves: annotations of a Deployment are copied to its `ReplicaSet`s.
-    pub fn roots(&self, owners: &Owners) -> impl Iterator<Item = (Uid, &Paused)> {
-        let roots = self.by_uid.iter().filter(move |(_, paused)| paused.is_root(owners));
-        roots.map(|(uid, paused)| (*uid, paused))
+    pub fn roots(&self, owners: &Owners) -> impl Iterator<Item = &Paused> {
+        self.by_uid.values().filter(move |paused| paused.is_root(owners))
     }
 
     /// When the next of them comes back, apart from those that are claimed.
@@ -162,7 +164,7 @@ impl PausedOwners {
         &mut self,
         owners: &Owners,
         now: Timestamp,
-        may: impl Fn(Uid, &Paused) -> bool,
+        may: impl Fn(&Paused) -> bool,
     ) -> Vec<Paused> {
         let due = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);
         let due: Vec<Uid> = due.collect();
@@ -170,7 +172,7 @@ impl PausedOwners {
         let later = now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX);
         let claim = |uid: Uid| {
             let paused = self.by_uid.get(&uid).filter(|paused| paused.is_root(owners))?;
-            if !may(uid, paused) {
+            if !may(paused) {
                 self.settle_return(uid, later);
                 return None;
             }
@@ -245,14 +247,15 @@ mod tests {
                 let owner = OwnerReference { api_version, kind, uid, ..OwnerReference::default() };
                 Controller::read(&owner, &self.kinds)
             });
-            self.paused.apply(Uid::of(uid), 7, &metadata, controller, &mut self.names);
+            let uid = Uid::of(uid);
+            self.paused.apply(uid, 7, &metadata, (controller, uid), &mut self.names);
         }
 
         /// Queue, family and whether it comes back, of each.
         fn roots(&self) -> Vec<(String, Option<Family>, bool)> {
             let roots = self.paused.roots(&self.owners);
             let mut roots: Vec<_> = roots
-                .map(|(_, paused)| (paused.queue.to_string(), paused.family, paused.returns.at().is_some()))
+                .map(|paused| (paused.queue.to_string(), paused.family, paused.returns.at().is_some()))
                 .collect();
             roots.sort_by(|one, other| one.0.cmp(&other.0));
             roots

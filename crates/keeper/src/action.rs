@@ -4,11 +4,15 @@ mod announce;
 mod delete;
 mod exempt;
 mod pause;
+mod workload;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -17,8 +21,9 @@ use tenure_policy::{
     climb::{self, Action, Answer, Climb},
     config::Config,
     expiry::{Scope, exemption},
+    kueue,
     owners::OwnerTable,
-    pause::{Alone, Until},
+    pause::{Alone, Known, Until},
     ready::Readiness,
 };
 use tenure_service::{call::ApiError, clock::ServerClock};
@@ -216,7 +221,10 @@ impl Actor {
         let mut owners = climb.pausable().to_vec();
         Ok(match climb.action() {
             Action::Exempt => Target::Exempt,
-            Action::DeletePod => Target::Pod(Alone::NoOwner),
+            Action::DeletePod => match self.workload_of_pod(task, due, pod, &config.table).await? {
+                Some(workload) => Target::Owners(vec![workload]),
+                None => Target::Pod(Alone::NoOwner),
+            },
             Action::AwaitDeletion(_) if !is_last(task, due) => Target::Nothing("an owner is being deleted"),
             Action::Forbidden(owner) if !is_last(task, due) => return Err(Failure::ForbiddenOwner(owner)),
             Action::Forbidden(owner) => Target::Pod(Alone::Outlives(describe(&owner))),
@@ -228,6 +236,7 @@ impl Actor {
                 if self.has_an_exempt_pod(due, &topmost, config).await? {
                     return Ok(Target::Pod(Alone::Spared(describe(&topmost))));
                 }
+                owners.extend(self.workload_of_owner(task, due, &topmost, &config.table).await?);
                 Target::Owners(owners)
             }
         })
@@ -303,6 +312,13 @@ fn is_last(task: Task, due: &Due) -> bool {
 fn is_ready_by_itself(pod: &Pod) -> bool {
     let is_grouped = PodGroupKind::ALL.into_iter().any(|kind| kind.named_by(pod).is_some());
     !is_grouped && Readiness::of(pod) == Readiness::Ready
+}
+
+/// What people know an object by that was or is to be paused.
+pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> Known {
+    let namespace = metadata.namespace.as_deref();
+    let of = kueue::known_as(metadata).filter(|_| kueue::is_workload(owner));
+    Known { object: reference(of.unwrap_or(owner), namespace), workload: of.map(|_| owner.name.clone()) }
 }
 
 /// How events name an object. One of the whole cluster has no namespace.

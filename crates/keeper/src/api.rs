@@ -9,24 +9,36 @@ use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions, ValidationDirective},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
     core::{ApiResource, GroupVersionKind, Selector, SelectorExt},
     discovery::{self, ApiCapabilities, ApiGroup, Scope, pinned_kind},
 };
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::Uid;
-use tenure_policy::climb::{Answer, Found};
+use tenure_policy::{
+    climb::{Answer, Found},
+    kueue::Lookup,
+};
 use tenure_service::{
     call::{ApiError, call},
     leadership::Leadership,
 };
-use tenure_types::projection::{self, Pod};
+use tenure_types::{
+    keys,
+    projection::{self, Pod},
+};
 use tokio::time::Instant;
 use tracing::warn;
 
 /// A refusal that lasts for so long is meant.
 const MEANT_AFTER: Duration = Duration::from_secs(4);
+
+/// A list of the Workloads of one job has no more than these: there is one, but anybody may make others.
+const MOST_WORKLOADS: u32 = 500;
+
+/// How long Kueue goes unseen, at most, when it is installed later.
+const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
 
 /// Name under which writes are recorded in `managedFields`.
 const FIELD_MANAGER: &str = "tenure-keeper";
@@ -46,11 +58,14 @@ pub struct Objects {
     kinds: Mutex<HashMap<Kind, (ApiResource, Scope)>>,
     /// The kinds that may not be read, and since when that is known.
     forbidden: Mutex<HashMap<Kind, Instant>>,
+    /// When it was last found that there are no Workloads of Kueue's here.
+    without_kueue_since: Mutex<Option<Instant>>,
 }
 
 impl Objects {
     pub fn new(client: Client, lead: Leadership) -> Self {
-        Self { client, lead, kinds: Mutex::default(), forbidden: Mutex::default() }
+        let (kinds, forbidden, without_kueue_since) = Default::default();
+        Self { client, lead, kinds, forbidden, without_kueue_since }
     }
 
     /// A pod as it is now.
@@ -123,6 +138,38 @@ impl Objects {
             Instant::now()
         });
         since.elapsed() >= MEANT_AFTER
+    }
+
+    /// Kueue's Workloads that are looked for; none where there is no Kueue.
+    pub async fn workloads(
+        &self,
+        namespace: &str,
+        lookup: Lookup<'_>,
+    ) -> Result<Vec<DynamicObject>, ApiError> {
+        if self.without_kueue_since.lock().is_some_and(|since| since.elapsed() < KUEUE_IS_LOOKED_FOR_AFTER) {
+            return Ok(Vec::new());
+        }
+        let of = lookup.workload();
+        let found = match lookup {
+            Lookup::Named(_) => self.get(namespace, &of).await.map(|found| vec![found]),
+            Lookup::Labelled(uid) => {
+                let labels = format!("{}={uid}", keys::KUEUE_JOB_UID_LABEL);
+                let params = ListParams::default().labels(&labels).limit(MOST_WORKLOADS);
+                // of a Workload whose name isn't known, only its kind counts
+                let kind = OwnerReference { name: uid.into(), ..of };
+                let list = self.on(namespace, &kind, async |api| call(api.list(&params)).await).await;
+                list.map(|list| list.items)
+            }
+        };
+        match found {
+            Err(ApiError::NotFound) => {
+                if matches!(lookup, Lookup::Labelled(_)) {
+                    *self.without_kueue_since.lock() = Some(Instant::now());
+                }
+                Ok(Vec::new())
+            }
+            found => found,
+        }
     }
 
     /// The whole object.

@@ -10,7 +10,7 @@ use kube::{
     runtime::watcher,
 };
 use tenure_index::Uid;
-use tenure_policy::owners::OwnerTable;
+use tenure_policy::{kueue, owners::OwnerTable};
 use tenure_service::{
     clock::ServerClock,
     readiness::Readiness,
@@ -32,6 +32,12 @@ struct OwnerStore {
     clock: ServerClock,
 }
 
+impl OwnerStore {
+    fn is_of_workloads(&self) -> bool {
+        (self.resource.group.as_str(), self.resource.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
+    }
+}
+
 impl Store<Owner> for OwnerStore {
     type Key = Uid;
 
@@ -39,12 +45,20 @@ impl Store<Owner> for OwnerStore {
         Uid::of(metadata.uid.as_deref().unwrap_or_default())
     }
 
-    fn apply(&mut self, owner: Owner) {
+    fn apply(&mut self, Owner { metadata }: Owner) {
+        let (source, is_workload) = (self.source, self.is_of_workloads());
         // a Deployment's annotations are copied to its ReplicaSets
-        if !controller(&owner.metadata).is_some_and(|above| self.config.get().table.knows(above)) {
-            self.cluster.recent.apply(&self.resource, &owner.metadata, self.clock.now());
+        let is_below = || controller(&metadata).is_some_and(|above| self.config.get().table.knows(above));
+        if is_workload || !is_below() {
+            self.cluster.recent.apply(&self.resource, &metadata, self.clock.now());
         }
-        self.cluster.change(|index| index.apply_owner(self.source, &owner.metadata));
+        self.cluster.change(|index| {
+            if is_workload {
+                index.apply_workload(source, &metadata);
+            } else {
+                index.apply_owner(source, &metadata);
+            }
+        });
     }
 
     fn delete(&mut self, uid: &Uid) {

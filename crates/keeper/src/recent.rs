@@ -2,15 +2,20 @@
 //! can die or lose its lease; and a patch that was sent in time may arrive when another leads. Whoever leads then writes
 //! what may be missing.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tenure_index::Uid;
-use tenure_policy::pause;
+use tenure_policy::pause::{self, Known};
 use tenure_types::paused::{PausedRecord, RequeueState};
+
+use crate::action::known;
 
 /// Events themselves are kept for an hour: written much later, one would come a second time.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
@@ -21,8 +26,7 @@ const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 /// An owner that was paused.
 #[derive(Clone, Debug)]
 pub struct RecentPause {
-    pub owner: OwnerReference,
-    pub namespace: Option<String>,
+    pub known: Known,
     pub record: PausedRecord,
     pub state: RequeueState,
 }
@@ -34,7 +38,7 @@ pub struct RecentPauses(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     by_uid: HashMap<Uid, RecentPause>,
-    /// Pauses whose events this keeper has written or is writing.
+    /// Pauses whose events this keeper has written or is writing, by what these are on.
     told: HashMap<Uid, Timestamp>,
     sweep_at: usize,
 }
@@ -58,8 +62,9 @@ impl RecentPauses {
             uid: uid.into(),
             ..OwnerReference::default()
         };
-        let (namespace, state) = (metadata.namespace.clone(), pause::requeue_state_on(metadata));
-        self.0.lock().insert(RecentPause { owner, namespace, record, state }, now);
+        let pause =
+            RecentPause { known: known(&owner, metadata), record, state: pause::requeue_state_on(metadata) };
+        self.0.lock().insert(Uid::of(uid), pause, now);
     }
 
     /// The owner is gone.
@@ -68,13 +73,13 @@ impl RecentPauses {
     }
 
     /// This keeper tells of a pause, so that it isn't owed.
-    pub fn telling(&self, owner: &OwnerReference, at: Timestamp) {
-        self.0.lock().told.insert(Uid::of(&owner.uid), at);
+    pub fn telling(&self, known: &Known, at: Timestamp) {
+        self.0.lock().told.insert(told_on(known), at);
     }
 
-    /// It could not tell of this owner's pause.
-    pub fn not_told(&self, owner: &str) {
-        self.0.lock().told.remove(&Uid::of(owner));
+    /// It could not tell of a pause on the object of this uid.
+    pub fn not_told(&self, object: &str) {
+        self.0.lock().told.remove(&Uid::of(object));
     }
 
     /// It leads no longer, and what it was telling was dropped: should it lead again, it may owe all of that.
@@ -83,39 +88,41 @@ impl RecentPauses {
     }
 
     /// Whether somebody may not have had the time to tell of this pause; that is said only once.
-    pub fn take_owed(&self, owner: &OwnerReference, record: &PausedRecord, now: Timestamp) -> bool {
-        is_recent(record, now) && self.0.lock().told.insert(Uid::of(&owner.uid), record.at) != Some(record.at)
+    pub fn take_owed(&self, known: &Known, record: &PausedRecord, now: Timestamp) -> bool {
+        is_recent(record, now) && self.0.lock().told.insert(told_on(known), record.at) != Some(record.at)
     }
 
     /// Pauses of which somebody may not have had the time to tell; each only once.
     pub fn owed(&self, now: Timestamp) -> Vec<RecentPause> {
         let mut kept = self.0.lock();
         let Kept { by_uid, told, .. } = &mut *kept;
-        let is_owed = |uid: &Uid, pause: &RecentPause| {
+        let is_owed = |pause: &RecentPause| {
             is_recent(&pause.record, now)
                 && now.duration_since(pause.record.at) >= OWED_AFTER
-                && told.get(uid) != Some(&pause.record.at)
+                && told.get(&told_on(&pause.known)) != Some(&pause.record.at)
         };
-        let owed: Vec<(Uid, RecentPause)> = by_uid
-            .iter()
-            .filter(|(uid, pause)| is_owed(uid, pause))
-            .map(|(uid, p)| (*uid, p.clone()))
-            .collect();
-        told.extend(owed.iter().map(|(uid, pause)| (*uid, pause.record.at)));
-        owed.into_iter().map(|(_, pause)| pause).collect()
+        let owed: Vec<RecentPause> = by_uid.values().filter(|pause| is_owed(pause)).cloned().collect();
+        told.extend(owed.iter().map(|pause| (told_on(&pause.known), pause.record.at)));
+        owed
     }
 }
 
 impl Kept {
-    fn insert(&mut self, pause: RecentPause, now: Timestamp) {
-        self.by_uid.insert(Uid::of(&pause.owner.uid), pause);
+    fn insert(&mut self, uid: Uid, pause: RecentPause, now: Timestamp) {
+        self.by_uid.insert(uid, pause);
         if self.by_uid.len() > self.sweep_at && now != Timestamp::MIN {
             let Self { by_uid, told, .. } = self;
             by_uid.retain(|_, pause| is_recent(&pause.record, now));
-            told.retain(|uid, _| by_uid.contains_key(uid));
+            let known: HashSet<Uid> = by_uid.values().map(|pause| told_on(&pause.known)).collect();
+            told.retain(|uid, _| known.contains(uid));
             self.sweep_at = by_uid.len().saturating_mul(2).max(64);
         }
     }
+}
+
+/// What the events of a pause are on.
+fn told_on(known: &Known) -> Uid {
+    Uid::of(known.object.uid.as_deref().unwrap_or_default())
 }
 
 /// Annotations can be written by anybody, with any time.
@@ -126,6 +133,7 @@ fn is_recent(record: &PausedRecord, now: Timestamp) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::GroupVersionKind;
     use serde_json::json;
 
     use super::*;
@@ -141,8 +149,15 @@ mod tests {
         serde_json::from_value(metadata).unwrap()
     }
 
+    /// As what has this uid.
+    fn as_known(uid: &str) -> Known {
+        let owner = OwnerReference { uid: uid.into(), ..OwnerReference::default() };
+        known(&owner, &ObjectMeta::default())
+    }
+
     fn owed(pauses: &RecentPauses, now: &str) -> Vec<String> {
-        let mut names: Vec<_> = pauses.owed(at(now)).into_iter().map(|pause| pause.owner.name).collect();
+        let mut names: Vec<_> =
+            pauses.owed(at(now)).into_iter().filter_map(|pause| pause.known.object.name).collect();
         names.sort();
         names
     }
@@ -169,7 +184,7 @@ mod tests {
         let pauses = RecentPauses::default();
         let (time, metadata) = ("2026-01-01T00:00:00Z", paused("a", Some("2026-01-01T00:00:00Z")));
         pauses.apply(&resource(), &metadata, at(time));
-        pauses.telling(&OwnerReference { uid: "a".into(), ..OwnerReference::default() }, at(time));
+        pauses.telling(&as_known("a"), at(time));
         assert!(owed(&pauses, "2026-01-01T00:00:30Z").is_empty());
         pauses.apply(&resource(), &paused("a", Some("2026-01-01T00:01:00Z")), at("2026-01-01T00:01:00Z"));
         assert_eq!(owed(&pauses, "2026-01-01T00:01:30Z"), ["a"], "another pause");
@@ -181,7 +196,7 @@ mod tests {
         let time = "2026-01-01T00:00:00Z";
         for uid in ["a", "b"] {
             pauses.apply(&resource(), &paused(uid, Some(time)), at(time));
-            pauses.telling(&OwnerReference { uid: uid.into(), ..OwnerReference::default() }, at(time));
+            pauses.telling(&as_known(uid), at(time));
         }
         pauses.not_told("a");
         assert_eq!(owed(&pauses, "2026-01-01T00:00:30Z"), ["a"]);
@@ -192,14 +207,13 @@ mod tests {
     #[test]
     fn a_pause_that_ends_is_owed_unless_this_keeper_has_told_of_it() {
         let pauses = RecentPauses::default();
-        let owner = |uid: &str| OwnerReference { uid: uid.into(), ..OwnerReference::default() };
         let record = |time: &str| pause::record_on(&paused("a", Some(time))).unwrap();
         let (time, soon) = ("2026-01-01T00:00:00Z", at("2026-01-01T00:00:01Z"));
-        assert!(pauses.take_owed(&owner("a"), &record(time), soon), "another keeper's");
-        assert!(!pauses.take_owed(&owner("a"), &record(time), soon), "once");
-        pauses.telling(&owner("b"), at(time));
-        assert!(!pauses.take_owed(&owner("b"), &record(time), soon));
-        assert!(!pauses.take_owed(&owner("c"), &record(time), at("2026-01-01T00:05:00Z")), "long ago");
+        assert!(pauses.take_owed(&as_known("a"), &record(time), soon), "another keeper's");
+        assert!(!pauses.take_owed(&as_known("a"), &record(time), soon), "once");
+        pauses.telling(&as_known("b"), at(time));
+        assert!(!pauses.take_owed(&as_known("b"), &record(time), soon));
+        assert!(!pauses.take_owed(&as_known("c"), &record(time), at("2026-01-01T00:05:00Z")), "long ago");
     }
 
     #[test]
@@ -211,8 +225,24 @@ mod tests {
         *noted = noted.replace("MaxDurationExceeded", pause::DEACTIVATED);
         pauses.apply(&resource(), &metadata, at(time));
         assert!(owed(&pauses, "2026-01-01T00:00:10Z").is_empty());
-        let owner = OwnerReference { uid: "a".into(), ..OwnerReference::default() };
-        assert!(pauses.take_owed(&owner, &record, at("2026-01-01T00:00:11Z")));
+        assert!(pauses.take_owed(&as_known("a"), &record, at("2026-01-01T00:00:11Z")));
+    }
+
+    #[test]
+    fn a_pause_of_a_workload_is_told_on_the_job_that_it_is_of() {
+        let (pauses, time) = (RecentPauses::default(), "2026-01-01T00:00:00Z");
+        let mut metadata = paused("w", Some(time));
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"});
+        metadata.owner_references = Some(vec![serde_json::from_value(job).unwrap()]);
+        metadata.labels = Some([("kueue.x-k8s.io/job-uid".to_owned(), "job".to_owned())].into());
+        let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta1", "Workload");
+        let workloads = ApiResource::from_gvk(&kind);
+        pauses.apply(&workloads, &metadata, at(time));
+        pauses.telling(&as_known("job"), at(time));
+        assert!(owed(&pauses, "2026-01-01T00:00:30Z").is_empty());
+        pauses.not_told("job");
+        let told = pauses.owed(at("2026-01-01T00:00:31Z")).remove(0).known;
+        assert_eq!((told.object.name.as_deref(), told.workload.as_deref()), (Some("train"), Some("w")));
     }
 
     #[test]

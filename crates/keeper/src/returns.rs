@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::{StreamExt, channel::mpsc};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ApiResource;
 use tenure_index::{CeilingIndex, Paused, Uid};
 use tenure_policy::pause::{self, Return};
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{describe, reference, told_of_pause},
+    action::{describe, told_of_pause},
     api::Objects,
     cluster::Cluster,
     config::Current,
@@ -140,19 +140,18 @@ impl Returns {
         // a record may name any queue: tenants can write it
         let exists = self.cluster.with(|index| index.has_queue(queue));
         let counted = if exists { queue.as_str() } else { "" };
-        let object = reference(owner, Some(namespace.as_str()).filter(|namespace| !namespace.is_empty()));
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: somebody has deactivated it");
-                self.owed(owner, &told, &object)
+                self.owed(&told)
             }
             Ok(Attempt::Done(told)) => {
                 info!(%queue, %namespace, owner = name, count = told.state.count, "Resumed");
                 if told.back != Return::Reactivate {
                     self.metrics.returned(counted);
                 }
-                let mut happenings = self.owed(owner, &told, &object);
-                happenings.push(self.came_back(&told, object));
+                let mut happenings = self.owed(&told);
+                happenings.push(self.came_back(&told));
                 happenings
             }
             Ok(Attempt::Refused(told, error)) => {
@@ -160,7 +159,7 @@ impl Returns {
                 let error = with_causes(&error);
                 error!(%queue, %namespace, owner = name, error, "May not resume: will try again");
                 let is_told = told.back.comes_back() && paused.refusals.saturating_add(1) == TOLD_REFUSAL;
-                is_told.then(|| self.refused(&told, &error, object)).into_iter().collect()
+                is_told.then(|| self.refused(&told, &error)).into_iter().collect()
             }
             Ok(Attempt::NotNow) => {
                 debug!(%queue, %namespace, owner = name, "Doesn't come back now");
@@ -178,22 +177,22 @@ impl Returns {
     }
 
     /// With the record goes, or changes, what else would say that its pause may not have been told.
-    fn owed(&self, owner: &OwnerReference, told: &Told, object: &ObjectReference) -> Vec<Happening> {
-        let Told { record, state, .. } = told;
-        let owed = self.cluster.recent.take_owed(owner, record, self.clock.now());
-        if owed { told_of_pause(record, state, object) } else { Vec::new() }
+    fn owed(&self, Told { known, record, state, .. }: &Told) -> Vec<Happening> {
+        let owed = self.cluster.recent.take_owed(known, record, self.clock.now());
+        if owed { told_of_pause(record, state, known) } else { Vec::new() }
     }
 
-    fn came_back(&self, told: &Told, object: ObjectReference) -> Happening {
+    fn came_back(&self, told: &Told) -> Happening {
         let reason = if told.back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED };
-        let note = pause::came_back(&told.record, told.state.count);
+        let note = pause::came_back(&told.record, told.state.count, &told.known);
+        let object = told.known.object.clone();
         Happening { object, reason, action: "Resuming", note, at: self.clock.now(), cause: None }
     }
 
-    fn refused(&self, told: &Told, error: &str, object: ObjectReference) -> Happening {
-        let note = pause::return_refused(&told.record, error, &object);
+    fn refused(&self, told: &Told, error: &str) -> Happening {
+        let note = pause::return_refused(&told.record, error, &told.known);
         Happening {
-            object,
+            object: told.known.object.clone(),
             reason: pause::RETURN_REFUSED,
             action: "Resuming",
             note,

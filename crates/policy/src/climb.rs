@@ -9,7 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use tenure_types::projection::Pod;
 
-use crate::owners::{OwnerTable, group_of};
+use crate::{
+    kueue,
+    owners::{OwnerTable, group_of},
+};
 
 /// What the cluster says of an owner. A timeout or a server's error is no answer: ask again, decide nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,6 +178,9 @@ pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
 
 /// True if the controller of this kind could own what is below, which is the pod if it is none.
 fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
+    if kueue::is_workload(owner) {
+        return false;
+    }
     if is(owner, ("apps", "Deployment")) {
         return below.is_some_and(|below| is(below, ("apps", "ReplicaSet")));
     }
@@ -337,6 +343,13 @@ mod tests {
         let forged = owner("example.com/v1", "ReplicaSet");
         assert_eq!(climb(&[&forged, &deployment], top), Action::DeletePod);
         assert_eq!(climb(&[&set, &deployment], top), Action::Pause(deployment));
+    }
+
+    #[test]
+    fn a_workload_of_kueues_owns_nothing() {
+        let (job, workload) = (owner("batch/v1", "Job"), owner("kueue.x-k8s.io/v1beta2", "Workload"));
+        assert_eq!(climb(&[&workload], top), Action::DeletePod);
+        assert_eq!(climb(&[&job, &workload], top), Action::Pause(job));
     }
 
     #[test]

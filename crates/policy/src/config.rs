@@ -7,6 +7,7 @@ mod fields;
 mod floors;
 mod guard;
 mod kai;
+mod kueue;
 mod names;
 mod owners;
 mod pods_ready;
@@ -29,6 +30,7 @@ use tree::Node;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
+pub use kueue::{KUEUE_ENABLED, Kueue};
 pub use tenancy::TENANCY_WRITERS;
 
 /// How long before its end a workload is told, where its queue doesn't say.
@@ -50,6 +52,9 @@ pub const GUARD: &str = "guard";
 /// What tenants may not write.
 pub const TENANCY: &str = "tenancy";
 
+/// What is to be known of Kueue.
+pub const KUEUE: &str = "kueue";
+
 const FIELDS: &[&str] = &[
     PREEMPT,
     RECLAIM,
@@ -63,6 +68,7 @@ const FIELDS: &[&str] = &[
     PODS_READY,
     GUARD,
     TENANCY,
+    KUEUE,
 ];
 
 /// What an admin has configured, read and checked.
@@ -84,6 +90,8 @@ pub struct Config {
     pub guarded: Guarded,
     /// The users who may move a `PodGroup` to another queue.
     pub tenancy_writers: BTreeSet<String>,
+    /// What is to be known of Kueue.
+    pub kueue: Kueue,
     /// Which of the fields at the top the file sets, and of those of the guard and of the tenancy.
     pub set: BTreeSet<&'static str>,
     /// How many rows it adds to the table.
@@ -151,20 +159,26 @@ impl Config {
             let guarded = guard.as_ref().map(|field| guard::read(field, &mut problems));
             let tenancy = fields.take(TENANCY);
             let tenancy_writers = tenancy.as_ref().map(|field| tenancy::read(field, &mut problems));
+            let of_kueue = fields.take(KUEUE);
+            let kueue = of_kueue.as_ref().map(|field| kueue::read(field, &mut problems)).unwrap_or_default();
             fields.end(&mut problems);
             let mut set = set(root, FIELDS);
             set.extend(guard.into_iter().flat_map(|field| guard::set(field.node)));
             set.extend(tenancy.into_iter().flat_map(|field| tenancy::set(field.node)));
+            set.extend(of_kueue.into_iter().flat_map(|field| kueue::set(field.node)));
+            let rows = rules.len();
+            let table = OwnerTable::default().with(rules);
             Self {
                 notice: notice.unwrap_or_default().to_signed(),
-                rows: rules.len(),
-                table: OwnerTable::default().with(rules),
+                rows,
+                table: if kueue.enabled { table } else { table.without_workloads() },
                 floors,
                 longest_formation: formation.map(|of| LongestFormation(of.to_signed())).unwrap_or_default(),
                 trusted: trusted.unwrap_or_default(),
                 pods_ready,
                 guarded: guarded.unwrap_or_default(),
                 tenancy_writers: tenancy_writers.unwrap_or_default(),
+                kueue,
                 set,
             }
         });

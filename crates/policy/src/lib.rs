@@ -9,6 +9,7 @@ pub mod field;
 pub mod floor;
 pub mod gang;
 pub mod guard;
+pub mod kueue;
 pub mod limits;
 pub mod owners;
 pub mod pause;

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
 
-use crate::field::FieldError;
+use crate::{field::FieldError, kueue};
 
 /// How one kind is paused: a field and the value that pauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,12 +16,14 @@ pub struct PauseRule {
     pub field: String,
     /// The value that pauses.
     pub value: Value,
+    /// True if Kueue goes by this field: it sets no object of the kind going again, and gives its quota back.
+    pub decides_activation: bool,
 }
 
 impl PauseRule {
     /// What is wrong with a rule that an admin has written; the fields are called as in the configuration.
     pub fn check(&self) -> Result<(), FieldError> {
-        let Self { group, kind, field, value } = self;
+        let Self { group, kind, field, value, decides_activation: _ } = self;
         if !group.is_empty() && !is_subdomain(group) {
             let detail = "must be an API group such as batch.example.com; empty for the core group";
             return Err(FieldError::invalid("group", group.as_str(), detail));
@@ -108,6 +110,9 @@ const MODES: &Rows =
 const SWITCHED_SINCE_2024: &Rows =
     &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard"], "spec.suspend")];
 
+/// What Kueue itself sets to stop a workload, and what it goes by.
+const DEACTIVATED: &Rows = &[(kueue::GROUP, &[kueue::WORKLOAD], kueue::ACTIVE)];
+
 /// Kinds without a switch that stand between pods and kinds of the table: an `MLService` owns the first of these.
 const BETWEEN: [(&str, &str); 3] = [
     ("serving.knative.dev", "Service"),
@@ -122,6 +127,8 @@ impl Default for OwnerTable {
                 group: group.into(),
                 kind: kind.into(),
                 field: field.into(),
+                // of these Kueue holds back the pods, and never sets how many there are
+                decides_activation: value == 0,
                 value: value.clone(),
             };
             rows.iter().flat_map(move |(group, kinds, field)| {
@@ -130,7 +137,8 @@ impl Default for OwnerTable {
             })
         };
         let modes = rules(MODES, json!("paused")).chain(rules(SWITCHED_SINCE_2024, json!(true)));
-        Self(rules(SCALED_TO_ZERO, json!(0)).chain(rules(SWITCHED, json!(true))).chain(modes).collect())
+        let switched = rules(SWITCHED, json!(true)).chain(rules(DEACTIVATED, json!(false)));
+        Self(rules(SCALED_TO_ZERO, json!(0)).chain(switched).chain(modes).collect())
     }
 }
 
@@ -141,6 +149,18 @@ impl OwnerTable {
         self.0.retain(|built_in| !rules.iter().any(|rule| rule.is_for(&built_in.group, &built_in.kind)));
         self.0.extend(rules);
         self
+    }
+
+    /// The table without Kueue's Workloads.
+    #[must_use]
+    pub fn without_workloads(mut self) -> Self {
+        self.0.retain(|rule| !rule.is_for(kueue::GROUP, kueue::WORKLOAD));
+        self
+    }
+
+    /// True if Kueue's Workloads are paused.
+    pub fn has_workloads(&self) -> bool {
+        self.0.iter().any(|rule| rule.is_for(kueue::GROUP, kueue::WORKLOAD))
     }
 
     /// The rules for an owner, whatever the version of its API group, in the order in which they are to be tried.
@@ -183,7 +203,8 @@ mod tests {
     use super::*;
 
     fn rule(group: &str, kind: &str, field: &str, value: Value) -> PauseRule {
-        PauseRule { group: group.into(), kind: kind.into(), field: field.into(), value }
+        let (group, kind, field) = (group.into(), kind.into(), field.into());
+        PauseRule { group, kind, field, value, decides_activation: false }
     }
 
     fn owner(api_version: &str, kind: &str) -> OwnerReference {
@@ -204,6 +225,7 @@ mod tests {
             ("kubeflow.org/v1", "MPIJob", vec!["spec.runPolicy.suspend=true"]),
             ("tensorstack.dev/v1beta1", "MLService", vec!["spec.runMode=\"paused\""]),
             ("tensorstack.dev/v1beta1", "Notebook", vec!["spec.runMode=\"paused\"", "spec.suspend=true"]),
+            ("kueue.x-k8s.io/v1beta1", "Workload", vec!["spec.active=false"]),
             ("kubeflow.org/v1", "Notebook", vec![]),
             ("batch.volcano.sh/v1alpha1", "Job", vec![]),
             ("v1", "Pod", vec![]),

@@ -16,7 +16,7 @@ use crate::{expiry::Family, owners::PauseRule};
 pub use owner::{Owner, is_inactive, record_on, requeue_state_on};
 pub use plan::{Candidate, PausePlan, Until};
 pub use words::{
-    Alone, DELETED_MESSAGE, approaching, came_back, deleted_unready, dry_run, event_reason, message,
+    Alone, DELETED_MESSAGE, Known, approaching, came_back, deleted_unready, dry_run, event_reason, message,
     return_refused, reversed,
 };
 

@@ -54,6 +54,15 @@ pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
 /// Annotation on a root owner: `"false"` while it is deactivated. It isn't resumed by itself as long as it is.
 pub const ACTIVE_ANNOTATION: &str = "tenure.dev/active";
 
+/// Label of a Workload of Kueue's: the uid of the job or the pod that it is of.
+pub const KUEUE_JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
+
+/// Pod label: the group of plain pods that have one Workload of Kueue's, which is named so.
+pub const KUEUE_POD_GROUP_LABEL: &str = "kueue.x-k8s.io/pod-group-name";
+
+/// Pod label: `true` if Kueue manages the pod itself.
+pub const KUEUE_MANAGED_LABEL: &str = "kueue.x-k8s.io/managed";
+
 /// What the annotations of a `PriorityClass` begin with that say what its pods tolerate as victims of a preemption.
 pub const PREEMPTION_TOLERATION_PREFIX: &str = "preemption-toleration.scheduling.x-k8s.io/";
 

@@ -525,6 +525,31 @@ fn who_has_pods_still_waits_until_they_are_gone_and_is_not_asked_for_all_the_tim
 }
 
 #[test]
+fn a_workload_of_kueues_comes_back_when_the_job_that_it_is_of_has_no_pods() {
+    let mut index = index(json!({}));
+    index.apply_pod(&pod("a", "job", Is::Ready));
+    let record = json!({
+        "reason": "PodsReadyTimeout", "at": at(0), "queue": "q", "field": "spec.active", "value": false,
+        "previousValue": true,
+    });
+    let state = json!({"count": 1, "requeueAt": at(10)});
+    let job =
+        json!({"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job", "controller": true});
+    let metadata = json!({
+        "name": "job-job-1f", "uid": "w", "namespace": "ns", "labels": {"kueue.x-k8s.io/job-uid": "job"},
+        "ownerReferences": [job], "annotations": {
+            "tenure.dev/paused": record.to_string(), "tenure.dev/requeue-state": state.to_string(),
+        },
+    });
+    index.apply_workload(1, &serde_json::from_value(metadata).unwrap());
+    assert_eq!(returned(&mut index, at(10)), [""; 0]);
+    index.delete_pod(Uid::of("a"));
+    assert_eq!(returned(&mut index, at(11)), ["job-job-1f"]);
+    index.retain_owners(1, &HashSet::new());
+    assert_eq!(index.returning(at(0)), 0);
+}
+
+#[test]
 fn who_may_not_come_back_is_asked_for_ever_later_until_that_is_asked_of_another_pause() {
     let mut index = index(json!({}));
     paused(&mut index, "a", at(0), Some(at(10)), &json!({}));

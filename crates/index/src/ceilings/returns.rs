@@ -19,11 +19,9 @@ impl CeilingIndex {
     /// another controller or a person.
     pub fn returning(&self, now: Timestamp) -> usize {
         let returning = self.objects.paused.roots(&self.objects.owners);
-        let waits = |uid: Uid, paused: &Paused| {
-            paused.returns.at().is_some_and(|at| at > now) || !self.has_pods(uid, paused)
-        };
-        let returning = returning.filter(|(_, paused)| paused.returns.comes_back());
-        returning.filter(|(uid, paused)| waits(*uid, paused)).count()
+        let waits =
+            |paused: &Paused| paused.returns.at().is_some_and(|at| at > now) || !self.has_pods(paused);
+        returning.filter(|paused| paused.returns.comes_back() && waits(paused)).count()
     }
 
     /// Hands out the paused owners that come back at `now`: the highest priority first, then by the time that the rules
@@ -32,8 +30,8 @@ impl CeilingIndex {
     /// to be noted.
     pub fn claim_returns(&mut self, now: Timestamp) -> Vec<Paused> {
         let mut paused = std::mem::take(&mut self.objects.paused);
-        let mut due = paused.claim_returns(&self.objects.owners, now, |uid, paused| {
-            !paused.returns.comes_back() || !self.has_pods(uid, paused)
+        let mut due = paused.claim_returns(&self.objects.owners, now, |paused| {
+            !paused.returns.comes_back() || !self.has_pods(paused)
         });
         self.objects.paused = paused;
         due.sort_by_cached_key(|paused| {
@@ -77,7 +75,7 @@ impl CeilingIndex {
         self.objects.limits(family, queue)?.slice_delay
     }
 
-    pub(super) fn has_pods(&self, uid: Uid, paused: &Paused) -> bool {
-        self.pods_of(&paused.namespace, uid).next().is_some()
+    pub(super) fn has_pods(&self, paused: &Paused) -> bool {
+        self.pods_of(&paused.namespace, paused.root).next().is_some()
     }
 }

@@ -88,8 +88,8 @@ impl CeilingIndex {
     }
 
     fn count_paused(&self, counting: &mut Counting<'_>) {
-        for (uid, paused) in self.objects.paused.roots(&self.objects.owners) {
-            if self.is_in_runai(paused) && !self.has_pods(uid, paused) {
+        for paused in self.objects.paused.roots(&self.objects.owners) {
+            if self.is_in_runai(paused) && !self.has_pods(paused) {
                 counting.waits(paused);
             }
         }

@@ -423,6 +423,7 @@ fn another_table_changes_whose_own_ceilings_count() {
         kind: "Rollout".into(),
         field: "spec.replicas".into(),
         value: json!(0),
+        decides_activation: false,
     };
     index.configure(Settings {
         table: OwnerTable::default().with(vec![rule]),

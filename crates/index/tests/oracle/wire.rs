@@ -293,8 +293,13 @@ pub fn floors(of: &ConfigObj) -> Floors {
 
 pub fn settings(of: &ConfigObj) -> Settings {
     let (group, kind) = group_and_kind(OwnerKind::Thing);
-    let thing =
-        PauseRule { group: group.into(), kind: kind.into(), field: "spec.replicas".into(), value: json!(0) };
+    let thing = PauseRule {
+        group: group.into(),
+        kind: kind.into(),
+        field: "spec.replicas".into(),
+        value: json!(0),
+        decides_activation: false,
+    };
     Settings {
         scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),

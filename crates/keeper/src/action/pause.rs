@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::{Due, Served, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
-    pause::{self, Alone, Candidate, Owner, PausePlan, TOLD_REVERSALS, Until},
+    pause::{self, Alone, Candidate, Known, Owner, PausePlan, TOLD_REVERSALS, Until},
     requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
@@ -18,7 +18,7 @@ use tenure_types::{
     projection::Pod,
 };
 
-use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, of_pod, reference};
+use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, known, of_pod, reference};
 use crate::{events::Happening, recent::RecentPause};
 use tracing::warn;
 
@@ -136,7 +136,7 @@ impl Actor {
         {
             return Ok(Attempt::Done(Done::nothing("its owner is going or gone", Served::All)));
         }
-        let told_of = reference(owner, object.metadata.namespace.as_deref());
+        let known = known(owner, &object.metadata);
         let object = json(&object);
         if table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
             return Ok(Attempt::Paused);
@@ -164,7 +164,8 @@ impl Actor {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
                     let state = Owner(&returned).requeue_state();
-                    let events = told_of_pause(&record, &state, &told_of);
+                    let events = told_of_pause(&record, &state, &known);
+                    self.cluster.recent.telling(&known, record.at);
                     return Ok(Attempt::Done(self.paused((due, why.1), owner, &record, plan.until, events)));
                 }
             }
@@ -228,7 +229,6 @@ impl Actor {
         until: Until,
         mut events: Vec<Happening>,
     ) -> Done {
-        self.cluster.recent.telling(owner, record.at);
         let pod = reference(&of_pod(pod), Some(&due.namespace));
         for event in &mut events {
             event.cause = Some((pod.clone(), due.queue.clone()));
@@ -248,22 +248,15 @@ impl Actor {
         if self.dry_run {
             return Vec::new();
         }
-        let of = |pause: RecentPause| {
-            let object = reference(&pause.owner, pause.namespace.as_deref());
-            told_of_pause(&pause.record, &pause.state, &object)
-        };
+        let of = |pause: RecentPause| told_of_pause(&pause.record, &pause.state, &pause.known);
         self.cluster.recent.owed(self.clock.now()).into_iter().flat_map(of).collect()
     }
 }
 
 /// The events of a pause, with what it noted.
-pub fn told_of_pause(
-    record: &PausedRecord,
-    state: &RequeueState,
-    object: &ObjectReference,
-) -> Vec<Happening> {
+pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Known) -> Vec<Happening> {
     let event = |reason, note| Happening {
-        object: object.clone(),
+        object: known.object.clone(),
         reason,
         action: "Pausing",
         note,
@@ -271,9 +264,9 @@ pub fn told_of_pause(
         cause: None,
     };
     let paused =
-        pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, object)));
-    let reversed =
-        (record.reversals == TOLD_REVERSALS).then(|| event(pause::PAUSE_REVERSED, pause::reversed(record)));
+        pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, known)));
+    let reversed = (record.reversals == TOLD_REVERSALS)
+        .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
     paused.into_iter().chain(reversed).collect()
 }
 

@@ -3,13 +3,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use serde_json::Value;
-use tenure_policy::pause::{self, Owner, Return};
+use tenure_policy::pause::{self, Known, Owner, Return};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::paused::{PausedRecord, RequeueState};
 use tracing::warn;
 
 use super::Returns;
-use crate::action::{READS, describe};
+use crate::action::{READS, describe, known};
 
 /// What became of a try.
 pub enum Attempt {
@@ -25,6 +25,7 @@ pub enum Attempt {
 
 /// What is to be told of a return.
 pub struct Told {
+    pub known: Known,
     pub record: PausedRecord,
     pub state: RequeueState,
     pub back: Return,
@@ -65,11 +66,12 @@ impl Returns {
             warn!(%namespace, owner, field, "Not resumed: its record names a field that isn't paused by");
             return Ok(Attempt::NotOurs);
         }
+        let known = known(owner, &found.metadata);
         let object = serde_json::to_value(&found).unwrap_or_default();
         let object = Owner(&object);
         let patch = patch(object, &record, back);
         self.limit.until_ready().await;
-        let told = Box::new(Told { state: object.requeue_state(), record, back });
+        let told = Box::new(Told { known, state: object.requeue_state(), record, back });
         match self.write(namespace, owner, back, patch.write()).await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),

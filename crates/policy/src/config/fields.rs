@@ -47,6 +47,14 @@ impl<'n> Field<'n> {
         text
     }
 
+    pub fn boolean(&self, problems: &mut Problems) -> Option<bool> {
+        let value = self.node.to_json().as_bool();
+        if value.is_none() {
+            self.refuse("must be true or false", problems);
+        }
+        value
+    }
+
     pub fn duration(&self, problems: &mut Problems) -> Option<ExtendedDuration> {
         let text = self.text(DURATION, problems)?;
         text.parse()

@@ -34,9 +34,19 @@ fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
     let kind = fields.require("kind", problems);
     let path = fields.require("path", problems);
     let value = fields.require("value", problems);
+    let decides_activation = match fields.take("decidesActivation") {
+        Some(field) => field.boolean(problems),
+        None => Some(false),
+    };
     fields.end(problems);
     let (kind, path) = (text(kind, problems), text(path, problems));
-    let rule = PauseRule { group: group?, kind: kind?, field: path?, value: value?.node.to_json() };
+    let rule = PauseRule {
+        group: group?,
+        kind: kind?,
+        field: path?,
+        value: value?.node.to_json(),
+        decides_activation: decides_activation?,
+    };
     if let Err(FieldError { field, value, detail }) = rule.check() {
         let line = item.node.get(&field).map_or(item.node.line, |node| node.line);
         let path = format!("{}.{field}", item.path);

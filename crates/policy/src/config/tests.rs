@@ -38,6 +38,7 @@ owners:
 trustedWriters: ['system:serviceaccount:a:b', admin]
 waitForPodsReady: {timeout: 10m, requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffFactor: '2'}}
 guard: {schedulers: [volcano]}
+kueue: {enabled: true}
 ";
 
 #[test]
@@ -48,7 +49,7 @@ fn each_field_is_read() {
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
-    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 11));
+    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 13));
     assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
     let pods_ready = config.pods_ready.unwrap();
     let expected =
@@ -58,6 +59,32 @@ fn each_field_is_read() {
     assert_eq!(config.guarded.schedulers, [Scheduler::named("volcano")]);
     assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
     assert!(knows(&config, "apps/v1", "Deployment"));
+}
+
+#[test]
+fn workloads_of_kueues_are_paused_unless_the_file_says_otherwise() {
+    for text in ["", "kueue: ~", "kueue: {}", "kueue: {enabled: ~}", "kueue: {enabled: true}"] {
+        assert!(knows(&Config::parse(text).unwrap(), "kueue.x-k8s.io/v1beta2", "Workload"), "{text}");
+    }
+    let off = Config::parse("kueue: {enabled: false}").unwrap();
+    assert!(!knows(&off, "kueue.x-k8s.io/v1beta2", "Workload") && !off.kueue.enabled);
+    let expected = "line 1: kueue.enabled: Invalid value: \"yes\": must be true or false";
+    assert_eq!(complaints("kueue: {enabled: 'yes'}"), [expected]);
+}
+
+#[test]
+fn a_row_may_say_that_kueue_goes_by_its_field() {
+    let row = |more: &str| {
+        format!("owners: [{{group: example.com, kind: Service, path: spec.replicas, value: 0{more}}}]")
+    };
+    for (more, expected) in [("", false), (", decidesActivation: true", true)] {
+        let config = Config::parse(&row(more)).unwrap();
+        let (api_version, kind) = ("example.com/v1".into(), "Service".into());
+        let owner = OwnerReference { api_version, kind, ..OwnerReference::default() };
+        assert!(config.table.rules(&owner).all(|rule| rule.decides_activation == expected), "{more}");
+    }
+    let expected = "line 1: owners[0].decidesActivation: Invalid value: 1: must be true or false";
+    assert_eq!(complaints(&row(", decidesActivation: 1")), [expected]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 use super::*;
 
 fn rule(field: &str, value: Value) -> PauseRule {
-    PauseRule { group: String::new(), kind: String::new(), field: field.into(), value }
+    let (group, kind, field) = (String::new(), String::new(), field.into());
+    PauseRule { group, kind, field, value, decides_activation: false }
 }
 
 const QUEUE: (Family, &str) = (Family::Runai, "q");

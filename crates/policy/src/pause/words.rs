@@ -10,17 +10,34 @@ use super::{
     PODS_READY_TIMEOUT, WORKLOAD_INACTIVE,
 };
 
+/// What people know a paused object by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Known {
+    /// What they are told of it on: the object itself or, of a Workload of Kueue's, what that is of.
+    pub object: ObjectReference,
+    /// The name of the Workload, if it is one of something else.
+    pub workload: Option<String>,
+}
+
+impl Known {
+    /// The field that was set, and of what, if that isn't the object.
+    fn field(&self, record: &PausedRecord) -> String {
+        let of = self.workload.as_ref().map(|name| format!(" of its Workload {name}"));
+        format!("{}{}", record.field, of.unwrap_or_default())
+    }
+}
+
 /// The message of the event on a paused owner that has this state.
-pub fn message(record: &PausedRecord, state: &RequeueState, owner: &ObjectReference) -> String {
-    let PausedRecord { reason, field, value, queue, .. } = record;
-    let value = plain(value);
+pub fn message(record: &PausedRecord, state: &RequeueState, known: &Known) -> String {
+    let PausedRecord { reason, value, queue, .. } = record;
+    let (field, value) = (known.field(record), plain(value));
     let because = match reason.as_str() {
         PODS_READY_TIMEOUT => format!("too few of its pods were {}{}", in_time(queue), returns(state)),
         WORKLOAD_INACTIVE => format!(
             "too few of its pods were {}, and it has come back as often as backoffLimitCount allows ({}): it stays so until {}",
             in_time(queue),
             state.count,
-            command("activate", owner)
+            command("activate", &known.object)
         ),
         _ => "its pod's lifetime exceeded maxDuration defined in Queue".to_owned(),
     };
@@ -61,22 +78,22 @@ pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
 }
 
 /// The message of the event on an owner that comes back, with how often its pods weren't ready in time.
-pub fn came_back(record: &PausedRecord, count: u32) -> String {
+pub fn came_back(record: &PausedRecord, count: u32, known: &Known) -> String {
     let because = match record.reason.as_str() {
         PODS_READY_TIMEOUT => format!("return {count} after too few of its pods were ready in time"),
         WORKLOAD_INACTIVE | DEACTIVATED => "it was activated".to_owned(),
         _ => "its next time slice begins".to_owned(),
     };
-    format!("Set {} back to {}: {because}", record.field, before(record))
+    format!("Set {} back to {}: {because}", known.field(record), before(record))
 }
 
 /// The message of the event on an owner that isn't allowed to come back. The error, which may be long, comes last.
-pub fn return_refused(record: &PausedRecord, error: &str, owner: &ObjectReference) -> String {
+pub fn return_refused(record: &PausedRecord, error: &str, known: &Known) -> String {
     format!(
         "Could not set {} back to {}, and tries again and again: have the keeper allowed to, or do it yourself by {}. {error}",
-        record.field,
+        known.field(record),
         before(record),
-        command("resume", owner)
+        command("resume", &known.object)
     )
 }
 
@@ -131,10 +148,10 @@ pub fn dry_run(message: &str) -> String {
 }
 
 /// The message of the event on an owner whose pause was reversed again.
-pub fn reversed(record: &PausedRecord) -> String {
+pub fn reversed(record: &PausedRecord, known: &Known) -> String {
     format!(
         "{} was set back {} times after it was set to {}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
-        record.field,
+        known.field(record),
         record.reversals,
         plain(&record.value)
     )
@@ -157,15 +174,28 @@ mod tests {
         PausedRecord { reason, at, queue, queue_group, field, value, previous_value, reversals }
     }
 
-    fn job() -> ObjectReference {
+    fn job() -> Known {
         let text = |text: &str| Some(text.to_owned());
-        ObjectReference {
+        let object = ObjectReference {
             api_version: text("batch/v1"),
             kind: text("Job"),
             name: text("train"),
             namespace: text("team"),
             ..ObjectReference::default()
-        }
+        };
+        Known { object, workload: None }
+    }
+
+    #[test]
+    fn of_a_job_that_kueue_runs_it_is_told_that_its_workload_was_paused() {
+        let job = Known { workload: Some("job-train-1f".into()), ..job() };
+        let record = record(MAX_DURATION_EXCEEDED, "spec.active", json!(false), Value::Null);
+        let told = message(&record, &RequeueState::default(), &job);
+        assert!(told.starts_with("Set spec.active of its Workload job-train-1f to false because"), "{told}");
+        let back = came_back(&record, 0, &job);
+        assert!(back.starts_with("Set spec.active of its Workload job-train-1f back to unset: "), "{back}");
+        let refused = return_refused(&record, "no", &job);
+        assert!(refused.contains("kubectl tenure resume job.batch/train -n team"), "{refused}");
     }
 
     #[test]
@@ -183,7 +213,7 @@ mod tests {
     #[test]
     fn who_was_not_ready_in_time_is_told_by_which_queue_and_when_it_comes_back_or_what_helps() {
         let at = "2026-01-02T03:09:05.678901Z".parse().ok();
-        let of = |reason: &str, count, requeue_at, owner: &ObjectReference| {
+        let of = |reason: &str, count, requeue_at, owner: &Known| {
             let state = RequeueState { count, requeue_at, priority: None };
             message(&record(reason, "spec.suspend", json!(true), json!(false)), &state, owner)
         };
@@ -197,7 +227,8 @@ mod tests {
         nowhere.queue.clear();
         let told = message(&nowhere, &RequeueState::default(), &job());
         assert!(told.ends_with("ready in time by the waitForPodsReady of the configuration"), "{told}");
-        let core = ObjectReference { api_version: Some("v1".into()), namespace: None, ..job() };
+        let object = ObjectReference { api_version: Some("v1".into()), namespace: None, ..job().object };
+        let core = Known { object, workload: None };
         let told = of(WORKLOAD_INACTIVE, 0, None, &core);
         assert!(told.ends_with("(0): it stays so until kubectl tenure activate job/train"), "{told}");
     }
@@ -229,12 +260,14 @@ mod tests {
             ..record(MAX_DURATION_EXCEEDED, "spec.runMode", json!("paused"), json!("run"))
         };
         let expected = "spec.runMode was set back 2 times after it was set to paused: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore spec.runMode";
-        assert_eq!(reversed(&record), expected);
+        assert_eq!(reversed(&record, &Known::default()), expected);
     }
 
     #[test]
     fn what_comes_back_is_told_why() {
-        let of = |reason: &str, before| came_back(&record(reason, "spec.replicas", json!(0), before), 3);
+        let known = Known::default();
+        let of =
+            |reason: &str, before| came_back(&record(reason, "spec.replicas", json!(0), before), 3, &known);
         for (reason, before, expected) in [
             (PODS_READY_TIMEOUT, json!(2), "2: return 3 after too few of its pods were ready in time"),
             (MAX_DURATION_EXCEEDED, Value::Null, "unset: its next time slice begins"),

@@ -1,0 +1,74 @@
+//! Finds the Workload by which Kueue runs what is to be paused.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::Value;
+use tenure_index::{Due, Task, Uid};
+use tenure_policy::{
+    kueue::{self, Lookup},
+    owners::OwnerTable,
+    pause::Owner,
+};
+use tenure_types::projection::Pod;
+use tracing::warn;
+
+use super::{Actor, Failure, READING_TRIES, describe, json};
+
+impl Actor {
+    /// The Workload to pause in place of a topmost owner; none if there is none, or for a task that pauses nothing.
+    pub(super) async fn workload_of_owner(
+        &self,
+        task: Task,
+        due: &Due,
+        owner: &OwnerReference,
+        table: &OwnerTable,
+    ) -> Result<Option<OwnerReference>, Failure> {
+        let lookup = kueue::of_owner(owner, table).filter(|_| pauses(task));
+        let Some(lookup) = lookup else { return Ok(None) };
+        let found = self.workload(due, lookup, &owner.uid).await?;
+        Ok(found.map(|found| kueue::refer_to(Owner(&found))))
+    }
+
+    /// The Workload to pause in place of deleting a pod; none if there is none, or if it has another pod that is exempt by
+    /// priority.
+    pub(super) async fn workload_of_pod(
+        &self,
+        task: Task,
+        due: &Due,
+        pod: &Pod,
+        table: &OwnerTable,
+    ) -> Result<Option<OwnerReference>, Failure> {
+        let lookup = kueue::of_pod(pod, table).filter(|_| pauses(task));
+        let Some(lookup) = lookup else { return Ok(None) };
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let Some(found) = self.workload(due, lookup, uid).await? else { return Ok(None) };
+        let workload = kueue::refer_to(Owner(&found));
+        let exempt = self.cluster.with(|index| index.exempt_pods(&due.namespace, Uid::of(&workload.uid)));
+        if kueue::is_owned_by_any(Owner(&found), &exempt) {
+            let (namespace, owner) = (&due.namespace, describe(&workload));
+            warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
+            return Ok(None);
+        }
+        Ok(Some(workload))
+    }
+
+    /// The Workload by which Kueue runs what has this uid. Once enough tries to read them were made, there is none.
+    async fn workload(&self, due: &Due, lookup: Lookup<'_>, uid: &str) -> Result<Option<Value>, Failure> {
+        let found = match self.objects.workloads(&due.namespace, lookup).await {
+            Ok(found) => found,
+            Err(source) if due.attempts < READING_TRIES => {
+                return Err(Failure::Unreadable { owner: lookup.workload(), source });
+            }
+            Err(error) => {
+                let namespace = &due.namespace;
+                warn!(%namespace, %error, "Workloads of Kueue can't be read: goes on without");
+                return Ok(None);
+            }
+        };
+        let found: Vec<Value> = found.iter().map(json).collect();
+        Ok(kueue::chosen(&found, uid).cloned())
+    }
+}
+
+const fn pauses(task: Task) -> bool {
+    matches!(task, Task::Expire | Task::Evict)
+}

@@ -1,0 +1,264 @@
+//! Kueue's Workloads: which of them is that by which Kueue runs something.
+//!
+//! Kueue makes a Workload of each job and pod that it manages, and sets going again what somebody else has paused as long
+//! as the Workload is admitted. So the Workload is what is paused, as one more owner above the topmost. A tenant may write
+//! Workloads, their labels and their owner references: all that these can gain is that another Workload is paused first.
+
+use std::cmp::Reverse;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::Value;
+use tenure_types::{keys, projection::Pod};
+
+use crate::{
+    owners::{OwnerTable, group_of},
+    pause::Owner,
+};
+
+/// The API group of Workloads, `LocalQueues` and `ClusterQueues`.
+pub const GROUP: &str = "kueue.x-k8s.io";
+
+/// The kind that is paused.
+pub const WORKLOAD: &str = "Workload";
+
+/// The field that pauses it.
+pub(crate) const ACTIVE: &str = "spec.active";
+
+/// The version that Workloads are asked for in first.
+const VERSION: &str = "kueue.x-k8s.io/v1beta2";
+
+/// True for the kind of Kueue's Workloads, in whatever version.
+pub fn is_workload(owner: &OwnerReference) -> bool {
+    owner.kind == WORKLOAD && group_of(&owner.api_version) == GROUP
+}
+
+/// A reference to a Workload.
+pub fn refer_to(workload: Owner<'_>) -> OwnerReference {
+    let text = |path: &str| workload.at(path).as_str().unwrap_or_default();
+    let reference = reference(text("metadata.name"), text("metadata.uid"));
+    match text("apiVersion") {
+        "" => reference,
+        version => OwnerReference { api_version: version.into(), ..reference },
+    }
+}
+
+fn reference(name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: VERSION.into(),
+        kind: WORKLOAD.into(),
+        name: name.into(),
+        uid: uid.into(),
+        ..OwnerReference::default()
+    }
+}
+
+/// How the Workloads of something are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup<'o> {
+    /// By label [`keys::KUEUE_JOB_UID_LABEL`], whose value is this uid.
+    Labelled(&'o str),
+    /// By its name: that of a group of pods.
+    Named(&'o str),
+}
+
+impl Lookup<'_> {
+    /// A Workload that may be found so. Where it is found by a label, its name isn't known.
+    pub fn workload(self) -> OwnerReference {
+        match self {
+            Self::Labelled(uid) => reference(&format!("of {uid}"), ""),
+            Self::Named(name) => reference(name, ""),
+        }
+    }
+}
+
+/// How to find the Workloads of a topmost owner; none if its own field is to be set all the same.
+pub fn of_owner<'o>(owner: &'o OwnerReference, table: &OwnerTable) -> Option<Lookup<'o>> {
+    let is_asked = table.has_workloads() && !is_workload(owner);
+    let decides = table.rules(owner).any(|rule| rule.decides_activation);
+    (is_asked && !decides).then_some(Lookup::Labelled(&owner.uid))
+}
+
+/// How to find the Workloads of a pod above which nothing can be paused; none if Kueue doesn't manage it.
+pub fn of_pod<'p>(pod: &'p Pod, table: &OwnerTable) -> Option<Lookup<'p>> {
+    if !table.has_workloads() {
+        return None;
+    }
+    let group = pod.label(keys::KUEUE_POD_GROUP_LABEL).filter(|name| !name.is_empty());
+    group.map(Lookup::Named).or_else(|| {
+        let is_managed = pod.label(keys::KUEUE_MANAGED_LABEL) == Some("true");
+        pod.metadata.uid.as_deref().filter(|_| is_managed).map(Lookup::Labelled)
+    })
+}
+
+/// The Workload by which Kueue runs what has this uid: of those that count one that is admitted, and of these the oldest.
+pub fn chosen<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Option<&'w Value> {
+    let text = |workload: &'w Value, path: &str| Owner(workload).at(path).as_str().unwrap_or_default();
+    let count = workloads.into_iter().filter(|workload| counts(Owner(workload), uid));
+    count.max_by_key(|workload| {
+        let age = Reverse((text(workload, "metadata.creationTimestamp"), text(workload, "metadata.uid")));
+        (is_true(Owner(workload), "Admitted"), age)
+    })
+}
+
+/// True if a Workload is what keeps going what has this uid: that really owns it, and it is neither finished nor being
+/// deleted. One that somebody else than Tenure has deactivated keeps nothing going.
+fn counts(workload: Owner<'_>, uid: &str) -> bool {
+    let is_active = workload.at(ACTIVE) != &Value::Bool(false) || workload.record().is_some();
+    let is_deleting = !workload.at("metadata.deletionTimestamp").is_null();
+    let owners = workload.at("metadata.ownerReferences").as_array();
+    let is_owner = |owner: &Value| owner.get("uid").and_then(Value::as_str) == Some(uid);
+    let is_owned = !uid.is_empty() && owners.into_iter().flatten().any(is_owner);
+    is_owned && is_active && !is_deleting && !is_true(workload, "Finished")
+}
+
+fn is_true(workload: Owner<'_>, condition: &str) -> bool {
+    let conditions = workload.at("status.conditions").as_array();
+    let is = |of: &Value, key: &str, value: &str| of.get(key).and_then(Value::as_str) == Some(value);
+    conditions.into_iter().flatten().any(|of| is(of, "type", condition) && is(of, "status", "True"))
+}
+
+/// True if one of these pods owns a Workload.
+pub fn is_owned_by_any(workload: Owner<'_>, pods: &[String]) -> bool {
+    let is_pod = |owner: &Value| owner["kind"] == "Pod" && owner["apiVersion"] == "v1";
+    let is_named = |owner: &Value| pods.iter().any(|pod| owner["name"] == pod.as_str());
+    let owners = workload.at("metadata.ownerReferences").as_array();
+    owners.into_iter().flatten().any(|owner| is_pod(owner) && is_named(owner))
+}
+
+/// What people know a Workload by: the job or the pod that it is of. None for a group of pods.
+pub fn known_as(workload: &ObjectMeta) -> Option<&OwnerReference> {
+    let of = workload.labels.as_ref()?.get(keys::KUEUE_JOB_UID_LABEL)?;
+    workload.owner_references.iter().flatten().find(|owner| owner.uid == *of)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A Workload of a Job with uid `job`, with more fields.
+    fn workload_with(uid: &str, created: u32, more: &Value) -> Value {
+        let mut workload = json!({
+            "metadata": {
+                "name": uid, "uid": uid, "creationTimestamp": format!("2026-01-01T00:00:{created:02}Z"),
+                "labels": {"kueue.x-k8s.io/job-uid": "job"},
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"}],
+            },
+            "spec": {},
+        });
+        json_patch::merge(&mut workload, more);
+        workload
+    }
+
+    fn condition(name: &str) -> Value {
+        json!({"status": {"conditions": [{"type": "QuotaReserved", "status": "True"}, {"type": name, "status": "True"}]}})
+    }
+
+    fn name_of_chosen(workloads: &[Value]) -> Option<&str> {
+        chosen(workloads, "job")?.pointer("/metadata/uid")?.as_str()
+    }
+
+    #[test]
+    fn a_workload_counts_that_the_owner_really_owns() {
+        assert_eq!(name_of_chosen(&[workload_with("w", 0, &json!({}))]), Some("w"));
+        for (why, more) in [
+            ("it is of another", json!({"metadata": {"ownerReferences": [{"uid": "other"}]}})),
+            ("only its label says so", json!({"metadata": {"ownerReferences": null}})),
+            ("its work has ended", condition("Finished")),
+            ("it is being deleted", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
+            ("it keeps nothing going", json!({"spec": {"active": false}})),
+        ] {
+            assert_eq!(name_of_chosen(&[workload_with("w", 0, &more)]), None, "{why}");
+        }
+        assert_eq!(
+            chosen(&[workload_with("w", 0, &json!({"metadata": {"ownerReferences": [{"uid": ""}]}}))], ""),
+            None
+        );
+    }
+
+    #[test]
+    fn a_workload_that_tenure_has_paused_counts_until_it_is_resumed() {
+        let record = json!({"reason": "r", "at": "2026-01-01T00:00:00Z", "queue": "q", "field": "spec.active", "previousValue": true});
+        let paused = json!({"spec": {"active": false}, "metadata": {"annotations": {"tenure.dev/paused": record.to_string()}}});
+        assert_eq!(name_of_chosen(&[workload_with("w", 0, &paused)]), Some("w"));
+    }
+
+    #[test]
+    fn of_several_the_admitted_one_counts_and_then_the_oldest() {
+        let decoy = workload_with("a-decoy", 1, &json!({}));
+        let admitted = workload_with("z-admitted", 5, &condition("Admitted"));
+        assert_eq!(name_of_chosen(&[decoy.clone(), admitted.clone()]), Some("z-admitted"));
+        assert_eq!(name_of_chosen(&[admitted.clone(), decoy.clone()]), Some("z-admitted"));
+        let older = workload_with("older", 0, &json!({}));
+        assert_eq!(name_of_chosen(&[decoy.clone(), older.clone()]), Some("older"));
+        assert_eq!(name_of_chosen(&[older, decoy]), Some("older"));
+        let of_same_age = [workload_with("b", 1, &json!({})), workload_with("a", 1, &json!({}))];
+        assert_eq!(name_of_chosen(&of_same_age), Some("a"));
+    }
+
+    fn owner(api_version: &str, kind: &str) -> OwnerReference {
+        let (api_version, kind) = (api_version.into(), kind.into());
+        OwnerReference { api_version, kind, uid: "u".into(), ..OwnerReference::default() }
+    }
+
+    #[test]
+    fn jobs_have_workloads_and_kinds_whose_own_field_decides_are_paused_themselves() {
+        let table = OwnerTable::default();
+        for (api_version, kind) in [("batch/v1", "Job"), ("jobset.x-k8s.io/v1alpha2", "JobSet")] {
+            assert_eq!(of_owner(&owner(api_version, kind), &table), Some(Lookup::Labelled("u")), "{kind}");
+        }
+        for (api_version, kind) in
+            [("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"), ("kueue.x-k8s.io/v1beta1", "Workload")]
+        {
+            assert_eq!(of_owner(&owner(api_version, kind), &table), None, "{kind}");
+        }
+        assert_eq!(of_owner(&owner("batch/v1", "Job"), &table.without_workloads()), None);
+    }
+
+    #[test]
+    fn pods_that_kueue_manages_have_workloads() {
+        let of = |labels: Value| {
+            let pod: Pod =
+                serde_json::from_value(json!({"metadata": {"uid": "u", "labels": labels}})).unwrap();
+            let lookup = of_pod(&pod, &OwnerTable::default());
+            assert_eq!(of_pod(&pod, &OwnerTable::default().without_workloads()), None);
+            lookup.map(|lookup| format!("{lookup:?}"))
+        };
+        assert_eq!(of(json!({})), None);
+        assert_eq!(of(json!({"kueue.x-k8s.io/managed": "false"})), None);
+        assert_eq!(of(json!({"kueue.x-k8s.io/managed": "true"})).as_deref(), Some("Labelled(\"u\")"));
+        let grouped = json!({"kueue.x-k8s.io/managed": "true", "kueue.x-k8s.io/pod-group-name": "g"});
+        assert_eq!(of(grouped).as_deref(), Some("Named(\"g\")"));
+    }
+
+    #[test]
+    fn a_workload_is_known_as_what_its_label_and_an_owner_reference_say() {
+        let metadata = |more: &Value| -> ObjectMeta {
+            serde_json::from_value(workload_with("w", 0, more)["metadata"].clone()).unwrap()
+        };
+        assert_eq!(known_as(&metadata(&json!({}))).map(|owner| owner.name.as_str()), Some("train"));
+        let unlabelled = json!({"metadata": {"labels": {"kueue.x-k8s.io/job-uid": null}}});
+        let pods = json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "a"}]}});
+        assert_eq!(known_as(&metadata(&unlabelled)), None);
+        assert_eq!(known_as(&metadata(&pods)), None);
+        let is_owned_by_any = |more: &Value, pods: &[&str]| {
+            let pods: Vec<String> = pods.iter().map(|&pod| pod.to_owned()).collect();
+            is_owned_by_any(Owner(&workload_with("w", 0, more)), &pods)
+        };
+        assert!(is_owned_by_any(&pods, &["b", "a"]) && !is_owned_by_any(&pods, &["b"]));
+        assert!(!is_owned_by_any(&json!({}), &["train"]), "a Job");
+    }
+
+    #[test]
+    fn a_workload_is_referred_to_in_its_version() {
+        let workload = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "metadata": {"name": "a", "uid": "u"}});
+        let of_items = json!({"metadata": {"name": "a", "uid": "u"}});
+        for (workload, version) in
+            [(workload, "kueue.x-k8s.io/v1beta1"), (of_items, "kueue.x-k8s.io/v1beta2")]
+        {
+            let OwnerReference { api_version, kind, name, uid, .. } = refer_to(Owner(&workload));
+            assert_eq!([&*api_version, &*kind, &*name, &*uid], [version, "Workload", "a", "u"]);
+        }
+    }
+}
