@@ -67,6 +67,9 @@
 {{- /* numbers come as floats, and large ones would be written as 1e+06 */}}
 {{-   $value := kindIs "float64" .value | ternary (int64 .value) .value }}
 {{-   $row := dict "group" .group "kind" .kind "path" .path "value" $value }}
+{{-   if .decidesActivation }}
+{{-     $_ := set $row "decidesActivation" true }}
+{{-   end }}
 {{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
 {{- end }}
 {{- $trusted := get (default dict .Values.startTime) "trustedWriters" | default list }}
@@ -86,6 +89,9 @@
 {{- end }}
 {{- with .Values.waitForPodsReady }}
 {{-   $_ := set $config "waitForPodsReady" (include "tenure.waitForPodsReady" . | fromJson) }}
+{{- end }}
+{{- if not (include "tenure.kueue" . | fromJson).enabled }}
+{{-   $_ := set $config "kueue" (dict "enabled" false) }}
 {{- end }}
 {{- if include "tenure.isOn" (list . "guard") }}
 {{-   $guard := include "tenure.guard" . | fromJson }}
@@ -190,6 +196,12 @@ the names of its schedulers alone.
 {{- end }}
 {{- $exempt := append $guard.exemptNamespaces (include "tenure.namespace" .) | uniq }}
 {{- merge (dict "exemptNamespaces" $exempt "schedulerNames" $names) $guard | toJson }}
+{{- end }}
+
+{{- /* The values for Kueue as JSON. An upgrade that reuses the values of an older chart has none. */}}
+{{- define "tenure.kueue" -}}
+{{- $kueue := .Values.kueue | default dict }}
+{{- dict "enabled" (dig "enabled" true $kueue) | toJson }}
 {{- end }}
 
 {{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}
