@@ -14,7 +14,11 @@ use kube::{
     core::DynamicObject,
 };
 use serde_json::Value;
-use tenure_policy::{owners::OwnerTable, pause::Owner};
+use tenure_policy::{
+    kueue::{self, Lookup},
+    owners::OwnerTable,
+    pause::{self, Owner},
+};
 
 use crate::{
     connect::ConnectArgs,
@@ -53,6 +57,9 @@ pub trait Command {
     /// What it does, as in "to resume takes the rights to …".
     const VERB: &'static str;
 
+    /// True if it pauses what runs; else it is about what was paused.
+    const PAUSES: bool = false;
+
     /// Decides by the object as it is at a time.
     fn judge(&self, subject: Subject<'_>) -> Result<Change>;
 }
@@ -78,6 +85,13 @@ impl<C: Args + Command> ChangeArgs<C> {
     }
 }
 
+/// A Workload of Kueue's.
+struct Workload {
+    name: String,
+    /// What it is of has no record of a pause itself.
+    is_alone: bool,
+}
+
 struct Changer<C> {
     command: C,
     cluster: Cluster,
@@ -89,10 +103,44 @@ impl<C: Command> Changer<C> {
     async fn change(&self, (kind, name): &Target) -> Result<()> {
         let kind = self.cluster.kinds.resolve(kind, &self.table)?;
         let object = Object { kind, name, namespace: &self.cluster.namespace };
+        let Some(workload) = self.workload(object).await? else { return self.change_one(object, "").await };
+        let Some(kind) = self.cluster.kinds.find(kueue::GROUP, kueue::WORKLOAD) else {
+            return self.change_one(object, "").await;
+        };
+        let paused = Object { kind, name: &workload.name, namespace: object.namespace };
+        self.change_one(paused, &format!(", by which Kueue runs {object}")).await?;
+        // both were paused if the first pause didn't help
+        if workload.is_alone { Ok(()) } else { self.change_one(object, "").await }
+    }
+
+    /// The Workload that is to be changed in place of an object: the one by which Kueue runs it. None if nothing is to be
+    /// found there: to take a pause back, it must have the record of one.
+    async fn workload(&self, object: Object<'_>) -> Result<Option<Workload>> {
+        let of = object.kind.reference(object.name);
+        // whether it is asked for depends on its kind alone
+        if kueue::of_owner(&of, &self.table).is_none() || !self.table.knows(&of) {
+            return Ok(None);
+        }
+        let api = object.kind.api(&self.cluster.client, Some(object.namespace));
+        let Some(found) =
+            api.get_metadata_opt(object.name).await.map_err(|error| refused::<C>(object, error))?
+        else {
+            return Ok(None);
+        };
+        let has_record = pause::record_on(&found.metadata).is_some();
+        let uid = found.metadata.uid.unwrap_or_default();
+        let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
+        let chosen = kueue::chosen(&found, &uid).map(Owner);
+        let chosen = chosen.filter(|workload| C::PAUSES && !has_record || workload.record().is_some());
+        let name = |workload| kueue::refer_to(workload).name;
+        Ok(chosen.map(|workload| Workload { name: name(workload), is_alone: !has_record }))
+    }
+
+    async fn change_one(&self, object: Object<'_>, of: &str) -> Result<()> {
         let (change, now) = self.write(object).await?;
         let told = (change.told)(&now)?;
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
-        print(&format!("{object} {told}{dry_run}\n"))?;
+        print(&format!("{object}{of} {told}{dry_run}\n"))?;
         if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run) {
             tell(note);
         }

@@ -38,6 +38,8 @@ Examples:
 impl Command for Deactivate {
     const VERB: &'static str = "deactivate";
 
+    const PAUSES: bool = true;
+
     fn judge(&self, subject: Subject<'_>) -> Result<Change> {
         subject.not_copied()?;
         let Subject { object, found, .. } = subject;

@@ -21,7 +21,9 @@ use tenure_policy::{
     config::Config,
     expiry::Family,
     floor::Floors,
+    kueue,
     owners::OwnerTable,
+    pause,
     toleration::Toleration,
     tree::{QueueTree, troubles},
 };
@@ -211,7 +213,11 @@ impl Snapshot {
                 self.take_node(metadata);
                 continue;
             }
-            self.index.apply_owner(0, &metadata);
+            if kind.is(kueue::GROUP, kueue::WORKLOAD) {
+                self.index.apply_workload(0, &metadata);
+            } else {
+                self.index.apply_owner(0, &metadata);
+            }
             self.owners.extend(Owner::read(kind, &metadata));
         }
     }
@@ -283,6 +289,32 @@ impl Snapshot {
             self.owners.learn(&owner, answer);
         }
     }
+}
+
+/// The Workload by which Kueue runs what the keeper would pause, or the pod that it would delete.
+pub async fn workload(
+    source: &Source,
+    table: &OwnerTable,
+    (namespace, pod): (&str, &Pod),
+    action: &Action,
+) -> Result<Option<OwnerReference>> {
+    let (lookup, uid) = match action {
+        Action::Pause(owner) => (kueue::of_owner(owner, table), Some(owner.uid.as_str())),
+        Action::DeletePod => (kueue::of_pod(pod, table), pod.metadata.uid.as_deref()),
+        _ => (None, None),
+    };
+    let Some((lookup, uid)) = lookup.zip(uid) else { return Ok(None) };
+    let found = match source {
+        Source::Files(documents) => {
+            let is_one = |document: &&Document| {
+                (document.group(), document.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
+                    && document.namespace().unwrap_or(DEFAULT) == namespace
+            };
+            documents.iter().filter(is_one).map(|document| document.value.clone()).collect()
+        }
+        Source::Cluster(cluster) => cluster.workloads(namespace, lookup).await?,
+    };
+    Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::Owner(found))))
 }
 
 /// The groups that a pod names, whether or not they are there.

@@ -426,6 +426,25 @@ fn what_can_not_be_read_is_warned_of_and_in_nobodys_way() {
 }
 
 #[test]
+fn of_a_job_that_kueue_runs_the_workload_would_be_paused() {
+    let mut items = cluster();
+    let job =
+        || json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "1", "controller": true});
+    let mut owned = pod("gang-0", "gang");
+    owned["metadata"]["ownerReferences"] = json!([job()]);
+    items.push(owned);
+    items.push(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "ns", "uid": "1"}}));
+    assert_eq!(explained(&items, "gang-0").0["would"]["kind"], "Job");
+    let metadata = json!({"name": "job-train-1f", "namespace": "ns", "uid": "2", "ownerReferences": [job()]});
+    items.push(json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": metadata}));
+    let would = json!({
+        "action": "pause", "kind": "Workload", "name": "ns/job-train-1f", "kueueWorkloadOf": "Job ns/train",
+        "field": "spec.active", "value": false,
+    });
+    assert_eq!(explained(&items, "gang-0").0["would"], would);
+}
+
+#[test]
 fn what_the_servers_configuration_says_of_owners_counts() {
     let config = tempfile::NamedTempFile::new().unwrap();
     let rows = "owners: [{group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}]\n";

@@ -5,6 +5,7 @@ mod print;
 use anyhow::Result;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_index::Standing;
@@ -27,7 +28,7 @@ use crate::{
     input::InputArgs,
     output::OutputArgs,
     run::Run,
-    snapshot::{Gang, Key, Snapshot, Wanted},
+    snapshot::{Gang, Key, Snapshot, Wanted, workload},
 };
 
 /// Say what applies to a pod: until when it is protected, when it expires, and what would be paused
@@ -70,10 +71,11 @@ impl PodArgs {
         let pod = snapshot.pod(&key)?.clone();
         snapshot.warn_of_missing_group(&pod);
         let action = snapshot.climb(&source, &key.0, pod.controller()).await?;
+        let workload = workload(&source, &snapshot.table, (&key.0, &pod), &action).await?;
         let standing = snapshot.index.standing(&pod);
         let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
         let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod };
-        let answer = question.answer(&action, standing);
+        let answer = question.answer((&action, workload.as_ref()), standing);
         output.show(&answer, || print::sentences(&answer, snapshot.now))
     }
 }
@@ -155,6 +157,9 @@ struct Would {
     action: &'static str,
     kind: String,
     name: String,
+    /// What Kueue runs by it, as in `Job ns/name`, if it is a Workload of Kueue's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kueue_workload_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,7 +177,11 @@ struct Question<'s> {
 }
 
 impl Question<'_> {
-    fn answer(&self, action: &Action, standing: Option<Standing>) -> Answer {
+    fn answer(
+        &self,
+        (action, workload): (&Action, Option<&OwnerReference>),
+        standing: Option<Standing>,
+    ) -> Answer {
         let Self { snapshot, pod, key, .. } = self;
         let (gang, tree) = (snapshot.gang(pod), snapshot.tree());
         let of_owner = || claimed(pod).filter(|_| *action == Action::Exempt);
@@ -203,7 +212,7 @@ impl Question<'_> {
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
-            would: exempt.is_none().then(|| self.would(action)),
+            would: exempt.is_none().then(|| self.would(action, workload)),
             exempt: exempt.map(why),
             workload: gang.name,
         }
@@ -264,9 +273,10 @@ impl Question<'_> {
         }))
     }
 
-    fn would(&self, action: &Action) -> Would {
-        let (namespace, pod) = self.key;
+    fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
+        let ((namespace, pod), original) = (self.key, action);
         let (action, owner) = match action {
+            Action::Pause(_) | Action::DeletePod if workload.is_some() => ("pause", workload),
             Action::Pause(owner) => ("pause", Some(owner)),
             Action::DeletePod => ("delete", None),
             Action::AwaitDeletion(owner) => ("awaitDeletion", Some(owner)),
@@ -274,12 +284,17 @@ impl Question<'_> {
             Action::Exempt => ("nothing", None),
         };
         let paused = owner.filter(|_| action == "pause");
+        let known = match original {
+            Action::Pause(owner) => (owner.kind.as_str(), owner.name.as_str()),
+            _ => ("Pod", pod.as_str()),
+        };
         let mut rules = paused.into_iter().flat_map(|owner| self.snapshot.table.rules(owner));
         let rule = rules.next();
         Would {
             action,
             kind: owner.map_or("Pod", |owner| &owner.kind).to_owned(),
             name: format!("{namespace}/{}", owner.map_or(pod, |owner| &owner.name)),
+            kueue_workload_of: workload.map(|_| format!("{} {namespace}/{}", known.0, known.1)),
             field: rule.map(|rule| rule.field.clone()),
             value: rule.map(|rule| rule.value.clone()),
             or_field: rules.next().map(|rule| rule.field.clone()),

@@ -112,7 +112,8 @@ impl Printer {
 fn why(row: &Row) -> String {
     match (&row.reason, row.paused_at) {
         (Some(reason), Some(at)) if row.state != State::Gone => {
-            format!("{reason} since {}", moment(Some(at)))
+            let by = row.kueue_workload.as_ref().map(|name| format!(", by Kueue's Workload {name}"));
+            format!("{reason} since {}{}", moment(Some(at)), by.unwrap_or_default())
         }
         (reason, _) => cell(reason.as_deref()),
     }

@@ -54,6 +54,9 @@ pub struct Row {
     pub api_version: String,
     pub kind: String,
     pub name: String,
+    /// The name of its Workload of Kueue's, if that was paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kueue_workload: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// The family of the queue: `run.ai` or `tensorstack`.
@@ -124,6 +127,8 @@ pub struct Workload {
     units: HashSet<Uid>,
     /// Its metadata, if it has the record of a pause.
     pub pause: Option<ObjectMeta>,
+    /// The name of its Workload of Kueue's, if that has the record.
+    pub kueue_workload: Option<String>,
     pub terminating: bool,
 }
 
@@ -146,7 +151,8 @@ impl Workload {
 
     /// None if there is nothing to say.
     pub fn row(self, tree: &QueueTree, floors: &Floors, now: Timestamp) -> Option<Row> {
-        let Self { namespace, reference, run, ready, needed, units: _, pause, terminating } = self;
+        let Self { namespace, reference, run, ready, needed, units: _, pause, kueue_workload, terminating } =
+            self;
         let row = Row {
             namespace,
             workload: name_of(&reference),
@@ -161,7 +167,7 @@ impl Workload {
             // younger pods show that somebody has reversed it
             let is_over = |run: &Run| record.as_ref().is_none_or(|record| run.created_last > record.at);
             if !run.as_ref().is_some_and(is_over) {
-                return Some(paused(row, &metadata, record));
+                return Some(Row { kueue_workload, ..paused(row, &metadata, record) });
             }
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
 use tenure_index::{Seen, Uid};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption},
+    kueue,
     ready::Readiness,
 };
 use tenure_types::projection::{self, Pod};
@@ -98,7 +99,7 @@ impl View {
         let of_pods = of_pods.map(|(namespace, controller)| (namespace, None, controller));
         let of_paused = snapshot.owners.paused();
         let of_paused = of_paused.map(|(owner, metadata)| {
-            (&owner.namespace, Some(&owner.reference), projection::controller(metadata))
+            (&owner.namespace, Some(&owner.reference), above(&owner.reference, metadata))
         });
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
         for (namespace, below, controller) in of_pods.chain(of_paused) {
@@ -139,9 +140,18 @@ impl View {
         }
         for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
-            let controller = projection::controller(metadata);
+            let controller = above(&owner.reference, metadata);
             let top = snapshot.climb_above(&owner.namespace, Some(&owner.reference), controller);
-            if top == Step::Done(Action::DeletePod) && snapshot.table.knows(&owner.reference) {
+            if top != Step::Done(Action::DeletePod) || !snapshot.table.knows(&owner.reference) {
+                continue;
+            }
+            if kueue::is_workload(&owner.reference) {
+                // people know the job, which may have a record of its own
+                let known = kueue::known_as(metadata).unwrap_or(&owner.reference);
+                let workload = workloads.of(&owner.namespace, known);
+                workload.kueue_workload = Some(owner.reference.name.clone());
+                workload.pause.get_or_insert_with(|| metadata.clone());
+            } else {
                 workloads.of(&owner.namespace, &owner.reference).pause = Some(metadata.clone());
             }
         }
@@ -151,6 +161,11 @@ impl View {
         rows.sort_by_cached_key(Row::key);
         rows
     }
+}
+
+/// The controller of an owner, whose annotations it may bear copies of. What a Workload of Kueue's is of is none.
+fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m OwnerReference> {
+    projection::controller(metadata).filter(|_| !kueue::is_workload(owner))
 }
 
 /// By namespace and uid.

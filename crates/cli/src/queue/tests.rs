@@ -13,6 +13,7 @@ fn row(name: &str, state: State) -> Row {
         api_version: "batch/v1".into(),
         kind: "Job".into(),
         name: name.into(),
+        kueue_workload: None,
         queue: Some("q".into()),
         family: None,
         state,

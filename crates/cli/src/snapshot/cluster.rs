@@ -5,16 +5,20 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use anyhow::{Error, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Api, Client, core::DynamicObject};
-use tenure_policy::expiry::Family;
-use tenure_types::{podgroup::PodGroupKind, projection::Pod};
+use kube::{Api, Client, api::ListParams, core::DynamicObject};
+use serde_json::Value;
+use tenure_policy::{
+    expiry::Family,
+    kueue::{self, Lookup},
+};
+use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};
 
 use super::{Key, Snapshot, Wanted, group_names};
 use crate::{
     input::Document,
     kinds::{Kind, Kinds},
     pages::{Pages, objects, pages},
-    server::{Clock, explain},
+    server::{Clock, explain, is_forbidden},
     target::is_segment,
     tell::{warn, with_causes},
 };
@@ -80,6 +84,28 @@ impl Cluster {
         let kind = self.kinds.version(&owner.api_version, &owner.kind).filter(|_| is_segment(&owner.name));
         let Some(api) = kind.map(|kind| kind.api(&self.client, Some(namespace))) else { return Ok(None) };
         Ok(api.get_metadata_opt(&owner.name).await?.map(|found| found.metadata))
+    }
+
+    /// Kueue's Workloads that are looked for; none where there is no Kueue, or where they may not be read.
+    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
+        let Some(kind) = self.kinds.find(kueue::GROUP, kueue::WORKLOAD) else { return Ok(Vec::new()) };
+        let api = kind.api(&self.client, Some(namespace));
+        let found = match lookup {
+            Lookup::Named(name) if !is_segment(name) => return Ok(Vec::new()),
+            Lookup::Named(name) => api.get_opt(name).await.map(Vec::from_iter),
+            Lookup::Labelled(uid) => {
+                let labels = format!("{}={uid}", keys::KUEUE_JOB_UID_LABEL);
+                api.list(&ListParams::default().labels(&labels)).await.map(|list| list.items)
+            }
+        };
+        match found {
+            Ok(found) => Ok(found.iter().map(serde_json::to_value).collect::<serde_json::Result<_>>()?),
+            Err(error) if is_forbidden(&error) => {
+                warn(&format!("what Kueue runs isn't known: {}", with_causes(&cannot_list(kind, error))));
+                Ok(Vec::new())
+            }
+            Err(error) => Err(cannot_list(kind, error)),
+        }
     }
 
     /// All objects of a kind.

@@ -120,8 +120,10 @@ fn then(would: &Would) -> String {
         ("pause", Some(field), Some(value)) => {
             let other =
                 would.or_field.as_ref().map(|other| format!(" (or {other}, where its schema has that)"));
+            let of = would.kueue_workload_of.as_ref().map(|of| format!(", by which Kueue runs {of},"));
+            let of = of.unwrap_or_default();
             format!(
-                "then {kind} {name} is paused: {field} is set to {value}{}; the pod alone is deleted if that would stop a pod of system-critical priority",
+                "then {kind} {name}{of} is paused: {field} is set to {value}{}; the pod alone is deleted if that would stop a pod of system-critical priority",
                 other.unwrap_or_default()
             )
         }

@@ -13,6 +13,7 @@ fn row(name: &str, state: State) -> Row {
         api_version: "apps/v1".into(),
         kind: "Deployment".into(),
         name: name.into(),
+        kueue_workload: None,
         queue: Some("q".into()),
         family: Some("run.ai"),
         state,

@@ -19,7 +19,9 @@ fn kinds() -> Kinds {
         .unwrap()
     };
     let apps = json!([resource("deployments", "Deployment"), resource("replicasets", "ReplicaSet")]);
-    Kinds::read([group("apps", apps), group("batch", json!([resource("jobs", "Job")]))].into_iter())
+    let kueue = group("kueue.x-k8s.io", json!([resource("workloads", "Workload")]));
+    let batch = group("batch", json!([resource("jobs", "Job")]));
+    Kinds::read([group("apps", apps), batch, kueue].into_iter())
 }
 
 fn with_config(config: &Config) -> View {
@@ -290,6 +292,26 @@ fn what_was_paused_is_listed_without_pods_and_its_copies_are_not() {
     assert_eq!((row.workload.as_str(), row.state, row.pods), ("deployment/d", State::Paused, 0));
     assert_eq!((row.queue.as_deref(), row.paused_at), (Some("q"), Some(at(60))));
     assert_eq!(row.reason.as_deref(), Some("MaxDurationExceeded"));
+}
+
+#[test]
+fn what_was_paused_by_its_workload_of_kueues_is_listed_as_the_job_that_it_is() {
+    let mut view = view();
+    tensorstack(&mut view, "q", "1m");
+    let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
+    pod(&mut view, "a", TENSORSTACK, true, &job);
+    owner(&mut view, "Job", "j", &json!([]), &json!({}));
+    let metadata = json!({
+        "name": "job-j-1f", "namespace": "ns", "uid": "w", "labels": {"kueue.x-k8s.io/job-uid": "j"},
+        "ownerReferences": job, "annotations": record(at(60)),
+    });
+    let kinds = kinds();
+    let kind = kinds.find("kueue.x-k8s.io", "Workload").unwrap();
+    view.snapshot.take_metadata(kind, vec![serde_json::from_value(metadata).unwrap()]);
+    assert_eq!(view.asks(), []);
+    let row = one(view, 70);
+    assert_eq!((row.workload.as_str(), row.state, row.pods), ("job/j", State::Paused, 1));
+    assert_eq!(row.kueue_workload.as_deref(), Some("job-j-1f"));
 }
 
 #[test]
