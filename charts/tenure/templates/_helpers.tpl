@@ -90,8 +90,9 @@
 {{- with .Values.waitForPodsReady }}
 {{-   $_ := set $config "waitForPodsReady" (include "tenure.waitForPodsReady" . | fromJson) }}
 {{- end }}
-{{- if not (include "tenure.kueue" . | fromJson).enabled }}
-{{-   $_ := set $config "kueue" (dict "enabled" false) }}
+{{- $kueue := include "tenure.kueue" . | fromJson }}
+{{- if or $kueue.queues (not $kueue.enabled) }}
+{{-   $_ := set $config "kueue" $kueue }}
 {{- end }}
 {{- if include "tenure.isOn" (list . "guard") }}
 {{-   $guard := include "tenure.guard" . | fromJson }}
@@ -201,7 +202,41 @@ the names of its schedulers alone.
 {{- /* The values for Kueue as JSON. An upgrade that reuses the values of an older chart has none. */}}
 {{- define "tenure.kueue" -}}
 {{- $kueue := .Values.kueue | default dict }}
-{{- dict "enabled" (dig "enabled" true $kueue) | toJson }}
+{{- dict "enabled" (dig "enabled" true $kueue) "queues" ($kueue.queues | default list) | toJson }}
+{{- end }}
+
+{{- /*
+Annotations of the pods of a program, if there are any: the given ones, and what restarts it when queues of Kueue's stand
+for others. Takes the root and the annotations.
+*/}}
+{{- define "tenure.podAnnotations" -}}
+{{- $annotations := deepCopy (index . 1 | default dict) }}
+{{- with (include "tenure.kueue" (index . 0) | fromJson).queues }}
+{{-   $_ := set $annotations "checksum/kueue-queues" (toJson . | sha256sum) }}
+{{- end }}
+{{- with $annotations }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /*
+A CEL expression: true if the labels of a pod name a queue of Kueue's that stands for another. Takes the rows, and an
+expression for the pod.
+*/}}
+{{- define "tenure.kueue.names" -}}
+{{- $pod := index . 1 }}
+{{- $locals := list }}
+{{- $clusters := list }}
+{{- range index . 0 }}
+{{-   if .localQueue }}
+{{-     $locals = append $locals .localQueue }}
+{{-   else }}
+{{-     $clusters = append $clusters .clusterQueue }}
+{{-   end }}
+{{- end }}
+{{- $local := printf "%s.metadata.?labels[?\"kueue.x-k8s.io/local-queue-name\"].orValue(%s.metadata.?labels[?\"kueue.x-k8s.io/queue-name\"].orValue(\"\"))" $pod $pod }}
+{{- $cluster := printf "%s.metadata.?labels[?\"kueue.x-k8s.io/cluster-queue-name\"].orValue(\"\")" $pod }}
+{{- printf "%s.exists(queue, queue == %s || queue == request.namespace + \"/\" + %s) || %s in %s" (toJson $locals) $local $local $cluster (toJson $clusters) }}
 {{- end }}
 
 {{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}

@@ -108,7 +108,7 @@ impl<C: Command> Changer<C> {
             return self.change_one(object, "").await;
         };
         let paused = Object { kind, name: &workload.name, namespace: object.namespace };
-        self.change_one(paused, &format!(", by which Kueue runs {object}")).await?;
+        self.change_one(paused, &format!(", by which Kueue runs {object},")).await?;
         // both were paused if the first pause didn't help
         if workload.is_alone { Ok(()) } else { self.change_one(object, "").await }
     }

@@ -88,13 +88,14 @@ pub enum Source {
 impl Snapshot {
     /// Of nothing yet. None: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
-        let Config { table, floors, longest_formation, pods_ready, .. } = config.clone();
+        let Config { table, floors, longest_formation, pods_ready, kueue, .. } = config.clone();
         let (of_table, of_floors) = (table.clone(), floors.clone());
         let settings = Settings {
             table: of_table,
             floors: of_floors,
             longest_formation,
             pods_ready,
+            kueue_queues: kueue.queues,
             ..Settings::default()
         };
         Self {

@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     expiry::{Clocks, Family, Scope},
     floor::Floors,
+    kueue,
     owners::OwnerTable,
     ready::{PodsReady, Readiness},
     start::LongestFormation,
@@ -44,6 +45,8 @@ pub struct Settings {
     pub floors: Floors,
     /// How long after its first pod was scheduled a workload may have started.
     pub longest_formation: LongestFormation,
+    /// The queues that those of Kueue's stand for: they don't change.
+    pub kueue_queues: kueue::Queues,
     /// When it is tried again to stop a pod, as the keeper was started with: it doesn't change.
     pub retry_after: RetryAfter,
 }
@@ -124,14 +127,14 @@ impl CeilingIndex {
         };
         let mut index = Self { objects: Objects::default(), reader };
         index.objects.gangs.serve_keeper();
+        index.objects.interner.kueue_queues.clone_from(&settings.kueue_queues);
         index.configure(settings);
         index
     }
 
-    /// Replaces the settings, apart from the scope.
+    /// Replaces the settings, apart from those that don't change.
     pub fn configure(&mut self, settings: Settings) {
-        let Settings { scope: _, table, notice, pods_ready, floors, longest_formation, retry_after: _ } =
-            settings;
+        let Settings { table, notice, pods_ready, floors, longest_formation, .. } = settings;
         let Objects { interner, runai, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));
         runai.configure(floors);

@@ -139,12 +139,15 @@ impl<R: Reader> Cluster<R> {
         }
     }
 
-    /// Adds or updates a Workload of Kueue's. What it is of owns it, and isn't above it: it bears no copy of a record.
-    pub fn apply_workload(&mut self, source: u16, metadata: &ObjectMeta) {
-        let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
+    /// Adds or updates a Workload of Kueue's; says whether it is or was paused, since others change all the time. What it is
+    /// of owns it, and isn't above it: it bears no copy of a record.
+    pub fn apply_workload(&mut self, source: u16, metadata: &ObjectMeta) -> bool {
+        let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return false };
         let root = kueue::known_as(metadata).map_or(uid, |of| Uid::of(&of.uid));
         let Objects { interner, paused, .. } = &mut self.objects;
+        let was_paused = paused.has(uid);
         paused.apply(uid, source, metadata, (None, root), &mut interner.names);
+        was_paused || paused.has(uid)
     }
 
     /// Forgets an owner.

@@ -1,11 +1,15 @@
 //! What objects are read with: names and kinds that many records share.
 
+use tenure_policy::kueue;
+
 use crate::{kinds::Kinds, names::Names, own::OwnCeilings};
 
-/// Names, kinds and own ceilings, as records keep them.
+/// Names, kinds, own ceilings and queues, as records keep them.
 #[derive(Debug, Default)]
 pub struct Interner {
     pub kinds: Kinds,
     pub names: Names,
     pub own: OwnCeilings,
+    /// By which pods are in queues that name none. It doesn't change while pods are kept.
+    pub kueue_queues: kueue::Queues,
 }

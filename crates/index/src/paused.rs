@@ -133,6 +133,10 @@ impl PausedOwners {
         self.by_uid.insert(uid, paused);
     }
 
+    pub fn has(&self, uid: Uid) -> bool {
+        self.by_uid.contains_key(&uid)
+    }
+
     pub fn delete(&mut self, uid: Uid) {
         if let Some(at) = self.by_uid.remove(&uid).and_then(|paused| paused.next()) {
             self.order.remove(&(at, uid));

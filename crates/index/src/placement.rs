@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
 use kube::core::ObjectMeta;
 use tenure_policy::{
-    gang::Progress, guard::Reason, start::LongestFormation, toleration::ClassState, victims::Requests,
+    gang::Progress, guard::Reason, kueue, start::LongestFormation, toleration::ClassState, victims::Requests,
 };
 use tenure_types::room::PodWithRoom;
 
@@ -106,6 +106,11 @@ impl PlacementIndex {
         self.objects.gangs.set_longest_formation(formation);
     }
 
+    /// Pods that it takes from now on are in the queues that those of Kueue's stand for.
+    pub fn set_kueue_queues(&mut self, queues: kueue::Queues) {
+        self.objects.interner.kueue_queues = queues;
+    }
+
     /// Takes a pod as the API server has it.
     pub fn apply_pod(&mut self, pod: PodWithRoom) {
         let (pod, room) = pod.split();
@@ -116,8 +121,7 @@ impl PlacementIndex {
             self.reader.schedulers.remove(uid);
             return;
         }
-        let mut placed =
-            Placed::read(&pod, &room, &mut self.objects.interner.names, &mut self.reader.interned);
+        let mut placed = Placed::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);
         self.reader.schedulers.put(uid, &pod, &placed, &mut self.objects.interner.names);
         placed.memberships = self.objects.gangs.shared_memberships(uid);
         self.reader.places.put(uid, placed);

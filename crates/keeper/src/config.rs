@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{config::Config, expiry::Scope};
 use tokio::sync::watch;
+use tracing::warn;
 
 use crate::cluster::Cluster;
 
@@ -36,6 +37,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Setti
         pods_ready: config.pods_ready,
         floors: config.floors.clone(),
         longest_formation: config.longest_formation,
+        kueue_queues: config.kueue.queues.clone(),
         retry_after,
     }
 }
@@ -58,6 +60,9 @@ impl Configure {
     pub fn apply(&self, config: Config) {
         // whoever acts on what the index says must have the same table, or a later one
         let config = Arc::new(config);
+        if self.current.borrow().kueue.queues != config.kueue.queues {
+            warn!("kueue.queues has changed: that counts when the keeper is started again");
+        }
         self.current.send_replace(Arc::clone(&config));
         self.cluster
             .change(|index| index.configure(settings(&config, Scope::default(), RetryAfter::default())));

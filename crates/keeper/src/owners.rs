@@ -46,19 +46,17 @@ impl Store<Owner> for OwnerStore {
     }
 
     fn apply(&mut self, Owner { metadata }: Owner) {
-        let (source, is_workload) = (self.source, self.is_of_workloads());
-        // a Deployment's annotations are copied to its ReplicaSets
-        let is_below = || controller(&metadata).is_some_and(|above| self.config.get().table.knows(above));
-        if is_workload || !is_below() {
-            self.cluster.recent.apply(&self.resource, &metadata, self.clock.now());
+        let (recent, now) = (&self.cluster.recent, self.clock.now());
+        if self.is_of_workloads() {
+            recent.apply(&self.resource, &metadata, now);
+            self.cluster.change_if(|index| index.apply_workload(self.source, &metadata));
+            return;
         }
-        self.cluster.change(|index| {
-            if is_workload {
-                index.apply_workload(source, &metadata);
-            } else {
-                index.apply_owner(source, &metadata);
-            }
-        });
+        // a Deployment's annotations are copied to its ReplicaSets
+        if !controller(&metadata).is_some_and(|above| self.config.get().table.knows(above)) {
+            recent.apply(&self.resource, &metadata, now);
+        }
+        self.cluster.change(|index| index.apply_owner(self.source, &metadata));
     }
 
     fn delete(&mut self, uid: &Uid) {

@@ -30,7 +30,7 @@ use tree::Node;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
-pub use kueue::{KUEUE_ENABLED, Kueue};
+pub use kueue::{KUEUE_ENABLED, KUEUE_QUEUES, Kueue};
 pub use tenancy::TENANCY_WRITERS;
 
 /// How long before its end a workload is told, where its queue doesn't say.

@@ -4,16 +4,23 @@
 //! as the Workload is admitted. So the Workload is what is paused, as one more owner above the topmost. A tenant may write
 //! Workloads, their labels and their owner references: all that these can gain is that another Workload is paused first.
 
+mod queues;
+
 use std::cmp::Reverse;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
-use tenure_types::{keys, projection::Pod};
+use tenure_types::{
+    keys,
+    projection::{self, Pod},
+};
 
 use crate::{
     owners::{OwnerTable, group_of},
     pause::Owner,
 };
+
+pub use queues::{KueueQueue, Queues};
 
 /// The API group of Workloads, `LocalQueues` and `ClusterQueues`.
 pub const GROUP: &str = "kueue.x-k8s.io";
@@ -106,8 +113,8 @@ fn counts(workload: Owner<'_>, uid: &str) -> bool {
     let is_active = workload.at(ACTIVE) != &Value::Bool(false) || workload.record().is_some();
     let is_deleting = !workload.at("metadata.deletionTimestamp").is_null();
     let owners = workload.at("metadata.ownerReferences").as_array();
-    let is_owner = |owner: &Value| owner.get("uid").and_then(Value::as_str) == Some(uid);
-    let is_owned = !uid.is_empty() && owners.into_iter().flatten().any(is_owner);
+    let is_meant = |owner: &Value| owner.get("uid").and_then(Value::as_str) == Some(uid);
+    let is_owned = !uid.is_empty() && owners.into_iter().flatten().any(is_meant);
     is_owned && is_active && !is_deleting && !is_true(workload, "Finished")
 }
 
@@ -123,6 +130,12 @@ pub fn is_owned_by_any(workload: Owner<'_>, pods: &[String]) -> bool {
     let is_named = |owner: &Value| pods.iter().any(|pod| owner["name"] == pod.as_str());
     let owners = workload.at("metadata.ownerReferences").as_array();
     owners.into_iter().flatten().any(|owner| is_pod(owner) && is_named(owner))
+}
+
+/// The controller of an owner, which is above it, and whose annotations it may bear copies of. None of a Workload: what
+/// that is of is below it.
+pub fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m OwnerReference> {
+    projection::controller(metadata).filter(|_| !is_workload(owner))
 }
 
 /// What people know a Workload by: the job or the pod that it is of. None for a group of pods.

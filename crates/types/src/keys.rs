@@ -63,6 +63,19 @@ pub const KUEUE_POD_GROUP_LABEL: &str = "kueue.x-k8s.io/pod-group-name";
 /// Pod label: `true` if Kueue manages the pod itself.
 pub const KUEUE_MANAGED_LABEL: &str = "kueue.x-k8s.io/managed";
 
+/// Pod label: the `LocalQueue` that admitted it, which Kueue writes into the pod templates that it sets going.
+pub const KUEUE_LOCAL_QUEUE_LABEL: &str = "kueue.x-k8s.io/local-queue-name";
+
+/// Pod label: the `LocalQueue` that its user wants it in.
+pub const KUEUE_QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
+
+/// Pod label: the `ClusterQueue` that admitted it, which Kueue writes beside [`KUEUE_LOCAL_QUEUE_LABEL`].
+pub const KUEUE_CLUSTER_QUEUE_LABEL: &str = "kueue.x-k8s.io/cluster-queue-name";
+
+/// The pod labels by which a queue of Kueue's stands for one of Tenure's, where it is configured to.
+pub const KUEUE_QUEUE_LABELS: [&str; 3] =
+    [KUEUE_LOCAL_QUEUE_LABEL, KUEUE_QUEUE_LABEL, KUEUE_CLUSTER_QUEUE_LABEL];
+
 /// What the annotations of a `PriorityClass` begin with that say what its pods tolerate as victims of a preemption.
 pub const PREEMPTION_TOLERATION_PREFIX: &str = "preemption-toleration.scheduling.x-k8s.io/";
 

@@ -25,6 +25,7 @@ use crate::{
     guard, router,
     scheduler::{self, Waker},
 };
+use tracing::warn;
 
 /// Tenure's admission webhook: refuses queues and priority classes that can't be meant, and warns of those that
 /// probably aren't.
@@ -130,10 +131,15 @@ impl Args {
         let guard = guard.then(|| {
             Guard::new(placement.clone(), queues.clone(), clock.clone(), readiness.clone(), permits)
         });
+        placement.change(|index| index.set_kueue_queues(config.kueue.queues.clone()));
+        let kueue_queues = config.kueue.queues.clone();
         let configure = {
             let (validator, mutator) = (validator.clone(), mutator.clone());
             let (extender, guard, placement) = (extender.clone(), guard.clone(), placement.clone());
             move |config: Config| {
+                if config.kueue.queues != kueue_queues {
+                    warn!("kueue.queues has changed: that counts when the webhook is started again");
+                }
                 placement.change(|index| index.set_longest_formation(config.longest_formation));
                 if let Some(extender) = &extender {
                     extender.configure(config.floors.clone());

@@ -11,6 +11,7 @@ mod certificate;
 mod crds;
 mod guard;
 mod keeper;
+mod kueue;
 mod lifecycle;
 mod notes;
 mod programs;

@@ -57,6 +57,7 @@ const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("keeper", "sparkoperator.k8s.io", &["sparkapplications"], OWNER),
     ("keeper", "trainer.kubeflow.org", &["trainjobs"], OWNER),
     ("keeper", "workload.codeflare.dev", &["appwrappers"], OWNER),
+    ("keeper", "kueue.x-k8s.io", &["workloads"], OWNER),
     ("keeper", "serving.knative.dev", &["services", "configurations", "revisions"], BETWEEN),
     ("keeper", "apps", &["daemonsets"], ABOVE),
     ("keeper", "", &["nodes"], ABOVE),

@@ -19,9 +19,12 @@ fn in_short() -> [(&'static str, &'static str, &'static str); 4] {
 }
 
 /// All keys that name a queue, a group or a subgroup.
-const KEYS: [(&str, &str); 9] = [
+const KEYS: [(&str, &str); 12] = [
     ("labels", "kai.scheduler/queue"),
     ("labels", "kai.scheduler/subgroup-name"),
+    ("labels", "kueue.x-k8s.io/cluster-queue-name"),
+    ("labels", "kueue.x-k8s.io/local-queue-name"),
+    ("labels", "kueue.x-k8s.io/queue-name"),
     ("labels", "scheduler.tensorstack.dev/group-name"),
     ("labels", "scheduler.tensorstack.dev/queue"),
     ("labels", "scheduler.tensorstack.dev/role"),

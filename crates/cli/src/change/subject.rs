@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use tenure_policy::{
+    kueue,
     owners::{OwnerTable, PauseRule},
     pause::{self, Owner, Return},
 };
-use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord, projection};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
 use crate::{kinds::Kind, server::Clock, table::printable};
 
@@ -121,7 +122,8 @@ impl<'o> Subject<'o> {
     /// `ReplicaSet`s.
     pub fn not_copied(self) -> Result<()> {
         let Self { object, table, verb, .. } = self;
-        let above = projection::controller(self.metadata).filter(|above| table.knows(above));
+        let above = kueue::above(&object.kind.reference(object.name), self.metadata);
+        let above = above.filter(|above| table.knows(above));
         let Some(above) = above else { return Ok(()) };
         let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
         bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")

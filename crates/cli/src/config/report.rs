@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{
-        Config, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File, LABEL_KEY,
-        LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS,
-        TRUSTED_WRITERS,
+        Config, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File, KUEUE_ENABLED,
+        KUEUE_QUEUES, LABEL_KEY, LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS,
+        TENANCY_WRITERS, TRUSTED_WRITERS,
     },
     floor::{Floors, NodePool},
     guard::{Guarded, Scheduler, UnknownPreemptor},
@@ -121,7 +121,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// What Tenure's own form has beyond KAI's.
-fn own(config: &Config) -> [(&'static str, String); 11] {
+fn own(config: &Config) -> [(&'static str, String); 13] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -135,6 +135,8 @@ fn own(config: &Config) -> [(&'static str, String); 11] {
         (LONGEST_FORMATION, go(config.longest_formation.0)),
         (TRUSTED_WRITERS, count(config.trusted.names().count(), "user")),
         (TENANCY_WRITERS, count(config.tenancy_writers.len(), "user")),
+        (KUEUE_ENABLED, config.kueue.enabled.to_string()),
+        (KUEUE_QUEUES, count(config.kueue.queues.0.len(), "row")),
         (SCHEDULERS, count(schedulers.len(), "user")),
         (EXEMPT_USERS, count(exempt_users.len(), "user")),
         (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
@@ -193,6 +195,8 @@ owners                     1 row                     file
 longestFormation           30m0s                     default
 trustedWriters             1 user                    default
 tenancy.trustedWriters     0 users                   default
+kueue.enabled              true                      default
+kueue.queues               0 rows                    default
 guard.schedulers           1 user                    default
 guard.exemptUsers          0 users                   default
 guard.exemptGroups         0 groups                  default

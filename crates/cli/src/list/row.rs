@@ -128,7 +128,7 @@ pub struct Workload {
     /// Its metadata, if it has the record of a pause.
     pub pause: Option<ObjectMeta>,
     /// The name of its Workload of Kueue's, if that has the record.
-    pub kueue_workload: Option<String>,
+    pub of_kueue: Option<String>,
     pub terminating: bool,
 }
 
@@ -151,8 +151,7 @@ impl Workload {
 
     /// None if there is nothing to say.
     pub fn row(self, tree: &QueueTree, floors: &Floors, now: Timestamp) -> Option<Row> {
-        let Self { namespace, reference, run, ready, needed, units: _, pause, kueue_workload, terminating } =
-            self;
+        let Self { namespace, reference, run, ready, needed, units: _, pause, of_kueue, terminating } = self;
         let row = Row {
             namespace,
             workload: name_of(&reference),
@@ -167,7 +166,7 @@ impl Workload {
             // younger pods show that somebody has reversed it
             let is_over = |run: &Run| record.as_ref().is_none_or(|record| run.created_last > record.at);
             if !run.as_ref().is_some_and(is_over) {
-                return Some(Row { kueue_workload, ..paused(row, &metadata, record) });
+                return Some(Row { kueue_workload: of_kueue, ..paused(row, &metadata, record) });
             }
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use tenure_index::{Seen, Uid};
 use tenure_policy::{
@@ -12,7 +12,7 @@ use tenure_policy::{
     kueue,
     ready::Readiness,
 };
-use tenure_types::projection::{self, Pod};
+use tenure_types::projection::Pod;
 
 use super::row::{Row, Workload};
 use crate::{
@@ -99,7 +99,7 @@ impl View {
         let of_pods = of_pods.map(|(namespace, controller)| (namespace, None, controller));
         let of_paused = snapshot.owners.paused();
         let of_paused = of_paused.map(|(owner, metadata)| {
-            (&owner.namespace, Some(&owner.reference), above(&owner.reference, metadata))
+            (&owner.namespace, Some(&owner.reference), kueue::above(&owner.reference, metadata))
         });
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
         for (namespace, below, controller) in of_pods.chain(of_paused) {
@@ -140,7 +140,7 @@ impl View {
         }
         for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
-            let controller = above(&owner.reference, metadata);
+            let controller = kueue::above(&owner.reference, metadata);
             let top = snapshot.climb_above(&owner.namespace, Some(&owner.reference), controller);
             if top != Step::Done(Action::DeletePod) || !snapshot.table.knows(&owner.reference) {
                 continue;
@@ -149,7 +149,7 @@ impl View {
                 // people know the job, which may have a record of its own
                 let known = kueue::known_as(metadata).unwrap_or(&owner.reference);
                 let workload = workloads.of(&owner.namespace, known);
-                workload.kueue_workload = Some(owner.reference.name.clone());
+                workload.of_kueue = Some(owner.reference.name.clone());
                 workload.pause.get_or_insert_with(|| metadata.clone());
             } else {
                 workloads.of(&owner.namespace, &owner.reference).pause = Some(metadata.clone());
@@ -161,11 +161,6 @@ impl View {
         rows.sort_by_cached_key(Row::key);
         rows
     }
-}
-
-/// The controller of an owner, whose annotations it may bear copies of. What a Workload of Kueue's is of is none.
-fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m OwnerReference> {
-    projection::controller(metadata).filter(|_| !kueue::is_workload(owner))
 }
 
 /// By namespace and uid.

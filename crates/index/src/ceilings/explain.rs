@@ -5,7 +5,7 @@ use tenure_policy::{
     preemption::{Place, Workload},
     tree::QueueTree,
 };
-use tenure_types::{keys, projection};
+use tenure_types::projection;
 
 use super::CeilingIndex;
 use crate::podgroups::memberships;
@@ -21,7 +21,7 @@ impl CeilingIndex {
     pub fn workload<'p>(&'p self, pod: &'p projection::Pod) -> (Workload<'p>, usize) {
         let gangs = &self.objects.gangs;
         let memberships = memberships(pod, |text| text.into());
-        let own = || pod.label(keys::RUNAI_QUEUE_LABEL).filter(|queue| !queue.is_empty());
+        let own = || self.objects.interner.kueue_queues.queue_of(pod);
         let place = Place::find(self.tree(), gangs.queue(&memberships).or_else(own));
         if let Some(group) = gangs.counted(&memberships) {
             let (start, shape, pods) = (group.start(), group.shape(), group.count());

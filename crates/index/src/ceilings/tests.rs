@@ -12,6 +12,7 @@ use tenure_types::{
 use super::{CeilingIndex, Settings};
 use tenure_policy::{
     expiry::Family,
+    kueue::{KueueQueue, Queues},
     owners::{OwnerTable, PauseRule},
 };
 
@@ -673,4 +674,20 @@ fn the_first_end_of_a_root_owner_is_that_of_its_oldest_pod() {
     assert_eq!(index.first_end("ns", Uid::of("d")), Some(at(13)));
     assert_eq!(index.first_end("ns", Uid::of("other")), Some(at(11)));
     assert_eq!(index.first_end("elsewhere", Uid::of("d")), None);
+}
+
+#[test]
+fn a_pod_in_a_queue_of_kueues_has_the_ceiling_of_the_queue_that_it_stands_for() {
+    let rows = vec![(KueueQueue::Cluster("gpu".into()), "leaf".to_owned())];
+    let mut index = CeilingIndex::new(Settings { kueue_queues: Queues(rows), ..Settings::default() });
+    runai(&mut index, "leaf", "", "1m");
+    let labels = json!({"scheduler.tensorstack.dev/queue": "", "kueue.x-k8s.io/cluster-queue-name": "gpu"});
+    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(5)});
+    let of_kueue = json!({"metadata": {"labels": labels}, "status": {"conditions": [scheduled]}});
+    let of_kueue = pod("a", &of_kueue);
+    index.apply_pod(&of_kueue);
+    assert_eq!(index.next_expiry(), Some(at(65)));
+    assert_eq!(index.standing(&of_kueue).unwrap().runai.as_deref(), Some("leaf"));
+    let (workload, _) = index.workload(&of_kueue);
+    assert_eq!(workload.place.name(), Some("leaf"));
 }

@@ -77,11 +77,11 @@ impl Pod {
 
     /// Takes what can change; says whether it is still in a queue.
     pub fn update(&mut self, pod: &projection::Pod, interner: &mut Interner) -> bool {
-        let Interner { kinds, names, own } = interner;
+        let Interner { kinds, names, own, kueue_queues } = interner;
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         self.tensorstack = shared(pod.label(keys::TENSORSTACK_QUEUE_LABEL));
-        self.runai = shared(pod.label(keys::RUNAI_QUEUE_LABEL));
+        self.runai = shared(kueue_queues.queue_of(pod));
         self.started = pod.scheduled_at().and_then(|time| Milliseconds::new(time.0.as_millisecond()));
         self.readiness = PodReadiness::of(pod);
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));

@@ -9,7 +9,7 @@ use tenure_policy::{
     toleration,
     victims::{Candidate, Others, Protected, Search, protected},
 };
-use tenure_types::{extender::Offer, keys, podgroup::PodGroupKind, projection::Pod, room::Room};
+use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::Room};
 
 use super::{
     Placed, PlacementIndex,
@@ -128,7 +128,7 @@ impl PlacementIndex {
         let named = PodGroupKind::Runai.named_by(pod);
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let of_group = named.and_then(|name| self.objects.gangs.queue_of_group(namespace, name));
-        of_group.or_else(|| pod.label(keys::RUNAI_QUEUE_LABEL).filter(|queue| !queue.is_empty()))
+        of_group.or_else(|| self.objects.interner.kueue_queues.queue_of(pod))
     }
 }
 

@@ -7,10 +7,10 @@ use tenure_policy::{
     guard,
     victims::Requests,
 };
-use tenure_types::{keys, projection::Pod, room::Room};
+use tenure_types::{projection::Pod, room::Room};
 
 use super::{Placed, budgets::Labels};
-use crate::{Uid, names::Names, podgroups::Membership};
+use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
 
 /// What many pods share.
 #[derive(Debug, Default)]
@@ -56,9 +56,10 @@ impl Interned {
 }
 
 impl Placed {
-    pub fn read(pod: &Pod, room: &Room, names: &mut Names, interned: &mut Interned) -> Self {
+    pub fn read(pod: &Pod, room: &Room, interner: &mut Interner, pool: &mut Interned) -> Self {
+        let Interner { names, kueue_queues, .. } = interner;
         let labels = Labels::read(pod.metadata.labels.as_ref(), names);
-        let requests = interned.requests(room, names);
+        let requests = pool.requests(room, names);
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));
         let progress = progress(pod);
@@ -74,11 +75,11 @@ impl Placed {
             priority: pod.spec.priority.unwrap_or(0),
             never_preempts: pod.spec.preemption_policy.as_deref() == Some("Never"),
             class: shared(pod.spec.priority_class_name.as_deref()),
-            queue: shared(pod.label(keys::RUNAI_QUEUE_LABEL)),
+            queue: shared(kueue_queues.queue_of(pod)),
             scheduled: pod.scheduled_at().map(|at| at.0),
             progress,
             requests,
-            labels: interned.labels.shared(labels),
+            labels: pool.labels.shared(labels),
             memberships: None,
             plain: room.plain,
             frees: !in_daemon_set && !pod.is_mirror(),

@@ -309,6 +309,22 @@ fn the_pool_of_the_node_counts() {
 }
 
 #[test]
+fn a_pod_in_a_queue_of_kueues_has_the_floor_of_the_queue_that_it_stands_for() {
+    let in_kueue = json!({"kai.scheduler/queue": "", "kueue.x-k8s.io/local-queue-name": "main"});
+    let of_kueue = pod("a", 60, &json!({"metadata": {"labels": in_kueue}}));
+    let mut world = World::new(&[]);
+    world.floors = Floors::default();
+    world.apply(&of_kueue);
+    assert_eq!(world.asked(&["a"]), keep(&["a"]), "it is in no queue");
+    let main = kueue::KueueQueue::Local { namespace: Some("ns".into()), name: "main".into() };
+    world.index.set_kueue_queues(kueue::Queues(vec![(main, "q".to_owned())]));
+    world.apply(&of_kueue);
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime));
+    let preemptor = json!({"metadata": {"namespace": "ns", "labels": in_kueue}, "spec": {"priority": 9, "containers": []}});
+    assert!(is_protected(&world.asked_by(&preemptor, &["a"]), Rule::PreemptMinRuntime), "of the same queue");
+}
+
+#[test]
 fn what_a_disruption_budget_keeps_goes_last() {
     let app = |name: &str, age| pod(name, age, &json!({"metadata": {"labels": {"app": name}}}));
     let mut world = World::new(&[app("young", 60), app("a", 700), app("b", 800)]);

@@ -9,6 +9,7 @@ use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{
     expiry::Scope,
     floor::Floors,
+    kueue,
     owners::{OwnerTable, PauseRule},
     ready::PodsReady,
     start::LongestFormation,
@@ -307,6 +308,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
         longest_formation: FORMATION,
+        kueue_queues: kueue::Queues::default(),
         retry_after: RetryAfter::default(),
     }
 }

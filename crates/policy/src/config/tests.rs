@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     floor::{NodePool, ReclaimResolveMethod},
     guard::Scheduler,
+    kueue::KueueQueue,
     requeue::Backoff,
 };
 
@@ -70,6 +71,41 @@ fn workloads_of_kueues_are_paused_unless_the_file_says_otherwise() {
     assert!(!knows(&off, "kueue.x-k8s.io/v1beta2", "Workload") && !off.kueue.enabled);
     let expected = "line 1: kueue.enabled: Invalid value: \"yes\": must be true or false";
     assert_eq!(complaints("kueue: {enabled: 'yes'}"), [expected]);
+}
+
+#[test]
+fn queues_of_kueues_stand_for_queues_in_the_order_of_the_file() {
+    let config = Config::parse(
+        "kueue:\n  queues:\n  - {localQueue: a/main, queue: q}\n  - {localQueue: main, queue: r}\n  - {clusterQueue: gpu, queue: q}\n",
+    )
+    .unwrap();
+    let local = |namespace: Option<&str>| KueueQueue::Local {
+        namespace: namespace.map(str::to_owned),
+        name: "main".into(),
+    };
+    let expected = [(local(Some("a")), "q"), (local(None), "r"), (KueueQueue::Cluster("gpu".into()), "q")];
+    assert_eq!(config.kueue.queues.0, expected.map(|(queue, of)| (queue, of.to_owned())));
+    for (row, path, detail) in [
+        ("{localQueue: a, clusterQueue: a, queue: q}", "", "must have one of localQueue and clusterQueue"),
+        ("{queue: q}", "", "must have one of localQueue and clusterQueue"),
+        (
+            "{localQueue: a/b/c, queue: q}",
+            ".localQueue",
+            "must be the name of a LocalQueue, or its namespace",
+        ),
+        ("{localQueue: a, queue: Q}", ".queue", "must be the name of an object"),
+        ("{clusterQueue: ' ', queue: q}", ".clusterQueue", "must be the name of an object"),
+    ] {
+        let complaint = complaints(&format!("kueue: {{queues: [{row}]}}")).remove(0);
+        let start = format!("line 1: kueue.queues[0]{path}: Invalid value: ");
+        assert!(complaint.starts_with(&start) && complaint.contains(detail), "{complaint}");
+    }
+    let twice = "kueue: {queues: [{localQueue: a, queue: q}, {localQueue: a, queue: r}]}";
+    assert!(complaints(twice)[0].ends_with("is in the list already"));
+    assert_eq!(
+        complaints("kueue: {queues: [{localQueue: a}]}"),
+        ["line 1: kueue.queues[0].queue: Required value"]
+    );
 }
 
 #[test]

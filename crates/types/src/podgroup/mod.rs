@@ -69,10 +69,12 @@ impl PodField {
     pub fn all() -> BTreeSet<Self> {
         let rows = PodGroupKind::ALL.map(PodGroupKind::row);
         let of_groups = rows.into_iter().flat_map(|row| [Some(row.named_by), row.subgroup]);
-        of_groups.flatten().chain(keys::QUEUE_LABELS.map(Self::Label)).collect()
+        let labels = keys::QUEUE_LABELS.into_iter().chain(keys::KUEUE_QUEUE_LABELS);
+        of_groups.flatten().chain(labels.map(Self::Label)).collect()
     }
 
-    /// Those that name a queue, by themselves or by a group that has one.
+    /// Those that name a queue, by themselves or by a group that has one. Queues of Kueue's are none: which of them stands
+    /// for one is configured.
     pub fn of_queues() -> BTreeSet<Self> {
         let rows = PodGroupKind::ALL.map(PodGroupKind::row).into_iter();
         let of_groups = rows.filter(|row| row.names_queue).map(|row| row.named_by);

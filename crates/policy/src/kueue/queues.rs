@@ -1,0 +1,98 @@
+//! Queues of Kueue's that stand for queues of Tenure's.
+
+use tenure_types::{keys, projection::Pod};
+
+/// A queue of Kueue's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KueueQueue {
+    /// A `LocalQueue`, of one namespace or of that name in all of them.
+    Local {
+        /// None: all.
+        namespace: Option<String>,
+        /// Its name.
+        name: String,
+    },
+    /// A `ClusterQueue`.
+    Cluster(String),
+}
+
+/// Which queue of the run.ai family pods are in that name none of Tenure's and are in one of Kueue's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queues(pub Vec<(KueueQueue, String)>);
+
+impl Queues {
+    /// The queue of the run.ai family that a pod is in by itself: the one that its label names or, if it has no queue label
+    /// of Tenure's, the one of the first row for its queues of Kueue's.
+    pub fn queue_of<'q>(&'q self, pod: &'q Pod) -> Option<&'q str> {
+        let label = |key: &str| pod.label(key).filter(|name| !name.is_empty());
+        let own = label(keys::RUNAI_QUEUE_LABEL);
+        if own.is_some() || self.0.is_empty() || label(keys::TENSORSTACK_QUEUE_LABEL).is_some() {
+            return own;
+        }
+        let local = label(keys::KUEUE_LOCAL_QUEUE_LABEL).or_else(|| label(keys::KUEUE_QUEUE_LABEL));
+        let cluster = label(keys::KUEUE_CLUSTER_QUEUE_LABEL);
+        let place = pod.metadata.namespace.as_deref();
+        let is_in = |queue: &KueueQueue| match queue {
+            KueueQueue::Local { namespace, name } => {
+                local == Some(name) && (namespace.is_none() || namespace.as_deref() == place)
+            }
+            KueueQueue::Cluster(name) => cluster == Some(name),
+        };
+        self.0.iter().find(|(queue, _)| is_in(queue)).map(|(_, queue)| queue.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn queues() -> Queues {
+        let local = |namespace: Option<&str>, name: &str| KueueQueue::Local {
+            namespace: namespace.map(str::to_owned),
+            name: name.to_owned(),
+        };
+        let rows = [
+            (local(Some("ns"), "main"), "of-ns"),
+            (local(None, "main"), "of-main"),
+            (KueueQueue::Cluster("gpu".into()), "of-gpu"),
+        ];
+        Queues(rows.into_iter().map(|(queue, of)| (queue, of.to_owned())).collect())
+    }
+
+    fn queue_in(namespace: &str, labels: &Value) -> Option<String> {
+        let pod = json!({"metadata": {"namespace": namespace, "labels": labels}});
+        queues().queue_of(&serde_json::from_value(pod).unwrap()).map(str::to_owned)
+    }
+
+    const LOCAL: &str = "kueue.x-k8s.io/local-queue-name";
+    const WANTED: &str = "kueue.x-k8s.io/queue-name";
+    const CLUSTER: &str = "kueue.x-k8s.io/cluster-queue-name";
+
+    #[test]
+    fn a_queue_of_kueues_stands_for_the_queue_of_its_first_row() {
+        for (namespace, labels, expected) in [
+            ("ns", json!({LOCAL: "main"}), Some("of-ns")),
+            ("other", json!({LOCAL: "main"}), Some("of-main")),
+            ("ns", json!({WANTED: "main"}), Some("of-ns")),
+            ("ns", json!({LOCAL: "x", WANTED: "main"}), None),
+            ("ns", json!({CLUSTER: "gpu"}), Some("of-gpu")),
+            ("ns", json!({CLUSTER: "gpu", LOCAL: "main"}), Some("of-ns")),
+            ("ns", json!({CLUSTER: "main"}), None),
+            ("ns", json!({}), None),
+        ] {
+            assert_eq!(queue_in(namespace, &labels).as_deref(), expected, "{namespace} {labels}");
+        }
+    }
+
+    #[test]
+    fn a_queue_label_of_tenures_counts_before_those_of_kueues() {
+        let own = json!({"kai.scheduler/queue": "own", LOCAL: "main"});
+        assert_eq!(queue_in("ns", &own).as_deref(), Some("own"));
+        let empty = json!({"kai.scheduler/queue": "", LOCAL: "main"});
+        assert_eq!(queue_in("ns", &empty).as_deref(), Some("of-ns"));
+        let of_t9k = json!({"scheduler.tensorstack.dev/queue": "own", LOCAL: "main"});
+        assert_eq!(queue_in("ns", &of_t9k), None);
+    }
+}
