@@ -47,6 +47,9 @@ const ALL: &[&str] = &[
 /// The edition of T9k's Notebook, `TensorBoard` and Explorer that has `suspend` instead of `runMode`.
 pub const SUSPEND_EDITION: &str = "tensorstack.dev-suspend";
 
+/// Kueue, which most clusters don't have.
+pub const KUEUE: &str = "kueue.x-k8s.io";
+
 /// A cluster that knows all of them, with Tenure running.
 pub async fn world(name: &str) -> Result<World> {
     world_of(name, all()).await
@@ -130,10 +133,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_files_but_the_other_edition_are_listed() {
+    fn all_files_are_known() {
         let files = fs::read_dir(DIRECTORY).unwrap().map(|file| file.unwrap().file_name());
         let found: BTreeSet<String> = files.map(|file| file.into_string().unwrap()).collect();
-        let listed = ALL.iter().chain([&SUSPEND_EDITION]).map(|file| format!("{file}.yaml"));
+        let listed = ALL.iter().chain([&SUSPEND_EDITION, &KUEUE]).map(|file| format!("{file}.yaml"));
         assert_eq!(found, listed.collect());
     }
 }

@@ -248,6 +248,11 @@ impl Namespace {
         self.api(object).await.get(&object.name_any()).await.expect("it is there")
     }
 
+    /// The same, if it is there.
+    pub async fn try_find(&self, object: &DynamicObject) -> Option<DynamicObject> {
+        self.api(object).await.get_opt(&object.name_any()).await.expect("it can be read")
+    }
+
     /// What a field of the object holds now, by a path with dots; null if it isn't there.
     pub async fn field(&self, object: &DynamicObject, path: &str) -> Value {
         let now = serde_json::to_value(self.get(object).await).expect("JSON");

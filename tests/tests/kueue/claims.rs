@@ -1,0 +1,80 @@
+//! What a tenant gains who writes Workloads: nothing.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    World, audit, fixtures,
+    keeper::Keeper,
+    workloads::{Namespace, distinct, in_runai_queue, workload},
+};
+
+use super::{queue, standin::workload_of, world};
+
+/// For all tries, of which the first is repeated after a second.
+const TRIES: Duration = Duration::from_mins(2);
+
+/// A Job in a queue with a ceiling of a second that runs, and that Kueue doesn't manage.
+async fn running_job(namespace: &Namespace) -> kube::core::DynamicObject {
+    queue(namespace, namespace.name(), &json!({"maxDuration": "2s"})).await;
+    let labels = in_runai_queue(namespace.name());
+    let job = distinct(workload("Job", namespace.name(), "train", &labels, &Value::Null), "train");
+    namespace.create(&job).await
+}
+
+#[tokio::test]
+async fn a_workload_that_the_job_does_not_own_or_that_keeps_nothing_going_is_no_reason_to_spare_the_job() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let job = running_job(&namespace).await;
+    let of = |name: &str, more: Value| {
+        let mut workload = workload_of("v1beta2", &job, name);
+        for (key, value) in more.as_object().unwrap() {
+            workload[key] = value.clone();
+        }
+        workload
+    };
+    let mut labelled = of("labelled", json!({}));
+    labelled["metadata"]["ownerReferences"][0]["uid"] = json!("00000000-0000-0000-0000-000000000001");
+    labelled["metadata"]["finalizers"] = json!(["example.com/stay"]);
+    namespace.create(&labelled).await;
+    namespace.create(&of("inactive", json!({"spec": {"active": false}}))).await;
+    let finished = namespace.create(&of("finished", json!({}))).await;
+    let conditions = json!([{"type": "Finished", "status": "True"}]);
+    namespace.patch_status(&finished, &json!({"conditions": conditions})).await;
+    namespace.await_pause_of(&job, "spec.suspend", &json!(true)).await;
+    audit::assert_changes(&world.cluster, namespace.name(), &["patch jobs/train"]).await;
+}
+
+#[tokio::test]
+async fn a_workload_that_is_paused_in_vain_makes_way_for_the_job_after_all_tries() {
+    let world = Box::pin(World::installed("kueue-forged", &[])).await.unwrap();
+    fixtures::install(&world, fixtures::definitions(fixtures::KUEUE)).await;
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    let keeper = Keeper::start(&world, &["--retry-after=1s"]).await;
+    let namespace = Namespace::new(&world).await;
+    let job = running_job(&namespace).await;
+    // nobody does anything about Workloads here
+    let forged = namespace.create(&workload_of("v1beta2", &job, "forged")).await;
+    namespace.await_pause_of(&forged, "spec.active", &json!(false)).await;
+    let paused = async || Ok(namespace.pause_of(&job, "spec.suspend", &json!(true)).await);
+    eventually("the Job itself to be paused", TRIES, paused).await.unwrap();
+    namespace.await_pods(&[]).await;
+    let expected = ["patch workloads/forged", "patch jobs/train"];
+    assert_eq!(audit::changes_of_keeper(&world.cluster, namespace.name()), expected);
+    keeper.stop().await;
+}
+
+#[tokio::test]
+async fn a_deployment_is_scaled_down_whatever_workload_there_is() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "2s"})).await;
+    let labels = in_runai_queue(namespace.name());
+    let deployment = workload("Deployment", namespace.name(), "web", &labels, &Value::Null);
+    let deployment = namespace.create(&deployment).await;
+    namespace.create(&workload_of("v1beta2", &deployment, "web")).await;
+    namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
+    audit::assert_changes(&world.cluster, namespace.name(), &["patch deployments/web"]).await;
+}

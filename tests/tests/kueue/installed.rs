@@ -1,0 +1,65 @@
+//! Kueue that isn't there, that comes later, and that goes again.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, ResourceExt,
+    api::DeleteParams,
+    core::{DynamicObject, GroupVersionKind},
+    discovery::pinned_kind,
+};
+use serde_json::{Value, json};
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE, World, fixtures,
+    workloads::{Namespace, distinct, in_runai_queue, workload},
+};
+
+use super::{Kueue, await_starts, job, queue, tenure, workload_of};
+
+/// A Job that Kueue doesn't manage, with its ceiling.
+async fn plain_job(namespace: &Namespace, name: &str) -> DynamicObject {
+    let labels = in_runai_queue(namespace.name());
+    let job = distinct(workload("Job", namespace.name(), name, &labels, &Value::Null), name);
+    namespace.create(&job).await
+}
+
+async fn uninstall(world: &World) {
+    let client = world.cluster.client().unwrap();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in fixtures::definitions(fixtures::KUEUE) {
+        definitions.delete(&definition.name_any(), &DeleteParams::default()).await.unwrap();
+    }
+    let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "Workload");
+    let gone = async || Ok(pinned_kind(&client, &kind).await.is_err().then_some(()));
+    eventually("Kueue's kinds to be gone", DEADLINE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_ceiling_is_kept_without_kueue_and_when_it_comes_and_when_it_is_gone() {
+    let world = Box::pin(World::running("kueue-later")).await.unwrap();
+    let namespace = Namespace::new(&world).await;
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "2s"})).await;
+    let before = plain_job(&namespace, "before").await;
+    namespace.await_pause_of(&before, "spec.suspend", &json!(true)).await;
+
+    fixtures::install(&world, fixtures::definitions(fixtures::KUEUE)).await;
+    let kueue = Kueue::start(&world, &namespace, "v1beta2");
+    let managed = job(&namespace, "managed", &in_runai_queue(namespace.name())).await;
+    let of_managed = workload_of(&namespace, "managed", "v1beta2").await;
+    // as long as the keeper doesn't know of Kueue yet, the Job itself is paused, and Kueue sets it going again
+    namespace.await_pause_of(&of_managed, "spec.active", &json!(false)).await;
+    namespace.await_pods(&[]).await;
+    assert_eq!(namespace.field(&managed, "spec.suspend").await, json!(true));
+    let starts = kueue.starts();
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "1h"})).await;
+    tenure(&world, &namespace, &["resume", "job/managed"]).await;
+    let again = [starts.iter().map(String::as_str).collect(), vec!["managed"]].concat();
+    await_starts(&kueue, &again).await;
+    drop(kueue);
+
+    uninstall(&world).await;
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "2s"})).await;
+    namespace.await_pause_of(&managed, "spec.suspend", &json!(true)).await;
+    let after = plain_job(&namespace, "after").await;
+    namespace.await_pause_of(&after, "spec.suspend", &json!(true)).await;
+}
