@@ -113,8 +113,8 @@ impl<C: Command> Changer<C> {
         if workload.is_alone { Ok(()) } else { self.change_one(object, "").await }
     }
 
-    /// The Workload that is to be changed in place of an object: the one by which Kueue runs it. None if nothing is to be
-    /// found there: to take a pause back, it must have the record of one.
+    /// The Workload of Kueue's that is to be changed in place of an object. None if there is none: to take a pause back, it
+    /// must have the record of one.
     async fn workload(&self, object: Object<'_>) -> Result<Option<Workload>> {
         let of = object.kind.reference(object.name);
         // whether it is asked for depends on its kind alone
@@ -130,10 +130,10 @@ impl<C: Command> Changer<C> {
         let has_record = pause::record_on(&found.metadata).is_some();
         let uid = found.metadata.uid.unwrap_or_default();
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
-        let chosen = kueue::chosen(&found, &uid).map(Owner);
-        let chosen = chosen.filter(|workload| C::PAUSES && !has_record || workload.record().is_some());
+        let is_meant = |of: &Owner<'_>| C::PAUSES && !has_record || of.record().is_some();
+        let workload = kueue::owned(&found, &uid).into_iter().map(Owner).find(is_meant);
         let name = |workload| kueue::refer_to(workload).name;
-        Ok(chosen.map(|workload| Workload { name: name(workload), is_alone: !has_record }))
+        Ok(workload.map(|workload| Workload { name: name(workload), is_alone: !has_record }))
     }
 
     async fn change_one(&self, object: Object<'_>, of: &str) -> Result<()> {

@@ -436,7 +436,10 @@ fn of_a_job_that_kueue_runs_the_workload_would_be_paused() {
     items.push(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train", "namespace": "ns", "uid": "1"}}));
     assert_eq!(explained(&items, "gang-0").0["would"]["kind"], "Job");
     let metadata = json!({"name": "job-train-1f", "namespace": "ns", "uid": "2", "ownerReferences": [job()]});
-    items.push(json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": metadata}));
+    let status = json!({"conditions": [{"type": "Admitted", "status": "True"}]});
+    items.push(json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": metadata, "status": status,
+    }));
     let would = json!({
         "action": "pause", "kind": "Workload", "name": "ns/job-train-1f", "kueueWorkloadOf": "Job ns/train",
         "field": "spec.active", "value": false,

@@ -2,11 +2,10 @@
 //!
 //! Kueue makes a Workload of each job and pod that it manages, and sets going again what somebody else has paused as long
 //! as the Workload is admitted. So the Workload is what is paused, as one more owner above the topmost. A tenant may write
-//! Workloads, their labels and their owner references: all that these can gain is that another Workload is paused first.
+//! Workloads, their labels and their owner references, but not their status: so one counts that its status shows to be
+//! admitted.
 
 mod queues;
-
-use std::cmp::Reverse;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
@@ -97,25 +96,39 @@ pub fn of_pod<'p>(pod: &'p Pod, table: &OwnerTable) -> Option<Lookup<'p>> {
     })
 }
 
-/// The Workload by which Kueue runs what has this uid: of those that count one that is admitted, and of these the oldest.
+/// The Workload by which Kueue runs what has this uid.
 pub fn chosen<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Option<&'w Value> {
-    let text = |workload: &'w Value, path: &str| Owner(workload).at(path).as_str().unwrap_or_default();
-    let count = workloads.into_iter().filter(|workload| counts(Owner(workload), uid));
-    count.max_by_key(|workload| {
-        let age = Reverse((text(workload, "metadata.creationTimestamp"), text(workload, "metadata.uid")));
-        (is_true(Owner(workload), "Admitted"), age)
-    })
+    owned(workloads, uid).into_iter().find(|workload| keeps_going(Owner(workload)))
 }
 
-/// True if a Workload is what keeps going what has this uid: that really owns it, and it is neither finished nor being
-/// deleted. One that somebody else than Tenure has deactivated keeps nothing going.
-fn counts(workload: Owner<'_>, uid: &str) -> bool {
-    let is_active = workload.at(ACTIVE) != &Value::Bool(false) || workload.record().is_some();
+/// The Workloads that what has this uid really owns, and that are neither finished nor being deleted: one that is admitted
+/// comes first, and of others the oldest.
+pub fn owned<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Vec<&'w Value> {
+    let text = |workload: &'w Value, path: &str| Owner(workload).at(path).as_str().unwrap_or_default();
+    let mut owned: Vec<_> = workloads.into_iter().filter(|workload| is_of(Owner(workload), uid)).collect();
+    owned.sort_by_key(|workload| {
+        let age = (text(workload, "metadata.creationTimestamp"), text(workload, "metadata.uid"));
+        (!is_true(Owner(workload), "Admitted"), age)
+    });
+    owned
+}
+
+fn is_of(workload: Owner<'_>, uid: &str) -> bool {
     let is_deleting = !workload.at("metadata.deletionTimestamp").is_null();
     let owners = workload.at("metadata.ownerReferences").as_array();
     let is_meant = |owner: &Value| owner.get("uid").and_then(Value::as_str) == Some(uid);
     let is_owned = !uid.is_empty() && owners.into_iter().flatten().any(is_meant);
-    is_owned && is_active && !is_deleting && !is_true(workload, "Finished")
+    is_owned && !is_deleting && !is_true(workload, "Finished")
+}
+
+/// True if Kueue keeps going what a Workload is of, or Tenure has ended that. It is the status that says so: tenants don't
+/// write that. One that somebody else has deactivated keeps nothing going.
+fn keeps_going(workload: Owner<'_>) -> bool {
+    let is_admitted = is_true(workload, "Admitted");
+    if workload.at(ACTIVE) != &Value::Bool(false) {
+        return is_admitted;
+    }
+    workload.record().is_some() && (is_admitted || is_true(workload, "Evicted"))
 }
 
 fn is_true(workload: Owner<'_>, condition: &str) -> bool {
@@ -158,14 +171,19 @@ mod tests {
                 "labels": {"kueue.x-k8s.io/job-uid": "job"},
                 "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"}],
             },
-            "spec": {},
+            "spec": {}, "status": conditions(&["QuotaReserved", "Admitted"]),
         });
         json_patch::merge(&mut workload, more);
         workload
     }
 
-    fn condition(name: &str) -> Value {
-        json!({"status": {"conditions": [{"type": "QuotaReserved", "status": "True"}, {"type": name, "status": "True"}]}})
+    fn conditions(names: &[&str]) -> Value {
+        let condition = |name: &&str| json!({"type": name, "status": "True"});
+        json!({"conditions": names.iter().map(condition).collect::<Vec<_>>()})
+    }
+
+    fn in_status(names: &[&str]) -> Value {
+        json!({"status": conditions(names)})
     }
 
     fn name_of_chosen(workloads: &[Value]) -> Option<&str> {
@@ -178,7 +196,8 @@ mod tests {
         for (why, more) in [
             ("it is of another", json!({"metadata": {"ownerReferences": [{"uid": "other"}]}})),
             ("only its label says so", json!({"metadata": {"ownerReferences": null}})),
-            ("its work has ended", condition("Finished")),
+            ("its work has ended", in_status(&["Admitted", "Finished"])),
+            ("it was never admitted", in_status(&["QuotaReserved"])),
             ("it is being deleted", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})),
             ("it keeps nothing going", json!({"spec": {"active": false}})),
         ] {
@@ -191,21 +210,29 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_that_tenure_has_paused_counts_until_it_is_resumed() {
+    fn a_workload_that_tenure_has_paused_counts_while_kueue_evicts_it_and_until_it_is_resumed() {
         let record = json!({"reason": "r", "at": "2026-01-01T00:00:00Z", "queue": "q", "field": "spec.active", "previousValue": true});
         let paused = json!({"spec": {"active": false}, "metadata": {"annotations": {"tenure.dev/paused": record.to_string()}}});
-        assert_eq!(name_of_chosen(&[workload_with("w", 0, &paused)]), Some("w"));
+        for (status, expected) in
+            [(&["Admitted"][..], Some("w")), (&["Evicted"], Some("w")), (&["QuotaReserved"], None)]
+        {
+            let mut paused = paused.clone();
+            paused["status"] = conditions(status);
+            assert_eq!(name_of_chosen(&[workload_with("w", 0, &paused)]), expected, "{status:?}");
+        }
     }
 
     #[test]
-    fn of_several_the_admitted_one_counts_and_then_the_oldest() {
-        let decoy = workload_with("a-decoy", 1, &json!({}));
-        let admitted = workload_with("z-admitted", 5, &condition("Admitted"));
-        assert_eq!(name_of_chosen(&[decoy.clone(), admitted.clone()]), Some("z-admitted"));
-        assert_eq!(name_of_chosen(&[admitted.clone(), decoy.clone()]), Some("z-admitted"));
-        let older = workload_with("older", 0, &json!({}));
-        assert_eq!(name_of_chosen(&[decoy.clone(), older.clone()]), Some("older"));
-        assert_eq!(name_of_chosen(&[older, decoy]), Some("older"));
+    fn of_several_the_oldest_of_the_admitted_ones_counts() {
+        let decoy = workload_with("a-decoy", 0, &in_status(&[]));
+        let admitted = workload_with("admitted", 5, &json!({}));
+        assert_eq!(name_of_chosen(&[decoy.clone(), admitted.clone()]), Some("admitted"));
+        let owned: Vec<_> =
+            owned([&decoy, &admitted], "job").iter().map(|of| of["metadata"]["uid"].clone()).collect();
+        assert_eq!(owned, ["admitted", "a-decoy"]);
+        let older = workload_with("older", 4, &json!({}));
+        assert_eq!(name_of_chosen(&[admitted.clone(), older.clone()]), Some("older"));
+        assert_eq!(name_of_chosen(&[older, admitted]), Some("older"));
         let of_same_age = [workload_with("b", 1, &json!({})), workload_with("a", 1, &json!({}))];
         assert_eq!(name_of_chosen(&of_same_age), Some("a"));
     }

@@ -10,14 +10,18 @@ use tenure_tests::{
     workloads::{Namespace, distinct, in_runai_queue, workload},
 };
 
-use super::{queue, standin::workload_of, world};
+use super::{
+    queue,
+    standin::{admitted, workload_of},
+    world,
+};
 
 /// For all tries, of which the first is repeated after a second.
 const TRIES: Duration = Duration::from_mins(2);
 
-/// A Job in a queue with a ceiling of a second that runs, and that Kueue doesn't manage.
+/// A Job in a queue with a ceiling of five seconds that runs, and that Kueue doesn't manage.
 async fn running_job(namespace: &Namespace) -> kube::core::DynamicObject {
-    queue(namespace, namespace.name(), &json!({"maxDuration": "2s"})).await;
+    queue(namespace, namespace.name(), &json!({"maxDuration": "5s"})).await;
     let labels = in_runai_queue(namespace.name());
     let job = distinct(workload("Job", namespace.name(), "train", &labels, &Value::Null), "train");
     namespace.create(&job).await
@@ -38,10 +42,21 @@ async fn a_workload_that_the_job_does_not_own_or_that_keeps_nothing_going_is_no_
     let mut labelled = of("labelled", json!({}));
     labelled["metadata"]["ownerReferences"][0]["uid"] = json!("00000000-0000-0000-0000-000000000001");
     labelled["metadata"]["finalizers"] = json!(["example.com/stay"]);
-    namespace.create(&labelled).await;
-    namespace.create(&of("inactive", json!({"spec": {"active": false}}))).await;
+    let labelled = namespace.create(&labelled).await;
+    namespace.patch_status(&labelled, &admitted(true)).await;
+    let inactive = namespace.create(&of("inactive", json!({"spec": {"active": false}}))).await;
+    namespace.patch_status(&inactive, &admitted(true)).await;
+    // as a tenant can make one, who doesn't write the status
+    namespace.create(&of("never-admitted", json!({}))).await;
+    let mut paused = of("looks-paused", json!({"spec": {"active": false}}));
+    let record = json!({
+        "reason": "MaxDurationExceeded", "at": jiff::Timestamp::now(), "queue": namespace.name(),
+        "field": "spec.active", "value": false, "previousValue": true,
+    });
+    paused["metadata"]["annotations"] = json!({"tenure.dev/paused": record.to_string()});
+    namespace.create(&paused).await;
     let finished = namespace.create(&of("finished", json!({}))).await;
-    let conditions = json!([{"type": "Finished", "status": "True"}]);
+    let conditions = json!([{"type": "Finished", "status": "True"}, {"type": "Admitted", "status": "True"}]);
     namespace.patch_status(&finished, &json!({"conditions": conditions})).await;
     namespace.await_pause_of(&job, "spec.suspend", &json!(true)).await;
     audit::assert_changes(&world.cluster, namespace.name(), &["patch jobs/train"]).await;
@@ -57,6 +72,7 @@ async fn a_workload_that_is_paused_in_vain_makes_way_for_the_job_after_all_tries
     let job = running_job(&namespace).await;
     // nobody does anything about Workloads here
     let forged = namespace.create(&workload_of("v1beta2", &job, "forged")).await;
+    namespace.patch_status(&forged, &admitted(true)).await;
     namespace.await_pause_of(&forged, "spec.active", &json!(false)).await;
     let paused = async || Ok(namespace.pause_of(&job, "spec.suspend", &json!(true)).await);
     eventually("the Job itself to be paused", TRIES, paused).await.unwrap();
@@ -70,11 +86,12 @@ async fn a_workload_that_is_paused_in_vain_makes_way_for_the_job_after_all_tries
 async fn a_deployment_is_scaled_down_whatever_workload_there_is() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
-    queue(&namespace, namespace.name(), &json!({"maxDuration": "2s"})).await;
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "5s"})).await;
     let labels = in_runai_queue(namespace.name());
     let deployment = workload("Deployment", namespace.name(), "web", &labels, &Value::Null);
     let deployment = namespace.create(&deployment).await;
-    namespace.create(&workload_of("v1beta2", &deployment, "web")).await;
+    let web = namespace.create(&workload_of("v1beta2", &deployment, "web")).await;
+    namespace.patch_status(&web, &admitted(true)).await;
     namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
     audit::assert_changes(&world.cluster, namespace.name(), &["patch deployments/web"]).await;
 }

@@ -7,7 +7,11 @@ use tenure_tests::{
     workloads::{Namespace, bare_pod, distinct, reference},
 };
 
-use super::{Kueue, queue, standin::workload_of, world};
+use super::{
+    Kueue, queue,
+    standin::{admitted, workload_of},
+    world,
+};
 
 /// A pod of the namespace's queue that Kueue manages, with more labels.
 async fn pod(namespace: &Namespace, name: &str, more: &Value) -> DynamicObject {
@@ -22,7 +26,7 @@ async fn pod(namespace: &Namespace, name: &str, more: &Value) -> DynamicObject {
 async fn a_group_of_plain_pods_is_paused_as_one_by_its_workload() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
-    queue(&namespace, namespace.name(), &json!({"maxDuration": "3s"})).await;
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "6s"})).await;
     let group = json!({"kueue.x-k8s.io/pod-group-name": "group"});
     let (one, other) = (pod(&namespace, "one", &group).await, pod(&namespace, "other", &group).await);
     let mut workload = workload_of("v1beta2", &one, "group");
@@ -31,6 +35,7 @@ async fn a_group_of_plain_pods_is_paused_as_one_by_its_workload() {
     workload["metadata"]["finalizers"] = json!(["kueue.x-k8s.io/resource-in-use"]);
     workload["metadata"]["ownerReferences"] = json!([reference(&one), reference(&other)]);
     let workload = namespace.create(&workload).await;
+    namespace.patch_status(&workload, &admitted(true)).await;
     let kueue = Kueue::start(world, &namespace, "v1beta2");
     namespace.await_pause_of(&workload, "spec.active", &json!(false)).await;
     namespace.await_pods(&[]).await;
@@ -44,9 +49,10 @@ async fn a_group_of_plain_pods_is_paused_as_one_by_its_workload() {
 async fn a_plain_pod_is_paused_by_its_workload_and_deleted_if_another_claims_it() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
-    queue(&namespace, namespace.name(), &json!({"maxDuration": "3s"})).await;
+    queue(&namespace, namespace.name(), &json!({"maxDuration": "6s"})).await;
     let alone = pod(&namespace, "alone", &json!({})).await;
     let workload = namespace.create(&workload_of("v1beta2", &alone, "pod-alone")).await;
+    namespace.patch_status(&workload, &admitted(true)).await;
     // of a group whose Workload it doesn't own
     let claimed = pod(&namespace, "claimed", &json!({"kueue.x-k8s.io/pod-group-name": "pod-alone"})).await;
     let kueue = Kueue::start(world, &namespace, "v1beta2");

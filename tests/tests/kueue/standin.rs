@@ -82,6 +82,18 @@ pub fn workload_of(version: &str, owner: &DynamicObject, name: &str) -> Value {
     })
 }
 
+/// The status of a Workload that is admitted, or that was evicted.
+pub fn admitted(admitted: bool) -> Value {
+    let condition =
+        |kind: &str, status: bool| json!({"type": kind, "status": if status { "True" } else { "False" }});
+    let conditions = [
+        condition("QuotaReserved", admitted),
+        condition("Admitted", admitted),
+        condition("Evicted", !admitted),
+    ];
+    json!({"conditions": conditions})
+}
+
 struct Controller {
     client: Client,
     namespace: String,
@@ -190,11 +202,8 @@ impl Controller {
     }
 
     async fn admit(&self, workload: &DynamicObject, admit: bool) -> Result<()> {
-        let status = if admit { "True" } else { "False" };
-        let condition = |kind: &str| json!({"type": kind, "status": status});
-        let conditions = [condition("QuotaReserved"), condition("Admitted")];
         let patch = json!({
-            "metadata": {"resourceVersion": workload.resource_version()}, "status": {"conditions": conditions},
+            "metadata": {"resourceVersion": workload.resource_version()}, "status": admitted(admit),
         });
         let (name, how) = (workload.name_any(), PatchParams::default());
         self.workloads().patch_status(&name, &how, &Patch::Merge(patch)).await?;
