@@ -159,7 +159,7 @@ fn runai_ranges() -> Vec<Case> {
         wait(json!({"timeout": "5m", "requeuingStrategy": {field: value}}), bad(&path, &value, rule))
     };
     let whole_strategy = json!({
-        "timestamp": "Creation", "backoffLimitCount": 0, "backoffBaseSeconds": 1, "backoffFactor": "1.41284738",
+        "timestamp": "Creation", "onCapacity": true, "backoffLimitCount": 0, "backoffBaseSeconds": 1, "backoffFactor": "1.41284738",
         "backoffMaxSeconds": 3600,
     });
     let resources = json!({"cpu": {"quota": 1000, "limit": -1, "overQuotaWeight": 1}, "gpu": {"quota": 0.5}, "memory": {}});
@@ -174,9 +174,22 @@ fn runai_ranges() -> Vec<Case> {
         ),
         runai(json!({"resources": resources}), Verdict::Accepted),
         wait(
-            json!({"timeout": "5m", "recoveryTimeout": "1m", "requeuingStrategy": whole_strategy}),
+            json!({
+                "enable": true, "timeout": "5m", "countFrom": "Creation", "recoveryTimeout": "1m",
+                "requeuingStrategy": whole_strategy, "blockAdmission": false,
+            }),
             Verdict::Accepted,
         ),
+        wait(json!({"enable": false}), Verdict::Accepted),
+        wait(
+            json!({"countFrom": "Admission"}),
+            refused(By::Schema, ["countFrom: Unsupported value: \"Admission\"", "\"Scheduled\", \"Creation\""]),
+        ),
+        wait(
+            json!({"blockAdmission": true}),
+            bad("spec.waitForPodsReady.blockAdmission", &json!(true), "Tenure admits no workloads"),
+        ),
+        strategy("backoffLimitTimeout", json!(600), "must be left out: set backoffLimitCount"),
         wait(json!({}), Verdict::Accepted),
         wait(
             json!({"timeout": "0s"}),

@@ -104,6 +104,9 @@
 {{- /* waitForPodsReady as JSON. Takes the value. */}}
 {{- define "tenure.waitForPodsReady" -}}
 {{- $strategy := .requeuingStrategy | default dict }}
+{{- if hasKey $strategy "backoffLimitTimeout" }}
+{{-   fail "waitForPodsReady.requeuingStrategy.backoffLimitTimeout must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long so many returns take" }}
+{{- end }}
 {{- $base := $strategy.backoffBaseSeconds | default 1 }}
 {{- $max := $strategy.backoffMaxSeconds | default $base }}
 {{- if gt (int64 $base) (int64 $max) }}

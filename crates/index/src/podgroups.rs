@@ -124,7 +124,7 @@ impl Gangs {
         for Membership { group: key, .. } in new.iter().flat_map(|new| &*new.of) {
             let gang = by_key.entry(key.clone()).or_insert_with(|| Box::new(Gang::new(*for_keeper)));
             let queue = gang.queue().cloned();
-            gang.replace(uid, old.as_deref().filter(|old| old.is_of(key)), new);
+            gang.replace(uid, old.as_deref().filter(|old| old.is_of(key)), new, members);
             if gang.queue() != queue.as_ref() {
                 moved.extend(gang.members());
             }
@@ -134,7 +134,7 @@ impl Gangs {
         for Membership { group: key, .. } in left.filter(|of| new.is_none_or(|new| !new.is_of(&of.group))) {
             let Some(gang) = self.by_key.get_mut(key) else { continue };
             let queue = gang.queue().cloned();
-            gang.replace(uid, old.as_deref(), None);
+            gang.replace(uid, old.as_deref(), None, &self.members);
             if gang.queue() != queue.as_ref() {
                 self.moved.extend(gang.members());
             }

@@ -200,6 +200,11 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
 pub(crate) fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
     positive(&format!("{path}.timeout"), wait.timeout.as_ref(), errors);
     positive(&format!("{path}.recoveryTimeout"), wait.recovery_timeout.as_ref(), errors);
+    if wait.block_admission == Some(true) {
+        let detail =
+            "must be false or left out: Tenure admits no workloads, so none can wait until another is ready";
+        errors.push(FieldError::invalid(format!("{path}.blockAdmission"), true, detail));
+    }
     if let Some(strategy) = &wait.requeuing_strategy {
         requeuing_strategy(&format!("{path}.requeuingStrategy"), strategy, errors);
     }
@@ -216,6 +221,10 @@ fn requeuing_strategy(path: &str, strategy: &RequeuingStrategy, errors: &mut Vec
     {
         let detail = format!("must not be more than backoffMaxSeconds, {max}");
         errors.push(FieldError::invalid(format!("{path}.backoffBaseSeconds"), base, detail));
+    }
+    if let Some(timeout) = strategy.backoff_limit_timeout {
+        let detail = "must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long so many returns take";
+        errors.push(FieldError::invalid(format!("{path}.backoffLimitTimeout"), timeout, detail));
     }
     if let Some(text) = strategy.backoff_factor.as_deref().filter(|text| factor(text).is_none()) {
         let detail = "must be a decimal number of at least 1, such as \"1.5\"";
@@ -275,7 +284,10 @@ mod tests {
             "preemptMinRuntime": "10 s",
             "maxDuration": "0s",
             "requeueDelay": "-1s",
-            "waitForPodsReady": {"timeout": "0", "requeuingStrategy": {"backoffFactor": "0.5", "backoffBaseSeconds": 0}},
+            "waitForPodsReady": {
+                "timeout": "0", "blockAdmission": true,
+                "requeuingStrategy": {"backoffFactor": "0.5", "backoffBaseSeconds": 0, "backoffLimitTimeout": 600},
+            },
             "resources": {"gpu": {"quota": -2.0}},
         }));
         let by_default = Some(Box::new(PodsReady::from(&WaitForPodsReady::default())));
@@ -288,7 +300,9 @@ mod tests {
             "spec.maxDuration: Invalid value: \"0s\": must be greater than zero",
             "spec.requeueDelay: Invalid value: \"-1s\": must be a duration",
             "spec.waitForPodsReady.timeout: Invalid value: \"0\": must be greater than zero",
+            "spec.waitForPodsReady.blockAdmission: Invalid value: true: must be false or left out",
             "spec.waitForPodsReady.requeuingStrategy.backoffBaseSeconds: Invalid value: 0: must be at least 1",
+            "spec.waitForPodsReady.requeuingStrategy.backoffLimitTimeout: Invalid value: 600: must be left out: set backoffLimitCount",
             "spec.waitForPodsReady.requeuingStrategy.backoffFactor: Invalid value: \"0.5\": must be a decimal number",
             "spec.resources.gpu.quota: Invalid value: -2.0: must be at least -1",
         ];

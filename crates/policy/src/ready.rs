@@ -1,15 +1,15 @@
 //! Whether the pods of a workload are ready, and until when they may be not.
 //!
 //! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the first of its pods was
-//! scheduled: from then on it takes room. When it was ready and isn't any more, it has `recoveryTimeout`. Both are read
-//! from what its pods show, so that nothing is forgotten when a keeper ends; and remembered for a run, since pods that
-//! are replaced take what they have shown with them.
+//! scheduled, since it takes room from then on; or created, if `countFrom` says so. When it was ready and isn't any more,
+//! it has `recoveryTimeout`. Both are read from what its pods show, so that nothing is forgotten when a keeper ends; and
+//! remembered for a run, since pods that are replaced take what they have shown with them.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
     ExtendedDuration, Grammar,
     projection::{Pod, PodCondition},
-    runai::v3alpha1::{RequeuingTimestamp, WaitForPodsReady},
+    runai::v3alpha1::{CountFrom, RequeuingTimestamp, WaitForPodsReady},
 };
 
 use crate::{gang::Shape, requeue::Backoff};
@@ -63,11 +63,13 @@ pub struct Standing {
     pub readiness: Readiness,
 }
 
-/// A workload that takes room, and has fewer ready pods than it takes to run.
+/// A workload that has fewer ready pods than it takes to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lacking {
-    /// Since when it takes room: when the first pod of its run was scheduled, or the run started.
-    pub started: Timestamp,
+    /// When the first of its pods was created, as far as it is known.
+    pub created: Timestamp,
+    /// Since when it takes room: when the first pod of its run was scheduled, or the run started. None if it takes none.
+    pub started: Option<Timestamp>,
     /// Since when it has too few.
     pub since: Timestamp,
     /// Since when it had too few when that was seen for the first time in its run.
@@ -108,7 +110,7 @@ impl RunMemory {
         let since = lacked.since.map_or(shown.since, |since| since.min(shown.since));
         lacked.since = Some(since);
         self.was_ready |= shown.was_ready;
-        Lacking { started: shown.started, since, first_since: lacked.first_since, was_ready: self.was_ready }
+        Lacking { since, first_since: lacked.first_since, was_ready: self.was_ready, ..shown }
     }
 }
 
@@ -132,16 +134,17 @@ impl Cause {
 }
 
 impl Lacking {
-    /// What pods come to: none if enough of each subgroup are ready, or if none was scheduled. Pods that a minimum
-    /// doesn't need may take as long as they like, and those that were not created can't be waited for. `start` is that of
-    /// the run, as far as it is known: pods that were replaced took room before those that are there.
+    /// What pods come to: none if enough of each subgroup are ready, or if there are none. Pods that a minimum doesn't need
+    /// may take as long as they like, and those that were not created can't be waited for. `start` is that of the run, as
+    /// far as it is known: pods that were replaced took room before those that are there.
     pub fn of(shape: &Shape, pods: &[Standing], start: Option<Timestamp>) -> Option<Self> {
-        let first = pods.iter().filter_map(|pod| pod.scheduled).min()?;
-        let started = start.map_or(first, |start| start.min(first));
+        let created = pods.iter().map(|pod| pod.created).min()?;
+        let first = pods.iter().filter_map(|pod| pod.scheduled).min();
+        let started = first.map(|first| start.map_or(first, |start| start.min(first)));
         let onset = |pod: &Standing| match pod.readiness {
             Readiness::Ready => None,
-            Readiness::NotYet => Some((pod.created.max(started), pod.subgroup)),
-            Readiness::Lost(at) => Some((at.max(started), pod.subgroup)),
+            Readiness::NotYet => Some((pod.created, pod.subgroup)),
+            Readiness::Lost(at) => Some((at, pod.subgroup)),
         };
         let mut onsets: Vec<(Timestamp, usize)> = pods.iter().filter_map(onset).collect();
         if onsets.is_empty() {
@@ -163,19 +166,27 @@ impl Lacking {
             !left.are_enough(&attained)
         });
         let was_ready = || count(|of| of != Readiness::NotYet).are_enough(shape);
-        too_few.map(|(since, _)| Self { started, since, first_since: since, was_ready: was_ready() })
+        let (since, _) = too_few?;
+        let since = started.map_or(since, |started| since.max(started));
+        Some(Self { created, started, since, first_since: since, was_ready: was_ready() })
     }
 }
 
 /// What applies to the workloads of a queue that don't get ready.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodsReady {
+    /// False: they may take as long as they like.
+    pub is_enabled: bool,
     /// How long they may take, and when they come back.
     pub backoff: Backoff,
+    /// From when that counts.
+    pub count_from: CountFrom,
     /// For how long a workload that was ready may be not; none: for ever.
     pub recovery: Option<SignedDuration>,
     /// By what time those are ordered that come back.
     pub timestamp: RequeuingTimestamp,
+    /// True if one comes back earlier when another has left.
+    pub on_capacity: bool,
 }
 
 impl From<&WaitForPodsReady> for PodsReady {
@@ -183,27 +194,41 @@ impl From<&WaitForPodsReady> for PodsReady {
         let recovery = wait.recovery_timeout.as_ref().and_then(|timeout| timeout.parse().ok());
         let strategy = wait.requeuing_strategy.as_ref();
         Self {
+            is_enabled: wait.enable.unwrap_or(true),
             backoff: Backoff::from(wait),
+            count_from: wait.count_from.unwrap_or_default(),
             recovery: recovery
                 .filter(|timeout: &ExtendedDuration| !timeout.is_zero())
                 .map(ExtendedDuration::to_signed),
             timestamp: strategy.and_then(|strategy| strategy.timestamp).unwrap_or_default(),
+            on_capacity: strategy.and_then(|strategy| strategy.on_capacity).unwrap_or_default(),
         }
     }
 }
 
 impl PodsReady {
+    /// The rules of a queue, or else the configured ones; none if they are turned off.
+    pub fn applying(own: Option<Self>, configured: Option<Self>) -> Option<Self> {
+        own.or(configured).filter(|rules| rules.is_enabled)
+    }
+
     /// Until when a workload may go on so, and what it waits for; none: for ever.
     ///
     /// A run that had too few pods since a time after its timeout when it was first seen was ready before: else it would
     /// have been paused by then.
     pub fn deadline(&self, lacking: Lacking) -> Option<(Timestamp, Cause)> {
         let after = |from: Timestamp, time| from.checked_add(time).unwrap_or(Timestamp::MAX);
-        let started = after(lacking.started, self.backoff.timeout);
-        if !lacking.was_ready && lacking.first_since <= started {
-            return Some((started, Cause::WaitForStart));
+        let was_ready = lacking.started.is_some_and(|started| {
+            lacking.was_ready || lacking.first_since > after(started, self.backoff.timeout)
+        });
+        if was_ready {
+            return Some((after(lacking.since, self.recovery?), Cause::WaitForRecovery));
         }
-        Some((after(lacking.since, self.recovery?), Cause::WaitForRecovery))
+        let from = match self.count_from {
+            CountFrom::Scheduled => lacking.started?,
+            CountFrom::Creation => lacking.created.min(lacking.started.unwrap_or(lacking.created)),
+        };
+        Some((after(from, self.backoff.timeout), Cause::WaitForStart))
     }
 }
 

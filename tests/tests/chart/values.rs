@@ -155,9 +155,9 @@ async fn workloads_that_do_not_get_ready_stay_unless_a_value_says_otherwise() {
         assert_eq!(config(&nothing).await.get("waitForPodsReady"), None, "{nothing}");
     }
     let all = json!({
-        "timeout": "10m", "recoveryTimeout": "1.5h",
+        "enable": true, "timeout": "10m", "countFrom": "Creation", "recoveryTimeout": "1.5h", "blockAdmission": false,
         "requeuingStrategy": {
-            "timestamp": "Creation", "backoffLimitCount": 0, "backoffBaseSeconds": 60, "backoffFactor": "2",
+            "timestamp": "Creation", "onCapacity": true, "backoffLimitCount": 0, "backoffBaseSeconds": 60, "backoffFactor": "2",
             "backoffMaxSeconds": 12_000_000,
         },
     });
@@ -182,6 +182,13 @@ async fn backoff_that_cannot_be_meant_is_refused_by_its_name() {
         (
             strategy(json!({"timestamp": "Now"})),
             "'/waitForPodsReady/requeuingStrategy/timestamp': value must be one of",
+        ),
+        (wait(json!({"countFrom": "Start"})), "'/waitForPodsReady/countFrom': value must be one of"),
+        (wait(json!({"blockAdmission": true})), "'/waitForPodsReady/blockAdmission': value must be false"),
+        (strategy(json!({"onCapacity": "yes"})), "/onCapacity': got string, want boolean"),
+        (
+            strategy(json!({"backoffLimitTimeout": 600})),
+            "waitForPodsReady.requeuingStrategy.backoffLimitTimeout must be left out: set backoffLimitCount",
         ),
         (strategy(json!({"backoffLimitCount": -1})), "/backoffLimitCount': minimum"),
         (strategy(json!({"backoffBaseSeconds": 0})), "/backoffBaseSeconds': minimum"),

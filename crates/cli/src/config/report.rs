@@ -14,6 +14,7 @@ use tenure_policy::{
     ready::PodsReady,
     requeue::Backoff,
 };
+use tenure_types::runai::v3alpha1::CountFrom;
 
 use crate::{age::go, table::tables};
 
@@ -146,15 +147,20 @@ fn own(config: &Config) -> [(&'static str, String); 13] {
 
 /// `10m0s, back after 60s × 2, at most 3600s, 10 times, by Eviction`
 fn pods_ready(of: &PodsReady) -> String {
-    let PodsReady { backoff, recovery, timestamp } = of;
+    let PodsReady { is_enabled, backoff, count_from, recovery, timestamp, on_capacity } = of;
+    if !is_enabled {
+        return "off".to_owned();
+    }
     let Backoff { timeout, base_seconds, factor, max_seconds, limit } = backoff;
     let parts = [
         Some(go(*timeout)),
+        (*count_from == CountFrom::Creation).then(|| "from creation".to_owned()),
         recovery.map(|recovery| format!("recovery {}", go(recovery))),
         Some(format!("back after {base_seconds}s × {factor}")),
         max_seconds.map(|max| format!("at most {max}s")),
         limit.map(|limit| format!("{limit} times")),
         Some(format!("by {timestamp:?}")),
+        on_capacity.then(|| "earlier on capacity".to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
@@ -246,6 +252,11 @@ kube-system             exempt namespace
         let expected =
             " 10m0s, recovery 1m0s, back after 60s × 2, at most 3600s, 10 times, by Creation   file\n";
         assert!(printed(&text).contains(expected), "{}", printed(&text));
+        let expected =
+            " 5m0s, from creation, back after 1s × 1.41284738, by Eviction, earlier on capacity   file\n";
+        let text = "waitForPodsReady: {countFrom: Creation, requeuingStrategy: {onCapacity: true}}";
+        assert!(printed(text).contains(expected), "{}", printed(text));
+        assert!(printed("waitForPodsReady: {enable: false}").contains(" off "));
     }
 
     #[test]

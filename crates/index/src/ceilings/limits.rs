@@ -7,6 +7,7 @@ use tenure_policy::{
     gang::Shape,
     ready::{Lacking, PodsReady},
 };
+use tenure_types::runai::v3alpha1::CountFrom;
 
 use super::Standing;
 use crate::{
@@ -34,7 +35,7 @@ pub fn deadlines(objects: &mut Objects, (notice, pods_ready): Defaults, uid: Uid
     PodDeadlines { ceiling, ready_until }
 }
 
-/// Until when the workload of a pod must be ready. One that takes no room may wait.
+/// Until when the workload of a pod must be ready. One that takes no room may wait, unless its creation counts.
 fn ready_until(
     objects: &mut Objects,
     pods_ready: Option<PodsReady>,
@@ -44,12 +45,14 @@ fn ready_until(
 ) -> Option<ReadyUntil> {
     let family = if standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
     let queue = standing.queue(family)?;
-    pod.started?;
+    let limits = objects.limits(family, queue);
+    let rules = PodsReady::applying(limits.and_then(|limits| limits.pods_ready), pods_ready)?;
+    if rules.count_from == CountFrom::Scheduled {
+        pod.started?;
+    }
     let lacking =
         if standing.is_grouped { lacking } else { Lacking::of(Shape::alone(), &[pod.standing()], None) };
-    let lacking = lacking?;
-    let limits = objects.limits(family, queue);
-    let (at, cause) = limits.and_then(|limits| limits.pods_ready).or(pods_ready)?.deadline(lacking)?;
+    let (at, cause) = rules.deadline(lacking?)?;
     // pods may name any queue: what is counted by queue has no other queues than there are
     let queue = if limits.is_some() { queue.clone() } else { ArcStr::new() };
     Some(ReadyUntil { at, cause, family, queue })

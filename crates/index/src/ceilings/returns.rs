@@ -67,7 +67,7 @@ impl CeilingIndex {
     /// What applies to workloads of a queue that don't get ready.
     pub fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
         let limits = self.objects.limits(family, queue);
-        limits.and_then(|limits| limits.pods_ready).or(self.reader.pods_ready)
+        PodsReady::applying(limits.and_then(|limits| limits.pods_ready), self.reader.pods_ready)
     }
 
     /// How long workloads of a queue wait whose time slice has ended; none if their ceiling is none.

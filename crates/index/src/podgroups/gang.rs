@@ -1,5 +1,7 @@
 //! A `PodGroup` and the pods that name it: what they show of its present run.
 
+use std::iter;
+
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
@@ -95,7 +97,14 @@ impl Gang {
     }
 
     /// Takes a record of a pod in place of another one of it: none before it joins, and after it has left.
-    pub fn replace(&mut self, uid: Uid, old: Option<&Member>, new: Option<&Member>) {
+    /// The others are as they were.
+    pub fn replace(
+        &mut self,
+        uid: Uid,
+        old: Option<&Member>,
+        new: Option<&Member>,
+        others: &UidMap<Box<Member>>,
+    ) {
         self.list(uid, new.is_some());
         let was_active = self.active > 0;
         let number = |member: Option<&Member>| u32::from(member.is_some_and(Member::is_active));
@@ -106,9 +115,17 @@ impl Gang {
         }
         if self.active == 0 && was_active {
             self.end();
+            self.count_from_creation(others);
         }
-        if let (Some(keeper), Some(group)) = (&mut self.keeper, &self.group) {
-            keeper.readiness.replace(&group.shape, old, new);
+        if let Some(keeper) = &mut self.keeper {
+            match new {
+                Some(new) => keeper.readiness.note_created(new),
+                None if self.members.is_empty() => _ = keeper.readiness.count_from(iter::empty()),
+                None => {}
+            }
+            if let Some(group) = &self.group {
+                keeper.readiness.replace(&group.shape, old, new);
+            }
         }
         self.remember();
     }
@@ -152,6 +169,12 @@ impl Gang {
         }
     }
 
+    /// Counts from the creation of its present pods; says whether that is another time than before.
+    fn count_from_creation(&mut self, members: &UidMap<Box<Member>>) -> bool {
+        let Some(keeper) = &mut self.keeper else { return false };
+        keeper.readiness.count_from(live(&self.members, members))
+    }
+
     /// Notes whether the run is ready, or was: pods may show that only once.
     fn remember(&mut self) {
         if let (Some(keeper), Some(group), 1..) = (&mut self.keeper, &self.group, self.active) {
@@ -171,8 +194,10 @@ impl Gang {
 
     /// Ends a list: of a run that may have ended before it, only what present pods show counts. Says whether that is so.
     pub fn doubt(&mut self, members: &UidMap<Box<Member>>) -> bool {
+        // those that wait may all be others by now
+        let counts_otherwise = (self.in_doubt || self.active == 0) && self.count_from_creation(members);
         if !std::mem::take(&mut self.in_doubt) {
-            return false;
+            return counts_otherwise;
         }
         self.shown = Shown::default();
         for pod in live(&self.members, members).filter(|pod| pod.is_active()) {
@@ -235,14 +260,14 @@ impl Gang {
 
     /// What its pods show by themselves.
     fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<Lacking> {
-        let shape = &self.group.as_ref().filter(|_| self.active > 0)?.shape;
+        let shape = &self.group.as_ref()?.shape;
         if self.keeper.as_ref()?.readiness.are_enough(shape) {
             return None;
         }
         // pods that were replaced took room before those that are there
-        let started = in_time(self.shown.first_scheduled).into_iter().chain(self.start).min()?;
+        let start = in_time(self.shown.first_scheduled).into_iter().chain(self.start).min();
         let pods: Vec<_> = live(&self.members, members).map(|pod| pod.standing(pod.number(shape))).collect();
-        Lacking::of(shape, &pods, Some(started))
+        Lacking::of(shape, &pods, start)
     }
 
     /// Whatever is written on it or shown: from now on it has started by `now` at the latest. Says whether it seemed not to

@@ -6,6 +6,7 @@ use tenure_policy::{
 };
 
 use super::members::Member;
+use crate::times::{Milliseconds, in_time};
 
 /// How many pods of a `PodGroup` are ready, and what is remembered of its run.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub struct RunReadiness {
     known: Counts,
     /// Whether it was ready in this run, and since when it isn't.
     memory: RunMemory,
+    /// When the first of its pods was created, of this run or of those that wait for it, whether or not it was replaced.
+    created: Option<Milliseconds>,
     /// Whether too few of its pods are ready, as it was last computed.
     pub lacking: Option<Box<Lacking>>,
 }
@@ -62,9 +65,25 @@ impl RunReadiness {
         self.memory = RunMemory::default();
     }
 
+    /// Notes when a pod was created.
+    pub fn note_created(&mut self, pod: &Member) {
+        self.created = Milliseconds::earliest(self.created, pod.created);
+    }
+
+    /// Notes that there are no others than these pods; says whether the first was created at another time.
+    pub fn count_from<'m>(&mut self, members: impl Iterator<Item = &'m Member>) -> bool {
+        let first = members.fold(None, |first, pod| Milliseconds::earliest(first, pod.created));
+        std::mem::replace(&mut self.created, first) != first
+    }
+
     /// Adds to what pods show what is remembered; says whether that is another answer than before.
     pub fn recall(&mut self, shown: Option<Lacking>) -> bool {
-        let lacking = shown.map(|shown| Box::new(self.memory.recall(shown)));
+        let lacking = shown.map(|shown| {
+            let created = in_time(self.created).into_iter().chain([shown.created]).min();
+            let shown = Lacking { created: created.unwrap_or(shown.created), ..shown };
+            // what takes no room isn't of a run yet
+            Box::new(if shown.started.is_some() { self.memory.recall(shown) } else { shown })
+        });
         std::mem::replace(&mut self.lacking, lacking) != self.lacking
     }
 }

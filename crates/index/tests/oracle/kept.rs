@@ -62,7 +62,7 @@ fn a_claim_that_was_taken_back_settles_nothing() {
 
 /// Of a group of so many, which must be ready within 30 seconds, and again within 20.
 fn gang(min: u32) -> Vec<Event> {
-    let wait = Some(Wait { timeout: Some(30_000_000), recovery: Some(20_000_000), by_creation: false });
+    let wait = Some(Wait { timeout: Some(30_000_000), recovery: Some(20_000_000), by_creation: false, from_creation: false, off: false });
     vec![
         Event::Configure(ConfigObj { wait, ..ConfigObj::default() }),
         Event::RunaiQueue(1, RunaiObj::default()),

@@ -36,9 +36,10 @@ const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// What each run must have come across.
-const MUST_BE_SEEN: [&str; 14] = [
+const MUST_BE_SEEN: [&str; 15] = [
     "expired",
     "expired again",
+    "never placed",
     "never ready",
     "lost readiness",
     "announced",

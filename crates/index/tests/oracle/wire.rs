@@ -21,7 +21,9 @@ use tenure_types::{
     room::{PodWithRoom, Room},
     runai::{
         v2,
-        v3alpha1::{self, MaxDurationAction, RequeuingStrategy, RequeuingTimestamp, WaitForPodsReady},
+        v3alpha1::{
+            self, CountFrom, MaxDurationAction, RequeuingStrategy, RequeuingTimestamp, WaitForPodsReady,
+        },
     },
     tensorstack::v1beta1,
 };
@@ -220,6 +222,9 @@ pub fn owner(of: &OwnerObj) -> ObjectMeta {
 pub fn wait(of: Wait) -> WaitForPodsReady {
     let timestamp = if of.by_creation { RequeuingTimestamp::Creation } else { RequeuingTimestamp::Eviction };
     WaitForPodsReady {
+        enable: of.off.then_some(false),
+        count_from: of.from_creation.then_some(CountFrom::Creation),
+        block_admission: None,
         timeout: of.timeout.map(|timeout| go(timeout).as_str().into()),
         recovery_timeout: of.recovery.map(|recovery| go(recovery).as_str().into()),
         requeuing_strategy: Some(RequeuingStrategy {

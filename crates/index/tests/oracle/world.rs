@@ -131,12 +131,15 @@ object! {
     }
 }
 
-/// `waitForPodsReady`: timeout, recovery timeout, and whether returns are ordered by creation.
+/// `waitForPodsReady`: timeout, recovery timeout, whether returns are ordered by creation, whether the timeout counts from
+/// creation, and whether there is a timeout at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
     pub timeout: Option<i64>,
     pub recovery: Option<i64>,
     pub by_creation: bool,
+    pub from_creation: bool,
+    pub off: bool,
 }
 
 object! {

@@ -16,12 +16,23 @@ use crate::{queue::wait_for_pods_ready, ready::PodsReady};
 /// None if it is no map, which is a problem.
 pub fn read(field: &Field<'_>, problems: &mut Problems) -> Option<PodsReady> {
     let mut fields = field.fields(problems)?;
+    let either = "must be true or false";
+    let enable = value(fields.take("enable"), either, problems);
     let timeout = written(fields.take("timeout"), problems);
+    let count_from = value(fields.take("countFrom"), "must be Scheduled (the default) or Creation", problems);
     let recovery_timeout = written(fields.take("recoveryTimeout"), problems);
     let requeuing_strategy =
         fields.take("requeuingStrategy").and_then(|strategy| read_strategy(&strategy, problems));
+    let block_admission = value(fields.take("blockAdmission"), either, problems);
     fields.end(problems);
-    let wait = WaitForPodsReady { timeout, recovery_timeout, requeuing_strategy };
+    let wait = WaitForPodsReady {
+        enable,
+        timeout,
+        count_from,
+        recovery_timeout,
+        requeuing_strategy,
+        block_admission,
+    };
     let mut errors = Vec::new();
     wait_for_pods_ready(PODS_READY, &wait, &mut errors);
     for error in errors {
@@ -43,6 +54,8 @@ fn read_strategy(field: &Field<'_>, problems: &mut Problems) -> Option<Requeuing
             problems,
         ),
         backoff_max_seconds: value(fields.take("backoffMaxSeconds"), number, problems),
+        on_capacity: value(fields.take("onCapacity"), "must be true or false", problems),
+        backoff_limit_timeout: value(fields.take("backoffLimitTimeout"), number, problems),
     };
     fields.end(problems);
     Some(strategy)

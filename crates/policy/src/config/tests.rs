@@ -1,6 +1,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use proptest::prelude::*;
-use tenure_types::{ExtendedDuration, runai::v3alpha1::RequeuingTimestamp};
+use tenure_types::{
+    ExtendedDuration,
+    runai::v3alpha1::{CountFrom, RequeuingTimestamp},
+};
 
 use super::*;
 use crate::{
@@ -37,7 +40,12 @@ expiryNotice: 10m
 owners:
 - {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}
 trustedWriters: ['system:serviceaccount:a:b', admin]
-waitForPodsReady: {timeout: 10m, requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffFactor: '2'}}
+waitForPodsReady:
+  enable: true
+  timeout: 10m
+  countFrom: Creation
+  blockAdmission: false
+  requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffFactor: '2', onCapacity: true}
 guard: {schedulers: [volcano]}
 kueue: {enabled: true}
 ";
@@ -57,6 +65,8 @@ fn each_field_is_read() {
         Backoff { timeout: SignedDuration::from_mins(10), factor: 2.0, limit: Some(0), ..Backoff::default() };
     assert_eq!((pods_ready.backoff, pods_ready.recovery), (expected, None));
     assert_eq!(pods_ready.timestamp, RequeuingTimestamp::Creation);
+    assert_eq!((pods_ready.count_from, pods_ready.on_capacity), (CountFrom::Creation, true));
+    assert!(pods_ready.is_enabled);
     assert_eq!(config.guarded.schedulers, [Scheduler::named("volcano")]);
     assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
     assert!(knows(&config, "apps/v1", "Deployment"));
@@ -222,6 +232,26 @@ fn a_bad_value_is_refused_with_its_line_and_path() {
         (
             "waitForPodsReady: {requeuingStrategy: {timestamp: Now}}",
             "line 1: waitForPodsReady.requeuingStrategy.timestamp: Invalid value: \"Now\": must be Eviction (the default) or Creation",
+        ),
+        (
+            "waitForPodsReady: {countFrom: Start}",
+            "line 1: waitForPodsReady.countFrom: Invalid value: \"Start\": must be Scheduled (the default) or Creation",
+        ),
+        (
+            "waitForPodsReady: {enable: yes please}",
+            "line 1: waitForPodsReady.enable: Invalid value: \"yes please\": must be true or false",
+        ),
+        (
+            "waitForPodsReady:\n  blockAdmission: true\n",
+            "line 2: waitForPodsReady.blockAdmission: Invalid value: true: must be false or left out: Tenure admits no workloads",
+        ),
+        (
+            "waitForPodsReady:\n  requeuingStrategy:\n    backoffLimitTimeout: 600\n",
+            "line 3: waitForPodsReady.requeuingStrategy.backoffLimitTimeout: Invalid value: 600: must be left out: set backoffLimitCount",
+        ),
+        (
+            "waitForPodsReady: {requeuingStrategy: {onCapacity: 1}}",
+            "line 1: waitForPodsReady.requeuingStrategy.onCapacity: Invalid value: 1: must be true or false",
         ),
         (
             "waitForPodsReady: {requeuingStrategy: {backoffMax: 1}}",

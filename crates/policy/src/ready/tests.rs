@@ -70,6 +70,12 @@ fn lost(since: i64) -> Standing {
     standing(0, Some(1), Readiness::Lost(at(since)))
 }
 
+/// A workload that was created and takes room since 0, and has had too few pods since then.
+fn since(seconds: i64) -> Lacking {
+    let since = at(seconds);
+    Lacking { created: at(0), started: Some(at(0)), since, first_since: since, was_ready: false }
+}
+
 fn group(spec: &Value) -> Shape {
     Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
 }
@@ -110,10 +116,11 @@ fn a_workload_lacks_pods_since_the_last_of_those_that_it_takes_was_ready() {
 #[test]
 fn a_workload_takes_room_when_the_first_of_its_pods_is_scheduled() {
     let waits = || standing(0, None, Readiness::NotYet);
-    assert_eq!(Lacking::of(&of_at_least(2), &[waits(), waits()], None), None, "it takes no room");
+    let lacking = Lacking::of(&of_at_least(2), &[waits(), waits()], None).unwrap();
+    assert_eq!(lacking.started, None, "it takes no room");
     let late = standing(0, Some(30), Readiness::NotYet);
     let lacking = Lacking::of(&of_at_least(2), &[waits(), late], None).unwrap();
-    assert_eq!(lacking, Lacking { started: at(30), since: at(30), first_since: at(30), was_ready: false });
+    assert_eq!(lacking, Lacking { started: Some(at(30)), since: at(30), ..since(30) });
 }
 
 #[test]
@@ -132,11 +139,11 @@ fn pods_that_were_replaced_took_room_since_the_run_started() {
         [replacement(9_000, Some(9_005), Readiness::Ready), replacement(9_180, None, Readiness::NotYet)];
     for (start, started) in [(None, 9_005), (Some(at(5)), 5), (Some(at(9_999)), 9_005)] {
         let lacking = Lacking::of(&of_at_least(2), &pods, start).unwrap();
-        let since = at(9_180);
-        let expected = Lacking { started: at(started), since, first_since: since, was_ready: false };
+        let expected = Lacking { created: at(9_000), started: Some(at(started)), ..since(9_180) };
         assert_eq!(lacking, expected, "{start:?}");
     }
-    assert_eq!(Lacking::of(&of_at_least(1), &[pods[1]], Some(at(5))), None, "it takes no room any more");
+    let lacking = Lacking::of(&of_at_least(1), &[pods[1]], Some(at(5))).unwrap();
+    assert_eq!(lacking.started, None, "it takes no room any more");
 }
 
 #[test]
@@ -180,10 +187,8 @@ fn waits(recovery: Option<&str>) -> PodsReady {
 #[test]
 fn what_was_ready_has_its_recovery_and_what_was_not_has_its_timeout() {
     use Cause::{WaitForRecovery, WaitForStart};
-    let of = |recovery, since: i64, was_ready| {
-        let since = at(since);
-        let lacking = Lacking { started: at(0), since, first_since: since, was_ready };
-        let deadline = waits(recovery).deadline(lacking);
+    let of = |recovery, seconds: i64, was_ready| {
+        let deadline = waits(recovery).deadline(Lacking { was_ready, ..since(seconds) });
         deadline.map(|(until, cause)| (until.duration_since(at(0)).as_secs(), cause))
     };
     assert_eq!(of(None, 0, false), Some((300, WaitForStart)));
@@ -207,14 +212,54 @@ fn a_recovery_of_no_time_is_none() {
 fn what_is_too_far_ahead_is_never_reached() {
     let mut waits = waits(None);
     waits.backoff.timeout = SignedDuration::MAX;
-    let lacking = Lacking { started: at(0), since: at(0), first_since: at(0), was_ready: false };
-    assert_eq!(waits.deadline(lacking), Some((Timestamp::MAX, Cause::WaitForStart)));
+    assert_eq!(waits.deadline(since(0)), Some((Timestamp::MAX, Cause::WaitForStart)));
+}
+
+/// Until when a workload may go on, in seconds.
+fn until(block: &Value, lacking: Lacking) -> Option<i64> {
+    let rules = PodsReady::from(&serde_json::from_value::<WaitForPodsReady>(block.clone()).unwrap());
+    let (until, _) = PodsReady::applying(Some(rules), None)?.deadline(lacking)?;
+    Some(until.duration_since(at(0)).as_secs())
+}
+
+#[test]
+fn what_takes_no_room_may_wait_unless_its_creation_counts() {
+    let (scheduled, created) = (json!({"timeout": "5m"}), json!({"timeout": "5m", "countFrom": "Creation"}));
+    let waits = Lacking { created: at(-60), started: None, ..since(0) };
+    assert_eq!((until(&scheduled, waits), until(&created, waits)), (None, Some(240)));
+    let placed = Lacking { started: Some(at(100)), ..waits };
+    assert_eq!((until(&scheduled, placed), until(&created, placed)), (Some(400), Some(240)));
+    // the start of a run whose first pods were replaced
+    let replaced = Lacking { created: at(50), started: Some(at(20)), ..waits };
+    assert_eq!((until(&scheduled, replaced), until(&created, replaced)), (Some(320), Some(320)));
+}
+
+#[test]
+fn what_has_never_been_placed_was_never_ready_whenever_its_present_pods_were_created() {
+    let created = json!({"timeout": "5m", "recoveryTimeout": "1m", "countFrom": "Creation"});
+    let replaced = Lacking { created: at(0), started: None, ..since(900) };
+    assert_eq!(until(&created, replaced), Some(300), "to replace its pods gains no time");
+    let placed_late = Lacking { created: at(0), started: Some(at(880)), ..since(900) };
+    assert_eq!(until(&created, placed_late), Some(300));
+    let was_ready = Lacking { was_ready: true, ..placed_late };
+    assert_eq!(until(&created, was_ready), Some(960));
+}
+
+#[test]
+fn rules_that_are_turned_off_apply_to_nobody_and_hide_the_configured_ones() {
+    let rules = |enable: Option<bool>| {
+        PodsReady::from(&serde_json::from_value::<WaitForPodsReady>(json!({"enable": enable})).unwrap())
+    };
+    let [on, off] = [rules(Some(true)), rules(Some(false))];
+    assert_eq!(rules(None), on);
+    assert_eq!(PodsReady::applying(Some(off), Some(on)), None);
+    assert_eq!(PodsReady::applying(None, Some(off)), None);
+    assert_eq!(PodsReady::applying(Some(on), Some(off)), Some(on));
 }
 
 /// A run that has too few ready pods since a second, and what is remembered of it then.
-fn recalled(memory: &mut RunMemory, since: i64, was_ready: bool) -> Lacking {
-    let since = at(since);
-    memory.recall(Lacking { started: at(0), since, first_since: since, was_ready })
+fn recalled(memory: &mut RunMemory, seconds: i64, was_ready: bool) -> Lacking {
+    memory.recall(Lacking { was_ready, ..since(seconds) })
 }
 
 #[test]

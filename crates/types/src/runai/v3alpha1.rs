@@ -143,13 +143,20 @@ pub enum MaxDurationAction {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitForPodsReady {
-    /// How long a workload may take, from the moment at which the first of its pods was scheduled, until as many of
-    /// them are ready as it takes: the minimum of its pod group, or the one pod that is in none. When it takes
-    /// longer, its topmost owner is paused, and comes back later; a pod that has none is deleted. A duration such as
-    /// 10m. Unset means 5m. Zero is refused.
+    /// False: workloads of this queue, and of those below it that have no block of their own, are never paused for their
+    /// pods. Unset means true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable: Option<bool>,
+    /// How long a workload may take, from the moment that countFrom names, until as many of its pods are ready as it
+    /// takes: the minimum of its pod group, or the one pod that is in none. When it takes longer, its topmost owner is
+    /// paused, and comes back later; a pod that has none is deleted. A duration such as 10m. Unset means 5m. Zero is
+    /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero"))]
     pub timeout: Option<Written<ExtendedDuration>>,
+    /// From when timeout counts. Unset means Scheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_from: Option<CountFrom>,
     /// How long a workload that was ready may have too few ready pods until the same happens. A duration such as
     /// 10m. Unset: for ever. Zero is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,6 +165,23 @@ pub struct WaitForPodsReady {
     /// When and in what order such workloads come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeuing_strategy: Option<RequeuingStrategy>,
+    /// Kueue's: only false is taken. Tenure admits no workloads, so it can't hold up others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = (
+        "!self",
+        "must be false or left out: Tenure admits no workloads, so none can wait until another is ready"
+    ))]
+    pub block_admission: Option<bool>,
+}
+
+/// From when the timeout of a workload counts: Scheduled (default) or Creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum CountFrom {
+    /// From when the first of its pods was scheduled. A workload of which none is may wait for as long as it likes.
+    #[default]
+    Scheduled,
+    /// From when the first of its pods was created, so that a workload is paused, too, that no scheduler finds room for.
+    Creation,
 }
 
 /// When and in what order paused workloads come back.
@@ -193,6 +217,17 @@ pub struct RequeuingStrategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub backoff_max_seconds: Option<i32>,
+    /// True: when a workload of the queue has ended, or was paused or deleted, the next of those that wait comes back
+    /// before its time, but no earlier than backoffBaseSeconds after its pause. Unset means false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_capacity: Option<bool>,
+    /// Proposed for Kueue, and always refused: backoffLimitCount is the limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = (
+        "false",
+        "must be left out: set backoffLimitCount; kubectl tenure requeue-schedule shows how long so many returns take"
+    ))]
+    pub backoff_limit_timeout: Option<i32>,
 }
 
 /// The time by which requeued workloads of one priority are ordered: Eviction (default) or Creation.

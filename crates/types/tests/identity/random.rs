@@ -48,11 +48,12 @@ const TEXTS: [&str; 16] = [
     "☂ \"\\\n\u{0}\u{2028}",
 ];
 
-const MAPS: [&str; 9] = [
+const MAPS: [&str; 10] = [
     "{}",
     r#"{"timeout":"5m"}"#,
     r#"{ "timeout" : "5m" }"#,
     r#"{"timeout":"5m","requeuingStrategy":{"backoffFactor":"1.5","backoffLimitCount":3}}"#,
+    r#"{"countFrom":"Creation","enable":false,"requeuingStrategy":{"onCapacity":true}}"#,
     r#"{"b":[1.50,-0.0,1e400,123456789012345678901234567890],"a":null}"#,
     r#"{"a":null,"b":[1.50,-0.0,1e400,0.1234567890123456789]}"#,
     r#"{"running":3,"protected":1,"paused":0,"requeueing":0}"#,

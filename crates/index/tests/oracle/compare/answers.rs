@@ -128,7 +128,11 @@ impl Pair {
             same("slice_delay", &delay, &expected)?;
         }
         let of_all = index.pods_ready(Family::Tensorstack, "default");
-        same("pods_ready of tensorstack", &of_all, &model.config.wait.map(wire::pods_ready))?;
+        same(
+            "pods_ready of tensorstack",
+            &of_all,
+            &model.config.wait.filter(|wait| !wait.off).map(wire::pods_ready),
+        )?;
         let given = index.tally(&wire::floors(&model.config), timestamp(model.now));
         let given = Tally { reports: given.reports.into_iter().collect(), until: given.until.map(nanos) };
         let expected = model.tally();

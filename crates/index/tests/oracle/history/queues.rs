@@ -17,6 +17,8 @@ impl History {
             timeout: random.maybe(90, |random| random.of(&SPANS)),
             recovery: random.maybe(60, |random| random.of(&SPANS)),
             by_creation: random.percent(40),
+            from_creation: random.percent(40),
+            off: random.percent(10),
         }
     }
 

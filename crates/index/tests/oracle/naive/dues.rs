@@ -2,10 +2,19 @@
 
 mod claims;
 
-use tenure_policy::{expiry::Family, ready::Cause};
+use tenure_policy::{
+    expiry::Family,
+    ready::{Cause, Readiness},
+};
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{Naive, groups::Lacking, lost, queues::Limits, readiness};
+use super::{
+    Naive,
+    groups::{Lacking, LackingRun},
+    lost,
+    queues::Limits,
+    readiness,
+};
 use crate::world::{Controller, MILLI, Nanos, PodObj, SECOND, Wait};
 
 /// Milliseconds, rounded up from nanoseconds: nothing is ever early.
@@ -110,21 +119,28 @@ fn later(now: Nanos, first: i64, last: i64, attempts: u8) -> Millis {
 
 /// Until when a workload must be ready, and why it isn't.
 fn ready_until(wait: Wait, lacking: Lacking) -> Option<(Millis, Cause)> {
-    let started = lacking.started + wait.timeout.map_or(300 * SECOND, |micros| micros * 1_000);
-    if !lacking.was_ready && lacking.first_since <= started {
-        return Some((millis_up(started), Cause::WaitForStart));
+    let timeout = wait.timeout.map_or(300 * SECOND, |micros| micros * 1_000);
+    if let Some(run) = lacking.run
+        && (run.was_ready || run.first_since > run.started + timeout)
+    {
+        return Some((millis_up(run.since + wait.recovery? * 1_000), Cause::WaitForRecovery));
     }
-    Some((millis_up(lacking.since + wait.recovery? * 1_000), Cause::WaitForRecovery))
+    let started = lacking.run.map(|run| run.started);
+    let from = if wait.from_creation { started.into_iter().chain([lacking.created]).min() } else { started };
+    Some((millis_up(from? + timeout), Cause::WaitForStart))
 }
 
 /// A pod that is its whole workload.
 fn lacking_alone(pod: &PodObj) -> Option<Lacking> {
-    let started = pod.scheduled()?;
-    let since = match readiness(pod) {
-        tenure_policy::ready::Readiness::Ready => return None,
-        _ => lost(pod).unwrap_or(pod.created * MILLI).max(started),
-    };
-    Some(Lacking { started, since, first_since: since, was_ready: lost(pod).is_some() })
+    if readiness(pod) == Readiness::Ready {
+        return None;
+    }
+    let created = pod.created * MILLI;
+    let run = pod.scheduled().map(|started| {
+        let since = lost(pod).unwrap_or(created).max(started);
+        LackingRun { started, since, first_since: since, was_ready: lost(pod).is_some() }
+    });
+    Some(Lacking { created, run })
 }
 
 impl Naive {
@@ -229,8 +245,11 @@ impl Naive {
             (Some(queue), _) => (Family::Runai, queue),
             (None, queue) => (Family::Tensorstack, queue?),
         };
-        pod.scheduled?;
-        let (at, cause) = ready_until(self.wait(family, queue)?, standing.lacking?)?;
+        let wait = self.wait(family, queue)?;
+        if !wait.from_creation {
+            pod.scheduled?;
+        }
+        let (at, cause) = ready_until(wait, standing.lacking?)?;
         Some((at, cause, family, Some(queue).filter(|queue| self.knows(family, *queue))))
     }
 

@@ -37,11 +37,21 @@ struct Memory {
     first_since: Option<Nanos>,
     /// When the first pod of this run was scheduled.
     scheduled: Option<Nanos>,
+    /// The oldest creation of a live pod since the last run ended, or since there were none.
+    created: Option<Nanos>,
 }
 
-/// A workload that takes room, and has fewer ready pods than it takes.
+/// A workload that has fewer ready pods than it takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lacking {
+    pub created: Nanos,
+    /// None if it takes no room.
+    pub run: Option<LackingRun>,
+}
+
+/// The same of one that takes room.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LackingRun {
     pub started: Nanos,
     pub since: Nanos,
     pub first_since: Nanos,
@@ -137,7 +147,7 @@ impl Memory {
 
     /// Takes what is shown at this moment.
     fn lacking(&mut self, group: &GroupObj, members: &[&PodObj], start: Option<Nanos>) -> Option<Lacking> {
-        members.iter().find(|pod| pod.is_active())?;
+        let is_active = members.iter().any(|pod| pod.is_active());
         let started = self.scheduled.into_iter().chain(start).min();
         let (mut enough, mut had, mut since) = (true, true, None::<Nanos>);
         for (of, minimum) in minimums(group) {
@@ -150,18 +160,30 @@ impl Memory {
             (enough, had) = (enough && is_enough, had && has_had);
             since = since.into_iter().chain(onset).min();
         }
-        self.was_ready |= had;
-        if enough {
-            self.since = None;
+        if is_active {
+            self.was_ready |= had;
+            if enough {
+                self.since = None;
+            }
         }
-        // one of which nothing is known to have been scheduled takes no room
-        members.iter().find_map(|pod| pod.scheduled())?;
-        let started = started?;
+        let is_scheduled = members.iter().any(|pod| pod.scheduled().is_some());
+        let Some(started) = started.filter(|_| is_active && is_scheduled) else {
+            // one of which nothing is known to have been scheduled takes no room
+            since?;
+            return Some(Lacking { created: self.created?, run: None });
+        };
         self.since = self.since.into_iter().chain(since).min();
         self.first_since = self.first_since.or(since);
         since?;
         let (since, first_since) = self.since.zip(self.first_since)?;
-        Some(Lacking { started, since, first_since, was_ready: self.was_ready })
+        let run = LackingRun { started, since, first_since, was_ready: self.was_ready };
+        Some(Lacking { created: self.created?, run: Some(run) })
+    }
+
+    /// Counts from the oldest of these and those that there were.
+    fn note_created(&mut self, members: &[&PodObj]) {
+        let oldest = members.iter().map(|pod| pod.created * MILLI).min();
+        self.created = oldest.map(|oldest| self.created.map_or(oldest, |known| known.min(oldest)));
     }
 }
 
@@ -201,6 +223,15 @@ impl Naive {
             }
             self.forget_if_nothing(key);
         }
+        for key in live(now.as_ref()).into_iter().chain(live(before)) {
+            self.note_created(key);
+        }
+    }
+
+    fn note_created(&mut self, key: GroupKey) {
+        let Some(mut run) = self.runs.remove(&key) else { return };
+        run.readiness.note_created(&self.members(key));
+        self.runs.insert(key, run);
     }
 
     /// After a relist, a run goes on if a pod shows it that was active before.
@@ -213,6 +244,10 @@ impl Naive {
             let is_open = before.as_ref().and_then(|before| before.get(&key)).is_some_and(|(were, run)| {
                 Some(*run) == ended && !were.is_empty() && were.is_disjoint(&active)
             });
+            if active.is_empty() {
+                self.run_mut(key).readiness.created = None;
+                self.note_created(key);
+            }
             if is_open {
                 let oldest =
                     active.iter().filter_map(|uid| self.pods.get(uid)).map(|pod| pod.created * MILLI).min();
@@ -222,6 +257,7 @@ impl Naive {
                 }
                 let run = self.run_mut(key);
                 (run.oldest, run.shown, run.readiness) = (oldest, None, readiness);
+                self.note_created(key);
             }
         }
     }

@@ -69,6 +69,6 @@ impl Naive {
             Family::Runai => self.runai_limits(queue).and_then(|limits| limits.wait),
             Family::Tensorstack => None,
         };
-        own.or(self.config.wait)
+        own.or(self.config.wait).filter(|wait| !wait.off)
     }
 }
