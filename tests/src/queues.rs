@@ -183,7 +183,10 @@ fn runai_ranges() -> Vec<Case> {
         wait(json!({"enable": false}), Verdict::Accepted),
         wait(
             json!({"countFrom": "Admission"}),
-            refused(By::Schema, ["countFrom: Unsupported value: \"Admission\"", "\"Scheduled\", \"Creation\""]),
+            refused(
+                By::Schema,
+                ["countFrom: Unsupported value: \"Admission\"", "\"Scheduled\", \"Creation\""],
+            ),
         ),
         wait(
             json!({"blockAdmission": true}),

@@ -1,5 +1,6 @@
 //! The reading of the keeper: whose ceiling is reached, whose workload isn't ready, and when.
 
+mod capacity;
 mod explain;
 mod limits;
 mod returns;
@@ -145,6 +146,16 @@ impl CeilingIndex {
 
     /// Adds or updates a pod; says whether it was seen before it was ever ready, and is ready now.
     pub fn apply_pod(&mut self, pod: &projection::Pod) -> bool {
+        let uid = pod.metadata.uid.as_deref().map(Uid::of);
+        let occupant = uid.and_then(|uid| self.occupant(uid, pod));
+        let is_ready_now = self.put_pod(pod);
+        if let Some(occupant) = occupant {
+            self.call_next(occupant);
+        }
+        is_ready_now
+    }
+
+    fn put_pod(&mut self, pod: &projection::Pod) -> bool {
         self.apply_member(pod);
         let uid = pod.metadata.uid.as_deref().map(Uid::of);
         if let Some(uid) = uid {

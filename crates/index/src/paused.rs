@@ -1,6 +1,9 @@
 //! Owners that Tenure has paused: in which queue, and whether and when they come back by themselves.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -10,11 +13,13 @@ use tenure_policy::{
     pause::{self, Return},
     requeue::Waiting,
 };
+use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 
 use crate::{
     Uid,
     names::Names,
     owners::{Controller, Owners},
+    podgroups::GroupKey,
     times::Wait,
 };
 
@@ -24,6 +29,24 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 /// Until an owner may come back again that was refused.
 const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
 
+/// A workload that takes, or took, room in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Group(GroupKey),
+    /// A root owner, in a namespace.
+    Owner(ArcStr, Uid),
+    /// A pod by itself.
+    Pod(Uid),
+}
+
+/// A return before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Early {
+    at: Timestamp,
+    /// The workload that has left.
+    left: Holder,
+}
+
 /// An owner that was paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
@@ -31,6 +54,8 @@ pub struct Paused {
     pub queue: ArcStr,
     /// The family of that queue. None if the record doesn't say.
     pub family: Option<Family>,
+    /// It was because its pods didn't get ready.
+    pub was_unready: bool,
     /// When it comes back by itself.
     pub returns: Return,
     /// The priority of its pods.
@@ -56,6 +81,8 @@ pub struct Paused {
     claimed: bool,
     /// That is not tried again before.
     not_before: Timestamp,
+    /// None if it comes back at its own time.
+    early: Option<Box<Early>>,
 }
 
 impl Paused {
@@ -74,14 +101,34 @@ impl Paused {
         }
     }
 
+    /// By what those take turns that come back: the least is the first.
+    pub fn turn(&self, strategy: RequeuingTimestamp) -> (Reverse<i32>, Timestamp, String) {
+        let waiting = self.waiting();
+        (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)
+    }
+
     /// True if it was paused itself, and doesn't just bear a copy of the record.
     fn is_root(&self, owners: &Owners) -> bool {
         owners.root(self.controller).is_none()
     }
 
+    /// When it comes back: before its time, if another workload of its queue has left.
+    pub fn due(&self) -> Option<Timestamp> {
+        let early = self.early.as_ref().map(|early| early.at);
+        self.returns.at().map(|at| early.map_or(at, |early| early.min(at)))
+    }
+
+    /// True if it waits for its next try to get ready, and may be called earlier.
+    fn waits(&self) -> bool {
+        self.was_unready
+            && !self.claimed
+            && self.early.is_none()
+            && matches!(self.returns, Return::Requeue(_))
+    }
+
     /// When it may be handed out to come back.
     fn next(&self) -> Option<Timestamp> {
-        let at = self.returns.at()?.max(self.not_before);
+        let at = self.due()?.max(self.not_before);
         (!self.claimed).then_some(at)
     }
 }
@@ -90,6 +137,8 @@ impl Paused {
 #[derive(Debug, Default)]
 pub struct PausedOwners {
     by_uid: HashMap<Uid, Paused>,
+    /// The Workloads of Kueue's among them, by the root owner of their pods.
+    workloads: HashMap<Uid, Uid>,
     /// The order in which they are due to come back.
     order: BTreeSet<(Timestamp, Uid)>,
 }
@@ -114,6 +163,7 @@ impl PausedOwners {
         let paused = Paused {
             queue: names.shared(&record.queue),
             family: record.queue_group.as_deref().and_then(Family::of),
+            was_unready: pause::is_for_readiness(&record),
             returns,
             priority: pause::requeue_state_on(metadata).priority.unwrap_or(0),
             at: record.at,
@@ -127,8 +177,10 @@ impl PausedOwners {
             refusals: same.map_or(0, |same| same.refusals),
             claimed: known.is_some_and(|known| known.claimed),
             not_before: same.map_or(Timestamp::MIN, |same| same.not_before),
+            early: same.and_then(|same| same.early.clone()),
         };
         self.delete(uid);
+        self.workloads.extend((root != uid).then_some((root, uid)));
         self.order.extend(paused.next().map(|at| (at, uid)));
         self.by_uid.insert(uid, paused);
     }
@@ -138,7 +190,11 @@ impl PausedOwners {
     }
 
     pub fn delete(&mut self, uid: Uid) {
-        if let Some(at) = self.by_uid.remove(&uid).and_then(|paused| paused.next()) {
+        let Some(paused) = self.by_uid.remove(&uid) else { return };
+        if paused.root != uid {
+            self.workloads.remove(&paused.root);
+        }
+        if let Some(at) = paused.next() {
             self.order.remove(&(at, uid));
         }
     }
@@ -163,12 +219,41 @@ impl PausedOwners {
         self.order.iter().find(|(_, uid)| is_root(uid)).map(|(at, _)| *at)
     }
 
+    /// True if none is known to be paused, which is cheap to ask.
+    pub fn is_empty(&self) -> bool {
+        self.by_uid.is_empty()
+    }
+
+    /// True if a root owner, or its Workload of Kueue's, is paused because its pods didn't get ready.
+    pub fn is_unready(&self, root: Uid) -> bool {
+        let uid = self.workloads.get(&root).unwrap_or(&root);
+        self.by_uid.get(uid).is_some_and(|paused| paused.was_unready)
+    }
+
+    /// Those of a queue that wait for their next try to get ready.
+    pub fn waiting<'p>(
+        &'p self,
+        owners: &'p Owners,
+        (family, queue): (Family, &'p str),
+    ) -> impl Iterator<Item = (Uid, &'p Paused)> {
+        let of_queue = move |paused: &Paused| paused.rules_of() == family && paused.queue == queue;
+        let waits = move |paused: &Paused| paused.is_root(owners) && paused.waits() && of_queue(paused);
+        self.by_uid.iter().filter(move |(_, paused)| waits(paused)).map(|(uid, paused)| (*uid, paused))
+    }
+
+    /// Has one come back before its time, since this workload has left.
+    pub fn call(&mut self, uid: Uid, at: Timestamp, left: Holder) {
+        self.change(uid, |paused| paused.early = Some(Box::new(Early { at, left })));
+    }
+
     /// Hands out those that are due at `now`, and may come back. They are not handed out again before they are settled.
+    /// One whose time hasn't come waits for it if the workload that had left `is_back`.
     pub fn claim_returns(
         &mut self,
         owners: &Owners,
         now: Timestamp,
         may: impl Fn(&Paused) -> bool,
+        is_back: impl Fn(&Holder) -> bool,
     ) -> Vec<Paused> {
         let due = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);
         let due: Vec<Uid> = due.collect();
@@ -176,6 +261,11 @@ impl PausedOwners {
         let later = now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX);
         let claim = |uid: Uid| {
             let paused = self.by_uid.get(&uid).filter(|paused| paused.is_root(owners))?;
+            let is_early = paused.returns.at().is_some_and(|at| at > now);
+            if is_early && paused.early.as_ref().is_some_and(|early| is_back(&early.left)) {
+                self.change(uid, |paused| paused.early = None);
+                return None;
+            }
             if !may(paused) {
                 self.settle_return(uid, later);
                 return None;

@@ -109,7 +109,7 @@ impl Returns {
             return Vec::new();
         };
         let owner = owner(resource, paused);
-        let result = self.resume(&paused.namespace, &owner).await;
+        let result = self.resume(paused, &owner).await;
         self.settle(paused, &result);
         self.record(paused, &owner, result)
     }
@@ -146,7 +146,8 @@ impl Returns {
                 self.owed(&told)
             }
             Ok(Attempt::Done(told)) => {
-                info!(%queue, %namespace, owner = name, count = told.state.count, "Resumed");
+                let (count, early) = (told.state.count, told.is_early);
+                info!(%queue, %namespace, owner = name, count, early, "Resumed");
                 if told.back != Return::Reactivate {
                     self.metrics.returned(counted);
                 }
@@ -184,7 +185,7 @@ impl Returns {
 
     fn came_back(&self, told: &Told) -> Happening {
         let reason = if told.back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED };
-        let note = pause::came_back(&told.record, told.state.count, &told.known);
+        let note = pause::came_back(&told.record, told.state.count, &told.known, told.is_early);
         let object = told.known.object.clone();
         Happening { object, reason, action: "Resuming", note, at: self.clock.now(), cause: None }
     }

@@ -195,6 +195,11 @@ pub fn is_deactivation(record: &PausedRecord) -> bool {
     record.reason == WORKLOAD_INACTIVE || record.reason == DEACTIVATED
 }
 
+/// Whether an owner was paused because its pods didn't get ready in time.
+pub fn is_for_readiness(record: &PausedRecord) -> bool {
+    record.reason == PODS_READY_TIMEOUT || record.reason == WORKLOAD_INACTIVE
+}
+
 /// Whether the field holds what the pause has set. Else it is not ours to undo.
 pub fn is_ours(owner: Owner<'_>, record: &PausedRecord) -> bool {
     owner.at(&record.field) == &record.value || record.value.is_null()

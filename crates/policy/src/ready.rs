@@ -50,6 +50,14 @@ pub fn took(pod: &Pod) -> Option<SignedDuration> {
     (!took.is_negative()).then_some(took)
 }
 
+/// Whether the room that a pod leaves is free for others, when it ends or is deleted. In place of one that has failed, its
+/// controller may make another; and where one was preempted or evicted, its room is taken or its node is to be empty.
+pub fn leaves_room(pod: &Pod) -> bool {
+    let is_disrupted = |of: &PodCondition| of.type_ == "DisruptionTarget" && of.status == "True";
+    let may_be_replaced = pod.status.phase.as_deref() == Some("Failed") && pod.controller().is_some();
+    !may_be_replaced && !pod.status.conditions.iter().any(is_disrupted)
+}
+
 /// A pod of a workload that is neither finished nor terminating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {

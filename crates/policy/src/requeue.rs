@@ -117,6 +117,11 @@ impl Backoff {
         seconds(grown.min(bound))
     }
 
+    /// When a workload that was paused then may come back at the earliest, whoever has left: after the first delay.
+    pub fn earliest(&self, paused: Timestamp) -> Timestamp {
+        paused.checked_add(self.wait(1)).unwrap_or(Timestamp::MAX)
+    }
+
     /// A number of at least 0 and less than 1 that looks as if it were drawn at random: the same for the same return of the
     /// same workload, so that nobody who decides once more decides otherwise.
     pub fn random(uid: &str, count: i32) -> f64 {

@@ -1,5 +1,8 @@
 //! Workloads that don't get ready: when they make room, and when they come back.
 
+mod capacity;
+mod creation;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};

@@ -1,13 +1,14 @@
 //! Paused owners that come back by themselves, in the order in which they do.
 
-use std::cmp::Reverse;
-
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{expiry::Family, ready::PodsReady};
 
 use super::CeilingIndex;
-use crate::{Uid, paused::Paused};
+use crate::{
+    Uid,
+    paused::{Holder, Paused},
+};
 
 impl CeilingIndex {
     /// When the next paused owner comes back by itself.
@@ -30,15 +31,13 @@ impl CeilingIndex {
     /// to be noted.
     pub fn claim_returns(&mut self, now: Timestamp) -> Vec<Paused> {
         let mut paused = std::mem::take(&mut self.objects.paused);
-        let mut due = paused.claim_returns(&self.objects.owners, now, |paused| {
-            !paused.returns.comes_back() || !self.has_pods(paused)
-        });
+        let may = |paused: &Paused| !paused.returns.comes_back() || !self.has_pods(paused);
+        let is_back = |left: &Holder| self.is_there(left);
+        let mut due = paused.claim_returns(&self.objects.owners, now, may, is_back);
         self.objects.paused = paused;
         due.sort_by_cached_key(|paused| {
             let rules = self.pods_ready(paused.rules_of(), &paused.queue);
-            let waiting = paused.waiting();
-            let timestamp = waiting.timestamp(rules.map(|of| of.timestamp).unwrap_or_default());
-            (Reverse(waiting.priority), timestamp, waiting.name)
+            paused.turn(rules.map(|of| of.timestamp).unwrap_or_default())
         });
         // records, too, may name any queue
         for paused in &mut due {

@@ -151,6 +151,16 @@ impl Gangs {
         })
     }
 
+    /// Which group counts for the workload of a pod.
+    pub fn existing_key(&self, memberships: &[Membership]) -> Option<&GroupKey> {
+        self.existing(memberships).next().map(|(key, ..)| key)
+    }
+
+    /// True if a pod names a group that is neither finished nor terminating.
+    pub fn has_members(&self, key: &GroupKey) -> bool {
+        self.by_key.get(key).is_some_and(|gang| !gang.members().is_empty())
+    }
+
     /// The group that counts for the workload of a pod.
     pub fn workload(&self, memberships: &[Membership]) -> Option<Workload<'_>> {
         self.existing(memberships).next().map(|(key, gang, group)| workload(key, gang, group))

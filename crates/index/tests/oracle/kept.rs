@@ -62,7 +62,14 @@ fn a_claim_that_was_taken_back_settles_nothing() {
 
 /// Of a group of so many, which must be ready within 30 seconds, and again within 20.
 fn gang(min: u32) -> Vec<Event> {
-    let wait = Some(Wait { timeout: Some(30_000_000), recovery: Some(20_000_000), by_creation: false, from_creation: false, off: false });
+    let wait = Some(Wait {
+        timeout: Some(30_000_000),
+        recovery: Some(20_000_000),
+        by_creation: false,
+        from_creation: false,
+        on_capacity: false,
+        off: false,
+    });
     vec![
         Event::Configure(ConfigObj { wait, ..ConfigObj::default() }),
         Event::RunaiQueue(1, RunaiObj::default()),
@@ -129,7 +136,8 @@ fn a_run_of_which_a_relist_shows_no_member_is_another() {
 
 /// Paused in a queue of either family, and back after 10 seconds.
 fn paused(uid: u32, tensorstack: bool, priority: i32) -> Event {
-    let record = RecordObj { at: 0, queue: 1, tensorstack: Some(tensorstack), deactivated: false };
+    let record =
+        RecordObj { at: 0, queue: 1, tensorstack: Some(tensorstack), deactivated: false, unready: false };
     let (record, returns, priority) = (Some(record), Some(10_000), Some(priority));
     Event::Owner(OwnerObj { uid, record, returns, priority, ..OwnerObj::default() })
 }

@@ -36,7 +36,7 @@ const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// What each run must have come across.
-const MUST_BE_SEEN: [&str; 15] = [
+const MUST_BE_SEEN: [&str; 16] = [
     "expired",
     "expired again",
     "never placed",
@@ -48,6 +48,7 @@ const MUST_BE_SEEN: [&str; 15] = [
     "stamped",
     "returned",
     "returned with others",
+    "returned early",
     "protected",
     "kept",
     "replaced",

@@ -193,7 +193,11 @@ pub fn owner(of: &OwnerObj) -> ObjectMeta {
         let group = record
             .tensorstack
             .map(|of_it| if of_it { "scheduler.tensorstack.dev" } else { "scheduling.run.ai" });
-        let reason = if record.deactivated { "Deactivated" } else { "MaxDurationExceeded" };
+        let reason = match (record.deactivated, record.unready) {
+            (true, _) => "Deactivated",
+            (false, true) => "PodsReadyTimeout",
+            (false, false) => "MaxDurationExceeded",
+        };
         let record = json!({
             "reason": reason, "at": time(record.at).0, "queue": runai_name(record.queue), "queueGroup": group,
             "field": "spec.replicas", "value": 0, "previousValue": 1,
@@ -229,6 +233,7 @@ pub fn wait(of: Wait) -> WaitForPodsReady {
         recovery_timeout: of.recovery.map(|recovery| go(recovery).as_str().into()),
         requeuing_strategy: Some(RequeuingStrategy {
             timestamp: Some(timestamp),
+            on_capacity: Some(of.on_capacity),
             ..RequeuingStrategy::default()
         }),
     }

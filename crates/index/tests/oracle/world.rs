@@ -113,6 +113,8 @@ pub struct RecordObj {
     /// Of the tensorstack family; none if the record doesn't say.
     pub tensorstack: Option<bool>,
     pub deactivated: bool,
+    /// For pods that weren't ready in time.
+    pub unready: bool,
 }
 
 object! {
@@ -132,13 +134,14 @@ object! {
 }
 
 /// `waitForPodsReady`: timeout, recovery timeout, whether returns are ordered by creation, whether the timeout counts from
-/// creation, and whether there is a timeout at all.
+/// creation, whether some come back before their time, and whether there is a timeout at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Wait {
     pub timeout: Option<i64>,
     pub recovery: Option<i64>,
     pub by_creation: bool,
     pub from_creation: bool,
+    pub on_capacity: bool,
     pub off: bool,
 }
 

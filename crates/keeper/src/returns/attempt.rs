@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use serde_json::Value;
+use tenure_index::Paused;
 use tenure_policy::pause::{self, Known, Owner, Return};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::paused::{PausedRecord, RequeueState};
@@ -29,6 +30,8 @@ pub struct Told {
     pub record: PausedRecord,
     pub state: RequeueState,
     pub back: Return,
+    /// It comes before its time.
+    pub is_early: bool,
 }
 
 /// Whether somebody said no, or the field that was set is no more: another try in a moment is in vain.
@@ -38,10 +41,10 @@ pub const fn is_refusal(error: &ApiError) -> bool {
 
 impl Returns {
     /// Resumes an owner, if it still is to come back by now.
-    pub(super) async fn resume(&self, namespace: &str, owner: &OwnerReference) -> Result<Attempt, ApiError> {
+    pub(super) async fn resume(&self, paused: &Paused, owner: &OwnerReference) -> Result<Attempt, ApiError> {
         let mut tries = 1..READS;
         loop {
-            match self.try_to_resume(namespace, owner).await {
+            match self.try_to_resume(paused, owner).await {
                 Err(ApiError::Stale(_)) if tries.next().is_some() => {}
                 Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
                 result => return result,
@@ -49,16 +52,21 @@ impl Returns {
         }
     }
 
-    async fn try_to_resume(&self, namespace: &str, owner: &OwnerReference) -> Result<Attempt, ApiError> {
+    async fn try_to_resume(&self, paused: &Paused, owner: &OwnerReference) -> Result<Attempt, ApiError> {
+        let namespace = paused.namespace.as_str();
         let found = self.objects.get(namespace, owner).await?;
         if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
             return Ok(Attempt::NotNow);
         }
         let Some(record) = pause::record_on(&found.metadata) else { return Ok(Attempt::NotNow) };
         let back = Return::of(&record, &found.metadata);
-        if back.at().is_none_or(|at| at > self.clock.now()) {
+        // who has set another time since means that
+        let is_same = record.at == paused.at && back == paused.returns;
+        let (now, at) = (self.clock.now(), if is_same { paused.due() } else { back.at() });
+        if at.is_none_or(|at| at > now) {
             return Ok(Attempt::NotNow);
         }
+        let is_early = back.at().is_some_and(|at| at > now);
         // whoever may write annotations could else have the keeper set any field for them
         let config = self.config.get();
         if !config.table.rules(owner).any(|rule| rule.field == record.field) {
@@ -71,7 +79,7 @@ impl Returns {
         let object = Owner(&object);
         let patch = patch(object, &record, back);
         self.limit.until_ready().await;
-        let told = Box::new(Told { known, state: object.requeue_state(), record, back });
+        let told = Box::new(Told { known, state: object.requeue_state(), record, back, is_early });
         match self.write(namespace, owner, back, patch.write()).await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),

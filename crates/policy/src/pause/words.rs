@@ -77,10 +77,15 @@ pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
     }
 }
 
-/// The message of the event on an owner that comes back, with how often its pods weren't ready in time.
-pub fn came_back(record: &PausedRecord, count: u32, known: &Known) -> String {
+/// The message of the event on an owner that comes back, with how often its pods weren't ready in time, and whether it
+/// comes before its time.
+pub fn came_back(record: &PausedRecord, count: u32, known: &Known, is_early: bool) -> String {
+    let early = || format!(", early because another workload of Queue {} has left", record.queue);
     let because = match record.reason.as_str() {
-        PODS_READY_TIMEOUT => format!("return {count} after too few of its pods were ready in time"),
+        PODS_READY_TIMEOUT => {
+            let early = if is_early { early() } else { String::new() };
+            format!("return {count} after too few of its pods were ready in time{early}")
+        }
         WORKLOAD_INACTIVE | DEACTIVATED => "it was activated".to_owned(),
         _ => "its next time slice begins".to_owned(),
     };
@@ -266,8 +271,9 @@ mod tests {
     #[test]
     fn what_comes_back_is_told_why() {
         let known = Known::default();
-        let of =
-            |reason: &str, before| came_back(&record(reason, "spec.replicas", json!(0), before), 3, &known);
+        let of = |reason: &str, before| {
+            came_back(&record(reason, "spec.replicas", json!(0), before), 3, &known, false)
+        };
         for (reason, before, expected) in [
             (PODS_READY_TIMEOUT, json!(2), "2: return 3 after too few of its pods were ready in time"),
             (MAX_DURATION_EXCEEDED, Value::Null, "unset: its next time slice begins"),
@@ -276,6 +282,12 @@ mod tests {
         ] {
             assert_eq!(of(reason, before), format!("Set spec.replicas back to {expected}"));
         }
+        let early =
+            came_back(&record(PODS_READY_TIMEOUT, "spec.replicas", json!(0), json!(2)), 3, &known, true);
+        assert!(
+            early.ends_with("in time, early because another workload of Queue research has left"),
+            "{early}"
+        );
     }
 
     #[test]

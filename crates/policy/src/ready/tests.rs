@@ -53,6 +53,24 @@ fn the_time_to_ready_is_from_the_scheduling_and_never_negative() {
     assert_eq!(of(&[("Ready", "True", 9)]), None);
 }
 
+#[test]
+fn room_is_free_that_a_pod_leaves_for_good() {
+    let controller =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true}]);
+    let of = |phase: &str, owners: &Value, disrupted: &str| {
+        let conditions = [json!({"type": "DisruptionTarget", "status": disrupted})];
+        let status = json!({"phase": phase, "conditions": conditions});
+        leaves_room(
+            &serde_json::from_value(json!({"metadata": {"ownerReferences": owners}, "status": status}))
+                .unwrap(),
+        )
+    };
+    assert!(of("Succeeded", &controller, "False") && of("Running", &controller, "False"));
+    assert!(of("Failed", &json!([]), "False"), "nothing makes another");
+    assert!(!of("Failed", &controller, "False"), "its controller may make another");
+    assert!(!of("Running", &controller, "True"), "it was preempted or evicted");
+}
+
 /// A pod that was created at 0.
 fn standing(subgroup: usize, scheduled: Option<i64>, readiness: Readiness) -> Standing {
     Standing { subgroup, created: at(0), scheduled: scheduled.map(at), readiness }

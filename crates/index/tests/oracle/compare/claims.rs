@@ -119,6 +119,7 @@ impl Pair {
         let wanted = expected.iter().map(|of| of.queue.map(wire::runai_name).unwrap_or_default());
         same("the queues of claim_returns", &queues.collect::<Vec<_>>(), &wanted.collect())?;
         self.seen.note("returned", given.len());
+        self.seen.note("returned early", expected.iter().filter(|of| of.is_early).count());
         self.seen.note("returned with others", given.len().saturating_sub(1));
         self.returns.extend(expected.iter().map(|of| of.uid));
         Ok(())

@@ -18,6 +18,7 @@ impl History {
             recovery: random.maybe(60, |random| random.of(&SPANS)),
             by_creation: random.percent(40),
             from_creation: random.percent(40),
+            on_capacity: random.percent(60),
             off: random.percent(10),
         }
     }

@@ -147,6 +147,7 @@ impl History {
             queue: random.of(&[1, 2, 3, 9]),
             tensorstack: random.maybe(70, |random| random.percent(30)),
             deactivated: random.percent(20),
+            unready: random.percent(60),
         });
         owner.returns = random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
         owner.priority = random.maybe(60, |random| random.of(&[0, 0, 5]));

@@ -54,6 +54,13 @@ struct Unready {
     paused: bool,
 }
 
+impl Record {
+    /// Its workload has to get ready.
+    pub const fn is_unready(&self) -> bool {
+        self.unready.is_some()
+    }
+}
+
 /// How a pod stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {

@@ -1,6 +1,7 @@
 //! The naive model: whole objects as they were last seen, and every answer computed from all of them. It remembers
 //! what happened only where the rules ask for it: what was done about a pod, and what a run has shown.
 
+mod capacity;
 mod dues;
 mod groups;
 mod owners;
@@ -95,7 +96,11 @@ impl Naive {
     fn apply_pod(&mut self, pod: &PodObj) -> bool {
         let not_yet = |pod: &PodObj| readiness(pod) == Readiness::NotYet;
         let was_new = self.records.contains_key(&pod.uid) && self.pods.get(&pod.uid).is_some_and(not_yet);
+        let occupant = self.occupant(pod.uid);
         self.replace_pod(pod.uid, Some(pod.clone()));
+        if let Some(occupant) = occupant {
+            self.call_next(occupant);
+        }
         was_new && self.records.contains_key(&pod.uid) && readiness(pod) == Readiness::Ready
     }
 

@@ -2,7 +2,7 @@
 
 use tenure_policy::expiry::Family;
 
-use super::Naive;
+use super::{Naive, capacity::Holder};
 use crate::{
     wire,
     world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, SECOND},
@@ -14,6 +14,19 @@ pub(super) struct Waits {
     claimed: bool,
     not_before: Nanos,
     refusals: u8,
+    /// Before its time, and the workload that has left.
+    early: Option<(Nanos, Holder)>,
+}
+
+impl Waits {
+    pub const fn may_be_called(&self) -> bool {
+        !self.claimed && self.early.is_none()
+    }
+
+    fn due(&self, back: Back) -> Option<Nanos> {
+        let at = back.at()?;
+        Some(self.early.as_ref().map_or(at, |(early, _)| at.min(*early)))
+    }
 }
 
 /// Whether and when an owner comes back.
@@ -33,6 +46,9 @@ pub struct Returning {
     pub queue: Option<u8>,
     pub back: Back,
     pub refusals: u8,
+    pub paused: Nanos,
+    /// Before its time.
+    pub is_early: bool,
     /// By what they are ordered: the least first.
     pub order: (i64, Nanos, String),
 }
@@ -52,7 +68,7 @@ impl OwnerObj {
     }
 
     /// The family by whose rules it was paused.
-    fn family(&self) -> Family {
+    pub(super) fn family(&self) -> Family {
         let tensorstack = self.record.and_then(|record| record.tensorstack).unwrap_or_default();
         if tensorstack { Family::Tensorstack } else { Family::Runai }
     }
@@ -104,7 +120,7 @@ impl Naive {
         });
         let claimed = known.as_ref().is_some_and(|known| known.claimed);
         let same = known.filter(|_| is_same);
-        let fresh = Waits { claimed, not_before: Nanos::MIN, refusals: 0 };
+        let fresh = Waits { claimed, not_before: Nanos::MIN, refusals: 0, early: None };
         self.returns.insert(owner.uid, same.unwrap_or(fresh));
     }
 
@@ -134,7 +150,7 @@ impl Naive {
     /// The earliest time at which one comes back; the beginning of time if that is overdue since a person said so.
     pub fn next_return(&self) -> Option<Nanos> {
         let waiting = self.paused().filter(|(.., waits)| !waits.claimed);
-        waiting.filter_map(|(_, back, waits)| Some(back.at()?.max(waits.not_before))).min()
+        waiting.filter_map(|(_, back, waits)| Some(waits.due(back)?.max(waits.not_before))).min()
     }
 
     pub fn returning(&self) -> usize {
@@ -148,27 +164,32 @@ impl Naive {
     pub fn claim_returns(&mut self) -> Vec<Returning> {
         let now = self.now;
         let is_due = |back: Back, waits: &Waits| {
-            !waits.claimed && back.at().is_some_and(|at| at.max(waits.not_before) <= now)
+            !waits.claimed && waits.due(back).is_some_and(|at| at.max(waits.not_before) <= now)
         };
         let due = self.paused().filter(|(_, back, waits)| is_due(*back, waits));
         let due: Vec<_> = due
             .map(|(owner, back, waits)| {
                 let may = !back.comes_back() || self.pods_of(owner).next().is_none();
-                (self.returning_of(owner, back, waits), may)
+                let returning = self.returning_of(owner, back, waits);
+                let is_in_vain =
+                    returning.is_early && waits.early.as_ref().is_some_and(|of| self.is_there(&of.1));
+                (returning, may && !is_in_vain, is_in_vain)
             })
             .collect();
-        for (returning, may) in &due {
+        for (returning, may, is_in_vain) in &due {
             let waits = self.returns.get_mut(&returning.uid).expect("it is paused");
-            if *may {
+            if *is_in_vain {
+                waits.early = None;
+            } else if *may {
                 waits.claimed = true;
             } else {
                 waits.not_before = now + SECOND;
             }
         }
-        due.into_iter().filter(|(_, may)| *may).map(|(returning, _)| returning).collect()
+        due.into_iter().filter(|(_, may, _)| *may).map(|(returning, ..)| returning).collect()
     }
 
-    fn returning_of(&self, owner: &OwnerObj, back: Back, waits: &Waits) -> Returning {
+    pub(super) fn returning_of(&self, owner: &OwnerObj, back: Back, waits: &Waits) -> Returning {
         let record = owner.record.expect("it is paused");
         let family = owner.family();
         let by_creation = self.wait(family, record.queue).is_some_and(|wait| wait.by_creation);
@@ -179,8 +200,14 @@ impl Naive {
             queue: Some(record.queue).filter(|queue| self.knows(family, *queue)),
             back,
             refusals: waits.refusals,
+            paused: record.at * MILLI,
+            is_early: back.at().is_some_and(|at| at > self.now),
             order: (-i64::from(owner.priority.unwrap_or(0)), time, name),
         }
+    }
+
+    pub(super) fn call(&mut self, uid: u32, at: Nanos, left: Holder) {
+        self.returns.get_mut(&uid).expect("it is paused").early = Some((at, left));
     }
 
     /// It may be handed out again after `not_before`.

@@ -1,0 +1,69 @@
+//! Room that comes free in a queue, for the next of its workloads that wait to come back.
+//!
+//! As many come back before their time as workloads have left: one for each. A workload that was paused because its pods
+//! didn't get ready leaves no room that another is called for, else two of them would call each other again and again.
+
+use arcstr::ArcStr;
+use tenure_policy::{expiry::Family, ready::leaves_room};
+use tenure_types::projection;
+
+use super::{CeilingIndex, limits};
+use crate::{Uid, paused::Holder};
+
+/// A workload that takes room in a queue.
+pub struct Occupant {
+    family: Family,
+    queue: ArcStr,
+    holder: Holder,
+}
+
+impl CeilingIndex {
+    /// The workload of a pod that takes room, before the pod changes; none if no other waits for that room.
+    pub(super) fn occupant(&mut self, uid: Uid, changed: &projection::Pod) -> Option<Occupant> {
+        let Self { objects, reader } = self;
+        if objects.paused.is_empty() || !leaves_room(changed) {
+            return None;
+        }
+        let pod = reader.deadlines.get(uid).filter(|pod| pod.unready.is_none())?;
+        pod.started?;
+        let root = objects.owners.root(pod.controller);
+        if root.is_some_and(|root| objects.paused.is_unready(root)) {
+            return None;
+        }
+        let memberships = objects.gangs.memberships(uid);
+        let holder = match (objects.gangs.existing_key(memberships), root) {
+            (Some(group), _) => Holder::Group(group.clone()),
+            (None, Some(root)) => Holder::Owner(pod.namespace.clone(), root),
+            (None, None) => Holder::Pod(uid),
+        };
+        let of_groups = objects.gangs.of(memberships);
+        let standing = limits::standing(objects, pod, of_groups);
+        let family = if standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
+        let queue = standing.queue(family)?.clone();
+        Some(Occupant { family, queue, holder })
+    }
+
+    /// If a workload has left, has the next one of its queue come back that waits.
+    pub(super) fn call_next(&mut self, occupant: Occupant) {
+        let Occupant { family, queue, holder } = occupant;
+        if self.is_there(&holder) {
+            return;
+        }
+        let Some(rules) = self.pods_ready(family, &queue).filter(|rules| rules.on_capacity) else { return };
+        let waiting = self.objects.paused.waiting(&self.objects.owners, (family, &queue));
+        let next = waiting.min_by_key(|(_, paused)| paused.turn(rules.timestamp));
+        if let Some((uid, paused)) = next {
+            let at = rules.backoff.earliest(paused.at);
+            self.objects.paused.call(uid, at, holder);
+        }
+    }
+
+    /// True if a workload has pods, whether or not they take room.
+    pub(super) fn is_there(&self, holder: &Holder) -> bool {
+        match holder {
+            Holder::Group(key) => self.objects.gangs.has_members(key),
+            Holder::Owner(namespace, root) => self.pods_of(namespace, *root).next().is_some(),
+            Holder::Pod(uid) => self.reader.deadlines.get(*uid).is_some(),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Workloads that leave, and those that come back before their time for that.
+
+use tenure_policy::expiry::Family;
+
+use super::{Naive, owners::Back};
+use crate::world::{GroupKey, SECOND};
+
+/// A workload that takes room.
+#[derive(Clone, Debug)]
+pub(super) enum Holder {
+    Group(GroupKey),
+    /// In a namespace.
+    Owner(u8, u32),
+    Pod(u32),
+}
+
+/// The same, in a queue.
+pub(super) struct Occupant {
+    family: Family,
+    queue: u8,
+    holder: Holder,
+}
+
+impl Naive {
+    /// The workload of a pod that takes room, and isn't one that others have no use for the room of.
+    pub(super) fn occupant(&self, uid: u32) -> Option<Occupant> {
+        let record = self.records.get(&uid)?;
+        let pod = self.pods.get(&uid).filter(|pod| pod.scheduled.is_some() && !record.is_unready())?;
+        let root = self.root(pod.controller);
+        let record = root.and_then(|root| self.owners.get(&root)?.record);
+        if record.is_some_and(|record| record.unready && !record.deactivated) {
+            return None;
+        }
+        let holder = match (pod.keys().find(|key| self.groups.contains_key(key)), root) {
+            (Some(key), _) => Holder::Group(key),
+            (None, Some(root)) => Holder::Owner(pod.namespace, root),
+            (None, None) => Holder::Pod(uid),
+        };
+        let standing = self.standing(pod)?;
+        let (family, queue) = match (standing.runai, standing.tensorstack) {
+            (Some(queue), _) => (Family::Runai, queue),
+            (None, queue) => (Family::Tensorstack, queue?),
+        };
+        Some(Occupant { family, queue, holder })
+    }
+
+    pub(super) fn call_next(&mut self, Occupant { family, queue, holder }: Occupant) {
+        if self.is_there(&holder) || !self.wait(family, queue).is_some_and(|wait| wait.on_capacity) {
+            return;
+        }
+        let waiting = self.paused().filter(|(owner, back, waits)| {
+            let of_queue = owner.family() == family && owner.record.is_some_and(|of| of.queue == queue);
+            let was_unready = owner.record.is_some_and(|of| of.unready && !of.deactivated);
+            of_queue && was_unready && waits.may_be_called() && matches!(back, Back::At(_))
+        });
+        let next = waiting.map(|(owner, back, waits)| self.returning_of(owner, back, waits));
+        if let Some(next) = next.min_by(|one, other| one.order.cmp(&other.order)) {
+            // after the first delay, which is one second where none is set
+            self.call(next.uid, next.paused + SECOND, holder);
+        }
+    }
+
+    /// Has pods, placed or not.
+    pub(super) fn is_there(&self, holder: &Holder) -> bool {
+        match holder {
+            Holder::Group(key) => !self.members(*key).is_empty(),
+            Holder::Owner(namespace, root) => {
+                self.kept().any(|pod| pod.namespace == *namespace && self.root(pod.controller) == Some(*root))
+            }
+            Holder::Pod(uid) => self.records.contains_key(uid),
+        }
+    }
+}
