@@ -11,8 +11,8 @@ use tenure_tests::{
 use super::{
     metrics::{DEACTIVATIONS, EVICTIONS, RETURNS, assert_counted},
     scene::{
-        ACTIVE, PAUSED, annotate, annotation, await_eviction, await_running, job, place, time, unready, wait,
-        waiting, waiting_long,
+        ACTIVE, PAUSED, STATE, annotate, annotation, await_eviction, await_running, job, place, time,
+        unready, wait, waiting, waiting_long,
     },
     world,
 };
@@ -43,6 +43,8 @@ async fn it_comes_back_as_often_as_it_may_and_is_deactivated_and_can_be_activate
     eventually("the deactivation", DEADLINE, deactivated).await.unwrap();
     let record = annotation(&namespace, &job, PAUSED).await.unwrap();
     assert_eq!(record["reason"], "WorkloadInactive");
+    let state = annotation(&namespace, &job, STATE).await;
+    assert_eq!(state, Some(json!({"count": 2, "priority": 0})), "the count stays until it is activated");
     assert!(time(&record["at"]) >= began + TIMEOUT, "{record} comes too early after {began}");
     assert_eq!(namespace.field(&job, "spec.suspend").await, json!(true));
     let queue = ("queue", namespace.name());

@@ -12,6 +12,7 @@ mod owners;
 mod queues;
 mod refusals;
 mod scene;
+mod stories;
 mod strikes;
 
 use std::fs;

@@ -76,11 +76,14 @@ fn with(mut object: Value, more: &Value) -> Value {
 fn own_fields() -> Value {
     let strategy = json!({
         "timestamp": "Creation", "backoffLimitCount": 3, "backoffBaseSeconds": 2, "backoffFactor": "1.5",
-        "backoffMaxSeconds": 600,
+        "backoffMaxSeconds": 600, "onCapacity": true,
     });
     json!({
         "maxDuration": "30d", "expiryNotice": "10m", "maxDurationAction": "Requeue", "requeueDelay": "1h",
-        "waitForPodsReady": {"timeout": "5m", "recoveryTimeout": "1m", "requeuingStrategy": strategy},
+        "waitForPodsReady": {
+            "enable": true, "timeout": "5m", "countFrom": "Creation", "recoveryTimeout": "1m", "blockAdmission": false,
+            "requeuingStrategy": strategy,
+        },
     })
 }
 

@@ -6,7 +6,7 @@ use super::{History, MILLIS, SPANS};
 use crate::{
     event::Event,
     object::List,
-    world::{GroupObj, OwnerKind, OwnerObj, RecordObj},
+    world::{GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Wait},
 };
 
 impl History {
@@ -129,6 +129,7 @@ impl History {
             3 => owner.inactive = !owner.inactive,
             4 => owner.record = None,
             5 if self.random.percent(50) => return self.pause_all(),
+            7 if self.random.percent(70) => return self.vacate(),
             5 => {
                 owner.returns =
                     self.random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
@@ -151,6 +152,41 @@ impl History {
         });
         owner.returns = random.maybe(70, |random| random.of(&MILLIS)).map(|wait| self.now + wait);
         owner.priority = random.maybe(60, |random| random.of(&[0, 0, 5]));
+    }
+
+    /// A pod that is ready leaves a queue in which some wait that weren't.
+    fn vacate(&mut self) {
+        let in_queue =
+            |pod: &PodObj| pod.is_live() && pod.scheduled.is_some() && pod.runai.is_some_and(|of| of > 0);
+        let Some(place) = self.pods.iter().position(in_queue) else { return };
+        let queue = self.pods[place].runai.unwrap_or_default();
+        let wait = Wait { on_capacity: true, ..self.wait() };
+        if !self.runai.contains(&queue) {
+            self.runai.push(queue);
+        }
+        self.events.push(Event::RunaiQueue(queue, RunaiObj { wait: Some(wait), ..RunaiObj::default() }));
+        self.pods[place].ready = Some((true, self.now));
+        self.tell_pod(self.pods[place].clone());
+        for place in 0..self.owners.len() {
+            let mut owner = self.owners[place].clone();
+            self.pause(&mut owner);
+            owner.record = owner.record.map(|of| RecordObj {
+                queue,
+                tensorstack: of.tensorstack.map(|_| false),
+                deactivated: false,
+                unready: self.random.percent(80),
+                ..of
+            });
+            owner.returns = Some(self.now + 60_000);
+            self.owners[place] = owner.clone();
+            self.events.push(Event::Owner(owner));
+        }
+        self.pods[place].finished = self.random.percent(50);
+        self.pods[place].terminating = !self.pods[place].finished;
+        self.tell_pod(self.pods[place].clone());
+        let millis = self.random.of(&MILLIS);
+        self.events.extend([Event::Pass(millis), Event::ClaimReturns]);
+        self.now += millis;
     }
 
     /// As if the end of a time slice had met them all.
