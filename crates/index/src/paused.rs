@@ -58,6 +58,8 @@ pub struct Paused {
     pub was_unready: bool,
     /// When it comes back by itself.
     pub returns: Return,
+    /// How often it was paused because its pods didn't get ready.
+    pub count: u32,
     /// The priority of its pods.
     pub priority: i32,
     /// When it was paused.
@@ -157,6 +159,7 @@ impl PausedOwners {
             self.delete(uid);
             return;
         };
+        let state = pause::requeue_state_on(metadata);
         let text = |text: Option<&str>| text.unwrap_or_default().into();
         let (known, returns) = (self.by_uid.get(&uid), Return::of(&record, metadata));
         let same = known.filter(|known| known.at == record.at && known.returns == returns);
@@ -165,7 +168,8 @@ impl PausedOwners {
             family: record.queue_group.as_deref().and_then(Family::of),
             was_unready: pause::is_for_readiness(&record),
             returns,
-            priority: pause::requeue_state_on(metadata).priority.unwrap_or(0),
+            count: state.count,
+            priority: state.priority.unwrap_or(0),
             at: record.at,
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             name: text(metadata.name.as_deref()),

@@ -117,9 +117,11 @@ impl Backoff {
         seconds(grown.min(bound))
     }
 
-    /// When a workload that was paused then may come back at the earliest, whoever has left: after the first delay.
-    pub fn earliest(&self, paused: Timestamp) -> Timestamp {
-        paused.checked_add(self.wait(1)).unwrap_or(Timestamp::MAX)
+    /// When a workload that was paused then may come back at the earliest, for the `count`-th time, when another has left:
+    /// after the first delay. None for the last time, before it is deactivated: others must not be able to bring that on.
+    pub fn earliest(&self, paused: Timestamp, count: u32) -> Option<Timestamp> {
+        let is_last = self.limit.is_some_and(|limit| i64::from(count) >= i64::from(limit));
+        (!is_last).then(|| paused.checked_add(self.wait(1)).unwrap_or(Timestamp::MAX))
     }
 
     /// A number of at least 0 and less than 1 that looks as if it were drawn at random: the same for the same return of the

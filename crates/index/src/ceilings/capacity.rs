@@ -51,9 +51,11 @@ impl CeilingIndex {
         }
         let Some(rules) = self.pods_ready(family, &queue).filter(|rules| rules.on_capacity) else { return };
         let waiting = self.objects.paused.waiting(&self.objects.owners, (family, &queue));
-        let next = waiting.min_by_key(|(_, paused)| paused.turn(rules.timestamp));
-        if let Some((uid, paused)) = next {
-            let at = rules.backoff.earliest(paused.at);
+        let may_come = waiting.filter_map(|(uid, paused)| {
+            let at = rules.backoff.earliest(paused.at, paused.count)?;
+            Some((paused.turn(rules.timestamp), uid, at))
+        });
+        if let Some((_, uid, at)) = may_come.min() {
             self.objects.paused.call(uid, at, holder);
         }
     }

@@ -98,6 +98,26 @@ fn a_workload_comes_back_as_often_as_the_limit_says() {
 }
 
 #[test]
+fn a_return_before_its_time_is_after_the_first_delay_and_never_the_last() {
+    let earliest = |limit, count| {
+        let backoff = Backoff { limit, base_seconds: 60, ..Backoff::default() };
+        backoff.earliest(Timestamp::UNIX_EPOCH, count).map(Timestamp::as_second)
+    };
+    for (limit, count, expected) in [
+        (None, u32::MAX, Some(60)),
+        (Some(3), 2, Some(60)),
+        (Some(3), 3, None),
+        (Some(3), 4, None),
+        (Some(0), 1, None),
+        (Some(i32::MAX), u32::MAX, None),
+    ] {
+        assert_eq!(earliest(limit, count), expected, "{limit:?} {count}");
+    }
+    let backoff = Backoff { base_seconds: i32::MAX, ..Backoff::default() };
+    assert_eq!(backoff.earliest(Timestamp::MAX, 1), Some(Timestamp::MAX));
+}
+
+#[test]
 fn a_schedule_ends_with_its_limit() {
     let count = |limit| Backoff { limit, ..Backoff::default() }.schedule().take(1000).count();
     assert_eq!((count(Some(0)), count(Some(3)), count(Some(-1)), count(None)), (0, 3, 0, 1000));

@@ -63,6 +63,17 @@ fn none_comes_back_earlier_than_after_the_first_delay_and_with_none_that_left() 
 }
 
 #[test]
+fn the_last_return_before_the_limit_keeps_its_time() {
+    for (limit, expected) in [(1, 9_000), (2, 60)] {
+        let strategy = json!({"backoffBaseSeconds": 60, "onCapacity": true, "backoffLimitCount": limit});
+        let mut index = index(json!({"waitForPodsReady": {"requeuingStrategy": strategy}}));
+        waiting_since(&mut index, [("a", 0)]);
+        runs_and_ends(&mut index, "one");
+        assert_eq!(index.next_return(), Some(at(expected)), "{limit}");
+    }
+}
+
+#[test]
 fn a_workload_is_called_when_the_last_pod_of_another_goes_and_not_before() {
     let mut index = on_capacity("Eviction");
     waiting_since(&mut index, [("a", 0)]);
