@@ -194,6 +194,20 @@ async fn under_creation_a_preempted_workload_does_not_flap_with_its_preemptor() 
 }
 
 #[tokio::test]
+async fn the_example_is_accepted_without_a_warning_and_its_pair_runs() {
+    let world = world().await;
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/requeue-gang.yaml");
+    let output = world.cluster.kubectl(&["apply", "-f", file]).await.unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", output.stderr);
+    let runs = async || {
+        let ready = ["get", "job", "pair", "-n", "default", "-o", "jsonpath={.status.ready}"];
+        let output = world.cluster.kubectl(&ready).await?;
+        Ok((output.stdout.trim() == "2").then_some(()))
+    };
+    eventually("both pods to be ready", DEADLINE, runs).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_queue_may_turn_off_what_its_parent_turns_on() {
     let world = world().await;
     let parent = place(world, &waiting(&json!({"backoffBaseSeconds": LONG}))).await;
