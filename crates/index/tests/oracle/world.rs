@@ -136,6 +136,7 @@ object! {
 /// `waitForPodsReady`: timeout, recovery timeout, whether returns are ordered by creation, whether the timeout counts from
 /// creation, whether some come back before their time, and whether there is a timeout at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "none follows from another")]
 pub struct Wait {
     pub timeout: Option<i64>,
     pub recovery: Option<i64>,

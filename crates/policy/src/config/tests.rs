@@ -208,6 +208,24 @@ fn a_bad_value_is_refused_with_its_line_and_path() {
             "trustedWriters:\n- a\n- b\n- a\n",
             "line 4: trustedWriters[2]: Invalid value: \"a\": is in the list already",
         ),
+        ("[]", "line 1: the file: Invalid value: []: must be a map of fields"),
+        ("a: 1\na: 1\n", "line 2: "),
+    ] {
+        assert_refused(text, expected);
+    }
+}
+
+fn assert_refused(text: &str, expected: &str) {
+    let complaints = complaints(text);
+    assert!(
+        complaints.len() == 1 && complaints[0].starts_with(expected),
+        "{complaints:?} should be {expected}"
+    );
+}
+
+#[test]
+fn a_bad_block_of_waiting_for_pods_is_refused_and_kueues_keys_with_what_to_do_instead() {
+    for (text, expected) in [
         ("waitForPodsReady: 5m", "line 1: waitForPodsReady: Invalid value: \"5m\": must be a map of fields"),
         (
             "waitForPodsReady:\n  timeout: 5\n",
@@ -257,14 +275,8 @@ fn a_bad_value_is_refused_with_its_line_and_path() {
             "waitForPodsReady: {requeuingStrategy: {backoffMax: 1}}",
             "line 1: waitForPodsReady.requeuingStrategy.backoffMax: Unknown field: did you mean backoffMaxSeconds?",
         ),
-        ("[]", "line 1: the file: Invalid value: []: must be a map of fields"),
-        ("a: 1\na: 1\n", "line 2: "),
     ] {
-        let complaints = complaints(text);
-        assert!(
-            complaints.len() == 1 && complaints[0].starts_with(expected),
-            "{complaints:?} should be {expected}"
-        );
+        assert_refused(text, expected);
     }
 }
 

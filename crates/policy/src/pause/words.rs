@@ -197,7 +197,7 @@ mod tests {
         let record = record(MAX_DURATION_EXCEEDED, "spec.active", json!(false), Value::Null);
         let told = message(&record, &RequeueState::default(), &job);
         assert!(told.starts_with("Set spec.active of its Workload job-train-1f to false because"), "{told}");
-        let back = came_back(&record, 0, &job);
+        let back = came_back(&record, 0, &job, false);
         assert!(back.starts_with("Set spec.active of its Workload job-train-1f back to unset: "), "{back}");
         let refused = return_refused(&record, "no", &job);
         assert!(refused.contains("kubectl tenure resume job.batch/train -n team"), "{refused}");
