@@ -21,12 +21,13 @@ use kube::core::ObjectMeta;
 use tenure_policy::{
     gang::Progress, guard::Reason, kueue, start::LongestFormation, toleration::ClassState, victims::Requests,
 };
-use tenure_types::room::PodWithRoom;
+use tenure_types::room::{Needs, PodWithRoom};
 
 use crate::{
     Uid,
     cluster::{Cluster, Moved, Reader},
     podgroups::Membership,
+    uid::UidMap,
 };
 
 pub use answer::{Answer, Dropped, Question, Taken};
@@ -44,6 +45,8 @@ pub struct Placements {
     interned: Interned,
     places: Places,
     schedulers: Schedulers,
+    /// What pods need besides room: most need nothing, so it isn't part of each pod's record.
+    needs: UidMap<Arc<Needs>>,
     /// The labels of each node: one of them names its pool.
     nodes: HashMap<ArcStr, BTreeMap<String, String>>,
     classes: HashMap<String, ClassState>,
@@ -56,14 +59,14 @@ impl Reader for Placements {
     fn delete_pod(&mut self, uid: Uid) {
         self.places.remove(uid);
         self.schedulers.remove(uid);
+        self.needs.remove(&uid);
     }
 
     fn retain_pods(&mut self, uids: &HashSet<Uid>) {
         let gone: Vec<Uid> = self.places.uids().filter(|uid| !uids.contains(uid)).collect();
         for uid in gone {
-            self.places.remove(uid);
+            self.delete_pod(uid);
         }
-        self.schedulers.retain(uids);
     }
 }
 
@@ -92,7 +95,7 @@ struct Placed {
     labels: Arc<Labels>,
     /// The groups that it names. Gangs know them as well, but it would have to be looked up there.
     memberships: Option<Arc<[Membership]>>,
-    /// Whether its requests are all that it takes.
+    /// Whether room is all that it needs. What else it is is kept apart.
     plain: bool,
     /// Whether its place is free when it is deleted: neither a kubelet nor a `DaemonSet` would bring it back.
     frees: bool,
@@ -117,12 +120,18 @@ impl PlacementIndex {
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
         self.apply_member(&pod);
         if pod.is_finished() {
-            self.reader.places.remove(uid);
-            self.reader.schedulers.remove(uid);
+            self.reader.delete_pod(uid);
             return;
         }
         let mut placed = Placed::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);
         self.reader.schedulers.put(uid, &pod, &placed, &mut self.objects.interner.names);
+        match room.needs {
+            None => self.reader.needs.remove(&uid),
+            Some(needs) => {
+                let needs = self.reader.interned.needs(needs);
+                self.reader.needs.insert(uid, needs)
+            }
+        };
         placed.memberships = self.objects.gangs.shared_memberships(uid);
         self.reader.places.put(uid, placed);
     }

@@ -3,9 +3,11 @@
 //!
 //! kube-scheduler prefers the youngest pods as victims, exactly those that floors protect: to drop every node that has
 //! one would block far too much. So other pods are looked for whose requests, taken together, are at least what the
-//! offered ones request. Where the offered ones make room enough, so do these.
+//! offered ones request. Where the offered ones make room enough, so do these. What is more than room mustn't depend on
+//! the exchange.
 
 mod budgets;
+mod exchange;
 mod requests;
 mod wait;
 
@@ -20,6 +22,8 @@ use crate::{
 
 pub use budgets::Budget;
 use budgets::violating;
+use exchange::Exchange;
+pub use exchange::Neighbor;
 pub use requests::{Requests, Resource};
 use wait::{MayGo, enough_from};
 
@@ -32,9 +36,17 @@ pub struct Candidate<'a> {
     pub priority: i32,
     /// What it frees when it goes.
     pub requests: &'a Requests,
-    /// Whether its requests are all that it takes away from others. Not so with host ports, volumes and affinities of
-    /// its own: what replaces it may not free them.
-    pub plain: bool,
+    /// What else others of its node have to do with.
+    pub neighbor: Neighbor<'a>,
+    /// True if its place is free when it goes, and its scheduler knows by now that it is there. Others never go in place
+    /// of any.
+    pub frees: bool,
+}
+
+impl Candidate<'_> {
+    fn is_gone(&self) -> bool {
+        self.victim.progress == Progress::Gone
+    }
 }
 
 /// Pods that go in place of those that were offered.
@@ -62,9 +74,8 @@ pub struct Search<'s, 't> {
     pub rules: &'s Rules<'t>,
     /// Who wants room.
     pub preemptor: &'s Preemptor<'s>,
-    /// Whether room is all that it needs. Host ports, volumes, affinities and spread constraints are more: then no pod
-    /// can be shown to be as good as another.
-    pub plain: bool,
+    /// What it needs besides room.
+    pub neighbor: Neighbor<'s>,
     /// The disruption budgets that select the pod of a place. Few pods are asked for: labels take their time.
     pub budgets: &'s dyn Fn(usize) -> Vec<Budget>,
 }
@@ -118,24 +129,35 @@ impl Search<'_, '_> {
     /// A time before which there are none; none if there never are, as far as it is known.
     pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Result<Others, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
-        let is_gone = |pod: &Candidate<'_>| pod.victim.progress == Progress::Gone;
-        let staying = || offered_pods().filter(|(_, pod)| !is_gone(pod)).map(|(_, pod)| pod);
-        if !self.plain || !staying().all(|pod| pod.plain) {
+        let staying = || offered_pods().filter(|(_, pod)| !pod.is_gone()).map(|(_, pod)| pod);
+        let mut exchange = Exchange::new(self.neighbor, pods, offered).ok_or(None)?;
+        let may_go = pods.iter().enumerate().map(|(place, pod)| {
+            let is_free = exchange.may_go(&pod.neighbor) || offered.contains(&place);
+            if is_free { self.may_go(pod) } else { MayGo::Never }
+        });
+        let may_go: Vec<MayGo> = may_go.collect();
+        let taken = self.takeable(pods, offered, &may_go);
+        if !exchange.must_go().iter().all(|place| taken.iter().any(|of| of.place == *place)) {
             return Err(None);
         }
         let needed = Requests::sum(staying().map(|pod| pod.requests));
-        let may_go: Vec<MayGo> = pods.iter().map(|pod| self.may_go(pod)).collect();
-        let others = self.least(&self.takeable(pods, offered, &may_go), &needed);
+        let others = self.least(&taken, &needed, &mut exchange);
         let mut others = others.ok_or_else(|| enough_from(pods, &may_go, &needed))?;
-        others.victims.extend(offered_pods().filter(|(_, pod)| is_gone(pod)).map(|(place, _)| place));
+        others.victims.extend(offered_pods().filter(|(_, pod)| pod.is_gone()).map(|(place, _)| place));
         others.victims.sort_by_key(|place| Reverse(pods.get(*place).map(|pod| pod.priority)));
         Ok(others)
     }
 
     /// The fewest and least important pods that free as much.
-    fn least(&self, taken: &[Takeable<'_, '_>], needed: &Requests) -> Option<Others> {
+    fn least(
+        &self,
+        taken: &[Takeable<'_, '_>],
+        needed: &Requests,
+        exchange: &mut Exchange<'_>,
+    ) -> Option<Others> {
         let mut freed = Requests::sum(taken.iter().map(|of| of.pod.requests));
-        if !freed.covers(needed) {
+        taken.iter().for_each(|of| exchange.take(of.place));
+        if !freed.covers(needed) || !exchange.holds() {
             return None;
         }
         let budgets: Vec<Vec<Budget>> = taken.iter().map(|of| (self.budgets)(of.place)).collect();
@@ -155,7 +177,7 @@ impl Search<'_, '_> {
         for (unit, places, _) in units {
             let sum = (unit.len() > 1).then(|| Requests::sum(unit.iter().map(|of| of.pod.requests)));
             let Some(requests) = sum.as_ref().or_else(|| Some(unit.first()?.pod.requests)) else { continue };
-            if freed.covers_without(requests, needed) {
+            if freed.covers_without(requests, needed) && exchange.spare(unit.iter().map(|of| of.place)) {
                 freed.subtract(requests);
                 spared.get_mut(places).into_iter().flatten().for_each(|spared| *spared = true);
             }

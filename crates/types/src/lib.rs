@@ -12,6 +12,7 @@ pub mod projection;
 mod quantity;
 pub mod room;
 pub mod runai;
+pub mod selector;
 pub mod tensorstack;
 
 pub use duration::{DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written};

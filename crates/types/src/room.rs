@@ -1,5 +1,7 @@
 //! The room that a pod takes on its node, as kube-scheduler counts it.
 
+mod needs;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,6 +12,9 @@ use crate::{
     amount::Amount,
     projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim},
 };
+
+use needs::{Affinity, Port, SpreadConstraint, Volume};
+pub use needs::{HostPort, Needs, Term};
 
 /// A Pod with what says how much room it takes.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -28,9 +33,8 @@ pub struct PodWithRoom {
 pub struct Room {
     /// What it requests, by resource: processors in thousandths, all else in whole units.
     pub requests: BTreeMap<String, i64>,
-    /// Whether that is all. Not so with host ports, volumes that not every pod can have there, claims of devices, and
-    /// rules about other pods.
-    pub plain: bool,
+    /// What else it needs of its node; none if room is all.
+    pub needs: Option<Needs>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -50,10 +54,10 @@ struct Spec {
     #[serde(deserialize_with = "map")]
     overhead: Amounts,
     #[serde(deserialize_with = "list")]
-    volumes: Vec<BTreeMap<String, Value>>,
+    volumes: Vec<Volume>,
     affinity: Option<Affinity>,
     #[serde(deserialize_with = "list")]
-    topology_spread_constraints: Vec<IgnoredAny>,
+    topology_spread_constraints: Vec<SpreadConstraint>,
     #[serde(deserialize_with = "list")]
     resource_claims: Vec<IgnoredAny>,
 }
@@ -101,19 +105,6 @@ struct Resources {
     requests: Amounts,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Port {
-    host_port: Option<i64>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Affinity {
-    pod_affinity: Option<IgnoredAny>,
-    pod_anti_affinity: Option<IgnoredAny>,
-}
-
 type Amounts = BTreeMap<String, Value>;
 
 /// Go writes an empty list as null.
@@ -131,10 +122,6 @@ const MOST_RESOURCES: usize = 256;
 /// A qualified name: a domain, a slash and a name.
 const LONGEST_RESOURCE: usize = 253 + 1 + 63;
 
-/// Volumes that any number of pods can have on any node.
-const PLAIN_VOLUMES: [&str; 8] =
-    ["configMap", "downwardAPI", "emptyDir", "hostPath", "image", "name", "projected", "secret"];
-
 /// Of which a pod's own requests replace those of its containers.
 fn is_of_pods(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
@@ -144,7 +131,7 @@ impl PodWithRoom {
     /// The pod, and its room.
     pub fn split(self) -> (Pod, Room) {
         let Self { metadata, spec, status } = self;
-        let room = Room::new(spec.requests(&status), spec.is_plain());
+        let room = Room::new(spec.requests(&status), Needs::read(&metadata, &spec));
         let Spec {
             priority,
             scheduler_name,
@@ -171,10 +158,14 @@ impl PodWithRoom {
 impl Room {
     /// A pod that names resources that no node has, by their length or their number, gets no room anywhere. Nothing of
     /// it is kept then.
-    fn new(requests: BTreeMap<String, i64>, plain: bool) -> Self {
+    fn new(requests: BTreeMap<String, i64>, needs: Option<Needs>) -> Self {
         let is_possible =
             requests.len() <= MOST_RESOURCES && requests.keys().all(|name| name.len() <= LONGEST_RESOURCE);
-        if is_possible { Self { requests, plain } } else { Self::default() }
+        if is_possible {
+            Self { requests, needs }
+        } else {
+            Self { requests: BTreeMap::new(), needs: Some(Needs::unknown()) }
+        }
     }
 }
 
@@ -215,20 +206,6 @@ impl Spec {
         }
         add(&mut running, amounts(&self.overhead));
         running
-    }
-
-    fn is_plain(&self) -> bool {
-        let mut containers = self.containers.iter().chain(&self.init_containers);
-        let ports =
-            containers.any(|of| of.ports.iter().any(|port| port.host_port.is_some_and(|port| port != 0)));
-        let volumes =
-            self.volumes.iter().flat_map(BTreeMap::keys).any(|of| !PLAIN_VOLUMES.contains(&of.as_str()));
-        let affinity = self
-            .affinity
-            .as_ref()
-            .is_some_and(|of| of.pod_affinity.is_some() || of.pod_anti_affinity.is_some());
-        let spread = !self.topology_spread_constraints.is_empty();
-        !(ports || volumes || affinity || spread) && self.resource_claims.is_empty()
     }
 }
 

@@ -75,12 +75,15 @@ async fn of_those_that_could_go_instead_one_without_a_disruption_budget_goes() {
 #[tokio::test]
 async fn nobody_goes_instead_for_a_preemptor_that_needs_more_than_room() {
     let arena = Arena::new(world().await, 2).await;
-    let (queue, [old, young]) = old_and_young(&arena).await;
+    let queue = arena.queue("team", json!({"preemptMinRuntime": "1h"})).await;
     let container = json!({
         "name": "main", "image": "example.com/image", "ports": [{"containerPort": 80, "hostPort": 8080}],
         "resources": {"requests": {"cpu": "1"}},
     });
     let more = json!({"spec": {"containers": [container]}});
+    let old = arena.placed(&wish("old", "", 100)).await;
+    let young = arena.placed(&Wish { more: more.clone(), ..wish("young", &queue, 100) }).await;
+    // it needs the port of the young one, which is protected
     let preemptor = arena.pod(&Wish { more, ..wish("preemptor", &queue, 200) }).await;
     arena.await_refused(&preemptor).await;
     arena.assert_untouched(&old).await;

@@ -5,6 +5,7 @@ mod elastic;
 mod floors;
 mod instead;
 mod tolerations;
+mod volumes;
 mod waiting;
 
 use serde_json::Value;

@@ -7,9 +7,9 @@ use tenure_policy::{
     gang::Progress,
     preemption::{Place, Preemptor, Rules},
     toleration,
-    victims::{Candidate, Others, Protected, Search, protected},
+    victims::{Candidate, Neighbor, Others, Protected, Search, protected},
 };
-use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::Room};
+use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::Needs};
 
 use super::{
     Placed, PlacementIndex,
@@ -24,8 +24,8 @@ pub struct Question<'q> {
     pub rules: Rules<'q>,
     /// Who wants room.
     pub preemptor: &'q Pod,
-    /// What room that is.
-    pub room: &'q Room,
+    /// What it needs besides room.
+    pub neighbor: Neighbor<'q>,
 }
 
 /// What is answered for a node.
@@ -208,13 +208,15 @@ impl<'i> Asked<'_, 'i> {
         let Some(protected) = protected(&self.question.rules, &self.preemptor, victims) else {
             return Answer::Keep(here.iter().map(Here::taken).collect());
         };
-        if !self.question.room.plain {
+        let needs = self.question.neighbor.needs;
+        if needs.is_some_and(|needs| needs.is_unknown) {
             return Answer::Drop(Dropped::Protected(protected));
         }
+        // those that nobody takes matter only where volumes are counted
+        let all = needs.is_some_and(Needs::attaches);
         *searches = searches.saturating_sub(1);
         for (uid, pod) in residents.all() {
-            // only those leave room when they go that nobody brings back
-            if pod.frees && is_bound(pod) && here.iter().take(offered).all(|of| of.uid != uid) {
+            if (all || leaves_room(pod)) && here.iter().take(offered).all(|of| of.uid != uid) {
                 here.push(workloads.here(uid, pod));
             }
         }
@@ -230,10 +232,14 @@ impl<'i> Asked<'_, 'i> {
         pool: Option<&str>,
         protected: Protected,
     ) -> Answer<'i> {
-        let candidates = here.iter().filter_map(|of| {
-            let victim = of.victim(workloads, pool)?;
-            let Placed { priority, requests, plain, .. } = of.pod;
-            Some(Candidate { victim, priority: *priority, requests, plain: *plain })
+        let candidates = here.iter().enumerate().filter_map(|(place, of)| {
+            Some(Candidate {
+                victim: of.victim(workloads, pool)?,
+                priority: of.pod.priority,
+                requests: &of.pod.requests,
+                neighbor: self.index.as_neighbor(of.uid, of.pod),
+                frees: place < offered || leaves_room(of.pod),
+            })
         });
         let candidates: Vec<Candidate<'_>> = candidates.collect();
         let budgets = |place: usize| {
@@ -245,7 +251,7 @@ impl<'i> Asked<'_, 'i> {
         let search = Search {
             rules: &self.question.rules,
             preemptor: &self.preemptor,
-            plain: self.question.room.plain,
+            neighbor: self.question.neighbor,
             budgets: &budgets,
         };
         let offered: Vec<usize> = (0..offered).collect();
@@ -265,4 +271,9 @@ impl<'i> Asked<'_, 'i> {
 /// A pod that was just bound is known to its scheduler a moment earlier.
 fn is_bound(pod: &Placed) -> bool {
     pod.scheduled.is_some() || pod.progress != Progress::Running
+}
+
+/// Only those leave room when they go that nobody brings back.
+fn leaves_room(pod: &Placed) -> bool {
+    pod.frees && is_bound(pod)
 }

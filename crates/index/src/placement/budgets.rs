@@ -7,8 +7,8 @@ use std::{
 
 use arcstr::ArcStr;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::{Expression, Selector};
 use tenure_policy::victims::Budget as Selecting;
+use tenure_types::selector::{self, Selector};
 
 use crate::names::Names;
 
@@ -22,21 +22,12 @@ impl Labels {
         let pairs = labels.into_iter().flatten();
         Self(pairs.map(|(key, value)| (names.shared(key), names.shared(value))).collect())
     }
+}
 
-    fn get(&self, key: &str) -> Option<&str> {
+impl selector::Labels for Labels {
+    fn label(&self, key: &str) -> Option<&str> {
         let place = self.0.binary_search_by(|(of, _)| of.as_str().cmp(key)).ok()?;
         self.0.get(place).map(|(_, value)| value.as_str())
-    }
-
-    fn satisfy(&self, expression: &Expression) -> bool {
-        match expression {
-            Expression::In(key, values) => self.get(key).is_some_and(|value| values.contains(value)),
-            Expression::NotIn(key, values) => self.get(key).is_none_or(|value| !values.contains(value)),
-            Expression::Equal(key, value) => self.get(key) == Some(value),
-            Expression::NotEqual(key, value) => self.get(key) != Some(value),
-            Expression::Exists(key) => self.get(key).is_some(),
-            Expression::DoesNotExist(key) => self.get(key).is_none(),
-        }
     }
 }
 
@@ -46,8 +37,8 @@ pub struct Budgets(HashMap<ArcStr, BTreeMap<Box<str>, Budget>>);
 
 #[derive(Debug)]
 struct Budget {
-    /// All must hold.
-    selector: Box<[Expression]>,
+    /// It isn't empty.
+    selector: Selector,
     allowed: u32,
     /// The names of pods whose disruption is counted already, in order.
     disrupted: Box<[Box<str>]>,
@@ -59,9 +50,8 @@ impl Budgets {
     pub fn apply(&mut self, budget: &PodDisruptionBudget, names: &mut Names) {
         let (namespace, name) = (budget.metadata.namespace.as_deref(), budget.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone()).map(Selector::try_from);
-        let selector = selector.and_then(Result::ok).map(|all| all.into_iter().collect::<Box<[_]>>());
-        let Some(selector) = selector.filter(|all| !all.is_empty()) else {
+        let selector = budget.spec.as_ref().and_then(|spec| Selector::read(spec.selector.as_ref()?));
+        let Some(selector) = selector.filter(|of| !of.is_empty()) else {
             self.delete(namespace, name);
             return;
         };
@@ -91,7 +81,7 @@ impl Budgets {
         let here = self.0.get(namespace).filter(|_| !labels.0.is_empty());
         let here = here.into_iter().flat_map(BTreeMap::values);
         let selecting = here.filter(|budget| {
-            budget.selector.iter().all(|of| labels.satisfy(of))
+            budget.selector.selects(labels)
                 && budget.disrupted.binary_search_by(|of| (**of).cmp(name)).is_err()
         });
         let number = |budget: &Budget| ptr::from_ref(budget).addr();
@@ -104,38 +94,5 @@ impl Budgets {
             here.retain(|name, _| keys.contains(&(namespace.to_string(), name.to_string())));
             !here.is_empty()
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-    use kube::core::SelectorExt;
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[test]
-    fn labels_are_selected_as_the_api_server_does() {
-        let of = |operator: &str, key: &str, values: &Value| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
-        let labels = [json!({}), json!({"a": "1"}), json!({"a": "2", "b": "1"}), json!({"0": "1", "b": ""})];
-        for selector in [
-            json!({}),
-            json!({"matchLabels": {"a": "1"}}),
-            json!({"matchLabels": {"a": "2", "b": "1"}}),
-            of("In", "a", &json!(["1", "3"])),
-            of("NotIn", "a", &json!(["1", "3"])),
-            of("Exists", "b", &json!([])),
-            of("DoesNotExist", "b", &json!([])),
-        ] {
-            let selector: LabelSelector = serde_json::from_value(selector).unwrap();
-            let selector = Selector::try_from(selector).unwrap();
-            for labels in &labels {
-                let labels: BTreeMap<String, String> = serde_json::from_value(labels.clone()).unwrap();
-                let own = Labels::read(Some(&labels), &mut Names::default());
-                let ours = selector.clone().into_iter().all(|of| own.satisfy(&of));
-                assert_eq!(ours, selector.matches(&labels), "{selector} {labels:?}");
-            }
-        }
     }
 }

@@ -7,7 +7,10 @@ use tenure_policy::{
     guard,
     victims::Requests,
 };
-use tenure_types::{projection::Pod, room::Room};
+use tenure_types::{
+    projection::Pod,
+    room::{Needs, Room},
+};
 
 use super::{Placed, budgets::Labels};
 use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
@@ -17,6 +20,7 @@ use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
 pub struct Interned {
     requests: Shared<Requests>,
     labels: Shared<Labels>,
+    needs: Shared<Needs>,
 }
 
 /// Values of which each is kept once.
@@ -53,6 +57,10 @@ impl Interned {
         let amounts = room.requests.iter().map(|(name, amount)| (names.shared(name), *amount));
         self.requests.shared(Requests::of_pod(amounts))
     }
+
+    pub fn needs(&mut self, needs: Needs) -> Arc<Needs> {
+        self.needs.shared(needs)
+    }
 }
 
 impl Placed {
@@ -81,7 +89,7 @@ impl Placed {
             requests,
             labels: pool.labels.shared(labels),
             memberships: None,
-            plain: room.plain,
+            plain: room.needs.is_none(),
             frees: !in_daemon_set && !pod.is_mirror(),
             spared: guard::spared(pod),
         }

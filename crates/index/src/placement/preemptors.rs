@@ -1,10 +1,10 @@
 //! Pods that wait for a node, as far as a scheduler's question for one of them goes by the index: by nothing that the
 //! question says of the pod but its uid.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, sync::Arc};
 
 use arcstr::ArcStr;
-use tenure_policy::gang::Progress;
+use tenure_policy::{gang::Progress, victims::Neighbor};
 use tenure_types::projection::Pod;
 
 use super::{Placed, PlacementIndex};
@@ -26,10 +26,6 @@ impl Schedulers {
 
     pub fn remove(&mut self, uid: Uid) {
         self.0.remove(&uid);
-    }
-
-    pub fn retain(&mut self, uids: &HashSet<Uid>) {
-        self.0.retain(|uid, _| uids.contains(uid));
     }
 
     #[cfg(test)]
@@ -57,8 +53,6 @@ pub struct PendingPod<'i> {
     pub queue: Option<&'i str>,
     /// Where its scheduler makes room for it.
     pub nominated: Option<&'i str>,
-    /// True if its requests are all that it takes.
-    pub plain: bool,
 }
 
 impl PlacementIndex {
@@ -77,8 +71,17 @@ impl PlacementIndex {
             scheduler: self.reader.schedulers.0.get(&id).map(ArcStr::as_str).unwrap_or_default(),
             queue: self.queue(pod, self.objects.gangs.counted(pod.memberships())),
             nominated: pod.nominated.as_deref(),
-            plain: pod.plain,
         })
+    }
+
+    /// A pod, as far as others of a node have to do with it.
+    pub fn neighbor(&self, uid: Uid) -> Option<Neighbor<'_>> {
+        self.reader.places.get(uid).map(|pod| self.as_neighbor(uid, pod))
+    }
+
+    pub(super) fn as_neighbor<'i>(&'i self, uid: Uid, pod: &'i Placed) -> Neighbor<'i> {
+        let needs = if pod.plain { None } else { self.reader.needs.get(&uid).map(Arc::as_ref) };
+        Neighbor { namespace: &pod.namespace, labels: &*pod.labels, needs }
     }
 
     /// True if there is a pod with this uid, whatever it does.

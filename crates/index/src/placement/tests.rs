@@ -5,9 +5,9 @@ use tenure_policy::{
     preemption::{Rule, Rules},
     queue::RunaiQueue,
     tree::QueueTree,
-    victims::Protected,
+    victims::{Neighbor, Protected},
 };
-use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod};
+use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::Room};
 
 use super::*;
 
@@ -76,9 +76,10 @@ impl World {
     }
 
     fn asked_of<'a>(&'a self, preemptor: &Value, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
-        let room: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
-        let (preemptor, room): (Pod, _) = room.split();
-        let question = Question { rules: self.rules(), preemptor: &preemptor, room: &room };
+        let whole: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
+        let (preemptor, room) = whole.split();
+        let neighbor = neighbor(&preemptor, &room);
+        let question = Question { rules: self.rules(), preemptor: &preemptor, neighbor };
         self.index.answer(&question, offers)
     }
 
@@ -88,6 +89,15 @@ impl World {
 
     fn asked<'a>(&'a self, victims: &[&'a str]) -> Answer<'a> {
         self.asked_by(&preemptor(), victims)
+    }
+}
+
+fn neighbor<'a>(pod: &'a Pod, room: &'a Room) -> Neighbor<'a> {
+    static NONE: BTreeMap<String, String> = BTreeMap::new();
+    Neighbor {
+        namespace: pod.metadata.namespace.as_deref().unwrap_or_default(),
+        labels: pod.metadata.labels.as_ref().unwrap_or(&NONE),
+        needs: room.needs.as_ref(),
     }
 }
 
@@ -435,18 +445,65 @@ fn a_node_is_worth_asking_about_again_when_other_pods_may_go() {
     world.apply(&pod("nearer", 597, &json!({})));
     assert_eq!(asked_again_after(&world, &preemptor(), &["young"]), 2);
     assert_eq!(asked_again_after(&world, &preemptor(), &["young", "near"]), 3, "both of them at once");
-    let picky = json!({"topologySpreadConstraints": [{}]});
     let mut picky_preemptor = preemptor();
-    merge(&mut picky_preemptor, &json!({"spec": picky}));
+    merge(&mut picky_preemptor, &spread());
     assert_eq!(asked_again_after(&world, &picky_preemptor, &["young"]), 540, "no others would do");
+}
+
+/// Over all pods.
+fn spread() -> Value {
+    json!({"spec": {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}]}})
 }
 
 #[test]
 fn a_preemptor_that_needs_more_than_room_gets_what_was_offered_or_nothing() {
     let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);
-    let spec = json!({"priority": 9, "topologySpreadConstraints": [{}]});
-    let picky =
-        json!({"metadata": {"namespace": "ns", "labels": {"kai.scheduler/queue": "q"}}, "spec": spec});
+    let mut picky = preemptor();
+    merge(&mut picky, &spread());
     assert!(matches!(world.asked_by(&picky, &["young"]), Answer::Drop(_)));
     assert_eq!(world.asked_by(&picky, &["old"]), keep(&["old"]));
+    picky["metadata"]["namespace"] = json!("elsewhere");
+    assert_eq!(world.asked_by(&picky, &["young"]), instead(&["old"]), "it isn't spread over those");
+}
+
+/// With a volume of a claim.
+fn with_claim(claim: &str) -> Value {
+    json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}})
+}
+
+#[test]
+fn in_place_of_a_pod_with_a_volume_another_with_a_volume_goes() {
+    let mut preemptor = preemptor();
+    merge(&mut preemptor, &with_claim("own"));
+    let young = pod("young", 60, &with_claim("young"));
+    let answered = |others: &[Value]| {
+        let world = World::new(&[&[young.clone()], others].concat());
+        world.asked_by(&preemptor, &["young"]) == instead(&["old"])
+    };
+    let old = pod("old", 700, &with_claim("old"));
+    assert!(answered(std::slice::from_ref(&old)));
+    assert!(!answered(&[pod("old", 700, &json!({}))]), "none comes free");
+    assert!(!answered(&[pod("old", 700, &with_claim("own"))]), "the preemptor needs it itself");
+    let mut mirror = pod("mirror", 700, &with_claim("old"));
+    merge(&mut mirror, &json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}));
+    assert!(!answered(&[old, mirror]), "a pod that nobody takes keeps it");
+}
+
+#[test]
+fn what_a_pod_needs_besides_room_is_kept_for_as_long_as_it_is_there() {
+    let kept = |world: &World| world.index.reader.needs.len();
+    let world = || World::new(&[pod("a", 60, &with_claim("data")), pod("b", 60, &json!({}))]);
+    let mut changed = world();
+    assert_eq!(kept(&changed), 1);
+    changed.apply(&pod("a", 60, &json!({})));
+    assert_eq!(kept(&changed), 0);
+    for forget in [
+        (|world| world.index.delete_pod(Uid::of("a"))) as fn(&mut World),
+        |world| world.index.retain_pods(&HashSet::new()),
+        |world| world.apply(&pod("a", 60, &json!({"status": {"phase": "Succeeded"}}))),
+    ] {
+        let mut world = world();
+        forget(&mut world);
+        assert_eq!(kept(&world), 0);
+    }
 }

@@ -18,7 +18,7 @@ use tenure_types::{
     keys,
     podgroup::{PodGroup, PodGroupKind},
     projection::{Pod, PodCondition, PodSpec, PodStatus, RunaiQueueV2, SchedulingGroup},
-    room::{PodWithRoom, Room},
+    room::PodWithRoom,
     runai::{
         v2,
         v3alpha1::{
@@ -142,14 +142,14 @@ pub fn pod_with_room(of: &PodObj) -> PodWithRoom {
 }
 
 /// The pod that asks for room.
-pub fn preemptor(ask: Ask) -> (Pod, Room) {
+pub fn preemptor(ask: Ask) -> Pod {
     let labels = texts([(keys::RUNAI_QUEUE_LABEL, ask.queue.map(runai_name))]);
     let whole: PodWithRoom = serde_json::from_value(json!({
         "metadata": {"name": "preemptor", "namespace": namespace(0), "uid": "preemptor", "labels": labels},
         "spec": {"priority": ask.priority},
     }))
     .unwrap();
-    whole.split()
+    whole.split().0
 }
 
 pub fn group(of: &GroupObj) -> PodGroup {

@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
+use tenure_types::room::Needs;
 
 use super::*;
 use crate::{
@@ -8,6 +11,8 @@ use crate::{
     toleration::{self, ClassState},
     tree::QueueTree,
 };
+
+mod exchange;
 
 const CPU: Resource = arcstr::literal!("cpu");
 const GPU: Resource = arcstr::literal!("nvidia.com/gpu");
@@ -44,7 +49,7 @@ struct World {
     budgets: Vec<u32>,
     /// Of every pod; by its place.
     selected: Vec<Vec<usize>>,
-    is_plain: bool,
+    needs: Option<Needs>,
 }
 
 impl Default for World {
@@ -55,7 +60,7 @@ impl Default for World {
             floors: Floors::default(),
             budgets: Vec::new(),
             selected: Vec::new(),
-            is_plain: true,
+            needs: None,
         }
     }
 }
@@ -83,7 +88,8 @@ impl World {
             let numbers = self.selected.get(place).into_iter().flatten();
             numbers.map(|number| Budget { number: *number, allowed: self.budgets[*number] }).collect()
         };
-        let search = Search { rules: &rules, preemptor: &preemptor, plain: self.is_plain, budgets: &budgets };
+        let neighbor = neighbor(self.needs.as_ref());
+        let search = Search { rules: &rules, preemptor: &preemptor, neighbor, budgets: &budgets };
         match search.others(candidates, offered) {
             Ok(Others { victims, budget_violations }) => Answer::Instead { victims, budget_violations },
             Err(_) => Answer::Drop(protected),
@@ -108,7 +114,12 @@ fn candidate<'a>(pod: &Pod, workload: &'a Workload<'a>, requests: &'a Requests) 
         class: ClassState::None,
         scheduled_at: Some(at(NOW - pod.age)),
     };
-    Candidate { victim, priority: pod.priority, requests, plain: true }
+    Candidate { victim, priority: pod.priority, requests, neighbor: neighbor(None), frees: true }
+}
+
+fn neighbor(needs: Option<&Needs>) -> Neighbor<'_> {
+    static LABELS: BTreeMap<String, String> = BTreeMap::new();
+    Neighbor { namespace: "ns", labels: &LABELS, needs }
 }
 
 fn instead(victims: &[usize]) -> Answer {
@@ -173,15 +184,28 @@ fn every_resource_counts() {
 
 #[test]
 fn what_is_more_than_room_is_never_replaced() {
-    let world = World { is_plain: false, ..World::default() };
+    let world = World { needs: Some(Needs::unknown()), ..World::default() };
     assert_eq!(world.answer(&[pod(1, 50, 4), pod(1, 300, 4)], &[0]), dropped(1_050), "the preemptor");
+    let world = World::default();
+    let (young, old) = (world.single(50), world.single(300));
+    let (requests, unknown) = (Requests::of_pod([(CPU, 1)]), Needs::unknown());
+    let mut pods =
+        [candidate(&pod(1, 50, 1), &young, &requests), candidate(&pod(1, 300, 1), &old, &requests)];
+    pods[0].neighbor = neighbor(Some(&unknown));
+    assert_eq!(world.answer_of(&pods, &[0]), dropped(1_050), "the victim");
+    (pods[0].neighbor, pods[1].neighbor) = (neighbor(None), neighbor(Some(&unknown)));
+    assert_eq!(world.answer_of(&pods, &[0]), instead(&[1]), "the substitute");
+}
+
+#[test]
+fn a_pod_that_brings_no_room_goes_in_nobodys_place() {
     let world = World::default();
     let (young, old) = (world.single(50), world.single(300));
     let requests = Requests::of_pod([(CPU, 1)]);
     let mut pods =
         [candidate(&pod(1, 50, 1), &young, &requests), candidate(&pod(1, 300, 1), &old, &requests)];
-    pods[0].plain = false;
-    assert_eq!(world.answer_of(&pods, &[0]), dropped(1_050), "the victim");
+    pods[1].frees = false;
+    assert_eq!(world.answer_of(&pods, &[0]), dropped(1_050));
 }
 
 #[test]
@@ -222,8 +246,8 @@ fn a_terminating_pod_among_those_offered_goes_as_it_is() {
     let pods = |gone| of_workloads(&[(&young, 50, &one), (&going, 60, &two), (&old, 300, &one)], gone);
     assert_eq!(world.answer_of(&pods(&[1]), &[0, 1]), instead(&[2, 1]), "what it frees is freed");
     assert_eq!(world.answer_of(&pods(&[]), &[0, 1]), dropped(1_050));
-    let mut ports = pods(&[1]);
-    ports[1].plain = false;
+    let (mut ports, unknown) = (pods(&[1]), Needs::unknown());
+    ports[1].neighbor = neighbor(Some(&unknown));
     assert_eq!(world.answer_of(&ports, &[0, 1]), instead(&[2, 1]), "nothing replaces it");
     let mut high = pods(&[1]);
     high[1].priority = 5;

@@ -18,7 +18,8 @@ pub enum MayGo {
 
 impl Search<'_, '_> {
     pub(super) fn may_go(&self, pod: &Candidate<'_>) -> MayGo {
-        if pod.priority >= self.preemptor.claim.priority || pod.victim.progress != Progress::Running {
+        let is_lower = pod.priority < self.preemptor.claim.priority;
+        if !is_lower || !pod.frees || pod.victim.progress != Progress::Running {
             return MayGo::Never;
         }
         let ruling = self.rules.alone(self.preemptor, &pod.victim);

@@ -20,7 +20,7 @@ fn containers_are_added_up_and_the_overhead_comes_on_top() {
     let two = [container("1"), container("500m")];
     assert_eq!(cpu(&json!({"containers": two})), 1_500);
     assert_eq!(cpu(&json!({"containers": two, "overhead": {"cpu": "1"}})), 2_500);
-    assert_eq!(room(&json!({"containers": null})), Room { plain: true, ..Room::default() });
+    assert_eq!(room(&json!({"containers": null})), Room::default());
 }
 
 #[test]
@@ -55,26 +55,88 @@ fn memory_is_in_bytes_and_what_is_no_quantity_is_nothing() {
     assert_eq!(room.requests, BTreeMap::from([("memory".to_owned(), 1 << 30)]));
 }
 
+fn needs(spec: &Value) -> Option<Needs> {
+    let metadata = json!({"name": "a", "namespace": "ns"});
+    let pod: PodWithRoom = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
+    pod.split().1.needs
+}
+
+fn affinity(kind: &str, terms: &Value) -> Value {
+    json!({"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}})
+}
+
+#[test]
+fn most_pods_need_nothing_but_room() {
+    let volume = |kind: &str| json!({"name": kind, kind: {}});
+    let volumes = ["emptyDir", "projected", "configMap", "hostPath", "nfs", "csi"].map(volume);
+    let preferred = json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]});
+    let spread = json!({"whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}});
+    for spec in [
+        json!({"volumes": volumes, "containers": [{"ports": [{"containerPort": 80}]}]}),
+        json!({"affinity": {"nodeAffinity": {}, "podAffinity": preferred, "podAntiAffinity": preferred}}),
+        json!({"affinity": null, "volumes": null, "topologySpreadConstraints": [spread, {}]}),
+    ] {
+        assert_eq!(needs(&spec), None, "{spec}");
+    }
+}
+
 #[test]
 fn a_pod_that_needs_more_than_room_is_not_plain() {
-    assert!(
-        room(&json!({
-            "volumes": [{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}],
-            "affinity": {"nodeAffinity": {}}, "containers": [{"ports": [{"containerPort": 80}]}],
-        }))
-        .plain
-    );
-    for spec in [
-        json!({"containers": [{"ports": [{"hostPort": 80}]}]}),
-        json!({"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}]}),
-        json!({"volumes": [{"name": "a", "ephemeral": {}}]}),
-        json!({"affinity": {"podAntiAffinity": {}}}),
-        json!({"affinity": {"podAffinity": {}}}),
-        json!({"topologySpreadConstraints": [{}]}),
-        json!({"resourceClaims": [{}]}),
-    ] {
-        assert!(!room(&spec).plain, "{spec}");
-    }
+    let port = |port: Value| needs(&json!({"containers": [{"ports": [port]}]})).unwrap().host_ports;
+    let [any, udp, one, other] = [
+        json!({"hostPort": 80}),
+        json!({"hostPort": 80, "protocol": "UDP"}),
+        json!({"hostPort": 80, "hostIP": "10.0.0.1", "protocol": "TCP"}),
+        json!({"hostPort": 80, "hostIP": "10.0.0.2"}),
+    ]
+    .map(|of| port(of)[0].clone());
+    assert!(any.conflicts(&one) && one.conflicts(&any) && any.conflicts(&any));
+    assert!(!any.conflicts(&udp) && !one.conflicts(&other));
+    let claim = json!({"name": "v", "persistentVolumeClaim": {"claimName": "data"}});
+    let volumes = json!({"volumes": [claim, {"name": "w", "ephemeral": {}}]});
+    let claims = needs(&volumes).unwrap();
+    assert_eq!((&*claims.claims, claims.has_disks), (&["data".into(), "a-w".into()][..], false));
+    let disk = needs(&json!({"volumes": [{"name": "v", "iscsi": {}}]})).unwrap();
+    assert!(disk.has_disks && disk.attaches() && disk.claims.is_empty());
+    assert!(needs(&json!({"resourceClaims": [{}]})).unwrap().has_resource_claims);
+    let spread =
+        json!({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}]});
+    assert!(needs(&spread).unwrap().spread[0].is_empty());
+    assert_eq!(needs(&affinity("podAffinity", &json!([{}, {}]))).unwrap().affinity.len(), 2);
+    assert_eq!(needs(&affinity("podAntiAffinity", &json!([{}]))).unwrap().anti_affinity.len(), 1);
+}
+
+#[test]
+fn a_term_selects_pods_of_its_own_namespace_unless_it_names_others() {
+    let selects = |term: &Value, namespace: &str, app: &str| {
+        let labels = BTreeMap::from([("app".to_owned(), app.to_owned())]);
+        let needs = needs(&affinity("podAntiAffinity", &json!([term]))).unwrap();
+        needs.anti_affinity[0].may_select(namespace, &labels)
+    };
+    let app = json!({"matchLabels": {"app": "a"}});
+    let own = json!({"labelSelector": app});
+    assert!(selects(&own, "ns", "a") && !selects(&own, "ns", "b") && !selects(&own, "other", "a"));
+    let named = json!({"labelSelector": app, "namespaces": ["other"]});
+    assert!(selects(&named, "other", "a") && !selects(&named, "ns", "a"));
+    let selected = json!({"labelSelector": app, "namespaceSelector": {"matchLabels": {"team": "a"}}});
+    assert!(selects(&selected, "other", "a"), "labels of namespaces aren't known");
+    assert!(!selects(&selected, "other", "b"));
+    assert!(selects(&json!({"labelSelector": {}}), "ns", "b"), "an empty selector selects all");
+    assert!(!selects(&json!({}), "ns", "a"), "none at all selects nothing");
+    let odd = json!({"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}});
+    assert!(selects(&odd, "ns", "a"), "one that can't be read may select anything");
+}
+
+#[test]
+fn nothing_is_known_of_a_pod_that_needs_more_than_is_kept() {
+    let volume = |number: usize| json!({"name": "v", "persistentVolumeClaim": {"claimName": format!("data-{number}")}});
+    let with = |many: usize| needs(&json!({"volumes": (0..many).map(volume).collect::<Vec<_>>()})).unwrap();
+    assert!(!with(100).is_unknown);
+    assert_eq!(with(1_000), Needs::unknown());
+    let values: Vec<String> = (0..1_000).map(|number| number.to_string()).collect();
+    let selector = json!({"matchExpressions": [{"key": "app", "operator": "In", "values": values}]});
+    let term = affinity("podAffinity", &json!([{"labelSelector": selector}]));
+    assert_eq!(needs(&term), Some(Needs::unknown()));
 }
 
 /// The processors of a pod with these requests, of which its containers have this status.
@@ -138,7 +200,8 @@ fn what_a_pod_holds_itself_counts_without_its_overhead() {
 fn resources_that_no_node_has_leave_no_trace() {
     let with = |requests: Value| room(&json!({"containers": [{"resources": {"requests": requests}}]}));
     let many: BTreeMap<String, u32> = (0..300).map(|number| (format!("example.com/{number}"), 1)).collect();
-    assert_eq!(with(json!(many)), Room::default());
-    assert_eq!(with(json!({"a".repeat(318): 1})), Room::default());
-    assert!(with(json!({"a".repeat(317): 1})).plain);
+    let unknown = Room { needs: Some(Needs::unknown()), ..Room::default() };
+    assert_eq!(with(json!(many)), unknown);
+    assert_eq!(with(json!({"a".repeat(318): 1})), unknown);
+    assert_eq!(with(json!({"a".repeat(317): 1})).needs, None);
 }

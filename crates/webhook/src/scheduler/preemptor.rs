@@ -7,7 +7,6 @@ use tenure_index::PendingPod;
 use tenure_types::{
     keys,
     projection::{Pod, PodSpec, PodStatus},
-    room::Room,
 };
 
 use super::question::Malformed;
@@ -38,12 +37,11 @@ pub fn uid(pod: &RawValue) -> Result<String, Malformed> {
 }
 
 /// A pod that waits, in the form in which the index is asked for it.
-pub fn as_asked(known: &PendingPod<'_>) -> (Pod, Room) {
-    let PendingPod { uid, namespace, name, priority, never_preempts, scheduler, queue, nominated, plain } =
-        known;
+pub fn as_asked(known: &PendingPod<'_>) -> Pod {
+    let PendingPod { uid, namespace, name, priority, never_preempts, scheduler, queue, nominated } = known;
     let owned = |text: &str| Some(text.to_owned());
     let queue = queue.map(|queue| (keys::RUNAI_QUEUE_LABEL.to_owned(), queue.to_owned()));
-    let pod = Pod {
+    Pod {
         metadata: ObjectMeta {
             uid: owned(uid),
             namespace: owned(namespace),
@@ -60,6 +58,5 @@ pub fn as_asked(known: &PendingPod<'_>) -> (Pod, Room) {
             scheduling_group: None,
         },
         status: PodStatus { nominated_node_name: nominated.map(str::to_owned), ..PodStatus::default() },
-    };
-    (pod, Room { plain: *plain, ..Room::default() })
+    }
 }

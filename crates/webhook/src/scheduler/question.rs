@@ -91,10 +91,11 @@ impl Extender {
         let floors = self.floors.read().clone();
         self.queues.look(|queues| {
             self.placement.look(|index| {
-                let Some(known) = index.pending_pod(&uid) else { return Ok(protect_all(&args)) };
-                let (pod, room) = preemptor::as_asked(&known);
+                let known = index.pending_pod(&uid).zip(index.neighbor(Uid::of(&uid)));
+                let Some((known, neighbor)) = known else { return Ok(protect_all(&args)) };
+                let pod = preemptor::as_asked(&known);
                 let rules = Rules { floors: &floors, tree: queues.tree(), now };
-                let question = Question { rules, preemptor: &pod, room: &room };
+                let question = Question { rules, preemptor: &pod, neighbor };
                 let answers = index.answer(&question, &args.nodes);
                 Ok(self.conclude(index, &question, &known, caller, &args.nodes, &answers))
             })

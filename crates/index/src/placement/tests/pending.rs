@@ -31,9 +31,10 @@ impl World {
     fn spares(&self, priority: i32, granted: &[&str], node: &str, victims: &[&str]) -> bool {
         let mut preemptor = preemptor();
         preemptor["spec"]["priority"] = json!(priority);
-        let room: PodWithRoom = serde_json::from_value(preemptor).unwrap();
-        let (preemptor, room): (Pod, _) = room.split();
-        let question = Question { rules: self.rules(), preemptor: &preemptor, room: &room };
+        let whole: PodWithRoom = serde_json::from_value(preemptor).unwrap();
+        let (preemptor, room) = whole.split();
+        let neighbor = neighbor(&preemptor, &room);
+        let question = Question { rules: self.rules(), preemptor: &preemptor, neighbor };
         let granted: Vec<Uid> = granted.iter().map(|uid| Uid::of(uid)).collect();
         let mut pending = self.index.pending(&question, [(Uid::of("p"), granted.as_slice())].into_iter());
         pending.spares(node, &taken(victims, true))

@@ -28,7 +28,6 @@ fn a_pod_that_waits_is_known_with_all_that_a_question_needs() {
         scheduler: "s",
         queue: Some("q"),
         nominated: Some("m"),
-        plain: true,
     };
     assert_eq!(world.index.pending_pod("p"), Some(expected));
     assert_eq!(world.index.pending_pod("P"), None);

@@ -1,9 +1,9 @@
 //! The webhook's index beside a model of its own.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use tenure_index::{Answer, PlacementIndex, Question};
-use tenure_policy::preemption::Rules;
+use tenure_policy::{preemption::Rules, victims::Neighbor};
 use tenure_types::extender::Offer;
 
 use super::{Difference, Result, Seen, same, uids};
@@ -74,10 +74,12 @@ impl Placement {
         }
         let victims = offered.iter().map(|pod| wire::uid_text(pod.uid).into()).collect();
         let node = wire::node_name(ask.node);
-        let (preemptor, room) = wire::preemptor(ask);
+        let preemptor = wire::preemptor(ask);
+        let labels = BTreeMap::<String, String>::new();
+        let neighbor = Neighbor { namespace: "", labels: &labels, needs: None };
         let floors = model.floors();
         let rules = Rules { floors: &floors, tree: model.tree(), now: timestamp(model.now) };
-        let question = Question { rules, preemptor: &preemptor, room: &room };
+        let question = Question { rules, preemptor: &preemptor, neighbor };
         let offer = Offer { node: node.into(), victims, pdb_violations: 0 };
         let answers = index.answer(&question, &[offer]);
         let wrong = |why: &str| {

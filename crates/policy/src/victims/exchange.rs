@@ -1,0 +1,227 @@
+//! Whether other pods may go in place of those that were offered, by what is more than room: host ports, volumes, devices,
+//! and rules about other pods.
+//!
+//! kube-scheduler has found that the preemptor fits if the offered pods are gone. It has to fit as well if some of them
+//! stay and others go. What can't be shown isn't so: rules over-estimate what a staying pod may do, and under-estimate
+//! what a substitute frees.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use tenure_types::{
+    room::{Needs, Term},
+    selector::Labels,
+};
+
+use super::Candidate;
+
+/// A pod, as far as others of its node have to do with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Neighbor<'a> {
+    /// Where it is.
+    pub namespace: &'a str,
+    /// By which terms select it.
+    pub labels: &'a dyn Labels,
+    /// What it needs of its node; none if room is all.
+    pub needs: Option<&'a Needs>,
+}
+
+impl Neighbor<'_> {
+    /// True if a term of these may select it.
+    fn matches_any(&self, terms: &[Term]) -> bool {
+        terms.iter().any(|term| term.may_select(self.namespace, self.labels))
+    }
+
+    /// True if others of its node can't be exchanged for it.
+    fn is_unknown(&self) -> bool {
+        self.needs.is_some_and(|needs| needs.is_unknown)
+    }
+
+    fn uses(&self, namespace: &str, claim: &str) -> bool {
+        let claims = self.needs.into_iter().flat_map(|needs| &needs.claims);
+        self.namespace == namespace && claims.into_iter().any(|of| **of == *claim)
+    }
+
+    /// True if the preemptor, which is this, may be on a node with a pod that was to go. A claim that it shares with a pod
+    /// that was to stay is none that one pod alone may use.
+    fn bears(&self, staying: &Neighbor<'_>, is_shared: impl Fn(&str) -> bool) -> bool {
+        if self.needs.is_none() && staying.needs.is_none() {
+            return true;
+        }
+        if self.is_unknown() || staying.is_unknown() {
+            return false;
+        }
+        let nothing = Needs::default();
+        let (own, its) = (self.needs.unwrap_or(&nothing), staying.needs.unwrap_or(&nothing));
+        let ports = own.host_ports.iter().any(|one| its.host_ports.iter().any(|other| one.conflicts(other)));
+        let claims = own.claims.iter().any(|claim| staying.uses(self.namespace, claim) && !is_shared(claim));
+        let disks = own.attaches() && its.has_disks;
+        let devices = own.has_resource_claims && its.has_resource_claims;
+        let terms = staying.matches_any(&own.anti_affinity) || self.matches_any(&its.anti_affinity);
+        // one more of a domain may be one too many; that fewer are in it than before is never in the way
+        let spread = self.namespace == staying.namespace
+            && own.spread.iter().any(|counted| counted.selects(staying.labels));
+        !(ports || claims || disks || devices || terms || spread)
+    }
+
+    /// True if the preemptor, which is this, may want a pod to be there. Only a pod that all terms select counts.
+    fn may_need(&self, going: &Neighbor<'_>) -> bool {
+        let terms = self.needs.map(|needs| &*needs.affinity).unwrap_or_default();
+        !terms.is_empty() && terms.iter().all(|term| term.may_select(going.namespace, going.labels))
+    }
+}
+
+/// What goes for a preemptor, and what stays.
+pub(super) struct Exchange<'a> {
+    preemptor: Neighbor<'a>,
+    /// The places of offered pods that can't stay.
+    must_go: Vec<usize>,
+    /// None if the preemptor has none to attach.
+    claims: Option<Claims>,
+}
+
+impl<'a> Exchange<'a> {
+    /// None if nothing is known of the preemptor. Until it is said what goes, only pods that are terminating do.
+    pub fn new(preemptor: Neighbor<'a>, pods: &[Candidate<'a>], offered: &[usize]) -> Option<Self> {
+        if preemptor.is_unknown() {
+            return None;
+        }
+        let is_shared = |claim: &str| {
+            let mut staying = pods.iter().enumerate().filter(|(place, _)| !offered.contains(place));
+            staying.any(|(_, pod)| pod.neighbor.uses(preemptor.namespace, claim))
+        };
+        let cannot_stay = |place: &usize| {
+            let pod = pods.get(*place).filter(|pod| !pod.is_gone());
+            pod.is_some_and(|pod| !preemptor.bears(&pod.neighbor, is_shared))
+        };
+        let must_go = offered.iter().copied().filter(cannot_stay).collect();
+        let attaches = preemptor.needs.is_some_and(Needs::attaches);
+        let claims = attaches.then(|| Claims::new(&preemptor, pods, offered));
+        Some(Self { preemptor, must_go, claims })
+    }
+
+    /// True if the preemptor doesn't need a pod that wasn't offered.
+    pub fn may_go(&self, pod: &Neighbor<'_>) -> bool {
+        !self.preemptor.may_need(pod)
+    }
+
+    /// The offered pods that can't stay.
+    pub fn must_go(&self) -> &[usize] {
+        &self.must_go
+    }
+
+    /// Has a pod go.
+    pub fn take(&mut self, place: usize) {
+        if let Some(claims) = &mut self.claims {
+            claims.take(place);
+        }
+    }
+
+    /// True if the preemptor fits when those go that were taken.
+    pub fn holds(&self) -> bool {
+        self.claims.as_ref().is_none_or(Claims::hold)
+    }
+
+    /// Lets pods stay that were taken, and returns true, unless the preemptor wouldn't fit then.
+    pub fn spare(&mut self, places: impl Iterator<Item = usize> + Clone) -> bool {
+        if places.clone().any(|place| self.must_go.contains(&place)) {
+            return false;
+        }
+        let Some(claims) = &mut self.claims else { return true };
+        places.clone().for_each(|place| claims.give_back(place));
+        let holds = claims.hold();
+        if !holds {
+            places.for_each(|place| claims.take(place));
+        }
+        holds
+    }
+}
+
+/// The claims in use on a node: one that pods share is attached once. As many have to come free as would have, whatever
+/// the limit is.
+struct Claims {
+    /// Of every pod.
+    of_pods: Vec<Vec<usize>>,
+    claims: Vec<Attached>,
+}
+
+/// A claim, and how many pods use it.
+#[derive(Clone, Copy, Default)]
+struct Attached {
+    /// If the offered pods go.
+    as_offered: u32,
+    /// If those go that are taken.
+    now: u32,
+    /// True if a pod that stays may use it as well: it isn't known which claims it has.
+    is_uncertain: bool,
+}
+
+impl Claims {
+    fn new<'p>(preemptor: &Neighbor<'p>, pods: &[Candidate<'p>], offered: &[usize]) -> Self {
+        let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
+        let mut used_by = |pod: &Neighbor<'p>| {
+            let claims = pod.needs.into_iter().flat_map(|needs| &needs.claims);
+            let numbers = claims.map(|claim| {
+                let new = numbers.len();
+                *numbers.entry((pod.namespace, &**claim)).or_insert(new)
+            });
+            numbers.collect::<BTreeSet<usize>>().into_iter().collect::<Vec<usize>>()
+        };
+        let own = used_by(preemptor);
+        let of_pods: Vec<Vec<usize>> = pods.iter().map(|pod| used_by(&pod.neighbor)).collect();
+        let mut claims = Self { of_pods, claims: vec![Attached::default(); numbers.len()] };
+        claims.add(&own, |of| &mut of.as_offered);
+        claims.add(&own, |of| &mut of.now);
+        let mut uncertain: HashSet<&str> = HashSet::new();
+        for (place, pod) in pods.iter().enumerate() {
+            let used = claims.of_pods.get(place).cloned().unwrap_or_default();
+            let is_offered = offered.contains(&place);
+            if !is_offered {
+                claims.add(&used, |of| &mut of.as_offered);
+            }
+            if !is_offered || !pod.is_gone() {
+                claims.add(&used, |of| &mut of.now);
+            }
+            if !is_offered && pod.neighbor.is_unknown() {
+                uncertain.insert(pod.neighbor.namespace);
+            }
+        }
+        for ((namespace, _), number) in numbers {
+            if let Some(of) = claims.claims.get_mut(number) {
+                of.is_uncertain = uncertain.contains(namespace);
+            }
+        }
+        claims
+    }
+
+    fn add(&mut self, numbers: &[usize], count: fn(&mut Attached) -> &mut u32) {
+        for number in numbers {
+            if let Some(of) = self.claims.get_mut(*number) {
+                let count = count(of);
+                *count = count.saturating_add(1);
+            }
+        }
+    }
+
+    fn take(&mut self, place: usize) {
+        for number in self.of_pods.get(place).into_iter().flatten() {
+            if let Some(of) = self.claims.get_mut(*number) {
+                of.now = of.now.saturating_sub(1);
+            }
+        }
+    }
+
+    fn give_back(&mut self, place: usize) {
+        for number in self.of_pods.get(place).into_iter().flatten() {
+            if let Some(of) = self.claims.get_mut(*number) {
+                of.now = of.now.saturating_add(1);
+            }
+        }
+    }
+
+    /// True if no more are attached than would be.
+    fn hold(&self) -> bool {
+        let more = self.claims.iter().filter(|of| of.as_offered == 0 && of.now > 0).count();
+        let fewer = self.claims.iter().filter(|of| of.as_offered > 0 && of.now == 0 && !of.is_uncertain);
+        more <= fewer.count()
+    }
+}

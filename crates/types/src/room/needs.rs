@@ -1,0 +1,240 @@
+//! What a pod needs of its node, and keeps from others there, besides what it requests.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use serde::{Deserialize, de::IgnoredAny};
+
+use super::{Spec, list};
+use crate::selector::{Labels, Selector};
+
+/// As far as another pod of the node may have to do with it. Preferences aren't part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Needs {
+    /// True if there is more than is kept of a pod: then nothing is known of it.
+    pub is_unknown: bool,
+    /// Ports of its node.
+    pub host_ports: Box<[HostPort]>,
+    /// The `PersistentVolumeClaim`s of its namespace that it uses, with those of its ephemeral volumes.
+    pub claims: Texts,
+    /// True if it has a volume that is a disk by itself, without a claim.
+    pub has_disks: bool,
+    /// True if it has claims of devices.
+    pub has_resource_claims: bool,
+    /// Its required affinity to pods.
+    pub affinity: Box<[Term]>,
+    /// Its required anti-affinity to pods.
+    pub anti_affinity: Box<[Term]>,
+    /// Which pods of its namespace are counted by its spread constraints that are no mere preferences.
+    pub spread: Box<[Selector]>,
+}
+
+/// A port of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    ip: Box<str>,
+    protocol: Box<str>,
+    port: i64,
+}
+
+/// A term of affinity or anti-affinity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Term {
+    /// None for any: labels of namespaces aren't known.
+    namespaces: Option<Texts>,
+    selector: Selector,
+}
+
+/// Any text, such as that of a claim or a namespace.
+type Texts = Box<[Box<str>]>;
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Port {
+    host_port: Option<i64>,
+    #[serde(rename = "hostIP")]
+    host_ip: Option<String>,
+    protocol: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Volume {
+    name: String,
+    persistent_volume_claim: Option<Claim>,
+    ephemeral: Option<IgnoredAny>,
+    /// By their kinds.
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Claim {
+    claim_name: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Affinity {
+    pod_affinity: Option<Terms>,
+    pod_anti_affinity: Option<Terms>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Terms {
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
+    required: Vec<WrittenTerm>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WrittenTerm {
+    label_selector: Option<LabelSelector>,
+    #[serde(deserialize_with = "list")]
+    namespaces: Vec<String>,
+    namespace_selector: Option<IgnoredAny>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct SpreadConstraint {
+    when_unsatisfiable: Option<String>,
+    label_selector: Option<LabelSelector>,
+}
+
+/// Volumes that any number of pods can have on any node, as far as schedulers look.
+const PLAIN_VOLUMES: [&str; 11] = [
+    "cephfs",
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "glusterfs",
+    "hostPath",
+    "image",
+    "nfs",
+    "projected",
+    "secret",
+];
+
+/// A tenant writes them. More is needed by no pod that means well.
+const MOST_BYTES: usize = 8 * 1024;
+
+/// That of any address of a node.
+const ANY_IP: &str = "0.0.0.0";
+
+impl Needs {
+    /// Those of a pod of which nothing can be said.
+    pub fn unknown() -> Self {
+        Self { is_unknown: true, ..Self::default() }
+    }
+
+    /// None if the pod needs nothing but room.
+    pub(super) fn read(metadata: &ObjectMeta, spec: &Spec) -> Option<Self> {
+        let pod = metadata.name.as_deref().unwrap_or_default();
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let containers = spec.containers.iter().chain(&spec.init_containers);
+        let terms = |of: fn(&Affinity) -> Option<&Terms>| -> Box<[Term]> {
+            let terms = spec.affinity.as_ref().and_then(of).into_iter().flat_map(|of| &of.required);
+            terms.map(|term| term.read(namespace)).collect()
+        };
+        let hard = |of: &&SpreadConstraint| of.when_unsatisfiable.as_deref() != Some("ScheduleAnyway");
+        let needs = Self {
+            is_unknown: false,
+            host_ports: containers.flat_map(|of| &of.ports).filter_map(Port::read).collect(),
+            claims: spec.volumes.iter().filter_map(|of| of.claim(pod)).collect(),
+            has_disks: spec.volumes.iter().any(Volume::is_disk),
+            has_resource_claims: !spec.resource_claims.is_empty(),
+            affinity: terms(|of| of.pod_affinity.as_ref()),
+            anti_affinity: terms(|of| of.pod_anti_affinity.as_ref()),
+            spread: spec
+                .topology_spread_constraints
+                .iter()
+                .filter(hard)
+                .filter_map(|of| read(of.label_selector.as_ref()))
+                .collect(),
+        };
+        if needs == Self::default() {
+            return None;
+        }
+        Some(if needs.bytes() <= MOST_BYTES { needs } else { Self::unknown() })
+    }
+
+    fn bytes(&self) -> usize {
+        let text = |of: &str| of.len().saturating_add(size_of::<Box<str>>());
+        let ports = self.host_ports.iter().map(|of| size_of::<HostPort>() + of.ip.len() + of.protocol.len());
+        let claims = self.claims.iter().map(|of| text(of));
+        let terms = self.affinity.iter().chain(&self.anti_affinity).map(|of| {
+            let namespaces = of.namespaces.iter().flatten().map(|of| text(of));
+            namespaces.fold(size_of::<Term>() + of.selector.bytes(), usize::saturating_add)
+        });
+        let spread = self.spread.iter().map(|of| size_of::<Selector>() + of.bytes());
+        ports.chain(claims).chain(terms).chain(spread).fold(0, usize::saturating_add)
+    }
+
+    /// True if it needs a place where a volume is attached.
+    pub fn attaches(&self) -> bool {
+        self.has_disks || !self.claims.is_empty()
+    }
+}
+
+/// A selector of an API in which none at all selects nothing; here that is none. One that can't be read may select
+/// anything.
+fn read(selector: Option<&LabelSelector>) -> Option<Selector> {
+    selector.map(|of| Selector::read(of).unwrap_or_default())
+}
+
+impl Port {
+    fn read(&self) -> Option<HostPort> {
+        let text = |of: &Option<String>, default: &str| {
+            of.as_deref().filter(|of| !of.is_empty()).unwrap_or(default).into()
+        };
+        let port = self.host_port.filter(|port| *port != 0)?;
+        Some(HostPort { ip: text(&self.host_ip, ANY_IP), protocol: text(&self.protocol, "TCP"), port })
+    }
+}
+
+impl HostPort {
+    /// True if one pod of a node may not have this port while another has that.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let same_ip = self.ip == other.ip || *self.ip == *ANY_IP || *other.ip == *ANY_IP;
+        same_ip && self.protocol == other.protocol && self.port == other.port
+    }
+}
+
+impl Volume {
+    /// The claim that it is: an ephemeral volume has one of its own.
+    fn claim(&self, pod: &str) -> Option<Box<str>> {
+        let named = self.persistent_volume_claim.as_ref().map(|of| of.claim_name.as_str().into());
+        named.or_else(|| self.ephemeral.as_ref().map(|_| format!("{pod}-{}", self.name).into()))
+    }
+
+    fn is_disk(&self) -> bool {
+        self.others.keys().any(|of| !PLAIN_VOLUMES.contains(&of.as_str()))
+    }
+}
+
+impl WrittenTerm {
+    fn read(&self, namespace: &str) -> Term {
+        let texts = |of: &[String]| -> Texts { of.iter().map(|of| of.as_str().into()).collect() };
+        let namespaces = match (&self.namespace_selector, self.namespaces.as_slice()) {
+            (Some(_), _) => None,
+            (None, []) => Some(Box::new([namespace.into()]) as Texts),
+            (None, named) => Some(texts(named)),
+        };
+        match read(self.label_selector.as_ref()) {
+            Some(selector) => Term { namespaces, selector },
+            None => Term { namespaces: Some(Box::new([])), selector: Selector::default() },
+        }
+    }
+}
+
+impl Term {
+    /// True if the term may select a pod of this namespace with these labels.
+    pub fn may_select(&self, namespace: &str, labels: &dyn Labels) -> bool {
+        let namespaces = self.namespaces.as_ref();
+        namespaces.is_none_or(|all| all.iter().any(|of| **of == *namespace)) && self.selector.selects(labels)
+    }
+}
