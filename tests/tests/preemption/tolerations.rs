@@ -1,6 +1,7 @@
 //! The scenarios by which the scheduler plugin `PreemptionToleration` is tested: a node of three processors, and a victim
 //! and a preemptor of two each.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tenure_tests::scheduling::{Arena, UNREADABLE, Wish};
 
@@ -13,6 +14,8 @@ struct Scenario<'a> {
     annotations: &'a [(&'a str, &'a str)],
     preemptor: i32,
     policy: &'a str,
+    /// How long ago the victim was scheduled, if not a moment ago.
+    age: Option<SignedDuration>,
     tolerates: bool,
 }
 
@@ -26,6 +29,9 @@ impl Scenario<'_> {
         let eager = arena.class("eager", self.preemptor, self.policy, &[]).await;
         let wish = |name, class| Wish { name, class, cpu: 2, queue: "", priority: 0, more: Value::Null };
         let victim = arena.placed(&wish("victim", &tolerant)).await;
+        if let Some(age) = self.age {
+            arena.schedule_at(&victim, Timestamp::now() - age).await;
+        }
         let preemptor = arena.pod(&wish("preemptor", &eager)).await;
         if self.tolerates {
             arena.await_refused(&preemptor).await;
@@ -37,8 +43,15 @@ impl Scenario<'_> {
     }
 }
 
-const ANYBODY: Scenario<'_> =
-    Scenario { annotations: &[], preemptor: 1010, policy: "PreemptLowerPriority", tolerates: false };
+const ANYBODY: Scenario<'_> = Scenario {
+    annotations: &[],
+    preemptor: 1010,
+    policy: "PreemptLowerPriority",
+    age: None,
+    tolerates: false,
+};
+
+const A_YEAR: Option<SignedDuration> = Some(SignedDuration::from_hours(365 * 24));
 
 #[tokio::test]
 async fn a_priority_that_is_not_tolerated_preempts_at_once() {
@@ -58,7 +71,7 @@ async fn without_seconds_nobody_is_tolerated() {
 #[tokio::test]
 async fn negative_seconds_are_for_ever() {
     let annotations = &[(MINIMUM, "1010"), (SECONDS, "-1")];
-    Scenario { annotations, preemptor: 1009, tolerates: true, ..ANYBODY }.play().await;
+    Scenario { annotations, preemptor: 1009, age: A_YEAR, tolerates: true, ..ANYBODY }.play().await;
 }
 
 #[tokio::test]
@@ -70,7 +83,8 @@ async fn within_its_seconds_a_lower_priority_is_tolerated() {
 #[tokio::test]
 async fn after_its_seconds_a_lower_priority_preempts() {
     let annotations = &[(MINIMUM, "1010"), (SECONDS, "5")];
-    Scenario { annotations, preemptor: 1005, ..ANYBODY }.play().await;
+    let age = Some(SignedDuration::from_secs(10));
+    Scenario { annotations, preemptor: 1005, age, ..ANYBODY }.play().await;
 }
 
 #[tokio::test]
@@ -81,5 +95,5 @@ async fn what_cannot_be_read_protects_nobody() {
 #[tokio::test]
 async fn who_preempts_nobody_preempts_nobody_here_either() {
     let annotations = &[(MINIMUM, "a")];
-    Scenario { annotations, preemptor: 1001, policy: "Never", tolerates: true }.play().await;
+    Scenario { annotations, preemptor: 1001, policy: "Never", age: A_YEAR, tolerates: true }.play().await;
 }
