@@ -16,7 +16,11 @@ use std::{
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
+use k8s_openapi::api::{
+    policy::v1::PodDisruptionBudget,
+    scheduling::v1::PriorityClass,
+    storage::v1::{CSINode, CSINodeDriver},
+};
 use kube::core::ObjectMeta;
 use tenure_policy::{
     gang::Progress, guard::Reason, kueue, start::LongestFormation, toleration::ClassState, victims::Requests,
@@ -49,6 +53,8 @@ pub struct Placements {
     needs: UidMap<Arc<Needs>>,
     /// The labels of each node: one of them names its pool.
     nodes: HashMap<ArcStr, BTreeMap<String, String>>,
+    /// The nodes with a limit for attached volumes.
+    limit_volumes: HashSet<String>,
     classes: HashMap<String, ClassState>,
     budgets: Budgets,
     /// Those that are about to go.
@@ -174,6 +180,27 @@ impl PlacementIndex {
     /// Forgets all nodes but these.
     pub fn retain_nodes(&mut self, names: &HashSet<String>) {
         self.reader.nodes.retain(|name, _| names.contains(name.as_str()));
+    }
+
+    /// Takes the CSI drivers of a node as the API server has them.
+    pub fn apply_csi_node(&mut self, node: &CSINode) {
+        let name = node.metadata.name.clone().unwrap_or_default();
+        let count = |driver: &CSINodeDriver| driver.allocatable.as_ref()?.count;
+        if node.spec.drivers.iter().any(|driver| count(driver).is_some()) {
+            self.reader.limit_volumes.insert(name);
+        } else {
+            self.reader.limit_volumes.remove(&name);
+        }
+    }
+
+    /// Forgets the CSI drivers of a node.
+    pub fn delete_csi_node(&mut self, name: &str) {
+        self.reader.limit_volumes.remove(name);
+    }
+
+    /// Forgets the CSI drivers of all nodes but these.
+    pub fn retain_csi_nodes(&mut self, names: &HashSet<String>) {
+        self.reader.limit_volumes.retain(|name| names.contains(name));
     }
 
     /// Takes a disruption budget as the API server has it.

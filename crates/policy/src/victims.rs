@@ -76,6 +76,8 @@ pub struct Search<'s, 't> {
     pub preemptor: &'s Preemptor<'s>,
     /// What it needs besides room.
     pub neighbor: Neighbor<'s>,
+    /// True if the node has a limit for attached volumes.
+    pub limits_volumes: bool,
     /// The disruption budgets that select the pod of a place. Few pods are asked for: labels take their time.
     pub budgets: &'s dyn Fn(usize) -> Vec<Budget>,
 }
@@ -130,7 +132,7 @@ impl Search<'_, '_> {
     pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Result<Others, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
         let staying = || offered_pods().filter(|(_, pod)| !pod.is_gone()).map(|(_, pod)| pod);
-        let mut exchange = Exchange::new(self.neighbor, pods, offered).ok_or(None)?;
+        let mut exchange = Exchange::new(self.neighbor, pods, offered, self.limits_volumes).ok_or(None)?;
         let may_go = pods.iter().enumerate().map(|(place, pod)| {
             let is_free = exchange.may_go(&pod.neighbor) || offered.contains(&place);
             if is_free { self.may_go(pod) } else { MayGo::Never }
@@ -156,7 +158,9 @@ impl Search<'_, '_> {
         exchange: &mut Exchange<'_>,
     ) -> Option<Others> {
         let mut freed = Requests::sum(taken.iter().map(|of| of.pod.requests));
-        taken.iter().for_each(|of| exchange.take(of.place));
+        for of in taken {
+            exchange.take(of.place);
+        }
         if !freed.covers(needed) || !exchange.holds() {
             return None;
         }

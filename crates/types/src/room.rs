@@ -13,7 +13,7 @@ use crate::{
     projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim},
 };
 
-use needs::{Affinity, Port, SpreadConstraint, Volume};
+use needs::{Affinity, ContainerPort, SpreadConstraint, Volume};
 pub use needs::{HostPort, Needs, Term};
 
 /// A Pod with what says how much room it takes.
@@ -68,7 +68,7 @@ struct Container {
     name: String,
     resources: Resources,
     #[serde(deserialize_with = "list")]
-    ports: Vec<Port>,
+    ports: Vec<ContainerPort>,
     restart_policy: Option<String>,
 }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use k8s_openapi::api::{policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass};
+use k8s_openapi::api::{
+    policy::v1::PodDisruptionBudget, scheduling::v1::PriorityClass, storage::v1::CSINode,
+};
 use kube::{Api, Client, core::ObjectMeta, runtime::watcher};
 use parking_lot::{RwLock, RwLockWriteGuard};
 use tenure_index::{PlacementIndex, Uid};
@@ -41,6 +43,8 @@ impl Placement {
         let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
         let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), Pods(self.clone()));
         let nodes = follow(Api::all(client.clone()), all(), readiness.awaiting("nodes"), Nodes(self.clone()));
+        let drivers = readiness.awaiting("csinodes");
+        let drivers = follow(Api::all(client.clone()), all(), drivers, Drivers(self.clone()));
         let classes = readiness.awaiting("priorityclasses");
         let classes = follow(Api::all(client.clone()), all(), classes, Classes(self.clone()));
         let budgets = readiness.awaiting("poddisruptionbudgets");
@@ -48,7 +52,7 @@ impl Placement {
         let looked = readiness.awaiting("the kinds of PodGroups");
         let store = move |kind| Groups { placement: self.clone(), kind };
         let groups = follow_groups(client, store, readiness, looked);
-        tokio::join!(pods, nodes, classes, budgets, groups);
+        tokio::join!(pods, nodes, drivers, classes, budgets, groups);
     }
 
     /// Follows namespaces, for ever.
@@ -113,6 +117,29 @@ impl Store<Node> for Nodes {
 
     fn retain(&mut self, names: &HashSet<String>) {
         self.0.change(|index| index.retain_nodes(names));
+    }
+}
+
+#[derive(Debug)]
+struct Drivers(Placement);
+
+impl Store<CSINode> for Drivers {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        named(metadata)
+    }
+
+    fn apply(&mut self, node: CSINode) {
+        self.0.change(|index| index.apply_csi_node(&node));
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.change(|index| index.delete_csi_node(name));
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.change(|index| index.retain_csi_nodes(names));
     }
 }
 

@@ -247,6 +247,7 @@ async fn webhook_may_read_what_floors_depend_on_where_it_needs_to_and_wake_pods_
         triples("webhook", &[""], &["nodes", "pods"], WATCHED),
         triples("webhook", &["policy"], &["poddisruptionbudgets"], WATCHED),
         triples("webhook", &["scheduling.k8s.io"], &["priorityclasses"], WATCHED),
+        triples("webhook", &["storage.k8s.io"], &["csinodes"], WATCHED),
     ]
     .concat();
     let namespaces = triples("webhook", &[""], &["namespaces"], WATCHED);

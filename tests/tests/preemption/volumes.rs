@@ -53,16 +53,19 @@ fn wish<'a>(name: &'a str, class: &'a str, more: Value) -> Wish<'a> {
 }
 
 /// A node with an old pod, and a training pod that tolerates preemption by other jobs for ever.
-struct Training<'w> {
+struct Scene<'w> {
     arena: Arena<'w>,
     old: DynamicObject,
     training: DynamicObject,
     urgent: String,
 }
 
-impl Training<'static> {
+impl Scene<'static> {
     async fn new(old: Value, training: Value) -> Self {
-        let arena = Arena::new(world().await, 2).await;
+        Self::on(Arena::new(world().await, 2).await, old, training).await
+    }
+
+    async fn on(arena: Arena<'static>, old: Value, training: Value) -> Self {
         for name in ["old", "training", "urgent"] {
             claim(&arena, name, "ReadWriteOnce").await;
         }
@@ -96,31 +99,40 @@ impl Training<'static> {
 
 #[tokio::test]
 async fn a_training_pod_with_a_volume_is_preempted_around() {
-    let pods = Training::new(using("old"), using("training")).await;
+    let pods = Scene::new(using("old"), using("training")).await;
     pods.goes_on(using("urgent")).await;
 }
 
 #[tokio::test]
 async fn a_training_pod_is_preempted_around_for_one_without_volumes_whoever_has_any() {
-    let pods = Training::new(json!({}), using("training")).await;
+    let pods = Scene::new(json!({}), using("training")).await;
     pods.goes_on(json!({})).await;
 }
 
 #[tokio::test]
 async fn training_pods_that_share_a_dataset_with_the_preemptor_are_preempted_around() {
-    let pods = Training::new(using("dataset"), using("dataset")).await;
+    let pods = Scene::new(using("dataset"), using("dataset")).await;
     pods.goes_on(using("dataset")).await;
 }
 
 #[tokio::test]
 async fn nobody_goes_where_a_claim_may_be_for_one_pod_alone() {
-    let pods = Training::new(using("old"), using("training")).await;
+    let pods = Scene::new(using("old"), using("training")).await;
     pods.refuses(using("training")).await;
 }
 
 #[tokio::test]
-async fn nobody_goes_where_no_volume_would_come_free_for_that_of_the_preemptor() {
-    let pods = Training::new(json!({}), using("training")).await;
+async fn volumes_count_where_a_node_has_a_limit_for_them() {
+    let pods = Scene::new(json!({}), using("training")).await;
+    pods.goes_on(using("urgent")).await;
+    let arena = Arena::new(world().await, 2).await;
+    let driver = json!({"name": "csi.example.com", "nodeID": arena.node(), "allocatable": {"count": 8}});
+    let drivers = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSINode",
+        "metadata": {"name": arena.node()}, "spec": {"drivers": [driver]},
+    });
+    arena.namespace.create(&drivers).await;
+    let pods = Scene::on(arena, json!({}), using("training")).await;
     pods.refuses(using("urgent")).await;
 }
 
@@ -132,8 +144,8 @@ async fn anti_affinity_keeps_nobody_from_going_unless_it_is_to_those_who_stay() 
             json!({"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": app}}});
         json!({"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}})
     };
-    let pods = Training::new(labeled("old"), labeled("training")).await;
+    let pods = Scene::new(labeled("old"), labeled("training")).await;
     pods.refuses(apart("training")).await;
-    let pods = Training::new(labeled("old"), labeled("training")).await;
+    let pods = Scene::new(labeled("old"), labeled("training")).await;
     pods.goes_on(apart("urgent")).await;
 }

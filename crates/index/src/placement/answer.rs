@@ -212,7 +212,7 @@ impl<'i> Asked<'_, 'i> {
         if needs.is_some_and(|needs| needs.is_unknown) {
             return Answer::Drop(Dropped::Protected(protected));
         }
-        // those that nobody takes matter only where volumes are counted
+        // those that nobody takes matter only to a preemptor with volumes
         let all = needs.is_some_and(Needs::attaches);
         *searches = searches.saturating_sub(1);
         for (uid, pod) in residents.all() {
@@ -220,18 +220,19 @@ impl<'i> Asked<'_, 'i> {
                 here.push(workloads.here(uid, pod));
             }
         }
-        self.others(here, offered, workloads, pool, protected)
+        self.others(&offer.node, here, offered, workloads, protected)
     }
 
     /// Pods in place of the first `offered`, which the scheduler would evict and of which some are protected.
     fn others(
         &self,
+        node: &str,
         here: &[Here<'_, 'i>],
         offered: usize,
         workloads: &Workloads<'_, 'i>,
-        pool: Option<&str>,
         protected: Protected,
     ) -> Answer<'i> {
+        let pool = self.index.pool(self.question.rules.floors, node);
         let candidates = here.iter().enumerate().filter_map(|(place, of)| {
             Some(Candidate {
                 victim: of.victim(workloads, pool)?,
@@ -252,6 +253,7 @@ impl<'i> Asked<'_, 'i> {
             rules: &self.question.rules,
             preemptor: &self.preemptor,
             neighbor: self.question.neighbor,
+            limits_volumes: self.index.reader.limit_volumes.contains(node),
             budgets: &budgets,
         };
         let offered: Vec<usize> = (0..offered).collect();

@@ -471,13 +471,43 @@ fn with_claim(claim: &str) -> Value {
     json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}})
 }
 
+/// Of node n, with a limit for the volumes of its driver.
+fn csi_node(limit: Option<i32>) -> CSINode {
+    let limited = json!({"name": "b", "nodeID": "n", "allocatable": {"count": limit}});
+    let drivers = json!([{"name": "a", "nodeID": "n"}, limited]);
+    serde_json::from_value(json!({"metadata": {"name": "n"}, "spec": {"drivers": drivers}})).unwrap()
+}
+
+#[test]
+fn volumes_are_counted_on_nodes_that_limit_them() {
+    let mut preemptor = preemptor();
+    merge(&mut preemptor, &with_claim("own"));
+    let pods = [pod("young", 60, &with_claim("young")), pod("old", 700, &json!({}))];
+    let mut world = World::new(&pods);
+    let goes = |world: &World| world.asked_by(&preemptor, &["young"]) == instead(&["old"]);
+    assert!(goes(&world));
+    world.index.apply_csi_node(&csi_node(Some(8)));
+    assert!(!goes(&world));
+    world.index.apply_csi_node(&csi_node(None));
+    assert!(goes(&world));
+    for forget in [
+        |index: &mut PlacementIndex| index.delete_csi_node("n"),
+        |index: &mut PlacementIndex| index.retain_csi_nodes(&HashSet::new()),
+    ] {
+        world.index.apply_csi_node(&csi_node(Some(8)));
+        forget(&mut world.index);
+        assert!(goes(&world));
+    }
+}
+
 #[test]
 fn in_place_of_a_pod_with_a_volume_another_with_a_volume_goes() {
     let mut preemptor = preemptor();
     merge(&mut preemptor, &with_claim("own"));
     let young = pod("young", 60, &with_claim("young"));
     let answered = |others: &[Value]| {
-        let world = World::new(&[&[young.clone()], others].concat());
+        let mut world = World::new(&[std::slice::from_ref(&young), others].concat());
+        world.index.apply_csi_node(&csi_node(Some(8)));
         world.asked_by(&preemptor, &["young"]) == instead(&["old"])
     };
     let old = pod("old", 700, &with_claim("old"));

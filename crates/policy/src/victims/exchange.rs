@@ -75,13 +75,18 @@ pub(super) struct Exchange<'a> {
     preemptor: Neighbor<'a>,
     /// The places of offered pods that can't stay.
     must_go: Vec<usize>,
-    /// None if the preemptor has none to attach.
+    /// None if their number doesn't matter: the preemptor has none to attach, or the node has no limit.
     claims: Option<Claims>,
 }
 
 impl<'a> Exchange<'a> {
     /// None if nothing is known of the preemptor. Until it is said what goes, only pods that are terminating do.
-    pub fn new(preemptor: Neighbor<'a>, pods: &[Candidate<'a>], offered: &[usize]) -> Option<Self> {
+    pub fn new(
+        preemptor: Neighbor<'a>,
+        pods: &[Candidate<'a>],
+        offered: &[usize],
+        limits_volumes: bool,
+    ) -> Option<Self> {
         if preemptor.is_unknown() {
             return None;
         }
@@ -94,7 +99,7 @@ impl<'a> Exchange<'a> {
             pod.is_some_and(|pod| !preemptor.bears(&pod.neighbor, is_shared))
         };
         let must_go = offered.iter().copied().filter(cannot_stay).collect();
-        let attaches = preemptor.needs.is_some_and(Needs::attaches);
+        let attaches = limits_volumes && preemptor.needs.is_some_and(Needs::attaches);
         let claims = attaches.then(|| Claims::new(&preemptor, pods, offered));
         Some(Self { preemptor, must_go, claims })
     }

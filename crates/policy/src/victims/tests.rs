@@ -89,7 +89,13 @@ impl World {
             numbers.map(|number| Budget { number: *number, allowed: self.budgets[*number] }).collect()
         };
         let neighbor = neighbor(self.needs.as_ref());
-        let search = Search { rules: &rules, preemptor: &preemptor, neighbor, budgets: &budgets };
+        let search = Search {
+            rules: &rules,
+            preemptor: &preemptor,
+            neighbor,
+            limits_volumes: true,
+            budgets: &budgets,
+        };
         match search.others(candidates, offered) {
             Ok(Others { victims, budget_violations }) => Answer::Instead { victims, budget_violations },
             Err(_) => Answer::Drop(protected),

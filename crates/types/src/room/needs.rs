@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
 
 use super::{Spec, list};
 use crate::selector::{Labels, Selector};
@@ -50,7 +51,7 @@ type Texts = Box<[Box<str>]>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Port {
+pub(super) struct ContainerPort {
     host_port: Option<i64>,
     #[serde(rename = "hostIP")]
     host_ip: Option<String>,
@@ -65,7 +66,7 @@ pub(super) struct Volume {
     ephemeral: Option<IgnoredAny>,
     /// By their kinds.
     #[serde(flatten)]
-    others: BTreeMap<String, IgnoredAny>,
+    others: BTreeMap<String, Value>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -143,7 +144,7 @@ impl Needs {
         let hard = |of: &&SpreadConstraint| of.when_unsatisfiable.as_deref() != Some("ScheduleAnyway");
         let needs = Self {
             is_unknown: false,
-            host_ports: containers.flat_map(|of| &of.ports).filter_map(Port::read).collect(),
+            host_ports: containers.flat_map(|of| &of.ports).filter_map(ContainerPort::read).collect(),
             claims: spec.volumes.iter().filter_map(|of| of.claim(pod)).collect(),
             has_disks: spec.volumes.iter().any(Volume::is_disk),
             has_resource_claims: !spec.resource_claims.is_empty(),
@@ -186,7 +187,7 @@ fn read(selector: Option<&LabelSelector>) -> Option<Selector> {
     selector.map(|of| Selector::read(of).unwrap_or_default())
 }
 
-impl Port {
+impl ContainerPort {
     fn read(&self) -> Option<HostPort> {
         let text = |of: &Option<String>, default: &str| {
             of.as_deref().filter(|of| !of.is_empty()).unwrap_or(default).into()

@@ -40,11 +40,17 @@ fn plain() -> Seen {
 
 /// Who goes, on a node of these pods with their ages, if the first of them are offered. From 100 s on they may go.
 fn others(preemptor: &Seen, pods: &[(&Seen, i64)], offered: usize) -> Option<Vec<usize>> {
-    others_of(preemptor, pods, &vec![1; pods.len()], offered)
+    others_of(preemptor, pods, &vec![1; pods.len()], offered, true)
 }
 
-/// The same with their processors.
-fn others_of(preemptor: &Seen, pods: &[(&Seen, i64)], cpus: &[i64], offered: usize) -> Option<Vec<usize>> {
+/// The same with their processors, and whether the node has a limit for attached volumes.
+fn others_of(
+    preemptor: &Seen,
+    pods: &[(&Seen, i64)],
+    cpus: &[i64],
+    offered: usize,
+    limits_volumes: bool,
+) -> Option<Vec<usize>> {
     let world = World::default();
     let workloads: Vec<_> = pods.iter().map(|(_, age)| world.single(*age)).collect();
     let requests: Vec<_> = cpus.iter().map(|cpu| Requests::of_pod([(CPU, *cpu)])).collect();
@@ -59,8 +65,13 @@ fn others_of(preemptor: &Seen, pods: &[(&Seen, i64)], cpus: &[i64], offered: usi
     let claim = toleration::Preemptor { priority: 10, never_preempts: false };
     let by = Preemptor { place: Place::find(&world.tree, Some("q")), claim };
     let rules = Rules { floors: &world.floors, tree: &world.tree, now: at(NOW) };
-    let search =
-        Search { rules: &rules, preemptor: &by, neighbor: preemptor.neighbor(), budgets: &|_| Vec::new() };
+    let search = Search {
+        rules: &rules,
+        preemptor: &by,
+        neighbor: preemptor.neighbor(),
+        limits_volumes,
+        budgets: &|_| Vec::new(),
+    };
     let offered: Vec<usize> = (0..offered).collect();
     search.others(&candidates, &offered).ok().map(|others| others.victims)
 }
@@ -113,6 +124,11 @@ fn as_many_claims_come_free_as_would_have() {
     assert!(!goes(&own, &one, &none) && !goes(&own, &two, &x));
     assert!(goes(&none, &two, &none), "the preemptor has none");
     assert!(!goes(&own, &one, &own), "the preemptor needs it itself");
+    assert_eq!(
+        others_of(&own, &[(&one, 50), (&none, 300)], &[1, 1], 1, false),
+        Some(vec![1]),
+        "without a limit"
+    );
     let among = |stays: &Seen, pods: &[(&Seen, i64)]| others(&own, &[&[(stays, 50)], pods].concat(), 1);
     assert_eq!(among(&one, &[(&x, 300), (&x, 20)]), None, "another pod keeps it attached");
     assert_eq!(
