@@ -31,7 +31,7 @@ impl Neighbor<'_> {
         terms.iter().any(|term| term.may_select(self.namespace, self.labels))
     }
 
-    /// True if others of its node can't be exchanged for it.
+    /// True if nothing can be said of its needs.
     fn is_unknown(&self) -> bool {
         self.needs.is_some_and(|needs| needs.is_unknown)
     }

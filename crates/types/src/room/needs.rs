@@ -26,7 +26,8 @@ pub struct Needs {
     pub affinity: Box<[Term]>,
     /// Its required anti-affinity to pods.
     pub anti_affinity: Box<[Term]>,
-    /// Which pods of its namespace are counted by its spread constraints that are no mere preferences.
+    /// Which pods of its namespace are counted by its spread constraints that are no mere preferences. `matchLabelKeys`
+    /// aren't looked at: with them, fewer are counted.
     pub spread: Box<[Selector]>,
 }
 
