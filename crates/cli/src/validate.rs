@@ -9,7 +9,6 @@ use tenure_policy::{
     admission::Findings,
     config::Config,
     field::FieldError,
-    floor::Floors,
     owners::group_of,
     review::{Context, Reviewable, Subject},
 };
@@ -59,9 +58,9 @@ Exit codes: 0 if all would be allowed; 1 if something would be refused, or can't
 impl ValidateArgs {
     pub fn run(self) -> Result<()> {
         let Self { filename, t9k_system_namespace, output, floors } = self;
-        let floors = floors.config()?.floors;
+        let config = floors.config()?;
         let documents = input::read(&filename)?;
-        let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &floors);
+        let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &config);
         // what a review says of a queue needn't be said twice
         queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;
@@ -102,9 +101,10 @@ struct Reason {
 
 impl Verdicts {
     /// The queues among the objects are all that there are.
-    fn of(documents: &[Document], t9k_system_namespace: &str, floors: &Floors) -> Self {
+    fn of(documents: &[Document], t9k_system_namespace: &str, config: &Config) -> Self {
         let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
-        let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors };
+        let Config { floors, bounds, .. } = config;
+        let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors, bounds };
         let mut verdicts = Self::default();
         for document in documents {
             match Reviewable::of(document.group(), document.version(), &document.kind) {
@@ -173,6 +173,7 @@ fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Fin
     match kind.read("", namespace, Some(&raw)) {
         Ok(subject) => {
             let mut findings = subject.review(context);
+            findings.errors.extend(subject.beyond_bounds(None, context));
             findings.warnings.extend(unknown_fields(document, &subject));
             findings
         }

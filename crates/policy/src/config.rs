@@ -3,6 +3,7 @@
 //! It is strict: what isn't known, or isn't what it must be, is refused with its path and line. The one exception is
 //! [`Kai`]: a file of KAI-Scheduler's own, which KAI reads with indulgence.
 
+mod delegation;
 mod fields;
 mod floors;
 mod guard;
@@ -21,12 +22,13 @@ use jiff::SignedDuration;
 use thiserror::Error;
 
 use crate::{
-    floor::Floors, guard::Guarded, owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady,
-    start::LongestFormation,
+    delegation::Bounds, floor::Floors, guard::Guarded, owners::OwnerTable, pod_group::TrustedWriters,
+    ready::PodsReady, start::LongestFormation,
 };
 use fields::{Field, Problems};
 use tree::Node;
 
+pub use delegation::DELEGATION_BOUNDS;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
@@ -54,6 +56,8 @@ pub const TENANCY: &str = "tenancy";
 
 /// What is to be known of Kueue.
 pub const KUEUE: &str = "kueue";
+/// How far those may go who administer a part of the tree.
+pub const DELEGATION: &str = "delegation";
 
 const FIELDS: &[&str] = &[
     PREEMPT,
@@ -69,6 +73,7 @@ const FIELDS: &[&str] = &[
     GUARD,
     TENANCY,
     KUEUE,
+    DELEGATION,
 ];
 
 /// What an admin has configured, read and checked.
@@ -92,7 +97,9 @@ pub struct Config {
     pub tenancy_writers: BTreeSet<String>,
     /// What is to be known of Kueue.
     pub kueue: Kueue,
-    /// Which of the fields at the top the file sets, and of those of the guard and of the tenancy.
+    /// The longest floors that queues may have.
+    pub bounds: Bounds,
+    /// Which of the fields at the top the file sets, and of those of the guard, the tenancy, the delegation and Kueue.
     pub set: BTreeSet<&'static str>,
     /// How many rows it adds to the table.
     pub rows: usize,
@@ -161,11 +168,14 @@ impl Config {
             let tenancy_writers = tenancy.as_ref().map(|field| tenancy::read(field, &mut problems));
             let of_kueue = fields.take(KUEUE);
             let kueue = of_kueue.as_ref().map(|field| kueue::read(field, &mut problems)).unwrap_or_default();
+            let delegation = fields.take(DELEGATION);
+            let bounds = delegation.as_ref().map(|field| delegation::read(field, &mut problems));
             fields.end(&mut problems);
             let mut set = set(root, FIELDS);
             set.extend(guard.into_iter().flat_map(|field| guard::set(field.node)));
             set.extend(tenancy.into_iter().flat_map(|field| tenancy::set(field.node)));
             set.extend(of_kueue.into_iter().flat_map(|field| kueue::set(field.node)));
+            set.extend(delegation.into_iter().flat_map(|field| delegation::set(field.node)));
             let rows = rules.len();
             let table = OwnerTable::default().with(rules);
             Self {
@@ -179,6 +189,7 @@ impl Config {
                 guarded: guarded.unwrap_or_default(),
                 tenancy_writers: tenancy_writers.unwrap_or_default(),
                 kueue,
+                bounds: bounds.unwrap_or_default(),
                 set,
             }
         });

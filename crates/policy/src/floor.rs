@@ -183,6 +183,14 @@ impl Floors {
         of_each.map(|floor| floor.value).max().unwrap_or_default()
     }
 
+    /// The longest that workloads have where no queue on the way to the root says any.
+    pub fn longest_default(&self, field: Inherited) -> Floor<'_> {
+        let pools = self.node_pools.keys().map(|name| self.default_of(field, Some(name)));
+        pools.fold(self.default_of(field, None), |longest, of_pool| {
+            if of_pool.value > longest.value { of_pool } else { longest }
+        })
+    }
+
     fn upward<'t>(
         &'t self,
         tree: &'t QueueTree,

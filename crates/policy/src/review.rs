@@ -10,6 +10,7 @@ use serde_json::{
 };
 use serde_path_to_error::{Path, Segment};
 use tenure_types::{
+    Grammar, Written,
     keys::{
         MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, QUEUE_FROM_V2_ANNOTATION, TOLERATION_SECONDS_ANNOTATION,
     },
@@ -19,10 +20,11 @@ use tenure_types::{
 
 use crate::{
     admission::{self, Findings, RunaiSubject, priority_class},
+    delegation::{Bounds, Change},
     field::FieldError,
     floor::Floors,
-    queue,
-    tree::QueueTree,
+    queue::{self, RunaiQueue},
+    tree::{Inherited, QueueTree},
 };
 
 /// A tree of values takes twenty times the memory of its JSON.
@@ -53,6 +55,8 @@ pub struct Context<'a> {
     pub t9k_system_namespace: &'a str,
     /// What is configured about floors.
     pub floors: &'a Floors,
+    /// The longest floors that queues may have.
+    pub bounds: &'a Bounds,
 }
 
 /// An object, as far as a review needs it.
@@ -224,6 +228,60 @@ impl Subject {
             Self::PriorityClass { value, annotations } => priority_class::review(*value, annotations),
         }
     }
+}
+
+impl Subject {
+    /// The floors that the object, or a change of it, sets beyond the bounds of its part of the tree. Apart from
+    /// [`Self::review`]: what was stored before is no reason here, so nothing excuses it. `old` is the object as it is
+    /// stored.
+    pub fn beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
+        let Context { tree, floors, bounds, .. } = context;
+        let found =
+            self.change(old, |change| bounds.exceeded(change, |field| self.floor(field), tree, floors));
+        found.unwrap_or_default()
+    }
+
+    /// The same of queues below this one, which are objects of their own.
+    pub fn brought_beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
+        self.change(old, |change| context.bounds.brought(change, context.tree)).unwrap_or_default()
+    }
+
+    fn change<R>(&self, old: Option<&Self>, judge: impl FnOnce(&Change<'_>) -> R) -> Option<R> {
+        let (name, new) = self.runai_queue()?;
+        let old = old.and_then(Self::runai_queue).map(|(_, old)| old);
+        Some(judge(&Change { name, new: &new, old: old.as_ref() }))
+    }
+
+    fn runai_queue(&self) -> Option<(&str, RunaiQueue)> {
+        match self {
+            Self::RunaiQueue { name, spec, .. } => Some((name, RunaiQueue::read(spec).0)),
+            Self::RunaiQueueV2 { name, spec, annotations } => {
+                Some((name, RunaiQueue::read_v2(spec, annotations).0))
+            }
+            Self::TensorstackQueue { .. } | Self::PriorityClass { .. } => None,
+        }
+    }
+
+    /// A floor as it is written.
+    fn floor(&self, field: Inherited) -> Option<&str> {
+        let [preempt, reclaim] = match self {
+            Self::RunaiQueue { spec, .. } => {
+                [text(spec.preempt_min_runtime.as_ref()), text(spec.reclaim_min_runtime.as_ref())]
+            }
+            Self::RunaiQueueV2 { spec, .. } => {
+                [text(spec.preempt_min_runtime.as_ref()), text(spec.reclaim_min_runtime.as_ref())]
+            }
+            Self::TensorstackQueue { .. } | Self::PriorityClass { .. } => [None, None],
+        };
+        match field {
+            Inherited::Preempt => preempt,
+            Inherited::Reclaim => reclaim,
+        }
+    }
+}
+
+fn text<D: Grammar>(written: Option<&Written<D>>) -> Option<&str> {
+    written.map(Written::as_str)
 }
 
 fn resource<S: DeserializeOwned + Default>(object: &RawValue) -> Result<(Metadata, S), FieldError> {

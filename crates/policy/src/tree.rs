@@ -362,6 +362,14 @@ impl QueueTree {
 }
 
 impl Inherited {
+    /// The name of the field.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Preempt => "preemptMinRuntime",
+            Self::Reclaim => "reclaimMinRuntime",
+        }
+    }
+
     /// The queue's own.
     pub fn of(self, queue: &RunaiQueue) -> Option<tenure_types::ExtendedDuration> {
         match self {

@@ -147,7 +147,7 @@ impl Args {
                 if let Some(guard) = &guard {
                     guard.configure(config.floors.clone(), config.guarded);
                 }
-                validator.configure(config.floors);
+                validator.configure(config.floors, config.bounds);
                 mutator.configure(config.trusted, config.tenancy_writers);
             }
         };

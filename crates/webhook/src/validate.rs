@@ -7,6 +7,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
+    delegation::Bounds,
+    field::FieldError,
     floor::Floors,
     review::{Context, Reviewable},
 };
@@ -22,7 +24,14 @@ use crate::{
 pub struct Validator {
     queues: KnownQueues,
     t9k_system_namespace: String,
-    floors: Arc<RwLock<Floors>>,
+    settings: Arc<RwLock<Settings>>,
+}
+
+/// What may change while it runs.
+#[derive(Debug, Default)]
+struct Settings {
+    floors: Floors,
+    bounds: Bounds,
 }
 
 /// What of an object isn't its kind's.
@@ -48,12 +57,12 @@ impl Object {
 impl Validator {
     /// Knows the queues that a watch has seen; tensorstack queues count in one namespace only.
     pub fn new(queues: KnownQueues, t9k_system_namespace: String) -> Self {
-        Self { queues, t9k_system_namespace, floors: Arc::default() }
+        Self { queues, t9k_system_namespace, settings: Arc::default() }
     }
 
-    /// Goes by other floors from now on.
-    pub fn configure(&self, floors: Floors) {
-        *self.floors.write() = floors;
+    /// Replaces the configured floors, and the longest that queues may have.
+    pub fn configure(&self, floors: Floors, bounds: Bounds) {
+        *self.settings.write() = Settings { floors, bounds };
     }
 
     /// Answers a request, and says for the metrics of which group it was and how it ended.
@@ -63,10 +72,11 @@ impl Validator {
             // somebody has pointed other rules here; that is no reason to stop their cluster
             return (Outgoing::admit(request, vec![unknown(request)]), "other", Verdict::Warned);
         };
-        let Findings { mut errors, mut warnings } = self.findings(kind, request);
+        let (Findings { mut errors, mut warnings }, beyond_bounds) = self.findings(kind, request);
         if !errors.is_empty() && is_not_the_time(kind, request) {
             warnings.extend(errors.drain(..).map(|error| error.to_string()));
         }
+        errors.extend(beyond_bounds);
         if !errors.is_empty() {
             let refusal = Outgoing::refuse(request, &name_of(request), &errors, warnings);
             return (refusal, kind.group(), Verdict::Refused);
@@ -75,17 +85,23 @@ impl Validator {
         (Outgoing::admit(request, warnings), kind.group(), verdict)
     }
 
-    fn findings(&self, kind: Reviewable, request: &Request<'_>) -> Findings {
+    /// What is wrong with an object, and what is beyond the bounds of its part of the tree.
+    fn findings(&self, kind: Reviewable, request: &Request<'_>) -> (Findings, Vec<FieldError>) {
         if !matches!(&*request.operation, "CREATE" | "UPDATE") {
-            return Findings::default();
+            return Default::default();
         }
-        match kind.read(&request.name, &request.namespace, request.object) {
+        let read = |object| kind.read(&request.name, &request.namespace, object);
+        match read(request.object) {
             Ok(subject) => self.queues.look(|queues| {
                 let t9k_system_namespace = &self.t9k_system_namespace;
-                let floors = &self.floors.read();
-                subject.review(&Context { tree: queues.tree(), t9k_system_namespace, floors })
+                let Settings { floors, bounds } = &*self.settings.read();
+                let context = Context { tree: queues.tree(), t9k_system_namespace, floors, bounds };
+                let old = request.old_object.and_then(|old| read(Some(old)).ok());
+                let mut beyond_bounds = subject.beyond_bounds(old.as_ref(), &context);
+                beyond_bounds.extend(subject.brought_beyond_bounds(old.as_ref(), &context));
+                (subject.review(&context), beyond_bounds)
             }),
-            Err(error) => error.into(),
+            Err(error) => (error.into(), Vec::new()),
         }
     }
 }

@@ -15,6 +15,7 @@ use oneshot::post;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
+use tenure_policy::config::Config;
 use tenure_service::watch::Store;
 use tenure_types::projection::RunaiQueue;
 use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
@@ -629,6 +630,53 @@ async fn a_class_about_to_go_is_admitted_with_warnings() {
 async fn a_class_may_be_deleted_whatever_it_says() {
     let bad = class(&json!({MINIMUM: "high"}));
     assert_eq!(answer(&class_review("DELETE", &Value::Null, &bad)).await, admitted());
+}
+
+/// A webhook that knows these queues, and bounds the floors of `research` and those below it.
+fn bounded(queues: &[(&str, Value)]) -> Router {
+    let text = "delegation: {bounds: [{queue: research, preemptMinRuntime: 2h, reclaimMinRuntime: 30m}]}";
+    let Config { floors, bounds, .. } = Config::parse(text).unwrap();
+    let validator = Validator::new(knowing(queues), "t9k-system".into());
+    validator.configure(floors, bounds);
+    router(validator, Mutator::default(), Metrics::register(&mut Registry::default()))
+}
+
+const BEYOND: &str = "Invalid value: \"1000h\": must be at most 2h0m0s: delegation.bounds of Tenure's configuration limits queue \"research\" and those below it";
+
+/// A review of the same queue as it is in the other version.
+fn in_v2(mut review: Value) -> Value {
+    for field in ["kind", "resource", "requestKind", "requestResource"] {
+        review["request"][field]["version"] = json!("v2");
+    }
+    review
+}
+
+#[tokio::test]
+async fn a_floor_beyond_the_bound_is_refused_in_both_versions() {
+    let webhook = bounded(&[("research", json!({}))]);
+    let spec = |floor: &str| json!({"parentQueue": "research", "preemptMinRuntime": floor});
+    let refused = refused_for(RUNAI, "spec.preemptMinRuntime", BEYOND);
+    for version in [Into::into, in_v2] {
+        assert_eq!(ask(webhook.clone(), &version(create(RUNAI, &spec("1000h")))).await, refused);
+        assert_eq!(ask(webhook.clone(), &version(create(RUNAI, &spec("2h")))).await, admitted());
+        let raised = version(update(RUNAI, &spec("2h"), &spec("1000h")));
+        assert_eq!(ask(webhook.clone(), &raised).await, refused);
+        for (old, new) in [("1000h", "1000h"), ("1000h", "999h"), ("1000h", "1h")] {
+            let review = version(update(RUNAI, &spec(old), &spec(new)));
+            assert_eq!(ask(webhook.clone(), &review).await, admitted(), "{old} to {new}");
+        }
+    }
+}
+
+/// Whoever may write a queue may add a finalizer to it and delete it: it would be there as long as they like.
+#[tokio::test]
+async fn a_queue_about_to_go_keeps_to_the_bound() {
+    let webhook = bounded(&[("research", json!({}))]);
+    let spec = |floor: &str| json!({"parentQueue": "research", "preemptMinRuntime": floor});
+    let mut going = update(RUNAI, &spec("1h"), &spec("1000h"));
+    going["request"]["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+    let refused = refused_for(RUNAI, "spec.preemptMinRuntime", BEYOND);
+    assert_eq!(ask(webhook, &going).await, refused);
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{
-        Config, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File, KUEUE_ENABLED,
-        KUEUE_QUEUES, LABEL_KEY, LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS,
-        TENANCY_WRITERS, TRUSTED_WRITERS,
+        Config, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File,
+        KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY, LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT,
+        RECLAIM, SCHEDULERS, TENANCY_WRITERS, TRUSTED_WRITERS,
     },
+    delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
     guard::{Guarded, Scheduler, UnknownPreemptor},
     ready::PodsReady,
@@ -16,7 +17,10 @@ use tenure_policy::{
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
-use crate::{age::go, table::tables};
+use crate::{
+    age::go,
+    table::{cell, tables},
+};
 
 /// All of it, as it is printed.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -31,6 +35,8 @@ pub struct Report {
     trusted_writers: Vec<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     tenancy_writers: BTreeSet<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bounds: Vec<BoundRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<Guarded>,
 }
@@ -51,6 +57,17 @@ struct Pool {
     default_reclaim_min_runtime: String,
 }
 
+/// The longest floors of a queue and of those below it.
+#[derive(Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct BoundRow {
+    queue: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preempt_min_runtime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reclaim_min_runtime: Option<String>,
+}
+
 impl Report {
     pub fn of(file: &File) -> Self {
         let (of, floors, set) = match file {
@@ -69,6 +86,7 @@ impl Report {
             report.node_pools = pools(floors);
             report.trusted_writers = config.trusted.names().map(str::to_owned).collect();
             report.tenancy_writers.clone_from(&config.tenancy_writers);
+            report.bounds = bounds(&config.bounds);
             report.guard = Some(config.guarded.clone());
         }
         let from = |name| if set.contains(name) { "file" } else { "default" };
@@ -79,7 +97,7 @@ impl Report {
 
     /// A table for each part that isn't empty.
     pub fn tables(&self) -> String {
-        let Self { of: _, parameters, node_pools, trusted_writers, tenancy_writers, guard } = self;
+        let Self { of: _, parameters, node_pools, trusted_writers, tenancy_writers, bounds, guard } = self;
         let row =
             |Parameter { name, value, from }: &Parameter| vec![(*name).into(), value.clone(), (*from).into()];
         let pool = |pool: &Pool| {
@@ -90,10 +108,18 @@ impl Report {
         let pools = node_pools.iter().map(pool).collect();
         let starts = trusted_writers.iter().map(|name| vec![name.clone(), "start times".to_owned()]);
         let queues = tenancy_writers.iter().map(|name| vec![name.clone(), "queues".to_owned()]);
+        let bound = |row: &BoundRow| {
+            let BoundRow { queue, preempt_min_runtime: preempt, reclaim_min_runtime: reclaim } = row;
+            vec![queue.clone(), cell(preempt.clone()), cell(reclaim.clone())]
+        };
         let parts = [
             (vec!["PARAMETER", "VALUE", "FROM"], parameters.iter().map(row).collect()),
             (vec!["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], pools),
             (vec!["TRUSTED WRITER", "OF"], starts.chain(queues).collect()),
+            (
+                vec!["BOUND OF QUEUE", "LONGEST PREEMPT", "LONGEST RECLAIM"],
+                bounds.iter().map(bound).collect(),
+            ),
             (vec!["GUARD", "AS"], guard.as_ref().map(guarded).unwrap_or_default()),
         ];
         tables(parts)
@@ -122,7 +148,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// What Tenure's own form has beyond KAI's.
-fn own(config: &Config) -> [(&'static str, String); 13] {
+fn own(config: &Config) -> [(&'static str, String); 14] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -138,6 +164,7 @@ fn own(config: &Config) -> [(&'static str, String); 13] {
         (TENANCY_WRITERS, count(config.tenancy_writers.len(), "user")),
         (KUEUE_ENABLED, config.kueue.enabled.to_string()),
         (KUEUE_QUEUES, count(config.kueue.queues.0.len(), "row")),
+        (DELEGATION_BOUNDS, count(config.bounds.0.len(), "queue")),
         (SCHEDULERS, count(schedulers.len(), "user")),
         (EXEMPT_USERS, count(exempt_users.len(), "user")),
         (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
@@ -163,6 +190,15 @@ fn pods_ready(of: &PodsReady) -> String {
         on_capacity.then(|| "earlier on capacity".to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+fn bounds(bounds: &Bounds) -> Vec<BoundRow> {
+    let row = |(queue, Bound { preempt, reclaim }): (&String, &Bound)| BoundRow {
+        queue: queue.clone(),
+        preempt_min_runtime: preempt.map(|bound| bound.to_string()),
+        reclaim_min_runtime: reclaim.map(|bound| bound.to_string()),
+    };
+    bounds.0.iter().map(row).collect()
 }
 
 fn pools(floors: &Floors) -> Vec<Pool> {
@@ -203,6 +239,7 @@ trustedWriters             1 user                    default
 tenancy.trustedWriters     0 users                   default
 kueue.enabled              true                      default
 kueue.queues               0 rows                    default
+delegation.bounds          0 queues                  default
 guard.schedulers           1 user                    default
 guard.exemptUsers          0 users                   default
 guard.exemptGroups         0 groups                  default
@@ -239,6 +276,17 @@ kube-system             exempt namespace
         let printed = printed("{trustedWriters: [a], tenancy: {trustedWriters: [b]}}");
         let expected = "\nTRUSTED WRITER   OF\na                start times\nb                queues\n";
         assert!(printed.contains(expected), "{printed}");
+    }
+
+    #[test]
+    fn bounds_are_shown_with_their_queues() {
+        let printed = printed("delegation: {bounds: [{queue: research, preemptMinRuntime: 90m}]}");
+        let expected = "\nBOUND OF QUEUE   LONGEST PREEMPT   LONGEST RECLAIM\nresearch         1h30m0s           <none>\n";
+        assert!(printed.contains(expected), "{printed}");
+        assert!(
+            printed.contains("\ndelegation.bounds          1 queue                   file\n"),
+            "{printed}"
+        );
     }
 
     #[test]

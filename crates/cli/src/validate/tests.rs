@@ -13,7 +13,7 @@ fn queue(name: &str, spec: Value) -> Document {
 }
 
 fn judged(documents: &[Document]) -> Vec<(String, Vec<String>, Vec<String>)> {
-    let verdicts = Verdicts::of(documents, "t9k-system", &Floors::default());
+    let verdicts = Verdicts::of(documents, "t9k-system", &Config::default());
     let told = |verdict: &Verdict| {
         assert_eq!(verdict.allowed, verdict.errors.is_empty());
         let errors =
@@ -81,7 +81,7 @@ fn what_is_not_reviewed_is_counted() {
         document("v1", "Pod", "b", json!({})),
         document("other/v1", "Queue", "c", json!({})),
     ];
-    let verdicts = Verdicts::of(&documents, "t9k-system", &Floors::default());
+    let verdicts = Verdicts::of(&documents, "t9k-system", &Config::default());
     assert_eq!((verdicts.reviewed.len(), verdicts.others), (1, 2));
 }
 
@@ -95,6 +95,23 @@ fn a_queue_of_v2_is_reviewed_with_its_annotations() {
         "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"10 s\": must be a duration";
     assert!(errors.len() == 1 && errors[0].starts_with(expected), "{errors:?}");
     assert_eq!(warnings, &["spec.maxDuration: unknown field: the API server would drop it"]);
+}
+
+#[test]
+fn a_floor_beyond_a_bound_of_the_configuration_is_refused() {
+    let config = Config::parse("delegation: {bounds: [{queue: research, preemptMinRuntime: 2h}]}").unwrap();
+    let child = |floor: &str| json!({"parentQueue": "research", "preemptMinRuntime": floor});
+    let documents = [
+        queue("research", json!({})),
+        queue("within", child("2h")),
+        queue("beyond", child("3h")),
+        document("scheduling.run.ai/v2", "Queue", "of-v2", child("3h")),
+    ];
+    let verdicts = Verdicts::of(&documents, "t9k-system", &config);
+    let refused = verdicts.reviewed.iter().filter(|verdict| !verdict.allowed);
+    let names: Vec<_> =
+        refused.map(|verdict| (verdict.name.as_str(), verdict.errors[0].field.as_str())).collect();
+    assert_eq!(names, [("beyond", "spec.preemptMinRuntime"), ("of-v2", "spec.preemptMinRuntime")]);
 }
 
 #[test]

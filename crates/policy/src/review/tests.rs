@@ -18,6 +18,7 @@ fn errors_of(kind: Reviewable, object: &Value) -> Vec<String> {
         tree: &QueueTree::default(),
         t9k_system_namespace: "t9k-system",
         floors: &Floors::default(),
+        bounds: &Bounds::default(),
     };
     let found = kind.read("demo", "t9k-system", Some(&raw(object)));
     let Findings { errors, .. } = found.map_or_else(Findings::from, |subject| subject.review(&context));

@@ -1,0 +1,210 @@
+//! How far those may go who administer a part of the tree: the longest floors that queues may have there.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde_json::Value;
+use tenure_types::ExtendedDuration;
+
+use crate::{
+    field::FieldError,
+    floor::{Floor, Floors, Source},
+    queue::RunaiQueue,
+    tree::{Inherited, QueueTree},
+};
+
+/// `delegation.bounds`: the longest floors of a queue and of all queues below it, by its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds(pub BTreeMap<String, Bound>);
+
+/// The longest floors; none is no bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// `preemptMinRuntime`
+    pub preempt: Option<ExtendedDuration>,
+    /// `reclaimMinRuntime`
+    pub reclaim: Option<ExtendedDuration>,
+}
+
+/// A queue that is created or changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'a> {
+    /// `metadata.name`; empty if it is to be generated.
+    pub name: &'a str,
+    /// The queue as it is to be. What the tree has of it doesn't count.
+    pub new: &'a RunaiQueue,
+    /// The queue as it is stored; none if it is created.
+    pub old: Option<&'a RunaiQueue>,
+}
+
+/// The queues from a queue, itself included, to the root.
+struct Path<'t> {
+    names: Vec<&'t str>,
+    /// Why there may be more of them.
+    gap: Option<Gap<'t>>,
+}
+
+/// Why it isn't known which queues are above.
+#[derive(Clone, Copy)]
+enum Gap<'t> {
+    /// This one is the parent of the last, and doesn't exist, or isn't seen yet.
+    Missing(&'t str),
+    Cycle,
+}
+
+/// The least of all bounds that hold.
+struct Limit<'t> {
+    value: ExtendedDuration,
+    /// The queue of the bound.
+    of: &'t str,
+    gap: Option<Gap<'t>>,
+}
+
+impl fmt::Display for Limit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { value, of, gap } = self;
+        write!(f, "must be at most {value}")?;
+        match gap {
+            Some(Gap::Missing(parent)) => write!(f, " until queue {parent:?} exists")?,
+            Some(Gap::Cycle) => f.write_str(" until the ancestors form no cycle")?,
+            None => {}
+        }
+        write!(f, ": delegation.bounds of Tenure's configuration limits queue {of:?} and those below it")
+    }
+}
+
+impl Bounds {
+    /// Each floor of the queue itself that a change makes longer than a bound allows. One that stays as it is or gets
+    /// shorter is none of them; a queue that moves sets its floors. `written` has the text of a floor.
+    pub fn exceeded<'a>(
+        &self,
+        change: &Change<'_>,
+        written: impl Fn(Inherited) -> Option<&'a str>,
+        tree: &QueueTree,
+        floors: &Floors,
+    ) -> Vec<FieldError> {
+        self.each_limit(change, tree, |field, limit| {
+            let detail = change.raised(field, limit, tree, floors)?;
+            let value = written(field).map_or(Value::Null, Value::from);
+            Some(FieldError::invalid(format!("spec.{}", field.name()), value, detail))
+        })
+    }
+
+    /// The floors of queues below this one that come below a bound together with it, and are too long there.
+    pub fn brought(&self, change: &Change<'_>, tree: &QueueTree) -> Vec<FieldError> {
+        self.each_limit(change, tree, |field, limit| change.brought(field, limit, tree))
+    }
+
+    fn each_limit(
+        &self,
+        change: &Change<'_>,
+        tree: &QueueTree,
+        judge: impl Fn(Inherited, &Limit<'_>) -> Option<FieldError>,
+    ) -> Vec<FieldError> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let path = change.path(tree);
+        let fields = [Inherited::Preempt, Inherited::Reclaim].into_iter();
+        fields.filter_map(|field| judge(field, &self.least(&path, field)?)).collect()
+    }
+
+    /// Where it isn't known which queues are above, each bound may hold.
+    fn least<'t>(&'t self, path: &Path<'t>, field: Inherited) -> Option<Limit<'t>> {
+        let holds = |name: &str| path.gap.is_some() || path.names.contains(&name);
+        let bounds = self.0.iter().filter(|(name, _)| holds(name));
+        let values = bounds.filter_map(|(name, bound)| Some((bound.of(field)?, name.as_str())));
+        values.min().map(|(value, of)| Limit { value, of, gap: path.gap })
+    }
+}
+
+impl Bound {
+    /// The bound of a floor.
+    pub const fn of(&self, field: Inherited) -> Option<ExtendedDuration> {
+        match field {
+            Inherited::Preempt => self.preempt,
+            Inherited::Reclaim => self.reclaim,
+        }
+    }
+}
+
+impl Change<'_> {
+    fn path<'t>(&'t self, tree: &'t QueueTree) -> Path<'t> {
+        let mut names = vec![self.name];
+        let mut above = self.new.parent.as_deref();
+        while let Some(name) = above {
+            if names.contains(&name) {
+                return Path { names, gap: Some(Gap::Cycle) };
+            }
+            names.push(name);
+            let Some((_, queue)) = tree.queue(name) else {
+                return Path { names, gap: Some(Gap::Missing(name)) };
+            };
+            above = queue.parent.as_deref();
+        }
+        Path { names, gap: None }
+    }
+
+    fn is_moved(&self) -> bool {
+        self.old.is_none_or(|old| old.parent != self.new.parent)
+    }
+
+    /// What is wrong with the queue's own floor.
+    fn raised(
+        &self,
+        field: Inherited,
+        limit: &Limit<'_>,
+        tree: &QueueTree,
+        floors: &Floors,
+    ) -> Option<String> {
+        let before = self.old.and_then(|old| field.of(old));
+        let Some(floor) = field.of(self.new) else {
+            let Floor { value, from } = self.inherited(field, tree, floors);
+            let is_longer = before.is_some_and(|before| value > before.max(limit.value));
+            return is_longer.then(|| format!("without one {value} applies, of {}: {limit}", place(&from)));
+        };
+        let stays = !self.is_moved() && before.is_some_and(|before| floor <= before);
+        (floor > limit.value && !stays).then(|| limit.to_string())
+    }
+
+    /// The floor of a queue that has none itself.
+    fn inherited<'t>(&self, field: Inherited, tree: &'t QueueTree, floors: &'t Floors) -> Floor<'t> {
+        let parent = self.new.parent.as_deref().and_then(|parent| tree.find(parent));
+        let nearest = parent.and_then(|parent| tree.nearest(parent, field).ok().flatten());
+        let own = nearest
+            .and_then(|id| tree.get(id))
+            .and_then(|(name, queue)| Some(Floor { value: field.of(queue)?, from: Source::Queue(name) }));
+        own.unwrap_or_else(|| floors.longest_default(field))
+    }
+
+    /// A floor that is too long, of a queue that comes below the bound together with this one.
+    fn brought(&self, field: Inherited, limit: &Limit<'_>, tree: &QueueTree) -> Option<FieldError> {
+        if !self.is_moved() {
+            return None;
+        }
+        let floors = tree.queues().filter_map(|(name, queue)| Some((field.of(queue)?, name)));
+        let too_long = floors.filter(|(floor, name)| *floor > limit.value && self.is_above(name, tree));
+        let (floor, below) = too_long.max()?;
+        let detail = format!("queue {below:?} below it has {} {floor}: {limit}", field.name());
+        Some(match self.old {
+            Some(_) => FieldError::invalid("spec.parentQueue", self.new.parent.as_deref(), detail),
+            None => FieldError::invalid("metadata.name", self.name, detail),
+        })
+    }
+
+    /// True of the queues below this one, which the tree may not have yet.
+    fn is_above(&self, name: &str, tree: &QueueTree) -> bool {
+        let path = tree.find(name).and_then(|id| tree.path(id).ok()).unwrap_or_default();
+        let parents = path.iter().filter_map(|id| tree.get(*id)?.1.parent.as_deref());
+        name != self.name && parents.into_iter().any(|parent| parent == self.name)
+    }
+}
+
+fn place(from: &Source<'_>) -> String {
+    match from {
+        Source::Queue(_) | Source::NodePool(_) => from.to_string(),
+        Source::Default => "the configuration".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
