@@ -87,6 +87,16 @@
 {{- with (include "tenure.tenancy" . | fromJson).trustedWriters }}
 {{-   $_ := set $config "tenancy" (dict "trustedWriters" .) }}
 {{- end }}
+{{- with (.Values.delegation | default dict).bounds }}
+{{-   $bounded := dict }}
+{{-   range . }}
+{{-     if hasKey $bounded .queue }}
+{{-       fail (printf "delegation.bounds has two rows for queue %q" .queue) }}
+{{-     end }}
+{{-     $_ := set $bounded .queue true }}
+{{-   end }}
+{{-   $_ := set $config "delegation" (dict "bounds" .) }}
+{{- end }}
 {{- with .Values.waitForPodsReady }}
 {{-   $_ := set $config "waitForPodsReady" (include "tenure.waitForPodsReady" . | fromJson) }}
 {{- end }}
@@ -116,7 +126,8 @@
 {{- end }}
 
 {{- /*
-"true" if schedulerExtender or guard is on, else "". An upgrade that reuses the values of an older chart has neither.
+"true" if schedulerExtender, guard or delegation is on, else "". An upgrade that reuses the values of an older chart has
+none of them.
 Takes (list $ name).
 */}}
 {{- define "tenure.isOn" -}}

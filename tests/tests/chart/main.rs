@@ -9,6 +9,7 @@
 mod callers;
 mod certificate;
 mod crds;
+mod delegation;
 mod guard;
 mod keeper;
 mod kueue;

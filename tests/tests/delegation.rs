@@ -1,0 +1,453 @@
+//! What users try who administer a part of the tree, and what bounds them: users with exactly a delegate's rights, on a
+//! real API server.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed helper is a failed test"
+)]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tenure_testbed::{Output, eventually};
+use tenure_tests::{DEADLINE, World};
+use tokio::{join, sync::OnceCell};
+
+const V3: &str = "queues.v3alpha1.scheduling.run.ai";
+const V2: &str = "queues.v2.scheduling.run.ai";
+
+/// Webhook and keeper run.
+async fn up() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let world = Box::pin(started("delegation")).await?;
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        Ok::<_, anyhow::Error>(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
+/// No program runs.
+async fn down() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_try_init(async || Box::pin(started("delegation-down")).await).await.unwrap()
+}
+
+/// With the values of the example, and another bound for the parts of other tests.
+async fn started(name: &str) -> Result<World> {
+    let values = [
+        // queues are made while no webhook answers
+        "webhook.failurePolicy=Ignore",
+        "delegation.enabled=true",
+        "delegation.bounds[0].queue=research",
+        "delegation.bounds[0].preemptMinRuntime=2h",
+        "delegation.bounds[0].reclaimMinRuntime=30m",
+        "delegation.bounds[1].queue=bounded",
+        "delegation.bounds[1].preemptMinRuntime=2h",
+        "delegation.bounds[1].reclaimMinRuntime=30m",
+    ];
+    let world = World::installed_with(name, &values, &[]).await?;
+    for (name, spec) in [("bounded", json!({})), ("sales", json!({}))] {
+        world.apply(&queue(name, &spec)).await;
+    }
+    let part = Part::new(&world).await;
+    eventually("the policy to be enforced", DEADLINE, async || {
+        let probe = part.write(&["create", "--dry-run=server"], &queue("probe", &json!({}))).await;
+        Ok((!probe.status.success()).then_some(()))
+    })
+    .await?;
+    Ok(world)
+}
+
+/// With the webhook, and while it is down.
+async fn in_both(test: impl AsyncFn(&'static World)) {
+    let (up, down) = join!(up(), down());
+    join!(test(up), test(down));
+}
+
+fn queue(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+}
+
+fn below(parent: &str) -> Value {
+    json!({"parentQueue": parent})
+}
+
+/// A user, by their kubeconfig.
+struct User<'w> {
+    world: &'w World,
+    name: String,
+    kubeconfig: PathBuf,
+}
+
+impl<'w> User<'w> {
+    fn new(world: &'w World, name: &str, group: Option<&str>) -> Self {
+        let kubeconfig = world.cluster.user_kubeconfig(name, group).unwrap();
+        Self { world, name: name.to_owned(), kubeconfig }
+    }
+
+    async fn kubectl(&self, arguments: &[&str], stdin: &str) -> Output {
+        self.world.cluster.kubectl_as(&self.kubeconfig, arguments, stdin).await.unwrap()
+    }
+
+    async fn write(&self, arguments: &[&str], object: &Value) -> Output {
+        self.kubectl(&[arguments, &["-f", "-"]].concat(), &object.to_string()).await
+    }
+
+    async fn create(&self, name: &str, spec: &Value) -> Output {
+        self.write(&["create"], &queue(name, spec)).await
+    }
+
+    async fn patch(&self, resource: &str, name: &str, spec: &Value) -> Output {
+        let patch = json!({"spec": spec}).to_string();
+        self.kubectl(&["patch", resource, name, "--type=merge", "-p", &patch], "").await
+    }
+
+    /// The authorizer sees roles a little later.
+    async fn await_right(&self, verb: &str, name: &str) {
+        let of = format!("queues.scheduling.run.ai/{name}");
+        eventually(&format!("the right of {} to {verb} {of}", self.name), DEADLINE, async || {
+            let answer = self.kubectl(&["auth", "can-i", verb, &of], "").await;
+            Ok(answer.status.success().then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+}
+
+/// A part of the tree: a queue below `bounded`, and two below that. The delegate may update these three.
+struct Part<'w> {
+    delegate: User<'w>,
+    top: String,
+    left: String,
+    right: String,
+}
+
+impl<'w> std::ops::Deref for Part<'w> {
+    type Target = User<'w>;
+
+    fn deref(&self) -> &User<'w> {
+        &self.delegate
+    }
+}
+
+impl<'w> Part<'w> {
+    async fn new(world: &'w World) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let top = format!("part-{}", NEXT.fetch_add(1, Relaxed));
+        let [left, right] = ["left", "right"].map(|side| format!("{top}-{side}"));
+        for (name, parent) in [(&top, "bounded"), (&left, &top), (&right, &top)] {
+            world.apply(&queue(name, &below(parent))).await;
+        }
+        let delegate = User::new(world, &format!("admin-of-{top}"), None);
+        let of = |verbs: &[&str], names: &[&String]| json!({"apiGroups": ["scheduling.run.ai"], "resources": ["queues"], "verbs": verbs, "resourceNames": names});
+        let rules = [
+            of(&["get", "list", "watch", "create"], &[]),
+            of(&["update", "patch", "delete"], &[&top, &left, &right]),
+        ];
+        let group = "rbac.authorization.k8s.io";
+        world
+            .apply(&json!({
+                "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": top}, "rules": rules,
+            }))
+            .await;
+        world
+            .apply(&json!({
+                "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": top},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": top},
+                "subjects": [{"apiGroup": group, "kind": "User", "name": delegate.name}],
+            }))
+            .await;
+        delegate.await_right("update", &top).await;
+        Self { delegate, top, left, right }
+    }
+
+    /// A name that no queue has.
+    fn other(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.top)
+    }
+}
+
+fn assert_accepted(output: Output) {
+    output.success().unwrap();
+}
+
+fn assert_refused(output: &Output, words: &str) {
+    assert!(!output.status.success(), "{output:?}");
+    assert!(output.stderr.contains(words), "{} should contain {words}", output.stderr);
+}
+
+#[tokio::test]
+async fn delegate_creates_queues_below_own_queues_and_nowhere_else() {
+    in_both(async |world| {
+        let (part, neighbour) = &join!(Part::new(world), Part::new(world));
+        let name = &part.other("new");
+        for parent in [&part.top, &part.left] {
+            assert_accepted(part.create(&format!("{name}-of-{parent}"), &below(parent)).await);
+        }
+        let user = &part.name;
+        for spec in [json!({}), below("")] {
+            assert_refused(&part.create(name, &spec).await, &format!(
+                "spec.parentQueue: Required value: a queue is created at the top, or moved there, by users who may update all queues, which user \"{user}\" may not: name a parent that this user may update"
+            ));
+        }
+        for parent in ["sales", "bounded", &neighbour.top, "missing"] {
+            assert_refused(&part.create(name, &below(parent)).await, &format!(
+                "spec.parentQueue: Invalid value: \"{parent}\": a queue is created below queue \"{parent}\", or moved there, by users who may update that, which user \"{user}\" may not: name another parent, or have the right granted"
+            ));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn delegate_moves_queues_within_their_part_and_neither_in_nor_out() {
+    in_both(async |world| {
+        let (part, neighbour) = &join!(Part::new(world), Part::new(world));
+        assert_accepted(part.patch(V3, &part.left, &below(&part.right)).await);
+        for parent in ["sales", "bounded", &neighbour.left] {
+            assert_refused(
+                &part.patch(V3, &part.left, &below(parent)).await,
+                &format!("spec.parentQueue: Invalid value: \"{parent}\": a queue is created below queue \"{parent}\", or moved there"),
+            );
+        }
+        for top in [json!(null), json!("")] {
+            let refused = part.patch(V3, &part.left, &json!({"parentQueue": top})).await;
+            assert_refused(&refused, "spec.parentQueue: Required value: a queue is created at the top, or moved there");
+        }
+        // the parent of the top of the part is the administrators'
+        let refused = part.patch(V3, &part.top, &below("sales")).await;
+        assert_refused(&refused, "spec.parentQueue: Invalid value: \"sales\"");
+        // both have it: the right to update the queue that it comes from is missing alone
+        let own = part.other("own");
+        world.apply(&queue(&own, &below("sales"))).await;
+        world.apply(&grant(&part.name, &own)).await;
+        world.apply(&bind(&part.name, &own)).await;
+        part.await_right("update", &own).await;
+        assert_refused(
+            &part.patch(V3, &own, &below(&part.top)).await,
+            &format!("spec.parentQueue: Invalid value: \"{}\": must stay \"sales\": a queue is moved away from queue \"sales\" by users who may update that, which user \"{}\" may not", part.top, part.name),
+        );
+        world.apply(&queue(&own, &json!({"parentQueue": ""}))).await;
+        let refused = part.patch(V3, &own, &below(&part.top)).await;
+        assert_refused(&refused, "must stay empty: a queue is moved away from the top by users who may update all queues");
+    })
+    .await;
+}
+
+fn grant(user: &str, queue: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": format!("{user}-{queue}")},
+        "rules": [{"apiGroups": ["scheduling.run.ai"], "resources": ["queues"], "verbs": ["update", "patch"], "resourceNames": [queue]}],
+    })
+}
+
+fn bind(user: &str, queue: &str) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    let name = format!("{user}-{queue}");
+    json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    })
+}
+
+#[tokio::test]
+async fn administrators_create_and_move_queues_anywhere() {
+    in_both(async |world| {
+        let part = &Part::new(world).await;
+        let name = &part.other("admins");
+        // with the right to update all queues, and no other that counts
+        let admin = User::new(world, &format!("admin-of-all-{}", part.top), None);
+        let mut role = grant(&admin.name, "all");
+        role["rules"][0]["resourceNames"] = json!([]);
+        role["rules"][0]["verbs"] = json!(["get", "create", "update", "patch", "delete"]);
+        world.apply(&role).await;
+        world.apply(&bind(&admin.name, "all")).await;
+        admin.await_right("update", "any").await;
+        assert_accepted(admin.create(name, &json!({})).await);
+        for parent in ["sales", &part.left, ""] {
+            assert_accepted(admin.patch(V3, name, &below(parent)).await);
+        }
+        assert_accepted(admin.kubectl(&["delete", V3, name], "").await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn delegate_changes_own_queues_up_to_the_bound_in_both_versions() {
+    let world = up().await;
+    let part = &Part::new(world).await;
+    assert_accepted(part.patch(V3, &part.top, &json!({"maxDuration": "8h", "displayName": "Ours"})).await);
+    assert_refused(&part.patch(V3, "sales", &json!({"displayName": "Ours"})).await, "cannot patch resource");
+    for (resource, name) in [(V3, &part.left), (V2, &part.right)] {
+        assert_accepted(
+            part.patch(resource, name, &json!({"preemptMinRuntime": "2h", "reclaimMinRuntime": "30m"})).await,
+        );
+        for (field, floor, limit) in
+            [("preemptMinRuntime", "1000h", "2h0m0s"), ("reclaimMinRuntime", "31m", "30m0s")]
+        {
+            assert_refused(
+                &part.patch(resource, name, &json!({field: floor})).await,
+                &format!(
+                    "spec.{field}: Invalid value: \"{floor}\": must be at most {limit}: delegation.bounds of Tenure's configuration limits queue \"bounded\" and those below it"
+                ),
+            );
+        }
+        assert_accepted(part.patch(resource, name, &json!({"preemptMinRuntime": "5m"})).await);
+    }
+    let beyond = json!({"parentQueue": part.left, "preemptMinRuntime": "1000h"});
+    for version in ["v3alpha1", "v2"] {
+        let mut object = queue(&part.other("new"), &beyond);
+        object["apiVersion"] = json!(format!("scheduling.run.ai/{version}"));
+        assert_refused(
+            &part.write(&["create"], &object).await,
+            "spec.preemptMinRuntime: Invalid value: \"1000h\": must be at most 2h0m0s",
+        );
+    }
+}
+
+/// Those who may write a queue may keep it in deletion.
+#[tokio::test]
+async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor() {
+    let world = up().await;
+    let part = &Part::new(world).await;
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/stays"]}}).to_string();
+    assert_accepted(part.kubectl(&["patch", V3, &part.left, "--type=merge", "-p", &finalizer], "").await);
+    assert_accepted(part.kubectl(&["delete", V3, &part.left, "--wait=false"], "").await);
+    let refused = part.patch(V3, &part.left, &json!({"preemptMinRuntime": "1000h"})).await;
+    assert_refused(&refused, "must be at most 2h0m0s");
+    let none = json!({"metadata": {"finalizers": null}}).to_string();
+    assert_accepted(part.kubectl(&["patch", V3, &part.left, "--type=merge", "-p", &none], "").await);
+}
+
+#[tokio::test]
+async fn queue_that_an_administrator_moves_below_a_bound_keeps_to_it_with_all_below_it() {
+    let world = up().await;
+    let part = &Part::new(world).await;
+    let admin = User { world, name: "admin".into(), kubeconfig: world.cluster.kubeconfig().to_owned() };
+    let [outer, inner] = ["outer", "inner"].map(|name| part.other(name));
+    assert_accepted(admin.create(&outer, &below("sales")).await);
+    // until the webhook has seen the parent, each bound may hold
+    eventually("the parent to be seen", DEADLINE, async || {
+        let created = admin.create(&inner, &json!({"parentQueue": outer, "preemptMinRuntime": "10h"})).await;
+        Ok(created.status.success().then_some(()))
+    })
+    .await
+    .unwrap();
+    let words = format!(
+        "spec.parentQueue: Invalid value: \"{}\": queue \"{inner}\" below it has preemptMinRuntime 10h0m0s: must be at most 2h0m0s",
+        part.top
+    );
+    eventually("the queue below to be seen", DEADLINE, async || {
+        let moved = admin.write(&["apply", "--dry-run=server"], &queue(&outer, &below(&part.top))).await;
+        Ok(moved.stderr.contains(&words).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_refused(
+        &admin.patch(V3, &inner, &below(&part.top)).await,
+        "spec.preemptMinRuntime: Invalid value: \"10h\"",
+    );
+    assert_accepted(
+        admin.patch(V3, &inner, &json!({"parentQueue": part.top, "preemptMinRuntime": "1h"})).await,
+    );
+}
+
+/// Else the queues below it would be at the top.
+#[tokio::test]
+async fn delegate_deletes_no_queue_that_has_others_below_it() {
+    let world = up().await;
+    let part = &Part::new(world).await;
+    let children = ["get", V3, &part.top, "-o=jsonpath={.status.childQueues}"];
+    eventually("the keeper to have written the children", DEADLINE, async || {
+        let children = world.cluster.kubectl(&children).await?.success()?;
+        Ok(children.contains(&part.right).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_refused(
+        &part.kubectl(&["delete", V3, &part.top], "").await,
+        &format!(
+            "metadata.name: Invalid value: \"{}\": queue \"{}\" is below it, and would be at the top: delete that first",
+            part.top, part.left
+        ),
+    );
+    assert_accepted(part.kubectl(&["delete", V3, &part.left], "").await);
+}
+
+#[tokio::test]
+async fn bound_that_comes_while_the_webhook_runs_keeps_floors_from_growing() {
+    let world = up().await;
+    let part = &Part::new(world).await;
+    let name = part.other("later");
+    let floor = |floor: &str| json!({"preemptMinRuntime": floor});
+    world.apply(&queue(&name, &floor("10h"))).await;
+    let file = world.tenure.config_file();
+    let mut config: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let bounds = config["delegation"]["bounds"].as_array_mut().unwrap();
+    bounds.push(json!({"queue": name, "preemptMinRuntime": "1h"}));
+    fs::write(file, config.to_string()).unwrap();
+    let admin = User { world, name: "admin".into(), kubeconfig: world.cluster.kubeconfig().to_owned() };
+    let patch = json!({"spec": floor("11h")}).to_string();
+    eventually("the bound to hold", DEADLINE, async || {
+        let longer =
+            admin.kubectl(&["patch", V3, &name, "--dry-run=server", "--type=merge", "-p", &patch], "").await;
+        Ok(longer.stderr.contains("must be at most 1h0m0s").then_some(()))
+    })
+    .await
+    .unwrap();
+    for spec in [json!({"displayName": "Later"}), floor("9h"), floor("1h")] {
+        assert_accepted(admin.patch(V3, &name, &spec).await);
+    }
+    assert_refused(&admin.patch(V3, &name, &floor("9h")).await, "must be at most 1h0m0s");
+}
+
+#[tokio::test]
+async fn roles_of_the_example_do_what_its_comment_says() {
+    let world = up().await;
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/subtree-roles.yaml"))
+            .unwrap();
+    assert_accepted(world.cluster.kubectl_with_input(&["apply", "-f", "-"], &text).await.unwrap());
+    let member = User::new(world, "mary", Some("research-admins"));
+    member.await_right("update", "research-vision").await;
+    assert_accepted(
+        member.patch(V3, "research", &json!({"preemptMinRuntime": "2h", "maxDuration": "12h"})).await,
+    );
+    assert_refused(
+        &member.patch(V3, "research", &json!({"preemptMinRuntime": "3h"})).await,
+        "must be at most 2h0m0s",
+    );
+    assert_refused(
+        &member.patch(V3, "science", &json!({"maxDuration": "2d"})).await,
+        "cannot patch resource",
+    );
+    assert_accepted(member.create("research-vision-labs", &below("research-vision")).await);
+    assert_refused(&member.create("research-2", &json!({})).await, "spec.parentQueue: Required value");
+    assert_refused(
+        &member.create("research-2", &below("science")).await,
+        "spec.parentQueue: Invalid value: \"science\"",
+    );
+}
+
+#[tokio::test]
+async fn expressions_of_the_policy_fit_what_they_look_at() {
+    let world = down().await;
+    let get = ["get", "validatingadmissionpolicy", "tenure-delegation", "-o=jsonpath={.status}"];
+    let checked = async || {
+        let status = world.cluster.kubectl(&get).await?.success()?;
+        Ok(Some(status).filter(|status| status.contains("observedGeneration")))
+    };
+    let status = eventually("the types to be checked", DEADLINE, checked).await.unwrap();
+    assert!(!status.contains("expressionWarnings"), "{status}");
+}
