@@ -56,7 +56,8 @@ pub const TENANCY: &str = "tenancy";
 
 /// What is to be known of Kueue.
 pub const KUEUE: &str = "kueue";
-/// How far those may go who administer a part of the tree.
+
+/// Bounds of what administrators of a part of the tree may set.
 pub const DELEGATION: &str = "delegation";
 
 const FIELDS: &[&str] = &[

@@ -1,4 +1,4 @@
-//! How far those may go who administer a part of the tree: the longest floors that queues may have there.
+//! Bounds of what administrators of a part of the tree may set: the longest floors of the queues there.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,4 @@
-//! What a file says about how far those may go who administer a part of the tree.
+//! What a file says about the bounds of what administrators of a part of the tree may set.
 
 use std::collections::BTreeSet;
 
