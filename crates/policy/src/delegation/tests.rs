@@ -1,5 +1,5 @@
 use serde_json::json;
-use tenure_types::runai::v3alpha1;
+use tenure_types::{Written, runai::v3alpha1};
 
 use super::*;
 use crate::floor::NodePool;
@@ -52,8 +52,8 @@ fn change(
     let read = RunaiQueue::read(new).0;
     let change = Change { name, new: &read, old: old.as_ref() };
     let written = |field| match field {
-        Inherited::Preempt => new.preempt_min_runtime.as_ref().map(|text| text.as_str()),
-        Inherited::Reclaim => new.reclaim_min_runtime.as_ref().map(|text| text.as_str()),
+        Inherited::Preempt => new.preempt_min_runtime.as_ref().map(Written::as_str),
+        Inherited::Reclaim => new.reclaim_min_runtime.as_ref().map(Written::as_str),
     };
     let tree = tree(more);
     let errors = bounds().exceeded(&change, written, &tree, &Floors::default());
