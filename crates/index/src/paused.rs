@@ -139,8 +139,8 @@ impl Paused {
 #[derive(Debug, Default)]
 pub struct PausedOwners {
     by_uid: HashMap<Uid, Paused>,
-    /// The Workloads of Kueue's among them, by the root owner of their pods.
-    workloads: HashMap<Uid, Uid>,
+    /// The Workloads of Kueue's among them, after the root owner of their pods.
+    workloads: BTreeSet<(Uid, Uid)>,
     /// The order in which they are due to come back.
     order: BTreeSet<(Timestamp, Uid)>,
 }
@@ -196,7 +196,7 @@ impl PausedOwners {
     pub fn delete(&mut self, uid: Uid) {
         let Some(paused) = self.by_uid.remove(&uid) else { return };
         if paused.root != uid {
-            self.workloads.remove(&paused.root);
+            self.workloads.remove(&(paused.root, uid));
         }
         if let Some(at) = paused.next() {
             self.order.remove(&(at, uid));
@@ -228,10 +228,11 @@ impl PausedOwners {
         self.by_uid.is_empty()
     }
 
-    /// True if a root owner, or its Workload of Kueue's, is paused because its pods didn't get ready.
+    /// True if a root owner, or a Workload of Kueue's for it, is paused because its pods didn't get ready.
     pub fn is_unready(&self, root: Uid) -> bool {
-        let uid = self.workloads.get(&root).unwrap_or(&root);
-        self.by_uid.get(uid).is_some_and(|paused| paused.was_unready)
+        let workloads = self.workloads.range((root, Uid::MIN)..=(root, Uid::MAX)).map(|(_, uid)| *uid);
+        let mut uids = workloads.chain([root]);
+        uids.any(|uid| self.by_uid.get(&uid).is_some_and(|paused| paused.was_unready))
     }
 
     /// Those of a queue that wait for their next try to get ready.
@@ -399,6 +400,32 @@ mod tests {
         assert_eq!(world.roots().len(), 1);
         world.apply("controlled by what can't be paused", &noted, Some(("Thing", "thing")));
         assert_eq!(world.roots().len(), 2);
+    }
+
+    #[test]
+    fn no_second_workload_hides_that_an_owner_is_not_ready() {
+        let mut paused = PausedOwners::default();
+        let mut names = Names::default();
+        let mut apply = |paused: &mut PausedOwners, uid: &str, reason: &str| {
+            let mut record: Value = serde_json::from_str(&record("a", None)).unwrap();
+            record["reason"] = json!(reason);
+            let annotations = json!({"tenure.dev/paused": record.to_string()});
+            let metadata = serde_json::from_value(json!({"uid": uid, "annotations": annotations})).unwrap();
+            paused.apply(Uid::of(uid), 7, &metadata, (None, Uid::of("job")), &mut names);
+        };
+        let (overdue, unready) = ("MaxDurationExceeded", "PodsReadyTimeout");
+        apply(&mut paused, "forged", overdue);
+        assert!(!paused.is_unready(Uid::of("job")));
+        apply(&mut paused, "workload", unready);
+        assert!(paused.is_unready(Uid::of("job")));
+        apply(&mut paused, "forged later", overdue);
+        assert!(paused.is_unready(Uid::of("job")), "of two Workloads either counts");
+        paused.delete(Uid::of("forged later"));
+        assert!(paused.is_unready(Uid::of("job")), "the other is still there");
+        paused.delete(Uid::of("workload"));
+        assert!(!paused.is_unready(Uid::of("job")));
+        apply(&mut paused, "job", unready);
+        assert!(paused.is_unready(Uid::of("job")), "by its own record, beside the forged Workload's");
     }
 
     #[test]
