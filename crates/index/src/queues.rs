@@ -203,5 +203,12 @@ mod tests {
         assert!(!queues.retain(&HashSet::from(["b".to_owned()])));
         assert_eq!(queues.tree().len(), 1);
         assert!(queues.delete("b") && !queues.delete("b") && queues.tree().is_empty());
+        let mut queues = TensorstackQueues::default();
+        for name in ["a", "b"] {
+            queues.apply(name, &v1beta1::QueueSpec::default());
+        }
+        let kept = HashSet::from(["b".to_owned()]);
+        assert_eq!([queues.retain(&kept), queues.retain(&kept)], [true, false]);
+        assert_eq!(["a", "b"].map(|name| queues.limits(name).is_some()), [false, true]);
     }
 }

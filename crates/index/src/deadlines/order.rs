@@ -214,6 +214,15 @@ mod tests {
     }
 
     #[test]
+    fn places_of_one_lane_are_due_together_once_their_time_is_past() {
+        let at = |lane| Slot::new(lane, 5);
+        let [first, again] = [Lane::First, Lane::Again].map(at);
+        assert_eq!([5, 6].map(|now| first.due_with(first, now)), [None, Some(5)]);
+        assert_eq!([first.due_with(again, 6), again.due_with(first, 6)], [None, None]);
+        assert_eq!(Slot::NONE.due_with(again, NEVER), None);
+    }
+
+    #[test]
     fn a_pod_that_moves_leaves_the_lane_that_it_stood_in() {
         let (mut order, mut slot, uid) = (Order::default(), Slot::NONE, Uid::of("a"));
         order.place(uid, &mut slot, Slot::new(Lane::First, 5));
@@ -251,6 +260,11 @@ mod tests {
             assert_eq!(tries.not_before(), seconds * 1_000);
         }
         assert_eq!((tries.in_vain(), tries.lane()), (3, Lane::Again));
+        let mut helped = tries;
+        helped.forget();
+        assert_eq!((helped.in_vain(), helped.lane()), (0, Lane::First));
+        helped.count_done(Timestamp::UNIX_EPOCH, wait);
+        assert_eq!(helped.not_before(), 5_000, "the next wait is the shortest");
         tries.count_done(Timestamp::MAX, wait);
         assert_eq!((tries.not_before(), size_of::<Tries>()), (milliseconds_up(Timestamp::MAX), 8));
         tries.settle(Outcome::Final, RetryAfter::default(), Timestamp::UNIX_EPOCH);

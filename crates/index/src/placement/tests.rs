@@ -302,6 +302,9 @@ fn a_class_that_is_not_there_protects_its_pods() {
     assert_eq!(world.asked(&["a"]), keep(&["a"]));
     world.index.apply_class(&class("-1"));
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptionToleration));
+    world.index.apply_class(&class("600"));
+    world.index.delete_class("c");
+    assert!(is_protected(&world.asked(&["a"]), Rule::PreemptionToleration), "it is gone");
 }
 
 #[test]

@@ -77,6 +77,13 @@ fn what_is_shown_of_a_pod_is_fresher_than_what_is_known() {
     assert_eq!(world.evicted("a").reason, Reason::NotScheduled);
     let verdict = world.deleted(&pod("a", 60, &json!({})));
     assert_eq!(verdict.reason, Reason::Protected, "it was bound a moment ago");
+    let mut world = world;
+    let pool = tenure_policy::floor::NodePool { reclaim: "1h".parse().ok(), preempt: None };
+    world.floors.node_pools.insert("p".into(), pool);
+    let node = json!({"name": "n", "labels": {"kai.scheduler/node-pool": "p"}});
+    world.index.apply_node(&serde_json::from_value(node).unwrap());
+    let verdict = world.deleted(&pod("a", 700, &json!({})));
+    assert_eq!(verdict.reason, Reason::Protected, "by the floor of the node's pool");
     let world = World::new(&[pod("a", 60, &json!({}))]);
     let going = json!({"metadata": {"deletionTimestamp": NOW}});
     assert_eq!(world.deleted(&pod("a", 60, &going)).reason, Reason::Terminating);

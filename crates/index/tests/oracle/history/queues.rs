@@ -25,9 +25,11 @@ impl History {
 
     pub(super) fn queue(&mut self) {
         if self.random.percent(6) {
+            // some deletions may be lost by the watch, and are seen by the next relist
+            let lost = self.random.percent(self.habits.losses);
             let event = match self.random.below(4) {
-                0 => self.runai.pop().map(Event::DeleteRunai),
-                1 => self.tensorstack.pop().map(Event::DeleteTensorstack),
+                0 => self.runai.pop().filter(|_| !lost).map(Event::DeleteRunai),
+                1 => self.tensorstack.pop().filter(|_| !lost).map(Event::DeleteTensorstack),
                 2 => Some(Event::RetainRunai(List(self.runai.clone()))),
                 _ => Some(Event::RetainTensorstack(List(self.tensorstack.clone()))),
             };
