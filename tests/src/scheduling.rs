@@ -31,19 +31,7 @@ pub async fn world(name: &str, extender: &Value) -> anyhow::Result<World> {
 
 /// Has kube-scheduler ask Tenure, with more fields of the extender's configuration.
 pub async fn configure(world: &World, more: &Value) -> anyhow::Result<()> {
-    let mut extender = json!({
-        "urlPrefix": format!("{}/scheduler", world.tenure.webhook_url()),
-        "preemptVerb": "preempt",
-        "enableHTTPS": true,
-        "nodeCacheCapable": true,
-        "ignorable": false,
-        "httpTimeout": "5s",
-        "tlsConfig": {
-            "caFile": world.cluster.directory().join("webhook/ca.crt"),
-            "certFile": world.tenure.scheduler_client().join("tls.crt"),
-            "keyFile": world.tenure.scheduler_client().join("tls.key"),
-        },
-    });
+    let mut extender = world.tenure.extender(&world.cluster);
     merge(&mut extender, more);
     world.cluster.configure_scheduler(|config| config["extenders"] = json!([extender])).await
 }

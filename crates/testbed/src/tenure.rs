@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use tenure_certs::{Authority, Pair};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
@@ -325,6 +326,23 @@ impl Tenure {
     /// Kills the first keeper (SIGKILL).
     pub async fn kill_keeper(&self) -> Result<()> {
         self.keeper(0).kill().await
+    }
+
+    /// The entry in `extenders` of kube-scheduler's configuration that has it ask the webhook.
+    pub fn extender(&self, cluster: &Cluster) -> Value {
+        json!({
+            "urlPrefix": format!("{}/scheduler", self.webhook_url),
+            "preemptVerb": "preempt",
+            "enableHTTPS": true,
+            "nodeCacheCapable": true,
+            "ignorable": false,
+            "httpTimeout": "5s",
+            "tlsConfig": {
+                "caFile": cluster.directory().join("webhook/ca.crt"),
+                "certFile": self.scheduler_client.join("tls.crt"),
+                "keyFile": self.scheduler_client.join("tls.key"),
+            },
+        })
     }
 
     /// The webhook's base URL. Its certificate is in `webhook/` of the cluster's directory, with `ca.crt`.

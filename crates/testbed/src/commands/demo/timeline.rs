@@ -1,0 +1,138 @@
+//! Tells what happens to objects as it happens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use tenure_testbed::eventually;
+
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// What was told so far.
+pub(super) struct Timeline {
+    pods: Api<Pod>,
+    events: Api<Event>,
+    started: Instant,
+    /// The last that was told of each object.
+    states: BTreeMap<String, String>,
+    told: BTreeSet<String>,
+    /// What the names of the pods that are told begin with.
+    names: &'static [&'static str],
+    /// The events that are told.
+    reasons: &'static [&'static str],
+    /// The first second of each pod on its node, by the API server's clock.
+    pub(super) scheduled: BTreeMap<String, Timestamp>,
+}
+
+impl Timeline {
+    /// Of pods of the default namespace whose names begin like this, and of events of these reasons.
+    pub(super) fn new(
+        client: &Client,
+        names: &'static [&'static str],
+        reasons: &'static [&'static str],
+    ) -> Self {
+        Self {
+            pods: Api::default_namespaced(client.clone()),
+            events: Api::default_namespaced(client.clone()),
+            started: Instant::now(),
+            states: BTreeMap::new(),
+            told: BTreeSet::new(),
+            names,
+            reasons,
+            scheduled: BTreeMap::new(),
+        }
+    }
+
+    /// Tells pods and events, and what `tell_more` tells, until that returns true.
+    pub(super) async fn until(
+        &mut self,
+        what: &str,
+        mut tell_more: impl AsyncFnMut(&mut Self) -> Result<bool>,
+    ) -> Result<()> {
+        eventually(what, DEADLINE, async || {
+            self.tell_pods().await?;
+            self.tell_events().await?;
+            Ok(tell_more(self).await?.then_some(()))
+        })
+        .await
+    }
+
+    /// Tells the state of an object, if it isn't the one that was told last.
+    pub(super) fn tell(&mut self, object: &str, state: &str) {
+        if self.states.get(object).is_none_or(|last| last != state) {
+            println!("{:>7.1} s  {object} {state}", self.started.elapsed().as_secs_f64());
+            self.states.insert(object.to_owned(), state.to_owned());
+        }
+    }
+
+    /// True if an object was last told in this state.
+    pub(super) fn is(&self, object: &str, state: &str) -> bool {
+        self.states.get(object).is_some_and(|last| last == state)
+    }
+
+    /// How many events of a reason were told.
+    pub(super) async fn events_of(&self, reason: &str) -> Result<usize> {
+        Ok(self.events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?.items.len())
+    }
+
+    async fn tell_pods(&mut self) -> Result<()> {
+        let mut pods = self.pods.list(&ListParams::default()).await?.items;
+        pods.retain(|pod| self.names.iter().any(|name| pod.name_any().starts_with(name)));
+        let are_there: BTreeSet<String> = pods.iter().map(|pod| format!("pod {}", pod.name_any())).collect();
+        for pod in &pods {
+            let scheduled = condition(pod, "PodScheduled");
+            if let Some((true, at)) = scheduled {
+                self.scheduled.entry(pod.name_any()).or_insert(at);
+            }
+            self.tell(&format!("pod {}", pod.name_any()), &state(pod, scheduled.is_some_and(|(is, _)| is)));
+        }
+        let is_gone = |object: &&String| object.starts_with("pod ") && !are_there.contains(*object);
+        let gone: Vec<String> = self.states.keys().filter(is_gone).cloned().collect();
+        for object in gone {
+            self.tell(&object, "is gone");
+        }
+        Ok(())
+    }
+
+    async fn tell_events(&mut self) -> Result<()> {
+        for event in self.events.list(&ListParams::default()).await?.items {
+            let reason = event.reason.as_deref().unwrap_or_default();
+            let key = format!("{}/{}", event.name_any(), event.series.map_or(1, |series| series.count));
+            if self.reasons.contains(&reason) && self.told.insert(key) {
+                let about = event.regarding.unwrap_or_default();
+                let (kind, name) = (about.kind.unwrap_or_default(), about.name.unwrap_or_default());
+                let note = event.note.unwrap_or_default();
+                println!(
+                    "{:>7.1} s  event {reason} on {kind} {name}: {note}",
+                    self.started.elapsed().as_secs_f64()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if a condition of a pod holds, and since when.
+fn condition(pod: &Pod, name: &str) -> Option<(bool, Timestamp)> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| condition.type_ == name)?;
+    Some((condition.status == "True", condition.last_transition_time.as_ref()?.0))
+}
+
+fn state(pod: &Pod, is_scheduled: bool) -> String {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
+    if pod.metadata.deletion_timestamp.is_some() {
+        "is terminating".into()
+    } else if condition(pod, "Ready").is_some_and(|(is_ready, _)| is_ready) {
+        format!("runs on {node}")
+    } else if is_scheduled {
+        format!("is on {node}, and isn't ready")
+    } else {
+        "waits for a node".into()
+    }
+}
