@@ -7,6 +7,7 @@
     reason = "a failed helper is a failed test"
 )]
 
+pub mod asker;
 pub mod audit;
 pub mod callers;
 pub mod failover;

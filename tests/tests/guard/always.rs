@@ -6,13 +6,14 @@ use std::time::Duration;
 use kube::{ResourceExt, api::DeleteParams, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::{UNDYING, eventually};
-use tenure_tests::{DEADLINE, scheduling::Arena, workloads::workload};
-
-use crate::{
-    LONG,
-    asking::{Asker, MASTERS},
-    await_held, held, in_both, queue_for,
+use tenure_tests::{
+    DEADLINE,
+    asker::{Asker, MASTERS},
+    scheduling::Arena,
+    workloads::workload,
 };
+
+use crate::{LONG, await_held, held, in_both, queue_for};
 
 async fn await_gone(arena: &Arena<'_>, object: &DynamicObject) {
     await_gone_within(arena, object, DEADLINE).await;

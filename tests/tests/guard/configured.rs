@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE, World,
+    asker::Asker,
     callers::Caller,
     scheduling::{self, Arena, Wish},
 };
 
-use crate::{asking::Asker, guarded, installed};
+use crate::{guarded, installed};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use tenure_testbed::{UNDYING, eventually};
 use tenure_tests::{
     DEADLINE,
+    asker::{Asker, MASTERS, SCHEDULER},
     scheduling::{Arena, Wish},
 };
 
 use crate::{
-    KAI, LONG, ODD_SCHEDULER,
-    asking::{Asker, MASTERS, SCHEDULER, Webhook, await_verdict, verdicts},
-    await_held, guarded, held, in_both, queue_for, scheduled_at,
+    KAI, LONG, ODD_SCHEDULER, await_held, guarded, held, in_both, queue_for, scheduled_at,
+    verdicts::{Webhook, await_verdict, verdicts},
 };
 
 /// The API server's answer, which tells a client of kube-scheduler when to ask again.

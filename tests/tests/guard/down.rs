@@ -1,14 +1,12 @@
 //! While the guard is down.
 
 use serde_json::json;
-use tenure_tests::scheduling::Arena;
-
-use crate::{
-    asking::{Asker, SCHEDULER},
-    down,
-    drains::drain,
-    held, installed, queue_for,
+use tenure_tests::{
+    asker::{Asker, SCHEDULER},
+    scheduling::Arena,
 };
+
+use crate::{down, drains::drain, held, installed, queue_for};
 
 /// What goes on is in `always`, for which the same cluster serves.
 #[tokio::test]

@@ -7,8 +7,8 @@ use tenure_testbed::Output;
 use tenure_tests::scheduling::{Arena, Wish};
 
 use crate::{
-    asking::{Webhook, await_verdict},
     await_held, guarded, held, queue_for, scheduled_at,
+    verdicts::{Webhook, await_verdict},
 };
 
 /// kubectl drain of a test's own node, on which there are only bare pods.

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE,
+    asker::{Asker, MASTERS, SCHEDULER},
     scheduling::{Arena, Wish},
     workloads::{Namespace, bare_pod},
 };
 
 use crate::{
-    EXEMPT_GROUP, EXEMPT_USER, LONG, ODD_SCHEDULER,
-    asking::{Asker, MASTERS, SCHEDULER, Webhook, await_verdict},
-    await_held, guarded, held, in_both, queue_for,
+    EXEMPT_GROUP, EXEMPT_USER, LONG, ODD_SCHEDULER, await_held, guarded, held, in_both, queue_for,
+    verdicts::{Webhook, await_verdict},
 };
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn pods_of_no_queue_and_of_one_that_does_not_exist_may_go() {
 
 fn knows(arena: &Arena<'_>, pod: &DynamicObject, verdict: &Value) -> bool {
     [Webhook::Pods, Webhook::Evictions].into_iter().all(|webhook| {
-        let verdicts = crate::asking::verdicts(arena.world, webhook, pod);
+        let verdicts = crate::verdicts::verdicts(arena.world, webhook, pod);
         verdicts.iter().any(|of| of["reason"] == verdict["reason"])
     })
 }

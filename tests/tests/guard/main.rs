@@ -7,13 +7,14 @@
 )]
 
 mod always;
-mod asking;
+
 mod configured;
 mod deletions;
 mod down;
 mod drains;
 mod exempt;
 mod preemption;
+mod verdicts;
 
 use jiff::Timestamp;
 use kube::core::DynamicObject;
@@ -21,11 +22,10 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World,
+    asker::Asker,
     scheduling::{self, Arena, Wish},
 };
 use tokio::{join, sync::OnceCell};
-
-use asking::Asker;
 
 /// No test lasts so long.
 const LONG: &str = "1h";

@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE,
+    asker::Asker,
     callers::Caller,
     scheduling::{Arena, Wish},
 };
 use tokio::sync::OnceCell;
 
 use crate::{
-    LONG, World,
-    asking::{Asker, Webhook, await_verdict, verdicts},
-    await_held, guarded, installed, queue_for,
+    LONG, World, await_held, guarded, installed, queue_for,
+    verdicts::{Webhook, await_verdict, verdicts},
 };
 
 /// A cluster whose kube-scheduler knows nothing of Tenure, as where its configuration is somebody else's.
