@@ -136,6 +136,21 @@ impl Shape {
         Headcount::new(self, &live, running)
     }
 
+    /// Of the pods of an elastic workload, those of each controller that have all that it takes: they count alone. So pods
+    /// of another controller that join it make none of them dispensable. Of each pod: its controller, the number of its
+    /// subgroup, and whether it runs.
+    pub fn crews<C: Ord + Copy>(&self, pods: impl Iterator<Item = (C, usize, bool)>) -> Vec<(C, Headcount)> {
+        let mut pods: Vec<_> = pods.collect();
+        pods.sort_unstable();
+        let least = usize::try_from(self.least()).unwrap_or(usize::MAX);
+        let crews = pods.chunk_by(|one, other| one.0 == other.0).filter(|crew| crew.len() >= least);
+        let tallied = crews.filter_map(|crew| {
+            let (controller, ..) = crew.first()?;
+            Some((*controller, self.tally(crew.iter().map(|(_, number, runs)| (*number, *runs)))))
+        });
+        tallied.filter(|(_, crew)| crew.are_enough()).collect()
+    }
+
     /// When pods show that they started: as soon as those that were scheduled were as many as it takes. None if they are
     /// not. Of each pod that is active: the number of its subgroup, and when it was scheduled.
     pub fn shown_start(&self, active: impl Iterator<Item = (usize, Timestamp)>) -> Option<Timestamp> {

@@ -7,6 +7,8 @@ use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE,
     scheduling::{Arena, Wish},
+    tenant::Tenant,
+    workloads::{bare_pod, distinct, workload},
 };
 
 use super::world;
@@ -56,6 +58,46 @@ async fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
             arena.assert_untouched(&member).await;
         }
     }
+}
+
+/// A stranger of the namespace joins, so that the group has one pod more than it takes.
+#[tokio::test]
+async fn a_pod_that_joins_a_neighbours_gang_takes_no_floor_from_it() {
+    let world = world().await;
+    let arena = Arena::new(world, 3).await;
+    let queue = arena.queue("team", json!({"preemptMinRuntime": "1h", "reclaimMinRuntime": "1h"})).await;
+    let group = json!({
+        "apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": arena.namespace.name()}, "spec": {"minMember": 2, "queue": queue},
+    });
+    arena.namespace.create(&group).await;
+    let container =
+        json!({"name": "main", "image": "example.com/image", "resources": {"requests": {"cpu": "1"}}});
+    let spec = json!({
+        "nodeSelector": {"arena": arena.node()}, "terminationGracePeriodSeconds": 0, "containers": [container],
+    });
+    let in_queue = json!({"kai.scheduler/queue": queue});
+    let mut job = workload("Job", arena.namespace.name(), "neighbour", &in_queue, &spec);
+    (job["spec"]["parallelism"], job["spec"]["completions"]) = (json!(2), json!(2));
+    job["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+    let job = arena.namespace.create(&job).await;
+    arena.namespace.await_running(2).await;
+    let neighbours = arena.namespace.pods().await;
+
+    let tenant = Tenant::of(world, arena.namespace.name()).await;
+    let mut stranger = bare_pod(arena.namespace.name(), "stranger", &in_queue, &spec);
+    stranger["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+    let stranger = tenant.create(&distinct(stranger, "stranger")).await;
+    arena.await_placed(&stranger).await;
+
+    // the stranger is what the gang can spare, and nothing else
+    arena.placed(&wish("first", &queue, 200)).await;
+    arena.await_preempted(&stranger).await;
+    let second = arena.pod(&wish("second", &queue, 200)).await;
+    arena.await_refused(&second).await;
+    let left = arena.namespace.pods().await;
+    assert!(neighbours.iter().all(|uid| left.contains(uid)), "{neighbours:?} were there, {left:?} are left");
+    assert_eq!(arena.namespace.field(&job, "status.active").await, json!(2));
 }
 
 #[tokio::test]

@@ -23,9 +23,12 @@ impl CeilingIndex {
         let memberships = memberships(pod, |text| text.into());
         let own = || self.objects.interner.kueue_queues.queue_of(pod);
         let place = Place::find(self.tree(), gangs.queue(&memberships).or_else(own));
-        if let Some(group) = gangs.counted(&memberships) {
-            let (start, shape, pods) = (group.start(), group.shape(), group.count());
-            return (Workload { place, start, shape, pods }, group.number(&memberships));
+        if let Some((group, of)) = gangs.counted(&memberships) {
+            let all = group.count();
+            let mut crews = group.crews(&all).into_iter();
+            let pods = crews.find(|(crew, _)| *crew == of.controller).map_or(all, |(_, crew)| crew);
+            let (start, shape) = (group.start(), group.shape());
+            return (Workload { place, start, shape, pods }, group.number(of));
         }
         let runs = progress(pod) == Progress::Running;
         let start = pod.scheduled_at().map(|at| at.0).filter(|_| runs);

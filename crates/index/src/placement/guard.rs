@@ -89,7 +89,7 @@ impl PlacementIndex {
             let pod = self.reader.places.get(uid)?;
             let place = Place::find(
                 guarding.rules.tree,
-                self.queue(pod, self.objects.gangs.counted(pod.memberships())),
+                self.queue(pod, self.objects.gangs.counted(pod.memberships()).map(|(group, _)| group)),
             );
             let claim = toleration::Preemptor { priority: pod.priority, never_preempts: pod.never_preempts };
             let preemptor = Preemptor { place, claim };

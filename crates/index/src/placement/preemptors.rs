@@ -69,7 +69,7 @@ impl PlacementIndex {
             priority: pod.priority,
             never_preempts: pod.never_preempts,
             scheduler: self.reader.schedulers.0.get(&id).map(ArcStr::as_str).unwrap_or_default(),
-            queue: self.queue(pod, self.objects.gangs.counted(pod.memberships())),
+            queue: self.queue(pod, self.objects.gangs.counted(pod.memberships()).map(|(group, _)| group)),
             nominated: pod.nominated.as_deref(),
         })
     }

@@ -265,6 +265,30 @@ fn an_elastic_gang_is_left_its_minimum() {
 }
 
 #[test]
+fn a_pod_of_another_controller_that_joins_a_gang_takes_no_floor_from_it() {
+    let of = |name: &str, controller: &str| {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": controller, "uid": controller, "controller": true});
+        let owners = if controller.is_empty() { json!([]) } else { json!([owner]) };
+        pod(
+            name,
+            60,
+            &json!({"metadata": {"annotations": {"pod-group-name": "g"}, "ownerReferences": owners}}),
+        )
+    };
+    let mut world = World::new(&[of("a", "job"), of("b", "job"), of("joined", "")]);
+    world.group(&json!({"queue": "q", "minMember": 2}));
+    let goes = |world: &World, name| world.asked(&[name]) == keep_of_group(&[name]);
+    assert_eq!(["a", "joined"].map(|name| goes(&world, name)), [false, true], "two of two, and one beyond");
+    for more in ["c", "d", "e"] {
+        world.apply(&of(more, "another job"));
+    }
+    assert_eq!(["a", "c"].map(|name| goes(&world, name)), [false, true], "two of two, and three of two");
+    world.apply(&of("f", "job"));
+    assert!(goes(&world, "a"), "its own controller has one more");
+    assert_ne!(world.asked(&["a", "b"]), keep_of_group(&["a", "b"]), "and no more than one");
+}
+
+#[test]
 fn workers_without_a_minimum_of_their_own_are_part_of_the_gangs() {
     let annotations = |task: &str| json!({"scheduling.k8s.io/group-name": "g", "volcano.sh/task-spec": task});
     let of = |name: &str, task| pod(name, 60, &json!({"metadata": {"annotations": annotations(task)}}));

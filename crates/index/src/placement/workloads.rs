@@ -1,7 +1,7 @@
 //! The workloads of pods. A question is about thousands of pods, of which many have the same: what was found for one of
 //! them is not looked for again.
 
-use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault};
+use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
 
 use tenure_policy::{
     preemption::{Place, Victim, Workload},
@@ -25,6 +25,8 @@ pub struct Workloads<'q, 'i> {
     tree: &'q QueueTree,
     groups: Vec<Workload<'i>>,
     of_groups: ByAddress<GangId, usize>,
+    /// Those of pods that count apart from others of their group, by their controller.
+    of_crews: ByAddress<(GangId, Option<NonZeroU64>), usize>,
     /// Pods share them. None if there is no group that they name.
     of_memberships: ByAddress<*const Membership, Option<InGroup>>,
     classes: ByAddress<*const u8, ClassState>,
@@ -92,6 +94,7 @@ impl<'q, 'i> Workloads<'q, 'i> {
             tree,
             groups: Vec::new(),
             of_groups: HashMap::default(),
+            of_crews: HashMap::default(),
             of_memberships: HashMap::default(),
             classes: HashMap::default(),
             places: HashMap::default(),
@@ -117,19 +120,28 @@ impl<'q, 'i> Workloads<'q, 'i> {
         if let Some(known) = self.of_memberships.get(&memberships.as_ptr()) {
             return *known;
         }
-        let in_group = self.index.objects.gangs.counted(memberships).map(|counted| {
-            let known = self.of_groups.get(&counted.id()).copied();
-            let group = known.unwrap_or_else(|| {
-                let (place, start) = (self.place(pod, Some(counted)), counted.start());
-                self.groups.push(Workload { place, start, shape: counted.shape(), pods: counted.count() });
-                let new = self.groups.len().saturating_sub(1);
-                self.of_groups.insert(counted.id(), new);
-                new
-            });
-            InGroup { group, subgroup: counted.number(memberships) }
+        let in_group = self.index.objects.gangs.counted(memberships).map(|(counted, of)| {
+            let all = self.of_groups.get(&counted.id()).copied().unwrap_or_else(|| self.add(pod, counted));
+            let crew = self.of_crews.get(&(counted.id(), of.controller)).copied();
+            InGroup { group: crew.unwrap_or(all), subgroup: counted.number(of) }
         });
         self.of_memberships.insert(memberships.as_ptr(), in_group);
         in_group
+    }
+
+    /// Adds the workload of a group, and those of its crews; returns the number of the first.
+    fn add(&mut self, pod: &'i Placed, counted: Counted<'i>) -> usize {
+        let (place, start, shape) = (self.place(pod, Some(counted)), counted.start(), counted.shape());
+        let pods = counted.count();
+        let crews = counted.crews(&pods);
+        let all = self.groups.len();
+        self.of_groups.insert(counted.id(), all);
+        self.groups.push(Workload { place, start, shape, pods });
+        for (controller, pods) in crews {
+            self.of_crews.insert((counted.id(), controller), self.groups.len());
+            self.groups.push(Workload { place, start, shape, pods });
+        }
+        all
     }
 
     /// Where the workload of a pod is, which is that of its group, if it is in one.

@@ -1,6 +1,6 @@
 //! Pods as members of `PodGroup`s, whether or not a ceiling applies to them.
 
-use std::sync::Arc;
+use std::{num::NonZeroU64, sync::Arc};
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
@@ -11,7 +11,10 @@ use tenure_policy::{
 use tenure_types::{podgroup::PodGroupKind, projection};
 
 use super::group::GroupKey;
-use crate::times::{Milliseconds, PodReadiness, Scheduled, time};
+use crate::{
+    Uid,
+    times::{Milliseconds, PodReadiness, Scheduled, time},
+};
 
 /// What counts of a pod for the start of its groups. Times are in milliseconds since the epoch.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,14 +31,17 @@ pub struct Member {
 pub struct Membership {
     pub group: GroupKey,
     pub subgroup: Option<ArcStr>,
+    /// Half of the uid of the pod's controller, by which siblings are known; none of a pod that has no controller.
+    pub controller: Option<NonZeroU64>,
 }
 
 /// The groups that a pod names, in the order in which they count.
 pub fn memberships(pod: &projection::Pod, mut text: impl FnMut(&str) -> ArcStr) -> Box<[Membership]> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let controller = pod.controller().and_then(|owner| NonZeroU64::new(Uid::of(&owner.uid).half()));
     let membership = |kind: PodGroupKind| {
         let group = GroupKey { kind, name: text(kind.named_by(pod)?), namespace: text(namespace) };
-        Some(Membership { group, subgroup: kind.subgroup(pod).map(&mut text) })
+        Some(Membership { group, subgroup: kind.subgroup(pod).map(&mut text), controller })
     };
     PodGroupKind::ALL.into_iter().filter_map(membership).collect()
 }

@@ -1,6 +1,6 @@
 //! What `PodGroup`s say of their pods, for those that ask.
 
-use std::{ptr, sync::Arc};
+use std::{num::NonZeroU64, ptr, sync::Arc};
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -66,7 +66,6 @@ pub struct GroupQueue {
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'g> {
     gangs: &'g Gangs,
-    key: &'g GroupKey,
     gang: &'g Gang,
     group: &'g PodGroup,
 }
@@ -100,15 +99,26 @@ impl<'g> Counted<'g> {
             let of_none = |total| shape.counts(total, |_| 0);
             return Headcount::new(shape, &of_none(live), of_none(self.gang.active));
         }
-        let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
-        let numbered = members.map(|of| (of.number(shape), of.is_active()));
-        shape.tally(numbered)
+        shape.tally(self.tallied().map(|(_, number, runs)| (number, runs)))
     }
 
-    /// The number of a member's subgroup.
-    pub fn number(&self, memberships: &[Membership]) -> usize {
-        let named = memberships.iter().find(|of| of.group == *self.key).and_then(|of| of.subgroup.as_deref());
-        self.group.shape.number(named)
+    /// How many it has of each controller whose pods [count alone](Shape::crews), if it is elastic.
+    pub fn crews(&self, all: &Headcount) -> Vec<(Option<NonZeroU64>, Headcount)> {
+        if all.is_elastic() { self.shape().crews(self.tallied()) } else { Vec::new() }
+    }
+
+    /// Of each pod: its controller, the number of its subgroup, and whether it runs.
+    fn tallied(&self) -> impl Iterator<Item = (Option<NonZeroU64>, usize, bool)> {
+        let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
+        members.map(|member| {
+            let controller = member.of.first().and_then(|of| of.controller);
+            (controller, member.number(self.shape()), member.is_active())
+        })
+    }
+
+    /// The number of the subgroup of a member.
+    pub fn number(&self, of: &Membership) -> usize {
+        self.group.shape.number(of.subgroup.as_deref())
     }
 }
 
@@ -166,10 +176,11 @@ impl Gangs {
         self.existing(memberships).next().map(|(key, gang, group)| workload(key, gang, group))
     }
 
-    /// The same, with what there is of its subgroups.
-    pub fn counted(&self, memberships: &[Membership]) -> Option<Counted<'_>> {
+    /// The same, with what there is of its subgroups, and as what the pod is in it.
+    pub fn counted<'m>(&self, memberships: &'m [Membership]) -> Option<(Counted<'_>, &'m Membership)> {
         let (key, gang, group) = self.existing(memberships).next()?;
-        Some(Counted { gangs: self, key, gang, group })
+        let of = memberships.iter().find(|of| of.group == *key)?;
+        Some((Counted { gangs: self, gang, group }, of))
     }
 
     /// The queue of the run.ai family that the groups name.

@@ -115,6 +115,7 @@ impl Shape {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headcount {
     live: u32,
+    are_enough: bool,
     is_elastic: bool,
     running: Counts,
 }
@@ -122,12 +123,23 @@ pub struct Headcount {
 impl Headcount {
     /// Of a pod by itself.
     pub fn alone() -> Self {
-        Self { live: 1, is_elastic: false, running: Counts { total: 1, nodes: Box::default() } }
+        Self {
+            live: 1,
+            are_enough: true,
+            is_elastic: false,
+            running: Counts { total: 1, nodes: Box::default() },
+        }
     }
 
     /// Of those that are running or waiting, but have not ended and are not about to; and of those among them that run.
     pub fn new(shape: &Shape, live: &Counts, running: Counts) -> Self {
-        Self { live: live.total, is_elastic: live.can_spare_one(shape), running }
+        let (are_enough, is_elastic) = (live.are_enough(shape), live.can_spare_one(shape));
+        Self { live: live.total, are_enough, is_elastic, running }
+    }
+
+    /// True if those that are running or waiting are what the workload takes.
+    pub(super) const fn are_enough(&self) -> bool {
+        self.are_enough
     }
 
     /// True if the workload may lose a pod and run on.

@@ -155,3 +155,24 @@ fn an_elastic_volcano_job_starts_with_its_minimum_and_not_with_that_of_its_tasks
     assert_eq!(shape.shown_start([(0, at(1)), (0, at(5))].into_iter()), Some(at(5)));
     assert!(shape.is_elastic(3, |_| 0) && !shape.is_elastic(2, |_| 0));
 }
+
+#[test]
+fn pods_of_another_controller_make_none_of_an_elastic_workload_dispensable() {
+    let crews = |shape: &Shape, pods: &[(char, usize, bool)]| {
+        let crews = shape.crews(pods.iter().copied()).into_iter();
+        crews.map(|(of, pods)| (of, pods.is_elastic(), pods.running().total())).collect::<Vec<_>>()
+    };
+    let of = |controller, pods| std::iter::repeat_n((controller, 0, true), pods);
+    let pair = shape(2, &[]);
+    let joined: Vec<_> = of('a', 2).chain(of('b', 1)).collect();
+    assert_eq!(crews(&pair, &joined), [('a', false, 2)], "one alone isn't what it takes");
+    let joined: Vec<_> = of('b', 3).chain(of('a', 2)).collect();
+    assert_eq!(crews(&pair, &joined), [('a', false, 2), ('b', true, 3)]);
+    let halves: Vec<_> = of('a', 2).chain(of('b', 2)).collect();
+    assert_eq!(crews(&shape(3, &[]), &halves), [], "they need each other");
+    let waits = [('a', 0, true), ('a', 0, false), ('b', 0, true)];
+    assert_eq!(crews(&pair, &waits), [('a', false, 1)], "what waits is there, and doesn't run");
+    // a master and a worker; another worker is no master
+    let roles = [('a', 0, true), ('a', 1, true), ('b', 1, true), ('b', 1, true)];
+    assert_eq!(crews(&shape(0, &[1, 1]), &roles), [('a', false, 2)]);
+}

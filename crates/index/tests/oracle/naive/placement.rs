@@ -67,37 +67,53 @@ impl Naive {
         Some(until).filter(|until| self.now < *until)
     }
 
-    /// Each minimum of a group: how many are live and running that count for it, and how many of `victims` do.
-    fn minimums_of(&self, key: GroupKey, victims: &[&PodObj]) -> Vec<(usize, usize, usize, usize, bool)> {
-        let group = &self.groups[&key];
-        let members = self.members(key);
-        let count = |of: Option<u8>, pods: &[&PodObj], active: bool| {
-            let of_it = pods.iter().filter(|pod| pod.is_member(key) && (!active || pod.is_active()));
+    /// The pods that count for a workload with this one: those of its controller, if the group is elastic and they have all
+    /// that it takes; else all of the group.
+    fn crew(&self, key: GroupKey, pod: &PodObj) -> Vec<&PodObj> {
+        let all = self.members(key);
+        let is_sibling = |other: &&&PodObj| other.controller == pod.controller;
+        let siblings: Vec<_> = all.iter().filter(is_sibling).copied().collect();
+        if self.can_spare_one(key, &all) && self.has_all(key, &siblings) { siblings } else { all }
+    }
+
+    /// Each minimum of a group: how many of these are live and running that count for it, and how many of `victims` do.
+    fn minimums_of(
+        &self,
+        key: GroupKey,
+        crew: &[&PodObj],
+        victims: &[&PodObj],
+    ) -> Vec<(usize, usize, usize, bool)> {
+        let count = |of: Option<u8>, pods: &[&PodObj]| {
+            let of_it = pods.iter().filter(|pod| pod.is_member(key) && pod.is_active());
             of_it.filter(|pod| of.is_none_or(|of| groups::subgroup(key.0, pod) == of)).count()
         };
-        let minimums = groups::minimums(group).into_iter();
+        // a pod counts for one workload, though it may name groups of several kinds, and for one crew
+        let is_of = |pod: &PodObj| {
+            let uids = |pods: &[&PodObj]| pods.iter().map(|pod| pod.uid).collect::<Vec<_>>();
+            self.workload(pod) == Some(key) && uids(&self.crew(key, pod)) == uids(crew)
+        };
+        let of_it: Vec<_> = victims.iter().copied().filter(|pod| is_of(pod)).collect();
+        let minimums = groups::minimums(&self.groups[&key]).into_iter();
         minimums
             .map(|(of, minimum)| {
-                // a pod counts for one workload, though it may name groups of several kinds
-                let of_it = victims.iter().copied().filter(|pod| self.workload(pod) == Some(key));
-                let going = count(of, &of_it.collect::<Vec<_>>(), true);
-                (minimum as usize, count(of, &members, false), count(of, &members, true), going, going > 0)
+                let going = count(of, &of_it);
+                (minimum as usize, count(of, crew), going, going > 0)
             })
             .collect()
     }
 
+    fn has_all(&self, key: GroupKey, pods: &[&PodObj]) -> bool {
+        groups::minimums(&self.groups[&key]).into_iter().all(|(of, minimum)| {
+            let counts = |pod: &&&PodObj| of.is_none_or(|of| groups::subgroup(key.0, pod) == of);
+            pods.iter().filter(counts).count() >= minimum as usize
+        })
+    }
+
     /// A workload that may lose a pod and run on: it has all of its minimums, and has them without one of its pods.
-    fn is_elastic(&self, key: GroupKey) -> bool {
-        let members = self.members(key);
-        let has_all = |pods: &[&PodObj]| {
-            groups::minimums(&self.groups[&key]).into_iter().all(|(of, minimum)| {
-                let counts = |pod: &&&PodObj| of.is_none_or(|of| groups::subgroup(key.0, pod) == of);
-                pods.iter().filter(counts).count() >= minimum as usize
-            })
-        };
+    fn can_spare_one(&self, key: GroupKey, pods: &[&PodObj]) -> bool {
         let without =
-            |gone: &PodObj| members.iter().copied().filter(|pod| pod.uid != gone.uid).collect::<Vec<_>>();
-        has_all(&members) && members.iter().any(|pod| has_all(&without(pod)))
+            |gone: &PodObj| pods.iter().copied().filter(|pod| pod.uid != gone.uid).collect::<Vec<_>>();
+        self.has_all(key, pods) && pods.iter().any(|pod| self.has_all(key, &without(pod)))
     }
 
     /// Whether any of these is protected when all of them go.
@@ -106,10 +122,11 @@ impl Naive {
             return false;
         }
         victims.iter().any(|pod| {
-            let elastic = self.workload(pod).filter(|key| self.is_elastic(*key));
-            let spares = elastic.is_some_and(|key| {
-                let mut all = self.minimums_of(key, victims).into_iter();
-                all.all(|(minimum, _, running, going, counts)| !counts || running - going >= minimum)
+            let crew = self.workload(pod).map(|key| (key, self.crew(key, pod)));
+            let elastic = crew.filter(|(key, crew)| self.can_spare_one(*key, crew));
+            let spares = elastic.is_some_and(|(key, crew)| {
+                let mut all = self.minimums_of(key, &crew, victims).into_iter();
+                all.all(|(minimum, running, going, counts)| !counts || running - going >= minimum)
             });
             !spares && self.floor_until(ask, pod).is_some()
         })
@@ -117,11 +134,11 @@ impl Naive {
 
     /// A rigid gang goes as a whole, unless pieces of it were offered.
     pub fn are_whole(&self, victims: &[&PodObj], offered: &[&PodObj]) -> bool {
-        victims.iter().filter_map(|pod| self.workload(pod)).all(|key| {
-            let running = || self.members(key).into_iter().filter(|pod| pod.is_active());
-            let is_whole = running().all(|pod| victims.contains(&pod));
-            let mut pieces = victims.iter().filter(|pod| pod.is_member(key));
-            self.is_elastic(key) || is_whole || pieces.all(|pod| offered.contains(pod))
+        victims.iter().filter_map(|pod| Some((self.workload(pod)?, pod))).all(|(key, pod)| {
+            let crew = self.crew(key, pod);
+            let is_whole = crew.iter().filter(|pod| pod.is_active()).all(|pod| victims.contains(pod));
+            let mut pieces = victims.iter().filter(|pod| crew.contains(pod));
+            self.can_spare_one(key, &crew) || is_whole || pieces.all(|pod| offered.contains(pod))
         })
     }
 
