@@ -52,36 +52,26 @@ pub fn flatten(source: String, mut value: Value, documents: &mut Vec<Document>) 
         Some(other) => bail!("{source}: {key} must be a text, not {other}"),
     };
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
-    let Some(of) = kind.strip_suffix("List") else {
+    // without items its kind only sounds like that of a List
+    let of = kind.strip_suffix("List").filter(|of| of.is_empty() || value.get("items").is_some());
+    let Some(of) = of else {
         documents.push(Document { source, api_version, kind, value });
         return Ok(());
     };
     let items = match value.get_mut("items").map(Value::take) {
         Some(Value::Array(items)) => items,
-        Some(Value::Null) => Vec::new(),
-        None if of.is_empty() => Vec::new(),
-        // its kind only sounds like that of a List
-        None => {
-            documents.push(Document { source, api_version, kind, value });
-            return Ok(());
-        }
+        None | Some(Value::Null) => Vec::new(),
         Some(_) => bail!("{source}: items must be a list"),
     };
     for (number, mut item) in (1usize..).zip(items) {
-        if !of.is_empty() {
-            inherit(&mut item, &api_version, of);
+        // items of a typed list may leave out what the list has said
+        if let Some(object) = item.as_object_mut().filter(|_| !of.is_empty()) {
+            object.entry("kind").or_insert_with(|| of.into());
+            object.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
         }
         flatten(format!("{source} item {number}"), item, documents)?;
     }
     Ok(())
-}
-
-/// Items of a typed list may leave out what the list has said.
-fn inherit(item: &mut Value, api_version: &str, kind: &str) {
-    if let Some(object) = item.as_object_mut() {
-        object.entry("kind").or_insert_with(|| kind.into());
-        object.entry("apiVersion").or_insert_with(|| api_version.into());
-    }
 }
 
 #[cfg(test)]

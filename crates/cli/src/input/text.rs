@@ -11,20 +11,15 @@ const DEEPEST: usize = 128;
 /// How many bytes of text aliases may add to a document.
 const COPIED: usize = 64 << 20;
 
-/// What can't be read, and its line, counted from 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadError {
-    pub line: usize,
-    pub message: String,
-}
+/// The line, counted from 1, of what can't be read, and why it can't.
+pub type ReadError = (usize, String);
 
 /// All values with the lines in which they begin. Nulls are left out.
 pub fn values(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     let mut values = Vec::new();
     for (first, document) in documents(text) {
         let line = |line: usize| first.saturating_add(line).saturating_sub(1);
-        let found = of_document(document)
-            .map_err(|error| ReadError { line: line(error.line), message: error.message })?;
+        let found = of_document(document).map_err(|(at, message)| (line(at), message))?;
         let found = found.into_iter().filter(|(_, value)| !value.is_null());
         values.extend(found.map(|(at, value)| (line(at), value)));
     }
@@ -44,22 +39,23 @@ fn of_document(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
 ///
 /// A marker at the beginning of a line separates documents wherever it is: neither YAML nor JSON has a place for one
 /// inside a document.
-fn documents(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let mut lines = (1usize..).zip(text.split_inclusive('\n')).peekable();
-    let mut at = 0usize;
-    std::iter::from_fn(move || {
-        let mut begin: Option<(usize, usize)> = None;
-        while let Some((number, line)) = lines.next_if(|(_, line)| begin.is_none() || !is_marker(line)) {
-            // what follows a marker on its line is a part of the document
-            let marker = if is_marker(line) { MARKER } else { 0 };
-            if begin.is_none() && says_something(line.get(marker..).unwrap_or_default()) {
-                begin = Some((number, at.saturating_add(marker)));
-            }
-            at = at.saturating_add(line.len());
+fn documents(text: &str) -> Vec<(usize, &str)> {
+    let (mut documents, mut begin, mut at) = (Vec::new(), None, 0usize);
+    let document =
+        |(number, begin): (usize, usize), end: usize| text.get(begin..end).map(|document| (number, document));
+    for (number, line) in (1usize..).zip(text.split_inclusive('\n')) {
+        let marker = if is_marker(line) { MARKER } else { 0 };
+        if marker > 0 {
+            documents.extend(begin.take().and_then(|begin| document(begin, at)));
         }
-        let (number, begin) = begin?;
-        Some((number, text.get(begin..at)?))
-    })
+        // what follows a marker on its line is a part of the document
+        if begin.is_none() && says_something(line.get(marker..).unwrap_or_default()) {
+            begin = Some((number, at.saturating_add(marker)));
+        }
+        at = at.saturating_add(line.len());
+    }
+    documents.extend(begin.and_then(|begin| document(begin, at)));
+    documents
 }
 
 const MARKER: usize = 3;
@@ -91,7 +87,7 @@ fn json(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
             Some(Err(error)) => {
                 let text = error.to_string();
                 let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
-                return Err(ReadError { line: error.line(), message: message.into() });
+                return Err((error.line(), message.into()));
             }
         }
     }
@@ -99,9 +95,9 @@ fn json(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
 
 fn yaml(text: &str) -> Result<Value, ReadError> {
     let read = serde_saphyr::from_str_with_options(text, options(text.len()));
-    read.map(|Unambiguous(value)| value).map_err(|error| ReadError {
-        line: error.location().and_then(|at| usize::try_from(at.line()).ok()).unwrap_or(1),
-        message: explain(error.without_snippet()),
+    read.map(|Unambiguous(value)| value).map_err(|error| {
+        let line = error.location().and_then(|at| usize::try_from(at.line()).ok());
+        (line.unwrap_or(1), explain(error.without_snippet()))
     })
 }
 
