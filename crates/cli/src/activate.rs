@@ -32,7 +32,7 @@ impl Command for Activate {
 
     fn judge(&self, subject: Subject<'_>) -> Result<Change> {
         subject.not_copied()?;
-        let Subject { object, found, .. } = subject;
+        let Subject { object, found, metadata, .. } = subject;
         let is_inactive = found.is_inactive();
         if subject.record_text().is_none() {
             if is_inactive {
@@ -46,17 +46,16 @@ impl Command for Activate {
         if is_inactive || is_deactivation(&record) {
             return Ok(subject.resumption(record, "activated", None));
         }
-        match subject.returns(&record) {
-            Return::Requeue(at) => bail!(
-                "{object} is not deactivated: it comes back by itself at {at}. To bring it back at once: {}",
-                object.command("requeue")
-            ),
-            Return::Never | Return::Reactivate | Return::Deactivate => bail!(
-                "{object} is not deactivated: it was paused because of {}. To let it go on: {}",
-                printable(&record.reason),
-                object.command("resume")
-            ),
-        }
+        let (why, verb) = match Return::of(&record, metadata) {
+            Return::Requeue(at) => {
+                (format!("it comes back by itself at {at}. To bring it back at once"), "requeue")
+            }
+            Return::Never | Return::Reactivate | Return::Deactivate => {
+                let reason = printable(&record.reason);
+                (format!("it was paused because of {reason}. To let it go on"), "resume")
+            }
+        };
+        bail!("{object} is not deactivated: {why}: {}", object.command(verb))
     }
 }
 

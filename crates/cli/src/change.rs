@@ -22,6 +22,7 @@ use tenure_policy::{
 
 use crate::{
     connect::ConnectArgs,
+    kinds::Kind,
     output::print,
     server::{explain, is_forbidden},
     snapshot::Cluster,
@@ -85,13 +86,6 @@ impl<C: Args + Command> ChangeArgs<C> {
     }
 }
 
-/// A Workload of Kueue's.
-struct Workload {
-    name: String,
-    /// What it is of has no record of a pause itself.
-    is_alone: bool,
-}
-
 struct Changer<C> {
     command: C,
     cluster: Cluster,
@@ -103,37 +97,34 @@ impl<C: Command> Changer<C> {
     async fn change(&self, (kind, name): &Target) -> Result<()> {
         let kind = self.cluster.kinds.resolve(kind, &self.table)?;
         let object = Object { kind, name, namespace: &self.cluster.namespace };
-        let Some(workload) = self.workload(object).await? else { return self.change_one(object, "").await };
-        let Some(kind) = self.cluster.kinds.find(kueue::GROUP, kueue::WORKLOAD) else {
-            return self.change_one(object, "").await;
-        };
-        let paused = Object { kind, name: &workload.name, namespace: object.namespace };
-        self.change_one(paused, &format!(", by which Kueue runs {object},")).await?;
+        if let Some((kind, name, is_alone)) = self.workload(object).await? {
+            let paused = Object { kind, name: &name, namespace: object.namespace };
+            self.change_one(paused, &format!(", by which Kueue runs {object},")).await?;
+            if is_alone {
+                return Ok(());
+            }
+        }
         // both were paused if the first pause didn't help
-        if workload.is_alone { Ok(()) } else { self.change_one(object, "").await }
+        self.change_one(object, "").await
     }
 
-    /// The Workload of Kueue's that is to be changed in place of an object. None if there is none: to take a pause back, it
-    /// must have the record of one.
-    async fn workload(&self, object: Object<'_>) -> Result<Option<Workload>> {
+    /// The kind and the name of the Workload of Kueue's that is to be changed in place of an object, and whether the
+    /// object has no record of a pause itself. None if there is none: to take a pause back, it must have the record of one.
+    async fn workload(&self, object: Object<'_>) -> Result<Option<(&Kind, String, bool)>> {
         let of = object.kind.reference(object.name);
         // whether it is asked for depends on its kind alone
-        if kueue::of_owner(&of, &self.table).is_none() || !self.table.knows(&of) {
-            return Ok(None);
-        }
+        let is_run = kueue::of_owner(&of, &self.table).is_some() && self.table.knows(&of);
+        let kind = self.cluster.kinds.find(kueue::GROUP, kueue::WORKLOAD).filter(|_| is_run);
+        let Some(kind) = kind else { return Ok(None) };
         let api = object.kind.api(&self.cluster.client, Some(object.namespace));
-        let Some(found) =
-            api.get_metadata_opt(object.name).await.map_err(|error| refused::<C>(object, error))?
-        else {
-            return Ok(None);
-        };
+        let found = api.get_metadata_opt(object.name).await.map_err(|error| refused::<C>(object, error))?;
+        let Some(found) = found else { return Ok(None) };
         let has_record = pause::record_on(&found.metadata).is_some();
         let uid = found.metadata.uid.unwrap_or_default();
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
         let is_meant = |of: &Owner<'_>| C::PAUSES && !has_record || of.record().is_some();
         let workload = kueue::owned(&found, &uid).into_iter().map(Owner).find(is_meant);
-        let name = |workload| kueue::refer_to(workload).name;
-        Ok(workload.map(|workload| Workload { name: name(workload), is_alone: !has_record }))
+        Ok(workload.map(|workload| (kind, kueue::refer_to(workload).name, !has_record)))
     }
 
     async fn change_one(&self, object: Object<'_>, of: &str) -> Result<()> {

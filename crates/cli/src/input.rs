@@ -37,7 +37,8 @@ pub fn read(paths: &[String]) -> Result<Vec<Document>> {
     for path in paths {
         let mut is_empty = true;
         for (name, text) in files::of(path)? {
-            let values = text::values(&text).map_err(|(line, message)| anyhow!("{name}:{line}: {message}"))?;
+            let values =
+                text::values(&text).map_err(|(line, message)| anyhow!("{name}:{line}: {message}"))?;
             is_empty &= values.is_empty();
             for (line, value) in values {
                 document::flatten(format!("{name}:{line}"), value, &mut documents)?;

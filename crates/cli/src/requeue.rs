@@ -27,21 +27,21 @@ impl Command for Requeue {
     const VERB: &'static str = "requeue";
 
     fn judge(&self, subject: Subject<'_>) -> Result<Change> {
-        let Subject { object, found, .. } = subject;
+        let Subject { object, found, metadata, .. } = subject;
         let record = subject.paused(&[])?;
-        let is_inactive = is_deactivation(&record) || found.is_inactive();
-        match subject.returns(&record) {
-            Return::Requeue(at) => Ok(subject.resumption(record, "requeued", Some(subject.keeps_count(at)))),
-            _ if is_inactive => bail!(
-                "{object} doesn't wait to come back: it is deactivated. To let it go on: {}",
-                object.command("activate")
-            ),
-            Return::Never | Return::Reactivate | Return::Deactivate => bail!(
-                "{object} doesn't wait to come back: it was paused because of {}, until somebody resumes it. To let it go on: {}",
-                printable(&record.reason),
-                object.command("resume")
-            ),
-        }
+        let (why, verb) = match Return::of(&record, metadata) {
+            Return::Requeue(at) => {
+                return Ok(subject.resumption(record, "requeued", Some(subject.keeps_count(at))));
+            }
+            _ if is_deactivation(&record) || found.is_inactive() => {
+                ("it is deactivated".to_owned(), "activate")
+            }
+            Return::Never | Return::Reactivate | Return::Deactivate => {
+                let reason = printable(&record.reason);
+                (format!("it was paused because of {reason}, until somebody resumes it"), "resume")
+            }
+        };
+        bail!("{object} doesn't wait to come back: {why}. To let it go on: {}", object.command(verb))
     }
 }
 

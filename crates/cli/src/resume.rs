@@ -34,9 +34,9 @@ impl Command for Resume {
     const VERB: &'static str = "resume";
 
     fn judge(&self, subject: Subject<'_>) -> Result<Change> {
-        let Subject { object, found, .. } = subject;
+        let Subject { object, found, metadata, .. } = subject;
         let record = subject.paused(&self.fields)?;
-        let note = match subject.returns(&record) {
+        let note = match Return::of(&record, metadata) {
             _ if is_deactivation(&record) || found.is_inactive() => {
                 Some(format!("{object} was deactivated: it is active again, and its returns count from 0."))
             }

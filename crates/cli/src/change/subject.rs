@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     kueue,
     owners::{OwnerTable, PauseRule},
-    pause::{self, Owner, Return},
+    pause::{self, Owner},
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
@@ -129,11 +129,6 @@ impl<'o> Subject<'o> {
         bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
     }
 
-    /// Whether and when it comes back by itself with this record.
-    pub fn returns(self, record: &PausedRecord) -> Return {
-        Return::of(record, self.metadata)
-    }
-
     /// What is told of a wait that ends early.
     pub fn keeps_count(self, at: Timestamp) -> String {
         let (object, count) = (self.object, self.found.requeue_state().count);
@@ -194,15 +189,13 @@ impl<'o> Subject<'o> {
     }
 }
 
-/// Says what was done by what the object then is.
-pub type Told = dyn Fn(&Value) -> Result<String> + Send + Sync;
-
 /// What is to be written.
 pub struct Change {
     pub patch: Value,
     /// Patches that are tried one after the other where the API server doesn't know a field of the first.
     pub otherwise: Vec<Value>,
-    pub told: Box<Told>,
+    /// Says what was done by what the object then is.
+    pub told: Box<dyn Fn(&Value) -> Result<String> + Send + Sync>,
     pub note: Option<String>,
 }
 
@@ -214,11 +207,5 @@ impl Change {
         note: Option<String>,
     ) -> Self {
         Self { patch, otherwise: Vec::new(), told: Box::new(told), note }
-    }
-}
-
-impl fmt::Debug for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Change").field("patch", &self.patch).finish_non_exhaustive()
     }
 }

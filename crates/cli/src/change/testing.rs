@@ -1,10 +1,18 @@
 //! Objects for tests of changes.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 use tenure_policy::{owners::OwnerTable, pause::Owner};
 
 use super::{Change, Command, Object, Subject};
 use crate::{kinds::Kinds, server::Clock};
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change").field("patch", &self.patch).finish_non_exhaustive()
+    }
+}
 
 fn kinds() -> Kinds {
     let resource = |plural: &str, kind: &str| json!({"resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind}, "scope": "Namespaced"});
