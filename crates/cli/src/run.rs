@@ -77,25 +77,20 @@ impl Run {
 
     /// The ceiling that counts, and the queue that it comes from, unless it is the workload's own; none if there is none.
     pub fn ceiling<'t>(&'t self, tree: &'t QueueTree) -> Option<(SignedDuration, Option<&'t str>)> {
-        let own = self.standing.own;
+        let own = self.standing.own.map(|own| (own, None));
         let queue = self.standing.queue(self.family())?;
-        match self.family() {
+        let of_queue = match self.family() {
             Family::Tensorstack => {
-                let ceiling = self.expires()?.duration_since(self.standing.clocks.created);
-                Some((ceiling, (own != Some(ceiling)).then_some(queue)))
+                Some((self.expires()?.duration_since(self.standing.clocks.created), queue.as_str()))
             }
             Family::Runai => {
-                let path = ceiling::path(tree, queue).unwrap_or_default();
                 // not even a ceiling of its own applies in a queue that doesn't exist
-                path.first()?;
-                match (ceiling::least(&path), own) {
-                    (Some((queue, ceiling)), own) if own.is_none_or(|own| ceiling.to_signed() < own) => {
-                        Some((ceiling.to_signed(), Some(queue)))
-                    }
-                    (_, own) => Some((own?, None)),
-                }
+                tree.find(queue)?;
+                ceiling::effective(tree, queue).ok()?.map(|(queue, ceiling)| (ceiling.to_signed(), queue))
             }
-        }
+        };
+        let of_queue = of_queue.map(|(ceiling, queue)| (ceiling, Some(queue)));
+        own.into_iter().chain(of_queue).min_by_key(|(ceiling, _)| *ceiling)
     }
 }
 
