@@ -31,24 +31,18 @@ impl Explain {
     }
 }
 
-/// A pod as it is named on the command line: its namespace, if one is named, and its name.
-type PodName = (Option<String>, String);
-
-/// Of `NAMESPACE/POD`, or of a name in the namespace that is asked for.
-fn pod_name(text: &str) -> Result<PodName, String> {
-    let (namespace, name) = match text.split_once('/') {
-        Some((namespace, name)) => (Some(namespace), name),
-        None => (None, text),
-    };
-    if name.is_empty() || name.contains('/') || namespace == Some("") {
+/// A pod of the command line, `NAMESPACE/POD` or a name alone: then its namespace is empty.
+fn pod_name(text: &str) -> Result<Key, String> {
+    let (namespace, name) = text.split_once('/').unwrap_or(("", text));
+    if name.is_empty() || name.contains('/') || text.starts_with('/') {
         return Err("must be NAMESPACE/POD".into());
     }
-    Ok((namespace.map(str::to_owned), name.into()))
+    Ok((namespace.into(), name.into()))
 }
 
 /// Where no namespace is named, it is this one.
-fn key((named, name): PodName, namespace: &str) -> Key {
-    (named.unwrap_or_else(|| namespace.to_owned()), name)
+fn key((named, name): Key, namespace: &str) -> Key {
+    (if named.is_empty() { namespace.to_owned() } else { named }, name)
 }
 
 /// `NAMESPACE/POD`

@@ -20,7 +20,7 @@ use tenure_policy::{
 };
 use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod};
 
-use super::{PodName, key, pod_name, shown};
+use super::{key, pod_name, shown};
 use crate::{
     age::go,
     connect::ConnectArgs,
@@ -40,7 +40,7 @@ use crate::{
 pub struct PodArgs {
     /// The pod
     #[arg(value_name = "NAMESPACE/POD", value_parser = pod_name)]
-    pod: PodName,
+    pod: Key,
 
     #[command(flatten)]
     input: InputArgs,

@@ -13,7 +13,7 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
-use super::{PodName, key, moment, paragraph, pod_name, shown};
+use super::{key, moment, paragraph, pod_name, shown};
 use crate::{
     connect::ConnectArgs,
     floors::FloorArgs,
@@ -44,11 +44,11 @@ pub struct PreemptionArgs {
 
     /// The pod that wants room
     #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
-    preemptor: PodName,
+    preemptor: Key,
 
     /// A pod that is to make room. Can be repeated: all of them together are one scenario
     #[arg(long = "victim", value_name = "NAMESPACE/POD", value_parser = pod_name, required = true)]
-    victims: Vec<PodName>,
+    victims: Vec<Key>,
 
     #[command(flatten)]
     floors: FloorArgs,
