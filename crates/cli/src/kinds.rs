@@ -1,5 +1,7 @@
 //! The kinds that a cluster has, and which of them a word means.
 
+use std::collections::HashSet;
+
 use anyhow::{Result, bail};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{
@@ -143,15 +145,12 @@ impl Kinds {
             let ApiResource { group, version, .. } = &kind.resource;
             kind.is_called(name) && (rest.is_empty() || *group == rest || qualified(version, group) == rest)
         };
-        let mut found: Vec<&Kind> = Vec::new();
-        for kind in self.0.iter().filter(is_meant) {
-            // other versions of the same come later
-            if !found.iter().any(|known| known.is(&kind.resource.group, &kind.resource.kind)) {
-                found.push(kind);
-            }
-        }
-        let known: Vec<&Kind> =
-            found.iter().copied().filter(|kind| table.knows(&kind.reference(""))).collect();
+        // other versions of the same come later
+        let mut met = HashSet::new();
+        let mut found: Vec<&Kind> = self.0.iter().filter(is_meant).collect();
+        found.retain(|kind| met.insert((&kind.resource.group, &kind.resource.kind)));
+        let known = found.iter().copied().filter(|kind| table.knows(&kind.reference("")));
+        let known: Vec<&Kind> = known.collect();
         match (known.as_slice(), found.as_slice()) {
             ([one], _) | ([], [one, ..]) => Ok(one),
             ([], []) => bail!("the server doesn't have a resource type {word:?}"),
