@@ -121,26 +121,20 @@ impl Cluster {
         metadata: impl Iterator<Item = (&'k Kind, Option<&str>)>,
         snapshot: &mut Snapshot,
     ) -> Vec<(Kind, Error)> {
-        let whole = whole.map(|(kind, namespace)| {
-            let (pages, kind) = (self.documents(kind, namespace), kind.clone());
-            pages.map(move |page| (kind.clone(), page.map(Page::Whole))).boxed()
-        });
-        let metadata = metadata.map(|(kind, namespace)| {
-            let (pages, kind) = (self.metadata(kind, namespace), kind.clone());
-            pages.map(move |page| (kind.clone(), page.map(Page::Metadata))).boxed()
-        });
+        let whole = whole.map(|(kind, of)| (kind, self.documents(kind, of).map_ok(Page::Whole).boxed()));
+        let metadata =
+            metadata.map(|(kind, of)| (kind, self.metadata(kind, of).map_ok(Page::Metadata).boxed()));
         let lists = whole.chain(metadata).enumerate();
-        let lists: Vec<_> = lists.map(|(number, pages)| pages.map(move |page| (number, page))).collect();
+        let lists = lists.map(|(number, (kind, pages))| pages.map(move |page| (number, kind, page)));
         let mut lists = stream::iter(lists).flatten_unordered(AT_ONCE);
         let mut failed = BTreeMap::new();
-        while let Some((number, (kind, page))) = lists.next().await {
+        while let Some((number, kind, page)) = lists.next().await {
             match page {
                 Ok(Page::Whole(found)) => snapshot.take(&found),
-                Ok(Page::Metadata(found)) => snapshot.take_metadata(&kind, found),
+                Ok(Page::Metadata(found)) => snapshot.take_metadata(kind, found),
                 Err(error) => {
                     snapshot.owners.not_listed(&kind.resource.group, &kind.resource.kind);
-                    let error = cannot_list(&kind, error);
-                    failed.insert(number, (kind, error));
+                    failed.insert(number, (kind.clone(), cannot_list(kind, error)));
                 }
             }
         }
