@@ -66,7 +66,7 @@ impl QueueArgs {
         let namespace = is_given.then(|| cluster.namespace.clone());
         let mut gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
         let mut view = gatherer.view().await?;
-        let (is_known, now) = (view.snapshot.queues.contains(&name), gatherer.now());
+        let (is_known, now) = (view.snapshot.index.has_queue(&name), gatherer.now());
         let mut of =
             |family| view.snapshot.index.pods_ready(family, &name).map(|of| of.timestamp).unwrap_or_default();
         let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));

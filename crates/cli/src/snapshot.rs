@@ -5,7 +5,7 @@ mod owners;
 mod pods;
 pub mod queues;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
@@ -58,8 +58,6 @@ pub struct Snapshot {
     pub floors: Floors,
     pub owners: Owners,
     t9k_system_namespace: Option<String>,
-    /// Names of queues, of both families.
-    pub queues: HashSet<String>,
     /// The pods that explanations are about, and the others of their groups.
     pods: BTreeMap<Key, Pod>,
     classes: HashMap<String, PriorityClass>,
@@ -89,10 +87,9 @@ impl Snapshot {
     /// Of nothing yet. None: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
         let Config { table, floors, longest_formation, pods_ready, kueue, .. } = config.clone();
-        let (of_table, of_floors) = (table.clone(), floors.clone());
         let settings = Settings {
-            table: of_table,
-            floors: of_floors,
+            table: table.clone(),
+            floors: floors.clone(),
             longest_formation,
             pods_ready,
             kueue_queues: kueue.queues,
@@ -105,7 +102,6 @@ impl Snapshot {
             table,
             floors,
             t9k_system_namespace: t9k_system_namespace.map(str::to_owned),
-            queues: HashSet::new(),
             pods: BTreeMap::new(),
             classes: HashMap::new(),
             nodes: HashMap::new(),
@@ -171,7 +167,6 @@ impl Snapshot {
                 (Some(Family::Tensorstack), _) if self.t9k_system_namespace.as_deref() == Some(place) => {
                     let queue: TensorstackQueue = decode(document)?;
                     self.index.apply_tensorstack(&queue.name_any(), &queue.spec);
-                    self.queues.insert(queue.name_any());
                 }
                 (_, Some(name)) if queues::is_queue(document) => self.take_queue(name, document),
                 _ => {}
@@ -240,13 +235,8 @@ impl Snapshot {
         self.oddities.iter().for_each(|oddity| warn(oddity));
     }
 
-    /// Climbs as the keeper does, as far as owners are known.
-    pub fn climb_known(&self, namespace: &str, controller: Option<&OwnerReference>) -> Step {
-        self.climb_above(namespace, None, controller)
-    }
-
-    /// Climbs from the controller of an owner, or of a pod if that is none.
-    pub fn climb_above(
+    /// Climbs as the keeper does, as far as owners are known: from the controller of an owner, or of a pod if that is none.
+    pub fn climb_known(
         &self,
         namespace: &str,
         below: Option<&OwnerReference>,
@@ -270,7 +260,7 @@ impl Snapshot {
         controller: Option<&OwnerReference>,
     ) -> Result<Action> {
         loop {
-            let owner = match self.climb_known(namespace, controller) {
+            let owner = match self.climb_known(namespace, None, controller) {
                 Step::Done(action) => return Ok(action),
                 Step::Ask(owner) => owner,
             };

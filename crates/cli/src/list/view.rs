@@ -103,7 +103,7 @@ impl View {
         });
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
         for (namespace, below, controller) in of_pods.chain(of_paused) {
-            if let Step::Ask(owner) = snapshot.climb_above(namespace, below, controller) {
+            if let Step::Ask(owner) = snapshot.climb_known(namespace, below, controller) {
                 asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.clone(), owner));
             }
         }
@@ -124,16 +124,17 @@ impl View {
         for pod in pods {
             let Some(standing) = snapshot.index.standing_of(&pod.seen) else { continue };
             let mut exemption = pod.exemption;
-            let (owner, terminating) = match snapshot.climb_known(&pod.namespace, pod.controller.as_ref()) {
-                Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (owner, false),
-                Step::Done(Action::AwaitDeletion(owner)) => (owner, true),
-                // what isn't known of a controller yet is taken to be there
-                Step::Done(Action::Exempt) | Step::Ask(_) => {
-                    exemption = exemption.or(pod.claimed);
-                    (pod.reference, false)
-                }
-                Step::Done(Action::DeletePod) => (pod.reference, false),
-            };
+            let (owner, terminating) =
+                match snapshot.climb_known(&pod.namespace, None, pod.controller.as_ref()) {
+                    Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (owner, false),
+                    Step::Done(Action::AwaitDeletion(owner)) => (owner, true),
+                    // what isn't known of a controller yet is taken to be there
+                    Step::Done(Action::Exempt) | Step::Ask(_) => {
+                        exemption = exemption.or(pod.claimed);
+                        (pod.reference, false)
+                    }
+                    Step::Done(Action::DeletePod) => (pod.reference, false),
+                };
             let workload = workloads.of(&pod.namespace, &owner);
             workload.terminating |= terminating;
             workload.add(Run::of(standing, exemption), pod.ready, pod.unit);
@@ -141,7 +142,7 @@ impl View {
         for (owner, metadata) in snapshot.owners.paused() {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
             let controller = kueue::above(&owner.reference, metadata);
-            let top = snapshot.climb_above(&owner.namespace, Some(&owner.reference), controller);
+            let top = snapshot.climb_known(&owner.namespace, Some(&owner.reference), controller);
             if top != Step::Done(Action::DeletePod) || !snapshot.table.knows(&owner.reference) {
                 continue;
             }

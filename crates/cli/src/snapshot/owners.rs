@@ -182,18 +182,18 @@ mod tests {
     fn what_was_not_listed_is_asked_for() {
         let (job, cron) = (reference("batch/v1", "Job", "j"), reference("batch/v1", "CronJob", "c"));
         let mut snapshot = with_job(owner(&job, Some(&cron)));
-        assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Ask(cron.clone()));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), Step::Ask(cron.clone()));
         snapshot.owners.learn(&cron, owner(&cron, None).answer);
-        assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Done(Action::Pause(job)));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), Step::Done(Action::Pause(job)));
     }
 
     #[test]
     fn an_owner_of_another_namespace_or_name_is_none() {
         let job = reference("batch/v1", "Job", "j");
         let snapshot = with_job(owner(&job, None));
-        assert_eq!(snapshot.climb_known("other", Some(&job)), Step::Done(Action::DeletePod));
+        assert_eq!(snapshot.climb_known("other", None, Some(&job)), Step::Done(Action::DeletePod));
         let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
-        assert_eq!(snapshot.climb_known("ns", Some(&misnamed)), Step::Done(Action::DeletePod));
-        assert_eq!(snapshot.climb_known("ns", Some(&job)), Step::Done(Action::Pause(job)));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&misnamed)), Step::Done(Action::DeletePod));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), Step::Done(Action::Pause(job)));
     }
 }

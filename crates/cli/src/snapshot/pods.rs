@@ -42,7 +42,16 @@ impl Snapshot {
             pod.metadata.uid.get_or_insert_with(|| format!("{namespace}/{name}"));
             index.apply_member(pod);
         }
-        self.doubt_stamps();
+        // stamps of groups that lie in the future
+        let ahead = index.gangs().filter_map(|gang| {
+            let (at, of) = (gang.stamp.filter(|at| at > now)?, annotation(gang.namespace, gang.name));
+            Some(format!(
+                "{of}: {at} lies in the future: what its pods show counts, and now where that is nothing"
+            ))
+        });
+        let mut ahead: Vec<String> = ahead.collect();
+        ahead.sort_unstable();
+        oddities.append(&mut ahead);
     }
 
     /// A pod that was asked for.
@@ -127,23 +136,6 @@ impl Snapshot {
             },
             workload,
         }
-    }
-
-    /// Computes the starts of all groups, and looks for stamps that lie in the future.
-    pub(super) fn doubt_stamps(&mut self) {
-        let Self { index, now, oddities, .. } = self;
-        let mut ahead: Vec<_> = index
-            .gangs()
-            .filter_map(|gang| Some((gang.stamp.filter(|at| at > now)?, gang.namespace, gang.name)))
-            .map(|(at, namespace, name)| {
-                let annotation = annotation(namespace, name);
-                format!(
-                    "{annotation}: {at} lies in the future: what its pods show counts, and now where that is nothing"
-                )
-            })
-            .collect();
-        ahead.sort_unstable();
-        oddities.append(&mut ahead);
     }
 }
 

@@ -77,7 +77,6 @@ impl Snapshot {
         let wrong =
             |error: &FieldError| format!("queue {name:?}: {error}: {}", counts_as(&queue, &error.field));
         self.of_queues.extend(errors.iter().map(wrong));
-        self.queues.insert(name.to_owned());
     }
 }
 
