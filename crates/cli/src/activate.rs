@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
-use tenure_policy::pause::{Return, is_deactivation};
+use tenure_policy::pause::{Return, annotate, is_deactivation};
 use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
@@ -38,7 +38,7 @@ impl Command for Activate {
             if is_inactive {
                 let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
                 let told = "activated (Tenure had not paused it: nothing but annotations was changed)";
-                return Ok(Change::new(subject.annotate(&gone), |_| Ok(told.into()), None));
+                return Ok(Change::new(annotate(found, &gone), |_| Ok(told.into()), None));
             }
             bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
         }

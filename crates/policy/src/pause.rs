@@ -178,7 +178,7 @@ pub fn deactivate(owner: Owner<'_>, record: &PausedRecord) -> Value {
         (keys::ACTIVE_ANNOTATION.to_owned(), INACTIVE.into()),
     ]);
     annotations.extend(without_return(owner).map(|state| (keys::REQUEUE_STATE_ANNOTATION.to_owned(), state)));
-    json!({"metadata": preconditioned(owner, &Value::Object(annotations))})
+    annotate(owner, &Value::Object(annotations))
 }
 
 /// What the annotation of its state becomes if it says when the workload comes back, and is not to say so any more: how
@@ -246,13 +246,17 @@ fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
 
 /// One merge patch that says when the run will end.
 pub fn announce(owner: Owner<'_>, at: Timestamp) -> Value {
-    let annotations = json!({keys::EXPIRES_AT_ANNOTATION: at.to_string()});
-    json!({"metadata": preconditioned(owner, &annotations)})
+    annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: at.to_string()}))
 }
 
 /// One merge patch that takes away what was said of the end of the run.
 pub fn withdraw(owner: Owner<'_>) -> Value {
-    json!({"metadata": preconditioned(owner, &json!({keys::EXPIRES_AT_ANNOTATION: null}))})
+    annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: null}))
+}
+
+/// One merge patch that changes nothing but annotations.
+pub fn annotate(owner: Owner<'_>, annotations: &Value) -> Value {
+    json!({"metadata": preconditioned(owner, annotations)})
 }
 
 /// With the object's uid and resourceVersion as preconditions a patch can't hit a namesake, nor happen twice, nor undo
@@ -264,7 +268,8 @@ fn preconditioned(owner: Owner<'_>, annotations: &Value) -> Value {
     })
 }
 
-fn nested(path: &str, value: Value) -> Map<String, Value> {
+/// The object in which a path leads to a value.
+pub fn nested(path: &str, value: Value) -> Map<String, Value> {
     let wrap = |inner: Value, key: &str| Value::Object(Map::from_iter([(key.to_owned(), inner)]));
     match path.rsplit('.').fold(value, wrap) {
         Value::Object(fields) => fields,

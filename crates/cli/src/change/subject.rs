@@ -137,27 +137,19 @@ impl<'o> Subject<'o> {
 
     /// A patch that takes the annotation away and sets back the field that looks paused, to the likeliest value.
     fn resumption_by_hand(self) -> Value {
-        let mut patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
-        if let Some(rule) = self.paused_by() {
+        let restored = |rule: &PauseRule| {
             let running = match &rule.value {
                 Value::Bool(paused) => json!(!paused),
                 Value::Number(_) => json!(1),
                 _ => Value::Null,
             };
-            let keys = rule.field.rsplit('.');
-            let spec = keys.fold(running, |inner, key| json!({key: inner}));
-            if let (Value::Object(patch), Value::Object(spec)) = (&mut patch, spec) {
-                patch.extend(spec);
-            }
+            pause::nested(&rule.field, running)
+        };
+        let mut patch = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}});
+        if let Value::Object(patch) = &mut patch {
+            patch.extend(self.paused_by().into_iter().flat_map(restored));
         }
         patch
-    }
-
-    /// A patch of annotations alone. With uid and resourceVersion it can't hit a namesake, nor undo what somebody has
-    /// changed since.
-    pub fn annotate(self, annotations: &Value) -> Value {
-        let (uid, version) = (self.found.at("metadata.uid"), self.found.at("metadata.resourceVersion"));
-        json!({"metadata": {"uid": uid, "resourceVersion": version, "annotations": annotations}})
     }
 
     /// Takes back the pause that has this record. `word` is what the workload then is: `resumed`.
