@@ -5,7 +5,7 @@ use clap::Args;
 use serde::Serialize;
 use tenure_policy::{
     config::{Config, File},
-    floor::{Floor, Floors, ReclaimResolveMethod},
+    floor::{Floor, ReclaimResolveMethod},
 };
 use tenure_types::{DurationError, ExtendedDuration};
 
@@ -41,11 +41,6 @@ pub struct FloorArgs {
 }
 
 impl FloorArgs {
-    /// Whether it matters on which nodes pods are.
-    pub fn needs_nodes(&self, floors: &Floors) -> bool {
-        !floors.node_pools.is_empty() && self.node_pool.is_none()
-    }
-
     /// What the flags say, and for the rest the file.
     pub fn config(&self) -> Result<Config> {
         let mut config = of_file(self.config.as_deref())?;

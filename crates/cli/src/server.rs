@@ -36,7 +36,11 @@ pub struct Clock {
 impl Clock {
     /// As the API server shows it; ours if it can't be told.
     pub async fn of(client: &Client) -> Self {
-        date(client).await.map_or_else(Self::default, |date| Self::compared(date, Timestamp::now()))
+        let Ok(request) = Request::get("/version").body(Body::empty()) else { return Self::default() };
+        let response = client.send(request).await.ok();
+        let date = response.as_ref().and_then(|response| response.headers().get(DATE));
+        let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date.as_bytes()).ok());
+        date.map_or_else(Self::default, |date| Self::compared(date, Timestamp::now()))
     }
 
     fn compared(date: Timestamp, ours: Timestamp) -> Self {
@@ -47,12 +51,6 @@ impl Clock {
     pub fn now(self) -> Timestamp {
         Timestamp::now().saturating_add(self.ahead).unwrap_or(Timestamp::MAX)
     }
-}
-
-async fn date(client: &Client) -> Option<Timestamp> {
-    let request = Request::get("/version").body(Body::empty()).ok()?;
-    let response = client.send(request).await.ok()?;
-    DateTimeParser::new().parse_timestamp(response.headers().get(DATE)?.as_bytes()).ok()
 }
 
 #[cfg(test)]

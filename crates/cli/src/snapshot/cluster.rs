@@ -154,10 +154,9 @@ impl Cluster {
         let namespaces: BTreeSet<&str> =
             wanted.pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
         let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
-        let nodes = kinds
-            .find("", "Node")
-            .filter(|_| wanted.floors.needs_nodes(&snapshot.floors))
-            .map(|kind| (kind, None));
+        // it matters on which nodes pods are
+        let needs_nodes = !snapshot.floors.node_pools.is_empty() && wanted.floors.node_pool.is_none();
+        let nodes = kinds.find("", "Node").filter(|_| needs_nodes).map(|kind| (kind, None));
         let lists = lists.chain(groups).chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
         for (kind, error) in self.read(lists, nodes.into_iter(), snapshot).await {
             match (kind.resource.group.as_str(), kind.resource.kind.as_str()) {
