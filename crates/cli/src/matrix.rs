@@ -121,17 +121,17 @@ impl<'t> Matrix<'t> {
         victim: Option<&str>,
     ) -> Self {
         let tree = snapshot.tree();
-        let queues = |is_meant: &dyn Fn(&str) -> bool| {
+        let queues = |asked: &[Option<&str>]| {
+            let is_meant = |name: &str| asked.iter().any(|only| only.is_none_or(|only| only == name));
             let named = tree.queues().filter(|(name, _)| is_meant(name));
             let mut queues: Vec<_> = named.filter_map(|(name, _)| Some((name, tree.find(name)?))).collect();
             queues.sort_unstable_by_key(|(name, _)| *name);
             queues
         };
-        let is = |only: Option<&str>, name: &str| only.is_none_or(|only| only == name);
         Self {
-            queues: queues(&|name| is(preemptor, name) || is(victim, name)),
-            preemptors: queues(&|name| is(preemptor, name)),
-            victims: queues(&|name| is(victim, name)),
+            queues: queues(&[preemptor, victim]),
+            preemptors: queues(&[preemptor]),
+            victims: queues(&[victim]),
             itself: preemptor.is_some() && preemptor == victim,
             snapshot,
             pool,
