@@ -120,7 +120,7 @@ impl View {
     /// All workloads, in alphabetical order.
     pub fn rows(self, now: Timestamp) -> Vec<Row> {
         let Self { mut snapshot, pods } = self;
-        let mut workloads = Workloads::default();
+        let mut workloads = Workloads::new();
         for pod in pods {
             let Some(standing) = snapshot.index.standing_of(&pod.seen) else { continue };
             let mut exemption = pod.exemption;
@@ -135,7 +135,7 @@ impl View {
                     }
                     Step::Done(Action::DeletePod) => (pod.reference, false),
                 };
-            let workload = workloads.of(&pod.namespace, &owner);
+            let workload = entry(&mut workloads, &pod.namespace, &owner);
             workload.terminating |= terminating;
             workload.add(Run::of(standing, exemption), pod.ready, pod.unit);
         }
@@ -149,15 +149,15 @@ impl View {
             if kueue::is_workload(&owner.reference) {
                 // people know the job, which may have a record of its own
                 let known = kueue::known_as(metadata).unwrap_or(&owner.reference);
-                let workload = workloads.of(&owner.namespace, known);
+                let workload = entry(&mut workloads, &owner.namespace, known);
                 workload.of_kueue = Some(owner.reference.name.clone());
                 workload.pause.get_or_insert_with(|| metadata.clone());
             } else {
-                workloads.of(&owner.namespace, &owner.reference).pause = Some(metadata.clone());
+                entry(&mut workloads, &owner.namespace, &owner.reference).pause = Some(metadata.clone());
             }
         }
         let (tree, floors) = (snapshot.tree(), &snapshot.floors);
-        let rows = workloads.0.into_values().filter_map(|workload| workload.row(tree, floors, now));
+        let rows = workloads.into_values().filter_map(|workload| workload.row(tree, floors, now));
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_by_cached_key(Row::key);
         rows
@@ -165,14 +165,11 @@ impl View {
 }
 
 /// By namespace and uid.
-#[derive(Debug, Default)]
-struct Workloads(HashMap<(String, Uid), Workload>);
+type Workloads = HashMap<(String, Uid), Workload>;
 
-impl Workloads {
-    fn of(&mut self, namespace: &str, reference: &OwnerReference) -> &mut Workload {
-        let key = (namespace.to_owned(), Uid::of(&reference.uid));
-        self.0.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
-    }
+fn entry<'w>(all: &'w mut Workloads, namespace: &str, reference: &OwnerReference) -> &'w mut Workload {
+    let key = (namespace.to_owned(), Uid::of(&reference.uid));
+    all.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
 }
 
 #[cfg(test)]
