@@ -2,10 +2,7 @@
 
 mod report;
 
-use std::{
-    fs,
-    io::{self, Read},
-};
+use std::{fs, io};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
@@ -49,53 +46,35 @@ Exit codes: 0 if nothing is wrong; 1 if something is: standard error has the lin
 impl ConfigCommand {
     pub fn run(self) -> Result<()> {
         let Self::Check(CheckArgs { file, output }) = self;
-        let source = read(&file)?;
-        let file = source.parse()?;
+        let (name, file) = read(&file)?;
         let report = Report::of(&file);
         output.show(&report, || report.tables())?;
-        source.judge(&file)
-    }
-}
-
-/// A file that was read.
-#[derive(Debug)]
-pub struct Source {
-    /// As messages call it.
-    pub name: String,
-    text: String,
-}
-
-/// Reads a file, or standard input for `-`.
-pub fn read(path: &str) -> Result<Source> {
-    if path == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).context("standard input")?;
-        ensure!(!text.trim().is_empty(), "standard input is empty");
-        return Ok(Source { name: "standard input".into(), text });
-    }
-    let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
-    Ok(Source { name: path.into(), text })
-}
-
-impl Source {
-    /// An error has a line for each thing that is wrong.
-    pub fn parse(&self) -> Result<File> {
-        File::parse(&self.text).map_err(|error| self.error(&error.problems))
-    }
-
-    fn error(&self, problems: &[Problem]) -> Error {
-        let lines: Vec<_> = problems.iter().map(|problem| complaint(&self.name, problem)).collect();
-        anyhow!(lines.join("\nerror: "))
-    }
-
-    /// Says what is wrong with a file that could be read all the same.
-    fn judge(&self, file: &File) -> Result<()> {
+        // what is wrong with a file that could be read all the same
         let File::Kai(kai) = file else { return Ok(()) };
         for note in &kai.notes {
-            tell(&format!("note: {}", complaint(&self.name, note)));
+            tell(&format!("note: {}", complaint(&name, note)));
         }
-        if kai.problems.is_empty() { Ok(()) } else { Err(self.error(&kai.problems)) }
+        if kai.problems.is_empty() { Ok(()) } else { Err(complaints(&name, &kai.problems)) }
     }
+}
+
+/// Reads a file, or standard input for `-`, and says what messages call it. An error has a line for each thing that is
+/// wrong.
+pub fn read(path: &str) -> Result<(String, File)> {
+    let (name, text) = if path == "-" {
+        let text = io::read_to_string(io::stdin()).context("standard input")?;
+        ensure!(!text.trim().is_empty(), "standard input is empty");
+        ("standard input", text)
+    } else {
+        (path, fs::read_to_string(path).with_context(|| path.to_owned())?)
+    };
+    let file = File::parse(&text).map_err(|error| complaints(name, &error.problems))?;
+    Ok((name.to_owned(), file))
+}
+
+fn complaints(name: &str, problems: &[Problem]) -> Error {
+    let lines: Vec<_> = problems.iter().map(|problem| complaint(name, problem)).collect();
+    anyhow!(lines.join("\nerror: "))
 }
 
 /// As compilers say it, so that editors find the place.

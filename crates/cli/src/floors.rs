@@ -71,12 +71,11 @@ impl From<Floor<'_>> for Sourced {
 /// What a file says, or the defaults; with a warning of what KAI-Scheduler takes for something else than what is written.
 pub fn of_file(path: Option<&str>) -> Result<Config> {
     let Some(path) = path else { return Ok(Config::default()) };
-    let source = read(path)?;
-    match source.parse()? {
-        File::Tenure(config) => Ok(*config),
-        File::Kai(kai) => {
+    match read(path)? {
+        (_, File::Tenure(config)) => Ok(*config),
+        (name, File::Kai(kai)) => {
             for problem in &kai.problems {
-                warn(&complaint(&source.name, problem));
+                warn(&complaint(&name, problem));
             }
             Ok(Config { floors: kai.floors, ..Config::default() })
         }
