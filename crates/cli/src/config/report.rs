@@ -106,8 +106,7 @@ impl Report {
             vec![name.clone(), preempt.clone(), reclaim.clone()]
         };
         let pools = node_pools.iter().map(pool).collect();
-        let starts = trusted_writers.iter().map(|name| vec![name.clone(), "start times".to_owned()]);
-        let queues = tenancy_writers.iter().map(|name| vec![name.clone(), "queues".to_owned()]);
+        let writers = [names(trusted_writers, "start times"), names(tenancy_writers, "queues")].concat();
         let bound = |row: &BoundRow| {
             let BoundRow { queue, preempt_min_runtime: preempt, reclaim_min_runtime: reclaim } = row;
             vec![queue.clone(), cell(preempt.clone()), cell(reclaim.clone())]
@@ -115,7 +114,7 @@ impl Report {
         let parts = [
             (vec!["PARAMETER", "VALUE", "FROM"], parameters.iter().map(row).collect()),
             (vec!["NODE POOL", "DEFAULT PREEMPT", "DEFAULT RECLAIM"], pools),
-            (vec!["TRUSTED WRITER", "OF"], starts.chain(queues).collect()),
+            (vec!["TRUSTED WRITER", "OF"], writers),
             (
                 vec!["BOUND OF QUEUE", "LONGEST PREEMPT", "LONGEST RECLAIM"],
                 bounds.iter().map(bound).collect(),
@@ -126,7 +125,11 @@ impl Report {
     }
 }
 
-/// A row for each name.
+/// A row for each name of a list.
+fn names<'n>(names: impl IntoIterator<Item = &'n String>, what: &str) -> Vec<Vec<String>> {
+    names.into_iter().map(|name| vec![name.clone(), what.to_owned()]).collect()
+}
+
 fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = of;
     let scheduler = |Scheduler { name, unknown_preemptor }: &Scheduler| {
@@ -137,14 +140,12 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
         vec![name.clone(), format!("scheduler{unknown}")]
     };
     let lists = [
-        (exempt_users, "exempt user"),
-        (exempt_groups, "exempt group"),
-        (exempt_namespaces, "exempt namespace"),
+        schedulers.iter().map(scheduler).collect(),
+        names(exempt_users, "exempt user"),
+        names(exempt_groups, "exempt group"),
+        names(exempt_namespaces, "exempt namespace"),
     ];
-    let rows = |(names, what): (&BTreeSet<String>, &str)| {
-        names.iter().map(|name| vec![name.clone(), what.to_owned()]).collect::<Vec<_>>()
-    };
-    schedulers.iter().map(scheduler).chain(lists.into_iter().flat_map(rows)).collect()
+    lists.concat()
 }
 
 /// What Tenure's own form has beyond KAI's.
