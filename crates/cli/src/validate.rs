@@ -70,7 +70,7 @@ impl ValidateArgs {
 }
 
 /// What would become of the objects of some files.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Verdicts {
     reviewed: Vec<Verdict>,
     /// Objects of kinds that the webhook doesn't review.
@@ -105,14 +105,12 @@ impl Verdicts {
         let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
         let Config { floors, bounds, .. } = config;
         let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors, bounds };
-        let mut verdicts = Self::default();
-        for document in documents {
-            match Reviewable::of(document.group(), document.version(), &document.kind) {
-                None => verdicts.others = verdicts.others.saturating_add(1),
-                Some(kind) => verdicts.reviewed.push(Verdict::of(document, kind, &context)),
-            }
-        }
-        verdicts
+        let verdict = |document: &Document| {
+            let kind = Reviewable::of(document.group(), document.version(), &document.kind)?;
+            Some(Verdict::of(document, kind, &context))
+        };
+        let reviewed: Vec<Verdict> = documents.iter().filter_map(verdict).collect();
+        Self { others: documents.len().saturating_sub(reviewed.len()), reviewed }
     }
 
     fn refused(&self) -> usize {
