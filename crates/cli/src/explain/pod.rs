@@ -274,27 +274,27 @@ impl Question<'_> {
     }
 
     fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
-        let ((namespace, pod), original) = (self.key, action);
+        let (namespace, pod) = self.key;
+        let kueue_workload_of = workload.map(|_| match action {
+            Action::Pause(owner) => format!("{} {namespace}/{}", owner.kind, owner.name),
+            _ => format!("Pod {namespace}/{pod}"),
+        });
         let (action, owner) = match action {
-            Action::Pause(_) | Action::DeletePod if workload.is_some() => ("pause", workload),
-            Action::Pause(owner) => ("pause", Some(owner)),
+            Action::Pause(owner) => ("pause", workload.or(Some(owner))),
+            Action::DeletePod if workload.is_some() => ("pause", workload),
             Action::DeletePod => ("delete", None),
             Action::AwaitDeletion(owner) => ("awaitDeletion", Some(owner)),
             Action::Forbidden(owner) => ("forbidden", Some(owner)),
             Action::Exempt => ("nothing", None),
         };
         let paused = owner.filter(|_| action == "pause");
-        let known = match original {
-            Action::Pause(owner) => (owner.kind.as_str(), owner.name.as_str()),
-            _ => ("Pod", pod.as_str()),
-        };
         let mut rules = paused.into_iter().flat_map(|owner| self.snapshot.table.rules(owner));
         let rule = rules.next();
         Would {
             action,
             kind: owner.map_or("Pod", |owner| &owner.kind).to_owned(),
             name: format!("{namespace}/{}", owner.map_or(pod, |owner| &owner.name)),
-            kueue_workload_of: workload.map(|_| format!("{} {namespace}/{}", known.0, known.1)),
+            kueue_workload_of,
             field: rule.map(|rule| rule.field.clone()),
             value: rule.map(|rule| rule.value.clone()),
             or_field: rules.next().map(|rule| rule.field.clone()),
