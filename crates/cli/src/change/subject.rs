@@ -181,13 +181,15 @@ impl<'o> Subject<'o> {
     }
 }
 
+/// Says what was done by what the object then is.
+type Told = Box<dyn Fn(&Value) -> Result<String> + Send + Sync>;
+
 /// What is to be written.
 pub struct Change {
     pub patch: Value,
     /// Patches that are tried one after the other where the API server doesn't know a field of the first.
     pub otherwise: Vec<Value>,
-    /// Says what was done by what the object then is.
-    pub told: Box<dyn Fn(&Value) -> Result<String> + Send + Sync>,
+    pub told: Told,
     pub note: Option<String>,
 }
 
