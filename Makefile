@@ -11,12 +11,12 @@ help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Watch a Deployment in a queue with maxDuration 10s be paused, on a control plane of its own (KEEP=1 leaves it up)
+demo: ## Watch a ceiling, a floor and a requeue, on a control plane of its own (KEEP=1 leaves it up)
 	@$(CARGO) run --package tenure-testbed -- demo $(if $(KEEP),--keep)
 
 .PHONY: test
 test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes, and that the benchmarks run
-	$(CARGO) test --workspace --locked
+	@CARGO="$(CARGO)" tests/all
 	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench tally
 
 .PHONY: format
