@@ -95,6 +95,14 @@ impl QueueReport {
         }
     }
 
+    /// The merge patch of a status in v3alpha1 that takes away a next expiry that there is none of; none if that isn't what
+    /// is wrong with it. Server-side apply can't take it away once others have written the queue in v2: there both of
+    /// Tenure's fields are one annotation, and that stays.
+    pub fn removal(&self, uid: &str, observed: &ObservedStatus) -> Option<Value> {
+        let is_left = self.next_expiry.is_none() && !observed.next_expiry.is_null();
+        is_left.then(|| json!({"metadata": {"uid": uid}, "status": {"nextExpiry": null}}))
+    }
+
     /// The fields that only Tenure writes.
     fn own(&self) -> Map<String, Value> {
         let Workloads { running, protected, paused, requeueing } = self.workloads;
@@ -147,6 +155,17 @@ mod tests {
     fn difference(report: &QueueReport, status: Value) -> (bool, bool) {
         let Difference { children, own } = report.difference(&observed(status));
         (children, own)
+    }
+
+    #[test]
+    fn only_a_next_expiry_that_there_is_none_of_has_to_be_taken_away() {
+        let observed = |next_expiry: Value| ObservedStatus { next_expiry, ..ObservedStatus::default() };
+        let (some, none) = (report(), QueueReport { next_expiry: None, ..report() });
+        let left = json!("2026-01-02T03:04:05Z");
+        let removal = json!({"metadata": {"uid": "u"}, "status": {"nextExpiry": null}});
+        assert_eq!(none.removal("u", &observed(left.clone())), Some(removal));
+        assert_eq!(none.removal("u", &observed(Value::Null)), None);
+        assert_eq!(some.removal("u", &observed(left)), None);
     }
 
     #[test]

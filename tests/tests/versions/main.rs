@@ -11,6 +11,7 @@ mod both;
 mod clients;
 mod down;
 mod kai;
+mod kept;
 mod switch;
 
 use serde_json::{Value, json};

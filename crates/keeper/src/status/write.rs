@@ -4,6 +4,7 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams, ValidationDirective},
 };
+use serde_json::Value;
 use tenure_policy::queue_status::Difference;
 use tenure_service::{
     call::{ApiError, call},
@@ -53,6 +54,12 @@ impl Writer {
             }
             result => result,
         }?;
+        let status = match write.report.removal(&write.uid, &status) {
+            Some(removal) if self.version == QueueVersion::V3alpha1 => {
+                self.patch(&write.name, &PatchParams::default(), &Patch::Merge(removal)).await?
+            }
+            _ => status,
+        };
         let Difference { own, .. } = write.report.difference(&status);
         if own { Err(WriteError::Dropped) } else { Ok(status) }
     }
@@ -61,11 +68,20 @@ impl Writer {
     async fn apply(&self, write: &Write, children: bool, force: bool) -> Result<ObservedStatus, ApiError> {
         let Write { name, uid, report, .. } = write;
         let patch = Patch::Apply(report.applied(name, uid, self.version, children));
+        let how = PatchParams { force, ..PatchParams::default() };
+        self.patch(name, &how, &patch).await
+    }
+
+    async fn patch(
+        &self,
+        name: &str,
+        how: &PatchParams,
+        patch: &Patch<Value>,
+    ) -> Result<ObservedStatus, ApiError> {
         let how = PatchParams {
             field_manager: Some(FIELD_MANAGER.into()),
             field_validation: Some(ValidationDirective::Strict),
-            force,
-            ..PatchParams::default()
+            ..how.clone()
         };
         self.limit.until_ready().await;
         if !self.lead.holds() {
@@ -75,11 +91,11 @@ impl Writer {
         match self.version {
             QueueVersion::V3alpha1 => {
                 let queues: Api<RunaiQueue> = Api::all(client);
-                Ok(call(queues.patch_status(name, &how, &patch)).await?.status)
+                Ok(call(queues.patch_status(name, &how, patch)).await?.status)
             }
             QueueVersion::V2 => {
                 let queues: Api<RunaiQueueV2> = Api::all(client);
-                Ok(call(queues.patch(name, &how, &patch)).await?.observed_status())
+                Ok(call(queues.patch(name, &how, patch)).await?.observed_status())
             }
         }
     }
