@@ -176,10 +176,20 @@ fn positive<D: Grammar>(
     written: Option<&Written<D>>,
     errors: &mut Vec<FieldError>,
 ) -> Option<D> {
+    positive_or(field, written, "leave it out for no limit", errors)
+}
+
+/// The same, with what to do instead of writing zero.
+fn positive_or<D: Grammar>(
+    field: &str,
+    written: Option<&Written<D>>,
+    instead: &str,
+    errors: &mut Vec<FieldError>,
+) -> Option<D> {
     let value = duration(field, written, errors)?;
     if value.is_zero() {
         let text = written.map_or("", Written::as_str);
-        errors.push(FieldError::invalid(field, text, "must be greater than zero; leave it out for no limit"));
+        errors.push(FieldError::invalid(field, text, format!("must be greater than zero; {instead}")));
         return None;
     }
     Some(value)
@@ -198,7 +208,8 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
 
 /// What is wrong with a block of this name.
 pub(crate) fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
-    positive(&format!("{path}.timeout"), wait.timeout.as_ref(), errors);
+    // left out, it is the default
+    positive_or(&format!("{path}.timeout"), wait.timeout.as_ref(), "set enable: false for none", errors);
     positive(&format!("{path}.recoveryTimeout"), wait.recovery_timeout.as_ref(), errors);
     if wait.block_admission == Some(true) {
         let detail =
