@@ -163,6 +163,7 @@ fn runai_ranges() -> Vec<Case> {
         "backoffMaxSeconds": 3600,
     });
     let resources = json!({"cpu": {"quota": 1000, "limit": -1, "overQuotaWeight": 1}, "gpu": {"quota": 0.5}, "memory": {}});
+    let delete = ["spec.onReversal: Unsupported value: \"Delete\"", "\"Pause\", \"DeletePods\""];
     let kill = ["spec.maxDurationAction: Unsupported value: \"Kill\"", "\"Pause\", \"Requeue\""];
     vec![
         runai(json!({"priority": -7, "displayName": "A queue"}), Verdict::Accepted),
@@ -171,6 +172,11 @@ fn runai_ranges() -> Vec<Case> {
         runai(
             json!({"requeueDelay": "5m"}),
             Verdict::Warned("spec.requeueDelay: has no effect unless maxDurationAction is Requeue"),
+        ),
+        runai(json!({"onReversal": "DeletePods"}), Verdict::Accepted),
+        runai(
+            json!({"onReversal": "DeletePods", "maxDurationAction": "Requeue"}),
+            Verdict::Warned("spec.onReversal: has no effect unless maxDurationAction is Pause"),
         ),
         runai(json!({"resources": resources}), Verdict::Accepted),
         wait(
@@ -230,6 +236,7 @@ fn runai_ranges() -> Vec<Case> {
         ),
         runai(json!({"priority": "high"}), refused(By::Schema, ["spec.priority", "must be of type integer"])),
         runai(json!({"maxDurationAction": "Kill"}), refused(By::Schema, kill)),
+        runai(json!({"onReversal": "Delete"}), refused(By::Schema, delete)),
         runai(
             json!({"resources": {"gpu": {"quota": -2}}}),
             bad("spec.resources.gpu.quota", &json!(-2), "greater than or equal to -1"),

@@ -12,7 +12,7 @@ use tenure_types::{
     ExtendedDuration, keys,
     runai::{
         QueueVersion, SPEC_ANNOTATIONS, v2,
-        v3alpha1::{self, MaxDurationAction, WaitForPodsReady},
+        v3alpha1::{self, MaxDurationAction, OnReversal, WaitForPodsReady},
     },
     tensorstack::v1beta1,
 };
@@ -204,6 +204,11 @@ fn runai_warnings(
         warnings
             .push(format!("{delay}: has no effect unless maxDurationAction is Requeue: here it is Pause"));
     }
+    if queue.on_reversal == Some(OnReversal::DeletePods) && action == MaxDurationAction::Requeue {
+        let field = version.path("onReversal");
+        warnings
+            .push(format!("{field}: has no effect unless maxDurationAction is Pause: here it is Requeue"));
+    }
     let Some((of, ceiling)) = ceiling::least(&path) else {
         return warnings;
     };
@@ -389,6 +394,20 @@ mod tests {
         }
         let whole = json!({"maxDurationAction": "Requeue", "requeueDelay": "5m", "waitForPodsReady": {}});
         assert_eq!(review("a", whole, &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn warns_where_no_pause_is_undone_because_workloads_come_back_by_themselves() {
+        let warning = "spec.onReversal: has no effect unless maxDurationAction is Pause: here it is Requeue";
+        let root = |action: &str| [("root", json!({"maxDurationAction": action}))];
+        let says = |what: &str| json!({"parentQueue": "root", "onReversal": what});
+        for (spec, action, expected) in [
+            (says("DeletePods"), "Pause", vec![]),
+            (says("DeletePods"), "Requeue", vec![warning.to_owned()]),
+            (says("Pause"), "Requeue", vec![]),
+        ] {
+            assert_eq!(review("a", spec, &root(action)), (vec![], expected));
+        }
     }
 
     #[test]

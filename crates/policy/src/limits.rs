@@ -1,7 +1,10 @@
 //! The limits that apply to the workloads of a queue.
 
 use jiff::SignedDuration;
-use tenure_types::{ExtendedDuration, TensorstackDuration, runai::v3alpha1::MaxDurationAction};
+use tenure_types::{
+    ExtendedDuration, TensorstackDuration,
+    runai::v3alpha1::{MaxDurationAction, OnReversal},
+};
 
 use crate::{
     floor::Floors,
@@ -19,6 +22,8 @@ pub struct Limits {
     pub notice: Option<SignedDuration>,
     /// How long a workload stays paused whose ceiling was exceeded; none: until a person resumes it.
     pub slice_delay: Option<SignedDuration>,
+    /// What happens to a workload whose pauses are undone.
+    pub on_reversal: OnReversal,
     /// What applies to workloads that don't get ready; none: as it is configured.
     pub pods_ready: Option<PodsReady>,
 }
@@ -37,6 +42,7 @@ impl Limits {
             ceiling: ceiling(tree, floors, &path).map(ExtendedDuration::to_signed),
             notice: nearest(|queue| queue.notice),
             slice_delay: (action == MaxDurationAction::Requeue).then(delay),
+            on_reversal: path.iter().find_map(|(_, queue)| queue.on_reversal).unwrap_or_default(),
             pods_ready: path.iter().find_map(|(_, queue)| queue.pods_ready.as_deref().copied()),
         })
     }
@@ -48,6 +54,7 @@ impl From<&TensorstackQueue> for Limits {
             ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
             notice: queue.notice.map(TensorstackDuration::to_signed),
             slice_delay: None,
+            on_reversal: OnReversal::default(),
             pods_ready: None,
         }
     }

@@ -10,12 +10,15 @@ use tenure_types::{
     DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written,
     runai::{
         self, QueueVersion,
-        v3alpha1::{self, MaxDurationAction, QueueResource, RequeuingStrategy, WaitForPodsReady},
+        v3alpha1::{self, MaxDurationAction, OnReversal, QueueResource, RequeuingStrategy, WaitForPodsReady},
     },
     tensorstack::v1beta1,
 };
 
 use crate::{field::FieldError, owners::is_subdomain, ready::PodsReady, requeue::factor};
+
+/// What `onReversal` may be.
+pub(crate) const ON_REVERSAL_EXPECTED: &str = "must be Pause or DeletePods";
 
 /// A queue of the run.ai family, as decisions need it. A field that can't be read counts as unset.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,6 +37,8 @@ pub struct RunaiQueue {
     pub action: Option<MaxDurationAction>,
     /// `requeueDelay`; zero is a value, none is inheritance.
     pub requeue_delay: Option<ExtendedDuration>,
+    /// `onReversal`; none is inheritance.
+    pub on_reversal: Option<OnReversal>,
     /// `waitForPodsReady`; none is inheritance.
     pub pods_ready: Option<Box<PodsReady>>,
 }
@@ -75,6 +80,7 @@ impl RunaiQueue {
             notice: duration(&path("expiryNotice"), spec.expiry_notice.as_ref(), errors),
             action: spec.max_duration_action,
             requeue_delay: duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors),
+            on_reversal: spec.on_reversal,
             pods_ready: spec.wait_for_pods_ready.as_ref().map(|wait| Box::new(PodsReady::from(wait))),
         };
         queue.floors_under_ceiling(spec, errors);

@@ -327,6 +327,8 @@ struct SlimSpec {
     #[serde(default)]
     requeue_delay: Value,
     #[serde(default)]
+    on_reversal: Value,
+    #[serde(default)]
     wait_for_pods_ready: Value,
 }
 
@@ -339,6 +341,7 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         expiry_notice,
         max_duration_action,
         requeue_delay,
+        on_reversal,
         wait_for_pods_ready,
     } = SlimSpec::deserialize(deserializer)?;
     Ok(runai::v3alpha1::QueueSpec {
@@ -350,6 +353,7 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         // what isn't of its shape was never admitted
         max_duration_action: serde_json::from_value(max_duration_action).ok(),
         requeue_delay: text(requeue_delay).map(Written::from),
+        on_reversal: serde_json::from_value(on_reversal).ok(),
         wait_for_pods_ready: serde_json::from_value(wait_for_pods_ready).unwrap_or_default(),
         // no decision needs these
         display_name: None,
@@ -533,7 +537,7 @@ mod tests {
     fn what_others_write_into_a_queue_cannot_make_its_ceiling_unreadable() {
         let queue: RunaiQueue = serde_json::from_value(json!({
             "metadata": {"name": "a"},
-            "spec": {"maxDuration": "1h", "parentQueue": null, "maxDurationAction": "FromTheFuture", "priority": "high"},
+            "spec": {"maxDuration": "1h", "parentQueue": null, "maxDurationAction": "FromTheFuture", "onReversal": 5, "priority": "high"},
             "status": {"conditions": [{}]},
         }))
         .unwrap();

@@ -528,6 +528,7 @@ fn spec() -> impl Strategy<Value = Value> {
         "maxDuration",
         "maxDurationAction",
         "requeueDelay",
+        "onReversal",
         "waitForPodsReady",
         "resources",
         "quota",

@@ -276,6 +276,9 @@ async fn what_is_probably_not_meant_is_admitted_with_a_warning() {
     assert_eq!(answer(&elsewhere).await, warned(&[namespace]));
     let delay = "spec.requeueDelay: has no effect unless maxDurationAction is Requeue: here it is Pause";
     assert_eq!(answer(&create(RUNAI, &json!({"requeueDelay": "5m"}))).await, warned(&[delay]));
+    let slices = json!({"maxDurationAction": "Requeue", "onReversal": "DeletePods"});
+    let undone = "spec.onReversal: has no effect unless maxDurationAction is Pause: here it is Requeue";
+    assert_eq!(answer(&create(RUNAI, &slices)).await, warned(&[undone]));
 }
 
 #[tokio::test]
@@ -352,6 +355,12 @@ async fn a_field_that_does_not_decode_is_named_with_its_value() {
             json!({"maxDurationAction": "Stop"}),
             "spec.maxDurationAction",
             "Invalid value: \"Stop\": unknown variant `Stop`, expected `Pause` or `Requeue`",
+        ),
+        (
+            RUNAI,
+            json!({"onReversal": "Delete"}),
+            "spec.onReversal",
+            "Invalid value: \"Delete\": unknown variant `Delete`, expected `Pause` or `DeletePods`",
         ),
         (
             RUNAI,

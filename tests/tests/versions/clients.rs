@@ -119,6 +119,7 @@ async fn a_bad_v2_write_is_refused() {
             json!({}),
             "spec.maxDurationAction: Invalid value: \"Kill\"",
         ),
+        (annotated("on-reversal", "Delete"), json!({}), "spec.onReversal: Invalid value: \"Delete\""),
         (
             annotated("max-duration", "1h"),
             json!({"reclaimMinRuntime": "2h"}),

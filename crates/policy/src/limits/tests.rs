@@ -100,6 +100,16 @@ fn what_ends_a_run_and_what_follows_is_inherited_from_the_nearest_queue_that_say
 }
 
 #[test]
+fn what_happens_when_pauses_are_undone_is_as_the_nearest_queue_says() {
+    let of = |row: &[Value]| limits(&Floors::default(), row).on_reversal;
+    let says = |what: &str| json!({"onReversal": what});
+    assert_eq!(of(&[json!({})]), OnReversal::Pause);
+    assert_eq!(of(&[says("DeletePods"), json!({})]), OnReversal::DeletePods);
+    assert_eq!(of(&[says("DeletePods"), says("Pause"), json!({})]), OnReversal::Pause);
+    assert_eq!(of(&[says("Pause"), says("DeletePods")]), OnReversal::DeletePods);
+}
+
+#[test]
 fn queues_that_go_round_in_a_circle_have_no_limits() {
     let queue = |parent: &str| RunaiQueue { parent: Some(parent.into()), ..RunaiQueue::default() };
     let tree: QueueTree = [("a", queue("b")), ("b", queue("a"))].into_iter().collect();
@@ -110,7 +120,7 @@ fn queues_that_go_round_in_a_circle_have_no_limits() {
 fn a_queue_of_t9k_has_a_ceiling_and_a_notice_of_its_own_and_no_more() {
     let spec = serde_json::from_value(json!({"maxDuration": "1h", "expiryNotice": "1m"})).unwrap();
     let (ceiling, notice) = (Some(SignedDuration::from_hours(1)), Some(SignedDuration::from_mins(1)));
-    let expected = Limits { ceiling, notice, slice_delay: None, pods_ready: None };
+    let expected = Limits { ceiling, notice, ..Limits::default() };
     assert_eq!(Limits::from(&TensorstackQueue::read(&spec).0), expected);
 }
 

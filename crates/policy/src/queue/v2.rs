@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_types::{
     ExtendedDuration, GoDuration, Written, keys,
     runai::{
-        QueueVersion,
+        QueueVersion, SPEC_ANNOTATIONS,
         v2::{self, QueueResource},
-        v3alpha1::{self, MaxDurationAction, WaitForPodsReady},
+        v3alpha1::{self, WaitForPodsReady},
     },
 };
 
+use super::ON_REVERSAL_EXPECTED;
 use crate::field::FieldError;
 
 /// Spec and annotations as one spec, and what can't be a field of it. Floors stay as they are written, in Go's grammar.
@@ -31,8 +33,9 @@ pub fn as_v3alpha1(
         reclaim_min_runtime: extended(&spec.reclaim_min_runtime),
         max_duration: text(keys::QUEUE_MAX_DURATION_ANNOTATION),
         expiry_notice: text(keys::QUEUE_EXPIRY_NOTICE_ANNOTATION),
-        max_duration_action: action(annotations, errors),
+        max_duration_action: one_of("maxDurationAction", "must be Pause or Requeue", annotations, errors),
         requeue_delay: text(keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
+        on_reversal: one_of("onReversal", ON_REVERSAL_EXPECTED, annotations, errors),
         wait_for_pods_ready: wait_for_pods_ready(annotations, errors),
         resources: spec.resources.as_ref().map(|resources| v3alpha1::QueueResources {
             cpu: resources.cpu.as_ref().map(resource),
@@ -79,11 +82,18 @@ fn resource(resource: &QueueResource) -> v3alpha1::QueueResource {
     v3alpha1::QueueResource { quota, over_quota_weight, limit }
 }
 
-fn action(annotations: &BTreeMap<String, String>, errors: &mut Vec<FieldError>) -> Option<MaxDurationAction> {
-    let text = annotations.get(keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION)?;
-    let action = serde_json::from_value(Value::from(text.as_str()));
-    let path = QueueVersion::V2.path("maxDurationAction");
-    action.map_err(|_| errors.push(FieldError::invalid(path, text.as_str(), "must be Pause or Requeue"))).ok()
+/// The annotation that stands for a field which holds one of a few words.
+fn one_of<T: DeserializeOwned>(
+    field: &str,
+    expected: &str,
+    annotations: &BTreeMap<String, String>,
+    errors: &mut Vec<FieldError>,
+) -> Option<T> {
+    let (_, key) = SPEC_ANNOTATIONS.into_iter().find(|(known, _)| *known == field)?;
+    let text = annotations.get(key)?;
+    let path = QueueVersion::V2.path(field);
+    let value = serde_json::from_value(Value::from(text.as_str()));
+    value.map_err(|_| errors.push(FieldError::invalid(path, text.as_str(), expected))).ok()
 }
 
 fn wait_for_pods_ready(

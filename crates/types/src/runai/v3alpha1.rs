@@ -117,6 +117,10 @@ pub struct QueueSpec {
     /// 10m. Unset: the nearest value on the path to the root, else 0s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_delay: Option<Written<ExtendedDuration>>,
+    /// What happens to a workload whose pauses another controller undoes. Unset: the nearest value on the path to the root,
+    /// else Pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_reversal: Option<OnReversal>,
     /// What happens to workloads whose pods were scheduled, but don't get ready. The nearest block on the path to the
     /// root counts, as a whole: what it leaves out is as by default. Unset: as an ancestor says, else as Tenure is
     /// configured.
@@ -137,6 +141,19 @@ pub enum MaxDurationAction {
     Pause,
     /// The workload is resumed after a delay.
     Requeue,
+}
+
+/// What happens to a workload whose pauses another controller undoes: after three of them, each of which was followed by a
+/// run of a full ceiling. Pause: it is paused again. `DeletePods`: it isn't paused any more, and each of its pods that
+/// exceeds the ceiling is deleted. Unset: the nearest value on the path to the root, else Pause. What the keeper's
+/// configuration says for the kind of the workload comes first. Without effect where maxDurationAction is Requeue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum OnReversal {
+    /// The workload is paused again.
+    #[default]
+    Pause,
+    /// The pods that exceed the ceiling are deleted.
+    DeletePods,
 }
 
 /// When workloads that can't start make room, and how they come back.

@@ -6,11 +6,12 @@ use tenure_types::{
     runai::{QueueVersion, conversion::convert},
 };
 
-const ANNOTATIONS: [&str; 10] = [
+const ANNOTATIONS: [&str; 11] = [
     keys::QUEUE_MAX_DURATION_ANNOTATION,
     keys::QUEUE_EXPIRY_NOTICE_ANNOTATION,
     keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION,
     keys::QUEUE_REQUEUE_DELAY_ANNOTATION,
+    keys::QUEUE_ON_REVERSAL_ANNOTATION,
     keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION,
     keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION,
     keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION,
@@ -19,13 +20,14 @@ const ANNOTATIONS: [&str; 10] = [
     keys::QUEUE_FROM_V3ALPHA1_ANNOTATION,
 ];
 
-const SPEC: [&str; 7] = [
+const SPEC: [&str; 8] = [
     "preemptMinRuntime",
     "reclaimMinRuntime",
     "maxDuration",
     "expiryNotice",
     "maxDurationAction",
     "requeueDelay",
+    "onReversal",
     "waitForPodsReady",
 ];
 
