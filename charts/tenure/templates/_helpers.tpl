@@ -70,6 +70,9 @@
 {{-   if .decidesActivation }}
 {{-     $_ := set $row "decidesActivation" true }}
 {{-   end }}
+{{-   with .onReversal }}
+{{-     $_ := set $row "onReversal" . }}
+{{-   end }}
 {{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
 {{- end }}
 {{- $trusted := get (default dict .Values.startTime) "trustedWriters" | default list }}

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
     owners::PauseRule,
-    pause::{self, DEACTIVATED, Owner, Until, is_deactivation},
+    pause::{self, DEACTIVATED, Owner, Reversals, Until, is_deactivation},
 };
 use tenure_types::{
     keys::{RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL},
@@ -80,7 +80,8 @@ fn pauses(subject: Subject<'_>) -> Option<Change> {
     let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
     let (family, queue) = queue_of(found.0).unwrap_or((Family::Runai, ""));
     let record = |rule: &PauseRule| {
-        let record = pause::record(found, rule, DEACTIVATED, (family, queue), at);
+        let reversals = Reversals::of(found, DEACTIVATED, None);
+        let record = pause::record(found, rule, DEACTIVATED, (family, queue), at, reversals);
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
     };
     let by: Vec<_> = subject.rules().into_iter().map(|rule| (rule.clone(), record(rule))).collect();

@@ -58,10 +58,7 @@ impl Run {
 
     /// Since when the ceiling counts.
     pub fn since(&self) -> Option<Timestamp> {
-        match self.family() {
-            Family::Tensorstack => Some(self.standing.clocks.created),
-            Family::Runai => self.standing.clocks.started,
-        }
+        self.standing.clocks.since(self.family())
     }
 
     /// What that is, for people.

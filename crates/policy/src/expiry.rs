@@ -105,6 +105,16 @@ pub struct Clocks {
     pub started: Option<Timestamp>,
 }
 
+impl Clocks {
+    /// The beginning of the run that a ceiling of a family counts.
+    pub const fn since(self, family: Family) -> Option<Timestamp> {
+        match family {
+            Family::Tensorstack => Some(self.created),
+            Family::Runai => self.started,
+        }
+    }
+}
+
 /// The families of queues, of which a pod may be in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {

@@ -2,6 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
+use tenure_types::runai::v3alpha1::OnReversal;
 
 use crate::{field::FieldError, kueue};
 
@@ -18,12 +19,14 @@ pub struct PauseRule {
     pub value: Value,
     /// True if Kueue goes by this field: it sets no object of the kind going again, and gives its quota back.
     pub decides_activation: bool,
+    /// What happens when each pause is undone; none: what the queue says.
+    pub on_reversal: Option<OnReversal>,
 }
 
 impl PauseRule {
     /// What is wrong with a rule that an admin has written; the fields are called as in the configuration.
     pub fn check(&self) -> Result<(), FieldError> {
-        let Self { group, kind, field, value, decides_activation: _ } = self;
+        let Self { group, kind, field, value, decides_activation: _, on_reversal: _ } = self;
         if !group.is_empty() && !is_subdomain(group) {
             let detail = "must be an API group such as batch.example.com; empty for the core group";
             return Err(FieldError::invalid("group", group.as_str(), detail));
@@ -130,6 +133,7 @@ impl Default for OwnerTable {
                 // of these Kueue holds back the pods, and never sets how many there are
                 decides_activation: value == 0,
                 value: value.clone(),
+                on_reversal: None,
             };
             rows.iter().flat_map(move |(group, kinds, field)| {
                 let row = row.clone();
@@ -168,6 +172,11 @@ impl OwnerTable {
         self.0.iter().filter(|rule| rule.is_for(group_of(&owner.api_version), &owner.kind))
     }
 
+    /// What happens when each pause of an owner is undone: as the first of its rules says that says anything.
+    pub fn on_reversal(&self, owner: &OwnerReference) -> Option<OnReversal> {
+        self.rules(owner).find_map(|rule| rule.on_reversal)
+    }
+
     /// Whether there is any.
     pub fn knows(&self, owner: &OwnerReference) -> bool {
         self.rules(owner).next().is_some()
@@ -204,7 +213,7 @@ mod tests {
 
     fn rule(group: &str, kind: &str, field: &str, value: Value) -> PauseRule {
         let (group, kind, field) = (group.into(), kind.into(), field.into());
-        PauseRule { group, kind, field, value, decides_activation: false }
+        PauseRule { group, kind, field, value, decides_activation: false, on_reversal: None }
     }
 
     fn owner(api_version: &str, kind: &str) -> OwnerReference {

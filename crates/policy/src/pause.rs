@@ -2,6 +2,7 @@
 
 mod owner;
 mod plan;
+mod reversal;
 mod words;
 
 use jiff::Timestamp;
@@ -15,9 +16,10 @@ use tenure_types::{
 use crate::{expiry::Family, owners::PauseRule};
 pub use owner::{Owner, is_inactive, record_on, requeue_state_on};
 pub use plan::{Candidate, PausePlan, Until};
+pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, DELETED_MESSAGE, Known, approaching, came_back, deleted_unready, dry_run, event_reason, message,
-    return_refused, reversed,
+    return_refused, reversed, undone,
 };
 
 /// Reason of the event and of the record when a ceiling was exceeded.
@@ -99,14 +101,14 @@ impl Return {
     }
 }
 
-/// The record of a pause at `at` by the rules of a queue, of a family and by name. One of an earlier pause that is still
-/// there shows that somebody has reversed that.
+/// The record of a pause at `at` by the rules of a queue, of a family and by name, after the reversals of earlier pauses.
 pub fn record(
     owner: Owner<'_>,
     rule: &PauseRule,
     reason: &str,
     (family, queue): (Family, &str),
     at: Timestamp,
+    Reversals { count, full, by }: Reversals,
 ) -> PausedRecord {
     PausedRecord {
         reason: reason.into(),
@@ -116,7 +118,9 @@ pub fn record(
         field: rule.field.clone(),
         value: rule.value.clone(),
         previous_value: owner.field(rule).clone(),
-        reversals: owner.record().map_or(0, |before| before.reversals.saturating_add(1)),
+        reversals: count,
+        full_reversals: full,
+        reversed_by: by,
     }
 }
 
@@ -224,7 +228,7 @@ pub fn was_set_since(owner: Owner<'_>, record: &PausedRecord) -> bool {
 }
 
 /// What there is of a path among the fields that are noted as somebody's.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Itself,
     /// What it is below, with nothing below that.

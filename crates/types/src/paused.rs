@@ -30,6 +30,24 @@ pub struct PausedRecord {
     /// `kubectl tenure resume`, which removes it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reversals: u32,
+    /// How many of those were of a pause for the ceiling, and gave the owner another run of a full ceiling.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub full_reversals: u32,
+    /// The last writer of the field before this pause, if this isn't the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reversed_by: Option<FieldManager>,
+}
+
+/// The writer of a field, as `metadata.managedFields` has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldManager {
+    /// What the client calls itself.
+    pub manager: String,
+    /// `Apply` or `Update`.
+    pub operation: String,
+    /// When it wrote last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
 }
 
 /// The value of annotation [`crate::keys::REQUEUE_STATE_ANNOTATION`], as JSON.
@@ -66,6 +84,8 @@ mod tests {
             value: 0.into(),
             previous_value: 2.into(),
             reversals: 0,
+            full_reversals: 0,
+            reversed_by: None,
         };
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
@@ -73,9 +93,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_that_follows_another_says_how_often_and_by_whom_that_was_undone() {
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","value":0,"previousValue":2,"reversals":2,"fullReversals":1,"reversedBy":{"manager":"argocd","operation":"Apply","time":"2026-01-02T03:00:00Z"}}"#;
+        let record: PausedRecord = serde_json::from_str(text).unwrap();
+        assert_eq!((record.reversals, record.full_reversals), (2, 1));
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
     fn records_without_the_newer_fields_can_be_read() {
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
+        assert_eq!((record.full_reversals, record.reversed_by), (0, None));
     }
 }

@@ -179,6 +179,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
     });
     let switch = json!({
         "group": "example.com", "kind": "Lamp", "resource": "lamps", "path": "spec.lit", "value": false,
+        "onReversal": "DeletePods",
     });
     let values = json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]});
     let start_time = json!({"trustedWriters": ["somebody"], "longestFormation": "1h"});
@@ -193,7 +194,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
             {"group": "", "kind": "Thing", "path": "spec.mode", "value": "true"},
             {"group": "example.com", "kind": "Thing", "path": "spec.a.b", "value": 12_000_000},
-            {"group": "example.com", "kind": "Lamp", "path": "spec.lit", "value": false},
+            {"group": "example.com", "kind": "Lamp", "path": "spec.lit", "value": false, "onReversal": "DeletePods"},
         ],
     });
     expected.as_object_mut().unwrap().append(floors().as_object_mut().unwrap());

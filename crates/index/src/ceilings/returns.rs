@@ -3,6 +3,7 @@
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{expiry::Family, ready::PodsReady};
+use tenure_types::runai::v3alpha1::OnReversal;
 
 use super::CeilingIndex;
 use crate::{
@@ -72,6 +73,11 @@ impl CeilingIndex {
     /// How long workloads of a queue wait whose time slice has ended; none if their ceiling is none.
     pub fn slice_delay(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
         self.objects.limits(family, queue)?.slice_delay
+    }
+
+    /// What happens to workloads of a queue whose pauses are undone.
+    pub fn on_reversal(&mut self, family: Family, queue: &str) -> OnReversal {
+        self.objects.limits(family, queue).map_or_else(OnReversal::default, |limits| limits.on_reversal)
     }
 
     pub(super) fn has_pods(&self, paused: &Paused) -> bool {

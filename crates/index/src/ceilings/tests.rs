@@ -425,6 +425,7 @@ fn another_table_changes_whose_own_ceilings_count() {
         field: "spec.replicas".into(),
         value: json!(0),
         decides_activation: false,
+        on_reversal: None,
     };
     index.configure(Settings {
         table: OwnerTable::default().with(vec![rule]),

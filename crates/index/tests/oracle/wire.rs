@@ -310,6 +310,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         field: "spec.replicas".into(),
         value: json!(0),
         decides_activation: false,
+        on_reversal: None,
     };
     Settings {
         scope: Scope::default(),

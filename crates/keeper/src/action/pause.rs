@@ -9,7 +9,7 @@ use tenure_index::{Due, Served, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
-    pause::{self, Alone, Candidate, Known, Owner, PausePlan, TOLD_REVERSALS, Until},
+    pause::{self, Alone, Candidate, Known, Owner, PausePlan, Reversals, TOLD_REVERSALS, Until},
     requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
@@ -20,7 +20,7 @@ use tenure_types::{
 
 use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, known, of_pod, reference};
 use crate::{events::Happening, recent::RecentPause};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// What became of a try.
 enum Attempt {
@@ -29,6 +29,8 @@ enum Attempt {
     Paused,
     /// The owner's work has ended: what is left of it is the pod.
     Finished,
+    /// Each of its pauses was undone, and it isn't paused another time. The event says so.
+    Undone(Box<Happening>),
 }
 
 impl Actor {
@@ -70,6 +72,7 @@ impl Actor {
                 Ok(Attempt::Finished) => {
                     return self.delete(task, due, pod, &Alone::Finished(describe(&owner))).await;
                 }
+                Ok(Attempt::Undone(event)) => return self.delete_undone(due, pod, &owner, *event).await,
                 Ok(Attempt::Paused) => return Ok(Done::without_events(Deed::PausedBefore, Served::All)),
                 Ok(Attempt::Done(done)) => return Ok(done),
                 Err(failure) => return Err(failure),
@@ -122,6 +125,22 @@ impl Actor {
         self.delete(task, due, pod, &alone).await
     }
 
+    async fn delete_undone(
+        &self,
+        due: &Due,
+        pod: &Pod,
+        owner: &OwnerReference,
+        event: Happening,
+    ) -> Result<Done, Failure> {
+        let (namespace, name, owner) = (&due.namespace, &due.name, describe(owner));
+        info!(%namespace, pod = %name, owner, "Each pause of its owner was undone: deleting the pod");
+        let mut done = self.delete(Task::Expire, due, pod, &Alone::Undone(owner)).await?;
+        if matches!(done.deed, Deed::Deleted) && !self.dry_run {
+            done.events.push(event);
+        }
+        Ok(done)
+    }
+
     async fn try_to_pause(
         &self,
         why: (Task, &Pod),
@@ -148,6 +167,14 @@ impl Actor {
             let why = "somebody has set its owner going again, and the pod was judged before";
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         }
+        let reversals = self.reversals(why, due, Owner(&object));
+        let undone = Owner(&object)
+            .record()
+            .filter(|_| why.0 == Task::Expire && self.deletes_pods(due, owner, table, &reversals));
+        if let Some(record) = undone {
+            let event = not_paused_again((due, why.1), &record, &reversals, &known);
+            return Ok(Attempt::Undone(Box::new(event)));
+        }
         if !std::mem::replace(allowed, true) {
             self.limit.until_ready().await;
         }
@@ -156,7 +183,7 @@ impl Actor {
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         };
         for rule in table.rules(owner) {
-            match self.apply(&plan, due, owner, rule, &object).await {
+            match self.apply(&plan, due, (owner, &reversals), rule, &object).await {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
                 Ok((returned, record)) => {
@@ -179,11 +206,12 @@ impl Actor {
         &self,
         PausePlan { reason, at, until }: &PausePlan,
         due: &Due,
-        owner: &OwnerReference,
+        (owner, reversals): (&OwnerReference, &Reversals),
         rule: &PauseRule,
         object: &Value,
     ) -> Result<(Value, PausedRecord), ApiError> {
-        let record = pause::record(Owner(object), rule, reason, (due.family, &due.queue), *at);
+        let (object_now, queue) = (Owner(object), (due.family, due.queue.as_str()));
+        let record = pause::record(object_now, rule, reason, queue, *at, reversals.clone());
         let patch = pause::patch(Owner(object), rule, &record, until);
         if self.dry_run {
             return Ok((applied(object, &patch), record));
@@ -200,6 +228,27 @@ impl Actor {
             returned => returned?,
         };
         Ok((json(&returned), record))
+    }
+
+    /// The reversals of an owner's pauses before this one.
+    fn reversals(&self, (task, pod): (Task, &Pod), due: &Due, object: Owner<'_>) -> Reversals {
+        let reason =
+            if task == Task::Expire { pause::MAX_DURATION_EXCEEDED } else { pause::PODS_READY_TIMEOUT };
+        let standing = self.cluster.with(|index| index.standing(pod));
+        Reversals::of(object, reason, standing.and_then(|standing| standing.clocks.since(due.family)))
+    }
+
+    /// True if the pods of an owner are deleted in place of another pause. What its kind's rows say comes first.
+    fn deletes_pods(
+        &self,
+        Due { family, queue, .. }: &Due,
+        owner: &OwnerReference,
+        table: &OwnerTable,
+        reversals: &Reversals,
+    ) -> bool {
+        let (of_queue, slice_delay) =
+            self.cluster.with(|index| (index.on_reversal(*family, queue), index.slice_delay(*family, queue)));
+        reversals.delete_pods(table.on_reversal(owner).unwrap_or(of_queue), slice_delay)
     }
 
     /// None if an owner isn't to be paused after all.
@@ -268,6 +317,23 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Known)
     let reversed = (record.reversals == TOLD_REVERSALS)
         .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
     paused.into_iter().chain(reversed).collect()
+}
+
+/// The event on an owner that isn't paused another time.
+fn not_paused_again(
+    (due, pod): (&Due, &Pod),
+    record: &PausedRecord,
+    reversals: &Reversals,
+    known: &Known,
+) -> Happening {
+    Happening {
+        object: known.object.clone(),
+        reason: pause::PAUSE_REVERSED,
+        action: "Deleting",
+        note: pause::undone(record, reversals, known),
+        at: due.deadline,
+        cause: Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone())),
+    }
 }
 
 /// What a merge patch would make of an object.

@@ -157,7 +157,11 @@ fn due(attempts: u8) -> Group {
 
 /// What is done, and what of it the API server saw.
 async fn act(actor: &Actor, server: &Server, attempts: u8) -> (String, Vec<String>) {
-    let done = actor.act(&due(attempts)).await;
+    act_on(actor, server, &due(attempts)).await
+}
+
+async fn act_on(actor: &Actor, server: &Server, group: &Group) -> (String, Vec<String>) {
+    let done = actor.act(group).await;
     let deed = match done.map(|done| done.deed) {
         Ok(Deed::Paused { owner, .. }) => format!("paused {}", owner.kind),
         Ok(Deed::Deleted) => "deleted".into(),
@@ -265,4 +269,112 @@ async fn below_an_owner_that_is_held_in_deletion_the_next_one_is_paused_before_t
     }
     assert_eq!(act(&actor, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
     assert_eq!(act(&actor, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+}
+
+/// An owner that runs, though it bears the record of a pause that followed so many full reversals; and its pod, which was
+/// scheduled after that pause, in a queue of this spec.
+fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Actor, Group) {
+    let server = Server::new();
+    let record = json!({
+        "reason": "MaxDurationExceeded", "at": "2026-01-02T03:04:05.678Z", "queue": "q", "field": "spec.replicas",
+        "value": 0, "previousValue": 1, "reversals": full, "fullReversals": full,
+    });
+    let managed = json!([{
+        "manager": "argocd", "operation": "Update", "time": "2026-01-02T03:04:06Z",
+        "fieldsV1": {"f:spec": {"f:replicas": {}}},
+    }]);
+    let metadata =
+        json!({"annotations": {"tenure.dev/paused": record.to_string()}, "managedFields": managed});
+    server.merge(DEPLOYMENT, &json!({"metadata": metadata}));
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled});
+    let metadata =
+        json!({"labels": {"kai.scheduler/queue": "q"}, "creationTimestamp": "2026-01-02T03:00:00Z"});
+    server.merge(POD, &json!({"metadata": metadata, "status": {"conditions": [condition]}}));
+    let actor = actor(&server);
+    actor.cluster.with(|index| index.apply_runai("q", &serde_json::from_value(spec).unwrap()));
+    let mut group = due(0);
+    (group.first.family, group.first.queue) = (Family::Runai, "q".into());
+    (server, actor, group)
+}
+
+const LATER: &str = "2026-01-02T03:04:07Z";
+
+#[tokio::test]
+async fn where_three_pauses_were_undone_for_a_full_run_each_the_pod_is_deleted_if_its_queue_says_so() {
+    let deletes = || json!({"maxDuration": "1h", "onReversal": "DeletePods"});
+    let paused = || saw("paused Deployment", &["PATCH deployments/web"]);
+    for (full, scheduled, spec, expected) in [
+        (2, LATER, deletes(), saw("deleted", &[DELETED])),
+        (9, LATER, deletes(), saw("deleted", &[DELETED])),
+        (1, LATER, deletes(), paused()),
+        (2, "2026-01-02T03:04:04Z", deletes(), paused()),
+        (2, LATER, json!({"maxDuration": "1h"}), paused()),
+        (9, LATER, json!({"maxDuration": "1h", "onReversal": "Pause"}), paused()),
+        (
+            9,
+            LATER,
+            json!({"maxDuration": "1h", "onReversal": "DeletePods", "maxDurationAction": "Requeue"}),
+            paused(),
+        ),
+    ] {
+        let (server, actor, group) = undone(full, scheduled, spec.clone());
+        assert_eq!(act_on(&actor, &server, &group).await, expected, "{full} {scheduled} {spec}");
+    }
+}
+
+#[tokio::test]
+async fn an_eviction_pauses_however_often_pauses_of_the_owner_were_undone() {
+    let spec =
+        json!({"maxDuration": "1h", "onReversal": "DeletePods", "waitForPodsReady": {"timeout": "1s"}});
+    let (server, actor, group) = undone(9, LATER, spec);
+    let group = Group { task: Task::Evict, ..group };
+    assert_eq!(act_on(&actor, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
+
+#[tokio::test]
+async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
+    let row = |on_reversal| {
+        let row = format!(
+            "owners: [{{group: apps, kind: Deployment, path: spec.replicas, value: 0, onReversal: {on_reversal}}}]"
+        );
+        Config::parse(&row).unwrap()
+    };
+    let paused = saw("paused Deployment", &["PATCH deployments/web"]);
+    for (of_row, of_queue, expected) in
+        [("DeletePods", "Pause", saw("deleted", &[DELETED])), ("Pause", "DeletePods", paused)]
+    {
+        let spec = json!({"maxDuration": "1h", "onReversal": of_queue});
+        let (server, mut actor, group) = undone(2, LATER, spec);
+        actor.config = Configure::new(row(of_row), actor.cluster.clone()).1;
+        assert_eq!(act_on(&actor, &server, &group).await, expected, "{of_row} {of_queue}");
+    }
+}
+
+#[tokio::test]
+async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner() {
+    let spec = json!({"maxDuration": "1h", "onReversal": "DeletePods"});
+    let (server, mut actor, group) = undone(2, LATER, spec);
+    actor.dry_run = true;
+    let told = actor.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
+    let told: Vec<_> = told.iter().map(|event| (event.object.kind.as_deref(), event.reason)).collect();
+    assert_eq!(told, [(Some("Pod"), "MaxDurationExceeded")]);
+    assert_eq!(server.changes(), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
+    let by = "last by field manager \"argocd\" (Update at 2026-01-02T03:04:06Z)";
+    for (full, on_reversal) in [(1, "Pause"), (2, "DeletePods")] {
+        let (_, actor, group) = undone(full, LATER, json!({"maxDuration": "1h", "onReversal": on_reversal}));
+        let events = actor.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
+        let told = events.iter().find(|event| event.reason == "PauseReversed").unwrap();
+        assert_eq!(told.object.name.as_deref(), Some("web"));
+        assert!(told.note.contains(by), "{}", told.note);
+        assert_eq!(
+            told.note.contains("onReversal: DeletePods"),
+            on_reversal == "DeletePods",
+            "{}",
+            told.note
+        );
+    }
 }

@@ -1,7 +1,9 @@
 //! Rows for the table of owners.
 
+use tenure_types::runai::v3alpha1::OnReversal;
+
 use super::fields::{Field, Problems};
-use crate::{field::FieldError, owners::PauseRule};
+use crate::{field::FieldError, owners::PauseRule, queue::ON_REVERSAL_EXPECTED};
 
 /// Those of the rows that are good.
 pub fn read(field: &Field<'_>, problems: &mut Problems) -> Vec<PauseRule> {
@@ -38,6 +40,10 @@ fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
         Some(field) => field.boolean(problems),
         None => Some(false),
     };
+    let on_reversal = match fields.take("onReversal") {
+        Some(field) => on_reversal(&field, problems).map(Some),
+        None => Some(None),
+    };
     fields.end(problems);
     let (kind, path) = (text(kind, problems), text(path, problems));
     let rule = PauseRule {
@@ -46,6 +52,7 @@ fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
         field: path?,
         value: value?.node.to_json(),
         decides_activation: decides_activation?,
+        on_reversal: on_reversal?,
     };
     if let Err(FieldError { field, value, detail }) = rule.check() {
         let line = item.node.get(&field).map_or(item.node.line, |node| node.line);
@@ -54,4 +61,9 @@ fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
         return None;
     }
     Some(rule)
+}
+
+fn on_reversal(field: &Field<'_>, problems: &mut Problems) -> Option<OnReversal> {
+    let value = serde_json::from_value(field.node.to_json());
+    value.map_err(|_| field.refuse(ON_REVERSAL_EXPECTED, problems)).ok()
 }

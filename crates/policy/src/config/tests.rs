@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use proptest::prelude::*;
 use tenure_types::{
     ExtendedDuration,
-    runai::v3alpha1::{CountFrom, RequeuingTimestamp},
+    runai::v3alpha1::{CountFrom, OnReversal, RequeuingTimestamp},
 };
 
 use super::*;
@@ -131,6 +131,29 @@ fn a_row_may_say_that_kueue_goes_by_its_field() {
     }
     let expected = "line 1: owners[0].decidesActivation: Invalid value: 1: must be true or false";
     assert_eq!(complaints(&row(", decidesActivation: 1")), [expected]);
+}
+
+#[test]
+fn a_row_may_say_what_happens_when_pauses_are_undone() {
+    let row = |more: &str| {
+        format!("owners: [{{group: example.com, kind: Service, path: spec.replicas, value: 0{more}}}]")
+    };
+    for (more, expected) in [
+        ("", None),
+        (", onReversal: Pause", Some(OnReversal::Pause)),
+        (", onReversal: DeletePods", Some(OnReversal::DeletePods)),
+    ] {
+        let config = Config::parse(&row(more)).unwrap();
+        let (api_version, kind) = ("example.com/v1".into(), "Service".into());
+        let owner = OwnerReference { api_version, kind, ..OwnerReference::default() };
+        assert_eq!(config.table.on_reversal(&owner), expected, "{more}");
+    }
+    for bad in ["Delete", "5"] {
+        let complaint = complaints(&row(&format!(", onReversal: {bad}"))).remove(0);
+        let start = "line 1: owners[0].onReversal: Invalid value: ";
+        assert!(complaint.starts_with(start), "{complaint}");
+        assert!(complaint.ends_with(": must be Pause or DeletePods"), "{complaint}");
+    }
 }
 
 #[test]

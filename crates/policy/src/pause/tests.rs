@@ -2,7 +2,18 @@ use super::*;
 
 fn rule(field: &str, value: Value) -> PauseRule {
     let (group, kind, field) = (String::new(), String::new(), field.into());
-    PauseRule { group, kind, field, value, decides_activation: false }
+    PauseRule { group, kind, field, value, decides_activation: false, on_reversal: None }
+}
+
+/// The record of a pause, by what the owner shows of earlier ones.
+fn record(
+    owner: Owner<'_>,
+    rule: &PauseRule,
+    reason: &str,
+    queue: (Family, &str),
+    at: Timestamp,
+) -> PausedRecord {
+    super::record(owner, rule, reason, queue, at, Reversals::of(owner, reason, None))
 }
 
 const QUEUE: (Family, &str) = (Family::Runai, "q");

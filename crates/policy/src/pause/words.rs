@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
-use tenure_types::paused::{PausedRecord, RequeueState};
+use tenure_types::paused::{FieldManager, PausedRecord, RequeueState};
 
 use super::{
     DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_EXCEEDED,
-    PODS_READY_TIMEOUT, WORKLOAD_INACTIVE,
+    PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
 };
 
 /// What people know a paused object by.
@@ -125,6 +125,8 @@ pub enum Alone {
     Outlives(String),
     /// The work of this has ended.
     Finished(String),
+    /// The pauses of this were undone each time.
+    Undone(String),
 }
 
 impl Alone {
@@ -137,6 +139,7 @@ impl Alone {
             }
             Self::Outlives(owner) => format!("it runs on after all tries to pause {owner}"),
             Self::Finished(owner) => format!("{owner} has ended"),
+            Self::Undone(owner) => format!("{owner} was set going again after each pause"),
         }
     }
 }
@@ -155,11 +158,29 @@ pub fn dry_run(message: &str) -> String {
 /// The message of the event on an owner whose pause was reversed again.
 pub fn reversed(record: &PausedRecord, known: &Known) -> String {
     format!(
-        "{} was set back {} times after it was set to {}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
+        "{} was set back {} times after it was set to {}{}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
         known.field(record),
         record.reversals,
-        plain(&record.value)
+        plain(&record.value),
+        by(record.reversed_by.as_ref())
     )
+}
+
+/// The message of the event on an owner that isn't paused another time after these reversals: its pods are deleted. The
+/// record is of its last pause.
+pub fn undone(record: &PausedRecord, reversals: &Reversals, known: &Known) -> String {
+    format!(
+        "{} was set back {} times after it was set to {}, each time for a full run{}: not paused again, its pods are deleted when they exceed maxDuration (onReversal: DeletePods). To have it paused again: {}",
+        known.field(record),
+        reversals.full,
+        plain(&record.value),
+        by(reversals.by.as_ref()),
+        command("resume", &known.object)
+    )
+}
+
+fn by(manager: Option<&FieldManager>) -> String {
+    manager.map_or_else(String::new, |manager| format!(", last by {}", described(manager)))
 }
 
 /// The message of the event on a workload whose run will end at `at`.
@@ -175,8 +196,18 @@ mod tests {
 
     fn record(reason: &str, field: &str, value: Value, previous_value: Value) -> PausedRecord {
         let (reason, field, at) = (reason.into(), field.into(), Timestamp::UNIX_EPOCH);
-        let (queue, queue_group, reversals) = ("research".into(), None, 0);
-        PausedRecord { reason, at, queue, queue_group, field, value, previous_value, reversals }
+        PausedRecord {
+            reason,
+            at,
+            queue: "research".into(),
+            queue_group: None,
+            field,
+            value,
+            previous_value,
+            reversals: 0,
+            full_reversals: 0,
+            reversed_by: None,
+        }
     }
 
     fn job() -> Known {
@@ -264,8 +295,28 @@ mod tests {
             reversals: 2,
             ..record(MAX_DURATION_EXCEEDED, "spec.runMode", json!("paused"), json!("run"))
         };
-        let expected = "spec.runMode was set back 2 times after it was set to paused: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore spec.runMode";
-        assert_eq!(reversed(&record, &Known::default()), expected);
+        let expected = |by: &str| {
+            format!(
+                "spec.runMode was set back 2 times after it was set to paused{by}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore spec.runMode"
+            )
+        };
+        assert_eq!(reversed(&record, &Known::default()), expected(""));
+        let record = PausedRecord { reversed_by: Some(argocd()), ..record };
+        let by = ", last by field manager \"argocd-controller\" (Apply at 2026-01-02T03:04:05Z)";
+        assert_eq!(reversed(&record, &Known::default()), expected(by));
+    }
+
+    fn argocd() -> FieldManager {
+        let time = "2026-01-02T03:04:05Z".parse().ok();
+        FieldManager { manager: "argocd-controller".into(), operation: "Apply".into(), time }
+    }
+
+    #[test]
+    fn an_owner_that_is_not_paused_again_is_told_by_whom_it_was_set_back_and_what_helps() {
+        let record = record(MAX_DURATION_EXCEEDED, "spec.suspend", json!(true), json!(false));
+        let reversals = Reversals { count: 5, full: 3, by: Some(argocd()) };
+        let expected = "spec.suspend was set back 3 times after it was set to true, each time for a full run, last by field manager \"argocd-controller\" (Apply at 2026-01-02T03:04:05Z): not paused again, its pods are deleted when they exceed maxDuration (onReversal: DeletePods). To have it paused again: kubectl tenure resume job.batch/train -n team";
+        assert_eq!(undone(&record, &reversals, &job()), expected);
     }
 
     #[test]
@@ -308,6 +359,7 @@ mod tests {
             ),
             (Alone::Outlives(owner()), "it runs on after all tries to pause Job train (batch/v1)"),
             (Alone::Finished(owner()), "Job train (batch/v1) has ended"),
+            (Alone::Undone(owner()), "Job train (batch/v1) was set going again after each pause"),
         ] {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
             assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));

@@ -1,0 +1,236 @@
+//! Pauses that somebody has undone: how often, by whom, and whether another one follows.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use tenure_types::{
+    paused::{FieldManager, PausedRecord},
+    runai::v3alpha1::OnReversal,
+};
+
+use super::{MAX_DURATION_EXCEEDED, Owner, Part, part};
+
+/// With [`OnReversal::DeletePods`], pods are deleted once the pauses of their owner were undone so often, each time for
+/// a full ceiling.
+pub const REVERSALS_BEFORE_DELETION: u32 = 3;
+
+/// The API server takes no longer name of a field manager.
+const LONGEST_MANAGER: usize = 128;
+
+/// How often the pauses of an owner were undone, and by whom last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reversals {
+    /// All of them.
+    pub count: u32,
+    /// Those of a ceiling's pause after which the owner had another run of a full ceiling.
+    pub full: u32,
+    /// The last writer of the field that the pause had set, if the API server has noted it.
+    pub by: Option<FieldManager>,
+}
+
+impl Reversals {
+    /// Reads what an owner shows that is about to be paused for `reason`. The record that is still there is of a pause that
+    /// was undone. `since` is the beginning of the run that ends now; none if it isn't known.
+    pub fn of(owner: Owner<'_>, reason: &str, since: Option<Timestamp>) -> Self {
+        let Some(before) = owner.record() else { return Self::default() };
+        Self {
+            count: before.reversals.saturating_add(1),
+            full: before.full_reversals.saturating_add(is_full(&before, reason, since).into()),
+            by: last_writer(owner, &before.field),
+        }
+    }
+
+    /// True if pods that have exceeded their ceiling are deleted, and their owner isn't paused another time. Never where
+    /// the ceiling is a time slice, after which the owner comes back by itself.
+    pub fn delete_pods(&self, on_reversal: OnReversal, slice_delay: Option<SignedDuration>) -> bool {
+        on_reversal == OnReversal::DeletePods
+            && slice_delay.is_none()
+            && self.full >= REVERSALS_BEFORE_DELETION
+    }
+}
+
+/// True if a run of a full ceiling has followed the pause before. A pod that has outlived that pause began to run before it.
+fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> bool {
+    let of_ceiling = before.reason == MAX_DURATION_EXCEEDED && reason == MAX_DURATION_EXCEEDED;
+    // the API server notes the beginning of a run in whole seconds
+    of_ceiling && since.is_some_and(|since| since.as_second() >= before.at.as_second())
+}
+
+/// The field manager that has written a field last, as `metadata.managedFields` has it; none if it isn't noted there.
+pub fn last_writer(owner: Owner<'_>, field: &str) -> Option<FieldManager> {
+    let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
+    let has = |entry: &Value, which: Part| {
+        entry.get("fieldsV1").is_some_and(|fields| part(fields, field.split('.')) == which)
+    };
+    let last = |which: Part| {
+        let with = entries.iter().filter(|entry| has(entry, which)).filter_map(manager);
+        with.max_by_key(|manager| manager.time)
+    };
+    last(Part::Itself).or_else(|| last(Part::Whole))
+}
+
+fn manager(entry: &Value) -> Option<FieldManager> {
+    let text = |key: &str| entry.get(key).and_then(Value::as_str);
+    Some(FieldManager {
+        manager: text("manager")?.chars().take(LONGEST_MANAGER).collect(),
+        operation: text("operation").filter(|operation| matches!(*operation, "Apply" | "Update"))?.into(),
+        time: text("time").and_then(|time| time.parse().ok()),
+    })
+}
+
+/// A field manager for people. Its name is what a client calls itself: so it is quoted, escaped and cut.
+pub fn described(FieldManager { manager, operation, time }: &FieldManager) -> String {
+    let cut = |text: &str| text.chars().take(LONGEST_MANAGER).collect::<String>();
+    let at = time.map_or_else(String::new, |time| format!(" at {time:.0}"));
+    format!("field manager {:?} ({}{at})", cut(manager), cut(operation).escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::pause::PODS_READY_TIMEOUT;
+
+    const AT: &str = "2026-01-02T03:04:05.678Z";
+
+    fn at(time: &str) -> Option<Timestamp> {
+        time.parse().ok()
+    }
+
+    /// An owner that runs, though it bears the record of a pause at [`AT`].
+    fn undone(reason: &str, full: u32) -> Value {
+        let record = json!({
+            "reason": reason, "at": AT, "queue": "q", "field": "spec.replicas", "value": 0, "previousValue": 2,
+            "reversals": 7, "fullReversals": full,
+        });
+        json!({"metadata": {"annotations": {"tenure.dev/paused": record.to_string()}}, "spec": {"replicas": 2}})
+    }
+
+    fn full(reason: &str, next: &str, since: Option<Timestamp>) -> u32 {
+        let reversals = Reversals::of(Owner(&undone(reason, 2)), next, since);
+        assert_eq!(reversals.count, 8, "each counts");
+        reversals.full
+    }
+
+    #[test]
+    fn a_reversal_is_full_when_a_run_that_began_after_the_pause_has_reached_its_ceiling() {
+        let ceiling = MAX_DURATION_EXCEEDED;
+        for (since, expected) in [
+            (at("2026-01-02T03:04:04Z"), 2),
+            (at("2026-01-02T03:04:05Z"), 3),
+            (at("2026-01-09T00:00:00Z"), 3),
+            (None, 2),
+        ] {
+            assert_eq!(full(ceiling, ceiling, since), expected, "{since:?}");
+        }
+    }
+
+    #[test]
+    fn evictions_are_no_full_reversals() {
+        let later = at("2026-01-09T00:00:00Z");
+        assert_eq!(full(PODS_READY_TIMEOUT, MAX_DURATION_EXCEEDED, later), 2);
+        assert_eq!(full(MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, later), 2);
+    }
+
+    #[test]
+    fn an_owner_without_a_record_that_can_be_read_has_no_reversals() {
+        for annotation in ["", "{}", "[]", r#"{"reversals": 9, "fullReversals": 9}"#] {
+            let owner = json!({"metadata": {"annotations": {"tenure.dev/paused": annotation}}});
+            let read = Reversals::of(Owner(&owner), MAX_DURATION_EXCEEDED, at(AT));
+            assert_eq!(read, Reversals::default(), "{annotation}");
+        }
+    }
+
+    #[test]
+    fn a_forged_count_does_not_overflow() {
+        let owner = undone(MAX_DURATION_EXCEEDED, u32::MAX);
+        assert_eq!(Reversals::of(Owner(&owner), MAX_DURATION_EXCEEDED, at(AT)).full, u32::MAX);
+    }
+
+    #[test]
+    fn pods_are_deleted_after_three_full_reversals_where_that_is_asked_for() {
+        let full = |full| Reversals { full, count: 9, by: None };
+        for (count, expected) in [(0, false), (2, false), (3, true), (u32::MAX, true)] {
+            assert_eq!(full(count).delete_pods(OnReversal::DeletePods, None), expected, "{count}");
+            assert!(!full(count).delete_pods(OnReversal::Pause, None), "{count}");
+            let slice = Some(SignedDuration::ZERO);
+            assert!(
+                !full(count).delete_pods(OnReversal::DeletePods, slice),
+                "it comes back by itself: {count}"
+            );
+        }
+    }
+
+    fn managed(entries: &Value) -> Option<FieldManager> {
+        let owner = json!({"metadata": {"managedFields": entries}});
+        last_writer(Owner(&owner), "spec.replicas")
+    }
+
+    fn entry(manager: &str, time: &str, fields: &Value) -> Value {
+        json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": fields})
+    }
+
+    fn replicas() -> Value {
+        json!({"f:spec": {"f:replicas": {}}})
+    }
+
+    #[test]
+    fn the_last_of_the_managers_of_a_field_has_written_it() {
+        let found = managed(&json!([
+            entry("kubectl", "2026-01-02T00:00:00Z", &replicas()),
+            entry("argocd", "2026-01-03T00:00:00Z", &replicas()),
+            entry(
+                "kube-controller-manager",
+                "2026-01-04T00:00:00Z",
+                &json!({"f:status": {"f:replicas": {}}})
+            ),
+        ]));
+        let expected = FieldManager {
+            manager: "argocd".into(),
+            operation: "Update".into(),
+            time: at("2026-01-03T00:00:00Z"),
+        };
+        assert_eq!(found, Some(expected));
+    }
+
+    #[test]
+    fn who_has_written_what_the_field_is_in_counts_only_where_none_has_written_the_field() {
+        let whole = entry("operator", "2026-01-09T00:00:00Z", &json!({"f:spec": {}}));
+        let of = |entries: Value| managed(&entries).map(|manager| manager.manager);
+        assert_eq!(of(json!([whole])).as_deref(), Some("operator"));
+        let itself = entry("argocd", "2026-01-03T00:00:00Z", &replicas());
+        assert_eq!(of(json!([whole, itself])).as_deref(), Some("argocd"));
+    }
+
+    #[test]
+    fn entries_that_can_not_be_read_name_no_manager() {
+        for entries in [
+            json!(null),
+            json!("x"),
+            json!([1, null, {}]),
+            json!([{"manager": 5, "operation": "Update", "fieldsV1": replicas()}]),
+            json!([{"manager": "m", "operation": "x\ny", "fieldsV1": replicas()}]),
+            json!([{"manager": "m", "operation": "Update", "fieldsV1": 7}]),
+        ] {
+            assert_eq!(managed(&entries), None, "{entries}");
+        }
+        let timeless =
+            managed(&json!([{"manager": "m", "operation": "Apply", "time": "soon", "fieldsV1": replicas()}]));
+        assert_eq!(timeless.unwrap().time, None);
+    }
+
+    #[test]
+    fn a_manager_is_a_claim_which_is_quoted_escaped_and_cut() {
+        let named =
+            |name: &str, time| FieldManager { manager: name.into(), operation: "Update".into(), time };
+        assert_eq!(
+            described(&named("argocd-controller", at("2026-01-03T00:00:00Z"))),
+            "field manager \"argocd-controller\" (Update at 2026-01-03T00:00:00Z)"
+        );
+        assert_eq!(described(&named("a\nb\"", None)), "field manager \"a\\nb\\\"\" (Update)");
+        let long = described(&named(&"x".repeat(100_000), None));
+        assert_eq!(long.matches('x').count(), 128);
+        let found = managed(&json!([entry(&"€".repeat(1_000), "", &replicas())])).unwrap();
+        assert_eq!(found.manager.chars().count(), 128, "in whole characters");
+    }
+}
