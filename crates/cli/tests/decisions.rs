@@ -296,6 +296,17 @@ fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
     }
     let text = String::from_utf8(tenure(&arguments, &objects(&items)).stdout).unwrap();
     assert!(text.contains("then Job ns/train is paused: spec.suspend is set to true"), "{text}");
+    assert!(!text.contains("onReversal"), "{text}");
+
+    // what its queue says of pauses that are undone, unless it comes back by itself
+    let undone = "once three pauses of Job ns/train were undone, each for a full run, it isn't paused any more: its pods are deleted in its place (onReversal: DeletePods)";
+    let prod = |action: &str| {
+        let spec = json!({"maxDuration": "2h", "onReversal": "DeletePods", "maxDurationAction": action});
+        objects(&[items.as_slice(), &[queue("prod", &spec)]].concat())
+    };
+    let told = |action| String::from_utf8(tenure(&arguments, &prod(action)).stdout).unwrap();
+    assert!(told("Pause").contains(undone), "{}", told("Pause"));
+    assert!(!told("Requeue").contains("onReversal"), "{}", told("Requeue"));
 }
 
 /// Each is told once, by each command that meets it.

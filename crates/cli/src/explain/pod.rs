@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 use serde_json::Value;
-use tenure_index::Standing;
+use tenure_index::{CeilingIndex, Standing};
 use tenure_policy::{
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption},
@@ -18,7 +18,7 @@ use tenure_policy::{
     toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
 };
-use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod};
+use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
 
 use super::{key, pod_name, shown};
 use crate::{
@@ -73,8 +73,9 @@ impl PodArgs {
         let action = snapshot.climb(&source, &key.0, pod.controller()).await?;
         let workload = workload(&source, &snapshot.table, (&key.0, &pod), &action).await?;
         let standing = snapshot.index.standing(&pod);
+        let on_reversal = standing.as_ref().and_then(|standing| on_reversal(&mut snapshot.index, standing));
         let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
-        let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod };
+        let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod, on_reversal };
         let answer = question.answer((&action, workload.as_ref()), standing);
         output.show(&answer, || print::sentences(&answer, snapshot.now))
     }
@@ -167,6 +168,9 @@ struct Would {
     /// Where the served schema has another field than that.
     #[serde(skip_serializing_if = "Option::is_none")]
     or_field: Option<String>,
+    /// `DeletePods` if its pods are deleted once three of its pauses were undone, each for a full run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_reversal: Option<OnReversal>,
 }
 
 struct Question<'s> {
@@ -174,6 +178,8 @@ struct Question<'s> {
     pool: Option<&'s str>,
     key: &'s Key,
     pod: &'s Pod,
+    /// What its queue says of pauses that are undone; none if no ceiling applies, or a time slice.
+    on_reversal: Option<OnReversal>,
 }
 
 impl Question<'_> {
@@ -298,8 +304,18 @@ impl Question<'_> {
             field: rule.map(|rule| rule.field.clone()),
             value: rule.map(|rule| rule.value.clone()),
             or_field: rules.next().map(|rule| rule.field.clone()),
+            on_reversal: paused
+                .zip(self.on_reversal)
+                .map(|(owner, of_queue)| self.snapshot.table.on_reversal(owner).unwrap_or(of_queue))
+                .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
         }
     }
+}
+
+fn on_reversal(index: &mut CeilingIndex, standing: &Standing) -> Option<OnReversal> {
+    let (_, family) = standing.expires?;
+    let queue = standing.queue(family)?;
+    index.slice_delay(family, queue).is_none().then(|| index.on_reversal(family, queue))
 }
 
 fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Sourced {

@@ -111,6 +111,12 @@ fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
     let mut sentences =
         vec![format!("it expires at {}: {}{since}", moment(at, now), ceiling.unwrap_or_default())];
     sentences.extend(answer.would.as_ref().map(then));
+    let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());
+    sentences.extend(undone.map(|Would { kind, name, .. }| {
+        format!(
+            "once three pauses of {kind} {name} were undone, each for a full run, it isn't paused any more: its pods are deleted in its place (onReversal: DeletePods)"
+        )
+    }));
     sentences
 }
 
