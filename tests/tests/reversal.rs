@@ -1,19 +1,30 @@
 //! Pauses that somebody sets back: kept all the same, counted, and told of when they don't end.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
-use kube::core::DynamicObject;
+use std::time::Duration;
+
+use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit,
     keeper::Metrics,
-    workloads::{Namespace, in_queue, queue, workload},
+    workloads::{Namespace, in_queue, in_runai_queue, queue, reference, runai_queue, workload},
 };
 use tokio::sync::OnceCell;
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    WORLD.get_or_try_init(|| World::running("reversal")).await.unwrap()
+    // pods of StatefulSets are deleted, whatever their queues say
+    let row = [
+        "keeper.owners[0].group=apps",
+        "keeper.owners[0].kind=StatefulSet",
+        "keeper.owners[0].resource=statefulsets",
+        "keeper.owners[0].path=spec.replicas",
+        "keeper.owners[0].value=0",
+        "keeper.owners[0].onReversal=DeletePods",
+    ];
+    WORLD.get_or_try_init(|| World::running_with("reversal", &row, &[])).await.unwrap()
 }
 
 /// A Deployment that is paused for the first time.
@@ -85,4 +96,102 @@ async fn a_workload_whose_pause_was_set_back_has_a_full_ceiling_again() {
     let at: jiff::Timestamp = again["at"].as_str().unwrap().parse().unwrap();
     let age = at.duration_since(pods[0]);
     assert!(age > jiff::SignedDuration::from_secs(3), "paused at the age of {age:#}");
+}
+
+/// A workload of one pod in a queue of this name, and its namespace.
+async fn of_one_pod(kind: &str, labels: &Value) -> (Namespace, DynamicObject) {
+    let namespace = Namespace::new(world().await).await;
+    let mut object = workload(kind, namespace.name(), "test", labels, &Value::Null);
+    object["spec"]["replicas"] = json!(1);
+    let owner = namespace.create(&object).await;
+    (namespace, owner)
+}
+
+/// In the place of a controller that Tenure doesn't know: sets an owner going each time, as soon as the pods of a pause are
+/// gone. It calls itself tenure-tests.
+async fn undo_each_pause(namespace: &Namespace, owner: &DynamicObject) {
+    let of = reference(owner);
+    let going = json!({
+        "apiVersion": of.api_version, "kind": of.kind, "spec": {"replicas": 1},
+        "metadata": {"name": of.name, "namespace": namespace.name()},
+    });
+    loop {
+        if namespace.field(owner, "spec.replicas").await == json!(0) && namespace.pods().await.is_empty() {
+            namespace.apply(&going).await;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn record_of(namespace: &Namespace, owner: &DynamicObject) -> Value {
+    let now = namespace.get(owner).await.unwrap();
+    serde_json::from_str(&now.annotations()["tenure.dev/paused"]).unwrap()
+}
+
+/// Asserts that an owner is paused three times, and that from then on its pods are deleted.
+async fn pods_go_after_the_third_reversal(namespace: &Namespace, owner: &DynamicObject, resource: &str) {
+    let cluster = &world().await.cluster;
+    let not_paused_again = async || {
+        let told = namespace.events_of("PauseReversed").await;
+        Ok(told.into_iter().find(|told| told.contains("was set back 3 times")))
+    };
+    let told = eventually("the third reversal to be told", 2 * DEADLINE, not_paused_again).await.unwrap();
+    let by = "each time for a full run, last by field manager \"tenure-tests\" (Apply at 20";
+    assert!(told.starts_with(&format!("{}/test: spec.replicas", reference(owner).kind)), "{told}");
+    assert!(told.contains(by) && told.contains("(onReversal: DeletePods)"), "{told}");
+    let deleted = async || {
+        let deleted = audit::of_keeper(cluster, "delete", "pods", namespace.name());
+        Ok((deleted.len() >= 2).then_some(deleted))
+    };
+    eventually("its next pod to be deleted, too", DEADLINE, deleted).await.unwrap();
+    assert_eq!(audit::of_keeper(cluster, "patch", resource, namespace.name()).len(), 3, "pauses");
+    assert_eq!(namespace.field(owner, "spec.replicas").await, json!(1));
+    let record = record_of(namespace, owner).await;
+    assert_eq!((&record["reversals"], &record["fullReversals"]), (&json!(2), &json!(2)));
+    let deletions = namespace.events_of("MaxDurationExceeded").await;
+    let of_pods = deletions.iter().filter(|told| told.starts_with("Pod/")).count();
+    assert!(of_pods >= 1, "{deletions:?}");
+}
+
+#[tokio::test]
+async fn where_the_queue_says_so_pods_are_deleted_after_the_third_reversal_and_the_event_names_the_manager() {
+    let mut queue = runai_queue("undone", "", "1s");
+    queue["spec"]["onReversal"] = json!("DeletePods");
+    world().await.apply(&queue).await;
+    let (namespace, owner) = &of_one_pod("Deployment", &in_runai_queue("undone")).await;
+    tokio::select! {
+        () = pods_go_after_the_third_reversal(namespace, owner, "deployments") => {}
+        () = undo_each_pause(namespace, owner) => {}
+    }
+}
+
+#[tokio::test]
+async fn where_the_row_of_its_kind_says_so_pods_are_deleted_after_the_third_reversal() {
+    world().await.apply(&queue("undone-by-row", "1s")).await;
+    let (namespace, owner) = &of_one_pod("StatefulSet", &in_queue("undone-by-row")).await;
+    tokio::select! {
+        () = pods_go_after_the_third_reversal(namespace, owner, "statefulsets") => {}
+        () = undo_each_pause(namespace, owner) => {}
+    }
+}
+
+#[tokio::test]
+async fn by_default_an_owner_is_paused_after_each_reversal_and_the_event_names_the_manager() {
+    let world = world().await;
+    world.apply(&runai_queue("undone-by-default", "", "1s")).await;
+    let (namespace, owner) = &of_one_pod("Deployment", &in_runai_queue("undone-by-default")).await;
+    let paused_again = async || {
+        let paused = audit::of_keeper(&world.cluster, "patch", "deployments", namespace.name());
+        Ok((paused.len() >= 5).then_some(()))
+    };
+    tokio::select! {
+        paused = eventually("the fifth pause", 2 * DEADLINE, paused_again) => paused.unwrap(),
+        () = undo_each_pause(namespace, owner) => {}
+    }
+    let record = record_of(namespace, owner).await;
+    assert_eq!(record["fullReversals"], record["reversals"]);
+    assert_eq!(record["reversedBy"]["manager"], "tenure-tests");
+    let told = namespace.await_events_of("PauseReversed", 1).await;
+    assert!(told[0].contains("last by field manager \"tenure-tests\" (Apply at 20"), "{told:?}");
+    assert_eq!(audit::of_keeper(&world.cluster, "delete", "pods", namespace.name()), [""; 0]);
 }
