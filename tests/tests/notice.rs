@@ -46,6 +46,10 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
     namespace.apply(&with_notice(queue("told", "6s"), "4s")).await;
     let deployment = workload("Deployment", namespace.name(), "test", &in_queue("told"), &Value::Null);
     let deployment = namespace.create(&deployment).await;
+    let resume = format!("tenure resume deployment.apps/test -n {}", namespace.name());
+    let expected = format!(
+        "Deployment/test: Its run in Queue told has reached the ceiling of 6s, set by that queue. It stays paused until you resume it, with a full ceiling again: kubectl {resume}"
+    );
     for run in 1..=2 {
         namespace.await_running(2).await;
         let end = first_end(&namespace, 6).await;
@@ -57,7 +61,11 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
             "{told:?}"
         );
         assert!(told.iter().any(|event| event.contains(&end.to_string())), "{told:?}");
+        let then = format!("Then it is paused until kubectl {resume}");
+        assert!(told.iter().all(|event| event.ends_with(&then)), "{told:?}");
         namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
+        let ended = namespace.await_events_of("RunEnded", run).await;
+        assert!(ended.iter().all(|event| *event == expected), "{ended:?}");
         assert_eq!(announced(&namespace, &deployment).await, None);
         assert_eq!(namespace.events_of(APPROACHING).await.len(), run);
         namespace.await_pods(&[]).await;
@@ -65,6 +73,9 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
     }
     let patches = audit::of_keeper(&world.cluster, "patch", "deployments", namespace.name());
     assert_eq!(patches, ["test"; 4], "an announcement and a pause a run");
+    let describe = ["describe", "deployment", "test", "-n", namespace.name()];
+    let described = world.cluster.kubectl(&describe).await.unwrap().success().unwrap();
+    assert!(described.contains("RunEnded") && described.contains(&resume), "{described}");
 }
 
 #[tokio::test]
@@ -105,6 +116,14 @@ async fn without_a_notice_or_with_one_of_zero_nobody_is_told() {
     }
     namespace.await_pods(&[]).await;
     namespace.await_events(2).await;
+    // what is left of them
+    let trace = namespace.await_events_of("RunEnded", 2).await;
+    let expected = ["untold-zero", "untold"].map(|name| {
+        format!("Pod/{name}: Its run in Queue {name} has reached the ceiling of 2s, set by that queue. The pod was deleted, because it has no owner that could be paused and come back. To run it again, create it again")
+    });
+    assert_eq!(trace, expected);
+    let shown = world.cluster.kubectl(&["get", "events", "-n", namespace.name()]).await.unwrap();
+    assert_eq!(shown.success().unwrap().matches("RunEnded").count(), 2);
     assert_eq!(namespace.events_of(APPROACHING).await, [""; 0]);
     assert!(audit::of_keeper(&world.cluster, "patch", "pods", namespace.name()).is_empty());
 }

@@ -8,7 +8,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
-use tenure_policy::pause::{MAX_DURATION_APPROACHING, PAUSE_REVERSED, REACTIVATED, REQUEUED, RETURN_REFUSED};
+use tenure_policy::pause::{
+    MAX_DURATION_APPROACHING, PAUSE_REVERSED, REACTIVATED, REQUEUED, RETURN_REFUSED, RUN_ENDED,
+};
 use tenure_service::{
     call::{ApiError, call, persist},
     leadership::Leadership,
@@ -109,6 +111,7 @@ fn name(happening: &Happening) -> String {
     let kind = match *reason {
         MAX_DURATION_APPROACHING => "a",
         PAUSE_REVERSED => "r",
+        RUN_ENDED => "w",
         REQUEUED | REACTIVATED => "b",
         RETURN_REFUSED => "f",
         _ => "",
@@ -139,6 +142,7 @@ mod tests {
         assert_ne!(of("test", "00000000-baba", MAX_DURATION_EXCEEDED), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", MAX_DURATION_APPROACHING), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", RETURN_REFUSED), "test.6ccd780cff");
+        assert_ne!(of("test", "6ccd780c-baba", RUN_ENDED), "test.6ccd780cff");
         let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
     }

@@ -6,20 +6,26 @@ mod reversal;
 mod words;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use serde_json::{Map, Value, json};
 use tenure_types::{
     keys,
     paused::{PausedRecord, RequeueState},
 };
 
-use crate::{expiry::Family, owners::PauseRule};
+use crate::{
+    expiry::Family,
+    owners::{PauseRule, group_of},
+};
 pub use owner::{Owner, is_inactive, record_on, requeue_state_on};
 pub use plan::{Candidate, PausePlan, Until};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
-    Alone, DELETED_MESSAGE, Known, approaching, came_back, deleted_unready, dry_run, event_reason, message,
-    return_refused, reversed, undone,
+    Alone, AtEnd, DELETED_MESSAGE, Known, approaching, came_back, deleted_in_words, deleted_unready, dry_run,
+    event_reason, held_up, in_words, message, return_refused, reversed, undone,
 };
 
 /// Reason of the event and of the record when a ceiling was exceeded.
@@ -51,6 +57,12 @@ pub const RETURN_REFUSED: &str = "ReturnRefused";
 
 /// Reason of the event that tells beforehand.
 pub const MAX_DURATION_APPROACHING: &str = "MaxDurationApproaching";
+
+/// Reason of the event that says in plain words why a run has ended, what has happened to the workload, and what helps.
+pub const RUN_ENDED: &str = "RunEnded";
+
+/// Reason of the event on a `CronJob` that starts no `Job` because one is paused.
+pub const CRON_JOB_HELD_UP: &str = "HeldUpByPausedJob";
 
 /// Reason of the event when pauses don't last.
 pub const PAUSE_REVERSED: &str = "PauseReversed";
@@ -115,6 +127,7 @@ pub fn record(
         at,
         queue: queue.into(),
         queue_group: Some(family.group().into()),
+        ceiling: None,
         field: rule.field.clone(),
         value: rule.value.clone(),
         previous_value: owner.field(rule).clone(),
@@ -246,6 +259,21 @@ fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
         }
     }
     Part::Itself
+}
+
+/// The `CronJob` that a `Job` is of; none of anything else.
+pub fn cron_job_of(job: &ObjectReference, metadata: &ObjectMeta) -> Option<OwnerReference> {
+    let is = |api_version: &str, kind: &str, expected| group_of(api_version) == "batch" && kind == expected;
+    let (api_version, kind) = (job.api_version.as_deref()?, job.kind.as_deref()?);
+    let mut owners = metadata.owner_references.iter().flatten();
+    let above = owners.find(|owner| owner.controller == Some(true))?;
+    let is_both = is(api_version, kind, "Job") && is(&above.api_version, &above.kind, "CronJob");
+    is_both.then(|| above.clone())
+}
+
+/// True if a `CronJob` starts no `Job` while another of its Jobs hasn't ended, as a paused one hasn't.
+pub fn forbids_others(cron_job: Owner<'_>) -> bool {
+    cron_job.at("spec.concurrencyPolicy") == "Forbid"
 }
 
 /// One merge patch that says when the run will end.

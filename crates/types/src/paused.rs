@@ -19,6 +19,10 @@ pub struct PausedRecord {
     /// didn't say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_group: Option<String>,
+    /// The ceiling that was exceeded. None if it was paused for another reason, and in the records of versions that didn't
+    /// say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<ExceededCeiling>,
     /// Path of the field that was set, with dots: `spec.replicas`.
     pub field: String,
     /// What the field was set to. Null in the records of versions that didn't say.
@@ -36,6 +40,18 @@ pub struct PausedRecord {
     /// The last writer of the field before this pause, if this isn't the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reversed_by: Option<FieldManager>,
+}
+
+/// A ceiling that was exceeded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExceededCeiling {
+    /// How long it is, for people: `2h 30m`.
+    pub max_duration: String,
+    /// The queue that sets it, which may be an ancestor of the one that the workload is in; none if the workload has set it
+    /// itself, by annotation [`crate::keys::MAX_DURATION_ANNOTATION`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
 }
 
 /// The writer of a field, as `metadata.managedFields` has it.
@@ -80,6 +96,7 @@ mod tests {
             at: "2026-01-02T03:04:05Z".parse().unwrap(),
             queue: "demo".into(),
             queue_group: Some("scheduling.run.ai".into()),
+            ceiling: None,
             field: "spec.replicas".into(),
             value: 0.into(),
             previous_value: 2.into(),
@@ -101,10 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn a_record_says_which_ceiling_was_exceeded() {
+        let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"leaf","ceiling":{"maxDuration":"2h 30m","queue":"root"},"field":"spec.replicas","value":0,"previousValue":2}"#;
+        let record: PausedRecord = serde_json::from_str(text).unwrap();
+        assert_eq!(record.ceiling.as_ref().and_then(|ceiling| ceiling.queue.as_deref()), Some("root"));
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
+    #[test]
     fn records_without_the_newer_fields_can_be_read() {
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","field":"spec.replicas","previousValue":2}"#;
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
-        assert_eq!((record.full_reversals, record.reversed_by), (0, None));
+        assert_eq!((record.full_reversals, record.reversed_by, record.ceiling), (0, None, None));
     }
 }

@@ -1,19 +1,34 @@
 //! What explanations ask for beside deadlines.
 
 use tenure_policy::{
+    ceiling::{self, for_people},
+    expiry::Family,
     gang::{Progress, Shape, progress},
     preemption::{Place, Workload},
     tree::QueueTree,
 };
-use tenure_types::projection;
+use tenure_types::{paused::ExceededCeiling, projection};
 
-use super::CeilingIndex;
+use super::{CeilingIndex, Standing};
 use crate::podgroups::memberships;
 
 impl CeilingIndex {
     /// The queues of the run.ai family.
     pub const fn tree(&self) -> &QueueTree {
         self.objects.runai.tree()
+    }
+
+    /// The ceiling that ends the run of a pod which stands like this; none if none does. A queue is that which sets it.
+    pub fn ceiling(&self, standing: &Standing) -> Option<ExceededCeiling> {
+        let (end, family) = standing.expires?;
+        let ceiling = end.duration_since(standing.clocks.since(family)?);
+        let queue = standing.queue(family)?.as_str();
+        let set_by = match family {
+            _ if standing.own == Some(ceiling) => None,
+            Family::Tensorstack => Some(queue),
+            Family::Runai => ceiling::effective(self.tree(), queue).ok()?.map(|(queue, _)| queue),
+        };
+        Some(ExceededCeiling { max_duration: for_people(ceiling), queue: set_by.map(str::to_owned) })
     }
 
     /// The workload of a pod as the rules of preemption see it, and the number of the pod's subgroup there. Its start is
@@ -54,6 +69,23 @@ mod tests {
         let condition =
             json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"});
         serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": [condition]}})).unwrap()
+    }
+
+    #[test]
+    fn a_ceiling_comes_from_the_queue_that_sets_the_least_or_from_the_workload() {
+        let mut index = CeilingIndex::new(Settings::default());
+        index.apply_runai("root", &serde_json::from_value(json!({"maxDuration": "2h30m"})).unwrap());
+        let own = json!({"parentQueue": "root", "maxDuration": "3h"});
+        index.apply_runai("own", &serde_json::from_value(own).unwrap());
+        let mut of = |pod: &projection::Pod| {
+            let standing = index.standing(pod).unwrap();
+            index.ceiling(&standing).map(|ceiling| (ceiling.max_duration, ceiling.queue))
+        };
+        assert_eq!(of(&pod("a", &json!({}))), Some(("2h 30m".into(), Some("root".into()))));
+        let shorter = pod("a", &json!({"annotations": {"tenure.dev/max-duration": "10m"}}));
+        assert_eq!(of(&shorter), Some(("10m".into(), None)));
+        let elsewhere = pod("a", &json!({"labels": {"kai.scheduler/queue": "gone"}}));
+        assert_eq!(of(&elsewhere), None);
     }
 
     #[test]

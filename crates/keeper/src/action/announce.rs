@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure_index::{Due, Group, Served, Task, Uid};
 use tenure_policy::{
     owners::OwnerTable,
-    pause::{self, Owner},
+    pause::{self, AtEnd, Owner},
 };
 use tenure_service::call::ApiError;
 
@@ -63,7 +63,8 @@ impl Actor {
         if let Some(patch) = patch {
             self.write(&group.first, owner, &patch).await?;
         }
-        let events = event.map(|end| self.approaching(group, end, at)).into_iter().collect();
+        let then = self.at_end(group, table.knows(owner));
+        let events = event.map(|end| self.approaching(group, end, at, then)).into_iter().collect();
         Ok(Done { deed, events, served })
     }
 
@@ -81,9 +82,20 @@ impl Actor {
         self.objects.merge(&due.namespace, owner, patch).await.map(drop)
     }
 
-    fn approaching(&self, group: &Group, end: Timestamp, object: ObjectReference) -> Happening {
+    /// What the end of the run of a group means for what is told of it.
+    fn at_end(&self, group: &Group, is_pausable: bool) -> AtEnd {
+        let Due { family, queue, .. } = &group.first;
+        let delay = self.cluster.with(|index| index.slice_delay(*family, queue));
+        match delay {
+            _ if !is_pausable => AtEnd::Deleted,
+            Some(delay) => AtEnd::Requeued(delay),
+            None => AtEnd::Paused,
+        }
+    }
+
+    fn approaching(&self, group: &Group, end: Timestamp, object: ObjectReference, then: AtEnd) -> Happening {
         let reason = pause::MAX_DURATION_APPROACHING;
-        let note = pause::approaching(end, &group.first.queue);
+        let note = pause::approaching(end, &group.first.queue, &object, then);
         let note = if self.dry_run { pause::dry_run(&note) } else { note };
         Happening { object, reason, action: "Announcing", note, at: end, cause: None }
     }

@@ -25,10 +25,16 @@ impl Actor {
                 (pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned())
             }
         };
-        let event =
-            |note: String, at| Happening { object, reason, action: "Deleting", note, at, cause: None };
+        let event = |reason, note: String, at| Happening {
+            object: object.clone(),
+            reason,
+            action: "Deleting",
+            note,
+            at,
+            cause: None,
+        };
         if self.dry_run {
-            let events = vec![event(pause::dry_run(&message), due.deadline)];
+            let events = vec![event(reason, pause::dry_run(&message), due.deadline)];
             return Ok(Done { deed: Deed::Deleted, events, served: Served::First });
         }
         self.limit.until_ready().await;
@@ -46,7 +52,13 @@ impl Actor {
             }
             result => result.map_err(Failure::Delete)?,
         }
-        let events = vec![event(message, self.clock.now())];
+        let now = self.clock.now();
+        let mut events = vec![event(reason, message, now)];
+        if task != Task::Evict {
+            let ceiling = self.ceiling_of(pod);
+            let note = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
+            events.push(event(pause::RUN_ENDED, note, now));
+        }
         Ok(Done { deed: Deed::Deleted, events, served: Served::First })
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::{Due, Served, Task};
@@ -14,7 +15,7 @@ use tenure_policy::{
 };
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
-    paused::{PausedRecord, RequeueState},
+    paused::{ExceededCeiling, PausedRecord, RequeueState},
     projection::Pod,
 };
 
@@ -31,6 +32,12 @@ enum Attempt {
     Finished,
     /// Each of its pauses was undone, and it isn't paused another time. The event says so.
     Undone(Box<Happening>),
+}
+
+/// What the record of a pause says of the run that it ends, and of pauses before it.
+struct Ended {
+    ceiling: Option<ExceededCeiling>,
+    reversals: Reversals,
 }
 
 impl Actor {
@@ -167,12 +174,12 @@ impl Actor {
             let why = "somebody has set its owner going again, and the pod was judged before";
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         }
-        let reversals = self.reversals(why, due, Owner(&object));
+        let ended = self.ended(why, due, Owner(&object));
         let undone = Owner(&object)
             .record()
-            .filter(|_| why.0 == Task::Expire && self.deletes_pods(due, owner, table, &reversals));
+            .filter(|_| why.0 == Task::Expire && self.deletes_pods(due, owner, table, &ended.reversals));
         if let Some(record) = undone {
-            let event = not_paused_again((due, why.1), &record, &reversals, &known);
+            let event = not_paused_again((due, why.1), &record, &ended.reversals, &known);
             return Ok(Attempt::Undone(Box::new(event)));
         }
         if !std::mem::replace(allowed, true) {
@@ -183,7 +190,7 @@ impl Actor {
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         };
         for rule in table.rules(owner) {
-            match self.apply(&plan, due, (owner, &reversals), rule, &object).await {
+            match self.apply(&plan, due, (owner, &ended), rule, &object).await {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
                 Ok((returned, record)) => {
@@ -191,7 +198,10 @@ impl Actor {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
                     let state = Owner(&returned).requeue_state();
-                    let events = told_of_pause(&record, &state, &known);
+                    let mut events = told_of_pause(&record, &state, &known);
+                    if !self.dry_run && !matches!(plan.until, Until::Requeued(_)) {
+                        events.extend(self.held_up(due, &object, &known, record.at).await);
+                    }
                     self.cluster.recent.telling(&known, record.at);
                     return Ok(Attempt::Done(self.paused((due, why.1), owner, &record, plan.until, events)));
                 }
@@ -206,12 +216,13 @@ impl Actor {
         &self,
         PausePlan { reason, at, until }: &PausePlan,
         due: &Due,
-        (owner, reversals): (&OwnerReference, &Reversals),
+        (owner, ended): (&OwnerReference, &Ended),
         rule: &PauseRule,
         object: &Value,
     ) -> Result<(Value, PausedRecord), ApiError> {
         let (object_now, queue) = (Owner(object), (due.family, due.queue.as_str()));
-        let record = pause::record(object_now, rule, reason, queue, *at, reversals.clone());
+        let record = pause::record(object_now, rule, reason, queue, *at, ended.reversals.clone());
+        let record = PausedRecord { ceiling: ended.ceiling.clone(), ..record };
         let patch = pause::patch(Owner(object), rule, &record, until);
         if self.dry_run {
             return Ok((applied(object, &patch), record));
@@ -230,12 +241,24 @@ impl Actor {
         Ok((json(&returned), record))
     }
 
-    /// The reversals of an owner's pauses before this one.
-    fn reversals(&self, (task, pod): (Task, &Pod), due: &Due, object: Owner<'_>) -> Reversals {
-        let reason =
-            if task == Task::Expire { pause::MAX_DURATION_EXCEEDED } else { pause::PODS_READY_TIMEOUT };
+    /// What is to be noted of the run that a pause ends.
+    fn ended(&self, (task, pod): (Task, &Pod), due: &Due, object: Owner<'_>) -> Ended {
         let standing = self.cluster.with(|index| index.standing(pod));
-        Reversals::of(object, reason, standing.and_then(|standing| standing.clocks.since(due.family)))
+        let since = standing.and_then(|standing| standing.clocks.since(due.family));
+        if task == Task::Expire {
+            let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, since);
+            Ended { ceiling: self.ceiling_of(pod), reversals }
+        } else {
+            Ended { ceiling: None, reversals: Reversals::of(object, pause::PODS_READY_TIMEOUT, since) }
+        }
+    }
+
+    /// The ceiling of a pod.
+    pub(super) fn ceiling_of(&self, pod: &Pod) -> Option<ExceededCeiling> {
+        self.cluster.with(|index| {
+            let standing = index.standing(pod)?;
+            index.ceiling(&standing)
+        })
     }
 
     /// True if the pods of an owner are deleted in place of another pause. What its kind's rows say comes first.
@@ -249,6 +272,23 @@ impl Actor {
         let (of_queue, slice_delay) =
             self.cluster.with(|index| (index.on_reversal(*family, queue), index.slice_delay(*family, queue)));
         reversals.delete_pods(table.on_reversal(owner).unwrap_or(of_queue), slice_delay)
+    }
+
+    /// The event on a `CronJob` that starts no further Job while this one is paused; none if it isn't one of such a `CronJob`, or
+    /// if that can't be read.
+    async fn held_up(&self, due: &Due, job: &Value, known: &Known, at: Timestamp) -> Option<Happening> {
+        let metadata: ObjectMeta = serde_json::from_value(job.get("metadata")?.clone()).ok()?;
+        let cron_job = pause::cron_job_of(&known.object, &metadata)?;
+        let found = self.objects.get(&due.namespace, &cron_job).await.ok()?;
+        let is_same = found.metadata.uid.as_deref() == Some(&cron_job.uid);
+        (is_same && pause::forbids_others(Owner(&json(&found)))).then(|| Happening {
+            object: reference(&cron_job, Some(&due.namespace)),
+            reason: pause::CRON_JOB_HELD_UP,
+            action: "Pausing",
+            note: pause::held_up(&known.object),
+            at,
+            cause: None,
+        })
     }
 
     /// None if an owner isn't to be paused after all.
@@ -316,7 +356,8 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Known)
         pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, known)));
     let reversed = (record.reversals == TOLD_REVERSALS)
         .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
-    paused.into_iter().chain(reversed).collect()
+    let in_words = pause::in_words(record, state, known).map(|note| event(pause::RUN_ENDED, note));
+    paused.into_iter().chain(reversed).chain(in_words).collect()
 }
 
 /// The event on an owner that isn't paused another time.

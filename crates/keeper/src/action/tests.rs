@@ -376,5 +376,19 @@ async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
             "{}",
             told.note
         );
+        let ended = events.iter().find(|event| event.reason == "RunEnded").unwrap();
+        let reached = "Its run in Queue q has reached the ceiling of 1h, set by that queue. ";
+        let (kind, then) = match on_reversal {
+            "Pause" => (
+                "Deployment",
+                "It stays paused until you resume it, with a full ceiling again: kubectl tenure resume deployment.apps/web -n ns",
+            ),
+            _ => (
+                "Pod",
+                "The pod was deleted, because Deployment web (apps/v1) was set going again after each pause. To run it again, create it again",
+            ),
+        };
+        assert_eq!(ended.object.kind.as_deref(), Some(kind));
+        assert_eq!(ended.note, format!("{reached}{then}"));
     }
 }

@@ -1,4 +1,4 @@
-//! Pauses that somebody has undone: how often, by whom, and whether another one follows.
+//! Pauses that were undone: how often, by which field manager, and whether another one follows.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;

@@ -288,3 +288,25 @@ fn a_pruned_field_and_a_lost_record_are_failures() {
     object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
     assert!(took(Owner(&object), &rule, &record));
 }
+
+#[test]
+fn a_job_that_a_cron_job_controls_holds_it_up_if_that_forbids_others() {
+    let job = |api_version: &str| ObjectReference {
+        api_version: Some(api_version.into()),
+        kind: Some("Job".into()),
+        ..ObjectReference::default()
+    };
+    let of = |job: &ObjectReference, api_version: &str, controller: bool| {
+        let owner = json!({"apiVersion": api_version, "kind": "CronJob", "name": "nightly", "uid": "u", "controller": controller});
+        let metadata = serde_json::from_value(json!({"ownerReferences": [owner]})).unwrap();
+        cron_job_of(job, &metadata).map(|cron_job| cron_job.name)
+    };
+    assert_eq!(of(&job("batch/v1"), "batch/v1", true).as_deref(), Some("nightly"));
+    assert_eq!(of(&job("batch/v1"), "batch/v1", false), None, "it merely owns");
+    assert_eq!(of(&job("batch/v1"), "example.com/v1", true), None);
+    assert_eq!(of(&job("batch.volcano.sh/v1alpha1"), "batch/v1", true), None);
+    for (policy, expected) in [("Forbid", true), ("Allow", false), ("Replace", false)] {
+        assert_eq!(forbids_others(Owner(&json!({"spec": {"concurrencyPolicy": policy}}))), expected);
+    }
+    assert!(!forbids_others(Owner(&json!({}))), "Allow is the default");
+}

@@ -1,14 +1,18 @@
 //! What people are told of pauses, deletions and returns.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
-use tenure_types::paused::{FieldManager, PausedRecord, RequeueState};
+use tenure_types::{
+    keys,
+    paused::{ExceededCeiling, FieldManager, PausedRecord, RequeueState},
+};
 
 use super::{
     DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_EXCEEDED,
     PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
 };
+use crate::ceiling::for_people;
 
 /// What people know a paused object by.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -183,9 +187,66 @@ fn by(manager: Option<&FieldManager>) -> String {
     manager.map_or_else(String::new, |manager| format!(", last by {}", described(manager)))
 }
 
+/// What happens to a workload at the end of its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtEnd {
+    /// It is paused, until a person resumes it.
+    Paused,
+    /// It is paused for so long.
+    Requeued(SignedDuration),
+    /// It is a pod, and deleted.
+    Deleted,
+}
+
 /// The message of the event on a workload whose run will end at `at`.
-pub fn approaching(at: Timestamp, queue: &str) -> String {
-    format!("Its run in Queue {queue} ends at {at}: save what is needed to go on")
+pub fn approaching(at: Timestamp, queue: &str, object: &ObjectReference, then: AtEnd) -> String {
+    let then = match then {
+        AtEnd::Paused => format!("it is paused until {}", command("resume", object)),
+        AtEnd::Requeued(delay) => {
+            format!("it is paused, and comes back by itself after {}", for_people(delay))
+        }
+        AtEnd::Deleted => "it is deleted: it has no owner that could be paused".to_owned(),
+    };
+    format!("Its run in Queue {queue} ends at {at}: save what is needed to go on. Then {then}")
+}
+
+/// The message of the event that says in plain words that a ceiling has paused a workload; none if something else has.
+pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &Known) -> Option<String> {
+    let resume = command("resume", &known.object);
+    let then = match state.requeue_at {
+        Some(at) => format!("It is paused, and comes back by itself at {at:.0}. To resume it now: {resume}"),
+        None => format!("It stays paused until you resume it, with a full ceiling again: {resume}"),
+    };
+    let ended = || format!("{}. {then}", ended(&record.queue, record.ceiling.as_ref()));
+    (record.reason == MAX_DURATION_EXCEEDED).then(ended)
+}
+
+/// The message of the event that says in plain words that a pod was deleted for its ceiling.
+pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &Alone) -> String {
+    let why = alone.why();
+    format!("{}. The pod was deleted, because {why}. To run it again, create it again", ended(queue, ceiling))
+}
+
+fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
+    let which = ceiling.map(|ExceededCeiling { max_duration, queue: of }| {
+        let by = match of.as_deref() {
+            None => format!("set by its own annotation {}", keys::MAX_DURATION_ANNOTATION),
+            Some(of) if of == queue => "set by that queue".to_owned(),
+            Some(above) => format!("set by Queue {above} above it"),
+        };
+        format!(" of {max_duration}, {by}")
+    });
+    format!("Its run in Queue {queue} has reached the ceiling{}", which.unwrap_or_default())
+}
+
+/// The message of the event on a `CronJob` whose `concurrencyPolicy` is `Forbid`, of which a Job is paused.
+pub fn held_up(job: &ObjectReference) -> String {
+    let (name, namespace) =
+        (job.name.as_deref().unwrap_or_default(), job.namespace.as_deref().unwrap_or_default());
+    format!(
+        "Starts no further Job while Job {name} is paused, because concurrencyPolicy is Forbid: to finish that Job, {}; to drop it, kubectl delete job {name} -n {namespace}",
+        command("resume", job)
+    )
 }
 
 #[cfg(test)]
@@ -201,6 +262,7 @@ mod tests {
             at,
             queue: "research".into(),
             queue_group: None,
+            ceiling: None,
             field,
             value,
             previous_value,
@@ -283,10 +345,68 @@ mod tests {
 
     #[test]
     fn a_workload_is_told_when_and_in_which_queue_its_run_ends() {
-        let told = approaching("2026-01-02T03:04:05Z".parse().unwrap(), "research");
-        let expected = "Its run in Queue research ends at 2026-01-02T03:04:05Z: save what is needed to go on";
-        assert_eq!(told, expected);
-        assert_eq!(dry_run(&told), format!("Dry run, nothing was done: {expected}"));
+        let of = |then| approaching("2026-01-02T03:04:05Z".parse().unwrap(), "research", &job().object, then);
+        let ends =
+            "Its run in Queue research ends at 2026-01-02T03:04:05Z: save what is needed to go on. Then";
+        for (then, expected) in [
+            (AtEnd::Paused, "it is paused until kubectl tenure resume job.batch/train -n team"),
+            (
+                AtEnd::Requeued(SignedDuration::from_mins(10)),
+                "it is paused, and comes back by itself after 10m",
+            ),
+            (AtEnd::Deleted, "it is deleted: it has no owner that could be paused"),
+        ] {
+            assert_eq!(of(then), format!("{ends} {expected}"));
+        }
+        assert_eq!(dry_run("x"), "Dry run, nothing was done: x");
+    }
+
+    #[test]
+    fn a_pause_is_told_in_plain_words_with_its_ceiling_what_happens_and_what_helps() {
+        let ceiling = |queue: Option<&str>| {
+            Some(ExceededCeiling { max_duration: "2h 30m".into(), queue: queue.map(str::to_owned) })
+        };
+        let of = |reason: &str, ceiling, requeue_at| {
+            let record =
+                PausedRecord { ceiling, ..record(reason, "spec.suspend", json!(true), json!(false)) };
+            in_words(&record, &RequeueState { requeue_at, ..RequeueState::default() }, &job())
+        };
+        let reached = "Its run in Queue research has reached the ceiling";
+        let stays = "It stays paused until you resume it, with a full ceiling again: kubectl tenure resume job.batch/train -n team";
+        let comes_back = "It is paused, and comes back by itself at 2026-01-02T03:04:05Z. To resume it now: kubectl tenure resume job.batch/train -n team";
+        let at = "2026-01-02T03:04:05.678Z".parse().ok();
+        for (ceiling, requeue_at, expected) in [
+            (ceiling(Some("research")), None, format!("{reached} of 2h 30m, set by that queue. {stays}")),
+            (
+                ceiling(Some("lab")),
+                at,
+                format!("{reached} of 2h 30m, set by Queue lab above it. {comes_back}"),
+            ),
+            (
+                ceiling(None),
+                None,
+                format!("{reached} of 2h 30m, set by its own annotation tenure.dev/max-duration. {stays}"),
+            ),
+            (None, None, format!("{reached}. {stays}")),
+        ] {
+            assert_eq!(of(MAX_DURATION_EXCEEDED, ceiling, requeue_at), Some(expected));
+        }
+        for reason in [PODS_READY_TIMEOUT, WORKLOAD_INACTIVE, DEACTIVATED] {
+            assert_eq!(of(reason, None, None), None, "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_deleted_pod_is_told_in_plain_words_why() {
+        let ceiling = ExceededCeiling { max_duration: "10s".into(), queue: Some("research".into()) };
+        let expected = "Its run in Queue research has reached the ceiling of 10s, set by that queue. The pod was deleted, because it has no owner that could be paused and come back. To run it again, create it again";
+        assert_eq!(deleted_in_words("research", Some(&ceiling), &Alone::NoOwner), expected);
+    }
+
+    #[test]
+    fn a_cron_job_is_told_which_paused_job_holds_it_up_and_what_helps() {
+        let expected = "Starts no further Job while Job train is paused, because concurrencyPolicy is Forbid: to finish that Job, kubectl tenure resume job.batch/train -n team; to drop it, kubectl delete job train -n team";
+        assert_eq!(held_up(&job().object), expected);
     }
 
     #[test]
