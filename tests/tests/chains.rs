@@ -368,7 +368,7 @@ async fn the_job_of_a_cron_job_is_suspended_and_the_cron_job_is_not() {
     let cron = json!({
         "apiVersion": "batch/v1", "kind": "CronJob",
         "metadata": {"name": "cron", "namespace": namespace.name()},
-        "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job["spec"]}},
+        "spec": {"schedule": "0 0 1 1 *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job["spec"]}},
     });
     let cron = namespace.create(&cron).await;
     // as its controller does when the time has come; it deletes what has ended
@@ -381,6 +381,12 @@ async fn the_job_of_a_cron_job_is_suspended_and_the_cron_job_is_not() {
         Ok((namespace.field(&job, "status.conditions").await[0]["type"] == "Suspended").then_some(()))
     };
     eventually("the Job to be suspended", DEADLINE, suspended).await.unwrap();
+    let told = namespace.await_events_of("HeldUpByPausedJob", 1).await;
+    let expected = format!(
+        "CronJob/cron: Starts no further Job while Job job is paused, because concurrencyPolicy is Forbid: to finish that Job, kubectl tenure resume job.batch/job -n {0}; to drop it, kubectl delete job job -n {0}",
+        namespace.name()
+    );
+    assert_eq!(told, [expected]);
 }
 
 #[tokio::test]
