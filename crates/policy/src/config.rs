@@ -1,13 +1,14 @@
 //! The configuration file, which both servers and the command line read.
 //!
 //! It is strict: what isn't known, or isn't what it must be, is refused with its path and line. The one exception is
-//! [`Kai`]: a file of KAI-Scheduler's own, which KAI reads with indulgence.
+//! [`Kai`]: a file of KAI-Scheduler's own, which KAI reads with indulgence. As the file of a server, that is refused as well
+//! where KAI takes something else than what is written.
 
 mod delegation;
 mod fields;
 mod floors;
 mod guard;
-mod kai;
+pub(crate) mod kai;
 mod kueue;
 mod names;
 mod owners;
@@ -143,9 +144,24 @@ fn joined(problems: &[Problem]) -> String {
 }
 
 impl Config {
-    /// Reads a file of Tenure's own. One that is empty is the defaults.
+    /// Reads the file of a server: Tenure's own, or KAI-Scheduler's, of which the floors count. One that is empty is the
+    /// defaults.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        Self::read(&Node::parse(text)?)
+        let root = Node::parse(text)?;
+        if kai::is_kai(&root) {
+            return Self::of_kai(Kai::read(&root));
+        }
+        Self::read(&root)
+    }
+
+    /// What KAI takes for something else than what is written is hardly meant, and so refused.
+    fn of_kai(kai: Kai) -> Result<Self, ConfigError> {
+        let Kai { floors, set, problems, notes: _ } = kai;
+        if problems.is_empty() {
+            Ok(Self { floors, set, ..Self::default() })
+        } else {
+            Err(ConfigError { problems })
+        }
     }
 
     fn read(root: &Node) -> Result<Self, ConfigError> {

@@ -206,7 +206,7 @@ impl Floors {
         }
     }
 
-    fn default_of(&self, field: Inherited, pool: Option<&str>) -> Floor<'_> {
+    pub(crate) fn default_of(&self, field: Inherited, pool: Option<&str>) -> Floor<'_> {
         let pool = pool.and_then(|name| self.node_pools.get_key_value(name));
         let of_pool = pool.and_then(|(name, pool)| match field {
             Inherited::Preempt => Some((name, pool.preempt?)),

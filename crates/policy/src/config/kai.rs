@@ -20,7 +20,8 @@ use crate::{
     floor::{Floors, ReclaimResolveMethod, UnknownMethod},
 };
 
-const PLUGIN: &str = "minruntime";
+/// The name of the plugin.
+pub(crate) const PLUGIN: &str = "minruntime";
 const ARGUMENTS: [&str; 3] = [PREEMPT, RECLAIM, METHOD];
 
 /// Keys of a `ConfigMap` that hold a configuration: Tenure's and KAI's.
@@ -40,6 +41,12 @@ pub struct Kai {
 }
 
 impl Kai {
+    /// Reads a file; none if it isn't KAI's.
+    pub(crate) fn parse(text: &str) -> Result<Option<Self>, ConfigError> {
+        let root = Node::parse(text)?;
+        Ok(is_kai(&root).then(|| Self::read(&root)))
+    }
+
     pub(super) fn read(root: &Node) -> Self {
         let mut kai = Self::default();
         let tiers = root.get("tiers").into_iter().flat_map(Node::items);
@@ -89,37 +96,27 @@ impl Kai {
         }
     }
 
-    /// As KAI's parser has it: a sign is fine; none if that makes it negative, or it can't be read.
+    /// None if KAI takes it for 0s.
     fn duration(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ExtendedDuration> {
         let text = written(&entry.value);
-        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(&text);
-        let refused = match unsigned.parse::<ExtendedDuration>() {
-            Ok(duration) if text.starts_with('-') && duration != ExtendedDuration::ZERO => {
-                "must not be negative".into()
-            }
+        match duration(&text) {
             Ok(duration) => {
-                if text.len() > unsigned.len() {
+                if text.starts_with(['+', '-']) {
                     let note = format!(
                         "{}: a sign is fine with KAI, and not in a file of Tenure's own",
                         path(entry)
                     );
                     self.notes.push(Problem { line: entry.line, text: note });
                 }
-                return Some(duration);
+                Some(duration)
             }
-            Err(error) => format!("{DURATION}: {error}"),
-        };
-        self.refuse(entry, &format!("{refused}: KAI takes 0s"), problems)
+            Err(detail) => self.refuse(entry, &detail, problems),
+        }
     }
 
-    /// Nothing is what it is by default.
+    /// None if KAI takes it for the default.
     fn method(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ReclaimResolveMethod> {
-        let text = written(&entry.value);
-        if text.is_empty() {
-            return None;
-        }
-        let refused = |error: UnknownMethod| self.refuse(entry, &format!("{error}: KAI takes lca"), problems);
-        text.parse().map_or_else(refused, Some)
+        method(&written(&entry.value)).unwrap_or_else(|detail| self.refuse(entry, &detail, problems))
     }
 
     fn refuse<T>(&mut self, entry: &Entry, detail: &str, problems: &mut Problems) -> Option<T> {
@@ -133,6 +130,25 @@ impl Kai {
         shift(&mut self.notes, lines);
         self
     }
+}
+
+/// As KAI's parser has it: a sign is fine. An error says why KAI takes 0s, because it can't be read or is negative.
+pub(crate) fn duration(text: &str) -> Result<ExtendedDuration, String> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let refused = match unsigned.parse::<ExtendedDuration>() {
+        Ok(duration) if !text.starts_with('-') || duration == ExtendedDuration::ZERO => return Ok(duration),
+        Ok(_) => "must not be negative".into(),
+        Err(error) => format!("{DURATION}: {error}"),
+    };
+    Err(format!("{refused}: KAI takes 0s"))
+}
+
+/// None for an empty text, which is the default. An error says why KAI takes that.
+pub(crate) fn method(text: &str) -> Result<Option<ReclaimResolveMethod>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|error: UnknownMethod| format!("{error}: KAI takes lca"))
 }
 
 fn invalid(entry: &Entry, detail: &str) -> String {

@@ -410,6 +410,23 @@ fn the_example_of_the_plugins_text_is_read_and_its_defaults_are_those_of_the_tex
     }
 }
 
+#[test]
+fn a_file_of_kais_configures_the_floors_of_a_server() {
+    let tiers =
+        |arguments: &str| format!("tiers:\n- plugins:\n  - {{name: minruntime, arguments: {arguments}}}\n");
+    let config =
+        Config::parse(&tiers("{defaultPreemptMinRuntime: 10m, reclaimResolveMethod: queue}")).unwrap();
+    let floors =
+        Floors { preempt: duration("10m"), method: ReclaimResolveMethod::Queue, ..Floors::default() };
+    let set = [PREEMPT, METHOD].into();
+    assert_eq!(config, Config { floors, set, ..Config::default() });
+    assert_eq!(
+        complaints(&tiers("{defaultPreemptMinRuntime: 10 m}"))[0].split(": must").next(),
+        Some("line 3: arguments.defaultPreemptMinRuntime: Invalid value: \"10 m\"")
+    );
+    assert!(complaints("tiers: []")[0].starts_with("line 1: tiers: no plugin minruntime"));
+}
+
 /// The durations of upstream's own tests.
 #[test]
 fn durations_are_read_as_upstreams_tests_read_them() {
