@@ -5,6 +5,7 @@ use tenure_tests::{
     World, fixtures,
     workloads::{Namespace, bare_pod},
 };
+use tokio::sync::OnceCell;
 
 use super::{Kueue, await_starts, job, queue, tenure, workload_of};
 
@@ -14,18 +15,29 @@ const ROWS: &[&str] = &[
     "kueue.queues[0].queue=of-main",
     "kueue.queues[1].clusterQueue=gpu",
     "kueue.queues[1].queue=of-gpu",
+    "kueue.queues[2].localQueue=training",
+    "kueue.queues[2].queue=training",
     "tenancy.requireQueue.matchLabels.team=strict",
 ];
 
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    let start = async || {
+        let world = Box::pin(World::installed("kueue-queues", ROWS)).await?;
+        fixtures::install(&world, fixtures::definitions(fixtures::KUEUE)).await;
+        world.tenure.start_webhook(&world.cluster).await?;
+        world.tenure.start_keeper().await?;
+        anyhow::Ok(world)
+    };
+    WORLD.get_or_try_init(start).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for() {
-    let world = Box::pin(World::installed("kueue-queues", ROWS)).await.unwrap();
-    fixtures::install(&world, fixtures::definitions(fixtures::KUEUE)).await;
-    world.tenure.start_webhook(&world.cluster).await.unwrap();
-    world.tenure.start_keeper().await.unwrap();
-    let namespace = Namespace::new(&world).await;
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
     queue(&namespace, "of-main", &json!({"maxDuration": "3s"})).await;
-    let kueue = Kueue::start(&world, &namespace, "v1beta2");
+    let kueue = Kueue::start(world, &namespace, "v1beta2");
     // as Kueue labels the pods of a Job that it sets going
     let labels =
         json!({"kueue.x-k8s.io/local-queue-name": "main", "kueue.x-k8s.io/cluster-queue-name": "gpu"});
@@ -33,7 +45,7 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
     await_starts(&kueue, &["train"]).await;
     let config = world.tenure.config_file().to_str().unwrap().to_owned();
     let listed = async || {
-        let (list, _) = tenure(&world, &namespace, &["list", "-o", "json", "--config", &config]).await;
+        let (list, _) = tenure(world, &namespace, &["list", "-o", "json", "--config", &config]).await;
         serde_json::from_str::<Value>(&list).unwrap()
     };
     let workload = workload_of(&namespace, "train", "v1beta2").await;
@@ -42,7 +54,7 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
     namespace.await_pods(&[]).await;
     assert_eq!(listed().await[0]["queue"], "of-main");
     queue(&namespace, "of-main", &json!({"maxDuration": "1h"})).await;
-    tenure(&world, &namespace, &["resume", "job/train"]).await;
+    tenure(world, &namespace, &["resume", "job/train"]).await;
     await_starts(&kueue, &["train", "train"]).await;
     namespace.await_running(1).await;
     let running = listed().await;
@@ -53,7 +65,7 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
     );
 
     // where pods must name a queue, a queue that stands for one will do
-    let strict = Namespace::new(&world).await;
+    let strict = Namespace::new(world).await;
     world
         .cluster
         .kubectl(&["label", "namespace", strict.name(), "team=strict"])
@@ -69,4 +81,35 @@ async fn a_job_of_a_local_queue_has_the_ceiling_of_the_queue_that_it_stands_for(
     create("in-another", json!({"kueue.x-k8s.io/queue-name": "another"})).await.unwrap_err();
     create("in-main", json!({"kueue.x-k8s.io/queue-name": "main"})).await.unwrap();
     create("in-gpu", json!({"kueue.x-k8s.io/cluster-queue-name": "gpu"})).await.unwrap();
+}
+
+/// With a shorter ceiling, and with the label that Kueue gives to the pods of a Job that it sets going.
+#[tokio::test]
+async fn job_of_the_example_has_the_ceiling_of_the_queue_that_its_local_queue_stands_for() {
+    const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/kueue.yaml");
+    let world = world().await;
+    let text = std::fs::read_to_string(EXAMPLE).unwrap();
+    let apply = async |namespace: &Namespace, text: &str| {
+        let apply = ["apply", "--namespace", namespace.name(), "-f", "-"];
+        let output = world.cluster.kubectl_with_input(&apply, text).await.unwrap();
+        assert_eq!(output.stderr, "", "it is accepted without a warning");
+        output.success().unwrap();
+    };
+    apply(&Namespace::new(world).await, &text).await;
+
+    let namespace = Namespace::new(world).await;
+    let kueue = Kueue::start(world, &namespace, "v1beta2");
+    let labelled = "  template:\n    metadata: {labels: {kueue.x-k8s.io/local-queue-name: training}}\n";
+    let shorter = [("8h", "4s"), ("30m", "2s"), ("  template:\n", labelled)];
+    let shorter = shorter.into_iter().fold(text, |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replacen(from, to, 1)
+    });
+    apply(&namespace, &shorter).await;
+    await_starts(&kueue, &["finetune"]).await;
+    let workload = workload_of(&namespace, "finetune", "v1beta2").await;
+    let record = namespace.await_pause_of(&workload, "spec.active", &json!(false)).await;
+    assert_eq!(record["queue"], "training");
+    namespace.await_pods(&[]).await;
+    assert_eq!(kueue.starts(), ["finetune"]);
 }
