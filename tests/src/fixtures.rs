@@ -50,6 +50,9 @@ pub const SUSPEND_EDITION: &str = "tensorstack.dev-suspend";
 /// Kueue, which most clusters don't have.
 pub const KUEUE: &str = "kueue.x-k8s.io";
 
+/// KAI-Scheduler's shards, which most clusters don't have.
+pub const KAI: &str = "kai.scheduler";
+
 /// A cluster that knows all of them, with Tenure running.
 pub async fn world(name: &str) -> Result<World> {
     world_of(name, all()).await
@@ -136,7 +139,7 @@ mod tests {
     fn all_files_are_known() {
         let files = fs::read_dir(DIRECTORY).unwrap().map(|file| file.unwrap().file_name());
         let found: BTreeSet<String> = files.map(|file| file.into_string().unwrap()).collect();
-        let listed = ALL.iter().chain([&SUSPEND_EDITION, &KUEUE]).map(|file| format!("{file}.yaml"));
+        let listed = ALL.iter().chain([&SUSPEND_EDITION, &KUEUE, &KAI]).map(|file| format!("{file}.yaml"));
         assert_eq!(found, listed.collect());
     }
 }

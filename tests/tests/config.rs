@@ -27,7 +27,13 @@ use tokio::{
 async fn world() -> MutexGuard<'static, World> {
     static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
     let start = async || {
-        let world = World::installed("config", &["keeper.expiryNotice=0s"]).await?;
+        let values = [
+            "keeper.expiryNotice=0s",
+            "kai.configMap.namespace=default",
+            "kai.configMap.name=scheduler-config",
+            "kai.shards=true",
+        ];
+        let world = World::installed("config", &values).await?;
         fixtures::install(&world, fixtures::definitions("unlisted")).await;
         grant(&world, "pause-rollouts", "argoproj.io", &["*"], &["get", "list", "watch", "patch"]).await;
         world.tenure.start_webhook(&world.cluster).await?;
@@ -190,6 +196,109 @@ async fn webhook_warns_of_ceilings_below_the_configured_default_floor() {
     assert!(warnings().await.contains(expected), "the last good one holds: {}", warnings().await);
     configure(world, "defaultPreemptMinRuntime: 5m\n", true).await;
     assert!(!warnings().await.contains("Warning"), "{}", warnings().await);
+    configure(world, "", true).await;
+}
+
+/// The file of one of KAI's schedulers.
+fn of_kai(preempt: &str) -> String {
+    let plugin = format!("{{name: minruntime, arguments: {{defaultPreemptMinRuntime: {preempt}}}}}");
+    format!("tiers:\n- plugins:\n  - name: predicates\n  - {plugin}\n")
+}
+
+/// The `ConfigMap` that it is in.
+fn scheduler_config(text: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": text},
+        "metadata": {"name": "scheduler-config", "namespace": "default"},
+    })
+}
+
+fn shard(pool: &str, preempt: &str) -> Value {
+    json!({
+        "apiVersion": "kai.scheduler/v1", "kind": "SchedulingShard", "metadata": {"name": "shard"},
+        "spec": {"partitionLabelValue": pool, "minRuntime": {"preemptMinRuntime": preempt}},
+    })
+}
+
+/// Waits until the webhook counts so many `ConfigMap`s and shards with another default floor, and so many issues.
+async fn await_counts(world: &World, maps: u64, shards: u64, issues: u64) {
+    let [webhook, _] = world.tenure.admin_urls();
+    eventually(&format!("{maps} and {shards} to differ, and {issues} issues"), DEADLINE, async || {
+        let metrics = Metrics::of(webhook).await;
+        let differ = |source| {
+            let labels = [("source", source), ("field", "defaultPreemptMinRuntime")];
+            metrics.count("tenure_webhook_kai_floors_differ", &labels)
+        };
+        let found = metrics.count("tenure_webhook_kai_configuration_issues", &[]);
+        let all = (differ("ConfigMap"), differ("SchedulingShard"), found);
+        anyhow::ensure!(all == (maps, shards, issues), "{all:?}");
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_do_not() {
+    let world = &*world().await;
+    let log = || fs::read_to_string(world.cluster.directory().join("tenure-webhook.log")).unwrap();
+    let told =
+        |words: &[&str]| log().lines().filter(|line| words.iter().all(|word| line.contains(word))).count();
+    let config = "kai: {shards: true, configMap: {namespace: default, name: scheduler-config}}\n\
+        defaultPreemptMinRuntime: 5m\nnodePools: [{name: a100, defaultPreemptMinRuntime: 1h}]\n";
+    configure(world, config, true).await;
+    // it isn't there, and nobody knows of shards
+    await_counts(world, 0, 0, 1).await;
+    assert!(told(&["level=warn", "kind=ConfigMap", "there is no such ConfigMap"]) > 0, "{}", log());
+
+    world.apply(&scheduler_config(&of_kai("10m"))).await;
+    await_counts(world, 1, 0, 0).await;
+    let all = [
+        "level=warn",
+        "kind=ConfigMap name=default/scheduler-config",
+        "minruntime.arguments.defaultPreemptMinRuntime",
+        "kai=10m0s tenure=5m0s",
+        "set floors.defaultPreemptMinRuntime to 10m0s in Tenure's configuration",
+    ];
+    assert_eq!(told(&all), 1, "{}", log());
+    fixtures::install(world, fixtures::definitions(fixtures::KAI)).await;
+    world.apply(&shard("a100", "2h")).await;
+    await_counts(world, 1, 1, 0).await;
+    let of_pool = ["kind=SchedulingShard name=shard", "floors.nodePools[a100].defaultPreemptMinRuntime"];
+    assert_eq!(told(&of_pool), 1, "{}", log());
+
+    // a change of anything else is no reason to say it again
+    configure(world, &format!("{config}expiryNotice: 1m\n"), true).await;
+    world.apply(&scheduler_config(&format!("actions: allocate\n{}", of_kai("600s")))).await;
+    world.apply(&shard("a100", "1h")).await;
+    await_counts(world, 1, 0, 0).await;
+    assert_eq!((told(&all), told(&of_pool)), (1, 1), "{}", log());
+    world.apply(&scheduler_config(&of_kai("5m"))).await;
+    await_counts(world, 0, 0, 0).await;
+    assert_eq!(told(&["level=info", "don't differ from Tenure's any more"]), 2, "{}", log());
+
+    // what can't be read is a warning and nothing more, and so is a kind that goes
+    world.apply(&scheduler_config("tiers: [")).await;
+    await_counts(world, 0, 0, 1).await;
+    world.apply(&shard("", "1h")).await;
+    await_counts(world, 0, 1, 1).await;
+    let delete = ["delete", "crd", "schedulingshards.kai.scheduler"];
+    world.cluster.kubectl(&delete).await.unwrap().success().unwrap();
+    await_counts(world, 0, 0, 1).await;
+    configure(world, "", true).await;
+    await_counts(world, 0, 0, 0).await;
+}
+
+#[tokio::test]
+async fn a_file_of_kais_is_taken_up_as_tenures_floors_where_kai_takes_it_as_it_is_written() {
+    let world = &*world().await;
+    configure(world, &of_kai("10m"), true).await;
+    let apply = ["apply", "--dry-run=server", "-f", "-"];
+    let queue = runai_queue("short", "", "5m").to_string();
+    let output = world.cluster.kubectl_with_input(&apply, &queue).await.unwrap();
+    let expected = "5m0s is shorter than the default preemptMinRuntime, 10m0s";
+    assert!(output.stderr.contains(expected), "{output:?}");
+    configure(world, &of_kai("10 m"), false).await;
     configure(world, "", true).await;
 }
 

@@ -107,6 +107,10 @@
 {{- if or $kueue.queues (not $kueue.enabled) }}
 {{-   $_ := set $config "kueue" $kueue }}
 {{- end }}
+{{- $kai := include "tenure.kai" . | fromJson }}
+{{- with $kai }}
+{{-   $_ := set $config "kai" . }}
+{{- end }}
 {{- if include "tenure.isOn" (list . "guard") }}
 {{-   $guard := include "tenure.guard" . | fromJson }}
 {{-   $_ := set $config "guard" (pick $guard "schedulers" "exemptUsers" "exemptGroups" "exemptNamespaces") }}
@@ -220,6 +224,26 @@ the names of its schedulers alone.
 {{- define "tenure.kueue" -}}
 {{- $kueue := .Values.kueue | default dict }}
 {{- dict "enabled" (dig "enabled" true $kueue) "queues" ($kueue.queues | default list) | toJson }}
+{{- end }}
+
+{{- /*
+What is read of KAI-Scheduler's configuration, as JSON: configMap and shards, each only if it is. An upgrade that reuses the
+values of an older chart has none.
+*/}}
+{{- define "tenure.kai" -}}
+{{- $kai := .Values.kai | default dict }}
+{{- $read := dict }}
+{{- $map := $kai.configMap | default dict }}
+{{- if or $map.namespace $map.name }}
+{{-   if not (and $map.namespace $map.name) }}
+{{-     fail "kai.configMap must have both namespace and name, or neither" }}
+{{-   end }}
+{{-   $_ := set $read "configMap" (dict "namespace" $map.namespace "name" $map.name "key" ($map.key | default "config.yaml")) }}
+{{- end }}
+{{- if $kai.shards }}
+{{-   $_ := set $read "shards" true }}
+{{- end }}
+{{- toJson $read }}
 {{- end }}
 
 {{- /*

@@ -9,6 +9,7 @@ mod fields;
 mod floors;
 mod guard;
 pub(crate) mod kai;
+mod kai_sources;
 mod kueue;
 mod names;
 mod owners;
@@ -33,6 +34,7 @@ pub use delegation::DELEGATION_BOUNDS;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
+pub use kai_sources::{ConfigMapKey, KAI_CONFIG_MAP, KAI_SHARDS, KaiSources};
 pub use kueue::{KUEUE_ENABLED, KUEUE_QUEUES, Kueue};
 pub use tenancy::TENANCY_WRITERS;
 
@@ -58,6 +60,9 @@ pub const TENANCY: &str = "tenancy";
 /// What is to be known of Kueue.
 pub const KUEUE: &str = "kueue";
 
+/// Where KAI-Scheduler's own configuration is.
+pub const KAI: &str = "kai";
+
 /// Bounds of what administrators of a part of the tree may set.
 pub const DELEGATION: &str = "delegation";
 
@@ -75,6 +80,7 @@ const FIELDS: &[&str] = &[
     GUARD,
     TENANCY,
     KUEUE,
+    KAI,
     DELEGATION,
 ];
 
@@ -99,9 +105,12 @@ pub struct Config {
     pub tenancy_writers: BTreeSet<String>,
     /// What is to be known of Kueue.
     pub kueue: Kueue,
+    /// What of KAI-Scheduler's is compared with the floors.
+    pub kai: KaiSources,
     /// The longest floors that queues may have.
     pub bounds: Bounds,
-    /// Which of the fields at the top the file sets, and of those of the guard, the tenancy, the delegation and Kueue.
+    /// Which of the fields at the top the file sets, and of those of the guard, the tenancy, the delegation,
+    /// Kueue and KAI.
     pub set: BTreeSet<&'static str>,
     /// How many rows it adds to the table.
     pub rows: usize,
@@ -148,19 +157,21 @@ impl Config {
     /// defaults.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let root = Node::parse(text)?;
-        if kai::is_kai(&root) {
-            return Self::of_kai(Kai::read(&root));
-        }
-        Self::read(&root)
+        if kai::is_kai(&root) { Self::of_kai(&root) } else { Self::read(&root) }
     }
 
-    /// What KAI takes for something else than what is written is hardly meant, and so refused.
-    fn of_kai(kai: Kai) -> Result<Self, ConfigError> {
-        let Kai { floors, set, problems, notes: _ } = kai;
-        if problems.is_empty() {
-            Ok(Self { floors, set, ..Self::default() })
+    /// Refuses what KAI takes for something else than what is written, and what KAI doesn't know, because neither is meant.
+    fn of_kai(root: &Node) -> Result<Self, ConfigError> {
+        let Kai { floors, set: written, problems, notes: _ } = Kai::read(root);
+        let mut problems = Problems(problems);
+        for name in set(root, FIELDS) {
+            let line = root.get(name).map_or(root.line, |value| value.line);
+            problems.add(line, format!("{name}: must not be in a file of KAI-Scheduler's, which has tiers"));
+        }
+        if problems.0.is_empty() {
+            Ok(Self { floors, set: written, ..Self::default() })
         } else {
-            Err(ConfigError { problems })
+            Err(in_order(problems))
         }
     }
 
@@ -185,6 +196,8 @@ impl Config {
             let tenancy_writers = tenancy.as_ref().map(|field| tenancy::read(field, &mut problems));
             let of_kueue = fields.take(KUEUE);
             let kueue = of_kueue.as_ref().map(|field| kueue::read(field, &mut problems)).unwrap_or_default();
+            let of_kai = fields.take(KAI);
+            let kai = of_kai.as_ref().map(|field| kai_sources::read(field, &mut problems));
             let delegation = fields.take(DELEGATION);
             let bounds = delegation.as_ref().map(|field| delegation::read(field, &mut problems));
             fields.end(&mut problems);
@@ -192,6 +205,7 @@ impl Config {
             set.extend(guard.into_iter().flat_map(|field| guard::set(field.node)));
             set.extend(tenancy.into_iter().flat_map(|field| tenancy::set(field.node)));
             set.extend(of_kueue.into_iter().flat_map(|field| kueue::set(field.node)));
+            set.extend(of_kai.into_iter().flat_map(|field| kai_sources::set(field.node)));
             set.extend(delegation.into_iter().flat_map(|field| delegation::set(field.node)));
             let rows = rules.len();
             let table = OwnerTable::default().with(rules);
@@ -206,6 +220,7 @@ impl Config {
                 guarded: guarded.unwrap_or_default(),
                 tenancy_writers: tenancy_writers.unwrap_or_default(),
                 kueue,
+                kai: kai.unwrap_or_default(),
                 bounds: bounds.unwrap_or_default(),
                 set,
             }

@@ -22,7 +22,9 @@ use crate::{
     Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator,
     callers::CallerArgs,
     definition::DefinitionArgs,
-    guard, router,
+    guard,
+    kai::KaiWatch,
+    router,
     scheduler::{self, Waker},
 };
 use tracing::warn;
@@ -113,6 +115,7 @@ impl Args {
         let callers = callers.load(scheduler_extender)?;
         let readiness = Readiness::default();
         let metrics = Metrics::register(&mut registry);
+        let kai = KaiWatch::new(&mut registry);
         let queues = KnownQueues::default();
         let validator = Validator::new(queues.clone(), t9k_system_namespace);
         let mutator = Mutator::default();
@@ -136,6 +139,7 @@ impl Args {
         let configure = {
             let (validator, mutator) = (validator.clone(), mutator.clone());
             let (extender, guard, placement) = (extender.clone(), guard.clone(), placement.clone());
+            let kai = kai.clone();
             move |config: Config| {
                 if config.kueue.queues != kueue_queues {
                     warn!("kueue.queues has changed: that counts when the webhook is started again");
@@ -147,6 +151,7 @@ impl Args {
                 if let Some(guard) = &guard {
                     guard.configure(config.floors.clone(), config.guarded);
                 }
+                kai.configure(config.floors.clone(), config.kai);
                 validator.configure(config.floors, config.bounds);
                 mutator.configure(config.trusted, config.tenancy_writers);
             }
@@ -157,6 +162,7 @@ impl Args {
         // either way to follow them is large, and it would be in every future around it
         let queues = Box::pin(follow(runai_queue_version, client.clone(), synced, queues));
         let definition = Box::pin(definition.keep(client.clone()));
+        let kai = Box::pin(kai.follow(client.clone()));
         let sight = Sight { placement, client, clock, readiness: readiness.clone() };
         let waker = extender.as_ref().and_then(Extender::waker);
         let look = Box::pin(sight.look(waker, extender.is_some(), guard.is_some()));
@@ -173,6 +179,7 @@ impl Args {
                     result = admin => result,
                     () = queues => Ok(()),
                     () = definition => Ok(()),
+                    () = kai => Ok(()),
                     () = look => Ok(()),
                     () = configured => Ok(()),
                 }

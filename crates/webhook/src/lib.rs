@@ -7,6 +7,7 @@ mod convert;
 mod definition;
 mod guard;
 mod http;
+mod kai;
 mod large;
 mod metrics;
 mod mutate;

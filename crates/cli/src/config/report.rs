@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{
-        Config, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, EXPIRY_NOTICE, File,
-        KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY, LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT,
-        RECLAIM, SCHEDULERS, TENANCY_WRITERS, TRUSTED_WRITERS,
+        Config, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
+        EXPIRY_NOTICE, File, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
+        LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS,
+        TRUSTED_WRITERS,
     },
     delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
@@ -149,7 +150,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// What Tenure's own form has beyond KAI's.
-fn own(config: &Config) -> [(&'static str, String); 14] {
+fn own(config: &Config) -> [(&'static str, String); 16] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -165,12 +166,20 @@ fn own(config: &Config) -> [(&'static str, String); 14] {
         (TENANCY_WRITERS, count(config.tenancy_writers.len(), "user")),
         (KUEUE_ENABLED, config.kueue.enabled.to_string()),
         (KUEUE_QUEUES, count(config.kueue.queues.0.len(), "row")),
+        (KAI_CONFIG_MAP, config.kai.config_map.as_ref().map_or_else(|| "none".to_owned(), config_map)),
+        (KAI_SHARDS, config.kai.shards.to_string()),
         (DELEGATION_BOUNDS, count(config.bounds.0.len(), "queue")),
         (SCHEDULERS, count(schedulers.len(), "user")),
         (EXEMPT_USERS, count(exempt_users.len(), "user")),
         (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
         (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
     ]
+}
+
+/// `kai-scheduler/scheduler-config, config.yaml`
+fn config_map(of: &ConfigMapKey) -> String {
+    let ConfigMapKey { namespace, name, key } = of;
+    format!("{namespace}/{name}, {key}")
 }
 
 /// `10m0s, back after 60s × 2, at most 3600s, 10 times, by Eviction`
@@ -240,6 +249,8 @@ trustedWriters             1 user                    default
 tenancy.trustedWriters     0 users                   default
 kueue.enabled              true                      default
 kueue.queues               0 rows                    default
+kai.configMap              none                      default
+kai.shards                 false                     default
 delegation.bounds          0 queues                  default
 guard.schedulers           1 user                    default
 guard.exemptUsers          0 users                   default
@@ -306,6 +317,16 @@ kube-system             exempt namespace
         let text = "waitForPodsReady: {countFrom: Creation, requeuingStrategy: {onCapacity: true}}";
         assert!(printed(text).contains(expected), "{}", printed(text));
         assert!(printed("waitForPodsReady: {enable: false}").contains(" off "));
+    }
+
+    #[test]
+    fn what_is_compared_of_kais_is_shown() {
+        let printed = printed("kai: {shards: true, configMap: {namespace: a, name: b}}");
+        for expected in
+            ["\nkai.configMap              a/b, config.yaml ", "\nkai.shards                 true "]
+        {
+            assert!(printed.contains(expected), "{printed}");
+        }
     }
 
     #[test]

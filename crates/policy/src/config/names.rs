@@ -8,8 +8,8 @@ use crate::owners::is_subdomain;
 /// What names must be.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
-    expected: &'static str,
-    is_good: fn(&str) -> bool,
+    pub(super) expected: &'static str,
+    pub(super) is_good: fn(&str) -> bool,
 }
 
 pub const USER: Names = Names {

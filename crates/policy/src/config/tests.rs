@@ -48,6 +48,7 @@ waitForPodsReady:
   requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffFactor: '2', onCapacity: true}
 guard: {schedulers: [volcano]}
 kueue: {enabled: true}
+kai: {shards: true}
 ";
 
 #[test]
@@ -58,7 +59,7 @@ fn each_field_is_read() {
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
-    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 13));
+    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 15));
     assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
     let pods_ready = config.pods_ready.unwrap();
     let expected =
@@ -425,6 +426,8 @@ fn a_file_of_kais_configures_the_floors_of_a_server() {
         Some("line 3: arguments.defaultPreemptMinRuntime: Invalid value: \"10 m\"")
     );
     assert!(complaints("tiers: []")[0].starts_with("line 1: tiers: no plugin minruntime"));
+    let both = complaints(&format!("expiryNotice: 1m\n{}", tiers("{}")));
+    assert_eq!(both, ["line 1: expiryNotice: must not be in a file of KAI-Scheduler's, which has tiers"]);
 }
 
 /// The durations of upstream's own tests.

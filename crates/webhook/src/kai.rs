@@ -1,0 +1,406 @@
+//! Watches KAI-Scheduler's own configuration, and warns where its default floors differ from Tenure's.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta},
+    runtime::watcher,
+};
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use serde_json::Value;
+use tenure_policy::{
+    config::{ConfigMapKey, KaiSources},
+    floor::Floors,
+    kai::{Difference, KaiDefaults, Setting},
+};
+use tenure_service::{
+    readiness::Readiness,
+    watch::{Store, follow},
+};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// The kinds of objects that KAI's configuration is in, as messages and metrics have them.
+const CONFIG_MAP: &str = "ConfigMap";
+const SHARD: &str = "SchedulingShard";
+
+/// Compares what it sees of KAI's configuration with Tenure's floors. Clones share it.
+#[derive(Clone, Debug)]
+pub struct KaiWatch {
+    state: Arc<Mutex<State>>,
+    sources: Arc<watch::Sender<KaiSources>>,
+}
+
+/// An object: its kind, and its name with its namespace.
+type Object = (&'static str, String);
+
+#[derive(Debug)]
+struct State {
+    floors: Floors,
+    /// What each object says, or why that can't be told.
+    seen: BTreeMap<Object, Result<KaiDefaults, String>>,
+    /// What the log has of each.
+    told: BTreeMap<Object, Findings>,
+    metrics: Metrics,
+}
+
+/// What is to be said of an object.
+#[derive(Debug, Default, PartialEq)]
+struct Findings {
+    differences: Vec<Difference>,
+    issues: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Metrics {
+    differ: Family<DifferLabels, Gauge>,
+    issues: Family<IssueLabels, Gauge>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct DifferLabels {
+    source: &'static str,
+    field: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct IssueLabels {
+    source: &'static str,
+}
+
+impl KaiWatch {
+    /// Makes its metrics part of a registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Metrics::default();
+        registry.register(
+            "kai_floors_differ",
+            "Objects of KAI-Scheduler's configuration whose default differs from Tenure's, by kind and field",
+            metrics.differ.clone(),
+        );
+        registry.register(
+            "kai_configuration_issues",
+            "What of KAI-Scheduler's configuration is missing, can't be read or is taken for something else, by kind",
+            metrics.issues.clone(),
+        );
+        let state =
+            State { floors: Floors::default(), seen: BTreeMap::new(), told: BTreeMap::new(), metrics };
+        Self { state: Arc::new(Mutex::new(state)), sources: Arc::default() }
+    }
+
+    /// Replaces what is compared, on both sides.
+    pub fn configure(&self, floors: Floors, sources: KaiSources) {
+        {
+            let mut state = self.state.lock();
+            state.floors = floors;
+            state.judge();
+        }
+        self.sources.send_if_modified(|current| {
+            let changed = *current != sources;
+            *current = sources;
+            changed
+        });
+    }
+
+    /// Follows what is configured, for ever. The webhook doesn't wait for any of it.
+    pub async fn follow(self, client: Client) {
+        let mut sources = self.sources.subscribe();
+        loop {
+            let KaiSources { config_map, shards } = sources.borrow_and_update().clone();
+            self.state.lock().forget();
+            let config_map = async {
+                if let Some(key) = config_map {
+                    self.follow_config_map(client.clone(), key).await;
+                }
+            };
+            let shards = async {
+                if shards {
+                    self.follow_shards(client.clone()).await;
+                }
+            };
+            let other = async {
+                if sources.changed().await.is_err() {
+                    // they won't change any more
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = async { tokio::join!(config_map, shards, std::future::pending::<()>()); } => {}
+                () = other => {}
+            }
+        }
+    }
+
+    async fn follow_config_map(&self, client: Client, key: ConfigMapKey) {
+        let api = Api::<ConfigMap>::namespaced(client, &key.namespace);
+        let this = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
+        let name = format!("{}/{}", key.namespace, key.name);
+        let synced = Readiness::default().awaiting(format!("{CONFIG_MAP} {name}"));
+        follow(api, this, synced, File { watch: self.clone(), object: (CONFIG_MAP, name), key: key.key })
+            .await;
+    }
+
+    async fn follow_shards(&self, client: Client) {
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kai.scheduler", "v1", SHARD));
+        let synced = Readiness::default().awaiting("schedulingshards.kai.scheduler");
+        let api = Api::<DynamicObject>::all_with(client, &kind);
+        follow(api, watcher::Config::default(), synced, Shards(self.clone())).await;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<Object, Result<KaiDefaults, String>>)) {
+        let mut state = self.state.lock();
+        change(&mut state.seen);
+        state.judge();
+    }
+}
+
+impl State {
+    /// Nothing is compared from now on.
+    fn forget(&mut self) {
+        self.seen.clear();
+        self.told.clear();
+        self.metrics.differ.clear();
+        self.metrics.issues.clear();
+    }
+
+    /// Says what the log doesn't have yet, and counts all.
+    fn judge(&mut self) {
+        let findings = |read: &Result<KaiDefaults, String>| match read {
+            Ok(kai) => Findings { differences: kai.differences(&self.floors), issues: kai.issues.clone() },
+            Err(issue) => Findings { differences: Vec::new(), issues: vec![issue.clone()] },
+        };
+        let now: BTreeMap<_, _> =
+            self.seen.iter().map(|(object, read)| (object.clone(), findings(read))).collect();
+        let none = Findings::default();
+        for (object, findings) in &now {
+            tell(object, findings, self.told.get(object).unwrap_or(&none));
+        }
+        for object in self.told.iter().filter(|(_, told)| **told != none).map(|(object, _)| object) {
+            if now.get(object).is_none_or(|findings| *findings == none) {
+                let (kind, name) = object;
+                info!(kind, name, "KAI-Scheduler's default floors don't differ from Tenure's any more");
+            }
+        }
+        self.metrics.count(&now);
+        self.told = now;
+    }
+}
+
+/// Says what wasn't said before.
+fn tell((kind, name): &Object, findings: &Findings, told: &Findings) {
+    for difference in findings.differences.iter().filter(|found| !told.differences.contains(found)) {
+        let Difference { setting: _, field, kai, tenures_field: _, tenure } = difference;
+        let remedy = difference.remedy();
+        warn!(kind, name, field, kai, tenure, remedy, "KAI-Scheduler's default differs from Tenure's");
+    }
+    for issue in findings.issues.iter().filter(|found| !told.issues.contains(found)) {
+        warn!(kind, name, issue, "KAI-Scheduler's configuration is hardly meant so");
+    }
+}
+
+impl Metrics {
+    fn count(&self, findings: &BTreeMap<Object, Findings>) {
+        for source in [CONFIG_MAP, SHARD] {
+            let of_kind = || findings.iter().filter(|((kind, _), _)| *kind == source).map(|(_, found)| found);
+            let set = |gauge: &Gauge, count: usize| {
+                gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+            };
+            for setting in Setting::ALL {
+                let labels = DifferLabels { source, field: setting.name() };
+                let differs = |found: &&Findings| {
+                    found.differences.iter().any(|difference| difference.setting == setting)
+                };
+                set(&self.differ.get_or_create(&labels), of_kind().filter(differs).count());
+            }
+            let issues = of_kind().map(|found| found.issues.len()).sum();
+            set(&self.issues.get_or_create(&IssueLabels { source }), issues);
+        }
+    }
+}
+
+/// The file of a scheduler of KAI's.
+#[derive(Debug)]
+struct File {
+    watch: KaiWatch,
+    object: Object,
+    /// Under which it is in its `ConfigMap`.
+    key: String,
+}
+
+impl File {
+    fn is_gone(&self) {
+        let gone = Err("there is no such ConfigMap: correct or empty kai.configMap".to_owned());
+        self.watch.change(|seen| {
+            seen.insert(self.object.clone(), gone);
+        });
+    }
+}
+
+impl Store<ConfigMap> for File {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
+    }
+
+    fn apply(&mut self, map: ConfigMap) {
+        let read = KaiDefaults::of_config_map(&map.data.unwrap_or_default(), &self.key);
+        self.watch.change(|seen| {
+            seen.insert(self.object.clone(), read);
+        });
+    }
+
+    fn delete(&mut self, _: &String) {
+        self.is_gone();
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        if names.is_empty() {
+            self.is_gone();
+        }
+    }
+}
+
+/// All `SchedulingShard`s.
+#[derive(Debug)]
+struct Shards(KaiWatch);
+
+impl Store<DynamicObject> for Shards {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
+    }
+
+    fn apply(&mut self, shard: DynamicObject) {
+        let name = shard.metadata.name.unwrap_or_default();
+        let defaults = KaiDefaults::of_shard(shard.data.get("spec").unwrap_or(&Value::Null));
+        self.0.change(|seen| {
+            seen.insert((SHARD, name), Ok(defaults));
+        });
+    }
+
+    fn delete(&mut self, name: &String) {
+        self.0.change(|seen| {
+            seen.remove(&(SHARD, name.clone()));
+        });
+    }
+
+    fn retain(&mut self, names: &HashSet<String>) {
+        self.0.change(|seen| seen.retain(|(kind, name), _| *kind != SHARD || names.contains(name)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Case {
+        registry: Registry,
+        watch: KaiWatch,
+        file: File,
+        shards: Shards,
+    }
+
+    impl Case {
+        fn new() -> Self {
+            let mut registry = Registry::default();
+            let watch = KaiWatch::new(&mut registry);
+            let object = (CONFIG_MAP, "a/b".to_owned());
+            let file = File { watch: watch.clone(), object, key: "config.yaml".into() };
+            let shards = Shards(watch.clone());
+            Self { registry, watch, file, shards }
+        }
+
+        fn floors(&self, preempt: &str) {
+            let floors = Floors { preempt: preempt.parse().unwrap(), ..Floors::default() };
+            self.watch.configure(floors, KaiSources::default());
+        }
+
+        fn write_file(&mut self, preempt: &str) {
+            let arguments = format!("{{defaultPreemptMinRuntime: {preempt}}}");
+            let text = format!("tiers: [{{plugins: [{{name: minruntime, arguments: {arguments}}}]}}]");
+            let map = json!({"metadata": {"name": "b"}, "data": {"config.yaml": text}});
+            self.file.apply(serde_json::from_value(map).unwrap());
+        }
+
+        fn write_shard(&mut self, name: &str, preempt: &str) {
+            let shard = json!({
+                "metadata": {"name": name}, "spec": {"minRuntime": {"preemptMinRuntime": preempt}},
+            });
+            self.shards.apply(serde_json::from_value(shard).unwrap());
+        }
+
+        /// The series that aren't 0.
+        fn counted(&self) -> Vec<String> {
+            let mut text = String::new();
+            encode(&mut text, &self.registry).unwrap();
+            let series = text.lines().filter(|line| !line.starts_with('#') && !line.ends_with(" 0"));
+            series.map(str::to_owned).collect()
+        }
+    }
+
+    fn differ(source: &str, objects: u8) -> String {
+        format!(r#"kai_floors_differ{{source="{source}",field="defaultPreemptMinRuntime"}} {objects}"#)
+    }
+
+    #[test]
+    fn objects_that_differ_are_counted_until_they_do_not() {
+        let mut case = Case::new();
+        case.floors("5m");
+        case.write_file("5m");
+        case.write_shard("a", "300s");
+        assert_eq!(case.counted(), [""; 0]);
+        case.write_file("6m");
+        assert_eq!(case.counted(), [differ(CONFIG_MAP, 1)]);
+        case.write_file("5m");
+        for shard in ["a", "b"] {
+            case.write_shard(shard, "6m");
+        }
+        assert_eq!(case.counted(), [differ(SHARD, 2)]);
+        case.shards.delete(&"a".to_owned());
+        assert_eq!(case.counted(), [differ(SHARD, 1)]);
+        case.floors("6m");
+        assert_eq!(case.counted(), [differ(CONFIG_MAP, 1)]);
+        case.floors("5m");
+        case.shards.retain(&HashSet::new());
+        assert_eq!(case.counted(), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_is_missing_or_broken_is_an_issue_and_no_difference() {
+        let mut case = Case::new();
+        case.floors("5m");
+        let issue = [format!(r#"kai_configuration_issues{{source="{CONFIG_MAP}"}} 1"#)];
+        case.file.retain(&HashSet::new());
+        assert_eq!(case.counted(), issue);
+        case.write_file("5m");
+        assert_eq!(case.counted(), [""; 0]);
+        case.file.apply(serde_json::from_value(json!({"data": {"config.yaml": "tiers: ["}})).unwrap());
+        assert_eq!(case.counted(), issue);
+        case.write_file("6m");
+        case.file.delete(&"b".to_owned());
+        assert_eq!(case.counted(), issue);
+    }
+
+    #[test]
+    fn what_is_no_longer_compared_is_no_longer_counted() {
+        let mut case = Case::new();
+        case.write_shard("a", "6m");
+        assert_eq!(case.counted(), [differ(SHARD, 1)]);
+        case.watch.state.lock().forget();
+        assert_eq!(case.counted(), [""; 0]);
+    }
+}
