@@ -131,7 +131,7 @@ impl Verdicts {
 
 impl Verdict {
     fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
-        let Findings { errors, warnings } = findings(document, kind, context);
+        let Findings { errors, warnings, missing_parent: _ } = findings(document, kind, context);
         let reason = |error: FieldError| Reason { message: error.message(), field: error.field };
         let errors: Vec<_> = no_name(document).into_iter().chain(errors.into_iter().map(reason)).collect();
         Self {

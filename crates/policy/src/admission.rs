@@ -33,11 +33,27 @@ pub struct Findings {
     pub errors: Vec<FieldError>,
     /// What is allowed but probably not meant.
     pub warnings: Vec<String>,
+    /// The parent that isn't among the known queues, of which there is a warning.
+    pub missing_parent: Option<String>,
+}
+
+impl Findings {
+    /// Takes back the warning of a parent that exists all the same.
+    pub fn find_parent(&mut self) {
+        if let Some(parent) = self.missing_parent.take() {
+            let warning = missing(&parent);
+            self.warnings.retain(|other| *other != warning);
+        }
+    }
+}
+
+fn missing(parent: &str) -> String {
+    format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")
 }
 
 impl From<FieldError> for Findings {
     fn from(error: FieldError) -> Self {
-        Self { errors: vec![error], warnings: Vec::new() }
+        Self { errors: vec![error], ..Self::default() }
     }
 }
 
@@ -80,11 +96,13 @@ fn judge(
     floors: &Floors,
 ) -> Findings {
     let queue = RunaiQueue::read_as(version, spec, &mut errors);
-    let mut warnings = Vec::new();
+    let (mut warnings, mut missing_parent) = (Vec::new(), None);
     match ancestors(name, &queue, tree) {
         Ok(ancestors) => warnings.extend(runai_warnings(version, name, &queue, &ancestors, floors)),
-        Err(Broken::Missing(parent)) => warnings
-            .push(format!("spec.parentQueue: queue {parent:?} doesn't exist: until it does, this queue is at the top")),
+        Err(Broken::Missing(parent)) => {
+            warnings.push(missing(parent));
+            missing_parent = Some(parent.to_owned());
+        }
         Err(Broken::CycleAbove(parent)) => warnings.push(format!(
             "spec.parentQueue: the ancestors of queue {parent:?} form a cycle: no ceiling and only the default floors apply here until it is broken"
         )),
@@ -93,7 +111,7 @@ fn judge(
             errors.push(FieldError::invalid("spec.parentQueue", parent, cycle_detail(name, &chain)));
         }
     }
-    Findings { errors, warnings }
+    Findings { errors, warnings, missing_parent }
 }
 
 /// Annotations that mean something on a queue of v2, and nothing where there is a field.
@@ -130,7 +148,8 @@ pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace:
     });
     let early = queue.notice.zip(queue.ceiling).filter(|(notice, ceiling)| notice >= ceiling);
     let early = early.map(|(notice, ceiling)| not_before_the_start("spec.expiryNotice", notice, ceiling));
-    Findings { errors, warnings: outside.into_iter().chain(early).collect() }
+    let warnings = outside.into_iter().chain(early).collect();
+    Findings { errors, warnings, missing_parent: None }
 }
 
 fn not_before_the_start(path: &str, notice: impl Display, ceiling: impl Display) -> String {
@@ -443,7 +462,7 @@ mod tests {
         let queue = RunaiSubject { name: "a", spec: &v3alpha1::QueueSpec::default(), annotations };
         let expected = "metadata.annotations[tenure.dev/max-duration]: has no effect in v3alpha1: set spec.maxDuration, and remove the annotation: kubectl annotate queues.v3alpha1.scheduling.run.ai a tenure.dev/max-duration-";
         let findings = runai(&queue, &QueueTree::default(), &Floors::default());
-        assert_eq!(findings, Findings { errors: vec![], warnings: vec![expected.to_owned()] });
+        assert_eq!(findings, Findings { warnings: vec![expected.to_owned()], ..Findings::default() });
     }
 
     #[test]
@@ -471,7 +490,7 @@ mod tests {
                 .collect();
             let spec = &serde_json::from_value(spec).unwrap();
             let queue = RunaiSubject { name: "leaf", spec, annotations };
-            let Findings { errors, warnings } = runai_v2(&queue, &tree(queues), &Floors::default());
+            let Findings { errors, warnings, .. } = runai_v2(&queue, &tree(queues), &Floors::default());
             [errors.iter().map(ToString::to_string).collect(), warnings].concat()
         };
         let root = [("root", json!({"maxDuration": "1h"}))];

@@ -117,7 +117,8 @@ impl Args {
         let metrics = Metrics::register(&mut registry);
         let kai = KaiWatch::new(&mut registry);
         let queues = KnownQueues::default();
-        let validator = Validator::new(queues.clone(), t9k_system_namespace);
+        let validator =
+            Validator::new(queues.clone(), t9k_system_namespace).asking(client.clone(), runai_queue_version);
         let mutator = Mutator::default();
         let placement = Placement::default();
         let extender = scheduler_extender.then(|| {

@@ -103,15 +103,19 @@ async fn validate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(&context.metrics, &headers, body, |request, started| {
-        let (outgoing, group, verdict) = context.validator.review(request);
-        if verdict == Verdict::Refused {
-            let Request { operation, kind, namespace, name, .. } = request;
-            info!(%operation, %group, kind = %kind.kind, %namespace, %name, "Refused an object");
-        }
-        context.metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
-        json(&outgoing)
-    })
+    let started = Instant::now();
+    let Context { validator, mutator: _, metrics } = &*context;
+    let request = match read(&headers, &body) {
+        Ok(request) => request,
+        Err((status, message)) => return reject(metrics, status, message),
+    };
+    let (outgoing, group, verdict) = validator.review(&request).await;
+    if verdict == Verdict::Refused {
+        let Request { operation, kind, namespace, name, .. } = &request;
+        info!(%operation, %group, kind = %kind.kind, %namespace, %name, "Refused an object");
+    }
+    metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
+    json(&outgoing)
 }
 
 async fn mutate(
@@ -119,7 +123,7 @@ async fn mutate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    answer(&context.metrics, &headers, body, |request, started| {
+    answer(&context.metrics, &headers, &body, |request, started| {
         let (outgoing, labels) = context.mutator.review(request, Timestamp::now());
         context.metrics.mutated(&labels, started.elapsed().as_secs_f64());
         json(&outgoing)
@@ -130,21 +134,24 @@ async fn mutate(
 pub(crate) fn answer(
     metrics: &Metrics,
     headers: &HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    body: &Result<Bytes, BytesRejection>,
     review: impl FnOnce(&Request<'_>, Instant) -> Response,
 ) -> Response {
     let started = Instant::now();
-    if let Err(message) = is_plain_json(headers) {
-        return reject(metrics, StatusCode::UNSUPPORTED_MEDIA_TYPE, message);
-    }
-    let body = match body {
-        Ok(body) => body,
-        Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
-    };
-    match Request::read(&body) {
+    match read(headers, body) {
         Ok(request) => review(&request, started),
-        Err(malformed) => reject(metrics, StatusCode::BAD_REQUEST, malformed.to_string()),
+        Err((status, message)) => reject(metrics, status, message),
     }
+}
+
+/// Reads a review. An error says why it is none, and with which status to answer that.
+fn read<'b>(
+    headers: &HeaderMap,
+    body: &'b Result<Bytes, BytesRejection>,
+) -> Result<Request<'b>, (StatusCode, String)> {
+    is_plain_json(headers).map_err(|message| (StatusCode::UNSUPPORTED_MEDIA_TYPE, message))?;
+    let body = body.as_ref().map_err(|rejection| (rejection.status(), rejection.body_text()))?;
+    Request::read(body).map_err(|malformed| (StatusCode::BAD_REQUEST, malformed.to_string()))
 }
 
 /// Answers what is no review.

@@ -1,5 +1,6 @@
-//! The admission webhook and scheduler extender: HTTP in, policy, HTTP out. It never calls the API server while it answers a request;
-//! what it knows of other queues it has seen in a watch.
+//! The admission webhook and scheduler extender: HTTP in, policy, HTTP out. What it knows of other queues it has
+//! seen in a watch. It calls the API server while it answers a request in one case: before it warns that a queue doesn't
+//! exist, which the watch may not have shown yet.
 
 mod args;
 mod callers;

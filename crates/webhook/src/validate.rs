@@ -1,7 +1,11 @@
 //! What becomes of a request: whether it is for review at all, and what its findings come to.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
 use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -13,11 +17,19 @@ use tenure_policy::{
     review::{Context, Reviewable},
 };
 
+use tenure_types::runai::QueueVersion;
+use tokio::time::timeout;
+use tracing::debug;
+
 use crate::{
     KnownQueues,
     metrics::Verdict,
     review::{Outgoing, Request},
 };
+
+/// How long a review may wait for the API server to say whether a queue exists. The API server itself waits for the review,
+/// at least a second.
+const LOOKUP: Duration = Duration::from_millis(500);
 
 /// Reviews queues of both families, and priority classes. Clones are configured together.
 #[derive(Clone, Debug)]
@@ -25,6 +37,8 @@ pub struct Validator {
     queues: KnownQueues,
     t9k_system_namespace: String,
     settings: Arc<RwLock<Settings>>,
+    /// Where queues are that the watch hasn't shown yet.
+    lookup: Option<Api<DynamicObject>>,
 }
 
 /// What may change while it runs.
@@ -57,7 +71,28 @@ impl Object {
 impl Validator {
     /// Knows the queues that a watch has seen; tensorstack queues count in one namespace only.
     pub fn new(queues: KnownQueues, t9k_system_namespace: String) -> Self {
-        Self { queues, t9k_system_namespace, settings: Arc::default() }
+        Self { queues, t9k_system_namespace, settings: Arc::default(), lookup: None }
+    }
+
+    /// The same, which asks the API server before it warns that a queue doesn't exist: the watch may be behind.
+    #[must_use]
+    pub fn asking(self, client: Client, version: QueueVersion) -> Self {
+        let kind = GroupVersionKind::gvk("scheduling.run.ai", version.name(), "Queue");
+        Self { lookup: Some(Api::all_with(client, &ApiResource::from_gvk(&kind))), ..self }
+    }
+
+    /// True if the API server has a queue. False if it hasn't, or doesn't say in time: a warning too many harms less than
+    /// one that is missing.
+    async fn exists(&self, queue: &str) -> bool {
+        let Some(queues) = &self.lookup else { return false };
+        match timeout(LOOKUP, queues.get_metadata_opt(queue)).await {
+            Ok(Ok(found)) => found.is_some(),
+            Ok(Err(error)) => {
+                debug!(queue, %error, "Can't look up a queue: it counts as absent");
+                false
+            }
+            Err(_) => false,
+        }
     }
 
     /// Replaces the configured floors, and the longest that queues may have.
@@ -66,13 +101,19 @@ impl Validator {
     }
 
     /// Answers a request, and says for the metrics of which group it was and how it ended.
-    pub(crate) fn review<'r>(&self, request: &'r Request<'_>) -> (Outgoing<'r>, &'static str, Verdict) {
+    pub(crate) async fn review<'r>(&self, request: &'r Request<'_>) -> (Outgoing<'r>, &'static str, Verdict) {
         let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.version, &request.kind.kind)
         else {
             // somebody has pointed other rules here; that is no reason to stop their cluster
             return (Outgoing::admit(request, vec![unknown(request)]), "other", Verdict::Warned);
         };
-        let (Findings { mut errors, mut warnings }, beyond_bounds) = self.findings(kind, request);
+        let (mut findings, beyond_bounds) = self.findings(kind, request);
+        if let Some(parent) = &findings.missing_parent
+            && self.exists(parent).await
+        {
+            findings.find_parent();
+        }
+        let Findings { mut errors, mut warnings, missing_parent: _ } = findings;
         if !errors.is_empty() && is_not_the_time(kind, request) {
             warnings.extend(errors.drain(..).map(|error| error.to_string()));
         }

@@ -6,18 +6,27 @@
 mod oneshot;
 mod support;
 
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
+
 use axum::{
     Router,
     body::Body,
-    http::{Method, Request, StatusCode},
+    http::{Method, Request, Response, StatusCode},
 };
+use kube::Client;
 use oneshot::post;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
 use tenure_policy::config::Config;
 use tenure_service::watch::Store;
-use tenure_types::projection::RunaiQueue;
+use tenure_types::{projection::RunaiQueue, runai::QueueVersion};
 use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
 
 const RUNAI: &str = "scheduling.run.ai";
@@ -501,6 +510,52 @@ async fn what_the_watch_saw_last_is_what_counts() {
     known.retain(&["demo".into()].into());
     let missing = "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue is at the top";
     assert_eq!(ask(webhook, &review).await, warned(&[missing]));
+}
+
+/// An API server that answers with this status, or never, when it is asked for queue "b"; and how often it was asked.
+fn api_server(status: Option<u16>) -> (Client, Arc<AtomicUsize>) {
+    let asked = Arc::<AtomicUsize>::default();
+    let count = asked.clone();
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        assert_eq!(request.uri().path(), "/apis/scheduling.run.ai/v3alpha1/queues/b");
+        count.fetch_add(1, Relaxed);
+        async move {
+            let Some(status) = status else { return std::future::pending().await };
+            let found = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "b"},
+            });
+            let failure = json!({
+                "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": status,
+                "message": "none", "reason": if status == 404 { "NotFound" } else { "InternalError" },
+            });
+            let body = if status == 200 { found } else { failure }.to_string().into_bytes();
+            let response = Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(kube::client::Body::from(body)).unwrap())
+        }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_that_the_watch_has_not_shown_yet_is_looked_up_before_a_warning() {
+    let missing = "spec.parentQueue: queue \"b\" doesn't exist: until it does, this queue is at the top";
+    for (status, expected) in [
+        (Some(200), admitted()),
+        (Some(404), warned(&[missing])),
+        (Some(403), warned(&[missing])),
+        (None, warned(&[missing])),
+    ] {
+        let (client, asked) = api_server(status);
+        let known = knowing(&[("known", json!({}))]);
+        let validator = Validator::new(known, "t9k-system".into()).asking(client, QueueVersion::V3alpha1);
+        let metrics = Metrics::register(&mut Registry::default());
+        let webhook = router(validator, Mutator::default(), metrics);
+        let review = |parent: &str| create(RUNAI, &json!({"parentQueue": parent}));
+        assert_eq!(ask(webhook.clone(), &review("known")).await, admitted());
+        assert_eq!(asked.load(Relaxed), 0);
+        assert_eq!(ask(webhook, &review("b")).await, expected, "{status:?}");
+        assert_eq!(asked.load(Relaxed), 1);
+    }
 }
 
 #[tokio::test]

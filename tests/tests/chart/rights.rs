@@ -16,7 +16,7 @@ const ABOVE: &[&str] = &["get"];
 
 /// All that Tenure may do in the whole cluster: component, API group, resources, verbs.
 const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
-    ("webhook", "scheduling.run.ai", &["queues"], WATCHED),
+    ("webhook", "scheduling.run.ai", &["queues"], &["get", "list", "watch"]),
     ("keeper", "scheduling.run.ai", &["queues"], WATCHED),
     ("keeper", "scheduler.tensorstack.dev", &["queues"], WATCHED),
     ("keeper", "scheduler.tensorstack.dev", &["podgroups"], STAMPED),

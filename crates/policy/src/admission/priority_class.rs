@@ -24,9 +24,9 @@ pub fn review(value: i32, annotations: &BTreeMap<String, String>) -> Findings {
     match Toleration::read(value, Some(annotations)) {
         Ok(toleration) => {
             warnings.extend(without_effect(value, &toleration, annotations));
-            Findings { errors: Vec::new(), warnings }
+            Findings { warnings, ..Findings::default() }
         }
-        Err(errors) => Findings { errors, warnings },
+        Err(errors) => Findings { errors, warnings, missing_parent: None },
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     /// Of a class of value 8000.
     fn review_of(pairs: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let annotations = pairs.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
-        let Findings { errors, warnings } = review(8000, &annotations);
+        let Findings { errors, warnings, .. } = review(8000, &annotations);
         (errors.iter().map(ToString::to_string).collect(), warnings)
     }
 

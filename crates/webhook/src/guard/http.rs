@@ -41,7 +41,7 @@ async fn review(
     let reviewed = spawn_blocking(move || {
         let _turn = turn;
         let Context { guard, metrics } = &*context;
-        answer(metrics, &headers, body, |request, started| {
+        answer(metrics, &headers, &body, |request, started| {
             let Reviewed { outgoing, operation, reason } = match guard {
                 Some(guard) => guard.review(request),
                 None => Reviewed::admitted(request, "other", "off", OFF.to_owned()),
