@@ -280,6 +280,44 @@ expression for the pod.
 {{- printf "%s.exists(queue, queue == %s || queue == request.namespace + \"/\" + %s) || %s in %s" (toJson $locals) $local $local $cluster (toJson $clusters) }}
 {{- end }}
 
+{{- /* The kinds that are paused and that Kubernetes itself doesn't have, as a list of apiGroups and resources. */}}
+{{- define "tenure.pausedKinds" -}}
+- apiGroups: [batch.tensorstack.dev]
+  resources:
+    - colossalaijobs
+    - deepspeedjobs
+    - genericjobs
+    - mpijobs
+    - pytorchtrainingjobs
+    - tensorflowtrainingjobs
+    - xgboosttrainingjobs
+- apiGroups: [tensorstack.dev]
+  resources: [mlservices, notebooks, simplemlservices, tensorboards]
+- apiGroups: [jobset.x-k8s.io]
+  resources: [jobsets]
+- apiGroups: [kubeflow.org]
+  resources: [jaxjobs, mpijobs, paddlejobs, pytorchjobs, tfjobs, xgboostjobs]
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+- apiGroups: [ray.io]
+  resources: [rayclusters, rayjobs]
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+- apiGroups: [trainer.kubeflow.org]
+  resources: [trainjobs]
+- apiGroups: [workload.codeflare.dev]
+  resources: [appwrappers]
+{{- if (include "tenure.kueue" . | fromJson).enabled }}
+# what Kueue runs, which is paused in place of jobs and pods that Kueue would set going again
+- apiGroups: [kueue.x-k8s.io]
+  resources: [workloads]
+{{- end }}
+{{- range .Values.keeper.owners }}
+- apiGroups: [{{ .group | quote }}]
+  resources: [{{ .resource }}]
+{{- end }}
+{{- end }}
+
 {{- /* The values of the tenancy as JSON. An upgrade that reuses the values of an older chart has none. */}}
 {{- define "tenure.tenancy" -}}
 {{- $tenancy := .Values.tenancy | default dict }}

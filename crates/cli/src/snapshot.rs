@@ -40,7 +40,7 @@ use crate::{
     server::{explain, is_forbidden},
     tell::{warn, with_causes},
 };
-pub use cluster::{AT_ONCE, Cluster};
+pub use cluster::{AT_ONCE, Cluster, NotListed};
 pub use owners::{Owner, Owners, Step, found};
 pub use pods::Gang;
 

@@ -21,6 +21,7 @@ mod rights;
 mod shapes;
 mod t9k;
 mod tenancy;
+mod users;
 mod values;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -61,8 +61,10 @@ impl Shape {
     }
 
     fn kinds(&self) -> BTreeMap<&'static str, usize> {
-        let always = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"].map(|kind| (kind, 2));
+        let always = ["ServiceAccount", "ClusterRoleBinding"].map(|kind| (kind, 2));
         let rest = [
+            // of the programs, and for the roles view and edit
+            ("ClusterRole", 4),
             ("ValidatingWebhookConfiguration", 1),
             ("MutatingWebhookConfiguration", 1),
             ("ValidatingAdmissionPolicy", 2),

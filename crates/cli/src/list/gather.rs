@@ -14,7 +14,7 @@ use super::view::View;
 use crate::{
     kinds::Kinds,
     server::{explain, is_forbidden},
-    snapshot::{AT_ONCE, Cluster, Snapshot, found},
+    snapshot::{AT_ONCE, Cluster, NotListed, Snapshot, found},
     tell::{warn, with_causes},
 };
 
@@ -80,8 +80,14 @@ impl Gatherer {
         let owners = self.config.table.ancestors();
         let owners = owners.filter_map(|(group, kind, _)| Some((kinds.find(group, kind)?, namespace)));
         let lists = runai.into_iter().chain(tensorstack).chain(groups);
-        for (_, error) in self.cluster.read(lists, owners, &mut view.snapshot).await {
+        let not_listed = self.cluster.read(lists, owners, &mut view.snapshot).await;
+        let (forbidden, failed): (Vec<_>, Vec<_>) = not_listed.into_iter().partition(|of| of.is_forbidden);
+        for NotListed { error, .. } in failed {
             self.warn(with_causes(&error));
+        }
+        if !forbidden.is_empty() {
+            let kinds = forbidden.iter().map(|of| of.kind.plural()).collect::<Vec<_>>();
+            self.warn(format!("you may not list {}: what they say isn't shown", kinds.join(", ")));
         }
         let pods = self.cluster.pods(self.namespace.as_deref(), Some(LIVE)).try_for_each(|page| {
             view.pods(&page);

@@ -26,6 +26,14 @@ use crate::{
 /// Requests under way at once.
 pub const AT_ONCE: usize = 8;
 
+/// A kind that can't be listed.
+pub struct NotListed {
+    pub kind: Kind,
+    pub error: Error,
+    /// For want of a right.
+    pub is_forbidden: bool,
+}
+
 /// A part of a list.
 enum Page {
     Whole(Vec<Document>),
@@ -120,7 +128,7 @@ impl Cluster {
         whole: impl Iterator<Item = (&'k Kind, Option<&str>)>,
         metadata: impl Iterator<Item = (&'k Kind, Option<&str>)>,
         snapshot: &mut Snapshot,
-    ) -> Vec<(Kind, Error)> {
+    ) -> Vec<NotListed> {
         let whole = whole.map(|(kind, of)| (kind, self.documents(kind, of).map_ok(Page::Whole).boxed()));
         let metadata =
             metadata.map(|(kind, of)| (kind, self.metadata(kind, of).map_ok(Page::Metadata).boxed()));
@@ -134,7 +142,9 @@ impl Cluster {
                 Ok(Page::Metadata(found)) => snapshot.take_metadata(kind, found),
                 Err(error) => {
                     snapshot.owners.not_listed(&kind.resource.group, &kind.resource.kind);
-                    failed.insert(number, (kind.clone(), cannot_list(kind, error)));
+                    let is_forbidden = is_forbidden(&error);
+                    let error = cannot_list(kind, error);
+                    failed.insert(number, NotListed { kind: kind.clone(), error, is_forbidden });
                 }
             }
         }
@@ -158,7 +168,8 @@ impl Cluster {
         let needs_nodes = !snapshot.floors.node_pools.is_empty() && wanted.floors.node_pool.is_none();
         let nodes = kinds.find("", "Node").filter(|_| needs_nodes).map(|kind| (kind, None));
         let lists = lists.chain(groups).chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
-        for (kind, error) in self.read(lists, nodes.into_iter(), snapshot).await {
+        for NotListed { kind, error, is_forbidden: _ } in self.read(lists, nodes.into_iter(), snapshot).await
+        {
             match (kind.resource.group.as_str(), kind.resource.kind.as_str()) {
                 // a verdict would be wrong, and not only incomplete
                 ("scheduling.run.ai", _) | (_, "PriorityClass") => return Err(error),

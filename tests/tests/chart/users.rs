@@ -1,0 +1,71 @@
+//! What people get who use the cluster.
+
+use serde_json::{Value, json};
+
+use crate::{find, name_of, render, values::assert_refused};
+
+/// The names of what is there for users.
+async fn of_users(values: Value) -> Vec<(String, String)> {
+    let objects = render("test", &values).await;
+    let label = "/metadata/labels/app.kubernetes.io~1component";
+    let of_users = objects.iter().filter(|object| object.pointer(label) == Some(&json!("users")));
+    of_users.map(|object| (object["kind"].as_str().unwrap().to_owned(), name_of(object).to_owned())).collect()
+}
+
+fn role(name: &str) -> (String, String) {
+    ("ClusterRole".to_owned(), name.to_owned())
+}
+
+#[tokio::test]
+async fn rights_of_users_are_added_to_the_built_in_roles_unless_that_is_off() {
+    assert_eq!(of_users(json!({})).await, [role("test-tenure-view"), role("test-tenure-edit")]);
+    assert_eq!(of_users(json!({"users": {"aggregateRoles": false}})).await, []);
+    let objects = render("test", &json!({})).await;
+    let aggregated = |name: &str| {
+        let labels = find(&objects, "ClusterRole", name)["metadata"]["labels"].as_object().unwrap();
+        let to = labels.keys().filter_map(|key| key.strip_prefix("rbac.authorization.k8s.io/aggregate-to-"));
+        to.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(aggregated("test-tenure-view"), ["admin", "edit", "view"]);
+    assert_eq!(aggregated("test-tenure-edit"), ["admin", "edit"]);
+    for (name, expected) in [("test-tenure-view", "get list watch"), ("test-tenure-edit", "patch")] {
+        for rule in find(&objects, "ClusterRole", name)["rules"].as_array().unwrap() {
+            let verbs = rule["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap());
+            assert_eq!(verbs.collect::<Vec<_>>().join(" "), expected, "{rule:#}");
+        }
+    }
+    let edit = find(&objects, "ClusterRole", "test-tenure-edit")["rules"].to_string();
+    assert!(!edit.contains("queues") && !edit.contains("podgroups"), "{edit}");
+}
+
+#[tokio::test]
+async fn kinds_of_the_owner_table_are_users_to_see_and_to_resume() {
+    let rollout = json!({
+        "group": "argoproj.io", "kind": "Rollout", "resource": "rollouts", "path": "spec.replicas", "value": 0,
+    });
+    let objects = render("test", &json!({"keeper": {"owners": [rollout]}})).await;
+    for name in ["test-tenure-view", "test-tenure-edit"] {
+        let rules = find(&objects, "ClusterRole", name)["rules"].as_array().unwrap();
+        assert!(rules.iter().any(|rule| rule["resources"] == json!(["rollouts"])), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn queues_are_shown_to_whom_the_values_name_and_to_nobody_else() {
+    let group = json!({
+        "kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io",
+    });
+    let values = json!({"users": {"aggregateRoles": false, "seeQueues": [group]}});
+    let name = "test-tenure-see-queues";
+    let binding = ("ClusterRoleBinding".to_owned(), name.to_owned());
+    assert_eq!(of_users(values.clone()).await, [role(name), binding]);
+    let objects = render("test", &values).await;
+    assert_eq!(find(&objects, "ClusterRoleBinding", name)["subjects"], json!([group]));
+    let refused = |subject: Value| json!({"users": {"seeQueues": [subject]}});
+    assert_refused(&[
+        (refused(json!({"kind": "Team", "name": "a"})), "kind"),
+        (refused(json!({"kind": "Group"})), "name"),
+        (json!({"users": {"aggregateRoles": "yes"}}), "aggregateRoles"),
+    ])
+    .await;
+}
