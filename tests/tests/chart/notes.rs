@@ -65,6 +65,10 @@ async fn notes_say_what_does_not_work_with_these_values() {
     let off = notes(json!({"options": {"durationKeeper": {"enabled": false}}})).await;
     assert!(off.contains("there is no keeper, and nothing is paused"), "{off}");
     assert!(!off.contains("test-tenure-keeper"), "{off}");
+    let outside = notes(json!({"webhook": {"url": "https://10.0.0.7:9443/validate"}})).await;
+    let heading = "\n1. Run the webhook at https://10.0.0.7:9443, as said below, and see that the keeper runs\n\n     kubectl";
+    assert!(outside.contains(heading), "{outside}");
+    assert!(outside.contains("begin with a dry run: with keeper.dryRun=true nothing is paused"), "{outside}");
     let dry_run = notes(json!({"keeper": {"dryRun": true}})).await;
     assert!(dry_run.contains("keeper.dryRun is true: nothing is paused"), "{dry_run}");
     assert!(!dry_run.contains("get lease"), "{dry_run}");
