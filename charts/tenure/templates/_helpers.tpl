@@ -26,6 +26,62 @@
 {{- .Values.keeper.nameOverride | default (printf "%s-keeper" (include "tenure.fullname" .)) }}
 {{- end }}
 
+{{- /* "true" if there is a keeper, else "". */}}
+{{- define "tenure.hasKeeper" -}}
+{{- if and .Values.options.durationKeeper.enabled (dig "enabled" true .Values.keeper) }}true{{ end }}
+{{- end }}
+
+{{- /* The service account of a program. Takes (list $ component). */}}
+{{- define "tenure.serviceAccountName" -}}
+{{- $name := include (printf "tenure.%s.name" (last .)) (first .) }}
+{{- dig "serviceAccount" "name" "" (get (first .).Values (last .)) | default $name }}
+{{- end }}
+
+{{- /* The service account of a program as an object, unless it is there already. Takes (list $ component). */}}
+{{- define "tenure.serviceAccount" -}}
+{{- $values := dig "serviceAccount" dict (get (first .).Values (last .)) }}
+{{- if dig "create" true $values -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ include "tenure.serviceAccountName" . }}
+  namespace: {{ include "tenure.namespace" (first .) }}
+  labels:
+    {{- include "tenure.labels" . | nindent 4 }}
+  {{- with $values.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+automountServiceAccountToken: false
+---
+{{- end }}
+{{- end }}
+
+{{- /* A duration such as 1m30s in milliseconds. */}}
+{{- define "tenure.milliseconds" -}}
+{{- $total := 0 }}
+{{- $units := dict "h" 3600000 "m" 60000 "s" 1000 "ms" 1 }}
+{{- range regexFindAll "[0-9]+(ms|h|m|s)" . -1 }}
+{{-   $unit := regexFind "[a-z]+$" . }}
+{{-   $total = add $total (mul (trimSuffix $unit . | int64) (get $units $unit)) }}
+{{- end }}
+{{- $total }}
+{{- end }}
+
+{{- /* Refuses times by which the keeper wouldn't start. Takes keeper.leaderElection. */}}
+{{- define "tenure.checkLeaderElection" -}}
+{{- range list (list "leaseDuration" "renewDeadline") (list "renewDeadline" "retryPeriod") }}
+{{-   $longer := get $ (first .) }}
+{{-   $shorter := get $ (last .) }}
+{{-   if le (include "tenure.milliseconds" $longer | int64) (include "tenure.milliseconds" $shorter | int64) }}
+{{-     fail (printf "keeper.leaderElection.%s must be longer than %s: %s isn't longer than %s" (first .) (last .) $longer $shorter) }}
+{{-   end }}
+{{- end }}
+{{- if eq (include "tenure.milliseconds" .retryPeriod) "0" }}
+{{-   fail (printf "keeper.leaderElection.retryPeriod must be longer than zero: it is %s" .retryPeriod) }}
+{{- end }}
+{{- end }}
+
 {{- /* Without a leader, several keepers would all say the same. */}}
 {{- define "tenure.keeper.replicas" -}}
 {{- .Values.keeper.dryRun | ternary (min 1 .Values.keeper.replicas) .Values.keeper.replicas }}
@@ -80,8 +136,8 @@
 {{- /* here, too, values may be those of an older chart */}}
 {{-   $trusted = list "system:serviceaccount:kai-scheduler:scheduler" }}
 {{- end }}
-{{- if .Values.options.durationKeeper.enabled }}
-{{-   $trusted = append $trusted (printf "system:serviceaccount:%s:%s" (include "tenure.namespace" .) (include "tenure.keeper.name" .)) }}
+{{- if include "tenure.hasKeeper" . }}
+{{-   $trusted = append $trusted (printf "system:serviceaccount:%s:%s" (include "tenure.namespace" .) (include "tenure.serviceAccountName" (list . "keeper"))) }}
 {{- end }}
 {{- $_ := set $config "trustedWriters" (uniq $trusted) }}
 {{- with get (default dict .Values.startTime) "longestFormation" }}
@@ -358,13 +414,17 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: tenure
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* Takes (list $ component). */}}
 {{- define "tenure.image" -}}
 {{- $image := (first .).Values.image -}}
-{{- with $image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
-tenure-{{ last . }}:{{ default (first .).Chart.AppVersion $image.tag }}
+{{- $own := dig "image" dict (get (first .).Values (last .)) -}}
+{{- with $own.repository }}{{ . }}{{ else }}{{ with $image.registry }}{{ trimSuffix "/" . }}/{{ end }}tenure-{{ last . }}{{ end -}}
+{{- with $own.digest }}@{{ . }}{{ else }}:{{ $own.tag | default $image.tag | default (first .).Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{- /* The part of a pod's spec that is the same for every component. Takes (list $ component). */}}
@@ -372,9 +432,13 @@ tenure-{{ last . }}:{{ default (first .).Chart.AppVersion $image.tag }}
 {{- $root := first . -}}
 {{- $component := last . -}}
 {{- $values := get $root.Values $component -}}
-serviceAccountName: {{ include (printf "tenure.%s.name" $component) $root }}
+serviceAccountName: {{ include "tenure.serviceAccountName" . }}
 automountServiceAccountToken: true
 enableServiceLinks: false
+{{- if $values.hostNetwork }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
@@ -441,6 +505,12 @@ to change it by. A flag whose value is empty or false isn't passed; one whose va
 {{- /* Pods of a component on many nodes and zones. Takes (list $ component). */}}
 {{- define "tenure.spread" -}}
 topologySpreadConstraints:
+{{- with get (get (first .).Values (last .)) "topologySpreadConstraints" }}
+  {{- range $constraint := . }}
+  {{- $selector := dict "matchLabels" (include "tenure.selectorLabels" $ | fromYaml) }}
+  - {{ merge (deepCopy $constraint) (dict "labelSelector" $selector) | toYaml | nindent 4 | trim }}
+  {{- end }}
+{{- else }}
   {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
   - topologyKey: {{ $key }}
     maxSkew: 1
@@ -451,6 +521,7 @@ topologySpreadConstraints:
     # else the pods that a rollout is about to replace would count
     matchLabelKeys: [pod-template-hash]
   {{- end }}
+{{- end }}
 {{- end }}
 
 {{- /* A new pod is there before an old one goes. */}}
@@ -489,16 +560,15 @@ capabilities:
 readOnlyRootFilesystem: true
 {{- end }}
 
+{{- /* Takes (list $ component). */}}
 {{- define "tenure.probes" -}}
+{{- $values := get (first .).Values (last .) }}
+{{- $live := dict "httpGet" (dict "path" "/live" "port" "admin") }}
+{{- $ready := dict "httpGet" (dict "path" "/ready" "port" "admin") "periodSeconds" 5 -}}
 livenessProbe:
-  httpGet:
-    path: /live
-    port: admin
+  {{- mergeOverwrite $live ($values.livenessProbe | default dict) | toYaml | nindent 2 }}
 readinessProbe:
-  httpGet:
-    path: /ready
-    port: admin
-  periodSeconds: 5
+  {{- mergeOverwrite $ready ($values.readinessProbe | default dict) | toYaml | nindent 2 }}
 {{- end }}
 
 {{- /* Where the API server finds a webhook outside of the cluster, without a path. */}}

@@ -16,6 +16,7 @@ mod keeper;
 mod kueue;
 mod lifecycle;
 mod notes;
+mod pods;
 mod programs;
 mod rights;
 mod shapes;

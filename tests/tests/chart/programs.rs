@@ -74,7 +74,7 @@ async fn extra_arguments_come_last_and_repeat_no_flag() {
             "--log-level=debug",
             "webhook.extraArgs must not have --log-level: set log.level instead",
         ),
-        ("webhook", "--listen=:443", "webhook.extraArgs must not have --listen: the chart sets it by itself"),
+        ("webhook", "--listen=:443", "webhook.extraArgs must not have --listen: set webhook.port instead"),
         ("keeper", "--burst", "keeper.extraArgs must not have --burst: set keeper.burst instead"),
         // the chart may set these, but doesn't with these values
         ("webhook", "--guard", "webhook.extraArgs must not have --guard: set guard.enabled instead"),
