@@ -28,8 +28,18 @@ async fn queues_outlive_an_uninstall() {
     let before = queues().await;
     assert_eq!(before.split(' ').count(), 2);
 
+    // as the keeper makes it
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "tenure-keeper", "namespace": NAMESPACE},
+        "spec": {"holderIdentity": "tenure-keeper-0", "leaseDurationSeconds": 15},
+    });
+    let create = ["create", "-f", "-"];
+    kubectl(&cluster, &create, &lease.to_string()).await;
     let uninstall = ["uninstall", "tenure", "--namespace", NAMESPACE, "--wait"];
     cluster.helm(&uninstall).await.unwrap().success().unwrap();
+    let leases = ["get", "lease", "--namespace", NAMESPACE, "--output=name"];
+    assert_eq!(kubectl(&cluster, &leases, "").await, "");
     let rest = "deployment,secret,serviceaccount,clusterrole,clusterrolebinding,validatingwebhookconfiguration,\
         validatingadmissionpolicy,validatingadmissionpolicybinding";
     let list = ["get", rest, "-A", "--output=name", "-l", "app.kubernetes.io/part-of=tenure"];

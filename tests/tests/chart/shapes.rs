@@ -70,7 +70,8 @@ impl Shape {
             ("ValidatingAdmissionPolicy", 2),
             ("ValidatingAdmissionPolicyBinding", 2),
             ("ConfigMap", 1),
-            // for the Lease
+            // which an uninstall removes, and the right to it
+            ("Lease", 1),
             ("Role", 1),
             ("RoleBinding", 1),
             ("Deployment", 1 + usize::from(self.in_cluster)),
