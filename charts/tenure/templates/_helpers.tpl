@@ -26,6 +26,23 @@
 {{- .Values.keeper.nameOverride | default (printf "%s-keeper" (include "tenure.fullname" .)) }}
 {{- end }}
 
+{{- /*
+Refuses a second release: its webhook would hold up the same queues until it runs, and its keeper pause the same workloads.
+Where charts are rendered without a look into the cluster, nothing shows another. Takes $.
+*/}}
+{{- define "tenure.checkOtherReleases" -}}
+{{- $found := lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" "" }}
+{{- range ternary list ($found.items | default list) (or .Values.allowOtherReleases (empty $found) | empty | not) }}
+{{-   $labels := .metadata.labels | default dict }}
+{{-   $release := get $labels "app.kubernetes.io/instance" }}
+{{-   $namespace := get (.metadata.annotations | default dict) "meta.helm.sh/release-namespace" | default $.Release.Namespace }}
+{{-   $isTenure := eq "tenure webhook" (printf "%s %s" (get $labels "app.kubernetes.io/part-of") (get $labels "app.kubernetes.io/component")) }}
+{{-   if and $isTenure (ne (list $release $namespace | toJson) (list $.Release.Name $.Release.Namespace | toJson)) }}
+{{-     fail (printf "Tenure is installed already, as release %s in namespace %s: two would review the same queues and pause the same workloads. Upgrade or uninstall that one, or set allowOtherReleases" $release $namespace) }}
+{{-   end }}
+{{- end }}
+{{- end }}
+
 {{- /* "true" if there is a keeper, else "". */}}
 {{- define "tenure.hasKeeper" -}}
 {{- if and .Values.options.durationKeeper.enabled (dig "enabled" true .Values.keeper) }}true{{ end }}

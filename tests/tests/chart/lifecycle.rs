@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::{
-    NAMESPACE, NOWHERE, helm, installed,
+    CHART, NAMESPACE, NOWHERE, helm, installed,
     keeper::{everything_set, rollout},
     kubectl, shared, start,
 };
@@ -16,6 +16,10 @@ async fn queues_outlive_an_uninstall() {
     let install =
         async |release: &str, flags: &[&str]| helm(&cluster, "install", release, &values, flags).await;
     install("tenure", &[]).await.success().unwrap();
+    // it isn't another release of its own
+    let alone = ["upgrade", "tenure", CHART, "--namespace", NAMESPACE, "--reuse-values"];
+    let alone = [&alone[..], &["--set", "allowOtherReleases=false"]].concat();
+    cluster.helm(&alone).await.unwrap().success().unwrap();
     for group in ["scheduling.run.ai/v3alpha1", "scheduler.tensorstack.dev/v1beta1"] {
         let queue = json!({"apiVersion": group, "kind": "Queue", "metadata": {"name": "kept"}, "spec": {}});
         kubectl(&cluster, &["apply", "-f", "-"], &queue.to_string()).await;
@@ -111,4 +115,17 @@ async fn upgrade_takes_a_release_from_any_values_to_any_others() {
             .await
             .is_empty()
     );
+}
+
+#[tokio::test]
+async fn a_second_release_is_refused_unless_a_value_allows_it() {
+    let (cluster, _) = installed().await;
+    let release = async |arguments: &[&str]| {
+        let of_chart = [CHART, "--namespace", NAMESPACE, "--set", "crds.install=false", "--dry-run=server"];
+        cluster.helm(&[arguments, &of_chart].concat()).await.unwrap()
+    };
+    let refused = release(&["install", "second"]).await;
+    let words = "Tenure is installed already, as release ";
+    assert!(!refused.status.success() && refused.stderr.contains(words), "{}", refused.stderr);
+    release(&["install", "second", "--set", "allowOtherReleases=true"]).await.success().unwrap();
 }

@@ -85,10 +85,12 @@ async fn kubectl(cluster: &Cluster, arguments: &[&str], stdin: &str) -> String {
     output.unwrap().success().unwrap()
 }
 
-/// `helm <verb> <release>` of the chart.
+/// `helm <verb> <release>` of the chart. There may be others on the cluster.
 async fn helm(cluster: &Cluster, verb: &str, release: &str, values: &Value, flags: &[&str]) -> Output {
     let values = values.to_string();
-    let arguments = [verb, release, CHART, "--namespace", NAMESPACE, "--set-json", &values];
+    let others = ["--set", "allowOtherReleases=true"];
+    let arguments =
+        [verb, release, CHART, "--namespace", NAMESPACE, "--set-json", &values, others[0], others[1]];
     cluster.helm(&[&arguments, flags].concat()).await.unwrap()
 }
 
