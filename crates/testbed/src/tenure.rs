@@ -214,7 +214,8 @@ impl Tenure {
         let (port, webhook_admin) = (free_port()?, free_port()?);
         let url = format!("https://127.0.0.1:{port}");
         let chart = workspace().join("charts/tenure").display().to_string();
-        let values = [&[&*format!("webhook.url={url}"), "keeper.replicas=0"], values].concat().join(",");
+        let ours = [&*format!("webhook.url={url}"), "keeper.replicas=0", "crds.tensorstack=true"];
+        let values = [&ours, values].concat().join(",");
         let release = ["install", "tenure", &chart, "--namespace", RELEASE_NAMESPACE, "--create-namespace"];
         let authority = Authority::new("schedulers")?;
         let scheduler_client = cluster.directory().join("scheduler-client");

@@ -139,15 +139,16 @@ async fn a_definition_that_helm_does_not_install_is_patched_by_the_webhook() {
 #[tokio::test]
 async fn who_installs_the_definitions_and_which_version_is_read_are_two_things() {
     for (values, definitions, version, patched) in [
-        (json!({}), 2, "v3alpha1", false),
+        (json!({}), 1, "v3alpha1", false),
+        (json!({"crds": {"tensorstack": true}}), 2, "v3alpha1", false),
         (json!({"crds": {"install": false}}), 0, "v3alpha1", true),
-        (json!({"crds": {"runai": false}}), 1, "v2", false),
-        (json!({"crds": {"runai": false}, "queueVersion": "v3alpha1"}), 1, "v3alpha1", true),
+        (json!({"crds": {"runai": false}}), 0, "v2", false),
+        (json!({"crds": {"runai": false}, "queueVersion": "v3alpha1"}), 0, "v3alpha1", true),
         (json!({"crds": {"install": false}, "queueVersion": "v2"}), 0, "v2", true),
         (json!({"crds": {"install": false, "runai": false}}), 0, "v2", false),
         // those of an older chart that are reused
-        (json!({"crds": {"install": null}, "queueVersion": null}), 2, "v3alpha1", false),
-        (json!({"crds": {"install": null, "runai": false}, "queueVersion": null}), 1, "v2", false),
+        (json!({"crds": {"install": null}, "queueVersion": null}), 1, "v3alpha1", false),
+        (json!({"crds": {"install": null, "runai": false}, "queueVersion": null}), 0, "v2", false),
     ] {
         let objects = render("test", &values).await;
         assert_eq!(

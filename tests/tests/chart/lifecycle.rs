@@ -12,7 +12,8 @@ use crate::{
 async fn queues_outlive_an_uninstall() {
     let cluster = start("chart-uninstall").await.unwrap();
     // else the queues below would wait for a webhook
-    let values = json!({"webhook": {"url": NOWHERE, "failurePolicy": "Ignore"}});
+    let webhook = json!({"url": NOWHERE, "failurePolicy": "Ignore"});
+    let values = json!({"webhook": webhook, "crds": {"tensorstack": true}});
     let install =
         async |release: &str, flags: &[&str]| helm(&cluster, "install", release, &values, flags).await;
     install("tenure", &[]).await.success().unwrap();

@@ -21,6 +21,24 @@ async fn a_v2_client_that_knows_no_field_of_v3alpha1_loses_none() {
     assert_eq!(seen(cluster, V3, "kept").await.0, expected);
 }
 
+/// Kubernetes prefers a stable version to an alpha, so that is v2.
+#[tokio::test]
+async fn the_queue_of_the_readme_is_found_by_its_kind_alone() {
+    let cluster = &world().await.cluster;
+    let readme = include_str!("../../../README.md");
+    let (_, example) = readme.split_once("```yaml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let output = cluster.kubectl_with_input(&["apply", "-f", "-"], example).await.unwrap();
+    output.success().unwrap();
+    for kind in ["queue", "queues", "rq"] {
+        let get = ["get", kind, "research", "--output=jsonpath={.apiVersion} {.metadata.annotations}"];
+        let found = cluster.kubectl(&get).await.unwrap().success().unwrap();
+        assert!(found.starts_with("scheduling.run.ai/v2 "), "{found}");
+        assert!(found.contains(r#""tenure.dev/max-duration":"2d""#), "{found}");
+    }
+    assert_eq!(get(cluster, V3, "research").await["spec"]["maxDuration"], "2d");
+}
+
 #[tokio::test]
 async fn a_v2_client_may_change_what_it_knows() {
     let cluster = &world().await.cluster;
