@@ -9,7 +9,7 @@ pub const RETURNS: &str = "tenure_keeper_returns_total";
 pub const WAITING: &str = "tenure_keeper_waiting_to_return";
 pub const TIME_TO_READY: &str = "tenure_keeper_pod_time_to_ready_seconds";
 
-const README: &str = include_str!("../../../README.md");
+const PAGE: &str = include_str!("../../../docs/metrics.md");
 
 /// Waits until a cluster's own keeper has counted as much, and asserts that it isn't more.
 pub async fn assert_counted(world: &World, name: &str, labels: &[(&str, &str)], expected: u64) {
@@ -22,8 +22,8 @@ pub async fn assert_counted(world: &World, name: &str, labels: &[(&str, &str)], 
 }
 
 #[test]
-fn the_readme_lists_them_by_these_names() {
+fn the_page_of_metrics_lists_them_by_these_names() {
     for name in [EVICTIONS, DEACTIVATIONS, RETURNS, WAITING, TIME_TO_READY] {
-        assert!(README.contains(&format!("\n| `{name}` | ")), "{name}");
+        assert!(PAGE.contains(&format!("\n| `{name}` | ")), "{name}");
     }
 }

@@ -1,5 +1,8 @@
+use std::iter;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use tenure_types::{
     ExtendedDuration,
     runai::v3alpha1::{CountFrom, OnReversal, RequeuingTimestamp},
@@ -71,6 +74,97 @@ fn each_field_is_read() {
     assert_eq!(config.guarded.schedulers, [Scheduler::named("volcano")]);
     assert!(knows(&config, "argoproj.io/v1alpha1", "Rollout"));
     assert!(knows(&config, "apps/v1", "Deployment"));
+}
+
+/// The page of reference, and that of the block whose fields queues have as well.
+const PAGE: &str = include_str!("../../../../docs/configuration.md");
+const PAGE_OF_READINESS: &str = include_str!("../../../../docs/requeue.md");
+
+/// What it refuses, and names: no key that a file may have.
+const REFUSED: &str = "waitForPodsReady.requeuingStrategy.backoffLimitTimeout";
+
+/// The paths of all keys that a reader asks for in a file like this one, without the indices of lists.
+fn known_keys(file: &Value) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    for pointer in maps(file, "") {
+        let mut file = file.clone();
+        file.pointer_mut(&pointer).unwrap()["zzzz"] = json!(1);
+        let complaints = complaints(&file.to_string());
+        let (path, names) =
+            complaints.iter().find_map(|text| text.split_once("zzzz: Unknown field: known here: ")).unwrap();
+        let path = path.split_once(": ").unwrap().1;
+        let path: String = path.split(['[', ']']).step_by(2).collect();
+        known.extend(names.split(", ").map(|name| format!("{path}{name}")));
+    }
+    known
+}
+
+/// The JSON pointers to all maps.
+fn maps(value: &Value, at: &str) -> Vec<String> {
+    let below = |(key, value): (String, &Value)| maps(value, &format!("{at}/{key}"));
+    match value {
+        Value::Object(fields) => {
+            let below = fields.iter().flat_map(|(name, value)| below((name.clone(), value)));
+            iter::once(at.to_owned()).chain(below).collect()
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().flat_map(|(n, it)| below((n.to_string(), it))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The paths of the keys that a file sets.
+fn set_keys(value: &Value, path: &str) -> BTreeSet<String> {
+    match value {
+        Value::Object(fields) => {
+            let of = |(name, value): (&String, &Value)| {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let mut keys = set_keys(value, &path);
+                keys.insert(path);
+                keys
+            };
+            fields.iter().flat_map(of).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(|item| set_keys(item, path)).collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// What stands between backticks in the first cells of a section's tables.
+fn listed(page: &str, heading: &str) -> BTreeSet<String> {
+    let section = page.split_once(&format!("\n## {heading}\n")).unwrap().1;
+    let section = section.split("\n## ").next().unwrap();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    cells.flat_map(|cell| cell.split('`').step_by(2)).map(|key| key.replace("[]", "")).collect()
+}
+
+/// With the paths above them: those of maps, which have no row of their own.
+fn with_those_above(keys: BTreeSet<String>) -> BTreeSet<String> {
+    let above = |key: String| key.match_indices('.').map(|(at, _)| key[..at].to_owned()).collect::<Vec<_>>();
+    let all: Vec<String> = keys.iter().cloned().flat_map(above).collect();
+    keys.into_iter().chain(all).collect()
+}
+
+#[test]
+fn the_page_of_reference_has_every_key_and_no_other() {
+    let example = PAGE.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    Config::parse(example).unwrap();
+    let example: Value = serde_saphyr::from_str(example).unwrap();
+    let mut known = known_keys(&example);
+    assert!(known.len() > 40, "{known:?}");
+    assert!(known.remove(REFUSED));
+    assert_eq!(set_keys(&example, ""), known);
+
+    let (of_readiness, others): (BTreeSet<_>, _) =
+        known.into_iter().partition(|key| key.starts_with("waitForPodsReady."));
+    assert_eq!(with_those_above(listed(PAGE, "Keys")), others);
+    let of_readiness: BTreeSet<_> = of_readiness
+        .into_iter()
+        .chain([REFUSED.to_owned()])
+        .map(|key| key["waitForPodsReady.".len()..].to_owned())
+        .collect();
+    assert_eq!(with_those_above(listed(PAGE_OF_READINESS, "Configuration")), of_readiness);
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! Pages of reference name what the code and the chart have, and nothing else.
+#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use std::{
+    collections::BTreeSet,
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+/// Set to write `docs/values.md` instead of comparing it.
+const WRITE: &str = "TENURE_WRITE_DOCS";
+
+const BEFORE_THE_VALUES: &str = "\
+# Values of the chart
+
+Every value, with its default. [The chart's README](../charts/tenure/README.md) explains those that matter, and
+[values.yaml](../charts/tenure/values.yaml) has comments. A value that doesn't exist is refused, so a typo can't go unnoticed.
+
+This page is written from `values.yaml` and `values.schema.json`: see [development.md](development.md).
+
+| value | default | |
+| --- | --- | --- |
+";
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(workspace().join(path)).unwrap()
+}
+
+#[test]
+fn every_value_of_the_chart_is_on_its_page() {
+    let schema: Value = serde_json::from_str(&read("charts/tenure/values.schema.json")).unwrap();
+    let values: Value = serde_saphyr::from_str(&read("charts/tenure/values.yaml")).unwrap();
+    let mut rows = Vec::new();
+    add_rows(&schema, &schema, &values, "", &mut rows);
+    assert!(rows.len() > 80, "{}", rows.len());
+    let page = BEFORE_THE_VALUES.to_owned() + &rows.concat();
+    if env::var_os(WRITE).is_some() {
+        fs::write(workspace().join("docs/values.md"), &page).unwrap();
+    }
+    let found = read("docs/values.md");
+    let differs = page.lines().zip(found.lines()).find(|(expected, found)| expected != found);
+    assert!(page == found, "write docs/values.md with {WRITE}=1: {differs:?}");
+}
+
+/// Adds the rows of the values in the properties of a part of the schema.
+fn add_rows(schema: &Value, part: &Value, defaults: &Value, path: &str, rows: &mut Vec<String>) {
+    let properties = part["properties"].as_object().unwrap();
+    // Helm's own
+    for (name, property) in properties.iter().filter(|(name, _)| *name != "global") {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let default = &defaults[name];
+        if property.get("properties").is_some() {
+            add_rows(schema, property, default, &path, rows);
+            continue;
+        }
+        let definition = property["$ref"].as_str().and_then(|of| schema.pointer(of.trim_start_matches('#')));
+        let described = [Some(property), definition].into_iter().flatten();
+        let description = described.filter_map(|of| of["description"].as_str()).next();
+        let description = description.unwrap_or_else(|| panic!("{path} has no description in the schema"));
+        let choices: Vec<&str> =
+            property["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let choices =
+            if choices.is_empty() { String::new() } else { format!(" One of `{}`.", choices.join("`, `")) };
+        rows.push(format!("| `{path}` | `{default}` | {}{choices} |\n", description.replace('|', "\\|")));
+    }
+}
+
+#[test]
+fn every_event_is_on_its_page() {
+    let sources = sources(&workspace().join("crates/policy/src"));
+    let mut events = BTreeSet::new();
+    for source in &sources {
+        let after_docs = source.split("/// Reason of the event").skip(1);
+        for constant in after_docs.filter_map(|rest| rest.split_once("pub const ")) {
+            events.extend(constant.1.split('"').nth(1));
+        }
+    }
+    assert!(events.len() >= 7, "{events:?}");
+    let page = read("docs/events.md");
+    assert_eq!(first_cells(&page), events);
+}
+
+/// The texts of the files in a directory, and in those below it.
+fn sources(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let texts = entries.flat_map(|path| {
+        if path.is_dir() { sources(&path) } else { vec![fs::read_to_string(path).unwrap()] }
+    });
+    texts.collect()
+}
+
+/// The names in the first cells of a page's tables.
+fn first_cells(page: &str) -> BTreeSet<&str> {
+    page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect()
+}
