@@ -104,7 +104,7 @@ struct StatusLabels {
 pub enum StatusResult {
     /// It was written.
     Written,
-    /// It was written but for the names of the child queues, which are somebody else's.
+    /// It was written, without the names of the child queues, which another field manager owns.
     ChildrenLeft,
     /// The queue was gone, or changed too fast.
     Gone,
@@ -146,7 +146,7 @@ impl Metrics {
             reversed: ByQueue::register(
                 registry,
                 "reversed_pauses",
-                "Pauses of what was paused before and set back by somebody, by queue and kind",
+                "Pauses of what was paused before and has been set back, by queue and kind",
             ),
             stamps: Family::default(),
             statuses: Family::default(),
@@ -177,12 +177,12 @@ impl Metrics {
         };
         registry.register(
             "stamps",
-            "What became of start times that were to be written on PodGroups, by their API group and result",
+            "Start times that were to be written on PodGroups, by their API group and result",
             metrics.stamps.clone(),
         );
         registry.register(
             "queue_status_writes",
-            "What became of statuses that were to be written on queues, by result",
+            "Statuses that were to be written on queues, by result",
             metrics.statuses.clone(),
         );
         registry.register_with_unit(
@@ -280,7 +280,7 @@ impl Metrics {
     }
 }
 
-/// What is counted when somebody asks.
+/// Gauges that are computed when they are scraped.
 #[derive(Debug)]
 pub struct State {
     cluster: Cluster,
@@ -338,6 +338,8 @@ fn count(number: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use http::{Request, Response, header::DATE};
     use kube::{Client, client::Body};
     use prometheus_client::encoding::text::encode;
@@ -362,10 +364,8 @@ mod tests {
         series.map(|series| format!("tenure_keeper_{series}"))
     }
 
-    #[test]
-    fn each_metric_has_its_name_its_labels_and_its_value() {
-        let mut registry = Registry::with_prefix("tenure_keeper");
-        let metrics = Metrics::register(&mut registry);
+    /// Counts at least once in each metric.
+    fn count_each(metrics: &Metrics) {
         metrics.expired("demo", "Deployment", Result::Paused);
         metrics.expired("demo", "Deployment", Result::Paused);
         metrics.expired("demo", "Pod", Result::Deleted);
@@ -381,6 +381,13 @@ mod tests {
         metrics.late(0.25);
         metrics.late(0.5);
         metrics.shortened();
+    }
+
+    #[test]
+    fn each_metric_has_its_name_its_labels_and_its_value() {
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        let metrics = Metrics::register(&mut registry);
+        count_each(&metrics);
         let expected = expected([
             r#"deactivations_total{queue="demo"} 1"#,
             r#"expirations_total{queue="demo",kind="Deployment",result="Paused"} 2"#,
@@ -476,5 +483,35 @@ mod tests {
             "waiting_to_return 1.0",
         ]);
         assert_eq!(series(&registry), all);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_page_of_metrics_has_each_of_them_and_no_other() {
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        let metrics = Metrics::register(&mut registry);
+        count_each(&metrics);
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        // a metric without a series isn't shown
+        let registered = format!("{registry:?}").matches("Descriptor {").count();
+        assert_eq!(text.matches("# TYPE ").count(), registered);
+
+        let cluster = Cluster::new(Settings::default());
+        cluster.with(|index| {
+            let queue = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
+            index.apply_tensorstack("demo", &queue);
+            index.apply_pod(&pod("young", "2025-12-31T23:30:00Z", &json!({})));
+        });
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
+        encode(&mut text, &registry).unwrap();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let names =
+            types.map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.into() });
+        let page = include_str!("../../../docs/metrics.md");
+        let listed = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let own = |name: &&str| name.starts_with("tenure_keeper_") && !name.contains("_config_");
+        let listed: BTreeSet<_> = listed.filter(own).map(str::to_owned).collect();
+        assert_eq!(names.collect::<BTreeSet<_>>(), listed);
     }
 }

@@ -207,8 +207,9 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, num::ParseIntError, os::unix::fs::symlink};
+    use std::{collections::BTreeSet, fs, num::ParseIntError, os::unix::fs::symlink};
 
+    use prometheus_client::encoding::text::encode;
     use tempfile::TempDir;
 
     use super::*;
@@ -322,5 +323,28 @@ mod tests {
         let args = ConfigArgs { config: None, config_reload_interval: Duration::from_secs(1) };
         let (first, reload) = args.load(str::parse::<u32>, &mut Registry::default()).unwrap();
         assert!(first == 0 && reload.0.is_none());
+    }
+
+    #[test]
+    fn the_page_of_metrics_has_each_of_them_for_both_servers() {
+        let page = include_str!("../../../docs/metrics.md");
+        let row = page
+            .split('\n')
+            .filter(|line| line.starts_with("| `"))
+            .flat_map(|line| line.split('`').skip(1).step_by(2));
+        let listed: BTreeSet<_> = row.filter(|name| name.contains("_config_")).map(str::to_owned).collect();
+        let mut names = BTreeSet::new();
+        for server in ["tenure_keeper", "tenure_webhook"] {
+            let mut registry = Registry::with_prefix(server);
+            Metrics::register(&mut registry);
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+            let scraped = |(name, kind): (&str, &str)| {
+                if kind == "counter" { format!("{name}_total") } else { name.to_owned() }
+            };
+            names.extend(types.map(scraped));
+        }
+        assert_eq!(names, listed);
     }
 }

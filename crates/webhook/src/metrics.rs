@@ -62,7 +62,7 @@ struct GuardLabels {
 /// How a review ended.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum Verdict {
-    /// Admitted without a word.
+    /// Admitted without warnings.
     Admitted,
     /// Admitted with warnings.
     Warned,
@@ -143,7 +143,7 @@ impl Metrics {
         );
         registry.register(
             "waiting_preemptors",
-            "Pods that found nobody to preempt, and will be woken when a floor ends",
+            "Pods that found no pod to preempt, and will be woken when a floor ends",
             metrics.waiting.clone(),
         );
         metrics
@@ -197,6 +197,8 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use prometheus_client::encoding::text::encode;
 
     use super::*;
@@ -209,10 +211,8 @@ mod tests {
         series.map(str::to_owned).collect()
     }
 
-    #[test]
-    fn each_metric_has_its_name_its_labels_and_its_value() {
-        let mut registry = Registry::with_prefix("tenure_webhook");
-        let metrics = Metrics::register(&mut registry);
+    /// Counts at least once in each metric.
+    fn count_each(metrics: &Metrics) {
         metrics.reviewed("scheduling.run.ai", Verdict::Warned, 0.5);
         metrics.mutated(&MutationLabels { group: "g", kind: "PodGroup", result: "reverted" }, 0.25);
         metrics.guarded("delete", "protected", 0.125);
@@ -225,6 +225,13 @@ mod tests {
         metrics.woken();
         metrics.woken();
         metrics.rejected(403);
+    }
+
+    #[test]
+    fn each_metric_has_its_name_its_labels_and_its_value() {
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        let metrics = Metrics::register(&mut registry);
+        count_each(&metrics);
         let mut found = series(&registry);
         found.sort();
         let expected = [
@@ -250,5 +257,24 @@ mod tests {
             "wake_ups_total 2",
         ];
         assert_eq!(found, expected.map(|series| format!("tenure_webhook_{series}")));
+    }
+
+    #[test]
+    fn the_page_of_metrics_has_each_of_them_and_no_other() {
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        count_each(&Metrics::register(&mut registry));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        // a metric without a series isn't shown
+        let registered = format!("{registry:?}").matches("Descriptor {").count();
+        assert_eq!(text.matches("# TYPE ").count(), registered);
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let names =
+            types.map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.into() });
+        let page = include_str!("../../../docs/metrics.md");
+        let listed = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let own = |name: &&str| name.starts_with("tenure_webhook_") && !name.contains("_config_");
+        let listed: BTreeSet<_> = listed.filter(own).map(str::to_owned).collect();
+        assert_eq!(names.collect::<BTreeSet<_>>(), listed);
     }
 }
