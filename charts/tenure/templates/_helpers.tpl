@@ -239,7 +239,7 @@ neither; and the name of that part. Takes (list $ values name), with the values 
 {{-     fail "schedulerExtender.allowAnonymous must not be set beside schedulerExtender.clientCA or clientCASecret" }}
 {{-   end }}
 {{-   if not (or $known $anybody) }}
-{{-     fail "schedulerExtender.clientCA must be set: the authority of the client certificate that kube-scheduler shows, see docs/kube-scheduler.md. Without one the webhook would answer anybody; if you want that, set schedulerExtender.allowAnonymous" }}
+{{-     fail "schedulerExtender.clientCA must be set: the authority of the client certificate that kube-scheduler shows, see docs/kube-scheduler.md. Without one the webhook would answer every client; if you want that, set schedulerExtender.allowAnonymous" }}
 {{-   end }}
 {{-   toJson $ca }}
 {{- else }}
@@ -563,7 +563,7 @@ metadata:
     {{- include "tenure.labels" . | nindent 4 }}
 spec:
   maxUnavailable: 1
-  # a pod that isn't ready serves nobody, and must not block a drain
+  # a pod that isn't ready serves no client, and must not block a drain
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
@@ -625,7 +625,7 @@ The data (base64) of the generated Secret, as JSON: as it is in the cluster, or 
 for all that must fit it.
 */}}
 {{- define "tenure.webhook.generatedData" -}}
-{{- /* beside .Values and the like, so that no value of anybody's changes */}}
+{{- /* beside .Values and the like, so that no value of a user changes */}}
 {{- if not (hasKey . "TenureWebhookData") }}
 {{-   $_ := set . "TenureWebhookData" (include "tenure.webhook.newData" .) }}
 {{- end }}
@@ -745,7 +745,7 @@ where Helm writes that, or where the definition is KAI-Scheduler's.
 {{- end }}
 {{- end }}
 
-{{- /* The CA (base64 of PEM) of a Secret that somebody else made. */}}
+{{- /* The CA (base64 of PEM) of a Secret that the chart doesn't make. */}}
 {{- define "tenure.webhook.existingCA" -}}
 {{- $existing := .Values.webhook.certificate.existingSecret }}
 {{- $name := include "tenure.webhook.secretName" . }}
