@@ -86,6 +86,26 @@ fn every_event_is_on_its_page() {
     assert_eq!(first_cells(&page), events);
 }
 
+#[test]
+fn every_metric_that_a_page_names_is_on_the_page_of_metrics() {
+    let metrics = read("docs/metrics.md");
+    let listed: BTreeSet<&str> = metrics.split('`').skip(1).step_by(2).collect();
+    let mut pages = sources(&workspace().join("docs"));
+    pages.extend(["README.md", "charts/tenure/README.md", "charts/tenure/templates/NOTES.txt"].map(read));
+    let is_part_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
+    let mut named = 0;
+    for name in pages.iter().flat_map(|page| page.split(|c| !is_part_of_name(c))) {
+        // one that ends so stands for a family: tenure_webhook_…
+        if !(name.starts_with("tenure_keeper_") || name.starts_with("tenure_webhook_")) || name.ends_with('_')
+        {
+            continue;
+        }
+        assert!(listed.contains(name), "{name}");
+        named += 1;
+    }
+    assert!(named > 40, "{named}");
+}
+
 /// The texts of the files in a directory, and in those below it.
 fn sources(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
