@@ -1,4 +1,4 @@
-//! What is refused, and what is warned of, when a Queue or a `PriorityClass` is created or changed.
+//! Errors and warnings when a Queue or a `PriorityClass` is created or changed.
 
 pub mod priority_class;
 
@@ -26,12 +26,12 @@ use crate::{
     tree::{self, QueueTree},
 };
 
-/// What was found in an object under review. It is admitted if there are no errors.
+/// The findings about an object under review. It is admitted if there are no errors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     /// Why it must be refused.
     pub errors: Vec<FieldError>,
-    /// What is allowed but probably not meant.
+    /// Values that are allowed but probably not meant.
     pub warnings: Vec<String>,
     /// The parent that isn't among the known queues, of which there is a warning.
     pub missing_parent: Option<String>,
@@ -116,7 +116,7 @@ fn judge(
 
 /// Annotations that mean something on a queue of v2, and nothing where there is a field.
 fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
-    // of how somebody has laid out the field
+    // in any layout of the JSON
     let says_the_same = |key: &str| {
         let text = annotations.get(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION);
         let wait = text.and_then(|text| serde_json::from_str::<WaitForPodsReady>(text).ok());

@@ -14,7 +14,7 @@ use crate::{
     owners::{OwnerTable, group_of},
 };
 
-/// What the cluster says of an owner. A timeout or a server's error is no answer: ask again, decide nothing.
+/// The cluster's answer about an owner. A timeout or a server's error is no answer: ask again, decide nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// It exists.
@@ -40,7 +40,7 @@ pub struct Found {
     pub controller: Option<OwnerReference>,
 }
 
-/// What is to be done about an expired pod.
+/// The action for an expired pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Pause this ancestor.
@@ -62,9 +62,9 @@ pub enum Action {
 pub struct Climb<'t> {
     table: &'t OwnerTable,
     next: Option<OwnerReference>,
-    /// What was found last.
+    /// The last owner found.
     below: Option<OwnerReference>,
-    /// What can be paused, the topmost last.
+    /// The owners that can be paused, the topmost last.
     pausable: Vec<OwnerReference>,
     stop: Option<Action>,
     seen: HashSet<String>,
@@ -150,12 +150,12 @@ impl<'t> Climb<'t> {
         self.next = controller.filter(new).filter(|above| may_own(above, self.below.as_ref()));
     }
 
-    /// What can be paused, the topmost last: where pausing one doesn't stop the pod, the one below may.
+    /// The owners that can be paused, the topmost last: where pausing one doesn't stop the pod, the one below may.
     pub fn pausable(&self) -> &[OwnerReference] {
         &self.pausable
     }
 
-    /// What is to be done, once nothing is left to ask.
+    /// The action, once nothing is left to ask.
     pub fn action(mut self) -> Action {
         let topmost = self.pausable.pop();
         self.stop.or(topmost.map(Action::Pause)).unwrap_or(Action::DeletePod)

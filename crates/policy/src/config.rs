@@ -1,8 +1,8 @@
 //! The configuration file, which both servers and the command line read.
 //!
-//! It is strict: what isn't known, or isn't what it must be, is refused with its path and line. The one exception is
-//! [`Kai`]: a file of KAI-Scheduler's own, which KAI reads with indulgence. As the file of a server, that is refused as well
-//! where KAI takes something else than what is written.
+//! It is strict: an unknown key or a bad value is refused with its path and line. The one exception is [`Kai`], a file of
+//! KAI-Scheduler's own, which KAI reads leniently. As the file of a server, that is refused as well where KAI takes another
+//! value than the one that is written.
 
 mod delegation;
 mod fields;
@@ -38,32 +38,32 @@ pub use kai_sources::{ConfigMapKey, KAI_CONFIG_MAP, KAI_SHARDS, KaiSources};
 pub use kueue::{KUEUE_ENABLED, KUEUE_QUEUES, Kueue};
 pub use tenancy::TENANCY_WRITERS;
 
-/// How long before its end a workload is told, where its queue doesn't say.
+/// Key of the time before its end at which a workload gets a notice, where its queue has no value.
 pub const EXPIRY_NOTICE: &str = "expiryNotice";
-/// More kinds that can be paused.
+/// Key of more kinds that can be paused.
 pub const OWNERS: &str = "owners";
-/// How long after its first pod was scheduled a workload may have started.
+/// Key of the longest time from the scheduling of its first pod to a workload's start.
 pub const LONGEST_FORMATION: &str = "longestFormation";
 
-/// Who may set when a `PodGroup` started.
+/// Key of the users that may set when a `PodGroup` started.
 pub const TRUSTED_WRITERS: &str = "trustedWriters";
 
-/// When workloads make room that don't get ready, where their queue doesn't say.
+/// Key of the rules for workloads that don't get ready, where their queue has none.
 pub const PODS_READY: &str = "waitForPodsReady";
 
-/// Whose deletions of pods are held up.
+/// Key of the guard: the users whose deletions of pods are held up.
 pub const GUARD: &str = "guard";
 
-/// What tenants may not write.
+/// Key of the rules about what tenants may not write.
 pub const TENANCY: &str = "tenancy";
 
-/// What is to be known of Kueue.
+/// Key of the configuration for Kueue.
 pub const KUEUE: &str = "kueue";
 
-/// Where KAI-Scheduler's own configuration is.
+/// Key of the places of KAI-Scheduler's own configuration.
 pub const KAI: &str = "kai";
 
-/// Bounds of what administrators of a part of the tree may set.
+/// Key of the bounds for administrators of a part of the tree.
 pub const DELEGATION: &str = "delegation";
 
 const FIELDS: &[&str] = &[
@@ -84,35 +84,35 @@ const FIELDS: &[&str] = &[
     DELEGATION,
 ];
 
-/// What an admin has configured, read and checked.
+/// The configuration, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// How long before its end a workload is told, where its queue doesn't say. Zero: not at all.
+    /// The time before its end at which a workload gets a notice, where its queue has no value. Zero: no notice.
     pub notice: SignedDuration,
-    /// Which owners can be paused.
+    /// The owners that can be paused.
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.
     pub floors: Floors,
-    /// How long after its first pod was scheduled a workload may have started.
+    /// The longest time from the scheduling of its first pod to a workload's start.
     pub longest_formation: LongestFormation,
-    /// Who may set when a `PodGroup` started.
+    /// The users that may set when a `PodGroup` started.
     pub trusted: TrustedWriters,
-    /// When workloads make room that don't get ready, where their queue doesn't say. None: never.
+    /// The rules for workloads that don't get ready, where their queue has none. None: they are left alone.
     pub pods_ready: Option<PodsReady>,
-    /// Whose deletions of pods are held up.
+    /// The users whose deletions of pods are held up.
     pub guarded: Guarded,
     /// The users who may move a `PodGroup` to another queue.
     pub tenancy_writers: BTreeSet<String>,
-    /// What is to be known of Kueue.
+    /// The configuration for Kueue.
     pub kueue: Kueue,
     /// What of KAI-Scheduler's is compared with the floors.
     pub kai: KaiSources,
     /// The longest floors that queues may have.
     pub bounds: Bounds,
-    /// Which of the fields at the top the file sets, and of those of the guard, the tenancy, the delegation,
-    /// Kueue and KAI.
+    /// The keys that the file sets, of those at the top and of those of the guard, the tenancy, the delegation, Kueue and
+    /// KAI.
     pub set: BTreeSet<&'static str>,
-    /// How many rows it adds to the table.
+    /// The number of rows that it adds to the table.
     pub rows: usize,
 }
 
@@ -125,12 +125,12 @@ pub enum File {
     Kai(Kai),
 }
 
-/// One thing that is wrong, or worth knowing, in one place of a file.
+/// An error or a remark about one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// From 1.
     pub line: u64,
-    /// Which field, what it holds, and what would be right.
+    /// The field, its value, and the values that would be right.
     pub text: String,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Why a file is refused: all that is wrong with it, in the order of its lines.
+/// The reason why a file is refused: all its errors, in the order of its lines.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", joined(.problems))]
 pub struct ConfigError {
@@ -261,7 +261,7 @@ impl File {
         }
     }
 
-    /// What it says about floors.
+    /// Its configuration of floors.
     pub fn floors(&self) -> &Floors {
         match self {
             Self::Tenure(config) => &config.floors,
@@ -288,7 +288,7 @@ fn in_order(Problems(mut problems): Problems) -> ConfigError {
     ConfigError { problems }
 }
 
-/// Those of the names that a map sets.
+/// The names that a map sets.
 fn set(map: &Node, names: &[&'static str]) -> BTreeSet<&'static str> {
     names.iter().copied().filter(|name| map.get(name).is_some_and(|value| !value.is_null())).collect()
 }

@@ -9,7 +9,7 @@ use crate::owners::group_of;
 /// unless another threshold is configured.
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// Which pods are anybody's business.
+/// The pods that Tenure manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// Pods of this priority or a higher one are exempt.
@@ -85,7 +85,7 @@ pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     }
 }
 
-/// Why a pod would never be touched if the owner existed that it names. Anybody may write an owner reference.
+/// Why a pod would never be touched if the owner that it names existed. Every tenant may write an owner reference.
 pub fn claimed(pod: &Pod) -> Option<Exemption> {
     let owner = pod.controller()?;
     match (group_of(&owner.api_version), owner.kind.as_str()) {

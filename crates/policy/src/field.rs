@@ -1,4 +1,4 @@
-//! What is wrong with a field, in the API's own wording.
+//! Errors of fields, in the API's own wording.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ const LONGEST_VALUE: usize = 200;
 pub struct FieldError {
     /// Path of the field: `spec.maxDuration`.
     pub field: String,
-    /// What it holds, as JSON; cut if it is long.
+    /// Its value, as JSON; cut if it is long.
     pub value: String,
-    /// What would be right.
+    /// The values that would be right.
     pub detail: String,
 }
 

@@ -6,7 +6,7 @@ use tenure_types::{ExtendedDuration, keys};
 
 use crate::tree::{Inherited, QueueId, QueueTree};
 
-/// What an admin has configured about floors, with the names of the `MinRuntime` plugin.
+/// The configuration of floors, with the names of the `MinRuntime` plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Floors {
     /// `defaultPreemptMinRuntime`: where no queue on the way to the root says anything.
@@ -36,7 +36,7 @@ pub enum ReclaimResolveMethod {
     /// One below the lowest common ancestor of preemptor and victim: what a queue says holds against its siblings.
     #[default]
     Lca,
-    /// At the victim's leaf, whoever the preemptor is.
+    /// At the victim's leaf, for every preemptor.
     Queue,
 }
 
@@ -87,12 +87,12 @@ impl fmt::Display for Source<'_> {
     }
 }
 
-/// A floor. Zero protects nobody.
+/// A floor. Zero means no protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor<'t> {
-    /// How long after its start a workload is protected.
+    /// The time after its start in which a workload is protected.
     pub value: ExtendedDuration,
-    /// Who says so.
+    /// The queue, node pool or default that the value comes from.
     pub from: Source<'t>,
 }
 
@@ -121,8 +121,8 @@ impl Floors {
     }
 
     /// Against a preemptor of another leaf queue: the nearest `reclaimMinRuntime`, from where the method says upward,
-    /// else the default. A preemptor without a queue counts as one of another tree: else nobody would be safe from a
-    /// workload that just doesn't name its queue.
+    /// else the default. A preemptor without a queue counts as one of another tree: otherwise no workload would be safe from
+    /// one that doesn't name its queue.
     pub fn reclaim<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -137,7 +137,7 @@ impl Floors {
         self.upward(tree, from, Inherited::Reclaim, pool)
     }
 
-    /// The longest of all that [`Self::reclaim`] may say, whoever the preemptor is.
+    /// The longest floor that [`Self::reclaim`] returns for any preemptor.
     pub fn longest_reclaim<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -148,7 +148,7 @@ impl Floors {
         floors.max_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
     }
 
-    /// The shortest of all that [`Self::reclaim`] may say, whoever the preemptor is.
+    /// The shortest floor that [`Self::reclaim`] returns for any preemptor.
     pub fn shortest_reclaim<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -159,7 +159,7 @@ impl Floors {
         floors.min_by_key(|floor| floor.value).unwrap_or_else(|| self.default_of(Inherited::Reclaim, pool))
     }
 
-    /// All that [`Self::reclaim`] may say; none where that is the default for each preemptor.
+    /// All floors that [`Self::reclaim`] returns for some preemptor; none where it is the default for each.
     fn reclaims<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -175,7 +175,7 @@ impl Floors {
         from.iter().map(|from| self.upward(tree, Some(*from), Inherited::Reclaim, pool)).collect()
     }
 
-    /// The longest that workloads of a queue may have, whoever the preemptor is and whichever nodes they run on.
+    /// The longest floor that workloads of a queue may have, against any preemptor and on any node.
     pub fn longest(&self, tree: &QueueTree, queue: Option<QueueId>) -> ExtendedDuration {
         let pools = self.node_pools.keys().map(|name| Some(name.as_str())).chain([None]);
         let of_each =

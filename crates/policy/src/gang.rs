@@ -18,12 +18,12 @@ use tree::Tree;
 /// The subgroup of pods that name none.
 const DEFAULT_SUBGROUP: &str = "default";
 
-/// How far a pod has come.
+/// The progress of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It wasn't scheduled yet.
     Waiting,
-    /// It was.
+    /// It was scheduled.
     Running,
     /// It has ended, or is terminating: it has nothing to lose.
     Gone,

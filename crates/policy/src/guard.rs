@@ -1,12 +1,12 @@
-//! Whether a pod's deletion or eviction is held up because it is within its floor or its toleration.
+//! Decides if a pod's deletion or eviction is held up because the pod is within its floor or its toleration.
 //!
-//! A scheduler's deletion of a victim doesn't say who the preemptor is. Who knows it, best first: the permit that the
-//! scheduler extender left behind; the pods that are nominated to the victim's node; nobody, and then the victim is
-//! protected as [`UnknownPreemptor`] says for this scheduler. Nominations are seen by every replica, so no replica needs
-//! the permits of another.
+//! A scheduler's deletion of a victim doesn't name the preemptor. It is known from these, best first: the permit that the
+//! scheduler extender left behind; the pods that are nominated to the victim's node. If neither shows it, the victim is
+//! protected as [`UnknownPreemptor`] says for this scheduler. Every replica sees nominations, so no replica needs the
+//! permits of another.
 //!
-//! Pods of one workload that are deleted at the same moment are judged one by one: that not too many of an elastic one go
-//! together is for the scheduler extender to see to.
+//! Pods of one workload that are deleted at the same moment are judged one by one. The scheduler extender makes sure that
+//! not too many pods of an elastic workload go together.
 
 mod hold;
 mod users;
@@ -22,23 +22,23 @@ use crate::{
 
 pub use users::{Guarded, Scheduler, UnknownPreemptor};
 
-/// What is asked for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// DELETE of a pod.
     Delete,
-    /// CREATE of an Eviction: whoever drains a node asks so.
+    /// CREATE of an Eviction, as by a drain of a node.
     Evict,
 }
 
-/// What everybody knows who is asked.
+/// A request to delete or evict a pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// What is asked for.
+    /// The operation.
     pub operation: Operation,
-    /// Who asks, as the API server has authenticated them.
+    /// The user that asks, as the API server has authenticated it.
     pub user: &'a str,
-    /// The groups that they are in.
+    /// The groups of the user.
     pub groups: &'a [String],
     /// Of the pod.
     pub namespace: &'a str,
@@ -48,14 +48,14 @@ pub struct Asked<'a> {
     pub unknown_preemptor: UnknownPreemptor,
 }
 
-/// What is found out about the pod.
+/// The facts about the pod that decide.
 #[derive(Clone, Debug, Default)]
 pub struct Found<'a> {
-    /// Why it may go whatever protects it, by its own record: see [`spared`].
+    /// Why it may go in spite of any protection, by its own record: see [`spared`].
     pub spared: Option<Reason>,
-    /// Whether its namespace is about to go.
+    /// True if its namespace is being deleted.
     pub namespace_goes: bool,
-    /// Whether not all that is there is known yet.
+    /// True while not all objects are known yet.
     pub syncing: bool,
     /// None, if nothing is known of it.
     pub known: Option<Known<'a>>,
@@ -89,7 +89,7 @@ pub struct Nominated<'a> {
     pub preemptor: Preemptor<'a>,
 }
 
-/// What a verdict is based on, in the order in which it is asked.
+/// The reason of a verdict, in the order in which the reasons are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// A kubelet asks: for the most part, because the pod has ended.
@@ -102,7 +102,7 @@ pub enum Reason {
     ExemptGroup,
     /// The namespace is.
     ExemptNamespace,
-    /// Somebody deletes it who is no scheduler: people may delete their pods.
+    /// The user that deletes it is no scheduler: people may delete their pods.
     OtherUser,
     /// It is about to go as it is.
     Terminating,
@@ -130,8 +130,8 @@ pub enum Reason {
     NominatedWaits,
     /// Nothing protects it.
     Unprotected,
-    /// What protects it has no end that is known, and who asks doesn't wait for ever: an eviction, or a deletion by a
-    /// scheduler that shows no preemptor.
+    /// The protection has no known end, and the request can't wait without limit: an eviction, or a deletion by a scheduler
+    /// that shows no preemptor.
     Endless,
     /// It is protected. Denied.
     Protected,
@@ -166,10 +166,10 @@ impl Reason {
     }
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What it is based on.
+    /// Its reason.
     pub reason: Reason,
     /// The preemptor that decided it, if one did: its namespace and name.
     pub preemptor: Option<(String, String)>,
@@ -186,7 +186,7 @@ pub struct Hold {
     pub until: Option<Timestamp>,
     /// When to ask again, in seconds.
     pub retry_after: i32,
-    /// For whoever asked: which pod, why, until when, and what they can do.
+    /// The message to the caller: which pod, why, until when, and what can be done.
     pub message: String,
 }
 
@@ -197,7 +197,7 @@ impl Verdict {
     }
 }
 
-/// Why a pod may go whatever protects it, as it says itself.
+/// Why a pod may go in spite of any protection, by its own record.
 pub fn spared(pod: &Pod) -> Option<Reason> {
     let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
     if pod.metadata.deletion_timestamp.is_some() {
@@ -213,13 +213,13 @@ pub fn spared(pod: &Pod) -> Option<Reason> {
     }
 }
 
-/// What becomes of a request. The pod is looked up only if it matters.
+/// Decides about a request. The pod is looked up only if it matters.
 pub fn judge(guarded: &Guarded, asked: &Asked<'_>, look: impl FnOnce() -> Verdict) -> Verdict {
     guarded.passes(asked).map_or_else(look, Verdict::allowed)
 }
 
 impl Found<'_> {
-    /// What becomes of the request of somebody who isn't passed unseen.
+    /// The decision about a request that must be judged by its pod.
     pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
         let gone = self.namespace_goes.then_some(Reason::NamespaceTerminating);
         let syncing = self.syncing.then_some(Reason::Syncing);

@@ -1,9 +1,9 @@
-//! Kueue's Workloads: which of them is that by which Kueue runs something.
+//! Finds the Workload by which Kueue runs a job or a pod.
 //!
-//! Kueue makes a Workload of each job and pod that it manages, and sets going again what somebody else has paused as long
-//! as the Workload is admitted. So the Workload is what is paused, as one more owner above the topmost. A tenant may write
-//! Workloads, their labels and their owner references, but not their status: so one counts that its status shows to be
-//! admitted.
+//! Kueue makes a Workload for each job and pod that it manages. As long as the Workload is admitted, Kueue starts a job
+//! again that another program has paused. So Tenure pauses the Workload, as one more owner above the topmost. A tenant may
+//! write Workloads, their labels and their owner references, but not their status: a Workload counts only if its status
+//! says that it is admitted.
 
 mod queues;
 
@@ -33,7 +33,7 @@ pub(crate) const ACTIVE: &str = "spec.active";
 /// The version that Workloads are asked for in first.
 const VERSION: &str = "kueue.x-k8s.io/v1beta2";
 
-/// True for the kind of Kueue's Workloads, in whatever version.
+/// True for the kind of Kueue's Workloads, in any version.
 pub fn is_workload(owner: &OwnerReference) -> bool {
     owner.kind == WORKLOAD && group_of(&owner.api_version) == GROUP
 }
@@ -58,7 +58,7 @@ fn reference(name: &str, uid: &str) -> OwnerReference {
     }
 }
 
-/// How the Workloads of something are found.
+/// The way to find the Workloads of a job or a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<'o> {
     /// By label [`keys::KUEUE_JOB_UID_LABEL`], whose value is this uid.
@@ -77,14 +77,14 @@ impl Lookup<'_> {
     }
 }
 
-/// How to find the Workloads of a topmost owner; none if its own field is to be set all the same.
+/// The way to find the Workloads of a topmost owner; none if its own field has to be set all the same.
 pub fn of_owner<'o>(owner: &'o OwnerReference, table: &OwnerTable) -> Option<Lookup<'o>> {
     let is_asked = table.has_workloads() && !is_workload(owner);
     let decides = table.rules(owner).any(|rule| rule.decides_activation);
     (is_asked && !decides).then_some(Lookup::Labelled(&owner.uid))
 }
 
-/// How to find the Workloads of a pod above which nothing can be paused; none if Kueue doesn't manage it.
+/// The way to find the Workloads of a pod without an owner that can be paused; none if Kueue doesn't manage it.
 pub fn of_pod<'p>(pod: &'p Pod, table: &OwnerTable) -> Option<Lookup<'p>> {
     if !table.has_workloads() {
         return None;
@@ -121,8 +121,8 @@ fn is_of(workload: Owner<'_>, uid: &str) -> bool {
     is_owned && !is_deleting && !is_true(workload, "Finished")
 }
 
-/// True if Kueue keeps going what a Workload is of, or Tenure has ended that. It is the status that says so: tenants don't
-/// write that. One that somebody else has deactivated keeps nothing going.
+/// True if Kueue runs the job of a Workload, or Tenure has paused it. The status says so, which tenants don't write. A
+/// Workload that another user has deactivated doesn't count.
 fn keeps_going(workload: Owner<'_>) -> bool {
     let is_admitted = is_true(workload, "Admitted");
     if workload.at(ACTIVE) != &Value::Bool(false) {
@@ -151,7 +151,7 @@ pub fn above<'m>(owner: &OwnerReference, metadata: &'m ObjectMeta) -> Option<&'m
     projection::controller(metadata).filter(|_| !is_workload(owner))
 }
 
-/// What people know a Workload by: the job or the pod that it is of. None for a group of pods.
+/// The job or the pod of a Workload, which people know it by. None for a group of pods.
 pub fn known_as(workload: &ObjectMeta) -> Option<&OwnerReference> {
     let of = workload.labels.as_ref()?.get(keys::KUEUE_JOB_UID_LABEL)?;
     workload.owner_references.iter().flatten().find(|owner| owner.uid == *of)

@@ -13,18 +13,18 @@ use crate::{
     tree::{Cycle, QueueId, QueueTree},
 };
 
-/// What applies to the workloads of a queue.
+/// The limits of the workloads of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// The longest run; none: as long as it takes.
     pub ceiling: Option<SignedDuration>,
-    /// How long before its end a workload is told; zero: not at all. None: as it is configured.
+    /// The time before its end at which a workload gets a notice; zero: no notice. None: the configured one.
     pub notice: Option<SignedDuration>,
-    /// How long a workload stays paused whose ceiling was exceeded; none: until a person resumes it.
+    /// The time for which a workload stays paused after its ceiling; none: until a person resumes it.
     pub slice_delay: Option<SignedDuration>,
     /// What happens to a workload whose pauses are undone.
     pub on_reversal: OnReversal,
-    /// What applies to workloads that don't get ready; none: as it is configured.
+    /// The rules for workloads that don't get ready; none: the configured ones.
     pub pods_ready: Option<PodsReady>,
 }
 

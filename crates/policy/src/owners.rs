@@ -1,4 +1,4 @@
-//! Which owners can be paused, and how.
+//! The owners that can be paused, and how.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use tenure_types::runai::v3alpha1::OnReversal;
 
 use crate::{field::FieldError, kueue};
 
-/// How one kind is paused: a field and the value that pauses.
+/// The way to pause one kind: a field and the value that pauses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PauseRule {
     /// API group; empty for the core group.
@@ -24,7 +24,7 @@ pub struct PauseRule {
 }
 
 impl PauseRule {
-    /// What is wrong with a rule that an admin has written; the fields are called as in the configuration.
+    /// Checks a rule of the configuration. Errors use the configuration's names of the fields.
     pub fn check(&self) -> Result<(), FieldError> {
         let Self { group, kind, field, value, decides_activation: _, on_reversal: _ } = self;
         if !group.is_empty() && !is_subdomain(group) {
@@ -113,7 +113,7 @@ const MODES: &Rows =
 const SWITCHED_SINCE_2024: &Rows =
     &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard"], "spec.suspend")];
 
-/// What Kueue itself sets to stop a workload, and what it goes by.
+/// The field that Kueue itself sets to stop a workload.
 const DEACTIVATED: &Rows = &[(kueue::GROUP, &[kueue::WORKLOAD], kueue::ACTIVE)];
 
 /// Kinds without a switch that stand between pods and kinds of the table: an `MLService` owns the first of these.
@@ -167,7 +167,7 @@ impl OwnerTable {
         self.0.iter().any(|rule| rule.is_for(kueue::GROUP, kueue::WORKLOAD))
     }
 
-    /// The rules for an owner, whatever the version of its API group, in the order in which they are to be tried.
+    /// The rules for an owner, for any version of its API group, in the order in which they are to be tried.
     pub fn rules(&self, owner: &OwnerReference) -> impl Iterator<Item = &PauseRule> {
         self.0.iter().filter(|rule| rule.is_for(group_of(&owner.api_version), &owner.kind))
     }

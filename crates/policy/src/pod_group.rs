@@ -1,8 +1,8 @@
-//! Who may say when a `PodGroup` started, and move it to another queue: trusted writers alone. Others could make their
-//! workload immune for ever, or hide from its ceiling.
+//! Reviews of `PodGroup`s: only trusted writers may set when one started, or move it to another queue. Other users could
+//! make their workload immune to preemption, or let it escape from its ceiling.
 //!
-//! A review may see its own answer once more, when another webhook has changed the object in between. So what a review
-//! could have written a moment ago is taken for that, whoever sends it.
+//! A review may see its own answer once more, when another webhook has changed the object in between. So a value that a
+//! review could have written a moment ago counts as such, from any user.
 
 mod queue;
 mod read;
@@ -23,34 +23,34 @@ pub use trusted::TrustedWriters;
 /// when the answer was written in whole seconds.
 const COMES_BACK_WITHIN: SignedDuration = SignedDuration::from_secs(31);
 
-/// What is to become of a stamp.
+/// The result of a review of a stamp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// The stamp as it shall be.
+    /// The stamp to write.
     pub stamp: Option<String>,
-    /// What was done.
+    /// The change to the stamp.
     pub deed: Deed,
-    /// What the writer is to be told.
+    /// The warning to the writer.
     pub warning: Option<String>,
 }
 
-/// What a review did to a stamp.
+/// The change that a review makes to a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Nothing.
+    /// None.
     Admitted,
     /// Set one that was missing.
     Stamped,
     /// Took one out of the future.
     Clamped,
-    /// Undid what somebody did who may not.
+    /// Undid the change of a user who may not make it.
     Reverted,
     /// Dropped one that can't be read.
     Dropped,
 }
 
 impl Deed {
-    /// In a word.
+    /// The name of the change, as in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Admitted => "admitted",
@@ -65,7 +65,7 @@ impl Deed {
 /// A write of a `PodGroup`, as far as its stamp is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// Whether who writes may set stamps.
+    /// True if the user that writes may set stamps.
     pub trusted: bool,
     /// The stamp that is written.
     pub stamp: Option<&'a str>,
@@ -73,10 +73,10 @@ pub struct Write<'a> {
     pub old: Option<&'a str>,
 }
 
-/// What a writer of `PodGroup`s may change.
+/// The rights of a writer of `PodGroup`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// When they started.
+    /// True if the writer may set start times.
     pub start: bool,
     /// Their queue.
     pub queue: bool,
@@ -118,7 +118,7 @@ pub fn review(
 }
 
 impl Write<'_> {
-    /// What is to become of the stamp, where the status shows this.
+    /// Reviews the stamp, with the start that the status shows.
     pub fn review(&self, shown: impl Fn() -> Shown, now: Timestamp) -> Review {
         // what can't be read is as good as none
         let old = self.old.filter(|text| start::read(text).is_some());
@@ -141,7 +141,7 @@ impl Write<'_> {
         Review { stamp, deed, warning }
     }
 
-    /// Whether a review could have written this.
+    /// True if a review could have written this stamp.
     fn is_ours(&self, old: Option<&str>, shown: impl FnOnce() -> Shown, now: Timestamp) -> bool {
         let Some((text, at)) = self.stamp.and_then(|text| Some((text, start::read(text)?))) else {
             return false;
@@ -158,7 +158,7 @@ impl Write<'_> {
     }
 }
 
-/// What is written where there is no stamp.
+/// The stamp to write where there is none.
 fn stamp(shown: impl FnOnce() -> Shown, now: Timestamp) -> Option<String> {
     match shown() {
         Shown::Nothing => None,

@@ -1,4 +1,4 @@
-//! Whether a preemptor may have its victims: floors, minimums of elastic workloads and tolerations, together.
+//! Decides if a preemptor may have its victims: by floors, minimums of elastic workloads and tolerations together.
 //!
 //! The filters and validators have the names that the text on the `MinRuntime` plugin gives them.
 
@@ -20,16 +20,16 @@ mod going;
 use going::going;
 pub use going::{Going, Left, LeftOf};
 
-/// Whether preemptor and victim are in the same leaf queue.
+/// The kind of a preemption: within a leaf queue, or across queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// They are.
+    /// Preemptor and victim are in the same leaf queue.
     Preempt,
-    /// They are not.
+    /// They are in different queues.
     Reclaim,
 }
 
-/// What protects a victim.
+/// A rule that protects a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Its floor against preemptors of the same leaf queue.
@@ -86,16 +86,16 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What starts and stops as one.
+/// A set of pods that starts and stops as one.
 #[derive(Clone, Debug)]
 pub struct Workload<'a> {
-    /// Where it is.
+    /// Its place in the tree of queues.
     pub place: Place<'a>,
     /// Since when it runs; none if it doesn't.
     pub start: Option<Timestamp>,
-    /// How many pods it takes.
+    /// The number of pods that it takes, in all and by subgroup.
     pub shape: &'a Shape,
-    /// How many pods there are of it.
+    /// The number of its pods.
     pub pods: Headcount,
 }
 
@@ -122,7 +122,7 @@ pub struct Victim<'a> {
     pub progress: Progress,
     /// The pool of its node.
     pub pool: Option<&'a str>,
-    /// What its `PriorityClass` says.
+    /// The state of its `PriorityClass`.
     pub class: ClassState,
     /// When it was scheduled.
     pub scheduled_at: Option<Timestamp>,
@@ -133,25 +133,25 @@ pub struct Victim<'a> {
 pub struct Preemptor<'a> {
     /// Where it is.
     pub place: Place<'a>,
-    /// How it takes it.
+    /// Its priority and its preemption policy.
     pub claim: toleration::Preemptor,
 }
 
-/// What decisions are taken by.
+/// The input of decisions, besides preemptor and victims.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'t> {
-    /// As configured.
+    /// Configured floors.
     pub floors: &'t Floors,
     /// All queues.
     pub tree: &'t QueueTree,
-    /// By the API server's clock.
+    /// The time by the API server's clock.
     pub now: Timestamp,
 }
 
-/// Whether all victims may be had, and what protects those that may not.
+/// The answer to a preemptor: may it have all victims, and what protects those that it may not have?
 #[derive(Clone, Debug)]
 pub struct Verdict<'t> {
-    /// Whether no victim is protected.
+    /// True if no victim is protected.
     pub allowed: bool,
     /// [`Kind::Reclaim`] if any victim is in another queue than the preemptor.
     pub kind: Kind,
@@ -159,12 +159,12 @@ pub struct Verdict<'t> {
     pub rulings: Vec<Ruling<'t>>,
 }
 
-/// What was found about a victim.
+/// The decision about one victim, with its reasons.
 #[derive(Clone, Copy, Debug)]
 pub struct Ruling<'t> {
-    /// What protects it; if several rules do, the one that does so for longest.
+    /// The rule that protects it; of several, the one that protects for longest.
     pub rule: Option<Rule>,
-    /// From when on it is not protected any more; none if it isn't, or if nobody knows.
+    /// The end of its protection; none if it isn't protected, or if the end isn't known.
     pub until: Option<Timestamp>,
     /// By its place and that of the preemptor.
     pub kind: Kind,
@@ -172,11 +172,11 @@ pub struct Ruling<'t> {
     pub floor: Option<Floor<'t>>,
     /// When its workload started, as it is known: what lies in the future counts as now.
     pub start: Option<Timestamp>,
-    /// Until when its floor lasts, if that isn't over.
+    /// The end of its floor, if that isn't over.
     pub floor_until: Option<Timestamp>,
-    /// What would be left of its workload, if that is elastic.
+    /// The rest of its workload without the victims, if it is elastic.
     pub left: Option<Left>,
-    /// What its class tolerates.
+    /// The toleration of its class.
     pub toleration: Judgement,
     /// How far it has come.
     pub progress: Progress,
@@ -195,20 +195,20 @@ pub struct Evicted<'a> {
     pub workload: &'a Workload<'a>,
     /// The number of their subgroup.
     pub subgroup: usize,
-    /// How many they are.
+    /// The number of these pods.
     pub pods: u32,
     /// The pool of their nodes.
     pub pool: Option<&'a str>,
 }
 
 impl<'t> Rules<'t> {
-    /// Whether a victim may be considered for preemption by a workload of its own leaf queue. Elastic ones always may:
+    /// True if a victim may be considered for preemption by a workload of its own leaf queue. Elastic ones always may:
     /// the validator sees to them.
     pub fn preempt_filter(&self, victim: &Workload<'_>, pool: Option<&str>) -> bool {
         victim.is_elastic() || self.within(Kind::Preempt, None, victim, pool).is_none()
     }
 
-    /// Whether a victim may be considered for reclaim by a workload of another leaf queue. Elastic ones always may: the
+    /// True if a victim may be considered for reclaim by a workload of another leaf queue. Elastic ones always may: the
     /// validator sees to them.
     pub fn reclaim_filter(
         &self,
@@ -219,12 +219,12 @@ impl<'t> Rules<'t> {
         victim.is_elastic() || self.within(Kind::Reclaim, preemptor, victim, pool).is_none()
     }
 
-    /// Whether a scenario within a queue leaves every elastic workload that is within its floor its minimum.
+    /// True if a scenario within a queue leaves its minimum to every elastic workload within its floor.
     pub fn preempt_scenario_validator(&self, scenario: &[Evicted<'_>]) -> bool {
         self.leaves_enough(Kind::Preempt, None, scenario)
     }
 
-    /// Whether a scenario across queues leaves every elastic workload that is within its floor its minimum.
+    /// True if a scenario across queues leaves its minimum to every elastic workload within its floor.
     pub fn reclaim_scenario_validator(&self, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
         self.leaves_enough(Kind::Reclaim, preemptor, scenario)
     }
@@ -250,7 +250,7 @@ impl<'t> Rules<'t> {
         }
     }
 
-    /// What is found about each of a scenario's victims, in their order.
+    /// Decides about each victim of a scenario, in their order.
     pub fn rulings<'v>(
         &self,
         preemptor: &Preemptor<'_>,
@@ -266,12 +266,12 @@ impl<'t> Rules<'t> {
         })
     }
 
-    /// Whether a victim may be had where these pods of its workload go, with it.
+    /// True if the preemptor may have a victim, where these pods of its workload go as well.
     pub fn may_take(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> bool {
         self.rule(preemptor, victim, going).rule.is_none()
     }
 
-    /// True if neither its floor nor its class protects a victim, whatever else goes.
+    /// True if neither its floor nor its class protects a victim, no matter which others go.
     pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
         let Victim { workload, pool, class, scheduled_at, .. } = *victim;
         let kind = workload.place.kind(&preemptor.place);
@@ -279,21 +279,21 @@ impl<'t> Rules<'t> {
             && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
 
-    /// What protects a victim if no other of its workload goes.
+    /// The decision about a victim if no other pod of its workload goes.
     pub fn alone(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> Ruling<'t> {
         self.rule(preemptor, victim, &Going::default())
     }
 
-    /// The same where nobody knows the preemptor: against the one that has the weakest claim of all that there could be.
-    /// Its priority is just above the victim's, and it is where the victim's floor holds for longest.
+    /// The same for an unknown preemptor: against the possible preemptor with the weakest claim. Its priority is just above
+    /// the victim's, and its queue is one against which the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
         let reclaim = self.floors.longest_reclaim(self.tree, victim.workload.place.queue, victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() > within.lasts() { across } else { within }
     }
 
-    /// The same by the weaker of both floors: against the preemptor that is where the victim's floor holds for shortest.
-    /// What tells preemptors apart besides, the victim's toleration, counts as against anybody.
+    /// The same by the weaker of both floors: against a preemptor in the queue against which the victim's floor holds for
+    /// shortest. The victim's toleration counts as in [`Self::against_anybody`].
     pub fn against_weaker_floor(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
         let reclaim = self.floors.shortest_reclaim(self.tree, victim.workload.place.queue, victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
@@ -375,7 +375,7 @@ impl<'t> Rules<'t> {
 }
 
 impl Ruling<'_> {
-    /// Of two rulings, the greater protects for longer: for ever, or nobody knows how long; until some time; not at all.
+    /// Orders rulings by how long they protect: without a known end; until some time; not at all.
     fn lasts(&self) -> (bool, bool, Option<Timestamp>) {
         let protects = self.rule.is_some();
         (protects, protects && self.until.is_none(), self.until)
@@ -392,7 +392,7 @@ impl Ruling<'_> {
         }
     }
 
-    /// What a floor that isn't over comes to.
+    /// The rule by which a floor protects that isn't over.
     fn floor_rule(&self) -> Option<Rule> {
         match (self.left, self.kind) {
             (Some(left), _) => (!left.is_enough()).then_some(Rule::MinAvailable),

@@ -150,8 +150,8 @@ fn duration<D: Grammar>(
     written.parse().map_err(|error| errors.push(explain(error))).ok()
 }
 
-/// A negative floor that got stored protects nobody, as it does in KAI's own version: it isn't the same as none, which
-/// is inheritance.
+/// A negative floor that got stored protects no workload, as in KAI's own version. It isn't the same as none, which is
+/// inherited.
 fn floor(
     field: &str,
     written: Option<&Written<ExtendedDuration>>,

@@ -1,4 +1,4 @@
-//! What a queue's status says of its workloads, and how it is written beside what others write there.
+//! The counts in a queue's status, and how they are written beside the fields of other writers.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use serde_json::{Map, Value, json};
@@ -9,12 +9,12 @@ use crate::{
     tree::{QueueId, QueueTree},
 };
 
-/// What is to be said of a queue.
+/// The status of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueReport {
     /// Names of the queues whose parent it is, in alphabetical order.
     pub children: Vec<String>,
-    /// How many workloads name it.
+    /// The numbers of workloads that name it.
     pub workloads: Workloads,
     /// When the first of them will have run for as long as it may.
     pub next_expiry: Option<Timestamp>,
@@ -23,22 +23,22 @@ pub struct QueueReport {
 /// Numbers of workloads, each of which counts in one of the states; the protected ones are some of the running ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workloads {
-    /// Those of which a pod is scheduled, and hasn't ended.
+    /// Workloads with a pod that is scheduled and hasn't ended.
     pub running: u32,
-    /// Those of the running ones that are within a floor.
+    /// Running workloads that are within a floor.
     pub protected: u32,
-    /// Those that stay paused until somebody resumes them.
+    /// Workloads that stay paused until a person resumes them.
     pub paused: u32,
-    /// Those that are paused, and will be resumed by themselves.
+    /// Paused workloads that come back by themselves.
     pub requeueing: u32,
 }
 
-/// How a status differs from what it is to say.
+/// How a status differs from what it should be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
     /// In the names of the children, which others may write, too.
     pub children: bool,
-    /// In what nobody else writes.
+    /// In the fields that only Tenure writes.
     pub own: bool,
 }
 
@@ -53,7 +53,7 @@ impl QueueReport {
         }
     }
 
-    /// What is wrong with the status that a queue has.
+    /// The difference between the status that a queue has and this one.
     pub fn difference(&self, observed: &ObservedStatus) -> Difference {
         Difference { children: self.differs_in_children(observed), own: self.differs_in_own(observed) }
     }
@@ -114,8 +114,8 @@ impl QueueReport {
     }
 }
 
-/// For how long after its start a workload of a queue is safe from somebody: from its neighbours in the queue, or from
-/// workloads that aren't in its tree. What queues in between, and node pools, say to others isn't asked.
+/// The longest time after its start in which a workload of a queue is protected: against workloads of the same queue, or
+/// against workloads of another tree. Floors of queues in between, and those of node pools, don't count.
 pub fn longest_floor(floors: &Floors, tree: &QueueTree, queue: QueueId) -> SignedDuration {
     let preempt = floors.preempt(tree, Some(queue), None).value;
     let reclaim = floors.reclaim(tree, None, Some(queue), None).value;

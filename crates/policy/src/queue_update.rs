@@ -1,5 +1,5 @@
-//! What a client of Queue v2 may not lose. It may know nothing of what is an annotation there, and a field of v3alpha1:
-//! what it replaces is then as if somebody had unset those fields.
+//! Keeps fields of v3alpha1 when a client of Queue v2 replaces a queue. In v2 these fields are annotations, which the client
+//! may not know: without this, its write would unset the fields.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ struct Spec {
 }
 
 /// What a write of `new` over `old`, both of v2, would lose or set although v2 has no way to ask for that. Values may be
-/// changed: whoever does knows what they are. What can't be read is left to the API server. No `old`: it is created.
+/// changed: a client that changes them knows them. What can't be read is left to the API server. No `old`: it is created.
 pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
     let read = |raw: &RawValue| serde_json::from_str::<Queue>(raw.get()).ok();
     let Some((new, old)) = read(new).zip(old.map_or_else(|| Some(Queue::default()), read)) else {

@@ -1,4 +1,4 @@
-//! Whether the pods of a workload are ready, and until when they may be not.
+//! The readiness of a workload's pods, and the deadline by which they must be ready.
 //!
 //! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the first of its pods was
 //! scheduled, since it takes room from then on; or created, if `countFrom` says so. When it was ready and isn't any more,
@@ -14,7 +14,7 @@ use tenure_types::{
 
 use crate::{gang::Shape, requeue::Backoff};
 
-/// How far a pod is.
+/// The readiness of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     /// It is ready.
@@ -43,15 +43,15 @@ impl Readiness {
     }
 }
 
-/// How long a pod took from its scheduling until it was ready; none if it isn't.
+/// The time from a pod's scheduling until it was ready; none if it isn't ready.
 pub fn took(pod: &Pod) -> Option<SignedDuration> {
     let ready = pod.status.conditions.iter().find(|of| of.type_ == "Ready" && of.status == "True")?;
     let took = ready.last_transition_time.as_ref()?.0.duration_since(pod.scheduled_at()?.0);
     (!took.is_negative()).then_some(took)
 }
 
-/// Whether the room that a pod leaves is free for others, when it ends or is deleted. In place of one that has failed, its
-/// controller may make another; and where one was preempted or evicted, its room is taken or its node is to be empty.
+/// True if the room of a pod is free for others when the pod ends or is deleted. A failed pod may be replaced by its
+/// controller. The room of a preempted or evicted pod is taken, or its node has to become empty.
 pub fn leaves_room(pod: &Pod) -> bool {
     let is_disrupted = |of: &PodCondition| of.type_ == "DisruptionTarget" && of.status == "True";
     let may_be_replaced = pod.status.phase.as_deref() == Some("Failed") && pod.controller().is_some();
@@ -67,7 +67,7 @@ pub struct Standing {
     pub created: Timestamp,
     /// When it was scheduled; none if it wasn't.
     pub scheduled: Option<Timestamp>,
-    /// How far it is.
+    /// Its readiness.
     pub readiness: Readiness,
 }
 
@@ -86,7 +86,7 @@ pub struct Lacking {
     pub was_ready: bool,
 }
 
-/// What was seen of the readiness of a run.
+/// The readiness of a run, as far as it was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunMemory {
     was_ready: bool,
@@ -125,9 +125,9 @@ impl RunMemory {
 /// Why a workload isn't ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It has never been in this run.
+    /// It hasn't been ready in this run.
     WaitForStart,
-    /// It was.
+    /// It was ready before.
     WaitForRecovery,
 }
 
@@ -180,16 +180,16 @@ impl Lacking {
     }
 }
 
-/// What applies to the workloads of a queue that don't get ready.
+/// The rules for workloads of a queue that don't get ready.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodsReady {
-    /// False: they may take as long as they like.
+    /// False: they may take any time.
     pub is_enabled: bool,
-    /// How long they may take, and when they come back.
+    /// The time that they may take, and the delays of their returns.
     pub backoff: Backoff,
-    /// From when that counts.
+    /// The event from which that time counts.
     pub count_from: CountFrom,
-    /// For how long a workload that was ready may be not; none: for ever.
+    /// How long a workload that was ready may have too few ready pods; none: no limit.
     pub recovery: Option<SignedDuration>,
     /// By what time those are ordered that come back.
     pub timestamp: RequeuingTimestamp,
@@ -220,7 +220,7 @@ impl PodsReady {
         own.or(configured).filter(|rules| rules.is_enabled)
     }
 
-    /// Until when a workload may go on so, and what it waits for; none: for ever.
+    /// Until when a workload may go on like this, and what it waits for; none: no limit.
     ///
     /// A run that had too few pods since a time after its timeout when it was first seen was ready before: else it would
     /// have been paused by then.

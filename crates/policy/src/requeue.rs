@@ -15,10 +15,10 @@ use tenure_types::{
 /// come back in the same instant.
 const JITTER: f64 = 0.0001;
 
-/// How long a workload may take to get ready, how long it then waits, and how often.
+/// The time that a workload may take to get ready, and the delays and the number of its returns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
-    /// How long after its start a workload's pods may take until all are ready.
+    /// The time after its start within which a workload's pods must be ready.
     pub timeout: SignedDuration,
     /// The first delay.
     pub base_seconds: i32,
@@ -26,11 +26,11 @@ pub struct Backoff {
     pub factor: f64,
     /// The longest delay; none, or less than 1, is no bound.
     pub max_seconds: Option<i32>,
-    /// How often a workload comes back before it is deactivated; none: always.
+    /// The number of returns before a workload is deactivated; none: no limit.
     pub limit: Option<i32>,
 }
 
-/// What follows when the pods of a workload have not got ready in time.
+/// The consequence when the pods of a workload weren't ready in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterTimeout {
     /// It comes back.
@@ -40,7 +40,7 @@ pub enum AfterTimeout {
         /// After this delay.
         wait: SignedDuration,
     },
-    /// It has come back often enough, and stays paused until somebody sets it active again.
+    /// It has come back often enough, and stays paused until a person activates it.
     Deactivate,
 }
 
@@ -69,7 +69,7 @@ impl Default for Backoff {
 }
 
 impl From<&WaitForPodsReady> for Backoff {
-    /// What is left out, or can't be, is as by default.
+    /// Fields that are left out or can't be valid have their defaults.
     fn from(wait: &WaitForPodsReady) -> Self {
         let default = Self::default();
         let timeout = wait.timeout.as_ref().and_then(|timeout| timeout.parse().ok());
@@ -125,7 +125,7 @@ impl Backoff {
     }
 
     /// A number of at least 0 and less than 1 that looks as if it were drawn at random: the same for the same return of the
-    /// same workload, so that nobody who decides once more decides otherwise.
+    /// same workload, so that a second decision is the same as the first.
     pub fn random(uid: &str, count: i32) -> f64 {
         let mut hasher = DefaultHasher::new();
         (uid, count).hash(&mut hasher);
@@ -141,7 +141,7 @@ impl Backoff {
         wait.saturating_add(seconds(wait.as_secs_f64() * part))
     }
 
-    /// What follows when a workload that has come back `count` times is not ready in time once more.
+    /// The consequence when a workload that has come back `count` times isn't ready in time again.
     pub fn after_timeout(&self, count: i32) -> AfterTimeout {
         let count = count.max(0).saturating_add(1);
         match self.limit {
@@ -162,7 +162,7 @@ impl Backoff {
     }
 }
 
-/// What is too long is as long as can be.
+/// A duration that is too long becomes the longest possible.
 fn seconds(seconds: f64) -> SignedDuration {
     SignedDuration::try_from_secs_f64(seconds).unwrap_or(SignedDuration::MAX)
 }
@@ -174,9 +174,9 @@ pub struct Waiting {
     pub priority: i32,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// When it was paused, for whatever reason: time slices take turns, too.
+    /// When it was paused, for any reason: time slices take turns, too.
     pub paused: Timestamp,
-    /// What tells it from others; the last resort.
+    /// Its name; the last tie-breaker.
     pub name: String,
 }
 
@@ -190,7 +190,7 @@ impl Waiting {
     }
 }
 
-/// Who comes first: the higher priority, then the earlier time by the strategy, then the name.
+/// Orders workloads: the higher priority first, then the earlier time by the strategy, then the name.
 pub fn order(strategy: RequeuingTimestamp) -> impl Fn(&Waiting, &Waiting) -> Ordering {
     move |one, other| {
         let by_priority = other.priority.cmp(&one.priority);

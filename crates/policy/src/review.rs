@@ -1,5 +1,5 @@
-//! What is asked of which kind. Whoever reviews objects does it here, so that what is said of a file is what would be
-//! said at admission.
+//! Reviews of objects by their kind. Admission and the command line both use it, so that a file is judged as it would be at
+//! admission.
 
 use std::collections::BTreeMap;
 
@@ -46,14 +46,14 @@ pub enum Reviewable {
     PriorityClass,
 }
 
-/// What is known besides the object itself.
+/// The facts that are known besides the object itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The queues of the run.ai family.
     pub tree: &'a QueueTree,
     /// The one namespace in which queues of the tensorstack family count.
     pub t9k_system_namespace: &'a str,
-    /// What is configured about floors.
+    /// The configuration of floors.
     pub floors: &'a Floors,
     /// The longest floors that queues may have.
     pub bounds: &'a Bounds,
@@ -194,7 +194,7 @@ impl Reviewable {
         }
     }
 
-    /// Whether a change from `old` to `new` leaves alone all that is a reason to refuse objects of this kind. False if
+    /// True if a change from `old` to `new` leaves alone all that is a reason to refuse objects of this kind. False if
     /// it can't be told.
     pub fn is_unchanged(self, new: &RawValue, old: &RawValue) -> bool {
         let part = match self {
@@ -208,7 +208,7 @@ impl Reviewable {
 }
 
 impl Subject {
-    /// What is wrong with the object.
+    /// The errors of the object.
     pub fn review(&self, context: &Context<'_>) -> Findings {
         match self {
             Self::RunaiQueue { name, spec, annotations, in_v2 } => {

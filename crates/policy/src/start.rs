@@ -1,17 +1,17 @@
-//! When a workload started, and whether its stamp may be believed (`spec/001`, phase 1).
+//! When a workload started, and if its stamp may be believed (phase 1 of the min-runtime design).
 //!
-//! A stamp outlives the run that it is of, anybody who may write a `PodGroup` may have written it, and the keeper that
-//! corrects it may have been away. What pods show can't be forged: the stamp counts as far as it agrees with them.
+//! A stamp outlives its run, every user who may write a `PodGroup` may have written it, and the keeper that corrects it may
+//! have been away. The status of pods can't be forged: the stamp counts as far as it agrees with them.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_types::keys;
 
-/// By how much a stamp may be later than what the pods show: clocks differ, and whoever schedules has one of its own.
+/// By how much a stamp may be later than what the pods show: clocks differ, and each scheduler has its own.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
-/// How long after its first pod was scheduled a workload may have started: else who says what it takes to run, and who joins
-/// it, could move its start for ever.
+/// How long after its first pod was scheduled a workload may have started. Without this bound, a user who sets its minimum
+/// or adds pods to it could move its start again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestFormation(pub SignedDuration);
 

@@ -4,7 +4,7 @@
 //! Four decisions differ from that plugin's:
 //! - A system-critical preemptor may always preempt. There, a class can tolerate even those.
 //! - A missing `PriorityClass` exempts the pod. There, it is an error that rules out the whole node.
-//! - Seconds saturate. There, more than 292 years of them overflow, and protect nobody.
+//! - Seconds saturate. There, more than 292 years of them overflow, and protect no pod.
 //! - A pod scheduled in the future counts as scheduled now. There, it is exempt until then even for 0 seconds.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
@@ -16,13 +16,13 @@ use tenure_types::keys::{
 
 use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, field::FieldError};
 
-/// What the pods of a `PriorityClass` tolerate.
+/// The toleration of the pods of a `PriorityClass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Toleration {
     /// Preemptors of this priority or a higher one are not tolerated: the pod may be preempted. Wider than a
     /// priority, because its default is one more than the class's value.
     pub minimum_preemptable_priority: i64,
-    /// For how long others are tolerated after the pod was scheduled; negative: for ever.
+    /// For how long others are tolerated after the pod was scheduled; negative: without an end.
     pub seconds: i64,
 }
 
@@ -82,7 +82,7 @@ fn integer<T: FromStr>(
     text.parse().map_err(|_| errors.push(FieldError::invalid(field(key), text.as_str(), detail))).ok()
 }
 
-/// What is known of a victim's `PriorityClass`.
+/// A victim's `PriorityClass`, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassState {
     /// The pod names none.
@@ -91,7 +91,7 @@ pub enum ClassState {
     Missing,
     /// Its annotations can't be read: admission would have refused them, but they got stored.
     Unreadable,
-    /// What it says, or leaves at the defaults.
+    /// The class has this toleration, or the defaults.
     Known(Toleration),
 }
 
@@ -111,10 +111,10 @@ pub struct Preemptor {
     pub never_preempts: bool,
 }
 
-/// Whether a victim is exempt from preemption by a preemptor, and why. As text, it is the why, for people.
+/// A decision if a victim is exempt from preemption by a preemptor, with its reason. Its text is the reason, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// Not exempt: nobody tolerates preemption by what the cluster itself needs.
+    /// Not exempt: no class tolerates preemption by system-critical pods.
     SystemCritical {
         /// The preemptor's.
         priority: i32,
@@ -123,9 +123,9 @@ pub enum Judgement {
     NoClass,
     /// Exempt: what its class says can't be known.
     MissingClass,
-    /// Exempt: the preemptor preempts nobody.
+    /// Exempt: the preemptor's policy is never to preempt.
     PreemptorNever,
-    /// Not exempt: what can't be read protects nobody.
+    /// Not exempt: annotations that can't be read protect no pod.
     Unreadable,
     /// Not exempt: the preemptor's priority isn't tolerated.
     PriorityReached {
@@ -134,7 +134,7 @@ pub enum Judgement {
         /// The preemptor's.
         priority: i32,
     },
-    /// Exempt for ever.
+    /// Exempt without an end.
     Forever {
         /// The least priority that isn't tolerated.
         minimum: i64,
@@ -148,7 +148,7 @@ pub enum Judgement {
     Within {
         /// The least priority that isn't tolerated.
         minimum: i64,
-        /// How long that time is.
+        /// The length of that time.
         seconds: i64,
         /// From then on, it isn't exempt.
         until: Timestamp,
@@ -157,7 +157,7 @@ pub enum Judgement {
     Over {
         /// The least priority that isn't tolerated.
         minimum: i64,
-        /// How long that time was.
+        /// The length of that time.
         seconds: i64,
         /// From then on, it isn't exempt.
         at: Timestamp,
@@ -165,7 +165,7 @@ pub enum Judgement {
 }
 
 impl Judgement {
-    /// Whether the victim must be left alone.
+    /// True if the preemptor may not have the victim.
     pub const fn is_exempt(&self) -> bool {
         match self {
             Self::MissingClass
@@ -181,8 +181,8 @@ impl Judgement {
         }
     }
 
-    /// When an exemption ends by itself: from that instant on, the victim isn't exempt. None if it isn't now, or if
-    /// it is for ever or until something else changes.
+    /// The instant at which an exemption ends by itself, and from which on the victim isn't exempt. None if it isn't exempt
+    /// now, or if the exemption has no end or ends only when something else changes.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             // what ends with time itself doesn't end
@@ -225,7 +225,7 @@ impl fmt::Display for Judgement {
     }
 }
 
-/// How the sentence begins, with the least priority that isn't tolerated.
+/// The beginning of the reason, with the least priority that isn't tolerated.
 struct Tolerates(i64);
 
 impl fmt::Display for Tolerates {
@@ -234,8 +234,8 @@ impl fmt::Display for Tolerates {
     }
 }
 
-/// Whether a preemptor must leave a victim alone. `scheduled_at` is when the victim's `PodScheduled` condition became
-/// true, if it is. That the victim's priority is lower than the preemptor's is for the scheduler to see to.
+/// Decides if a victim tolerates a preemptor. `scheduled_at` is when the victim's `PodScheduled` condition became
+/// true, if it is. The scheduler makes sure that the victim's priority is lower than the preemptor's.
 pub fn judge(
     class: ClassState,
     scheduled_at: Option<Timestamp>,

@@ -20,7 +20,7 @@ pub struct QueueTree {
     ids: HashMap<Box<str>, QueueId>,
     nodes: Vec<Node>,
     free: Vec<QueueId>,
-    /// How many queues exist.
+    /// The number of queues that exist.
     len: usize,
     generation: u32,
 }
@@ -48,7 +48,7 @@ pub enum Inherited {
 #[repr(align(64))]
 struct Node {
     name: Box<str>,
-    /// None: it doesn't exist, but is somebody's parent.
+    /// None: it doesn't exist, but another queue names it as its parent.
     queue: Option<Box<RunaiQueue>>,
     parent: Option<QueueId>,
     children: u32,
@@ -147,12 +147,12 @@ impl QueueTree {
         !gone.is_empty()
     }
 
-    /// How many queues there are.
+    /// The number of queues.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no queue.
+    /// True if there is no queue.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -189,7 +189,7 @@ impl QueueTree {
         self.nodes.iter().filter_map(|node| Some((&*node.name, node.queue.as_deref()?)))
     }
 
-    /// How many queues there are on the way to the root, the queue itself included.
+    /// The number of queues on the way to the root, the queue itself included.
     pub fn depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
         match self.node(leaf).and_then(|node| node.depth.get(self.generation)) {
             Some(0) => Err(Cycle),
@@ -231,7 +231,7 @@ impl QueueTree {
         Ok(depth)
     }
 
-    /// Nobody on the way has a root.
+    /// No queue on the way to the top has a root.
     fn in_cycle(&self, leaf: QueueId) -> Result<u32, Cycle> {
         let unknown =
             |id: &QueueId| self.node(*id).is_some_and(|node| node.depth.get(self.generation).is_none());
@@ -272,7 +272,7 @@ impl QueueTree {
     }
 
     /// From the lowest common ancestor one step down towards the victim: the victim itself if it is that ancestor, its
-    /// top-level queue if they have none. A preemptor that is in no tree has no ancestor in common with anybody.
+    /// top-level queue if they have none. A preemptor that is in no tree has no ancestor in common with any queue.
     pub fn towards(&self, victim: QueueId, preemptor: Option<QueueId>) -> Result<QueueId, Cycle> {
         let mut depth = self.depth(victim)?;
         let other = preemptor.and_then(|id| Some((id, self.depth(id).ok()?)));

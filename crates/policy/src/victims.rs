@@ -88,7 +88,7 @@ pub fn protected<'v>(
     preemptor: &Preemptor<'_>,
     victims: impl Iterator<Item = Victim<'v>> + Clone,
 ) -> Option<Protected> {
-    // most victims may go whatever goes with them
+    // most victims may go, no matter which others go with them
     if victims.clone().all(|victim| rules.is_free(preemptor, &victim)) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What is refused, and what is warned of, in the annotations of a `PriorityClass` that say what its pods tolerate.
+//! Errors and warnings about the annotations of a `PriorityClass` that set its toleration.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
     toleration::{Toleration, field},
 };
 
-/// What the annotations began with before they were part of a SIG's project.
+/// The prefix of the annotations before they were part of a SIG's project.
 const FORMER_PREFIX: &str = "preemption-toleration.scheduling.sigs.k8s.io/";
 
 /// Reviews the annotations of a priority class of this value.

@@ -1,4 +1,4 @@
-//! What a file says about the bounds of what administrators of a part of the tree may set.
+//! Reads the part of a configuration file about the bounds for administrators of a part of the tree.
 
 use std::collections::BTreeSet;
 

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::field::FieldError;
 
-/// What a duration must be.
+/// The rule for a duration, as in messages.
 pub const DURATION: &str = "must be a duration such as 10m, 1h30m or 1d";
 
 /// A name that is less like another isn't taken for it.
 const ALIKE: f64 = 0.85;
 
-/// What was found wrong so far.
+/// The errors found so far.
 #[derive(Debug, Default)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -70,7 +70,7 @@ impl<'n> Field<'n> {
         self.node.items().iter().enumerate().map(item).collect()
     }
 
-    /// Those of a map.
+    /// The fields of a map.
     pub fn fields(&self, problems: &mut Problems) -> Option<Fields<'n>> {
         match &self.node.tree {
             Tree::Map(entries) => {
@@ -85,7 +85,7 @@ impl<'n> Field<'n> {
     }
 }
 
-/// The fields of a map that nobody has asked for yet.
+/// The fields of a map that haven't been read yet.
 #[derive(Debug)]
 pub struct Fields<'n> {
     path: String,
@@ -112,7 +112,7 @@ impl<'n> Fields<'n> {
         field
     }
 
-    /// Complains of those that nobody has asked for.
+    /// Reports the fields that weren't read: they are unknown.
     pub fn end(self, problems: &mut Problems) {
         for entry in &self.rest {
             let help = match nearest(&entry.key, &self.known) {
@@ -128,7 +128,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// The name that somebody probably meant.
+/// The known name that was probably meant.
 pub fn nearest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let likeness = |name: &str| strsim::jaro_winkler(&written.to_lowercase(), &name.to_lowercase());
     let best = known.iter().map(|name| (likeness(name), *name)).max_by(|(a, _), (b, _)| a.total_cmp(b));

@@ -1,4 +1,4 @@
-//! What a file says about floors.
+//! Reads the part of a configuration file about floors.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a file says about the guard.
+//! Reads the part of a configuration file about the guard.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn list(
     fields.take(name).map(|field| names::names(&field, of, problems))
 }
 
-/// Those of the entries that are good.
+/// The valid entries.
 fn schedulers(field: &Field<'_>, problems: &mut Problems) -> Vec<Scheduler> {
     let mut schedulers: Vec<Scheduler> = Vec::new();
     for item in field.list(problems) {

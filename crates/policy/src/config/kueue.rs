@@ -1,4 +1,4 @@
-//! What a file says about Kueue.
+//! Reads the part of a configuration file about Kueue.
 
 use super::{
     fields::{Field, Problems},
@@ -9,7 +9,7 @@ use crate::{
     owners::is_subdomain,
 };
 
-/// Whether Workloads of Kueue's are paused.
+/// Path of the switch for pauses of Kueue's Workloads.
 pub const KUEUE_ENABLED: &str = "kueue.enabled";
 
 /// Queues of Kueue's that stand for queues of Tenure's.
@@ -21,10 +21,10 @@ const QUEUES: &str = "queues";
 
 const NAME: &str = "must be the name of an object: small letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
 
-/// What is to be known of Kueue.
+/// The configuration for Kueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kueue {
-    /// Whether its Workloads are paused, where it runs what is to be paused.
+    /// True if its Workloads are paused in place of the jobs that it runs.
     pub enabled: bool,
     /// Queues of Kueue's that stand for queues of Tenure's.
     pub queues: Queues,
@@ -46,7 +46,7 @@ pub fn read(field: &Field<'_>, problems: &mut Problems) -> Kueue {
     Kueue { enabled: enabled.unwrap_or(default.enabled), queues: queues.unwrap_or_default() }
 }
 
-/// Those of the rows that are good.
+/// The valid rows.
 fn rows(field: &Field<'_>, problems: &mut Problems) -> Queues {
     let mut queues = Queues::default();
     for item in field.list(problems) {

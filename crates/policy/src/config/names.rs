@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::fields::{Field, Problems};
 use crate::owners::is_subdomain;
 
-/// What names must be.
+/// The rules for names, as in messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Names {
     pub(super) expected: &'static str,
@@ -47,7 +47,7 @@ fn is_program(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_usual) && account.is_none_or(is_account)
 }
 
-/// Those of a list that are good.
+/// The valid names of a list.
 pub fn names(field: &Field<'_>, of: Names, problems: &mut Problems) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for item in field.list(problems) {

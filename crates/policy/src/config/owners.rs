@@ -5,7 +5,7 @@ use tenure_types::runai::v3alpha1::OnReversal;
 use super::fields::{Field, Problems};
 use crate::{field::FieldError, owners::PauseRule, queue::ON_REVERSAL_EXPECTED};
 
-/// Those of the rows that are good.
+/// The valid rows.
 pub fn read(field: &Field<'_>, problems: &mut Problems) -> Vec<PauseRule> {
     let mut rules: Vec<PauseRule> = Vec::new();
     for item in field.list(problems) {

@@ -1,4 +1,4 @@
-//! What a file says about workloads that don't get ready, in the words of a Queue.
+//! Reads the rules for workloads that don't get ready, with the field names of a Queue.
 
 use serde::de::DeserializeOwned;
 use tenure_types::{

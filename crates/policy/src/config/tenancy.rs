@@ -1,4 +1,4 @@
-//! What a file says about what tenants may not write.
+//! Reads the part of a configuration file about the rules about what tenants may not write.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Who may set when a `PodGroup` started.
+//! Reads the users that may set when a `PodGroup` started.
 
 use super::{
     fields::{Field, Problems},
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::pod_group::TrustedWriters;
 
-/// Those of the names that are good.
+/// The valid names.
 pub fn read(field: &Field<'_>, problems: &mut Problems) -> TrustedWriters {
     names(field, USER, problems).into_iter().collect()
 }

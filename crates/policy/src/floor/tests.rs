@@ -67,8 +67,8 @@ fn reclaim_as_upstream() {
         (Queue, "dev-team1", "dev-team2", "10s from queue \"dev\""),
         (Queue, "dev-team1", "nonexistent", "1s from default"),
         (Queue, "dev-team1", "research-project", "9s from queue \"research-project\""),
-        // DEVIATION: upstream has the default (1s) and an error for a preemptor without a queue. Then whoever leaves
-        // the label out could take from everybody.
+        // DEVIATION: upstream has the default (1s) and an error for a preemptor without a queue. Then a preemptor
+        // without the label could take from all queues.
         (Queue, "", "dev-team2", "10s from queue \"dev\""),
         (Lca, "", "dev-team2", "10s from queue \"dev\""),
         (Lca, "dev-team1", "prod-team2", "30s from queue \"prod\""),
@@ -408,7 +408,7 @@ fn an_unrelated_queue_changes_no_answer() {
         for (number, queue) in queues.iter().enumerate() {
             put(&mut tree, number, *queue);
         }
-        // nobody names it as a parent
+        // no queue names it as a parent
         let unrelated = NAMES.len() - 1;
         let before = answers(&tree, queues.len());
         let parent = [None, Some(numbers.below(queues.len()))][numbers.below(2)];

@@ -175,8 +175,8 @@ fn increase(count: Option<&mut u32>) {
     }
 }
 
-/// Numbers of nodes, given that of the parent of each: first those that are nobody's parent, in order; then the others, each
-/// after all of those whose parent it is. Those that are parts of themselves are left out.
+/// Numbers of nodes, given the number of each node's parent: first the leaves, in order; then the others, each after all of
+/// its children. Nodes that are parts of themselves are left out.
 fn bottom_up(parents: &[Option<usize>]) -> Vec<usize> {
     let mut open = vec![0_u32; parents.len()];
     for parent in parents.iter().flatten() {

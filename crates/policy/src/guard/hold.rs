@@ -1,4 +1,4 @@
-//! What protects a pod, and against whom.
+//! What protects a pod, and against which preemptor.
 
 use jiff::Timestamp;
 
@@ -11,10 +11,10 @@ use crate::{
     toleration::ClassState,
 };
 
-/// Nobody is sent away for longer: what protects the pod may end before its time.
+/// The longest time until the next try: the protection of a pod may end before its time.
 const LONGEST_RETRY: i32 = 10;
 
-/// A nomination may be about to be seen, and who drains a node has something to say.
+/// The shortest time: a nomination may be about to arrive, and `kubectl drain` says soon why it waits.
 const SOON: i32 = 1;
 
 impl Known<'_> {
@@ -57,8 +57,8 @@ impl Known<'_> {
         }
     }
 
-    /// By the pods that are nominated to its node. None if none of them can be its preemptor: none is more important, or
-    /// it preempts nobody.
+    /// The verdict by the pods that are nominated to its node. None if none of them can be its preemptor, because of its
+    /// priority or its policy.
     fn of_nominated(&self, asked: &Asked<'_>) -> Option<Verdict> {
         let mut waits: Option<(Ruling<'_>, &Nominated<'_>)> = None;
         for nominated in &self.nominated {

@@ -73,7 +73,7 @@ const fn asked(operation: Operation) -> Asked<'static> {
 const DELETE: Asked<'static> = asked(Operation::Delete);
 const EVICT: Asked<'static> = asked(Operation::Evict);
 
-/// By a scheduler that nominates nobody.
+/// By a scheduler that nominates no pod.
 const DELETE_UNSHOWN: Asked<'static> = Asked { unknown_preemptor: UnknownPreemptor::Weaker, ..DELETE };
 
 fn found(known: Known<'_>) -> Found<'_> {
@@ -191,7 +191,7 @@ fn the_users_that_a_cluster_needs_are_never_held_up() {
     assert_eq!(passes(MANAGER, &[], Operation::Evict), Some(Reason::Controller));
     assert_eq!(passes("system:node:n1", &[], Operation::Evict), Some(Reason::Kubelet));
     assert_eq!(passes("n1", &names(&["a", "system:nodes"]), Operation::Evict), Some(Reason::Kubelet));
-    // whoever may choose names of accounts and users gets nothing by it
+    // users who may choose names of accounts and users gain nothing by it
     for name in [
         "system:serviceaccount:default:namespace-controller",
         "system:serviceaccount:kube-system:namespace-controller2",
@@ -257,7 +257,7 @@ fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
     }
     assert_eq!(verdict(60, vec![other]), (waits, named("other"), Some(at(100))));
     assert_eq!(verdict(0, vec![critical]), (may, named("critical"), None));
-    // these can't be the preemptor: somebody must be who isn't seen yet
+    // these can't be the preemptor: it must be a pod that isn't seen yet
     for nobody in [never, equal] {
         assert_eq!(verdict(99, vec![nobody]), (Reason::Protected, None, Some(at(100))));
         assert_eq!(verdict(100, vec![nobody]), (Reason::Unprotected, None, None));

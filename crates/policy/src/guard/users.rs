@@ -1,4 +1,4 @@
-//! Who is guarded against, and who never is.
+//! The users that are guarded against, and those that never are.
 
 use std::collections::BTreeSet;
 
@@ -37,11 +37,11 @@ impl Scheduler {
     }
 }
 
-/// What protects a pod from a preemptor that neither a permit nor a nomination shows.
+/// The protection of a pod from a preemptor that neither a permit nor a nomination shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum UnknownPreemptor {
-    /// The longer of both floors, as from anybody: for schedulers that nominate their preemptors, since a nomination that
+    /// The longer of both floors, as from any preemptor: for schedulers that nominate their preemptors, since a nomination that
     /// isn't there yet is about to come.
     #[default]
     Stricter,
@@ -80,8 +80,8 @@ const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 
 const CONTROLLER_PREFIX: &str = "system:serviceaccount:kube-system:";
 
-/// Those of Kubernetes that delete pods or what owns them. Namespaces, nodes and whole workloads could not go if these
-/// were held up.
+/// The controllers of Kubernetes that delete pods or their owners. If these were held up, namespaces, nodes and whole
+/// workloads could not be deleted.
 const CONTROLLERS: [&str; 17] = [
     "cloud-node-lifecycle-controller",
     "cronjob-controller",
@@ -112,7 +112,7 @@ impl Guarded {
         self.schedulers.iter().find(|scheduler| scheduler.name == user)
     }
 
-    /// Why a request passes whatever the pod is.
+    /// Why a request passes for every pod.
     pub(super) fn passes(&self, asked: &Asked<'_>) -> Option<Reason> {
         let in_group = |group: &String| asked.groups.contains(group);
         if asked.user.starts_with(NODE_PREFIX) || asked.groups.iter().any(|group| group == NODES) {

@@ -13,8 +13,8 @@ use tenure_types::{
 };
 use thiserror::Error;
 
-/// A tree of values takes twenty times the memory of its JSON. A larger status shows nothing: what starts is then
-/// stamped by whoever looks at its pods.
+/// A tree of values takes twenty times the memory of its JSON. A larger status shows nothing: the keeper then stamps
+/// the start by the pods.
 const LARGEST_STATUS: usize = 256 * 1024;
 
 /// Why an object can't be reviewed.

@@ -18,7 +18,7 @@ fn at(text: &str) -> Timestamp {
 
 fn reviewed(write: Write<'_>, shown: Shown) -> (Option<String>, Deed) {
     let Review { stamp, deed, warning } = write.review(|| shown, at(NOW));
-    // what somebody wrote never goes without a word, and else there is none
+    // a value that is dropped or changed draws a warning, and nothing else does
     assert_eq!(warning.is_some(), !matches!(deed, Admitted | Stamped), "{write:?}");
     assert_eq!(deed == Admitted, stamp.as_deref() == write.stamp, "{write:?} {stamp:?}");
     (stamp, deed)
@@ -194,7 +194,7 @@ fn no_warning_is_so_long_that_it_is_cut() {
     }
 }
 
-/// What becomes of an object.
+/// Reviews an object, and returns its stamp.
 fn stamp_of(kind: PodGroupKind, object: &Value, old: Option<&Value>) -> (Option<String>, Deed) {
     let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
     let Review { stamp, deed, .. } =

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedWriters(BTreeSet<String>);
 
-/// KAI-Scheduler's scheduler, where its chart puts it. Not its podgrouper: that copies whatever annotations a tenant
+/// KAI-Scheduler's scheduler, where its chart puts it. Not its podgrouper: that copies all annotations that a tenant
 /// gives a Job.
 const KAI_SCHEDULER: &str = "system:serviceaccount:kai-scheduler:scheduler";
 

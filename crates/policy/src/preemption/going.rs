@@ -12,7 +12,7 @@ pub struct Going {
     lost: BTreeMap<usize, u32>,
 }
 
-/// What there are pods or subgroups of.
+/// The things that are counted: pods or subgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOf {
     /// Pods, of the whole workload.
@@ -23,7 +23,7 @@ pub enum LeftOf {
     Subgroups,
 }
 
-/// What would be left, where it decides.
+/// The numbers of pods or subgroups that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// What is counted.
@@ -37,7 +37,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// Whether the minimum would be kept, or what runs would stay as it is. A subgroup that has too few pods already is
+    /// True if the minimum would be kept, or no running pod would go. A subgroup that has too few pods already is
     /// missed unless enough others have theirs.
     pub fn is_enough(&self) -> bool {
         let stays = self.evicted == 0 && self.of != LeftOf::Subgroups;

@@ -279,7 +279,7 @@ fn pods_of_a_subgroup_in_several_pools_are_counted_together() {
 #[test]
 fn deviations_from_upstream() {
     let case = Case::new(ReclaimResolveMethod::Lca);
-    // B1: there, a start in the future protects for ever, even with a floor of nothing
+    // B1: there, a start in the future protects until then, even with a floor of nothing
     let future = Some(at(1_000_000));
     let floor = |seconds| Floor { value: duration(seconds), from: crate::floor::Source::Default };
     assert_eq!(protected_until(future, &floor(0), at(0)), None);
@@ -514,7 +514,7 @@ fn until(ruling: &Ruling<'_>) -> Option<(Rule, Option<Timestamp>)> {
 fn against_anybody_the_longer_of_both_floors_holds() {
     let case = Case::new(ReclaimResolveMethod::Lca);
     for (queue, start, expected) in [
-        // of its own and those above, whoever the preemptor is
+        // of its own and those above, for any preemptor
         ("prod-team2", -20, Some((Rule::ReclaimMinRuntime, 15))),
         ("prod-team2", -35, None),
         ("dev-team1", -7, Some((Rule::ReclaimMinRuntime, 3))),
@@ -552,7 +552,7 @@ fn against_anybody_the_next_higher_priority_counts() {
     assert_eq!(ruled(tolerating(9, -1)), Some((Rule::PreemptionToleration, None)));
     let missing = Victim { class: ClassState::Missing, ..victim(&workload, 0) };
     assert_eq!(ruled(missing), Some((Rule::PreemptionToleration, None)));
-    // whoever preempts what is nearly critical is critical
+    // a preemptor of a nearly critical pod is critical
     let young = case.workload("prod-team2", Some(-1), &[(1, 1)]);
     let ruled = |priority| until(&case.rules().against_anybody(&victim(&young, 0), priority));
     assert!(ruled(SYSTEM_CRITICAL_PRIORITY - 2).is_some());

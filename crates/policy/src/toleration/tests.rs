@@ -191,7 +191,7 @@ fn what_the_plugins_tests_leave_open_is_settled() {
         ("no class, no exemption", ClassState::None, None, preemptor(1), false),
         ("no class, whatever the preemptor", ClassState::None, None, never(1), false),
         ("a missing class comes before Never", ClassState::Missing, None, never(1), true),
-        // there, the seconds overflow and protect nobody
+        // there, the seconds overflow and protect no pod
         ("seconds saturate", min_200(i64::MAX), Some(now()), preemptor(199), true),
         ("from the plugin's overflow on", min_200(9_223_372_037), Some(ago(1)), preemptor(199), true),
         // there, exempt until the future has come

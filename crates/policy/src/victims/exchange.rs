@@ -141,8 +141,8 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// The claims in use on a node: one that pods share is attached once. As many have to come free as would have, whatever
-/// the limit is.
+/// The claims in use on a node: one that pods share is attached once. As many have to come free as would have with the
+/// offered victims, for any limit.
 struct Claims {
     /// Of every pod.
     of_pods: Vec<Vec<usize>>,

@@ -34,7 +34,7 @@ fn pod(priority: i32, age: i64, cpu: i64) -> Pod {
     Pod { priority, age, cpu }
 }
 
-/// What becomes of a node.
+/// The answer for a node.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Keep,

@@ -109,7 +109,7 @@ fn a_floor_that_clients_of_v2_can_not_read_is_an_error_that_says_what_they_can()
     let expected = "spec.preemptMinRuntime: Invalid value: \"1d\": v2 has no days and weeks: must be 24h0m0s, or written as v3alpha1";
     assert_eq!(errors(json!({"preemptMinRuntime": "1d"})), [expected]);
     assert_eq!(errors(json!({"preemptMinRuntime": "1d", "reclaimMinRuntime": "1w"})).len(), 2);
-    // nobody takes the last one, and that is said already
+    // another check refuses the last one
     for floor in ["48h", "48h0m0s", "-5s", "garbage"] {
         assert_eq!(errors(json!({"preemptMinRuntime": floor})), [""; 0]);
     }
