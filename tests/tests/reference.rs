@@ -60,9 +60,10 @@ fn add_rows(schema: &Value, part: &Value, defaults: &Value, path: &str, rows: &m
             continue;
         }
         let definition = property["$ref"].as_str().and_then(|of| schema.pointer(of.trim_start_matches('#')));
-        let described = [Some(property), definition].into_iter().flatten();
-        let description = described.filter_map(|of| of["description"].as_str()).next();
-        let description = description.unwrap_or_else(|| panic!("{path} has no description in the schema"));
+        let mut described = [Some(property), definition].into_iter().flatten();
+        let description = described.find_map(|of| of["description"].as_str());
+        assert!(description.is_some(), "{path} has no description in the schema");
+        let description = description.unwrap_or_default();
         let choices: Vec<&str> =
             property["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let choices =
