@@ -65,8 +65,12 @@ forged-calls: ## A client without a certificate calls the webhook 1,000 times a 
 	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture
 
 .PHONY: crds
-crds: ## Write the chart's CRDs anew, after a change of the types
+crds: ## Write the chart's CRDs again, after a change of the types
 	$(CARGO) run --quiet --package tenure-types --bin crdgen -- charts/tenure/files/crds
+
+.PHONY: docs
+docs: ## Write docs/values.md again, after a change of the chart's values, and compare the other pages of reference with the code
+	TENURE_WRITE_DOCS=1 $(CARGO) test --locked --package tenure-tests --test reference
 
 .PHONY: install
 install: ## Install Tenure with helm into the cluster that kubectl uses (NAMESPACE=tenure-system, ARGS="--set ...")

@@ -45,7 +45,7 @@ fn every_value_of_the_chart_is_on_its_page() {
     }
     let found = read("docs/values.md");
     let differs = page.lines().zip(found.lines()).find(|(expected, found)| expected != found);
-    assert!(page == found, "write docs/values.md with {WRITE}=1: {differs:?}");
+    assert!(page == found, "run `make docs`: {differs:?}");
 }
 
 /// Adds the rows of the values in the properties of a part of the schema.
@@ -85,6 +85,21 @@ fn every_event_is_on_its_page() {
     assert!(events.len() >= 7, "{events:?}");
     let page = read("docs/events.md");
     assert_eq!(first_cells(&page), events);
+}
+
+#[test]
+fn every_label_and_annotation_is_on_its_page() {
+    let source = read("crates/types/src/keys.rs");
+    let texts = source.split(": &str =").skip(1).filter_map(|rest| rest.split('"').nth(1));
+    // the queue of PodGroups that name none is no key
+    let keys: BTreeSet<&str> = texts.filter(|text| *text != "default").collect();
+    assert!(keys.len() > 30, "{keys:?}");
+    let page = read("docs/labels-and-annotations.md");
+    let cells = page.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    let prefix = page.lines().filter(|line| line.starts_with("All keys of a PriorityClass begin with"));
+    let listed: BTreeSet<&str> =
+        cells.chain(prefix).flat_map(|text| text.split('`').skip(1).step_by(2)).collect();
+    assert_eq!(listed, keys);
 }
 
 #[test]
