@@ -3,6 +3,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::missing_panics_doc,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a failed helper is a failed test"
 )]

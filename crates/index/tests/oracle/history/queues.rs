@@ -25,13 +25,20 @@ impl History {
 
     pub(super) fn queue(&mut self) {
         if self.random.percent(6) {
-            // some deletions may be lost by the watch, and are seen by the next relist
-            let lost = self.random.percent(self.habits.losses);
             let event = match self.random.below(4) {
-                0 => self.runai.pop().filter(|_| !lost).map(Event::DeleteRunai),
-                1 => self.tensorstack.pop().filter(|_| !lost).map(Event::DeleteTensorstack),
-                2 => Some(Event::RetainRunai(List(self.runai.clone()))),
-                _ => Some(Event::RetainTensorstack(List(self.tensorstack.clone()))),
+                0 => self.runai.pop().map(Event::DeleteRunai),
+                1 => self.tensorstack.pop().map(Event::DeleteTensorstack),
+                // the watch may have lost a deletion
+                2 => {
+                    let kept = self.runai.len().saturating_sub(self.random.below(2) as usize);
+                    self.runai.truncate(kept);
+                    Some(Event::RetainRunai(List(self.runai.clone())))
+                }
+                _ => {
+                    let kept = self.tensorstack.len().saturating_sub(self.random.below(2) as usize);
+                    self.tensorstack.truncate(kept);
+                    Some(Event::RetainTensorstack(List(self.tensorstack.clone())))
+                }
             };
             return self.events.extend(event);
         }

@@ -35,7 +35,7 @@ pub(super) async fn ceiling(cluster: &Cluster, client: &Client) -> Result<()> {
             if let Some(record) = deployment.annotations().get(PAUSED) {
                 timeline.tell("its annotation tenure.dev/paused", &format!("is {record}"));
                 let record: serde_json::Value = serde_json::from_str(record)?;
-                paused = record["at"].as_str().and_then(|at| at.parse().ok());
+                paused = record.get("at").and_then(|at| at.as_str()?.parse().ok());
             }
             created = created.or(deployment.creation_timestamp().map(|time| time.0));
             Ok(wanted == 0
