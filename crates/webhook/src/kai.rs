@@ -302,6 +302,8 @@ impl Store<DynamicObject> for Shards {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use prometheus_client::encoding::text::encode;
     use serde_json::json;
 
@@ -402,5 +404,27 @@ mod tests {
         assert_eq!(case.counted(), [differ(SHARD, 1)]);
         case.watch.state.lock().forget();
         assert_eq!(case.counted(), [""; 0]);
+    }
+
+    #[test]
+    fn the_page_of_metrics_has_each_of_them_and_no_other() {
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        let watch = KaiWatch::new(&mut registry);
+        {
+            let metrics = &watch.state.lock().metrics;
+            metrics.differ.get_or_create(&DifferLabels { source: "ConfigMap", field: "" }).set(1);
+            metrics.issues.get_or_create(&IssueLabels { source: "ConfigMap" }).set(1);
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        // a metric without a series isn't shown
+        let registered = format!("{registry:?}").matches("Descriptor {").count();
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        let names: BTreeSet<_> = names.map(str::to_owned).collect();
+        assert_eq!(names.len(), registered);
+        let page = include_str!("../../../docs/metrics.md");
+        let listed = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let listed: BTreeSet<_> = listed.filter(|name| name.contains("_kai_")).map(str::to_owned).collect();
+        assert_eq!(names, listed);
     }
 }
