@@ -1,9 +1,9 @@
 //! Keepers with flags of their own, and what a keeper counts.
 
-use std::{ffi::OsString, fs, net::TcpListener, process::Command, time::Duration};
+use std::{ffi::OsString, fs, process::Command, time::Duration};
 
 use kube::{Client, Config};
-use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, program};
+use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
 use tokio::task::spawn_blocking;
 
 use crate::{DEADLINE, World};
@@ -17,7 +17,7 @@ pub struct Keeper {
 impl Keeper {
     /// Starts one and waits until it keeps ceilings.
     pub async fn start(world: &World, flags: &[&str]) -> Self {
-        let (port, log) = (free_port(), world.cluster.directory().join("keeper-with-flags.log"));
+        let (port, log) = (free_port().unwrap(), world.cluster.directory().join("keeper-with-flags.log"));
         let kubeconfig = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-keeper").await;
         let mut command = Command::new(keeper_program().await);
         command
@@ -59,10 +59,6 @@ impl Keeper {
 /// The path of the keeper's program.
 pub async fn keeper_program() -> OsString {
     spawn_blocking(|| program("tenure-keeper")).await.unwrap().unwrap().into_os_string()
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 async fn get(admin: &str, path: &str) -> anyhow::Result<String> {

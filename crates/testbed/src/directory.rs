@@ -74,7 +74,8 @@ pub(crate) fn workspace() -> PathBuf {
     package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
-fn target_directory() -> PathBuf {
+/// Where cargo builds.
+pub(crate) fn target_directory() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     workspace().join(target)
 }

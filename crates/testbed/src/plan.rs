@@ -10,7 +10,8 @@ use crate::binaries::Binaries;
 use crate::credentials::{Credentials, put};
 use crate::directory::Directory;
 use crate::nodes::STAGES;
-use crate::server::{Health, Server, free_port};
+use crate::ports::free_port;
+use crate::server::{Health, Server};
 
 /// The names that pods may have in `schedulerName`; one kube-scheduler serves them all.
 pub const SCHEDULERS: [&str; 3] = ["default-scheduler", "t9k-scheduler", "kai-scheduler"];

@@ -1,14 +1,11 @@
 //! One server of the control plane: how it is started, and when it is ready.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -86,22 +83,5 @@ pub(crate) async fn ready<T>(
         Ok(Ok(value)) => Ok(value),
         Ok(Err(status)) => Err(process.failure(&format!("ended with {status} before it was ready"))),
         Err(error) => Err(process.failure(&format!("is not ready: {error:#}"))),
-    }
-}
-
-static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-
-/// A port on 127.0.0.1 that nobody listens on, and that this process has not been given before.
-///
-/// Ask shortly before the start of the server: nothing reserves it against other processes.
-pub(crate) fn free_port() -> Result<u16> {
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot find a free port on 127.0.0.1")?;
-        let port = listener.local_addr()?.port();
-        if given.insert(port) {
-            return Ok(port);
-        }
     }
 }

@@ -17,7 +17,8 @@ use tokio::task::spawn_blocking;
 
 use crate::credentials::put;
 use crate::directory::workspace;
-use crate::server::{Health, Server, free_port};
+use crate::ports::free_port;
+use crate::server::{Health, Server};
 use crate::{Cluster, Process, eventually, program};
 
 /// The namespace that the chart is installed in.

@@ -1,9 +1,9 @@
 //! What Helm tells after an install, by doing it.
 
-use std::{env, net::TcpListener, process::Command};
+use std::{env, process::Command};
 
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, Process, eventually, program};
+use tenure_testbed::{Cluster, Process, eventually, free_port, program};
 use tokio::task::spawn_blocking;
 
 use crate::{DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start};
@@ -27,7 +27,7 @@ async fn notes_tell_how_to_see_that_it_runs() {
 #[tokio::test]
 async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
     let cluster = start("chart-notes").await.unwrap();
-    let (port, admin_port) = (free_port(), free_port());
+    let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
     let values = json!({
         "webhook": {"url": format!("https://127.0.0.1:{port}")},
         "keeper": {"replicas": 0},
@@ -86,10 +86,6 @@ async fn notes_say_what_does_not_work_with_these_values() {
     assert!(!applied.contains("kubectl delete crd"), "{applied}");
     let own = notes(json!({"t9k": {"systemNamespace": NAMESPACE}})).await;
     assert!(!own.contains("create namespace"), "{own}");
-}
-
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The commands between two places of the notes, as they are pasted.

@@ -3,14 +3,14 @@
 use std::{fs, process::Command};
 
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, Process, eventually, program};
+use tenure_testbed::{Cluster, Process, eventually, free_port, program};
 use tokio::task::spawn_blocking;
 
 use crate::{
     CHART, DEADLINE, arguments, find, helm,
     keeper::CONFIG_FILE,
     kubectl,
-    notes::{commands, free_port, shell},
+    notes::{commands, shell},
     parse, shared,
 };
 
@@ -153,7 +153,7 @@ async fn live_arguments(cluster: &Cluster) -> Vec<String> {
 /// The keeper as in the Deployment, with its rights, and the URL of its admin port.
 async fn keeper_of_the_deployment(cluster: &Cluster, arguments: Vec<String>) -> (Process, String) {
     let kubeconfig = cluster.service_account_kubeconfig(SYSTEM, "duration-keeper").await.unwrap();
-    let admin = format!("127.0.0.1:{}", free_port());
+    let admin = format!("127.0.0.1:{}", free_port().unwrap());
     let mut command = Command::new(spawn_blocking(|| program("tenure-keeper")).await.unwrap().unwrap());
     let get = ["get", "configmap", "tenure-config", "-n", SYSTEM, "-o=jsonpath={.data.tenure\\.yaml}"];
     let config = cluster.directory().join("t9k.yaml");

@@ -1,0 +1,48 @@
+//! Ports of 127.0.0.1 for servers.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::process;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::directory::target_directory;
+
+/// Below those that the kernel gives to connections: one of these may be taken between its choice and the server's start.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// The locks of the ports that this process was given. The kernel drops them with the process.
+static GIVEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
+
+/// A port on 127.0.0.1 that no program listens on. No other process of this workspace is given it while this one lives.
+pub fn free_port() -> Result<u16> {
+    let directory = target_directory().join("testbed/.ports");
+    fs::create_dir_all(&directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    // each process begins elsewhere
+    let first = usize::try_from(process::id())?.wrapping_mul(61) % PORTS.len();
+    for port in PORTS.cycle().skip(first).take(PORTS.len()) {
+        let lock = File::create(directory.join(port.to_string()))?;
+        if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            given.push(lock);
+            return Ok(port);
+        }
+    }
+    bail!("no port from {} to {} is free on 127.0.0.1", PORTS.start, PORTS.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_port_is_given_once() {
+        let ports: BTreeSet<u16> = (0..20).map(|_| free_port().unwrap()).collect();
+        assert_eq!(ports.len(), 20);
+        assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");
+    }
+}
