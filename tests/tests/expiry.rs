@@ -192,10 +192,12 @@ async fn shortening_a_ceiling_expires_a_running_pod_at_once() {
 
 #[tokio::test]
 async fn lengthening_or_removing_a_ceiling_saves_a_running_pod() {
+    // long enough for a busy machine to change it in time
+    const SAVED: &str = "15s";
     let world = world().await;
     let name = world.namespace().await;
     for saved in ["lengthened", "removed"] {
-        world.apply(&queue(saved, "5s")).await;
+        world.apply(&queue(saved, SAVED)).await;
         world.apply(&bare_pod(&name, saved, &in_queue(saved), &NOTHING)).await;
     }
     world.apply(&queue("lengthened", "1d")).await;
@@ -203,7 +205,7 @@ async fn lengthening_or_removing_a_ceiling_saves_a_running_pod() {
     removed["spec"]["maxDuration"] = Value::Null;
     world.apply(&removed).await;
     // a pod that is made after the saved ones, under the ceiling that they had
-    world.apply(&queue("control", "5s")).await;
+    world.apply(&queue("control", SAVED)).await;
     world.apply(&bare_pod(&name, "control", &in_queue("control"), &NOTHING)).await;
     let namespace = Namespace::of(world, &name);
     let two = async || Ok((namespace.pods().await.len() == 2).then_some(()));

@@ -59,7 +59,9 @@ impl Timeline {
             self.tell_events().await?;
             Ok(tell_more(self).await?.then_some(()))
         })
-        .await
+        .await?;
+        // what has come since
+        self.tell_events().await
     }
 
     /// Tells the state of an object, if it isn't the one that was told last.
