@@ -55,6 +55,6 @@ async fn one_wake_up_is_enough_for_many() {
         arena.await_room(preemptor).await;
     }
     let patched = audit::patched_statuses(&arena.world.cluster, arena.namespace.name());
-    // a nomination, and its end
-    assert_eq!(patched, ["high", "high"]);
+    // a nomination, and its end; or none, if a pod that went elsewhere has had kube-scheduler look again by then
+    assert!(patched.is_empty() || patched == ["high", "high"], "{patched:?}");
 }
