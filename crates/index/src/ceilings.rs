@@ -24,7 +24,7 @@ use tenure_types::projection;
 pub use tally::Tally;
 
 use crate::{
-    Group, Outcome, Served, Uid,
+    Group, Outcome, Served, Task, Uid,
     cluster::{Cluster, Moved, Objects, Reader},
     deadlines::{Deadlines, Pod, RetryAfter},
     podgroups::{Membership, memberships},
@@ -202,6 +202,9 @@ impl CeilingIndex {
     /// Takes back a group, of which the pods that were `served` had this `outcome`. The others are due again at once.
     /// Pods that were handed out again since, or are not the same records any more, stay as they are.
     pub fn settle(&mut self, group: &Group, served: Served, outcome: Outcome, now: Timestamp) {
+        if group.task == Task::Evict && outcome == Outcome::Paused {
+            self.judge(group.first.uid);
+        }
         let deadlines = &mut self.reader.deadlines;
         deadlines.settle(&group.first, group.task, outcome, now);
         for pod in &group.rest {
@@ -212,6 +215,21 @@ impl CeilingIndex {
             }
         }
         self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
+    }
+
+    /// Notes of all pods of a root owner that they outlive the pause that this pod's run has led to: their run has ended with
+    /// it, even if they are due later, or are handed out now.
+    fn judge(&mut self, uid: Uid) {
+        // that a pod outlives its pause was noted of all at once
+        let Some(pod) = self.reader.deadlines.get(uid).filter(|pod| !pod.outlives()) else { return };
+        let Some(root) = self.objects.owners.root(pod.controller) else { return };
+        let pods: Vec<Uid> = self.pods_of(&pod.namespace, root).map(|(uid, _)| uid).collect();
+        self.reader.deadlines.outlive(&pods);
+    }
+
+    /// True if a pod has outlived a pause of its workload, which wasn't ready.
+    pub fn outlives(&self, pod: Uid) -> bool {
+        self.reader.deadlines.get(pod).is_some_and(Pod::outlives)
     }
 
     /// Takes back everything that was handed out: the keeper that was to act on it doesn't lead any more.
@@ -233,16 +251,16 @@ impl CeilingIndex {
     /// When the first of the pods of a root owner expires, as far as it is known whose they are.
     pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
         self.reschedule();
-        let ends = self.pods_of(namespace, root).map(|pod| pod.expiry.at).filter(|at| *at != NEVER);
+        let ends = self.pods_of(namespace, root).map(|(_, pod)| pod.expiry.at).filter(|at| *at != NEVER);
         Timestamp::from_millisecond(ends.min()?).ok()
     }
 
     /// The pods of a root owner. One of the whole cluster may have some in any namespace.
-    fn pods_of(&self, namespace: &str, root: Uid) -> impl Iterator<Item = &Pod> {
+    fn pods_of(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &Pod)> {
         let Self { objects, reader } = self;
         let controllers = objects.owners.with_descendants(root).into_iter();
-        let pods = controllers.flat_map(|of| reader.deadlines.controlled_by(of)).map(|(_, pod)| pod);
-        pods.filter(move |pod| {
+        let pods = controllers.flat_map(|of| reader.deadlines.controlled_by(of));
+        pods.filter(move |(_, pod)| {
             (namespace.is_empty() || pod.namespace == namespace)
                 && objects.owners.root(pod.controller) == Some(root)
         })

@@ -289,6 +289,15 @@ impl Deadlines {
         }
     }
 
+    /// Notes of pods that aren't ready that they outlive a pause of their workload.
+    pub fn outlive(&mut self, pods: &[Uid]) {
+        for uid in pods {
+            if let Some(unready) = self.pods.get_mut(uid).and_then(|pod| pod.unready.as_mut()) {
+                unready.paused = true;
+            }
+        }
+    }
+
     /// Takes back all that is claimed; returns which.
     pub fn release_all(&mut self) -> Vec<Uid> {
         let claimed = self.pods.iter_mut().filter(|(_, pod)| pod.claim.is_some());

@@ -245,6 +245,22 @@ fn what_outlives_a_pause_is_handed_out_as_such_and_apart_from_what_comes_later_u
 }
 
 #[test]
+fn all_pods_of_an_owner_outlive_its_pause_even_if_they_were_due_later() {
+    let mut index = index(waiting("10s"));
+    index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
+    index.apply_pod(&pod("b", "job", Is::Scheduled(1)));
+    index.apply_pod(&pod("c", "other", Is::Scheduled(1)));
+    let group = evicted(&mut index, at(10) + SignedDuration::from_millis(1)).unwrap();
+    assert_eq!(group.pods().count(), 1, "the others aren't due yet");
+    let in_flight = evicted(&mut index, at(12)).unwrap();
+    index.settle(&group, Served::All, Outcome::Paused, at(12));
+    let outlives = ["a", "b", "c"].map(|name| index.outlives(Uid::of(name)));
+    assert_eq!(outlives, [true, true, false]);
+    index.settle(&in_flight, Served::All, Outcome::Acted, at(12));
+    assert!(index.outlives(Uid::of("b")), "what was handed out before, too");
+}
+
+#[test]
 fn a_time_slice_is_not_shorter_than_the_floors_up_the_tree() {
     let slice = |more: Value| {
         let mut spec = json!({"parentQueue": "root", "maxDuration": "10s", "requeueDelay": "7s"});

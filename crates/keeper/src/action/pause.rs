@@ -170,8 +170,9 @@ impl Actor {
         if Owner(&object).is_finished() {
             return Ok(Attempt::Finished);
         }
-        if why.0 == Task::Evict && due.outlives {
-            let why = "somebody has set its owner going again, and the pod was judged before";
+        // a sibling may have been the reason for a pause since this pod was handed out
+        if why.0 == Task::Evict && self.cluster.with(|index| index.outlives(due.uid)) {
+            let why = "its owner was resumed, and the pod belongs to the run that was evicted";
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         }
         let ended = self.ended(why, due, Owner(&object));

@@ -93,6 +93,9 @@ impl Naive {
     /// Takes a claim back.
     pub fn settle(&mut self, claim: &Claim, scope: Scope, end: End) {
         let now = self.now;
+        if (claim.task, end) == (Task::Evict, End::Paused) {
+            self.judge(claim.pods[0].uid);
+        }
         for (place, pod) in claim.pods.iter().enumerate() {
             let Some(record) = self.records.get_mut(&pod.uid).filter(|of| of.claim == Some(claim.id)) else {
                 continue;
@@ -102,6 +105,26 @@ impl Naive {
                 record.settle(pod, claim.task, end, now);
             } else {
                 record.alone = scope == Scope::First;
+            }
+        }
+    }
+
+    /// All pods of a workload outlive a pause of it, for which one of them was the first reason.
+    fn judge(&mut self, uid: u32) {
+        if self.records.get(&uid).is_none_or(|of| of.unready.is_some_and(|of| of.paused)) {
+            return;
+        }
+        let pod = &self.pods[&uid];
+        let Some(root) = self.root(pod.controller) else { return };
+        let namespace = pod.namespace;
+        let uids: Vec<u32> = self.records.keys().copied().collect();
+        for uid in uids {
+            let pod = &self.pods[&uid];
+            if pod.namespace == namespace
+                && self.root(pod.controller) == Some(root)
+                && let Some(unready) = self.records.get_mut(&uid).and_then(|of| of.unready.as_mut())
+            {
+                unready.paused = true;
             }
         }
     }
