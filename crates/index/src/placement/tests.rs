@@ -256,6 +256,20 @@ fn the_queue_of_its_group_counts_and_the_groups_start() {
 }
 
 #[test]
+fn the_queue_of_the_preemptors_group_counts() {
+    let mut world = World::new(&[pod("a", 60, &json!({}))]);
+    let metadata = json!({"namespace": "ns", "annotations": {"pod-group-name": "g"}, "labels": {"kai.scheduler/queue": "other"}});
+    let preemptor = json!({"metadata": metadata, "spec": {"priority": 9, "containers": []}});
+    assert_eq!(
+        world.asked_by(&preemptor, &["a"]),
+        keep(&["a"]),
+        "of another queue, which has no floor to reclaim"
+    );
+    world.group(&json!({"queue": "q", "minMember": 1}));
+    assert!(is_protected(&world.asked_by(&preemptor, &["a"]), Rule::PreemptMinRuntime), "of the same queue");
+}
+
+#[test]
 fn an_elastic_gang_is_left_its_minimum() {
     let in_group = |name: &str| pod(name, 60, &json!({"metadata": {"annotations": {"pod-group-name": "g"}}}));
     let mut world = World::new(&["a", "b", "c"].map(in_group));

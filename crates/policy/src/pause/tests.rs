@@ -46,6 +46,15 @@ fn the_patch_pauses_records_and_is_preconditioned() {
 }
 
 #[test]
+fn evictions_and_deactivations_after_them_are_for_readiness() {
+    let object = deployment();
+    let rule = rule("spec.replicas", json!(0));
+    let of = |reason| record(Owner(&object), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
+    let for_readiness = [PODS_READY_TIMEOUT, WORKLOAD_INACTIVE, MAX_DURATION_EXCEEDED, DEACTIVATED];
+    assert_eq!(for_readiness.map(|reason| is_for_readiness(&of(reason))), [true, true, false, false]);
+}
+
+#[test]
 fn deep_fields_are_set_without_touching_their_siblings() {
     let object = json!({"metadata": {}});
     let rule = rule("spec.runMode.pause.enabled", json!(true));
