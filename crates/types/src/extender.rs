@@ -23,7 +23,7 @@ const LONGEST_NAME: usize = 253;
 
 /// An object or a list of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+enum Part {
     /// All of it.
     Args,
     /// A map from the names of nodes to their victims.
@@ -40,7 +40,7 @@ pub enum Part {
 
 /// What is read of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
+enum Field {
     /// A value that is read as a whole: the pod that wants room.
     Preemptor,
     /// A value that is read as a whole: a number.
@@ -52,9 +52,8 @@ pub enum Field {
 }
 
 impl Part {
-    /// What is read of the value of a key here. This is the only list of keys: all that is not in it is passed over,
-    /// or never gets here.
-    pub fn field(self, key: &[u8]) -> Option<Field> {
+    /// The part of a key's value that is read. This is the only list of keys: the parser passes over all others.
+    fn field(self, key: &[u8]) -> Option<Field> {
         let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
         match self {
             Self::Args if is("Pod") => Some(Field::Preemptor),

@@ -6,7 +6,6 @@ mod http;
 mod permits;
 mod preemptor;
 mod question;
-mod sieve;
 mod unsettled;
 mod waiters;
 mod wake;

@@ -14,28 +14,19 @@ use axum::{
     routing::post,
 };
 use http_body_util::BodyExt;
-use tenure_types::extender::MOST_VICTIMS;
 use tokio::task::spawn_blocking;
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
-use super::{Extender, caller::Call, sieve::Sieve};
+use super::{Extender, caller::Call};
 use crate::{
     Metrics,
     http::{LARGE_BYTES, announced, is_plain_json, reject},
 };
 
-/// The largest question that is read: whole pods of 20 KB, ten of them on each of 500 nodes. With the uids of victims
-/// alone (`nodeCacheCapable: true`), a question is a hundredth of that.
-pub const MAX_PREEMPTION_BYTES: usize = 100 * 1024 * 1024;
-
-/// Beyond that, a question has whole pods, and is sifted as it comes: the uids of ten victims on each of 10,000 nodes are
-/// 6 MB, of which nothing would fall through.
-const SIFTED_BYTES: u64 = 8 * 1024 * 1024;
-
-/// What is kept of a question: the uids of all victims that there may be, or as many pods with nothing but the names of
-/// their fields, and a preemptor of any size.
-const MOST_KEPT_BYTES: usize = 32 * 1024 * 1024;
+/// The largest question that is read: the uids of all [victims](tenure_types::extender::MOST_VICTIMS) that there may be,
+/// or whole pods of 20 KB, ten of them on each of 150 nodes.
+pub const MAX_PREEMPTION_BYTES: usize = 32 * 1024 * 1024;
 
 /// For a turn, a body, and an answer. A scheduler waits for five seconds if nobody tells it otherwise.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,34 +96,20 @@ async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, (StatusCod
         );
         (StatusCode::PAYLOAD_TOO_LARGE, message)
     };
-    let too_many = || {
-        let message = format!(
-            "more than {MOST_KEPT_BYTES} bytes are left of the question without all but the uids of its victims: it has more victims than any cluster, which may be {MOST_VICTIMS}"
-        );
-        (StatusCode::PAYLOAD_TOO_LARGE, message)
-    };
-    let mut left = MAX_PREEMPTION_BYTES;
-    if length.is_some_and(|length| length > left as u64) {
+    let length = length.map_or(Ok(0), |length| usize::try_from(length).map_err(|_| too_large()))?;
+    if length > MAX_PREEMPTION_BYTES {
         return Err(too_large());
     }
-    let small = length.filter(|length| *length <= SIFTED_BYTES).and_then(|length| length.try_into().ok());
-    let mut sieve = small.is_none().then(Sieve::default);
-    let mut whole = Vec::with_capacity(small.unwrap_or_default());
+    let mut whole = Vec::with_capacity(length);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             (StatusCode::BAD_REQUEST, format!("the body can't be read to its end: {error}"))
         })?;
         let Some(data) = frame.data_ref() else { continue };
-        left = left.checked_sub(data.len()).ok_or_else(too_large)?;
-        match &mut sieve {
-            Some(sieve) => {
-                sieve.push(data);
-                if sieve.kept_bytes() > MOST_KEPT_BYTES {
-                    return Err(too_many());
-                }
-            }
-            None => whole.extend_from_slice(data),
+        if whole.len().saturating_add(data.len()) > MAX_PREEMPTION_BYTES {
+            return Err(too_large());
         }
+        whole.extend_from_slice(data);
     }
-    Ok(sieve.map_or(whole, Sieve::finish))
+    Ok(whole)
 }
