@@ -55,6 +55,11 @@ async fn a_ceiling_is_kept_without_kueue_and_when_it_comes_and_when_it_is_gone()
     // if the Job itself was paused as well, it may be resumed before Kueue comes to start it
     let runs = async || Ok((namespace.field(&managed, "status.active").await == json!(1)).then_some(()));
     eventually("the Job to run again", DEADLINE, runs).await.unwrap();
+    assert_ne!(namespace.field(&of_managed, "spec.active").await, json!(false));
+    for resumed in [&managed, &of_managed] {
+        let annotations = namespace.field(resumed, "metadata.annotations").await;
+        assert_eq!(annotations.get("tenure.dev/paused"), None, "{annotations}");
+    }
     drop(kueue);
 
     uninstall(&world).await;
