@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tenure_policy::owners::OwnerTable;
 
 /// Set to write `docs/values.md` instead of comparing it.
 const WRITE: &str = "TENURE_WRITE_DOCS";
@@ -100,6 +101,14 @@ fn every_label_and_annotation_is_on_its_page() {
     let listed: BTreeSet<&str> =
         cells.chain(prefix).flat_map(|text| text.split('`').skip(1).step_by(2)).collect();
     assert_eq!(listed, keys);
+}
+
+#[test]
+fn every_kind_that_is_paused_is_on_its_page() {
+    let page = read("docs/owners.md");
+    for (group, kind, _) in OwnerTable::default().ancestors().filter(|(.., is_paused)| *is_paused) {
+        assert!(page.contains(&format!("`{group}`")) && page.contains(kind), "{group} {kind}");
+    }
 }
 
 #[test]

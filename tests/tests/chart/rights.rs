@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use serde_json::{Value, json};
+use tenure_policy::owners::OwnerTable;
 use tenure_testbed::{Cluster, eventually};
 
 use crate::{DEADLINE, NAMESPACE, find, installed, keeper::rollout, render};
@@ -106,6 +107,16 @@ pub fn triples<T: AsRef<str>>(component: &str, groups: &[T], resources: &[T], ve
         }
     }
     triples
+}
+
+/// The plural of each kind of the table is its name in small letters, with an s.
+#[test]
+fn every_kind_that_is_paused_may_be_paused() {
+    let rights = rights();
+    for (group, kind, _) in OwnerTable::default().ancestors().filter(|(.., is_paused)| *is_paused) {
+        let right = format!("keeper patch {}s.{group}", kind.to_lowercase());
+        assert!(rights.contains(&right), "{right}");
+    }
 }
 
 #[tokio::test]
