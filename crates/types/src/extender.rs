@@ -1,5 +1,6 @@
-//! What kube-scheduler asks its extender, and the answer: `ExtenderPreemptionArgs` and `ExtenderPreemptionResult` of
-//! `k8s.io/kube-scheduler/extender/v1`. They have no names of their own on the wire, so Go's are used, in whatever case.
+//! The request of kube-scheduler to its extender, and the response: `ExtenderPreemptionArgs` and
+//! `ExtenderPreemptionResult` of `k8s.io/kube-scheduler/extender/v1`. Their Go types have no JSON tags, so keys are the
+//! names of the Go fields, in any case.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,26 +10,26 @@ use serde::{
 };
 use serde_json::{Number, value::RawValue};
 
-/// Candidate nodes of a question: more than any cluster has.
+/// The most candidate nodes in a request: more than any cluster has.
 pub const MOST_NODES: usize = 100_000;
 
-/// Victims of a question, on all of its nodes together: ten on each of 20,000 nodes.
+/// The most victims in a request, on all of its nodes together: ten on each of 20,000 nodes.
 pub const MOST_VICTIMS: usize = 200_000;
 
-/// Most nodes lose no more victims: room for so many is made at once.
+/// Initial capacity of a node's list of victims: most nodes lose no more.
 const FEW: usize = 16;
 
-/// No name of a node is longer.
+/// The longest name of a node.
 const LONGEST_NAME: usize = 253;
 
-/// An object or a list of a question.
+/// An object or a list in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// All of it.
+    /// The whole request.
     Args,
     /// A map from the names of nodes to their victims.
     Nodes,
-    /// Of a node.
+    /// The victims of one node.
     Victims,
     /// A list of pods.
     Pods,
@@ -38,7 +39,7 @@ enum Part {
     Metadata,
 }
 
-/// What is read of a question.
+/// The part of a request that a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     /// A value that is read as a whole: the pod that wants room.
@@ -52,7 +53,8 @@ enum Field {
 }
 
 impl Part {
-    /// The part of a key's value that is read. This is the only list of keys: the parser passes over all others.
+    /// Returns the part that the value of a key here holds; none if the value is skipped. This is the only list of keys
+    /// that are read.
     fn field(self, key: &[u8]) -> Option<Field> {
         let is = |name: &str| key.eq_ignore_ascii_case(name.as_bytes());
         match self {
@@ -71,28 +73,28 @@ impl Part {
     }
 }
 
-/// What the scheduler asks.
+/// The scheduler's request.
 #[derive(Debug, Default)]
 pub struct Args<'b> {
-    /// Who wants room: a whole Pod.
+    /// The preemptor: a whole Pod.
     pub pod: Option<&'b RawValue>,
-    /// What each candidate node would lose: by name, each of them once.
+    /// The victims on each candidate node. Each node appears once.
     pub nodes: Vec<Offer<'b>>,
 }
 
-/// What a candidate node would lose.
+/// The victims on a candidate node.
 #[derive(Debug)]
 pub struct Offer<'b> {
-    /// Its name.
+    /// The name of the node.
     pub node: Cow<'b, str>,
-    /// The uids of those that would go.
+    /// The uids of the victims.
     pub victims: Vec<Cow<'b, str>>,
-    /// How many of them a disruption budget would rather keep; never negative.
+    /// The number of victims whose eviction violates a disruption budget; never negative.
     pub pdb_violations: i64,
 }
 
 impl<'b> Args<'b> {
-    /// The arguments in a body. Of what comes twice the last counts, as in Go.
+    /// Reads the request in a body. Of a key that appears twice the last counts, as in Go.
     pub fn read(body: &'b [u8]) -> serde_json::Result<Self> {
         // to check all of it at once takes less time than each text by itself
         let mut args: Self = match str::from_utf8(body) {
@@ -193,7 +195,7 @@ impl<'de> Deserialize<'de> for Args<'de> {
     }
 }
 
-/// How many more nodes and victims a question may have, wherever in it they are.
+/// The number of nodes and victims that the rest of the request may still have, in all of its lists together.
 struct Bounds {
     nodes: usize,
     victims: usize,
@@ -304,7 +306,7 @@ impl<'de> Visitor<'de> for Victims<'_> {
     }
 }
 
-/// As a number of pods: what no scheduler writes is the nearest that one could write.
+/// A number of pods. A value out of range becomes the nearest that a scheduler could write.
 #[allow(clippy::cast_possible_truncation, reason = "what is too large is as large as can be")]
 fn count(number: &Number) -> i64 {
     number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).unwrap_or_default().max(0)
@@ -346,7 +348,7 @@ impl<'de> Visitor<'de> for Uids<'_> {
     }
 }
 
-/// A pod's uid: its `UID`, or that of its `metadata`. A pod without one can't be meant, and is nobody.
+/// The uid of a pod: its `UID`, or that of its `metadata`. A pod without one can't be identified, and is skipped.
 struct Uid(Part);
 
 impl<'de> DeserializeSeed<'de> for Uid {
@@ -384,16 +386,16 @@ impl<'de> Visitor<'de> for Uid {
     }
 }
 
-/// The answer, an `ExtenderPreemptionResult`: the nodes that hold, and what each of them loses. It is kept as it is sent,
-/// but for its end.
+/// The response, an `ExtenderPreemptionResult`: the nodes that remain candidates, and the victims of each. It is kept
+/// as the JSON to be sent, but for its end.
 #[derive(Debug)]
 pub struct Answer(Vec<u8>);
 
-/// About as much as a pod takes in an answer.
+/// The approximate size of a pod in a response, in bytes.
 const POD_BYTES: usize = 50;
 
 impl Answer {
-    /// No node holds so far. There is room for about so many pods.
+    /// Creates a response without nodes, with room for about so many pods.
     pub fn with_capacity(pods: usize) -> Self {
         let mut json = Vec::with_capacity(pods.saturating_mul(POD_BYTES));
         // never null, and no node of it is
@@ -421,7 +423,7 @@ impl Answer {
         json.push(b'}');
     }
 
-    /// As it is sent.
+    /// Returns the JSON to be sent.
     pub fn into_json(self) -> Vec<u8> {
         let Self(mut json) = self;
         json.extend_from_slice(b"}}");

@@ -1,4 +1,4 @@
-//! Labels and annotations, by who defines them.
+//! Labels and annotations, grouped by the project that defines them.
 
 /// Pod label of the tensorstack family: the queue in the T9k system namespace.
 pub const TENSORSTACK_QUEUE_LABEL: &str = "scheduler.tensorstack.dev/queue";
@@ -51,13 +51,13 @@ pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 /// [`crate::paused::RequeueState`].
 pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
 
-/// Annotation on a root owner: `"false"` while it is deactivated. It isn't resumed by itself as long as it is.
+/// Annotation on a root owner: `"false"` while it is deactivated. A deactivated owner isn't resumed automatically.
 pub const ACTIVE_ANNOTATION: &str = "tenure.dev/active";
 
-/// Label of a Workload of Kueue's: the uid of the job or the pod that it is of.
+/// Label of a Kueue Workload: the uid of its job or pod.
 pub const KUEUE_JOB_UID_LABEL: &str = "kueue.x-k8s.io/job-uid";
 
-/// Pod label: the group of plain pods that have one Workload of Kueue's, which is named so.
+/// Pod label: the group of plain pods that share one Kueue Workload. It is the name of that Workload.
 pub const KUEUE_POD_GROUP_LABEL: &str = "kueue.x-k8s.io/pod-group-name";
 
 /// Pod label: `true` if Kueue manages the pod itself.
@@ -66,7 +66,7 @@ pub const KUEUE_MANAGED_LABEL: &str = "kueue.x-k8s.io/managed";
 /// Pod label: the `LocalQueue` that admitted it, which Kueue writes into the pod templates that it sets going.
 pub const KUEUE_LOCAL_QUEUE_LABEL: &str = "kueue.x-k8s.io/local-queue-name";
 
-/// Pod label: the `LocalQueue` that its user wants it in.
+/// Pod label: the `LocalQueue` that the user asked for.
 pub const KUEUE_QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
 
 /// Pod label: the `ClusterQueue` that admitted it, which Kueue writes beside [`KUEUE_LOCAL_QUEUE_LABEL`].
@@ -76,16 +76,16 @@ pub const KUEUE_CLUSTER_QUEUE_LABEL: &str = "kueue.x-k8s.io/cluster-queue-name";
 pub const KUEUE_QUEUE_LABELS: [&str; 3] =
     [KUEUE_LOCAL_QUEUE_LABEL, KUEUE_QUEUE_LABEL, KUEUE_CLUSTER_QUEUE_LABEL];
 
-/// What the annotations of a `PriorityClass` begin with that say what its pods tolerate as victims of a preemption.
+/// Prefix of the annotations on a `PriorityClass` that say which preemptions its pods tolerate as victims.
 pub const PREEMPTION_TOLERATION_PREFIX: &str = "preemption-toleration.scheduling.x-k8s.io/";
 
-/// Annotation on a `PriorityClass`: pods of this priority (32 bits) or a higher one may preempt its pods whatever
-/// they tolerate. Unset: the value of the class plus one, which every preemptor reaches.
+/// Annotation on a `PriorityClass`: preemptors of this priority (32 bits) or a higher one may preempt its pods,
+/// regardless of the toleration. Unset: the value of the class plus one, which every preemptor reaches.
 pub const MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION: &str =
     "preemption-toleration.scheduling.x-k8s.io/minimum-preemptable-priority";
 
-/// Annotation on a `PriorityClass`: for how many seconds (64 bits) after it was scheduled a pod tolerates preemption
-/// by lower priorities. Unset: 0; negative: for ever.
+/// Annotation on a `PriorityClass`: the number of seconds (64 bits) after its scheduling during which a pod tolerates
+/// preemption by lower priorities. Unset: 0; negative: without end.
 pub const TOLERATION_SECONDS_ANNOTATION: &str =
     "preemption-toleration.scheduling.x-k8s.io/toleration-seconds";
 
@@ -101,7 +101,8 @@ pub const VOLCANO_TASK_ANNOTATION: &str = "volcano.sh/task-spec";
 /// Pod label of the tensorstack family: the role within its `PodGroup`.
 pub const TENSORSTACK_ROLE_LABEL: &str = "scheduler.tensorstack.dev/role";
 
-/// Annotation on a Queue v2: `maxDuration`, which only v3alpha1 has as a field. So are those that follow.
+/// Annotation on a Queue v2: `maxDuration`, which only v3alpha1 has as a field. The same holds for the annotations that
+/// follow.
 pub const QUEUE_MAX_DURATION_ANNOTATION: &str = MAX_DURATION_ANNOTATION;
 
 /// Annotation on a Queue v2: `expiryNotice`.
@@ -119,17 +120,17 @@ pub const QUEUE_ON_REVERSAL_ANNOTATION: &str = "tenure.dev/on-reversal";
 /// Annotation on a Queue v2: `waitForPodsReady`, as JSON.
 pub const QUEUE_WAIT_FOR_PODS_READY_ANNOTATION: &str = "tenure.dev/wait-for-pods-ready";
 
-/// Annotation on a Queue v2: `preemptMinRuntime` as it is written in v3alpha1, where v2 can't write it so.
+/// Annotation on a Queue v2: `preemptMinRuntime` as it is written in v3alpha1, if v2 can't express that text.
 pub const QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION: &str = "tenure.dev/preempt-min-runtime";
 
-/// Annotation on a Queue v2: `reclaimMinRuntime` as it is written in v3alpha1, where v2 can't write it so.
+/// Annotation on a Queue v2: `reclaimMinRuntime` as it is written in v3alpha1, if v2 can't express that text.
 pub const QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION: &str = "tenure.dev/reclaim-min-runtime";
 
 /// Annotation on a Queue v2: the fields of the status that only v3alpha1 has, as JSON.
 pub const QUEUE_STATUS_ANNOTATION: &str = "tenure.dev/status";
 
-/// Annotation on a Queue v3alpha1: what of a v2 object has no place in v3alpha1, as JSON.
+/// Annotation on a Queue v3alpha1: the parts of a v2 object that have no place in v3alpha1, as JSON.
 pub const QUEUE_FROM_V2_ANNOTATION: &str = "tenure.dev/v2";
 
-/// Annotation on a Queue v2: what of a v3alpha1 object has no place in v2, as JSON.
+/// Annotation on a Queue v2: the parts of a v3alpha1 object that have no place in v2, as JSON.
 pub const QUEUE_FROM_V3ALPHA1_ANNOTATION: &str = "tenure.dev/v3alpha1";

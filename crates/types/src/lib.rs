@@ -1,5 +1,5 @@
-//! What Tenure reads and writes on the wire: the custom resources, the duration grammars, the keys of
-//! labels and annotations, and the records that annotations hold. Nothing here does IO.
+//! The types that Tenure reads and writes on the wire: the custom resources, the duration grammars, the keys of labels
+//! and annotations, and the records that annotations hold. Nothing here does IO.
 
 pub mod amount;
 #[macro_use]

@@ -4,37 +4,38 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The value of annotation [`crate::keys::PAUSED_ANNOTATION`], as JSON. It is written by the very patch that
-/// pauses, so that neither is ever there without the other.
+/// The value of annotation [`crate::keys::PAUSED_ANNOTATION`], as JSON. The patch that pauses also writes the record,
+/// so neither exists without the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PausedRecord {
-    /// Why, in one CamelCase word. The event's reason may be a longer one.
+    /// The reason, in one CamelCase word. The event's reason may be a longer one.
     pub reason: String,
-    /// When, by the API server's clock (RFC 3339, UTC).
+    /// The time of the pause, by the API server's clock (RFC 3339, UTC).
     pub at: Timestamp,
-    /// Name of the queue by whose rules it was paused; empty if it was in none.
+    /// The name of the queue whose rules caused the pause; empty if the workload was in no queue.
     pub queue: String,
-    /// API group of that queue: queues of both groups may have the same name. None in the records of versions that
-    /// didn't say.
+    /// The API group of that queue: queues of both groups may have the same name. None in records of versions that
+    /// didn't write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_group: Option<String>,
-    /// The ceiling that was exceeded. None if it was paused for another reason, and in the records of versions that didn't
-    /// say.
+    /// The ceiling that was exceeded. None if the pause has another reason, and in records of versions that didn't
+    /// write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<ExceededCeiling>,
-    /// Path of the field that was set, with dots: `spec.replicas`.
+    /// The path of the field that was set, with dots: `spec.replicas`.
     pub field: String,
-    /// What the field was set to. Null in the records of versions that didn't say.
+    /// The value that the field was set to. Null in records of versions that didn't write it.
     #[serde(default)]
     pub value: Value,
-    /// What the field held before; null when it was absent.
+    /// The value of the field before the pause; null if it was absent.
     pub previous_value: Value,
-    /// How often somebody has set the field back since the record was first made, other than by
-    /// `kubectl tenure resume`, which removes it.
+    /// The number of times that a user or controller has set the field back since the record was first made. `kubectl
+    /// tenure resume` doesn't count: it removes the record.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reversals: u32,
-    /// How many of those were of a pause for the ceiling, and gave the owner another run of a full ceiling.
+    /// The number of these reversals that undid a pause for the ceiling and gave the owner another run of a full
+    /// ceiling.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub full_reversals: u32,
     /// The last writer of the field before this pause, if this isn't the first.
@@ -46,22 +47,22 @@ pub struct PausedRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExceededCeiling {
-    /// How long it is, for people: `2h 30m`.
+    /// The length of the ceiling, for people: `2h 30m`.
     pub max_duration: String,
-    /// The queue that sets it, which may be an ancestor of the one that the workload is in; none if the workload has set it
-    /// itself, by annotation [`crate::keys::MAX_DURATION_ANNOTATION`].
+    /// The queue that sets the ceiling, which may be an ancestor of the workload's queue; none if the workload has set
+    /// it itself, by annotation [`crate::keys::MAX_DURATION_ANNOTATION`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
 }
 
-/// The writer of a field, as `metadata.managedFields` has it.
+/// The writer of a field, as recorded in `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldManager {
-    /// What the client calls itself.
+    /// The name that the client gives itself.
     pub manager: String,
     /// `Apply` or `Update`.
     pub operation: String,
-    /// When it wrote last.
+    /// The time of its last write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
 }
@@ -70,12 +71,12 @@ pub struct FieldManager {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RequeueState {
-    /// How often it was paused because its pods didn't get ready, since it was last activated.
+    /// The number of pauses because pods didn't get ready, since the workload was last activated.
     pub count: u32,
-    /// When it is to be resumed (RFC 3339, UTC); none while it isn't paused.
+    /// The time at which the workload is to be resumed (RFC 3339, UTC); none while it isn't paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_at: Option<Timestamp>,
-    /// The priority of its pods: of those that are to be resumed, the higher comes first.
+    /// The priority of its pods: among workloads to be resumed, the higher priority comes first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
 }

@@ -1,4 +1,4 @@
-//! The parts of built-in objects that a decision needs. What isn't here is skipped while decoding and never
+//! The parts of built-in objects that a decision needs. All other fields are skipped while decoding and never
 //! allocated: a whole Pod takes fifty kilobytes in memory, and clusters have 150,000 of them.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -16,16 +16,16 @@ use serde_json::Value;
 
 use crate::{Written, keys, room::PodWithRoom, runai, tensorstack};
 
-/// A Pod, as far as Tenure cares.
+/// A Pod, reduced to the fields that Tenure reads.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Pod {
-    /// Without what no decision needs, above all `managedFields`.
+    /// The metadata, without the parts that no decision needs, above all `managedFields`.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// As far as needed.
+    /// The fields of `spec` that are read.
     #[serde(default)]
     pub spec: PodSpec,
-    /// As far as needed.
+    /// The fields of `status` that are read.
     #[serde(default)]
     pub status: PodStatus,
 }
@@ -34,31 +34,31 @@ pub struct Pod {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSpec {
-    /// The number behind the priority class; absent means 0.
+    /// The value of the priority class; absent means 0.
     #[serde(default)]
     pub priority: Option<i32>,
-    /// Who places the pod.
+    /// The scheduler that places the pod.
     #[serde(default)]
     pub scheduler_name: Option<String>,
-    /// The node that it is bound to.
+    /// The node that the pod is bound to.
     #[serde(default)]
     pub node_name: Option<String>,
-    /// The class that says what it tolerates.
+    /// The name of the `PriorityClass`, whose annotations hold the pod's toleration.
     #[serde(default)]
     pub priority_class_name: Option<String>,
-    /// Never, if it waits rather than preempt others.
+    /// `Never` if the pod waits rather than preempts others.
     #[serde(default)]
     pub preemption_policy: Option<String>,
-    /// The group of Kubernetes itself that it is a member of.
+    /// The membership in a `PodGroup` of Kubernetes itself.
     #[serde(default)]
     pub scheduling_group: Option<SchedulingGroup>,
 }
 
-/// What makes a [`Pod`] a member of a group of Kubernetes itself.
+/// The membership of a [`Pod`] in a `PodGroup` of Kubernetes itself.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SchedulingGroup {
-    /// In the pod's namespace.
+    /// The name of the group, in the pod's namespace.
     #[serde(default)]
     pub pod_group_name: Option<String>,
 }
@@ -70,10 +70,10 @@ pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     #[serde(default)]
     pub phase: Option<String>,
-    /// All of them; `PodScheduled` is the one that counts.
+    /// All conditions; only `PodScheduled` matters.
     #[serde(default)]
     pub conditions: Vec<PodCondition>,
-    /// The node on which its scheduler makes room for it.
+    /// The node on which the scheduler makes room for the pod.
     #[serde(default)]
     pub nominated_node_name: Option<String>,
 }
@@ -90,8 +90,8 @@ pub struct PodCondition {
     /// Why, in one word.
     #[serde(default)]
     pub reason: Option<String>,
-    /// When the status last changed. Anybody who may write a pod's status can write a time that we can't read,
-    /// and must not hold up the list of all pods with it.
+    /// The time at which the status last changed. Any user who may write a pod's status can write a time that can't be
+    /// read, which must not make the list of all pods fail.
     #[serde(default, deserialize_with = "readable")]
     pub last_transition_time: Option<Time>,
 }
@@ -164,23 +164,23 @@ impl Pod {
         controller(&self.metadata)
     }
 
-    /// Whether this is the API server's picture of a kubelet's static pod.
+    /// True if this is the mirror of a kubelet's static pod.
     pub fn is_mirror(&self) -> bool {
         self.annotation(keys::MIRROR_POD_ANNOTATION).is_some()
     }
 
-    /// Whether all containers have ended.
+    /// True if all containers have ended.
     pub fn is_finished(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
     }
 
-    /// Whether somebody has said, in an emergency, that it may go whatever protects it.
+    /// True if an annotation exempts the pod from all protection, for emergencies.
     pub fn is_unguarded(&self) -> bool {
         self.annotation(keys::UNGUARDED_ANNOTATION) == Some("true")
     }
 
-    /// When the pod was bound to a node; none while it is pending. Whoever wrote that may have a clock that is behind,
-    /// but no pod was bound before its creation.
+    /// The time at which the pod was bound to a node; none while it is pending. The writer's clock may be behind, but
+    /// no pod is bound before its creation.
     pub fn scheduled_at(&self) -> Option<&Time> {
         let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
         let at = self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()?;
@@ -193,66 +193,66 @@ pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.as_ref()?.iter().find(|owner| owner.controller == Some(true))
 }
 
-/// A Node, as far as Tenure cares: its labels.
+/// A Node, reduced to its labels.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
 }
 
-/// A Namespace, as far as Tenure cares: whether it is about to go.
+/// A Namespace, reduced to its deletion timestamp.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Namespace {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
 }
 
-/// A queue of the run.ai family, as far as Tenure cares.
+/// A queue of the run.ai family, reduced to the fields that Tenure reads.
 ///
-/// Status, quotas and fields of other versions are somebody else's: none of them may make a ceiling unreadable. So
-/// of `spec` only what decisions need is filled in.
+/// Other programs write the status, the quotas and the fields of other versions, and none of these may make a ceiling
+/// unreadable. So of `spec` only the fields that decisions need are filled in.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunaiQueue {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// As far as needed.
+    /// The fields of `spec` that are read.
     #[serde(default, deserialize_with = "runai_spec")]
     pub spec: runai::v3alpha1::QueueSpec,
-    /// As far as Tenure writes it.
+    /// The fields of `status` that Tenure writes.
     #[serde(default, deserialize_with = "observed")]
     pub status: ObservedStatus,
 }
 
-/// What a queue's status says now of what Tenure writes there, each as it stands: what can't be read is to be replaced
-/// all the same. Null if it isn't there.
+/// The present values of the status fields that Tenure writes, as raw JSON: a value that can't be read must still be
+/// replaced. Null if absent.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedStatus {
-    /// A list of names.
+    /// The names of child queues: a list.
     pub child_queues: Value,
-    /// Numbers of workloads.
+    /// The numbers of workloads: a map.
     pub workloads: Value,
-    /// A time.
+    /// The next expiry: a time.
     pub next_expiry: Value,
 }
 
-/// A queue in KAI-Scheduler's version, as far as Tenure cares; see [`RunaiQueue`]. Its annotations are as much a part
-/// of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
+/// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueue`]. Its annotations are
+/// as much a part of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunaiQueueV2 {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// As far as needed.
+    /// The fields of `spec` that are read.
     #[serde(default, deserialize_with = "runai_v2_spec")]
     pub spec: runai::v2::QueueSpec,
 }
 
 impl RunaiQueueV2 {
-    /// What annotation `tenure.dev/status` says; nothing if it can't be read.
+    /// Returns the status in annotation `tenure.dev/status`; the default if it can't be read.
     pub fn observed_status(&self) -> ObservedStatus {
         let annotations = self.metadata.annotations.as_ref();
         let text = annotations.and_then(|all| all.get(keys::QUEUE_STATUS_ANNOTATION));
@@ -260,25 +260,25 @@ impl RunaiQueueV2 {
     }
 }
 
-/// A queue of the tensorstack family, as far as Tenure cares; see [`RunaiQueue`].
+/// A queue of the tensorstack family, reduced to the fields that Tenure reads; see [`RunaiQueue`].
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct TensorstackQueue {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// As far as needed.
+    /// The fields of `spec` that are read.
     #[serde(default, deserialize_with = "tensorstack_spec")]
     pub spec: tensorstack::v1beta1::QueueSpec,
 }
 
-/// What a `PodGroup` of whatever kind takes to run: see [`crate::podgroup::PodGroupKind::spec`].
+/// The queue and the minimums of a `PodGroup` of any kind: see [`crate::podgroup::PodGroupKind::spec`].
 #[derive(Clone, Debug, Default)]
 pub struct PodGroupSpec {
     /// The queue of its pods, in the family of its kind.
     pub queue: Option<String>,
-    /// How many of its pods it takes in all; absent means 1, or none beside those that its subgroups take.
+    /// The minimum of all pods of the group; absent means 1, or 0 if the group has subgroups.
     pub min_member: Option<u32>,
-    /// How many of the subgroups at its top have to have what they take; absent means all of them.
+    /// The minimum of top-level subgroups that must meet their own minimums; absent means all of them.
     pub min_sub_group: Option<u32>,
     /// Its subgroups, if it has any.
     pub sub_groups: Vec<SubGroup>,
@@ -290,21 +290,21 @@ pub struct PodGroupSpec {
 pub struct SubGroup {
     /// As pods name it.
     pub name: String,
-    /// How many of its pods it takes to run; absent means 1.
+    /// The minimum of pods that the subgroup takes to run; absent means 1.
     #[serde(default, deserialize_with = "count")]
     pub min_member: Option<u32>,
-    /// How many of its parts have to have what they take, if it has parts; absent means all of them.
+    /// The minimum of its own subgroups that must meet their minimums; absent means all of them.
     #[serde(default, deserialize_with = "count")]
     pub min_sub_group: Option<u32>,
-    /// The subgroup that it is a part of. One that has parts has no pods of its own.
+    /// The parent subgroup. A subgroup that has children has no pods of its own.
     #[serde(default)]
     pub parent: Option<String>,
 }
 
-/// An object of any kind that may own pods: of whom it is and what people have noted on it.
+/// An object of any kind that may own pods, reduced to its metadata: owners and annotations.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Owner {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
 }
@@ -350,7 +350,7 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         reclaim_min_runtime: text(reclaim_min_runtime).map(Written::from),
         max_duration: text(max_duration).map(Written::from),
         expiry_notice: text(expiry_notice).map(Written::from),
-        // what isn't of its shape was never admitted
+        // a value of the wrong shape was never admitted
         max_duration_action: serde_json::from_value(max_duration_action).ok(),
         requeue_delay: text(requeue_delay).map(Written::from),
         on_reversal: serde_json::from_value(on_reversal).ok(),
@@ -376,7 +376,7 @@ fn runai_v2_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v2
     })
 }
 
-/// What isn't an object says nothing.
+/// Reads a status. A value that isn't an object counts as empty.
 fn observed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObservedStatus, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(deserializer)?).unwrap_or_default())
 }
@@ -399,12 +399,13 @@ fn tensorstack_spec<'de, D: Deserializer<'de>>(
     })
 }
 
-/// What isn't a number of pods counts as absent.
+/// Reads a number of pods. Any other value counts as absent.
 fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     Ok(Value::deserialize(deserializer)?.as_u64().and_then(|count| u32::try_from(count).ok()))
 }
 
-/// What isn't a text is kept as one, so that whoever parses it can say what is wrong.
+/// Reads a text. Any other value is kept as JSON text, so that the parser of the field can name the bad value in its
+/// error.
 fn text(value: Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -413,7 +414,7 @@ fn text(value: Value) -> Option<String> {
     }
 }
 
-/// A projection is the same resource as what it is a projection of.
+/// Implements `Resource` for a projection: it is the same resource as the type that it is a projection of.
 macro_rules! projection_of {
     ($projection:ty, $scope:ty, $group:expr, $version:expr, $kind:expr, $plural:expr) => {
         impl Resource for $projection {

@@ -16,7 +16,7 @@ use crate::{
 use needs::{Affinity, ContainerPort, SpreadConstraint, Volume};
 pub use needs::{HostPort, Needs, Term};
 
-/// A Pod with what says how much room it takes.
+/// A Pod with the fields that determine the room it takes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodWithRoom {
     /// Without what no decision needs.
@@ -28,12 +28,12 @@ pub struct PodWithRoom {
     status: Status,
 }
 
-/// What a pod takes away from others on its node.
+/// The room that a pod takes from other pods on its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// What it requests, by resource: processors in thousandths, all else in whole units.
+    /// The requests, by resource: processors in thousandths, all else in whole units.
     pub requests: BTreeMap<String, i64>,
-    /// What else it needs of its node; none if room is all.
+    /// Further needs of its node; none if requests are all.
     pub needs: Option<Needs>,
 }
 
@@ -83,7 +83,7 @@ struct Status {
     container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "list")]
     init_container_statuses: Vec<ContainerStatus>,
-    /// Of the pod itself, as of a container.
+    /// The resources of the pod as a whole.
     resources: Option<Resources>,
     #[serde(deserialize_with = "map")]
     allocated_resources: Amounts,
@@ -116,19 +116,19 @@ fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amounts, D::Error> 
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// More kinds of resources than a node offers.
+/// The most resources of a pod: more than any node offers.
 const MOST_RESOURCES: usize = 256;
 
-/// A qualified name: a domain, a slash and a name.
+/// The longest name of a resource, a qualified name: a domain, a slash and a name.
 const LONGEST_RESOURCE: usize = 253 + 1 + 63;
 
-/// Of which a pod's own requests replace those of its containers.
+/// True if a pod's own requests of a resource replace those of its containers.
 fn is_of_pods(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
 impl PodWithRoom {
-    /// The pod, and its room.
+    /// Splits this into the pod and its room.
     pub fn split(self) -> (Pod, Room) {
         let Self { metadata, spec, status } = self;
         let room = Room::new(spec.requests(&status), Needs::read(&metadata, &spec));
@@ -227,13 +227,13 @@ impl ContainerStatus {
     }
 }
 
-/// What the kubelet has actuated and what it has set aside.
+/// Returns the requests that the kubelet has actuated, and those that it has allocated.
 fn held(actual: Option<&Resources>, allocated: &Amounts) -> [BTreeMap<String, i64>; 2] {
     [actual.map(|of| amounts(&of.requests).collect()).unwrap_or_default(), amounts(allocated).collect()]
 }
 
-/// The most of what is asked for and what is held: while a pod is resized, they are not the same. What is infeasible
-/// doesn't count, if it is known what is held in its place.
+/// The greater of the requested and the held amounts, which differ while a pod is resized. An infeasible request
+/// doesn't count if the held amount is known.
 fn most(
     asked: impl Iterator<Item = (String, i64)>,
     held: [BTreeMap<String, i64>; 2],
@@ -247,7 +247,7 @@ fn most(
     most
 }
 
-/// What can't be read counts as nothing: it was never admitted as a quantity.
+/// Reads the amounts by resource. A value that can't be read is skipped: it was never admitted as a quantity.
 fn amounts(of: &Amounts) -> impl Iterator<Item = (String, i64)> {
     of.iter().filter_map(|(resource, written)| {
         let amount = Amount::read(written)?;

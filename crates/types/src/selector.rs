@@ -20,7 +20,7 @@ impl Labels for BTreeMap<String, String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector(Box<[Requirement]>);
 
-/// What is required of one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Requirement {
     In(Box<str>, Box<[Box<str>]>),
@@ -30,7 +30,7 @@ enum Requirement {
 }
 
 impl Selector {
-    /// None if it has an operator that doesn't exist.
+    /// Reads a selector; none if it has an unknown operator.
     pub fn read(selector: &LabelSelector) -> Option<Self> {
         let equal = |(key, value): (&String, &String)| {
             Some(Requirement::In(key.as_str().into(), Box::new([value.as_str().into()])))
@@ -40,17 +40,17 @@ impl Selector {
         labels.chain(expressions).collect::<Option<_>>().map(Self)
     }
 
-    /// True if it selects everything.
+    /// True if the selector selects everything.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True if it selects a pod with these labels.
+    /// True if the selector selects a pod with these labels.
     pub fn selects(&self, labels: &dyn Labels) -> bool {
         self.0.iter().all(|of| of.holds(labels))
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = |of: &Requirement| match of {
             Requirement::In(key, values) | Requirement::NotIn(key, values) => {

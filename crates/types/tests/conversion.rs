@@ -1,4 +1,4 @@
-//! What becomes of each field of a Queue between v2 and v3alpha1.
+//! Conversion of each field of a Queue between v2 and v3alpha1.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
 use serde_json::{Value, json, value::RawValue};

@@ -1,4 +1,4 @@
-//! What is generated is committed.
+//! Checks that the generated files are committed.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{fs, path::Path, process::Command};

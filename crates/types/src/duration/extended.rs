@@ -33,21 +33,21 @@ macro_rules! extended_seconds {
 pub struct ExtendedDuration(i64);
 
 impl ExtendedDuration {
-    /// No time at all.
+    /// The zero duration.
     pub const ZERO: Self = Self(0);
 
-    /// As long as another grammar says; less than nothing is nothing.
+    /// Converts a duration of Go's grammar. A negative one becomes zero.
     pub const fn from_go(duration: GoDuration) -> Self {
         let nanoseconds = duration.as_nanos();
         Self(if nanoseconds < 0 { 0 } else { nanoseconds })
     }
 
-    /// In nanoseconds; never negative.
+    /// Returns the duration in nanoseconds; never negative.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// For arithmetic with timestamps; never negative.
+    /// Converts for arithmetic with timestamps; never negative.
     pub const fn to_signed(self) -> SignedDuration {
         SignedDuration::from_nanos(self.0)
     }

@@ -13,17 +13,17 @@ use super::{
 pub struct GoDuration(i64);
 
 impl GoDuration {
-    /// From nanoseconds.
+    /// Creates a duration from nanoseconds.
     pub const fn from_nanos(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }
 
-    /// In nanoseconds.
+    /// Returns the duration in nanoseconds.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// For arithmetic with timestamps.
+    /// Converts for arithmetic with timestamps.
     pub const fn to_signed(self) -> SignedDuration {
         SignedDuration::from_nanos(self.0)
     }
@@ -87,7 +87,7 @@ impl Grammar for GoDuration {
         self.0 == 0
     }
 
-    /// As KAI-Scheduler has it.
+    /// The schema that KAI-Scheduler has.
     fn schema() -> Schema {
         json_schema!({"type": "string"})
     }

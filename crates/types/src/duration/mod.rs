@@ -2,11 +2,13 @@
 //!
 //! | type | where | grammar |
 //! | --- | --- | --- |
-//! | [`ExtendedDuration`] | fields of `scheduling.run.ai/v3alpha1` | Go's `time.ParseDuration` plus `d` and `w`, no sign |
+//! | [`ExtendedDuration`] | fields of `scheduling.run.ai/v3alpha1` | Go's `time.ParseDuration` plus `d` and `w`, no
+//! sign |
 //! | [`GoDuration`] | fields of `scheduling.run.ai/v2` | Go's `time.ParseDuration` (`metav1.Duration`) |
-//! | [`TensorstackDuration`] | fields of `scheduler.tensorstack.dev` | whole numbers with `y w d h m s ms`, in this order |
+//! | [`TensorstackDuration`] | fields of `scheduler.tensorstack.dev` | whole numbers with `y w d h m s ms`, in this
+//! order |
 //!
-//! All hold whole nanoseconds in an `i64`, as Go does; what doesn't fit is refused, never wrapped.
+//! All hold whole nanoseconds in an `i64`, as Go does. A value that doesn't fit is refused, never wrapped.
 
 mod error;
 #[macro_use]

@@ -26,12 +26,12 @@ const UNITS: [(&str, u64); 7] = [
 pub struct TensorstackDuration(i64);
 
 impl TensorstackDuration {
-    /// In nanoseconds; never negative.
+    /// Returns the duration in nanoseconds; never negative.
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
-    /// For arithmetic with timestamps; never negative.
+    /// Converts for arithmetic with timestamps; never negative.
     pub const fn to_signed(self) -> SignedDuration {
         SignedDuration::from_nanos(self.0)
     }

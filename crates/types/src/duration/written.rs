@@ -9,21 +9,21 @@ use super::DurationError;
 pub trait Grammar: FromStr<Err = DurationError> {
     /// Name of the schema.
     const NAME: &'static str;
-    /// What is expected, for messages: "must be …".
+    /// The expected form, as messages continue "must be …".
     const EXPECTED: &'static str;
 
-    /// Whether it is no time at all.
+    /// True if the duration is zero.
     fn is_zero(&self) -> bool;
 
-    /// What the API server checks by itself.
+    /// The JSON schema that the API server enforces by itself.
     fn schema() -> Schema;
 }
 
 /// The text of a duration, kept as it was written.
 ///
-/// Decoding an object must not fail for one bad field: a queue that was stored around the webhook still has a
-/// parent and a priority, and the webhook wants to name every bad field at once. So the text is kept, and
-/// whoever needs the value parses it and meets the error then.
+/// Decoding an object must not fail for one bad field: a queue that was stored around the webhook still has a parent
+/// and a priority, and the webhook wants to name every bad field at once. So the text is kept, and the caller that
+/// needs the value parses it and handles the error then.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Written<D> {
     text: String,

@@ -1,5 +1,5 @@
-//! `PodGroup`s of every scheduler that has them: what a group takes to run, whose pods are its members, and what it says
-//! of itself. One file a kind.
+//! `PodGroup`s of every scheduler that has them: the pods that a group takes to run, its members, and the start that
+//! its status shows. One file a kind.
 
 mod coscheduling;
 mod native;
@@ -38,10 +38,10 @@ pub enum PodGroupKind {
     Native,
 }
 
-/// What is to be known of a kind.
+/// The properties of a kind.
 struct Row {
     group: &'static str,
-    /// Those that have what is read here, the best first.
+    /// The versions that have the fields read here, the preferred one first.
     versions: &'static [&'static str],
     /// The field of a pod that names its group.
     named_by: PodField,
@@ -73,15 +73,15 @@ impl PodField {
         of_groups.flatten().chain(labels.map(Self::Label)).collect()
     }
 
-    /// Those that name a queue, by themselves or by a group that has one. Queues of Kueue's are none: which of them stands
-    /// for one is configured.
+    /// The fields that name a queue, by themselves or by a group that has one. Kueue's queues aren't included: which of
+    /// them stands for one of Tenure's is configured.
     pub fn of_queues() -> BTreeSet<Self> {
         let rows = PodGroupKind::ALL.map(PodGroupKind::row).into_iter();
         let of_groups = rows.filter(|row| row.names_queue).map(|row| row.named_by);
         of_groups.chain(keys::QUEUE_LABELS.map(Self::Label)).collect()
     }
 
-    /// Its value in a pod; none if it is empty.
+    /// Returns the value in a pod; none if it is empty.
     fn of(self, pod: &Pod) -> Option<&str> {
         let value = match self {
             Self::Label(key) => pod.label(key),
@@ -92,25 +92,25 @@ impl PodField {
     }
 }
 
-/// The longest name of an object in Kubernetes. There is nothing of a longer one; who writes it only takes memory.
+/// The longest name of an object in Kubernetes. A longer one can't name anything, and would only take memory.
 pub const LONGEST_NAME: usize = 253;
 
-/// More subgroups than any workload has. Those beyond don't count.
+/// The most subgroups that count: more than any workload has.
 const MOST_SUBGROUPS: usize = 1_000;
 
-/// What a `PodGroup`'s own status shows of its start.
+/// The start that the status of a `PodGroup` shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// Nothing, or that it doesn't run.
+    /// The status shows no start, or that the group doesn't run.
     Nothing,
-    /// It runs; since when, it doesn't say.
+    /// The group runs, but the status doesn't show since when.
     Running,
-    /// It has run since.
+    /// The group has run since this time.
     Since(Timestamp),
 }
 
 impl PodGroupKind {
-    /// All of them. Where a pod is in several groups, that of the first counts for its workload.
+    /// All kinds. If a pod is in several groups, the group of the first kind counts for its workload.
     pub const ALL: [Self; 5] =
         [Self::Runai, Self::Tensorstack, Self::Coscheduling, Self::Volcano, Self::Native];
 
@@ -124,12 +124,12 @@ impl PodGroupKind {
         }
     }
 
-    /// The kind of an API group and a kind; none if it isn't a `PodGroup` that is known.
+    /// Returns the kind for an API group and a kind; none if it isn't a known `PodGroup`.
     pub fn of(group: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| kind == "PodGroup" && known.group() == group)
     }
 
-    /// Its API group.
+    /// Returns the API group.
     pub const fn group(self) -> &'static str {
         self.row().group
     }
@@ -139,7 +139,7 @@ impl PodGroupKind {
         self.row().versions
     }
 
-    /// As it is asked for in a version.
+    /// Returns the API resource of a version.
     pub fn resource(self, version: &str) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group(), version, "PodGroup");
         ApiResource::from_gvk_with_plural(&kind, "podgroups")
@@ -160,7 +160,8 @@ impl PodGroupKind {
         self.row().names_queue
     }
 
-    /// What a group takes to run, from its `spec`. What can't be read, or is longer than names are, counts as absent.
+    /// Reads the minimums of a group from its `spec`. A value that can't be read, or a name that is too long, counts as
+    /// absent.
     pub fn spec(self, spec: &Value) -> PodGroupSpec {
         let mut spec = (self.row().spec)(spec);
         let is_bounded =
@@ -170,22 +171,23 @@ impl PodGroupKind {
         spec
     }
 
-    /// What a group's `status` shows of its start.
+    /// Reads the start that a group's `status` shows.
     pub fn shown(self, status: &Value) -> Shown {
         (self.row().shown)(status)
     }
 }
 
-/// A `PodGroup` of any kind, as far as Tenure cares: see [`PodGroupKind::spec`] and [`PodGroupKind::shown`].
+/// A `PodGroup` of any kind, reduced to the parts that Tenure reads: see [`PodGroupKind::spec`] and
+/// [`PodGroupKind::shown`].
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct PodGroup {
-    /// Without what no decision needs.
+    /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
-    /// As the kind has it.
+    /// The `spec`, in the format of the kind.
     #[serde(default)]
     pub spec: Value,
-    /// As the kind has it.
+    /// The `status`, in the format of the kind.
     #[serde(default)]
     pub status: Value,
 }
@@ -227,18 +229,18 @@ fn count(value: &Value) -> Option<u32> {
     u32::try_from(value.as_u64()?).ok()
 }
 
-/// Of a group that names no queue, and has no subgroups.
+/// The spec of a group that names no queue and has no subgroups.
 fn undivided(min_member: Option<u32>) -> PodGroupSpec {
     PodGroupSpec { queue: None, min_member, min_sub_group: None, sub_groups: Vec::new() }
 }
 
-/// What can't be read is left out.
+/// Reads a list of subgroups. An entry that can't be read is left out.
 fn sub_groups(list: &Value) -> Vec<SubGroup> {
     let read = |item: &Value| SubGroup::deserialize(item).ok();
     list.as_array().into_iter().flatten().filter_map(read).collect()
 }
 
-/// Since when a condition has been true.
+/// Returns the time since which a condition has been true.
 fn condition_since(status: &Value, type_: &str) -> Option<Timestamp> {
     let mut conditions = status.get("conditions")?.as_array()?.iter();
     let is_true = |of: &&Value| {

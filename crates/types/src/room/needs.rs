@@ -1,4 +1,4 @@
-//! What a pod needs of its node, and keeps from others there, besides what it requests.
+//! The needs that a pod has of its node, and the restrictions that it puts on other pods there, besides its requests.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::{Spec, list};
 use crate::selector::{Labels, Selector};
 
-/// As far as another pod of the node may have to do with it. Preferences aren't part of it.
+/// The needs of a pod that may involve other pods of its node. Preferences aren't included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Needs {
-    /// True if there is more than is kept of a pod: then nothing is known of it.
+    /// True if the pod has more needs than are kept: then nothing is known of them.
     pub is_unknown: bool,
     /// Ports of its node.
     pub host_ports: Box<[HostPort]>,
@@ -121,19 +121,19 @@ const PLAIN_VOLUMES: [&str; 11] = [
     "secret",
 ];
 
-/// A tenant writes them. More is needed by no pod that means well.
+/// The most bytes that are kept of a pod's needs, since tenants write them. No well-meant pod needs more.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// That of any address of a node.
+/// Stands for every address of a node.
 const ANY_IP: &str = "0.0.0.0";
 
 impl Needs {
-    /// Those of a pod of which nothing can be said.
+    /// The needs of a pod of which nothing is known.
     pub fn unknown() -> Self {
         Self { is_unknown: true, ..Self::default() }
     }
 
-    /// None if the pod needs nothing but room.
+    /// Reads the needs of a pod; none if it has no needs besides room.
     pub(super) fn read(metadata: &ObjectMeta, spec: &Spec) -> Option<Self> {
         let pod = metadata.name.as_deref().unwrap_or_default();
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -176,14 +176,13 @@ impl Needs {
         ports.chain(claims).chain(terms).chain(spread).fold(0, usize::saturating_add)
     }
 
-    /// True if it needs a place where a volume is attached.
+    /// True if the pod needs a volume to be attached.
     pub fn attaches(&self) -> bool {
         self.has_disks || !self.claims.is_empty()
     }
 }
 
-/// A selector of an API in which none at all selects nothing; here that is none. One that can't be read may select
-/// anything.
+/// Reads a selector. An absent selector selects nothing, and is none here. One that can't be read may select any pod.
 fn read(selector: Option<&LabelSelector>) -> Option<Selector> {
     selector.map(|of| Selector::read(of).unwrap_or_default())
 }

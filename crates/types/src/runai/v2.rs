@@ -1,7 +1,7 @@
 //! `scheduling.run.ai/v2`: the Queue of KAI-Scheduler.
 //!
-//! Its schema is KAI's, so that whoever writes queues for KAI can write them for Tenure: no field is required, and
-//! durations are any text. What only v3alpha1 has as a field is an annotation here: see [`super::SPEC_ANNOTATIONS`].
+//! Its schema is KAI's, so that queues written for KAI work with Tenure unchanged: no field is required, and durations
+//! are any text. The fields that only v3alpha1 has are annotations here: see [`super::SPEC_ANNOTATIONS`].
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::v3alpha1::QueueCondition;
 use crate::duration::{GoDuration, Written};
 
-/// What an administrator asks of a queue.
+/// The desired state of a queue.
 #[expect(clippy::duplicated_attributes, reason = "the columns are alike in their types")]
 #[derive(Clone, Debug, Default, PartialEq, CustomResource, Deserialize, Serialize, JsonSchema)]
 #[kube(
@@ -22,7 +22,7 @@ use crate::duration::{GoDuration, Written};
     kind = "Queue",
     status = "QueueStatus",
     derive = "PartialEq",
-    doc = "A Queue is a node in a tree of queues. This is KAI-Scheduler's version of it: ceilings and whatever else only v3alpha1 has as a field are annotations here, such as tenure.dev/max-duration.",
+    doc = "A Queue is a node in a tree of queues. This is KAI-Scheduler's version of it: ceilings and the other fields that only v3alpha1 has are annotations here, such as tenure.dev/max-duration.",
     printcolumn(name = "Priority", type_ = "string", json_path = ".spec.priority"),
     printcolumn(name = "Parent", type_ = "string", json_path = ".spec.parentQueue"),
     printcolumn(name = "Children", type_ = "string", json_path = ".status.childQueues"),
@@ -55,12 +55,12 @@ pub struct QueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub reclaim_min_runtime: Option<Written<GoDuration>>,
-    /// What the queue may use.
+    /// The resources that the queue may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<QueueResources>,
 }
 
-/// What a queue may use.
+/// The resources that a queue may use.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct QueueResources {
     /// Processors, in thousandths of a core.
@@ -74,11 +74,11 @@ pub struct QueueResources {
     pub memory: Option<QueueResource>,
 }
 
-/// What a queue may use of one resource.
+/// The share of one resource that a queue may use.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueResource {
-    /// What the queue is entitled to. -1 means without limit, unset means 0.
+    /// The amount that the queue is entitled to. -1 means without limit, unset means 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Number>")]
     pub quota: Option<f64>,
@@ -92,7 +92,7 @@ pub struct QueueResource {
     pub limit: Option<f64>,
 }
 
-/// What schedulers report.
+/// The observed state of a queue, as schedulers report it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
@@ -102,15 +102,15 @@ pub struct QueueStatus {
     /// Names of the child queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_queues: Option<Vec<String>>,
-    /// What is allocated to workloads of the queue, by resource name.
+    /// Amounts allocated to workloads of the queue, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub allocated: Option<BTreeMap<String, Quantity>>,
-    /// What is allocated to workloads that can't be preempted, by resource name.
+    /// Amounts allocated to workloads that can't be preempted, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub allocated_non_preemptible: Option<BTreeMap<String, Quantity>>,
-    /// What workloads of the queue request, by resource name.
+    /// Amounts that workloads of the queue request, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub requested: Option<BTreeMap<String, Quantity>>,

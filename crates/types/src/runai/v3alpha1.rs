@@ -1,4 +1,4 @@
-//! `scheduling.run.ai/v3alpha1`: KAI's Queue v2 with floors, a ceiling and what follows from them.
+//! `scheduling.run.ai/v3alpha1`: KAI's Queue v2 with floors, a ceiling and the rules for paused workloads.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::{ExtendedDuration, Written};
 
-/// CEL, over a spec: the named floor is not longer than the ceiling. What isn't a duration at all is left to the
-/// field's own rule, and what floating point can't tell apart to the webhook, which compares exactly.
+/// CEL, over a spec: the named floor is not longer than the ceiling. A text that isn't a duration is left to the
+/// field's own rule, and a difference too small for floating point to the webhook, which compares exactly.
 macro_rules! floor_rule {
     ($floor:literal) => {
         Rule::new(concat!(
@@ -41,7 +41,7 @@ macro_rules! floor_rule {
     };
 }
 
-/// What an administrator asks of a queue.
+/// The desired state of a queue.
 #[derive(Clone, Debug, Default, PartialEq, CustomResource, Deserialize, Serialize, KubeSchema)]
 #[kube(
     group = "scheduling.run.ai",
@@ -84,7 +84,7 @@ pub struct QueueSpec {
     pub parent_queue: Option<String>,
     /// Order among sibling queues: the higher is served first. Unset means 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    // format int32 would say the same again, in worse words
+    // format int32 would repeat the range in its own way
     #[schemars(with = "Option<i64>", range(min = -2_147_483_648i64, max = 2_147_483_647i64))]
     pub priority: Option<i32>,
     /// Floor: for how long after its start a workload of this queue can't be preempted by another workload of
@@ -105,35 +105,35 @@ pub struct QueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero; leave it out for no limit"))]
     pub max_duration: Option<Written<ExtendedDuration>>,
-    /// How long before the end of its run a workload is told: by an event `MaxDurationApproaching` and by annotation
-    /// tenure.dev/expires-at on its topmost owner, so that it can save its work. A duration such as 10m. Unset: the
-    /// nearest value on the path to the root, else as the keeper is configured. 0s: no notice.
+    /// The time before the end of its run at which a workload gets a notice: an event `MaxDurationApproaching` and
+    /// annotation tenure.dev/expires-at on its topmost owner, so that it can save its work. A duration such as 10m.
+    /// Unset: the nearest value on the path to the root, else as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry_notice: Option<Written<ExtendedDuration>>,
-    /// What happens when the ceiling is exceeded. Unset: the nearest value on the path to the root, else Pause.
+    /// The action when the ceiling is exceeded. Unset: the nearest value on the path to the root, else Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_action: Option<MaxDurationAction>,
     /// With maxDurationAction Requeue: how long a workload stays paused between two time slices. A duration such as
     /// 10m. Unset: the nearest value on the path to the root, else 0s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_delay: Option<Written<ExtendedDuration>>,
-    /// What happens to a workload whose pauses another controller undoes. Unset: the nearest value on the path to the root,
-    /// else Pause.
+    /// The action for a workload whose pauses another controller undoes. Unset: the nearest value on the path to the
+    /// root, else Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_reversal: Option<OnReversal>,
-    /// What happens to workloads whose pods were scheduled, but don't get ready. The nearest block on the path to the
-    /// root counts, as a whole: what it leaves out is as by default. Unset: as an ancestor says, else as Tenure is
-    /// configured.
+    /// The rules for workloads whose pods were scheduled, but don't get ready. The nearest block on the path to the
+    /// root counts, as a whole: fields that it leaves out have their defaults. Unset: as an ancestor says, else as
+    /// Tenure is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
-    /// What the queue may use.
+    /// The resources that the queue may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<QueueResources>,
 }
 
-/// What happens when the ceiling is exceeded. Pause: the workload stays paused until somebody resumes it. Requeue: it
-/// is resumed after requeueDelay, which makes the ceiling a time slice; a slice is never shorter than the floors of
-/// the queue that sets maxDuration, and never longer than the ceiling of its parent queue.
+/// The action when the ceiling is exceeded. Pause: the workload stays paused until a user resumes it. Requeue: it is
+/// resumed after requeueDelay, which makes the ceiling a time slice; a slice is never shorter than the floors of the
+/// queue that sets maxDuration, and never longer than the ceiling of its parent queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum MaxDurationAction {
     /// The workload stays paused.
@@ -143,10 +143,11 @@ pub enum MaxDurationAction {
     Requeue,
 }
 
-/// What happens to a workload whose pauses another controller undoes: after three of them, each of which was followed by a
-/// run of a full ceiling. Pause: it is paused again. `DeletePods`: it isn't paused any more, and each of its pods that
-/// exceeds the ceiling is deleted. Unset: the nearest value on the path to the root, else Pause. What the keeper's
-/// configuration says for the kind of the workload comes first. Without effect where maxDurationAction is Requeue.
+/// The action for a workload whose pauses another controller undoes. It applies after three pauses that were each
+/// undone and followed by a run of a full ceiling. Pause: the workload is paused again. `DeletePods`: it isn't paused
+/// any more, and each of its pods that exceeds the ceiling is deleted. Unset: the nearest value on the path to the
+/// root, else Pause. The keeper's configuration for the kind of the workload takes precedence. Without effect where
+/// maxDurationAction is Requeue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum OnReversal {
     /// The workload is paused again.
@@ -156,7 +157,7 @@ pub enum OnReversal {
     DeletePods,
 }
 
-/// When workloads that can't start make room, and how they come back.
+/// The rules for workloads that can't start: when they make room, and how they come back.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitForPodsReady {
@@ -164,25 +165,25 @@ pub struct WaitForPodsReady {
     /// pods. Unset means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable: Option<bool>,
-    /// How long a workload may take, from the moment that countFrom names, until as many of its pods are ready as it
-    /// takes: the minimum of its pod group, or the one pod that is in none. When it takes longer, its topmost owner is
-    /// paused, and comes back later; a pod that has none is deleted. A duration such as 10m. Unset means 5m. Zero is
-    /// refused.
+    /// The longest time, counted from the moment that countFrom names, until a workload has enough ready pods: the
+    /// minimum of its pod group, or the one pod that is in none. When it takes longer, its topmost owner is paused, and
+    /// comes back later; a pod that has none is deleted. A duration such as 10m. Unset means 5m. Zero is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero"))]
     pub timeout: Option<Written<ExtendedDuration>>,
-    /// From when timeout counts. Unset means Scheduled.
+    /// The moment from which timeout counts. Unset means Scheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count_from: Option<CountFrom>,
-    /// How long a workload that was ready may have too few ready pods until the same happens. A duration such as
-    /// 10m. Unset: for ever. Zero is refused.
+    /// The longest time for which a workload that was ready may have too few ready pods. When it takes longer, it is
+    /// paused or deleted as after timeout. A duration such as 10m. Unset: no limit. Zero is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero"))]
     pub recovery_timeout: Option<Written<ExtendedDuration>>,
-    /// When and in what order such workloads come back.
+    /// The delays and the order in which such workloads come back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeuing_strategy: Option<RequeuingStrategy>,
-    /// Kueue's: only false is taken. Tenure admits no workloads, so it can't hold up others.
+    /// Exists for compatibility with Kueue: only false is allowed. Tenure admits no workloads, so it can't hold up
+    /// others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = (
         "!self",
@@ -191,17 +192,19 @@ pub struct WaitForPodsReady {
     pub block_admission: Option<bool>,
 }
 
-/// From when the timeout of a workload counts: Scheduled (default) or Creation.
+/// The moment from which the timeout of a workload counts: Scheduled (default) or Creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum CountFrom {
-    /// From when the first of its pods was scheduled. A workload of which none is may wait for as long as it likes.
+    /// The moment at which the first of its pods was scheduled. A workload without scheduled pods may wait without
+    /// limit.
     #[default]
     Scheduled,
-    /// From when the first of its pods was created, so that a workload is paused, too, that no scheduler finds room for.
+    /// The moment at which the first of its pods was created, so that a workload is paused, too, that no scheduler
+    /// finds room for.
     Creation,
 }
 
-/// When and in what order paused workloads come back.
+/// The delays and the order in which paused workloads come back.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[x_kube(validation = Rule::new(
     "!has(self.backoffBaseSeconds) || !has(self.backoffMaxSeconds) || self.backoffBaseSeconds <= self.backoffMaxSeconds"
@@ -213,8 +216,8 @@ pub struct RequeuingStrategy {
     /// The time by which workloads of one priority are ordered that come back at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<RequeuingTimestamp>,
-    /// How often a workload comes back before it is deactivated: it then stays paused until somebody sets annotation
-    /// tenure.dev/active on it to something other than "false". Unset: it always comes back.
+    /// The number of times that a workload comes back before it is deactivated: it then stays paused until a user sets
+    /// annotation tenure.dev/active on it to something other than "false". Unset: it always comes back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub backoff_limit_count: Option<i32>,
@@ -234,7 +237,7 @@ pub struct RequeuingStrategy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub backoff_max_seconds: Option<i32>,
-    /// True: when a workload of the queue has ended, or was paused or deleted, the next of those that wait comes back
+    /// True: when a workload of the queue has ended, or was paused or deleted, the next waiting workload comes back
     /// before its time, but no earlier than backoffBaseSeconds after its pause. Unset means false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_capacity: Option<bool>,
@@ -257,7 +260,7 @@ pub enum RequeuingTimestamp {
     Creation,
 }
 
-/// What a queue may use, as in KAI's Queue v2.
+/// The resources that a queue may use, as in KAI's Queue v2.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct QueueResources {
     /// Processors, in thousandths of a core.
@@ -271,11 +274,11 @@ pub struct QueueResources {
     pub memory: Option<QueueResource>,
 }
 
-/// What a queue may use of one resource.
+/// The share of one resource that a queue may use.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueResource {
-    /// What the queue is entitled to. -1 means without limit, unset means 0.
+    /// The amount that the queue is entitled to. -1 means without limit, unset means 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1.0))]
     pub quota: Option<f64>,
@@ -289,7 +292,7 @@ pub struct QueueResource {
     pub limit: Option<f64>,
 }
 
-/// What schedulers report.
+/// The observed state of a queue, as schedulers and Tenure report it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
@@ -299,42 +302,41 @@ pub struct QueueStatus {
     /// Names of the child queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child_queues: Option<Vec<String>>,
-    /// What is allocated to workloads of the queue, by resource name.
+    /// Amounts allocated to workloads of the queue, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub allocated: Option<BTreeMap<String, Quantity>>,
-    /// What is allocated to workloads that can't be preempted, by resource name.
+    /// Amounts allocated to workloads that can't be preempted, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub allocated_non_preemptible: Option<BTreeMap<String, Quantity>>,
-    /// What workloads of the queue request, by resource name.
+    /// Amounts that workloads of the queue request, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub requested: Option<BTreeMap<String, Quantity>>,
-    /// How many workloads name this queue, and in what state they are. A workload is a pod group, or a pod that is
-    /// in none.
+    /// The number of workloads that name this queue, by state. A workload is a pod group, or a pod that is in none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<QueueWorkloads>,
-    /// When the next of them will have run for as long as its queues allow.
+    /// The time at which the first of the running workloads reaches its ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
     pub next_expiry: Option<Timestamp>,
 }
 
-/// Numbers of workloads.
+/// Numbers of workloads, by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueWorkloads {
-    /// Those of which a pod is scheduled and hasn't ended.
+    /// Workloads with a pod that is scheduled and hasn't ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<i64>,
-    /// Those among the running ones that are within a floor.
+    /// Running workloads that are within a floor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<i64>,
-    /// Those that Tenure has paused, until somebody resumes them.
+    /// Workloads that Tenure has paused, and that stay paused until a user resumes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<i64>,
-    /// Those that Tenure has paused and will resume by itself. They don't count as paused, too.
+    /// Workloads that Tenure has paused and will resume by itself. They aren't counted in paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeueing: Option<i64>,
 }
@@ -343,22 +345,22 @@ pub struct QueueWorkloads {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueCondition {
-    /// Such as `Orphan` or `OverQuota`.
+    /// The type of the condition, such as `Orphan` or `OverQuota`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// True, False or Unknown.
+    /// The status: True, False or Unknown.
     pub status: String,
-    /// Why, in one CamelCase word.
+    /// The reason, in one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When the condition was last probed.
+    /// The time at which the condition was last probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
     pub last_probe_time: Option<Timestamp>,
-    /// When the status last changed.
+    /// The time at which the status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
     pub last_transition_time: Option<Timestamp>,

@@ -7,19 +7,19 @@ use crate::keys;
 /// A version of the Queue of the run.ai family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueVersion {
-    /// Tenure's own.
+    /// Tenure's own version.
     #[default]
     V3alpha1,
-    /// KAI-Scheduler's. What only v3alpha1 has as a field is an annotation of it.
+    /// KAI-Scheduler's version. The fields that only v3alpha1 has are annotations here.
     V2,
 }
 
-/// Not the name of a version that is known.
+/// The error for an unknown version.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("must be v3alpha1 or v2")]
 pub struct UnknownQueueVersion;
 
-/// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that stand for them there.
+/// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that hold them there.
 pub const SPEC_ANNOTATIONS: [(&str, &str); 6] = [
     ("maxDuration", keys::QUEUE_MAX_DURATION_ANNOTATION),
     ("expiryNotice", keys::QUEUE_EXPIRY_NOTICE_ANNOTATION),
@@ -30,7 +30,7 @@ pub const SPEC_ANNOTATIONS: [(&str, &str); 6] = [
 ];
 
 impl QueueVersion {
-    /// As in an apiVersion.
+    /// Returns the name as in an apiVersion.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V3alpha1 => "v3alpha1",
@@ -38,7 +38,7 @@ impl QueueVersion {
         }
     }
 
-    /// Where the named field of a v3alpha1 spec is in an object of this version: `spec.maxDuration`, or
+    /// Returns the path of a field of a v3alpha1 spec in an object of this version: `spec.maxDuration`, or
     /// `metadata.annotations[tenure.dev/max-duration]`.
     pub fn path(self, field: &str) -> String {
         let annotation = SPEC_ANNOTATIONS.iter().find(|(known, _)| self == Self::V2 && *known == field);

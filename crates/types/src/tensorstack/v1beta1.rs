@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::{TensorstackDuration, Written};
 
-/// What an administrator asks of a T9k queue.
+/// The desired state of a T9k queue.
 #[derive(Clone, Debug, Default, PartialEq, CustomResource, Deserialize, Serialize, KubeSchema)]
 #[kube(
     group = "scheduler.tensorstack.dev",
@@ -39,7 +39,7 @@ pub struct QueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = ("!self.matches('^[0ywdhms]+$')", "must be greater than zero; leave it out for no limit"))]
     pub max_duration: Option<Written<TensorstackDuration>>,
-    /// How long before a pod is too old its topmost owner is told: by an event `MaxDurationApproaching` and by
+    /// The time before a pod is too old at which its topmost owner gets a notice: an event `MaxDurationApproaching` and
     /// annotation tenure.dev/expires-at, so that it can save its work. A duration as for maxDuration, such as 10m.
     /// Empty or unset: as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,13 +48,13 @@ pub struct QueueSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub priority: Option<i32>,
-    /// Whether other queues may preempt workloads of this one. Unset means true.
+    /// True if other queues may preempt workloads of this one. Unset means true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preemptible: Option<bool>,
     /// A closed queue takes no new workloads. Unset means open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<bool>,
-    /// What the pods of this queue may request together.
+    /// The amounts that the pods of this queue may request together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<Quota>,
     /// Name of a profile of resource shapes.
@@ -77,11 +77,11 @@ pub struct Quota {
     pub requests: Option<BTreeMap<String, Quantity>>,
 }
 
-/// What the T9k scheduler reports.
+/// The observed state of a queue, as the T9k scheduler reports it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
-    /// What is allocated to the queue's pods, by resource name.
+    /// Amounts allocated to the queue's pods, by resource name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub allocated: Option<BTreeMap<String, Quantity>>,
@@ -100,19 +100,19 @@ pub struct QueueStatus {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueCondition {
-    /// Such as `QueueClosed` or `ResourcePressure`.
+    /// The type of the condition, such as `QueueClosed` or `ResourcePressure`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// True, False or Unknown.
+    /// The status: True, False or Unknown.
     pub status: String,
-    /// When the status last changed.
+    /// The time at which the status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
     pub last_transition_time: Option<Timestamp>,
-    /// Why, in one CamelCase word.
+    /// The reason, in one CamelCase word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -120,7 +120,7 @@ pub struct QueueCondition {
 /// Numbers of `PodGroups`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct PodGroupCounts {
-    /// All of them.
+    /// The number of all `PodGroups`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<i32>,
 }

@@ -1,6 +1,6 @@
-//! Conversion there and back is the identity, from either version, for a million objects: with annotations
-//! of Tenure's where they belong and where they don't, good and bad ones, and with what conversion itself has made and
-//! somebody then edited.
+//! Conversion there and back is the identity, from either version, for a million objects: with annotations of Tenure's
+//! in the right and the wrong places, valid and invalid, and with objects that conversion has made and a client then
+//! edited.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -52,7 +52,7 @@ fn there_and_back_is_the_identity_for_a_million_objects() {
     }
 }
 
-/// What became of an object.
+/// The way in which an object was converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     /// Neither it nor its image has a carrier.

@@ -224,7 +224,7 @@ fn annotation(random: &mut Random) -> String {
     quoted(&text)
 }
 
-/// What a carrier might hold, and what it can't.
+/// The contents of a carrier, valid or not.
 fn forged(random: &mut Random) -> String {
     let mut parts = Fields::new();
     let (annotations, spec, status) = (annotations(random, 5), spec(random, 15), status(random));
@@ -241,7 +241,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// What a client, or several, of either version make of an object.
+/// An object after one or several edits by clients of either version.
 pub fn edited(object: &str, random: &mut Random) -> String {
     let mut object = fields(object);
     for _ in 0..=random.below(2) {

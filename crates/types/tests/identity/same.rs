@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// That two texts say the same JSON: maps whatever their order, strings whatever their escapes, and numbers to the
-/// letter.
+/// Asserts that two texts hold the same JSON. The order of maps and the escapes of strings don't matter; numbers must
+/// be the same to the letter.
 pub fn assert_same(expected: &str, found: &str, context: impl Fn() -> String) {
     if expected != found {
         assert!(normal(expected) == normal(found), "{}\nexpected {expected}\n   found {found}", context());

@@ -2,18 +2,19 @@
 //!
 //! [`simple`] maps either version to the other. Where going there and back by it gives the same object, and the object
 //! has no carrier, the object is *plain*: so the plain objects of the two versions are each other's images. An object
-//! that is not plain becomes its *carrier*: its simple image, so that whatever decides anything is there, with an
-//! annotation that holds what conversion touches, as it was.
+//! that is not plain becomes its *carrier*: its simple image, so that every field that decides something is there, with
+//! an annotation that holds the original of all that conversion touches.
 //!
-//! That alone would have nothing to map to those objects that are not plain and nobody's carrier, and map two objects to
-//! what a carrier stands for; so a carrier (of an object that is not plain) is mapped back to what it carries: `x` is
-//! *captured* when it is the carrier of a `y` of the other version that isn't captured itself. Then conversion `f` and
-//! its mirror image `g` are inverse:
+//! Two gaps would be left: an object that is neither plain nor a carrier would have no original, and an object that a
+//! carrier stands for would have two images. So the carrier of an object that is not plain is mapped back to the object
+//! that it carries: `x` is *captured* when it is the carrier of a `y` of the other version that isn't captured itself.
+//! Then conversion `f` and its mirror image `g` are inverse:
 //! - `x` is plain: `f(x)` is its simple image, which is plain, and whose simple image is `x`.
 //! - `x` is captured, of `y`: `f(x) = y`; `y` isn't plain and isn't captured, so that `g(y)` is its carrier, `x`.
-//! - else `f(x)` is the carrier of `x`, which isn't plain and, as `x` isn't captured, is: `g` gives back `x`.
+//! - else `f(x)` is the carrier of `x`, which isn't plain and, as `x` isn't captured, is captured itself: `g` gives
+//!   back `x`.
 //!
-//! What is carried is text within a text. With each level the backslashes before its quotes double, so there are no
+//! The annotation holds text within a text. With each level the backslashes before its quotes double, so there are no
 //! more levels than the length has bits, and no bound is needed.
 
 use super::{json::Json, simple::simple, touched::Touched};
@@ -24,7 +25,7 @@ use crate::{
 
 const CARRIERS: [&str; 2] = [QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOTATION];
 
-/// What an object of one version becomes in the other.
+/// Converts an object of one version to the other.
 pub(super) fn converted(here: &Touched, from: QueueVersion) -> Touched {
     let there = simple(here, other(from));
     // without any annotation of Tenure's nothing is in the way of those that a field becomes
@@ -42,7 +43,7 @@ fn other(version: QueueVersion) -> QueueVersion {
     }
 }
 
-/// The annotation that holds what came from a version.
+/// Returns the annotation that holds the original of a version.
 fn carried_by(version: QueueVersion) -> &'static str {
     match version {
         QueueVersion::V2 => QUEUE_FROM_V2_ANNOTATION,
@@ -50,7 +51,7 @@ fn carried_by(version: QueueVersion) -> &'static str {
     }
 }
 
-/// Whether an object is plain, when this is its simple image.
+/// True if an object whose simple image is `there` is plain.
 fn is_plain_as(here: &Touched, there: &Touched, from: QueueVersion) -> bool {
     CARRIERS.iter().all(|annotation| here.annotations.get(annotation).is_none())
         && simple(there, from) == *here
@@ -62,7 +63,7 @@ fn carrier(here: &Touched, mut there: Touched, from: QueueVersion) -> Touched {
     there
 }
 
-/// What an object of the other version carries, if it is what such an object becomes.
+/// Returns the object of the other version that a carrier holds, if conversion of that object gives this carrier.
 fn captured(here: &Touched, from: QueueVersion) -> Option<Touched> {
     let to = other(from);
     let there = Touched::from_json(here.annotations.text(carried_by(to))?, here)?;

@@ -1,21 +1,21 @@
 use thiserror::Error;
 
-/// Why an object can't be converted.
+/// The reason why an object can't be converted.
 #[derive(Debug, Error)]
 pub enum ConversionError {
-    /// It isn't even a map.
+    /// The object isn't a map.
     #[error("an object that isn't a map")]
     NotAMap,
-    /// A field is not what every Queue has there.
+    /// A field has a value that no Queue has there.
     #[error("queue {queue:?}: {field}: Invalid value: {value}: {must}")]
     Field {
         /// The queue's name, or nothing if it has none.
         queue: String,
-        /// Such as `metadata.annotations[note]`.
+        /// The path of the field, such as `metadata.annotations[note]`.
         field: String,
-        /// As JSON, cut like the others if it is long; `null` if there is none.
+        /// The value as JSON, cut like the others if it is long; `null` if there is none.
         value: String,
-        /// What would be right.
+        /// The requirement, such as "must be a map".
         must: &'static str,
     },
     /// JSON that can't be read or written.
@@ -23,7 +23,7 @@ pub enum ConversionError {
     Json {
         /// The queue's name, or nothing if it has none.
         queue: String,
-        /// Why.
+        /// The error of the JSON parser.
         error: serde_json::Error,
     },
 }

@@ -3,7 +3,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize, Serializer, ser::Error};
 use serde_json::{Value, value::RawValue};
 
-/// Deeper than anything that a Queue has. Canonical form is found by reading once more for each level.
+/// The deepest nesting that is read: more than a Queue has. Canonical form takes one more reading for each level.
 const DEEPEST: usize = 16;
 
 /// A key, borrowed from the text where it has no escapes.
@@ -19,7 +19,8 @@ pub(super) enum Json {
     Text(Arc<str>),
     /// The text of a map.
     Map(Arc<str>),
-    /// The text of anything else, and of what has no canonical form: half of a surrogate pair, and what is too deep.
+    /// The text of any other value, and of values without a canonical form: half of a surrogate pair, or too deep
+    /// nesting.
     Other(Arc<str>),
 }
 
@@ -37,13 +38,13 @@ impl Json {
         }
     }
 
-    /// The map that somebody wrote as text.
+    /// Reads a map from the text of an annotation.
     pub(super) fn map(text: &str) -> Option<Self> {
         let raw = serde_json::from_str::<&RawValue>(text).ok()?;
         Some(Self::read(raw)).filter(|json| matches!(json, Self::Map(_)))
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub(super) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -51,7 +52,7 @@ impl Json {
         }
     }
 
-    /// As it stands in JSON.
+    /// Returns the value as JSON.
     pub(super) fn to_json(&self) -> Cow<'_, str> {
         match self {
             Self::Text(text) => quoted(text).into(),
@@ -71,7 +72,7 @@ impl Serialize for Json {
     }
 }
 
-/// A string as it stands in JSON.
+/// Returns a string as JSON, with quotes.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }

@@ -2,14 +2,16 @@
 //!
 //! | v3alpha1 | v2 |
 //! | --- | --- |
-//! | `spec.maxDuration`, `expiryNotice`, `maxDurationAction`, `requeueDelay`, `onReversal` | an annotation each ([`SPEC_ANNOTATIONS`](super::SPEC_ANNOTATIONS)), the same text |
+//! | `spec.maxDuration`, `expiryNotice`, `maxDurationAction`, `requeueDelay`, `onReversal` | an annotation each
+//! ([`SPEC_ANNOTATIONS`](super::SPEC_ANNOTATIONS)), the same text |
 //! | `spec.waitForPodsReady` | an annotation, as JSON |
 //! | `status.workloads`, `status.nextExpiry` | one annotation, as a JSON object of them |
-//! | a floor that is no Go duration, such as `2d` | `48h0m0s`, and an annotation with the text, which counts for as long as the field stays so |
+//! | a floor that is no Go duration, such as `2d` | `48h0m0s`, and an annotation with the text, which counts for as
+//! long as the field stays so |
 //! | anything else | the same |
 //!
-//! What this table can't express is carried in a further annotation, so that each version of each object is some
-//! other object of the other version and comes back as it was: see [`bijection`].
+//! A further annotation carries the parts that this table can't express. So every object of one version has a
+//! counterpart in the other, from which it comes back unchanged: see [`bijection`].
 
 mod bijection;
 mod error;
@@ -25,12 +27,12 @@ pub use self::error::ConversionError;
 use self::{json::Json, object::Fields};
 use super::QueueVersion;
 
-/// What to say of an apiVersion that [`version_of`] doesn't know.
+/// The error message for an apiVersion that [`version_of`] doesn't know.
 pub const MUST_BE_KNOWN: &str = "must be scheduling.run.ai/v2 or scheduling.run.ai/v3alpha1";
 
 const GROUP: &str = "scheduling.run.ai";
 
-/// A converted Queue, to be serialized. What conversion doesn't touch is still the text that was read.
+/// A converted Queue, to be serialized. The parts that conversion doesn't touch are still the text that was read.
 #[derive(Debug)]
 pub struct Converted<'b>(Fields<'b>);
 
@@ -40,7 +42,7 @@ impl Serialize for Converted<'_> {
     }
 }
 
-/// A Queue of either version as one of the version asked for.
+/// Converts a Queue of either version to the given version.
 pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, ConversionError> {
     let mut queue = object::read(object)?;
     let from = version(&queue)?;
@@ -54,12 +56,12 @@ pub fn convert(object: &RawValue, to: QueueVersion) -> Result<Converted<'_>, Con
     Ok(Converted(queue))
 }
 
-/// A Queue of either version as v2.
+/// Converts a Queue of either version to v2.
 pub fn to_v2(object: &Value) -> Result<Value, ConversionError> {
     of_value(object, QueueVersion::V2)
 }
 
-/// A Queue of either version as v3alpha1.
+/// Converts a Queue of either version to v3alpha1.
 pub fn to_v3alpha1(object: &Value) -> Result<Value, ConversionError> {
     of_value(object, QueueVersion::V3alpha1)
 }
@@ -78,7 +80,7 @@ fn api_version(version: QueueVersion) -> String {
     format!("{GROUP}/{version}")
 }
 
-/// The version of Queue that an apiVersion names.
+/// Returns the version of Queue that an apiVersion names.
 pub fn version_of(api_version: &str) -> Option<QueueVersion> {
     api_version.strip_prefix(GROUP)?.strip_prefix('/')?.parse().ok()
 }

@@ -11,7 +11,7 @@ use super::{
     json::{Json, Key},
 };
 
-/// The maps of a Queue that are looked into; all else stays the text that it is, however large.
+/// The maps of a Queue that are opened. Everything else stays the text that it is, however large.
 const QUEUE: Opened = Opened(&[
     ("metadata", Opened(&[("annotations", Opened(&[]))])),
     ("spec", Opened(&[])),
@@ -24,19 +24,19 @@ const MUST_BE_A_MAP: &str = "must be a map";
 #[derive(Clone, Copy)]
 struct Opened(&'static [(&'static str, Self)]);
 
-/// A map, in the order in which it is written. Of a key that is there twice the last counts, as everywhere.
+/// A map, in the order in which it is written. Of a key that appears twice the last counts, as in Go.
 #[derive(Debug)]
 pub(super) struct Fields<'b>(Vec<(Cow<'b, str>, Node<'b>)>);
 
 #[derive(Debug)]
 pub(super) enum Node<'b> {
-    /// As it was read.
+    /// A value as it was read.
     Raw(&'b RawValue),
     /// A map that was opened.
     Fields(Fields<'b>),
-    /// In the place of a map that could have been opened.
+    /// Null, in place of a map that could have been opened.
     Null,
-    /// What conversion has put there.
+    /// A value that conversion has written.
     New(Json),
 }
 
@@ -60,7 +60,7 @@ impl<'b> Fields<'b> {
         self.0.retain(|(key, _)| keep(key));
     }
 
-    /// The map at a key, made if there is none.
+    /// Returns the map at a key, which is created if there is none.
     pub(super) fn open(&mut self, key: &'static str) -> Option<&mut Self> {
         if !matches!(self.get(key), Some(Node::Fields(_))) {
             self.set(key, Node::Fields(Self(Vec::new())));
@@ -71,7 +71,7 @@ impl<'b> Fields<'b> {
         })
     }
 
-    /// The string at a key.
+    /// Returns the string at a key.
     pub(super) fn text(&self, key: &str) -> Option<Cow<'b, str>> {
         match self.get(key) {
             Some(Node::Raw(raw)) => serde_json::from_str::<Key<'b>>(raw.get()).ok().map(|text| text.0),
@@ -86,7 +86,7 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// That a field of this Queue is wrong.
+    /// Creates the error for a bad field of this Queue.
     pub(super) fn invalid(&self, field: &str, must: &'static str) -> ConversionError {
         self.wrong(field, self.get(field), must)
     }
@@ -100,7 +100,7 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// A Queue, or what keeps it from being one. Which version it is of is for others to say.
+/// Reads a Queue, of any version.
 pub(super) fn read(object: &RawValue) -> Result<Fields<'_>, ConversionError> {
     let mut text = serde_json::Deserializer::from_str(object.get());
     let queue = QUEUE.deserialize(&mut text).map_err(|error| diagnosis(object, error))?;
@@ -118,7 +118,7 @@ pub(super) fn read(object: &RawValue) -> Result<Fields<'_>, ConversionError> {
     Ok(queue)
 }
 
-/// Which of the opened maps is none.
+/// Names the field that should have been a map.
 fn diagnosis(object: &RawValue, error: serde_json::Error) -> ConversionError {
     let Some(fields) = map(object) else {
         return ConversionError::NotAMap;

@@ -1,4 +1,4 @@
-//! What each field becomes, for all objects that anybody means. See the table in the [module](super)'s docs.
+//! Conversion of each field, for all objects but contrived ones. See the table in the [module](super)'s docs.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
     runai::{QueueVersion, SPEC_ANNOTATIONS},
 };
 
-/// What an object of the other version becomes.
+/// Returns the simple image of an object in the other version.
 pub(super) fn simple(here: &Touched, to: QueueVersion) -> Touched {
     let mut there = here.clone();
     match to {
@@ -54,7 +54,7 @@ fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &st
         queue.spec.set(field, Json::Text(text));
         queue.annotations.remove(annotation);
     } else if let Some(map) = Json::map(&text) {
-        // JSON as somebody has laid it out stays, and counts for as long as it says the same as the field
+        // JSON keeps the client's layout, and counts for as long as it has the same meaning as the field
         if map.to_json() == *text {
             queue.annotations.remove(annotation);
         }
@@ -93,7 +93,7 @@ fn floor_in_go(queue: &mut Touched, field: &'static str, annotation: &'static st
     }
 }
 
-/// A floor as Go prints it, if v3alpha1's grammar has it and Go's has not.
+/// Returns a floor as Go prints it, if v3alpha1's grammar accepts it and Go's doesn't.
 fn in_go(text: &str) -> Option<String> {
     if text.parse::<GoDuration>().is_ok() {
         return None;

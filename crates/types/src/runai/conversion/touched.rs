@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{keys, runai::SPEC_ANNOTATIONS};
 
-/// The fields that both versions have and one can't write as the other does, and their annotations.
+/// The fields that both versions have but that one can't write as the other does, and their annotations.
 pub(super) const FLOORS: [(&str, &str); 2] = [
     ("preemptMinRuntime", keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION),
     ("reclaimMinRuntime", keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION),
@@ -23,11 +23,11 @@ const ANNOTATIONS: [&str; 3] =
 /// In the place of a map that isn't there.
 const ABSENT: &str = "\"absent\"";
 
-/// The key, if it is touched.
+/// Returns the key, if conversion touches it.
 type Known = fn(&str) -> Option<&'static str>;
 
-/// All of a Queue that conversion may change, but for its apiVersion. Both versions are laid out alike, so one type
-/// does for both; what else an object holds is the same in both.
+/// All parts of a Queue that conversion may change, but for its apiVersion. Both versions have the same layout, so one
+/// type does for both; all other parts of an object are the same in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Touched {
     pub(super) annotations: Slot,
@@ -35,14 +35,14 @@ pub(super) struct Touched {
     pub(super) status: Slot,
 }
 
-/// What is touched of one map.
+/// The touched fields of one map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
     Absent,
     Null,
     Map {
         fields: BTreeMap<&'static str, Json>,
-        /// Whether the map has any that aren't touched, too.
+        /// True if the map also has fields that aren't touched.
         others: bool,
     },
 }
@@ -110,14 +110,15 @@ impl Slot {
         }
     }
 
-    /// What is there when nothing in it is touched.
+    /// Creates a slot without touched fields.
     fn untouched(others: bool) -> Self {
         if others { Self::Map { fields: BTreeMap::new(), others } } else { Self::Absent }
     }
 }
 
 impl Touched {
-    /// Whether it is the same in both versions at first sight: nothing is there but floors that both write alike.
+    /// True if the object is the same in both versions at first sight: nothing is touched but floors that both versions
+    /// write alike.
     pub(super) fn is_ordinary(&self) -> bool {
         let as_in_go = |field| match self.spec.get(field) {
             Some(Json::Text(text)) => !text.contains(['d', 'w']),
@@ -131,13 +132,13 @@ impl Touched {
                 .all(|field| FLOORS.iter().any(|(floor, _)| *floor == field) && as_in_go(field))
     }
 
-    /// Whether no annotation is touched, and the map is there or not as it is then.
+    /// True if no annotation is touched, and the map is present or absent accordingly.
     pub(super) fn has_no_annotations(&self) -> bool {
         self.annotations == Slot::untouched(self.annotations.others())
     }
 
-    /// As JSON, laid out as the Queue is but for `metadata`, and without what can be told from the object that carries
-    /// it. So the text stays good when somebody gives that object its first status, or another annotation.
+    /// Writes this as JSON, laid out as the Queue but for `metadata`, and without the parts that the carrying object
+    /// shows. So the text stays valid when a client gives that object its first status, or another annotation.
     pub(super) fn to_json(&self, carrier: &Self) -> String {
         let Self { annotations, spec, status } = self;
         let slots = [
@@ -149,7 +150,7 @@ impl Touched {
         write_map(told.map(|(key, slot, _)| (key, slot.to_json())))
     }
 
-    /// What [`Self::to_json`] wrote.
+    /// Reads the JSON that [`Self::to_json`] writes.
     pub(super) fn from_json(json: &str, carrier: &Self) -> Option<Self> {
         let slots: BTreeMap<Key<'_>, &RawValue> = serde_json::from_str(json).ok()?;
         let slot = |key: &'static str, other: &Slot, known| {
@@ -182,7 +183,7 @@ fn of_status(key: &str) -> Option<&'static str> {
 }
 
 impl Fields<'_> {
-    /// What conversion may change of this Queue.
+    /// Returns the parts that conversion may change.
     pub(super) fn touched(&self) -> Touched {
         let annotations = match self.get("metadata") {
             Some(Node::Fields(metadata)) => slot(metadata.get("annotations"), annotation),
@@ -195,7 +196,7 @@ impl Fields<'_> {
         }
     }
 
-    /// Makes this so.
+    /// Replaces the parts that conversion may change.
     pub(super) fn touch(&mut self, new: Touched) {
         if let Some(metadata) = self.open("metadata") {
             put(metadata, "annotations", new.annotations, annotation);
