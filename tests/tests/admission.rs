@@ -131,7 +131,7 @@ async fn a_class_whose_toleration_can_not_be_read_is_refused_and_told_why() {
     let world = world().await;
     let bad = class("unreadable", &json!({MINIMUM: "10000", SECONDS: "10m"}));
     let expected = format!(
-        "The PriorityClass \"unreadable\" is invalid: metadata.annotations[{SECONDS}]: Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever\n"
+        "The PriorityClass \"unreadable\" is invalid: metadata.annotations[{SECONDS}]: Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means no limit\n"
     );
     let created = kubectl(world, &["create"], &bad).await;
     assert_eq!((created.status.success(), created.stderr), (false, expected.clone()));

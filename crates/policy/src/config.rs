@@ -105,21 +105,20 @@ pub struct Config {
     pub tenancy_writers: BTreeSet<String>,
     /// The configuration for Kueue.
     pub kueue: Kueue,
-    /// What of KAI-Scheduler's is compared with the floors.
+    /// The configurations of KAI-Scheduler that are compared with the floors.
     pub kai: KaiSources,
     /// The longest floors that queues may have.
     pub bounds: Bounds,
-    /// The keys that the file sets, of those at the top and of those of the guard, the tenancy, the delegation, Kueue and
-    /// KAI.
+    /// The keys that the file sets: at the top, and within the guard, the tenancy, the delegation, Kueue and KAI.
     pub set: BTreeSet<&'static str>,
     /// The number of rows that it adds to the table.
     pub rows: usize,
 }
 
-/// A file in either of the forms that are understood.
+/// A file in either of the supported forms.
 #[derive(Clone, Debug, PartialEq)]
 pub enum File {
-    /// Tenure's own.
+    /// A configuration of Tenure.
     Tenure(Box<Config>),
     /// A configuration of KAI-Scheduler.
     Kai(Kai),
@@ -128,7 +127,7 @@ pub enum File {
 /// An error or a remark about one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// From 1.
+    /// The line, from 1.
     pub line: u64,
     /// The field, its value, and the values that would be right.
     pub text: String,
@@ -144,7 +143,7 @@ impl fmt::Display for Problem {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}", joined(.problems))]
 pub struct ConfigError {
-    /// At least one.
+    /// The problems; at least one.
     pub problems: Vec<Problem>,
 }
 
@@ -153,14 +152,15 @@ fn joined(problems: &[Problem]) -> String {
 }
 
 impl Config {
-    /// Reads the file of a server: Tenure's own, or KAI-Scheduler's, of which the floors count. One that is empty is the
-    /// defaults.
+    /// Reads the file of a server: Tenure's own, or KAI-Scheduler's, of which only the floors are used. An empty file
+    /// means the defaults.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let root = Node::parse(text)?;
         if kai::is_kai(&root) { Self::of_kai(&root) } else { Self::read(&root) }
     }
 
-    /// Refuses what KAI takes for something else than what is written, and what KAI doesn't know, because neither is meant.
+    /// Refuses values that KAI takes for something else than what is written, and values that KAI doesn't know: neither
+    /// is intended.
     fn of_kai(root: &Node) -> Result<Self, ConfigError> {
         let Kai { floors, set: written, problems, notes: _ } = Kai::read(root);
         let mut problems = Problems(problems);
@@ -261,7 +261,7 @@ impl File {
         }
     }
 
-    /// Its configuration of floors.
+    /// Returns its configuration of floors.
     pub fn floors(&self) -> &Floors {
         match self {
             Self::Tenure(config) => &config.floors,

@@ -39,11 +39,11 @@ pub struct Change<'a> {
 /// The queues from a queue, itself included, to the root.
 struct Path<'t> {
     names: Vec<&'t str>,
-    /// Why there may be more of them.
+    /// The reason why there may be more of them.
     gap: Option<Gap<'t>>,
 }
 
-/// Why it isn't known which queues are above.
+/// The reason why the queues above aren't known.
 #[derive(Clone, Copy)]
 enum Gap<'t> {
     /// This one is the parent of the last, and doesn't exist, or isn't seen yet.
@@ -148,7 +148,7 @@ impl Change<'_> {
         self.old.is_none_or(|old| old.parent != self.new.parent)
     }
 
-    /// What is wrong with the queue's own floor.
+    /// Returns the error for the queue's own floor.
     fn raised(
         &self,
         field: Inherited,
@@ -166,7 +166,7 @@ impl Change<'_> {
         (floor > limit.value && !stays).then(|| limit.to_string())
     }
 
-    /// The floor of a queue that has none itself.
+    /// Returns the floor that a queue without one inherits.
     fn inherited<'t>(&self, field: Inherited, tree: &'t QueueTree, floors: &'t Floors) -> Floor<'t> {
         let parent = self.new.parent.as_deref().and_then(|parent| tree.find(parent));
         let nearest = parent.and_then(|parent| tree.nearest(parent, field).ok().flatten());
@@ -176,7 +176,7 @@ impl Change<'_> {
         own.unwrap_or_else(|| floors.longest_default(field))
     }
 
-    /// A floor that is too long, of a queue that comes below the bound together with this one.
+    /// Returns the error for a floor that is too long, of a queue that comes below the bound together with this one.
     fn brought(&self, field: Inherited, limit: &Limit<'_>, tree: &QueueTree) -> Option<FieldError> {
         if !self.is_moved() {
             return None;

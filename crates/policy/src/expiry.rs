@@ -33,7 +33,7 @@ impl Default for Scope {
     }
 }
 
-/// Why a pod is never touched.
+/// The reason why a pod is never touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exemption {
     /// Its priority reaches the threshold.
@@ -59,8 +59,8 @@ impl Scope {
     }
 }
 
-/// Why a pod is never touched, as far as no tenant can make it so; none if its queue's ceiling applies. The exemption of a
-/// [claimed](claimed) owner holds once that owner was found.
+/// Returns the reason why a pod is never touched; none if its queue's ceiling applies. Only facts count that no tenant
+/// can write. The exemption of a [claimed](claimed) owner holds once that owner was found.
 pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     if pod.metadata.deletion_timestamp.is_some() {
         Some(Exemption::Terminating)
@@ -71,7 +71,7 @@ pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     }
 }
 
-/// The same, but for pods that have ended or terminate.
+/// Returns the same, but doesn't exempt pods that have ended or are terminating.
 pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     if scope.exempt_namespaces.iter().any(|exempt| exempt == namespace) {
@@ -85,7 +85,8 @@ pub fn standing_exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     }
 }
 
-/// Why a pod would never be touched if the owner that it names existed. Every tenant may write an owner reference.
+/// Returns the reason why a pod would never be touched if the owner that it names existed. Every tenant may write an
+/// owner reference.
 pub fn claimed(pod: &Pod) -> Option<Exemption> {
     let owner = pod.controller()?;
     match (group_of(&owner.api_version), owner.kind.as_str()) {
@@ -115,7 +116,7 @@ impl Clocks {
     }
 }
 
-/// The families of queues, of which a pod may be in both.
+/// The families of queues. A pod may be in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// T9k: `scheduler.tensorstack.dev`.
@@ -125,7 +126,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The API group of its queues.
+    /// Returns the API group of its queues.
     pub const fn group(self) -> &'static str {
         match self {
             Self::Tensorstack => "scheduler.tensorstack.dev",
@@ -133,7 +134,7 @@ impl Family {
         }
     }
 
-    /// As people and programs are told of it.
+    /// Returns the name that messages and metrics use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tensorstack => "tensorstack",
@@ -141,14 +142,14 @@ impl Family {
         }
     }
 
-    /// Whose queues are of an API group.
+    /// Returns the family of an API group.
     pub fn of(group: &str) -> Option<Self> {
         [Self::Tensorstack, Self::Runai].into_iter().find(|family| family.group() == group)
     }
 }
 
-/// The last instant at which a pod may run, and the family whose ceiling says so. The stricter of two counts.
-/// It is exceeded when `now` is later: equality isn't.
+/// Returns the last instant at which a pod may run, and the family whose ceiling sets it. The stricter of two ceilings
+/// counts. The deadline is exceeded when `now` is later; equality doesn't exceed it.
 pub fn deadline(
     clocks: Clocks,
     tensorstack: Option<SignedDuration>,

@@ -1,7 +1,7 @@
-//! Pods that start and stop as one: which of them count, how many it takes, and what they show of their start.
+//! Pods that start and stop as one: the pods that count, the minimums, and the start that they show.
 //!
-//! A minimum is what its own scheduler takes it for. In a `PodGroup`, each subgroup takes so many pods; what holds
-//! subgroups takes so many of these to have theirs; and the whole takes so many pods besides.
+//! A minimum has the meaning that its own scheduler gives it. In a `PodGroup`, each subgroup takes so many pods; a
+//! parent of subgroups takes so many of these to meet their minimums; and the whole takes so many pods besides.
 
 mod counts;
 mod tree;
@@ -21,15 +21,15 @@ const DEFAULT_SUBGROUP: &str = "default";
 /// The progress of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It wasn't scheduled yet.
+    /// The pod isn't scheduled yet.
     Waiting,
-    /// It was scheduled.
+    /// The pod is scheduled.
     Running,
-    /// It has ended, or is terminating: it has nothing to lose.
+    /// The pod has ended, or is terminating: it has nothing to lose.
     Gone,
 }
 
-/// How far a pod has come. One whose manifest says no more than its node was scheduled.
+/// Returns the progress of a pod. A pod with a node but no `PodScheduled` condition counts as scheduled.
 pub fn progress(pod: &Pod) -> Progress {
     if pod.metadata.deletion_timestamp.is_some() || pod.is_finished() {
         Progress::Gone
@@ -40,90 +40,90 @@ pub fn progress(pod: &Pod) -> Progress {
     }
 }
 
-/// How many pods a workload takes, in all and by subgroup.
+/// The minimums of a workload, in all and by subgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The kind of its group; none of a pod by itself.
     kind: Option<PodGroupKind>,
-    /// Of all pods together.
+    /// The minimum of all pods together.
     minimum: u32,
-    /// Of its subgroups, if it has any.
+    /// The subgroups, if there are any.
     tree: Option<Box<Tree>>,
 }
 
 impl Shape {
-    /// Of a `PodGroup`: its subgroups, or all of it if it has none.
+    /// Creates the shape of a `PodGroup`: its subgroups, or all of it if it has none.
     pub fn of(kind: PodGroupKind, spec: &PodGroupSpec) -> Self {
         let tree = Tree::new(&spec.sub_groups, spec.min_sub_group).map(Box::new);
         let unset = u32::from(tree.is_none());
         Self { kind: Some(kind), minimum: spec.min_member.unwrap_or(unset), tree }
     }
 
-    /// Of a pod by itself.
+    /// Returns the shape of a pod by itself.
     pub const fn alone() -> &'static Self {
         const ALONE: &Shape = &Shape { kind: None, minimum: 1, tree: None };
         ALONE
     }
 
-    /// The kind of its group; none of a pod by itself.
+    /// Returns the kind of its group; none of a pod by itself.
     pub const fn kind(&self) -> Option<PodGroupKind> {
         self.kind
     }
 
-    /// How many subgroups have pods. Their numbers are below that.
+    /// Returns the number of subgroups that have pods. They are numbered from 0.
     pub fn leaves(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.leaves())
     }
 
-    /// How many pods a subgroup takes; none, if there is no such.
+    /// Returns the minimum of a subgroup; 0 if there is no such subgroup.
     pub fn leaf_minimum(&self, number: usize) -> u32 {
         let leaf = self.tree.as_ref().filter(|_| number < self.leaves()).and_then(|tree| tree.node(number));
         leaf.map_or(0, |leaf| leaf.minimum)
     }
 
-    /// How many pods it takes in all, besides what its subgroups take.
+    /// Returns the minimum of all pods, besides the minimums of its subgroups.
     pub const fn minimum(&self) -> u32 {
         self.minimum
     }
 
-    /// The fewest pods that meet all of its minimums; the greatest number, if none do.
+    /// Returns the fewest pods that meet all of its minimums; `u32::MAX` if no number does.
     pub fn least(&self) -> u32 {
         self.minimum.max(self.tree.as_ref().map_or(0, |tree| tree.least()))
     }
 
-    /// The number of a pod's subgroup; that of [none](Self::leaves), if it names none that has pods.
+    /// Returns the number of a pod's subgroup; [`Self::leaves`] if the pod names no subgroup that has pods.
     pub fn subgroup(&self, pod: &Pod) -> usize {
         self.number(self.kind.and_then(|kind| kind.subgroup(pod)))
     }
 
-    /// The number of the subgroup of a pod that names this one.
+    /// Returns the number of the subgroup for the name that a pod has.
     pub fn number(&self, named: Option<&str>) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.find(named.unwrap_or(DEFAULT_SUBGROUP)))
     }
 
-    /// True if so many pods, of which each subgroup has so many, are what it takes.
+    /// True if so many pods in all, with so many of each subgroup, meet the minimums.
     pub fn is_met(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
         self.counts(total, of_leaf).are_enough(self)
     }
 
-    /// True if it can do without one of so many pods: then each of its minimums that binds leaves room.
+    /// True if the workload can do without one of so many pods: each minimum that binds leaves room.
     pub fn is_elastic(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> bool {
         self.counts(total, of_leaf).can_spare_one(self)
     }
 
-    /// Counts pods by subgroup, of which those that are in none are a part of the total alone.
+    /// Counts pods by subgroup. A pod of no subgroup counts towards the total alone.
     pub fn counts(&self, total: u32, of_leaf: impl Fn(usize) -> u32) -> Counts {
         Counts::new(total, self.tree.as_ref().map_or_else(Box::default, |tree| tree.counts(of_leaf)))
     }
 
-    /// Counts the pods that there are. Pods that have ended, or are about to, don't count.
+    /// Counts the pods that exist. Pods that have ended, or are terminating, don't count.
     pub fn count<'p>(&self, pods: impl Iterator<Item = &'p Pod>) -> Headcount {
         let live =
             pods.map(|pod| (self.subgroup(pod), progress(pod))).filter(|(_, of)| *of != Progress::Gone);
         self.tally(live.map(|(number, progress)| (number, progress == Progress::Running)))
     }
 
-    /// The same of pods of which the number of the subgroup is known, and whether they run.
+    /// Counts pods, given the number of each pod's subgroup, and whether the pod runs.
     pub fn tally(&self, pods: impl Iterator<Item = (usize, bool)>) -> Headcount {
         let none = self.counts(0, |_| 0);
         let (mut live, mut running) = (none.clone(), none);
@@ -151,8 +151,8 @@ impl Shape {
         tallied.filter(|(_, crew)| crew.are_enough()).collect()
     }
 
-    /// When pods show that they started: as soon as those that were scheduled were as many as it takes. None if they are
-    /// not. Of each pod that is active: the number of its subgroup, and when it was scheduled.
+    /// Returns the start that pods show: the moment at which the scheduled pods met the minimums. None if they don't.
+    /// Takes the number of the subgroup and the time of scheduling of each active pod.
     pub fn shown_start(&self, active: impl Iterator<Item = (usize, Timestamp)>) -> Option<Timestamp> {
         let mut active: Vec<_> = active.map(|(number, at)| (at, number)).collect();
         active.sort_unstable();
@@ -164,7 +164,7 @@ impl Shape {
         last.map(|(at, _)| at)
     }
 
-    /// The same with minimums that these pods meet: those that were not created can't be waited for.
+    /// Lowers the minimums to those that these pods meet: pods that were not created can't be waited for.
     #[must_use]
     pub fn attained_by(&self, pods: &Counts) -> Self {
         let tree = self.tree.as_ref().map(|tree| Box::new(tree.attained_by(pods.of_nodes())));

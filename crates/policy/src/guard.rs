@@ -40,35 +40,36 @@ pub struct Asked<'a> {
     pub user: &'a str,
     /// The groups of the user.
     pub groups: &'a [String],
-    /// Of the pod.
+    /// The namespace of the pod.
     pub namespace: &'a str,
-    /// Of the pod.
+    /// The name of the pod.
     pub name: &'a str,
-    /// How a deletion is judged if nothing shows the preemptor.
+    /// The judgement of a deletion if nothing shows the preemptor.
     pub unknown_preemptor: UnknownPreemptor,
 }
 
 /// The facts about the pod that decide.
 #[derive(Clone, Debug, Default)]
 pub struct Found<'a> {
-    /// Why it may go in spite of any protection, by its own record: see [`spared`].
+    /// The reason why the pod may go in spite of any protection, by its own record: see [`spared`].
     pub spared: Option<Reason>,
     /// True if its namespace is being deleted.
     pub namespace_goes: bool,
     /// True while not all objects are known yet.
     pub syncing: bool,
-    /// None, if nothing is known of it.
+    /// The pod's state; none if nothing is known of it.
     pub known: Option<Known<'a>>,
     /// The namespace and name of a preemptor that the extender has granted it to.
     pub permit: Option<(String, String)>,
 }
 
-/// A pod that may have something to lose.
+/// A pod that may be protected.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
-    /// What decisions are taken by.
+    /// The rules that decide.
     pub rules: Rules<'a>,
-    /// As rules see it. Its workload names no queue if there is no such queue: nothing is held up by a spelling mistake.
+    /// The pod as a victim. If its queue doesn't exist, its workload names no queue: a spelling mistake holds up
+    /// nothing.
     pub victim: Victim<'a>,
     /// Its priority.
     pub priority: i32,
@@ -85,60 +86,60 @@ pub struct Nominated<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// What it may have.
+    /// Its place, priority and preemption policy.
     pub preemptor: Preemptor<'a>,
 }
 
 /// The reason of a verdict, in the order in which the reasons are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// A kubelet asks: for the most part, because the pod has ended.
+    /// The user is a kubelet, which mostly deletes pods that have ended.
     Kubelet,
-    /// A controller of Kubernetes itself asks.
+    /// The user is a controller of Kubernetes itself.
     Controller,
     /// The user is exempt by configuration.
     ExemptUser,
-    /// A group of the user is.
+    /// A group of the user is exempt by configuration.
     ExemptGroup,
-    /// The namespace is.
+    /// The namespace is exempt by configuration.
     ExemptNamespace,
-    /// The user that deletes it is no scheduler: people may delete their pods.
+    /// The user isn't a scheduler: people may delete their pods.
     OtherUser,
-    /// It is about to go as it is.
+    /// The pod is terminating already.
     Terminating,
-    /// It has ended.
+    /// The pod has ended.
     Finished,
-    /// It mirrors a static pod of a kubelet.
+    /// The pod mirrors a static pod of a kubelet.
     Mirror,
-    /// A `DaemonSet` controls it.
+    /// A `DaemonSet` controls the pod.
     DaemonSet,
-    /// Annotation `tenure.dev/unguarded` says so.
+    /// Annotation `tenure.dev/unguarded` exempts the pod.
     Unguarded,
-    /// Its namespace is about to go.
+    /// The namespace is being deleted.
     NamespaceTerminating,
-    /// Not all that is there is known yet.
+    /// Not all objects are known yet.
     Syncing,
-    /// Nothing is known of it.
+    /// Nothing is known of the pod.
     Unknown,
-    /// It wasn't scheduled yet, and has no run to lose.
+    /// The pod isn't scheduled yet, and has no run to lose.
     NotScheduled,
     /// The scheduler extender has granted it to a preemptor.
     Permit,
-    /// A pod that is nominated to its node may have it.
+    /// A pod that is nominated to the node may preempt it.
     Nominated,
-    /// No pod that is nominated to its node may have it. Denied.
+    /// No pod that is nominated to the node may preempt it. Denied.
     NominatedWaits,
     /// Nothing protects it.
     Unprotected,
     /// The protection has no known end, and the request can't wait without limit: an eviction, or a deletion by a scheduler
     /// that shows no preemptor.
     Endless,
-    /// It is protected. Denied.
+    /// The pod is protected. Denied.
     Protected,
 }
 
 impl Reason {
-    /// In a word.
+    /// Returns the name of the reason, as in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Kubelet => "kubelet",
@@ -173,31 +174,31 @@ pub struct Verdict {
     pub reason: Reason,
     /// The preemptor that decided it, if one did: its namespace and name.
     pub preemptor: Option<(String, String)>,
-    /// None, if the pod may go.
+    /// The reason why the pod may not go now; none if it may.
     pub hold: Option<Hold>,
 }
 
-/// Why a pod may not go now.
+/// The reason why a pod may not go now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// What protects it.
+    /// The rule that protects the pod.
     pub rule: Rule,
-    /// Until when, if that is known.
+    /// The end of the protection, if it is known.
     pub until: Option<Timestamp>,
-    /// When to ask again, in seconds.
+    /// The number of seconds after which to ask again.
     pub retry_after: i32,
-    /// The message to the caller: which pod, why, until when, and what can be done.
+    /// The message to the caller: the pod, the reason, the end of the protection, and the remedies.
     pub message: String,
 }
 
 impl Verdict {
-    /// The pod may go.
+    /// The verdict that the pod may go.
     pub const fn allowed(reason: Reason) -> Self {
         Self { reason, preemptor: None, hold: None }
     }
 }
 
-/// Why a pod may go in spite of any protection, by its own record.
+/// Returns the reason why a pod may go in spite of any protection, by its own record.
 pub fn spared(pod: &Pod) -> Option<Reason> {
     let controlled_by = |kind| pod.controller().is_some_and(|owner| owner.kind == kind);
     if pod.metadata.deletion_timestamp.is_some() {
@@ -219,7 +220,7 @@ pub fn judge(guarded: &Guarded, asked: &Asked<'_>, look: impl FnOnce() -> Verdic
 }
 
 impl Found<'_> {
-    /// The decision about a request that must be judged by its pod.
+    /// Decides about a request that must be judged by its pod.
     pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
         let gone = self.namespace_goes.then_some(Reason::NamespaceTerminating);
         let syncing = self.syncing.then_some(Reason::Syncing);

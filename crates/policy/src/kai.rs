@@ -1,8 +1,8 @@
-//! KAI-Scheduler's own defaults of floors, beside those that are configured here.
+//! Compares KAI-Scheduler's own defaults of floors with Tenure's.
 //!
-//! KAI goes by its own when it preempts and reclaims, and Tenure by its own when it answers kube-scheduler and guards pods.
-//! In a cluster that has both they should be the same: else what a workload may count on depends on the scheduler that wants
-//! its room.
+//! KAI applies its own defaults when it preempts and reclaims, and Tenure its own when it answers kube-scheduler and
+//! guards pods. In a cluster that has both they should be the same: otherwise a workload's protection depends on the
+//! scheduler that wants its room.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +18,22 @@ use crate::{
     tree::Inherited,
 };
 
-/// What is compared.
+/// A setting that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
     /// The default floor against preemption.
     Preempt,
     /// The default floor against reclaim.
     Reclaim,
-    /// Where the search for a floor against reclaim begins.
+    /// The queue at which the search for a floor against reclaim begins.
     Method,
 }
 
 impl Setting {
-    /// All of them.
+    /// All settings.
     pub const ALL: [Self; 3] = [Self::Preempt, Self::Reclaim, Self::Method];
 
-    /// Its name as an argument of KAI's plugin, and in Tenure's configuration.
+    /// Returns its name as an argument of KAI's plugin, and in Tenure's configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Preempt => PREEMPT,
@@ -43,38 +43,38 @@ impl Setting {
     }
 }
 
-/// What one of KAI's schedulers goes by where no queue says.
+/// The defaults of one KAI scheduler, for queues without values of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KaiDefaults {
-    /// As KAI takes them: of the pool that it schedules, or of all nodes.
+    /// The floors as KAI takes them, for the pool that it schedules, or for all nodes.
     floors: Floors,
-    /// The node pool that it schedules; none for all nodes, and for those of no pool.
+    /// The node pool that it schedules; none for all nodes, and for nodes without a pool.
     pool: Option<String>,
-    /// Where its preempt and its reclaim floor are written, or would be.
+    /// The paths of its preempt and its reclaim floor, set or not.
     paths: [String; 2],
-    /// What precedes the names of the plugin's arguments.
+    /// The path that precedes the names of the plugin's arguments.
     arguments: String,
-    /// What KAI takes for something else than what is written.
+    /// Values that KAI takes for something else than what is written.
     pub issues: Vec<String>,
 }
 
-/// A default of KAI's that isn't Tenure's.
+/// A default of KAI's that differs from Tenure's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What differs.
+    /// The setting.
     pub setting: Setting,
-    /// Where KAI has it.
+    /// The path in KAI's configuration.
     pub field: String,
-    /// What KAI goes by.
+    /// The value in KAI.
     pub kai: String,
-    /// Where Tenure has it, or would have it for this node pool.
+    /// The path in Tenure's configuration, for this node pool.
     pub tenures_field: String,
-    /// What Tenure goes by.
+    /// The value in Tenure.
     pub tenure: String,
 }
 
 impl Difference {
-    /// What to do about it.
+    /// Returns the advice to the user.
     pub fn remedy(&self) -> String {
         let Self { setting: _, field, kai, tenures_field, tenure } = self;
         format!(
@@ -134,14 +134,14 @@ impl KaiDefaults {
         let at_method = format!("{}.{METHOD}", shard.arguments);
         shard.floors.method = shard.taken(&at_method, begins, |text| Ok(method(text)?.unwrap_or_default()));
         if plugin.and_then(|plugin| plugin.get("enabled")) == Some(&Value::Bool(false)) {
-            let text = "KAI protects nobody, whatever its queues say";
+            let text = "KAI protects no workload, no matter which floors queues have";
             shard.issues.push(format!("spec.plugins.{PLUGIN}.enabled: Invalid value: false: {text}"));
             shard.floors = Floors::default();
         }
         shard
     }
 
-    /// What KAI makes of a value.
+    /// Returns the value that KAI takes.
     fn taken<T: Default>(
         &mut self,
         path: &str,
@@ -155,7 +155,7 @@ impl KaiDefaults {
         })
     }
 
-    /// Where Tenure goes by something else.
+    /// Returns the settings for which Tenure has another value.
     pub fn differences(&self, ours: &Floors) -> Vec<Difference> {
         let Self { floors, pool, paths: [at_preempt, at_reclaim], arguments, issues: _ } = self;
         let pool = pool.as_deref();

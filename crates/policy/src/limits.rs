@@ -16,13 +16,13 @@ use crate::{
 /// The limits of the workloads of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// The longest run; none: as long as it takes.
+    /// The longest run; none: no limit.
     pub ceiling: Option<SignedDuration>,
     /// The time before its end at which a workload gets a notice; zero: no notice. None: the configured one.
     pub notice: Option<SignedDuration>,
     /// The time for which a workload stays paused after its ceiling; none: until a person resumes it.
     pub slice_delay: Option<SignedDuration>,
-    /// What happens to a workload whose pauses are undone.
+    /// The action for a workload whose pauses are undone.
     pub on_reversal: OnReversal,
     /// The rules for workloads that don't get ready; none: the configured ones.
     pub pods_ready: Option<PodsReady>,

@@ -19,7 +19,7 @@ pub struct PauseRule {
     pub value: Value,
     /// True if Kueue goes by this field: it sets no object of the kind going again, and gives its quota back.
     pub decides_activation: bool,
-    /// What happens when each pause is undone; none: what the queue says.
+    /// The action when each pause is undone; none: the queue decides.
     pub on_reversal: Option<OnReversal>,
 }
 
@@ -64,8 +64,8 @@ pub(crate) fn is_subdomain(text: &str) -> bool {
 }
 
 /// The kinds that Tenure knows how to pause. Matched by group and kind, never by kind alone: a `Job` of
-/// `batch.volcano.sh` is another thing. A kind may have several rules, of which the first counts whose field the
-/// served schema has.
+/// `batch.volcano.sh` is another thing. A kind may have several rules: the first one counts whose field the served
+/// schema has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnerTable(Vec<PauseRule>);
 
@@ -105,7 +105,7 @@ const SWITCHED: &Rows = &[
     ),
 ];
 
-/// T9k's text spells `Tensorboard` what its clusters serve as `TensorBoard`.
+/// T9k's documentation writes `Tensorboard` for the kind that its clusters serve as `TensorBoard`.
 const MODES: &Rows =
     &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard", "MLService"], "spec.runMode")];
 
@@ -130,7 +130,7 @@ impl Default for OwnerTable {
                 group: group.into(),
                 kind: kind.into(),
                 field: field.into(),
-                // of these Kueue holds back the pods, and never sets how many there are
+                // Kueue holds back the pods of these, and never sets their number
                 decides_activation: value == 0,
                 value: value.clone(),
                 on_reversal: None,
@@ -172,18 +172,18 @@ impl OwnerTable {
         self.0.iter().filter(|rule| rule.is_for(group_of(&owner.api_version), &owner.kind))
     }
 
-    /// What happens when each pause of an owner is undone: as the first of its rules says that says anything.
+    /// Returns the action when each pause of an owner is undone, from the first of its rules that sets one.
     pub fn on_reversal(&self, owner: &OwnerReference) -> Option<OnReversal> {
         self.rules(owner).find_map(|rule| rule.on_reversal)
     }
 
-    /// Whether there is any.
+    /// True if there is a rule for an owner.
     pub fn knows(&self, owner: &OwnerReference) -> bool {
         self.rules(owner).next().is_some()
     }
 
-    /// Group and kind of what may be found on the way from a pod to its topmost owner, and whether it can be paused
-    /// itself.
+    /// Returns group and kind of each object that may be on the path from a pod to its topmost owner, and whether it
+    /// can be paused itself.
     pub fn ancestors(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let first = |place: usize, rule: &PauseRule| {
             self.0.iter().position(|other| other.is_for(&rule.group, &rule.kind)) == Some(place)
@@ -200,7 +200,7 @@ impl PauseRule {
     }
 }
 
-/// The group of an `apiVersion`; empty for the core group.
+/// Returns the group of an `apiVersion`; empty for the core group.
 pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }

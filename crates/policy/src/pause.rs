@@ -1,4 +1,4 @@
-//! The patch that pauses an owner, and whether it took.
+//! The patch that pauses an owner, and the check that it took effect.
 
 mod owner;
 mod plan;
@@ -49,13 +49,13 @@ pub const DEACTIVATED_DUE_TO_LIMIT: &str = "DeactivatedDueToRequeuingLimitExceed
 /// Reason of the event when a workload comes back by itself.
 pub const REQUEUED: &str = "Requeued";
 
-/// Reason of the event when a workload comes back because somebody has activated it.
+/// Reason of the event when a workload comes back because it was activated.
 pub const REACTIVATED: &str = "Reactivated";
 
-/// Reason of the event when a workload should come back, and somebody doesn't allow it.
+/// Reason of the event when a workload should come back, and the API server refuses the write.
 pub const RETURN_REFUSED: &str = "ReturnRefused";
 
-/// Reason of the event that tells beforehand.
+/// Reason of the event that announces the end of a run.
 pub const MAX_DURATION_APPROACHING: &str = "MaxDurationApproaching";
 
 /// Reason of the event that says in plain words why a run has ended, what has happened to the workload, and what helps.
@@ -70,25 +70,26 @@ pub const PAUSE_REVERSED: &str = "PauseReversed";
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 const INACTIVE: &str = "false";
 
-/// So many reversals of one owner's pauses are told to people: one may be a person's own doing.
+/// The number of reversals of one owner's pauses from which on an event reports them: a single one may be a person's
+/// own doing.
 pub const TOLD_REVERSALS: u32 = 2;
 
-/// Whether and when a paused owner comes back by itself.
+/// The automatic return of a paused owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
-    /// Somebody has to resume it.
+    /// The owner stays paused until a user resumes it.
     Never,
-    /// At this time.
+    /// The owner comes back at this time.
     Requeue(Timestamp),
-    /// It was deactivated, and isn't any more.
+    /// The owner was deactivated, and isn't any more.
     Reactivate,
-    /// A person has deactivated it since it was paused, and the record doesn't say so: it doesn't come back, and that is
-    /// to be noted, so that activation is seen as such.
+    /// A person has deactivated the owner since it was paused, which the record doesn't say yet. The owner doesn't come
+    /// back, and the record is to be changed, so that a later activation is recognized.
     Deactivate,
 }
 
 impl Return {
-    /// As an object says that bears the record of a pause.
+    /// Reads the return from an object that bears the record of a pause.
     pub fn of(record: &PausedRecord, metadata: &ObjectMeta) -> Self {
         match (is_inactive(metadata), is_deactivation(record)) {
             (true, true) => Self::Never,
@@ -98,7 +99,8 @@ impl Return {
         }
     }
 
-    /// When something is to be done about it; long ago if that is overdue since somebody said so.
+    /// Returns the time of the next action; `Timestamp::MIN` if it is due at once, since a user has changed the
+    /// annotation.
     pub const fn at(self) -> Option<Timestamp> {
         match self {
             Self::Never => None,
@@ -107,13 +109,13 @@ impl Return {
         }
     }
 
-    /// Whether it comes back without anybody's doing.
+    /// True if the owner comes back by itself.
     pub const fn comes_back(self) -> bool {
         matches!(self, Self::Requeue(_) | Self::Reactivate)
     }
 }
 
-/// The record of a pause at `at` by the rules of a queue, of a family and by name, after the reversals of earlier pauses.
+/// Creates the record of a pause at `at` by the rules of a queue, after the reversals of earlier pauses.
 pub fn record(
     owner: Owner<'_>,
     rule: &PauseRule,
@@ -137,7 +139,7 @@ pub fn record(
     }
 }
 
-/// One merge patch that pauses, leaves the record, says how long that is meant, and takes the announcement away.
+/// Returns the merge patch that pauses, writes the record and the state of its return, and removes the announcement.
 pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord, until: &Until) -> Value {
     let mut patch = nested(&rule.field, rule.value.clone());
     let mut annotations = json!({
@@ -145,7 +147,7 @@ pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord, until: &
         keys::EXPIRES_AT_ANNOTATION: null,
     });
     if let Some(annotations) = annotations.as_object_mut() {
-        // a time of return that an earlier pause has left, or anybody, would undo this one
+        // a time of return from an earlier pause, or from any writer, would undo this one
         let state = match until {
             Until::Requeued(state) => Some(json!(state).to_string().into()),
             Until::Resumed | Until::Activated => without_return(owner),
@@ -159,8 +161,8 @@ pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord, until: &
     Value::Object(patch)
 }
 
-/// One merge patch that takes a pause back: what the field held before, and no record. How often the workload came back
-/// is kept, unless it was deactivated: then it begins anew.
+/// Returns the merge patch that undoes a pause: it restores the field's earlier value and removes the record. The
+/// number of returns is kept, unless the workload was deactivated: then it starts from 0.
 pub fn resume(owner: Owner<'_>, record: &PausedRecord) -> Value {
     if !is_ours(owner, record) {
         return forget(owner, record);
@@ -168,7 +170,7 @@ pub fn resume(owner: Owner<'_>, record: &PausedRecord) -> Value {
     with_fields(owner, record, nested(&record.field, record.previous_value.clone()))
 }
 
-/// The same, but the field stays as somebody has set it since: only the record goes.
+/// Returns the merge patch that removes the record, and leaves the field as a user or controller has set it since.
 pub fn forget(owner: Owner<'_>, record: &PausedRecord) -> Value {
     with_fields(owner, record, Map::new())
 }
@@ -187,7 +189,8 @@ fn with_fields(owner: Owner<'_>, record: &PausedRecord, mut patch: Map<String, V
     Value::Object(patch)
 }
 
-/// One merge patch that keeps a paused workload so until somebody activates it. How often it came back is kept until then.
+/// Returns the merge patch that keeps a paused workload paused until it is activated. The number of returns is kept
+/// until then.
 pub fn deactivate(owner: Owner<'_>, record: &PausedRecord) -> Value {
     let record = PausedRecord { reason: DEACTIVATED.into(), ..record.clone() };
     let mut annotations = Map::from_iter([
@@ -198,8 +201,8 @@ pub fn deactivate(owner: Owner<'_>, record: &PausedRecord) -> Value {
     annotate(owner, &Value::Object(annotations))
 }
 
-/// What the annotation of its state becomes if it says when the workload comes back, and is not to say so any more: how
-/// often it came back is kept.
+/// Returns the value of the requeue state without its time of return, which keeps the number of returns; none if it has
+/// no such time.
 fn without_return(owner: Owner<'_>) -> Option<Value> {
     let state = owner.requeue_state();
     state.requeue_at?;
@@ -207,29 +210,30 @@ fn without_return(owner: Owner<'_>) -> Option<Value> {
     Some((state.count > 0).then(|| json!(state).to_string()).into())
 }
 
-/// Whether a paused workload stays so until somebody activates it.
+/// True if a paused workload stays so until it is activated.
 pub fn is_deactivation(record: &PausedRecord) -> bool {
     record.reason == WORKLOAD_INACTIVE || record.reason == DEACTIVATED
 }
 
-/// Whether an owner was paused because its pods didn't get ready in time.
+/// True if an owner was paused because its pods didn't get ready in time.
 pub fn is_for_readiness(record: &PausedRecord) -> bool {
     record.reason == PODS_READY_TIMEOUT || record.reason == WORKLOAD_INACTIVE
 }
 
-/// Whether the field holds what the pause has set. Else it is not ours to undo.
+/// True if the field holds the value that the pause has set. Otherwise Tenure must not undo it.
 pub fn is_ours(owner: Owner<'_>, record: &PausedRecord) -> bool {
     owner.at(&record.field) == &record.value || record.value.is_null()
 }
 
-/// Whether the field was set by somebody else since the record was left, as far as the API server has noted who has set
-/// what last. A person who has resumed a workload and paused it again means that pause, though it looks like ours.
+/// True if another writer than Tenure has set the field since the record was written, as far as
+/// `metadata.managedFields` shows. When a person resumes a workload and pauses it again, that pause is the person's,
+/// though it looks like Tenure's.
 pub fn was_set_since(owner: Owner<'_>, record: &PausedRecord) -> bool {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array);
     let fields = || entries.into_iter().flatten().filter_map(|entry| entry.get("fieldsV1"));
     let noted = ["metadata", "annotations", keys::PAUSED_ANNOTATION];
     let field = || record.field.split('.');
-    // what has nothing below it is there as a whole, unless somebody has taken over what was
+    // a field without children is managed as a whole, unless another manager has taken over a part of it
     let is_apart = fields().any(|fields| part(fields, field()) == Part::Itself);
     let mut by_who_noted = fields().filter(|fields| part(fields, noted) != Part::None).peekable();
     let is_theirs = |fields: &Value| match part(fields, field()) {
@@ -240,11 +244,11 @@ pub fn was_set_since(owner: Owner<'_>, record: &PausedRecord) -> bool {
     by_who_noted.peek().is_some() && !by_who_noted.any(is_theirs)
 }
 
-/// What there is of a path among the fields that are noted as somebody's.
+/// The part of a path that a manager owns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Itself,
-    /// What it is below, with nothing below that.
+    /// A parent of the path, with none of its children.
     Whole,
     None,
 }
@@ -261,7 +265,7 @@ fn part<'p>(fields: &Value, path: impl IntoIterator<Item = &'p str>) -> Part {
     Part::Itself
 }
 
-/// The `CronJob` that a `Job` is of; none of anything else.
+/// Returns the `CronJob` that controls a `Job`; none for any other kind.
 pub fn cron_job_of(job: &ObjectReference, metadata: &ObjectMeta) -> Option<OwnerReference> {
     let is = |api_version: &str, kind: &str, expected| group_of(api_version) == "batch" && kind == expected;
     let (api_version, kind) = (job.api_version.as_deref()?, job.kind.as_deref()?);
@@ -276,23 +280,23 @@ pub fn forbids_others(cron_job: Owner<'_>) -> bool {
     cron_job.at("spec.concurrencyPolicy") == "Forbid"
 }
 
-/// One merge patch that says when the run will end.
+/// Returns the merge patch that announces the end of the run.
 pub fn announce(owner: Owner<'_>, at: Timestamp) -> Value {
     annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: at.to_string()}))
 }
 
-/// One merge patch that takes away what was said of the end of the run.
+/// Returns the merge patch that removes the announcement.
 pub fn withdraw(owner: Owner<'_>) -> Value {
     annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: null}))
 }
 
-/// One merge patch that changes nothing but annotations.
+/// Returns a merge patch that changes nothing but annotations.
 pub fn annotate(owner: Owner<'_>, annotations: &Value) -> Value {
     json!({"metadata": preconditioned(owner, annotations)})
 }
 
-/// With the object's uid and resourceVersion as preconditions a patch can't hit a namesake, nor happen twice, nor undo
-/// what somebody has changed since the object was read.
+/// Returns the metadata of a patch. With the object's uid and resourceVersion as preconditions the patch can't hit
+/// another object of the same name, nor apply twice, nor undo a change that was made since the object was read.
 fn preconditioned(owner: Owner<'_>, annotations: &Value) -> Value {
     let metadata = |key: &str| owner.0.get("metadata").and_then(|m| m.get(key)).cloned().unwrap_or_default();
     json!({
@@ -300,7 +304,7 @@ fn preconditioned(owner: Owner<'_>, annotations: &Value) -> Value {
     })
 }
 
-/// The object in which a path leads to a value.
+/// Returns the object in which a path leads to a value.
 pub fn nested(path: &str, value: Value) -> Map<String, Value> {
     let wrap = |inner: Value, key: &str| Value::Object(Map::from_iter([(key.to_owned(), inner)]));
     match path.rsplit('.').fold(value, wrap) {
@@ -310,8 +314,8 @@ pub fn nested(path: &str, value: Value) -> Map<String, Value> {
     }
 }
 
-/// Whether the object that the server returned shows the pause and its record. A structural schema prunes
-/// fields that it doesn't know, and the server still answers 200.
+/// True if the object that the server returned shows the pause and its record. A structural schema prunes fields that
+/// it doesn't know, and the server still answers 200.
 pub fn took(returned: Owner<'_>, rule: &PauseRule, record: &PausedRecord) -> bool {
     returned.is_paused(rule) && returned.record().as_ref() == Some(record)
 }

@@ -19,8 +19,8 @@ pub use queue::KeptQueue;
 pub use read::Unreadable;
 pub use trusted::TrustedWriters;
 
-/// How old an answer can be that comes back: the API server waits 30 s for a webhook at most, and the rest was cut off
-/// when the answer was written in whole seconds.
+/// The age up to which a review may see its own answer again: the API server waits 30 s for a webhook at most, and
+/// writing the answer in whole seconds cuts off up to one more.
 const COMES_BACK_WITHIN: SignedDuration = SignedDuration::from_secs(31);
 
 /// The result of a review of a stamp.
@@ -37,15 +37,15 @@ pub struct Review {
 /// The change that a review makes to a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// None.
+    /// No change.
     Admitted,
-    /// Set one that was missing.
+    /// A missing stamp was set.
     Stamped,
-    /// Took one out of the future.
+    /// A stamp in the future was set to now.
     Clamped,
-    /// Undid the change of a user who may not make it.
+    /// The change of a user who may not make it was undone.
     Reverted,
-    /// Dropped one that can't be read.
+    /// A stamp that can't be read was dropped.
     Dropped,
 }
 
@@ -78,14 +78,14 @@ pub struct Write<'a> {
 pub struct Trust {
     /// True if the writer may set start times.
     pub start: bool,
-    /// Their queue.
+    /// True if the writer may change their queue.
     pub queue: bool,
 }
 
 /// The review of a whole object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reviewed {
-    /// Of its stamp.
+    /// The review of its stamp.
     pub start: Review,
     /// The queue that it keeps, where another was written.
     pub queue: Option<KeptQueue>,
@@ -93,8 +93,8 @@ pub struct Reviewed {
     pub conflicts: bool,
 }
 
-/// Reviews an object that is created, or changed from what it was. One that is about to go as well: finalizers can hold it
-/// for as long as its pods run, and all that time its stamp and its queue count.
+/// Reviews an object that is created, or changed from what it was. An object that is being deleted is reviewed as well:
+/// finalizers can hold it for as long as its pods run, and all that time its stamp and its queue count.
 pub fn review(
     kind: PodGroupKind,
     object: &RawValue,

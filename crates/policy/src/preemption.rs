@@ -1,6 +1,6 @@
 //! Decides if a preemptor may have its victims: by floors, minimums of elastic workloads and tolerations together.
 //!
-//! The filters and validators have the names that the text on the `MinRuntime` plugin gives them.
+//! The filters and validators have the names that the `MinRuntime` design document gives them.
 
 use std::ptr;
 
@@ -25,7 +25,7 @@ pub use going::{Going, Left, LeftOf};
 pub enum Kind {
     /// Preemptor and victim are in the same leaf queue.
     Preempt,
-    /// They are in different queues.
+    /// Preemptor and victim are in different queues.
     Reclaim,
 }
 
@@ -43,7 +43,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// As it is called in answers.
+    /// Returns the name in API responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PreemptMinRuntime => "preemptMinRuntime",
@@ -91,7 +91,7 @@ impl<'a> Place<'a> {
 pub struct Workload<'a> {
     /// Its place in the tree of queues.
     pub place: Place<'a>,
-    /// Since when it runs; none if it doesn't.
+    /// The time since which it runs; none if it doesn't.
     pub start: Option<Timestamp>,
     /// The number of pods that it takes, in all and by subgroup.
     pub shape: &'a Shape,
@@ -114,11 +114,11 @@ impl<'a> Workload<'a> {
 /// A pod that is to make room.
 #[derive(Clone, Copy, Debug)]
 pub struct Victim<'a> {
-    /// Victims of one workload have the very same here.
+    /// The workload. Victims of one workload share the same reference.
     pub workload: &'a Workload<'a>,
     /// The number of its subgroup there.
     pub subgroup: usize,
-    /// How far it has come.
+    /// Its progress.
     pub progress: Progress,
     /// The pool of its node.
     pub pool: Option<&'a str>,
@@ -178,11 +178,12 @@ pub struct Ruling<'t> {
     pub left: Option<Left>,
     /// The toleration of its class.
     pub toleration: Judgement,
-    /// How far it has come.
+    /// Its progress.
     pub progress: Progress,
 }
 
-/// From when on a workload isn't protected any more; none if it isn't now. A start in the future counts as now.
+/// Returns the time from which on a workload isn't protected any more; none if it isn't protected now. A start in the
+/// future counts as now.
 pub fn protected_until(start: Option<Timestamp>, floor: &Floor<'_>, now: Timestamp) -> Option<Timestamp> {
     let until = start?.min(now).checked_add(floor.value.to_signed()).unwrap_or(Timestamp::MAX);
     (now < until).then_some(until)

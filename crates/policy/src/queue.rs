@@ -1,5 +1,5 @@
-//! What a Queue's spec means. The webhook and the index read specs here and nowhere else, so that what is
-//! admitted is what is understood.
+//! The meaning of a Queue's spec. The webhook and the index read specs here and nowhere else, so that both understand
+//! an admitted queue in the same way.
 
 pub mod v2;
 
@@ -17,7 +17,7 @@ use tenure_types::{
 
 use crate::{field::FieldError, owners::is_subdomain, ready::PodsReady, requeue::factor};
 
-/// What `onReversal` may be.
+/// The expected values of `onReversal`.
 pub(crate) const ON_REVERSAL_EXPECTED: &str = "must be Pause or DeletePods";
 
 /// A queue of the run.ai family, as decisions need it. A field that can't be read counts as unset.
@@ -44,14 +44,14 @@ pub struct RunaiQueue {
 }
 
 impl RunaiQueue {
-    /// Reads a spec, and says what is wrong with it by itself. What needs other queues to be judged is
-    /// [`crate::admission`]'s.
+    /// Reads a spec, and returns the errors that it has by itself. Checks that need other queues are in
+    /// [`crate::admission`].
     pub fn read(spec: &v3alpha1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         (Self::read_as(QueueVersion::V3alpha1, spec, &mut errors), errors)
     }
 
-    /// The same of KAI-Scheduler's version, of which annotations are a part. An error names the annotation.
+    /// Reads a spec of KAI-Scheduler's version, which includes annotations. An error names the annotation.
     pub fn read_v2(
         spec: &runai::v2::QueueSpec,
         annotations: &BTreeMap<String, String>,
@@ -61,7 +61,7 @@ impl RunaiQueue {
         (Self::read_as(QueueVersion::V2, &spec, &mut errors), errors)
     }
 
-    /// Reads the spec of an object of some version; of v2 what [`v2::as_v3alpha1`] makes of it.
+    /// Reads the spec of an object of any version; v2 is converted by [`v2::as_v3alpha1`].
     pub(crate) fn read_as(
         version: QueueVersion,
         spec: &v3alpha1::QueueSpec,
@@ -150,8 +150,8 @@ fn duration<D: Grammar>(
     written.parse().map_err(|error| errors.push(explain(error))).ok()
 }
 
-/// A negative floor that got stored protects no workload, as in KAI's own version. It isn't the same as none, which is
-/// inherited.
+/// Reads a floor. A negative floor that got stored protects no workload, as in KAI's own version. It isn't the same as
+/// none, which is inherited.
 fn floor(
     field: &str,
     written: Option<&Written<ExtendedDuration>>,
@@ -185,7 +185,7 @@ fn positive<D: Grammar>(
     positive_or(field, written, "leave it out for no limit", errors)
 }
 
-/// The same, with what to do instead of writing zero.
+/// Checks that a duration is positive. The error says what to do instead of writing zero.
 fn positive_or<D: Grammar>(
     field: &str,
     written: Option<&Written<D>>,
@@ -201,7 +201,7 @@ fn positive_or<D: Grammar>(
     Some(value)
 }
 
-/// An empty name means the top, as it does for KAI. A bad one that got stored is that of a queue that there isn't.
+/// Reads a parent. An empty name means the top, as it does for KAI. A bad name that got stored stays: no queue has it.
 fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     let name = name.filter(|name| !name.is_empty())?;
     if is_subdomain(name) {
@@ -212,7 +212,7 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     Some(name.into())
 }
 
-/// What is wrong with a block of this name.
+/// Checks a block of this name.
 pub(crate) fn wait_for_pods_ready(path: &str, wait: &WaitForPodsReady, errors: &mut Vec<FieldError>) {
     // left out, it is the default
     positive_or(&format!("{path}.timeout"), wait.timeout.as_ref(), "set enable: false for none", errors);

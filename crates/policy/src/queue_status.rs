@@ -16,7 +16,7 @@ pub struct QueueReport {
     pub children: Vec<String>,
     /// The numbers of workloads that name it.
     pub workloads: Workloads,
-    /// When the first of them will have run for as long as it may.
+    /// The time at which the first of them reaches its ceiling.
     pub next_expiry: Option<Timestamp>,
 }
 
@@ -33,18 +33,18 @@ pub struct Workloads {
     pub requeueing: u32,
 }
 
-/// How a status differs from what it should be.
+/// The parts of a status that differ from the intended ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Difference {
-    /// In the names of the children, which others may write, too.
+    /// The names of the children, which others may write, too.
     pub children: bool,
-    /// In the fields that only Tenure writes.
+    /// The fields that only Tenure writes.
     pub own: bool,
 }
 
 impl QueueReport {
-    /// As far as Tenure says it in a version of the queue: KAI-Scheduler, whose v2 is, writes the names of the children
-    /// there itself.
+    /// Returns the part of the status that Tenure writes in a version of the queue: in v2, KAI-Scheduler writes the
+    /// names of the children itself.
     #[must_use]
     pub fn of(self, version: QueueVersion) -> Self {
         match version {
@@ -53,7 +53,7 @@ impl QueueReport {
         }
     }
 
-    /// The difference between the status that a queue has and this one.
+    /// Returns the difference between the status that a queue has and this one.
     pub fn difference(&self, observed: &ObservedStatus) -> Difference {
         Difference { children: self.differs_in_children(observed), own: self.differs_in_own(observed) }
     }
@@ -74,8 +74,8 @@ impl QueueReport {
         observed.workloads != *is("workloads") || observed.next_expiry != *is("nextExpiry")
     }
 
-    /// The object to be applied on the server's side that says it: of v3alpha1 to the status, of v2, which has no
-    /// fields for it, to the object itself. It is about the queue with this uid, and no namesake of it.
+    /// Returns the object for server-side apply: for v3alpha1 to the status; for v2, which has no fields for it, to the
+    /// object itself. It applies to the queue with this uid only, and not to another of the same name.
     pub fn applied(&self, name: &str, uid: &str, version: QueueVersion, children: bool) -> Value {
         let api_version = format!("scheduling.run.ai/{version}");
         match version {
@@ -95,15 +95,15 @@ impl QueueReport {
         }
     }
 
-    /// The merge patch of a status in v3alpha1 that takes away a next expiry that there is none of; none if that isn't what
-    /// is wrong with it. Server-side apply can't take it away once others have written the queue in v2: there both of
-    /// Tenure's fields are one annotation, and that stays.
+    /// Returns the merge patch that removes a next expiry that is no longer due from a v3alpha1 status; none if there
+    /// is nothing to remove. Server-side apply can't remove it once other clients have written the queue in v2: there
+    /// both of Tenure's fields are one annotation, which stays.
     pub fn removal(&self, uid: &str, observed: &ObservedStatus) -> Option<Value> {
         let is_left = self.next_expiry.is_none() && !observed.next_expiry.is_null();
         is_left.then(|| json!({"metadata": {"uid": uid}, "status": {"nextExpiry": null}}))
     }
 
-    /// The fields that only Tenure writes.
+    /// Returns the fields that only Tenure writes.
     fn own(&self) -> Map<String, Value> {
         let Workloads { running, protected, paused, requeueing } = self.workloads;
         let workloads =
@@ -122,14 +122,14 @@ pub fn longest_floor(floors: &Floors, tree: &QueueTree, queue: QueueId) -> Signe
     preempt.max(reclaim).to_signed()
 }
 
-/// Until when a workload with this floor is protected; none if it isn't at `now`. One that starts in the future counts
-/// as started now.
+/// Returns the time until which a workload with this floor is protected; none if it isn't at `now`. A start in the
+/// future counts as `now`.
 pub fn protected_until(start: Timestamp, floor: SignedDuration, now: Timestamp) -> Option<Timestamp> {
     let end = start.checked_add(floor).unwrap_or(Timestamp::MAX);
     (!floor.is_zero() && now < end).then_some(end)
 }
 
-/// Never earlier than it is.
+/// Rounds up to a whole second.
 fn whole_second(at: Timestamp) -> Timestamp {
     let up = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Ceil);
     at.round(up).unwrap_or(at)

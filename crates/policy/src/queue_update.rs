@@ -9,12 +9,12 @@ use tenure_types::{keys, runai::SPEC_ANNOTATIONS};
 
 use crate::field::FieldError;
 
-/// What a write through v2 is to be completed with.
+/// The completion of a write through v2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Annotations that the object lacks, or has otherwise; those without a text it must not have.
+    /// Annotations that the object lacks, or has with another text; an annotation without a text is to be removed.
     pub annotations: BTreeMap<String, Option<String>>,
-    /// What is to be said about them.
+    /// The warnings about them.
     pub warnings: Vec<String>,
 }
 
@@ -46,8 +46,9 @@ struct Spec {
     reclaim_min_runtime: Value,
 }
 
-/// What a write of `new` over `old`, both of v2, would lose or set although v2 has no way to ask for that. Values may be
-/// changed: a client that changes them knows them. What can't be read is left to the API server. No `old`: it is created.
+/// Returns the annotations that a write of `new` over `old`, both of v2, would lose or set although v2 has no field for
+/// them. Changed values are kept: the client that changes them knows them. An object that can't be read is left to the
+/// API server. Without `old`, the object is created.
 pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
     let read = |raw: &RawValue| serde_json::from_str::<Queue>(raw.get()).ok();
     let Some((new, old)) = read(new).zip(old.map_or_else(|| Some(Queue::default()), read)) else {
@@ -74,10 +75,10 @@ pub fn kept(new: &RawValue, old: Option<&RawValue>) -> Kept {
     kept
 }
 
-/// An annotation that is to have a text, or not to be there.
+/// An annotation with the text that it must have, or without one if it must be absent.
 type Wanted<'q> = Option<(&'static str, Option<&'q String>)>;
 
-/// The other way to write a floor goes with the floor: it means nothing beside another one.
+/// Keeps the annotation of a floor as long as the floor stays: it has no meaning beside another floor.
 fn kept_with_floor<'q>(key: &'static str, is_same: bool, new: &Queue, old: &'q Queue) -> Wanted<'q> {
     if is_same {
         return kept_if_lost(key, new, old);
@@ -86,7 +87,8 @@ fn kept_with_floor<'q>(key: &'static str, is_same: bool, new: &Queue, old: &'q Q
     is_left_over.then_some((key, None))
 }
 
-/// A status is not for those to write who may write the rest, and its own subresource takes no annotations.
+/// Keeps the annotation of the status: writers of the object may not write its status, and the status subresource takes
+/// no annotations.
 fn kept_as_it_is<'q>(new: &Queue, old: &'q Queue) -> Wanted<'q> {
     let key = keys::QUEUE_STATUS_ANNOTATION;
     let text = old.annotation(key);

@@ -17,17 +17,17 @@ use crate::{gang::Shape, requeue::Backoff};
 /// The readiness of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// It is ready.
+    /// The pod is ready.
     Ready,
-    /// It has not been ready yet.
+    /// The pod has not been ready yet.
     NotYet,
-    /// It was ready, until then.
+    /// The pod was ready, until this time.
     Lost(Timestamp),
 }
 
 impl Readiness {
-    /// As a pod shows it. A kubelet sets the condition `Ready` before its init containers have ended, which is when it
-    /// sets `Initialized`: one that has changed later was true in between.
+    /// Reads the readiness that a pod shows. A kubelet sets the condition `Ready` before its init containers have
+    /// ended, which is when it sets `Initialized`: a `Ready` that has changed later was true in between.
     pub fn of(pod: &Pod) -> Self {
         let find = |type_: &str| pod.status.conditions.iter().find(|of| of.type_ == type_);
         let Some(ready) = find("Ready") else { return Self::NotYet };
@@ -43,7 +43,7 @@ impl Readiness {
     }
 }
 
-/// The time from a pod's scheduling until it was ready; none if it isn't ready.
+/// Returns the time from a pod's scheduling until it was ready; none if it isn't ready.
 pub fn took(pod: &Pod) -> Option<SignedDuration> {
     let ready = pod.status.conditions.iter().find(|of| of.type_ == "Ready" && of.status == "True")?;
     let took = ready.last_transition_time.as_ref()?.0.duration_since(pod.scheduled_at()?.0);
@@ -111,7 +111,7 @@ impl RunMemory {
         }
     }
 
-    /// Adds to what pods show what earlier ones have shown.
+    /// Adds the readiness of earlier pods of the run to that of the present ones.
     pub fn recall(&mut self, shown: Lacking) -> Lacking {
         let first = || Box::new(Lacked { first_since: shown.since, since: None });
         let lacked = self.lacked.get_or_insert_with(first);
@@ -122,7 +122,7 @@ impl RunMemory {
     }
 }
 
-/// Why a workload isn't ready.
+/// The reason why a workload isn't ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// It hasn't been ready in this run.
@@ -132,7 +132,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// As metrics name it.
+    /// Returns the name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::WaitForStart => "WaitForStart",
@@ -142,9 +142,9 @@ impl Cause {
 }
 
 impl Lacking {
-    /// What pods come to: none if enough of each subgroup are ready, or if there are none. Pods that a minimum doesn't need
-    /// may take as long as they like, and those that were not created can't be waited for. `start` is that of the run, as
-    /// far as it is known: pods that were replaced took room before those that are there.
+    /// Returns the lack of ready pods; none if enough pods of each subgroup are ready, or if there are no pods. Pods
+    /// beyond a minimum may take any time, and pods that were not created can't be waited for. `start` is that of the
+    /// run, as far as it is known: pods that were replaced took room before the present ones.
     pub fn of(shape: &Shape, pods: &[Standing], start: Option<Timestamp>) -> Option<Self> {
         let created = pods.iter().map(|pod| pod.created).min()?;
         let first = pods.iter().filter_map(|pod| pod.scheduled).min();
@@ -183,17 +183,17 @@ impl Lacking {
 /// The rules for workloads of a queue that don't get ready.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodsReady {
-    /// False: they may take any time.
+    /// False: such workloads may take any time.
     pub is_enabled: bool,
     /// The time that they may take, and the delays of their returns.
     pub backoff: Backoff,
     /// The event from which that time counts.
     pub count_from: CountFrom,
-    /// How long a workload that was ready may have too few ready pods; none: no limit.
+    /// The longest time for which a workload that was ready may have too few ready pods; none: no limit.
     pub recovery: Option<SignedDuration>,
-    /// By what time those are ordered that come back.
+    /// The time by which returning workloads are ordered.
     pub timestamp: RequeuingTimestamp,
-    /// True if one comes back earlier when another has left.
+    /// True if a workload comes back earlier when another has left.
     pub on_capacity: bool,
 }
 
@@ -215,15 +215,15 @@ impl From<&WaitForPodsReady> for PodsReady {
 }
 
 impl PodsReady {
-    /// The rules of a queue, or else the configured ones; none if they are turned off.
+    /// Returns the rules of a queue, or else the configured ones; none if they are turned off.
     pub fn applying(own: Option<Self>, configured: Option<Self>) -> Option<Self> {
         own.or(configured).filter(|rules| rules.is_enabled)
     }
 
-    /// Until when a workload may go on like this, and what it waits for; none: no limit.
+    /// Returns the time until which a workload may lack pods, and what it waits for; none: no limit.
     ///
-    /// A run that had too few pods since a time after its timeout when it was first seen was ready before: else it would
-    /// have been paused by then.
+    /// A run that had too few pods since a time after its timeout when it was first seen was ready before: else it
+    /// would have been paused by then.
     pub fn deadline(&self, lacking: Lacking) -> Option<(Timestamp, Cause)> {
         let after = |from: Timestamp, time| from.checked_add(time).unwrap_or(Timestamp::MAX);
         let was_ready = lacking.started.is_some_and(|started| {

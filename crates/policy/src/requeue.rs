@@ -1,4 +1,4 @@
-//! When a workload whose pods didn't get ready comes back, how often, and before which others.
+//! The returns of workloads whose pods didn't get ready: their delays, their number and their order.
 
 use std::{
     cmp::Ordering,
@@ -11,7 +11,7 @@ use tenure_types::{
     runai::v3alpha1::{RequeuingTimestamp, WaitForPodsReady},
 };
 
-/// The most by which a delay is made longer at random, as a part of it: workloads that were paused together shall not
+/// The most by which a random part lengthens a delay, as a fraction of it: workloads that were paused together must not
 /// come back in the same instant.
 const JITTER: f64 = 0.0001;
 
@@ -22,7 +22,7 @@ pub struct Backoff {
     pub timeout: SignedDuration,
     /// The first delay.
     pub base_seconds: i32,
-    /// From one delay to the next; less than 1 counts as 1.
+    /// The factor from one delay to the next; less than 1 counts as 1.
     pub factor: f64,
     /// The longest delay; none, or less than 1, is no bound.
     pub max_seconds: Option<i32>,
@@ -33,26 +33,26 @@ pub struct Backoff {
 /// The consequence when the pods of a workload weren't ready in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterTimeout {
-    /// It comes back.
+    /// The workload comes back.
     Requeue {
-        /// For the how many-th time, counted from 1.
+        /// The number of the return, counted from 1.
         count: i32,
-        /// After this delay.
+        /// The delay before it.
         wait: SignedDuration,
     },
-    /// It has come back often enough, and stays paused until a person activates it.
+    /// The workload has come back often enough, and stays paused until a person activates it.
     Deactivate,
 }
 
 /// One return of a workload that never gets ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Counted from 1.
+    /// The number of the return, counted from 1.
     pub retry: i32,
-    /// How long the workload waits before it.
+    /// The delay before it.
     pub wait: SignedDuration,
-    /// From the first start until the timeout that follows this retry; if it is the last one, until the workload is
-    /// deactivated.
+    /// The time from the first start until the timeout that follows this return; after the last one, the workload is
+    /// deactivated then.
     pub cumulative: SignedDuration,
 }
 

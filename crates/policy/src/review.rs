@@ -33,7 +33,7 @@ const LARGEST_VALUE: usize = 256 * 1024;
 /// Stands for the whole object where a field is named.
 const OBJECT: &str = "object";
 
-/// A kind of which something is known.
+/// A kind that can be reviewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reviewable {
     /// Queue of `scheduling.run.ai`.
@@ -135,7 +135,7 @@ struct Annotated {
 }
 
 impl Reviewable {
-    /// None if nothing is known of this kind, or of this group. Where versions differ in what they mean, that counts.
+    /// Returns the kind; none if it can't be reviewed. Where versions differ in meaning, each is a kind of its own.
     pub fn of(group: &str, version: &str, kind: &str) -> Option<Self> {
         let known = [Self::RunaiQueue, Self::TensorstackQueue, Self::PriorityClass];
         let known = known.into_iter().find(|known| (known.group(), known.kind()) == (group, kind))?;
@@ -301,7 +301,8 @@ fn spec(object: &RawValue) -> Option<Value> {
     spec.map_or(Some(Value::Null), value)
 }
 
-/// What an object of v2 was counts as well: its floors may have been written otherwise.
+/// Returns the spec together with the v2 object that an annotation carries, whose floors may have been written
+/// otherwise.
 fn carried_spec(object: &RawValue) -> Option<Value> {
     Some(Value::Array(vec![spec(object)?, annotations(object, &[QUEUE_FROM_V2_ANNOTATION])?]))
 }

@@ -1,17 +1,17 @@
-//! When a workload started, and if its stamp may be believed (phase 1 of the min-runtime design).
+//! The start of a workload, and the check of its stamp (phase 1 of the min-runtime design).
 //!
-//! A stamp outlives its run, every user who may write a `PodGroup` may have written it, and the keeper that corrects it may
-//! have been away. The status of pods can't be forged: the stamp counts as far as it agrees with them.
+//! A stamp outlives its run, every user who may write a `PodGroup` may have written it, and the keeper that corrects it
+//! may have been away. The status of pods can't be forged: the stamp counts as far as it agrees with them.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_types::keys;
 
-/// By how much a stamp may be later than what the pods show: clocks differ, and each scheduler has its own.
+/// The most by which a stamp may be later than the start that pods show: clocks differ, and each scheduler has its own.
 const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
-/// How long after its first pod was scheduled a workload may have started. Without this bound, a user who sets its minimum
-/// or adds pods to it could move its start again and again.
+/// The longest time from the scheduling of its first pod to a workload's start. Without this bound, a user who sets its
+/// minimum or adds pods to it could move its start again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestFormation(pub SignedDuration);
 
@@ -28,24 +28,24 @@ impl LongestFormation {
     }
 }
 
-/// What is known of the present run of a `PodGroup`. An active pod is one that is scheduled, and has not ended and is
-/// not terminating.
+/// The known facts about the present run of a `PodGroup`. An active pod is one that is scheduled, and has not ended and
+/// is not terminating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// As it is stamped. None, too, if the stamp can't be read.
+    /// The stamped start. None, too, if the stamp can't be read.
     pub stamp: Option<Timestamp>,
     /// The stamp that the last run left behind, if its end was seen.
     pub left: Option<Timestamp>,
-    /// When the oldest of the active pods was created; none if there is no active pod.
+    /// The creation of the oldest active pod; none if there is no active pod.
     pub oldest: Option<Timestamp>,
-    /// When the active pods show that it started; none if there are fewer than it takes.
+    /// The start that the active pods show; none if there are fewer than the workload takes.
     pub shown: Option<Timestamp>,
     /// The latest start that counts: the longest time of formation after its first pod was scheduled.
     pub latest: Option<Timestamp>,
 }
 
 impl Run {
-    /// When it started; none if it doesn't run, or hasn't had as many pods as it takes. It may still lie in the future
+    /// Returns the start; none if the workload doesn't run, or hasn't met its minimums. It may still lie in the future
     /// by a clock that is behind.
     pub fn start(&self) -> Option<Timestamp> {
         let start = self.started()?;

@@ -1,4 +1,4 @@
-//! What the victims of a preemption tolerate, by annotations on their `PriorityClass`: the rules of the scheduler
+//! The toleration of preemption by its victims, from annotations on their `PriorityClass`: the rules of the scheduler
 //! plugin `PreemptionToleration`.
 //!
 //! Four decisions differ from that plugin's:
@@ -22,13 +22,13 @@ pub struct Toleration {
     /// Preemptors of this priority or a higher one are not tolerated: the pod may be preempted. Wider than a
     /// priority, because its default is one more than the class's value.
     pub minimum_preemptable_priority: i64,
-    /// For how long others are tolerated after the pod was scheduled; negative: without an end.
+    /// The time after its scheduling for which the pod tolerates others, in seconds; negative: without an end.
     pub seconds: i64,
 }
 
 impl Toleration {
-    /// Reads the annotations of a class of this value. Others are none of its business; of its own, all that can't
-    /// be read are errors.
+    /// Reads the annotations of a class of this value. Annotations of other tools are ignored; each of its own that
+    /// can't be read is an error.
     pub fn read(value: i32, annotations: Option<&BTreeMap<String, String>>) -> Result<Self, Vec<FieldError>> {
         let mut errors = Vec::new();
         let minimum: Option<i32> =
@@ -64,7 +64,7 @@ impl Toleration {
 }
 
 const PRIORITY: &str = "must be a priority, a whole number from -2147483648 to 2147483647";
-const SECONDS: &str = "must be a whole number of seconds, such as 600; -1 means for ever";
+const SECONDS: &str = "must be a whole number of seconds, such as 600; -1 means no limit";
 
 /// Where an annotation's errors are.
 pub(crate) fn field(key: &str) -> String {
@@ -210,7 +210,7 @@ impl fmt::Display for Judgement {
             Self::PriorityReached { minimum, priority } => {
                 write!(f, "{}, and the preemptor's is {priority}", Tolerates(*minimum))
             }
-            Self::Forever { minimum } => write!(f, "{} for ever", Tolerates(*minimum)),
+            Self::Forever { minimum } => write!(f, "{} without a time limit", Tolerates(*minimum)),
             Self::NotScheduled { minimum } => {
                 write!(f, "{}, and it has not been scheduled yet", Tolerates(*minimum))
             }

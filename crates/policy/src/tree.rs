@@ -87,7 +87,7 @@ const fn halves(whole: u64) -> [u32; 2] {
 }
 
 /// Remembered where there is no such queue.
-const NOBODY: u32 = u32::MAX;
+const NO_QUEUE: u32 = u32::MAX;
 
 impl Default for QueueTree {
     fn default() -> Self {
@@ -258,7 +258,7 @@ impl QueueTree {
         } else {
             self.depth(leaf)?;
             let mut way = std::iter::successors(Some(leaf), |id| self.parent(*id));
-            let found = way.find_map(|id| known(id).or_else(|| own(id).then_some(id.0))).unwrap_or(NOBODY);
+            let found = way.find_map(|id| known(id).or_else(|| own(id).then_some(id.0))).unwrap_or(NO_QUEUE);
             let mut below = std::iter::successors(Some(leaf), |id| self.parent(*id));
             while let Some(id) = below.next().filter(|id| known(*id).is_none()) {
                 self.remember(id, |node| field.memo(node), found);
@@ -268,7 +268,7 @@ impl QueueTree {
             }
             found
         };
-        Ok((found != NOBODY).then_some(QueueId(found)))
+        Ok((found != NO_QUEUE).then_some(QueueId(found)))
     }
 
     /// From the lowest common ancestor one step down towards the victim: the victim itself if it is that ancestor, its
@@ -331,7 +331,7 @@ impl QueueTree {
         let id = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(Node::default());
             // a cluster has fewer than four thousand million queues
-            QueueId(u32::try_from(self.nodes.len()).map_or(NOBODY, |len| len.saturating_sub(1)))
+            QueueId(u32::try_from(self.nodes.len()).map_or(NO_QUEUE, |len| len.saturating_sub(1)))
         });
         if let Some(place) = self.node_mut(id) {
             *place = node;

@@ -1,10 +1,10 @@
-//! Which pods of a node are to make room for a preemptor: those that its scheduler offers or, where some of these are
-//! protected, others in their place.
+//! Chooses the pods of a node that make room for a preemptor: those that its scheduler offers or, where some of these
+//! are protected, others in their place.
 //!
 //! kube-scheduler prefers the youngest pods as victims, exactly those that floors protect: to drop every node that has
-//! one would block far too much. So other pods are looked for whose requests, taken together, are at least what the
-//! offered ones request. Where the offered ones make room enough, so do these. What is more than room mustn't depend on
-//! the exchange.
+//! one would block far too much. So the search is for other pods whose requests, taken together, are at least those of
+//! the offered ones. Where the offered pods make enough room, so do these. Other needs than room must not depend on the
+//! exchange.
 
 mod budgets;
 mod exchange;
@@ -30,13 +30,13 @@ use wait::{MayGo, enough_from};
 /// A pod of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// As rules see it.
+    /// The pod as a victim.
     pub victim: Victim<'a>,
     /// Its priority.
     pub priority: i32,
-    /// What it frees when it goes.
+    /// The requests that it frees when it goes.
     pub requests: &'a Requests,
-    /// What else others of its node have to do with.
+    /// Its relations to other pods of its node.
     pub neighbor: Neighbor<'a>,
     /// True if its place is free when it goes, and its scheduler knows by now that it is there. Others never go in place
     /// of any.
@@ -49,32 +49,32 @@ impl Candidate<'_> {
     }
 }
 
-/// Pods that go in place of those that were offered.
+/// Pods that go in place of the offered ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Others {
     /// By their places among the pods of the node, the most important first; at least one.
     pub victims: Vec<usize>,
-    /// How many of them a disruption budget would rather keep.
+    /// The number of them whose eviction violates a disruption budget.
     pub budget_violations: usize,
 }
 
-/// Why a node is dropped.
+/// The reason why a node is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protected {
-    /// What protects the first of the offered victims that is protected.
+    /// The rule that protects the first protected pod among the offered victims.
     pub rule: Rule,
-    /// When the last of their protections ends, as far as it is known.
+    /// The end of the last of their protections, as far as it is known.
     pub until: Option<Timestamp>,
 }
 
 /// A preemptor at a node.
 #[derive(Clone, Copy)]
 pub struct Search<'s, 't> {
-    /// What decisions are taken by.
+    /// The rules that decide.
     pub rules: &'s Rules<'t>,
-    /// Who wants room.
+    /// The pod that wants room.
     pub preemptor: &'s Preemptor<'s>,
-    /// What it needs besides room.
+    /// Its needs besides room.
     pub neighbor: Neighbor<'s>,
     /// True if the node has a limit for attached volumes.
     pub limits_volumes: bool,
@@ -82,7 +82,7 @@ pub struct Search<'s, 't> {
     pub budgets: &'s dyn Fn(usize) -> Vec<Budget>,
 }
 
-/// Why these victims can't be had; none if they can.
+/// Returns the reason why these victims can't be had; none if they can.
 pub fn protected<'v>(
     rules: &Rules<'_>,
     preemptor: &Preemptor<'_>,
@@ -99,7 +99,7 @@ pub fn protected<'v>(
     Some(Protected { rule, until })
 }
 
-/// How important a pod is; of the same priority, the younger is less.
+/// The importance of a pod. Of the same priority, the younger is less important.
 type Rank = (i32, Reverse<Option<Timestamp>>);
 
 /// A pod that may be taken.

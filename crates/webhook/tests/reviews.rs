@@ -596,7 +596,7 @@ async fn a_queue_without_any_name_is_in_no_cycle() {
 const BAD_MINIMUM: &str =
     "Invalid value: \"high\": must be a priority, a whole number from -2147483648 to 2147483647";
 const BAD_SECONDS: &str =
-    "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever";
+    "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means no limit";
 
 fn refused_class(causes: &[(&str, &str)]) -> Value {
     let causes: Vec<_> =
@@ -632,14 +632,14 @@ async fn a_toleration_that_can_not_be_read_is_refused_in_the_words_of_the_api() 
                 "status": "Failure",
                 "code": 422,
                 "reason": "Invalid",
-                "message": "PriorityClass.scheduling.k8s.io \"demo\" is invalid: metadata.annotations[preemption-toleration.scheduling.x-k8s.io/toleration-seconds]: Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever",
+                "message": "PriorityClass.scheduling.k8s.io \"demo\" is invalid: metadata.annotations[preemption-toleration.scheduling.x-k8s.io/toleration-seconds]: Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means no limit",
                 "details": {
                     "group": "scheduling.k8s.io",
                     "kind": "PriorityClass",
                     "name": "demo",
                     "causes": [{
                         "field": "metadata.annotations[preemption-toleration.scheduling.x-k8s.io/toleration-seconds]",
-                        "message": "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever",
+                        "message": "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means no limit",
                         "reason": "FieldValueInvalid",
                     }],
                 },

@@ -31,7 +31,7 @@ pub fn held() -> usize {
     HELD.load(Relaxed)
 }
 
-/// What was made, and the bytes that it holds.
+/// Returns the result of `make`, and the bytes that it holds.
 pub fn held_by<T>(make: impl FnOnce() -> T) -> (T, usize) {
     let before = held();
     let value = make();

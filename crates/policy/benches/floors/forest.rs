@@ -8,7 +8,7 @@ use tenure_types::ExtendedDuration;
 
 use crate::Numbers;
 
-/// A queue that is nobody's parent or child.
+/// A queue without parent and children.
 pub const BYSTANDER: &str = "bystander";
 
 /// The name of a deepest queue, and the number of the tree that it is in.
@@ -76,7 +76,7 @@ fn minutes(minutes: usize) -> ExtendedDuration {
     format!("{minutes}m").parse().unwrap()
 }
 
-/// Changes a queue that has nothing to do with others: whatever the tree remembers, it has to find out anew.
+/// Changes an unrelated queue, so that the tree has to drop all results that it remembers.
 pub fn change(tree: &mut QueueTree, floor: ExtendedDuration) {
     tree.put(BYSTANDER, RunaiQueue { preempt_floor: Some(floor), ..RunaiQueue::default() });
 }

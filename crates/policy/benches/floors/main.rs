@@ -18,7 +18,7 @@ mod pairs;
 mod resolutions;
 mod verdicts;
 
-/// How much is measured.
+/// The sizes of a measurement.
 struct Extent {
     queues: [usize; 3],
     depths: &'static [usize],
@@ -26,7 +26,7 @@ struct Extent {
     rounds: usize,
     /// Pairs of queues, more than the processor's caches have room for.
     questions: usize,
-    /// How many of them are asked in a round.
+    /// The number of questions in a round.
     asked: usize,
     workloads: usize,
     /// Workloads that are pending, and as many that run.

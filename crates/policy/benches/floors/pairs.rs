@@ -53,7 +53,8 @@ fn resolve_all(tree: &QueueTree, pending: &[QueueId], victims: &[QueueId]) -> us
     held() - before
 }
 
-/// Whether a victim is protected from a pending workload, by their names. A `&str` takes as many bytes as a string of Go.
+/// Records for pairs of names whether a victim is protected from a pending workload. A `&str` takes as many bytes as a
+/// string of Go.
 fn cache<'a>(pending: &'a [Leaf], victims: &'a [Leaf]) -> HashMap<&'a str, HashMap<&'a str, bool>> {
     let mut cache: HashMap<&str, HashMap<&str, bool>> = HashMap::new();
     for (preemptor, _) in pending {

@@ -15,7 +15,7 @@ use crate::{
     naive::Naive,
 };
 
-/// How a floor is found.
+/// The way in which a floor is resolved.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
     Preempt,
@@ -140,7 +140,7 @@ fn measure(extent: &Extent, queues: usize, depth: usize) -> [Measured; 3] {
     WAYS.map(|way| scene.measure(extent, way, &questions))
 }
 
-/// What is asked.
+/// The trees and the questions of a measurement.
 struct Scene {
     still: QueueTree,
     changing: QueueTree,

@@ -53,7 +53,7 @@ pub fn run(extent: &Extent) {
     }
 }
 
-/// What is to be judged.
+/// The input of a verdict.
 struct Scene<'a> {
     tree: &'a QueueTree,
     preemptor: Preemptor<'a>,

@@ -63,12 +63,12 @@ fn minimum_without_effect(value: i32, toleration: &Toleration) -> Vec<String> {
     let Toleration { minimum_preemptable_priority: minimum, seconds } = *toleration;
     let (least, critical) = (i64::from(value) + 1, i64::from(SYSTEM_CRITICAL_PRIORITY));
     let reached = format!(
-        "has no effect: whoever may preempt a pod of priority {value} reaches it; set it above {least}"
+        "has no effect: every pod that may preempt a pod of priority {value} reaches it; set it above {least}"
     );
     let beyond =
         format!("counts as {critical}: system-critical pods may always preempt; set it to {critical}");
     let ends_at_once = format!(
-        "tolerates nothing once a pod is scheduled, because {SECONDS} is 0 or unset; set that to a number of seconds, or to -1 for ever"
+        "tolerates nothing once a pod is scheduled, because {SECONDS} is 0 or unset; set that to a number of seconds, or to -1 for no limit"
     );
     [(minimum <= least, reached), (minimum > critical, beyond), (seconds == 0, ends_at_once)]
         .into_iter()
@@ -123,7 +123,7 @@ mod tests {
         let priority =
             "Invalid value: \"high\": must be a priority, a whole number from -2147483648 to 2147483647";
         let seconds =
-            "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means for ever";
+            "Invalid value: \"10m\": must be a whole number of seconds, such as 600; -1 means no limit";
         assert_eq!(errors, [at(MINIMUM, priority), at(SECONDS, seconds)]);
         assert_eq!(warnings, [""; 0]);
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn warns_of_a_minimum_that_ends_when_a_pod_is_scheduled() {
         let rest = format!(
-            "10000 tolerates nothing once a pod is scheduled, because {SECONDS} is 0 or unset; set that to a number of seconds, or to -1 for ever"
+            "10000 tolerates nothing once a pod is scheduled, because {SECONDS} is 0 or unset; set that to a number of seconds, or to -1 for no limit"
         );
         for pairs in [&[(MINIMUM, "10000")][..], &[(MINIMUM, "10000"), (SECONDS, "0")]] {
             assert_eq!(warnings_of(pairs), [at(MINIMUM, &rest)]);
@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn warns_of_a_minimum_that_every_preemptor_reaches() {
-        let rest = "has no effect: whoever may preempt a pod of priority 8000 reaches it; set it above 8001";
+        let rest =
+            "has no effect: every pod that may preempt a pod of priority 8000 reaches it; set it above 8001";
         for minimum in ["-1", "8000", "8001"] {
             let warnings = warnings_of(&[(MINIMUM, minimum), (SECONDS, "600")]);
             assert_eq!(warnings, [at(MINIMUM, &format!("{minimum} {rest}"))]);

@@ -164,7 +164,7 @@ guard:
             ["system:kube-scheduler", "volcano", "t9k", "system:serviceaccount:kai-scheduler:scheduler"];
         assert_eq!(guarded.schedulers.iter().map(|of| of.name.as_str()).collect::<Vec<_>>(), users);
         assert_eq!(users.map(of), ["stricter", "stricter", "stricter", "weaker"]);
-        assert_eq!(of("nobody"), "stricter");
+        assert_eq!(of("another"), "stricter");
     }
 
     #[test]

@@ -27,16 +27,16 @@ const ARGUMENTS: [&str; 3] = [PREEMPT, RECLAIM, METHOD];
 /// Keys of a `ConfigMap` that hold a configuration: Tenure's and KAI's.
 const KEYS: [&str; 2] = ["tenure.yaml", "config.yaml"];
 
-/// What applies in KAI.
+/// The floors that apply in KAI.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kai {
-    /// As KAI takes them.
+    /// The floors as KAI takes them.
     pub floors: Floors,
-    /// Which of the plugin's arguments the file sets, and KAI takes.
+    /// The arguments of the plugin that the file sets and KAI takes.
     pub set: BTreeSet<&'static str>,
-    /// What KAI takes for something else than what is written.
+    /// Values that KAI takes for something else than what is written.
     pub problems: Vec<Problem>,
-    /// What KAI takes as it is written, and Tenure wouldn't.
+    /// Values that KAI takes as they are written, and Tenure wouldn't.
     pub notes: Vec<Problem>,
 }
 
@@ -58,7 +58,7 @@ impl Kai {
             Some(plugin) => kai.take(plugin, &mut problems),
             None => problems.add(
                 root.get("tiers").map_or(root.line, |tiers| tiers.line),
-                "tiers: no plugin minruntime: KAI protects nobody, whatever its queues say",
+                "tiers: no plugin minruntime: KAI protects no workload, no matter which floors queues have",
             ),
         }
         for plugin in plugins {
@@ -96,7 +96,7 @@ impl Kai {
         }
     }
 
-    /// None if KAI takes it for 0s.
+    /// Reads a duration; none if KAI takes it for 0s.
     fn duration(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ExtendedDuration> {
         let text = written(&entry.value);
         match duration(&text) {
@@ -114,7 +114,7 @@ impl Kai {
         }
     }
 
-    /// None if KAI takes it for the default.
+    /// Reads a method; none if KAI takes it for the default.
     fn method(&mut self, entry: &Entry, problems: &mut Problems) -> Option<ReclaimResolveMethod> {
         method(&written(&entry.value)).unwrap_or_else(|detail| self.refuse(entry, &detail, problems))
     }
@@ -132,7 +132,8 @@ impl Kai {
     }
 }
 
-/// As KAI's parser has it: a sign is fine. An error says why KAI takes 0s, because it can't be read or is negative.
+/// Reads a duration as KAI's parser does: a sign is fine. An error says why KAI takes 0s: the text can't be read, or is
+/// negative.
 pub(crate) fn duration(text: &str) -> Result<ExtendedDuration, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let refused = match unsigned.parse::<ExtendedDuration>() {
@@ -143,7 +144,7 @@ pub(crate) fn duration(text: &str) -> Result<ExtendedDuration, String> {
     Err(format!("{refused}: KAI takes 0s"))
 }
 
-/// None for an empty text, which is the default. An error says why KAI takes that.
+/// Reads a method; none for an empty text, which is the default. An error says why KAI takes the default.
 pub(crate) fn method(text: &str) -> Result<Option<ReclaimResolveMethod>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -159,7 +160,7 @@ fn path(entry: &Entry) -> String {
     format!("arguments.{}", entry.key)
 }
 
-/// A value as a text: KAI has no other.
+/// Returns a value as a text: KAI has no other type.
 fn written(node: &Node) -> String {
     match node.to_json() {
         Value::String(text) => text,
@@ -168,7 +169,7 @@ fn written(node: &Node) -> String {
     }
 }
 
-/// Whether a file is KAI's and not Tenure's own.
+/// True if a file is KAI's and not Tenure's own.
 pub fn is_kai(root: &Node) -> bool {
     ["tiers", "actions"].iter().any(|key| root.get(key).is_some())
 }

@@ -1,4 +1,4 @@
-//! Where KAI-Scheduler's own configuration is, which is compared with Tenure's.
+//! The places of KAI-Scheduler's own configuration, which is compared with Tenure's.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::{
 };
 use crate::owners::is_subdomain;
 
-/// The file of a scheduler of KAI's.
+/// Key of the file of a KAI scheduler.
 pub const KAI_CONFIG_MAP: &str = "kai.configMap";
 
-/// Whether `SchedulingShard`s are compared.
+/// Key of the switch that compares `SchedulingShard`s.
 pub const KAI_SHARDS: &str = "kai.shards";
 
 const CONFIG_MAP: &str = "configMap";
@@ -34,23 +34,23 @@ const DATA: Names = Names {
     },
 };
 
-/// What of KAI's is compared with Tenure's floors. By default nothing.
+/// The configurations of KAI that are compared with Tenure's floors. By default none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KaiSources {
     /// The file of a scheduler.
     pub config_map: Option<ConfigMapKey>,
-    /// All `SchedulingShard`s.
+    /// True if all `SchedulingShard`s are compared.
     pub shards: bool,
 }
 
 /// A text in a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigMapKey {
-    /// Of the `ConfigMap`.
+    /// The namespace of the `ConfigMap`.
     pub namespace: String,
-    /// Of the `ConfigMap`.
+    /// The name of the `ConfigMap`.
     pub name: String,
-    /// In its data.
+    /// The key in its data.
     pub key: String,
 }
 
@@ -74,7 +74,7 @@ fn config_map(field: &Field<'_>, problems: &mut Problems) -> Option<ConfigMapKey
     Some(ConfigMapKey { namespace: namespace?.into(), name: object?.into(), key: key?.into() })
 }
 
-/// Which of its fields a file sets.
+/// Returns the fields that a file sets.
 pub fn set(map: &Node) -> BTreeSet<&'static str> {
     [(CONFIG_MAP, KAI_CONFIG_MAP), (SHARDS, KAI_SHARDS)]
         .into_iter()

@@ -59,7 +59,7 @@ pub fn names(field: &Field<'_>, of: Names, problems: &mut Problems) -> BTreeSet<
     names
 }
 
-/// One that is good.
+/// Reads one name; none if it is invalid.
 pub fn name<'n>(field: &Field<'n>, of: Names, problems: &mut Problems) -> Option<&'n str> {
     let Names { expected, is_good } = of;
     let name = field.text(expected, problems)?;
@@ -70,5 +70,5 @@ pub fn name<'n>(field: &Field<'n>, of: Names, problems: &mut Problems) -> Option
     Some(name)
 }
 
-/// What is wrong with a name that is in a list twice.
+/// The error for a name that is in a list twice.
 pub const TWICE: &str = "is in the list already";

@@ -80,7 +80,7 @@ fn each_field_is_read() {
 const PAGE: &str = include_str!("../../../../docs/configuration.md");
 const PAGE_OF_READINESS: &str = include_str!("../../../../docs/requeue.md");
 
-/// What it refuses, and names: no key that a file may have.
+/// The key that a file is refused for, by name. No file may have it.
 const REFUSED: &str = "waitForPodsReady.requeuingStrategy.backoffLimitTimeout";
 
 /// The paths of all keys that a reader asks for in a file like this one, without the indices of lists.
@@ -131,7 +131,7 @@ fn set_keys(value: &Value, path: &str) -> BTreeSet<String> {
     }
 }
 
-/// What stands between backticks in the first cells of a section's tables.
+/// The texts between backticks in the first cells of a section's tables.
 fn listed(page: &str, heading: &str) -> BTreeSet<String> {
     let section = page.split_once(&format!("\n## {heading}\n")).unwrap().1;
     let section = section.split("\n## ").next().unwrap();

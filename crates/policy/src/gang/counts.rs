@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{Shape, tree::Node};
 
-/// How many pods there are of a workload, and of each of its subgroups. The shape is always the one that they were counted
+/// The numbers of pods of a workload and of each of its subgroups. Always used with the shape that they were counted
 /// by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     total: u32,
-    /// The pods of each subgroup; and of what holds subgroups, how many of these have what they take.
+    /// For a subgroup, the number of its pods; for a parent of subgroups, the number of these that meet their minimums.
     nodes: Box<[u32]>,
 }
 
@@ -57,19 +57,19 @@ impl Counts {
         }
     }
 
-    /// True if they are what the workload takes.
+    /// True if the pods meet the workload's minimums.
     pub fn are_enough(&self, shape: &Shape) -> bool {
         let root = || shape.tree.as_ref().and_then(|tree| tree.root()).zip(self.nodes.last());
         self.total >= shape.minimum && root().is_none_or(|(root, count)| *count >= root.minimum)
     }
 
-    /// True if they still are without one of them.
+    /// True if the minimums are met without one of the pods, too.
     pub fn can_spare_one(&self, shape: &Shape) -> bool {
         let spare_one = || shape.tree.as_ref().is_none_or(|tree| tree.can_spare_one(self.total, &self.nodes));
         self.total > shape.minimum && self.are_enough(shape) && spare_one()
     }
 
-    /// What is left of a subgroup and of all that holds it, from below, if so many are lost of each.
+    /// Returns the rest of a subgroup and of all its parents, from below, after these losses of each.
     pub(crate) fn left<'c>(
         &'c self,
         shape: &'c Shape,
@@ -83,7 +83,7 @@ impl Counts {
         shape.way_up(number).map(of)
     }
 
-    /// Adds what is lost with so many pods of a subgroup: these, and what has too little without them.
+    /// Adds the losses when so many pods of a subgroup go: these pods, and the parents that fall below their minimums.
     pub(crate) fn lose(&self, shape: &Shape, number: usize, pods: u32, lost: &mut BTreeMap<usize, u32>) {
         let mut less = pods;
         for (number, node) in shape.way_up(number) {
@@ -101,7 +101,7 @@ impl Counts {
 }
 
 impl Shape {
-    /// The subgroup of this number and all that holds it, from below; nothing, if there is no such.
+    /// Returns the subgroup of this number and all its parents, from below; nothing if there is no such subgroup.
     fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &Node)> {
         self.tree
             .as_ref()
@@ -111,7 +111,7 @@ impl Shape {
     }
 }
 
-/// The pods of a workload, as far as it matters what it can spare.
+/// The pods of a workload, as far as they decide what it can spare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headcount {
     live: u32,
@@ -121,7 +121,7 @@ pub struct Headcount {
 }
 
 impl Headcount {
-    /// Of a pod by itself.
+    /// The headcount of a pod by itself.
     pub fn alone() -> Self {
         Self {
             live: 1,
@@ -137,7 +137,7 @@ impl Headcount {
         Self { live: live.total, are_enough, is_elastic, running }
     }
 
-    /// True if those that are running or waiting are what the workload takes.
+    /// True if the pods that are running or waiting meet the workload's minimums.
     pub(super) const fn are_enough(&self) -> bool {
         self.are_enough
     }

@@ -30,7 +30,7 @@ fn started(shape: &Shape, pods: &[Pod]) -> Option<String> {
     shape.shown_start(active).map(|at| at.strftime("%S").to_string())
 }
 
-/// How many pods a workload takes in all, and each of its subgroups, if it has any.
+/// A workload with this minimum of all pods, and these minimums of subgroups, if any.
 pub fn shape(minimum: u32, subgroups: &[u32]) -> Shape {
     let name = |number| format!("{number:03}");
     let roles =
@@ -39,7 +39,7 @@ pub fn shape(minimum: u32, subgroups: &[u32]) -> Shape {
     Shape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec))
 }
 
-/// Of each subgroup, and last of all pods: what it takes, and how many run.
+/// Of each subgroup, and last of all pods: the minimum, and the number that runs.
 fn counts(shape: &Shape, pods: &[Pod]) -> Vec<(u32, u32)> {
     let counted = shape.count(pods.iter());
     let running = counted.running();

@@ -1,29 +1,30 @@
-//! The subgroups of a `PodGroup` and what holds them, each with its minimum.
+//! The subgroups of a `PodGroup` and their parents, each with its minimum.
 
 use std::{iter, sync::Arc};
 
 use tenure_types::projection::SubGroup;
 
-/// Subgroups that have pods first, by name; each part after all that it holds; and last the whole.
+/// Subgroups that have pods come first, by name; each parent after all its children; and last the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// Of those that have pods.
+    /// The names of the subgroups that have pods.
     names: Arc<[Box<str>]>,
     nodes: Box<[Node]>,
 }
 
-/// A subgroup with pods, or something that holds subgroups.
+/// A subgroup with pods, or a parent of subgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// How many pods it takes; or how many of the subgroups in it have to have what they take.
+    /// The minimum of its pods; or of its children that must meet their own minimums.
     pub minimum: u32,
-    /// The number of what holds it; of the whole, one that there isn't.
+    /// The number of the parent; of the whole, a number that no node has.
     parent: usize,
 }
 
 impl Tree {
-    /// None if no subgroup has pods. The first of a name counts; one whose parent doesn't exist, or is a part of itself, is
-    /// at the top. `top_minimum` says how many there have to have what they take.
+    /// Builds the tree; none if no subgroup has pods. Of several subgroups with one name the first counts. A subgroup
+    /// whose parent doesn't exist, or is a part of itself, is at the top. `top_minimum` is the number of top-level
+    /// subgroups that must meet their minimums.
     pub fn new(sub_groups: &[SubGroup], top_minimum: Option<u32>) -> Option<Self> {
         let mut sorted: Vec<&SubGroup> = sub_groups.iter().collect();
         sorted.sort_by_key(|of| of.name.as_str());
@@ -60,7 +61,7 @@ impl Tree {
         self.names.len()
     }
 
-    /// The number of the subgroup of a name; if none that has pods has it, that of these.
+    /// Returns the number of the subgroup with a name; the number of all leaves if no subgroup with pods has that name.
     pub fn find(&self, name: &str) -> usize {
         self.names.binary_search_by(|of| (**of).cmp(name)).unwrap_or(self.names.len())
     }
@@ -79,7 +80,7 @@ impl Tree {
         iter::successors(first, |(_, node)| Some((node.parent, self.nodes.get(node.parent)?)))
     }
 
-    /// For each node, how many pods it has, or how many of the subgroups in it have what they take.
+    /// Counts, for each node, its pods, or its children that meet their minimums.
     pub fn counts(&self, of_leaf: impl Fn(usize) -> u32) -> Box<[u32]> {
         let mut counts = vec![0; self.nodes.len()];
         for (number, node) in self.nodes.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Tree {
         counts.into()
     }
 
-    /// True if the whole has what it takes without one of its pods, as it has with them.
+    /// True if the whole meets its minimums without one of its pods, as it does with all of them.
     pub fn can_spare_one(&self, total: u32, counts: &[u32]) -> bool {
         let leaves = || counts.iter().take(self.leaves());
         if leaves().fold(0, |sum: u32, count| sum.saturating_add(*count)) < total {
@@ -115,7 +116,7 @@ impl Tree {
         leaves.any(|(number, (count, needed))| *count > 0 && !(needed && is_tight(number)))
     }
 
-    /// The fewest pods with which the whole has what it takes; the greatest number, if none are enough.
+    /// Returns the fewest pods with which the whole meets its minimums; `u32::MAX` if no number suffices.
     pub fn least(&self) -> u32 {
         let mut held: Vec<Vec<u32>> = vec![Vec::new(); self.nodes.len()];
         let mut least = 0;
@@ -137,8 +138,8 @@ impl Tree {
         least
     }
 
-    /// The same with minimums that these pods meet. Where there are enough, nothing changes; else a subgroup takes those
-    /// that it has, and what holds subgroups takes those of them that have any.
+    /// Lowers the minimums to those that these pods meet. Minimums that are met don't change; else a subgroup takes the
+    /// pods that it has, and a parent takes those of its children that have any.
     pub fn attained_by(&self, counts: &[u32]) -> Self {
         // those in it that have pods, or don't need any
         let mut present: Vec<u32> = vec![0; self.nodes.len()];

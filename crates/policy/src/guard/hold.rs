@@ -1,4 +1,4 @@
-//! What protects a pod, and against which preemptor.
+//! The protection of a pod against each possible preemptor.
 
 use jiff::Timestamp;
 
@@ -29,8 +29,8 @@ impl Known<'_> {
                 let ruling = self.rules.against_anybody(&self.victim, self.priority);
                 self.verdict(asked, Reason::Protected, &ruling, None)
             }),
-            // a pod that waits is another scheduler's. The preemptor may be one that the class doesn't tolerate, and nothing
-            // will ever show that
+            // a nominated pod belongs to another scheduler. The preemptor may be one that the class doesn't tolerate,
+            // and nothing will ever show that
             UnknownPreemptor::Weaker => {
                 nominated.filter(|verdict| verdict.hold.is_none()).unwrap_or_else(|| {
                     self.with_an_end(asked, |victim| self.rules.against_weaker_floor(victim, self.priority))
@@ -44,7 +44,7 @@ impl Known<'_> {
         self.with_an_end(asked, |victim| self.rules.against_anybody(victim, self.priority))
     }
 
-    /// By a rule. A toleration without an end holds up nothing; without it, its floor may all the same.
+    /// Decides by a rule. A toleration without an end holds up nothing; the pod's floor still counts.
     fn with_an_end<'r>(&self, asked: &Asked<'_>, rule: impl Fn(&Victim<'_>) -> Ruling<'r>) -> Verdict {
         let ruling = rule(&self.victim);
         if ruling.rule != Some(Rule::PreemptionToleration) || ruling.until.is_some() {
@@ -57,7 +57,7 @@ impl Known<'_> {
         }
     }
 
-    /// The verdict by the pods that are nominated to its node. None if none of them can be its preemptor, because of its
+    /// Decides by the pods that are nominated to the node. None if none of them can be the preemptor, because of its
     /// priority or its policy.
     fn of_nominated(&self, asked: &Asked<'_>) -> Option<Verdict> {
         let mut waits: Option<(Ruling<'_>, &Nominated<'_>)> = None;
@@ -84,7 +84,7 @@ impl Known<'_> {
         Some(self.verdict(asked, Reason::NominatedWaits, &ruling, Some(nominated)))
     }
 
-    /// By a ruling: denied for this reason, if it protects the pod.
+    /// The verdict of a ruling: denied for this reason if it protects the pod.
     fn verdict(
         &self,
         asked: &Asked<'_>,

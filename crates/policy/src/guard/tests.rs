@@ -258,9 +258,9 @@ fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
     assert_eq!(verdict(60, vec![other]), (waits, named("other"), Some(at(100))));
     assert_eq!(verdict(0, vec![critical]), (may, named("critical"), None));
     // these can't be the preemptor: it must be a pod that isn't seen yet
-    for nobody in [never, equal] {
-        assert_eq!(verdict(99, vec![nobody]), (Reason::Protected, None, Some(at(100))));
-        assert_eq!(verdict(100, vec![nobody]), (Reason::Unprotected, None, None));
+    for unable in [never, equal] {
+        assert_eq!(verdict(99, vec![unable]), (Reason::Protected, None, Some(at(100))));
+        assert_eq!(verdict(100, vec![unable]), (Reason::Unprotected, None, None));
     }
 }
 
@@ -424,7 +424,7 @@ fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
     let text = message(&known, DELETE);
     assert!(
         text.contains(&format!(
-            "preempted with no end that is known: {tolerates} for ever; if it must go, set"
+            "preempted with no end that is known: {tolerates} without a time limit; if it must go, set"
         )),
         "{text}"
     );

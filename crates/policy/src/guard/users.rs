@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asked, Operation, Reason};
 
-/// Whose deletions are held up, and whose never are.
+/// The users whose deletions are held up, and the users and namespaces that are exempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Guarded {
@@ -24,14 +24,14 @@ pub struct Guarded {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scheduler {
-    /// As the API server authenticates it.
+    /// The name that the API server authenticates.
     pub name: String,
-    /// How its deletions are judged if nothing shows the preemptor.
+    /// The judgement of its deletions if nothing shows the preemptor.
     pub unknown_preemptor: UnknownPreemptor,
 }
 
 impl Scheduler {
-    /// One that shows its preemptors, as kube-scheduler does.
+    /// Creates a scheduler that shows its preemptors, as kube-scheduler does.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), unknown_preemptor: UnknownPreemptor::default() }
     }
@@ -52,7 +52,7 @@ pub enum UnknownPreemptor {
 }
 
 impl UnknownPreemptor {
-    /// As it is configured.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stricter => "stricter",
@@ -103,7 +103,7 @@ const CONTROLLERS: [&str; 17] = [
 ];
 
 impl Guarded {
-    /// How a user's deletions are judged if nothing shows the preemptor.
+    /// Returns the judgement of a user's deletions if nothing shows the preemptor.
     pub fn unknown_preemptor(&self, user: &str) -> UnknownPreemptor {
         self.scheduler(user).map(|scheduler| scheduler.unknown_preemptor).unwrap_or_default()
     }
@@ -112,7 +112,7 @@ impl Guarded {
         self.schedulers.iter().find(|scheduler| scheduler.name == user)
     }
 
-    /// Why a request passes for every pod.
+    /// Returns the reason why a request passes for every pod; none if its pod decides.
     pub(super) fn passes(&self, asked: &Asked<'_>) -> Option<Reason> {
         let in_group = |group: &String| asked.groups.contains(group);
         if asked.user.starts_with(NODE_PREFIX) || asked.groups.iter().any(|group| group == NODES) {

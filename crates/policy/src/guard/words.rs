@@ -69,7 +69,7 @@ fn tolerated(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
         Judgement::Within { minimum, seconds, .. } => {
             format!("its {} for {seconds}s after it was scheduled", below(minimum))
         }
-        Judgement::Forever { minimum } => format!("its {} for ever", below(minimum)),
+        Judgement::Forever { minimum } => format!("its {} without a time limit", below(minimum)),
         Judgement::MissingClass => {
             format!("its PriorityClass {class:?} doesn't exist, and what it tolerates isn't known")
         }

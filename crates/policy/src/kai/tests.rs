@@ -16,7 +16,7 @@ fn of_arguments(arguments: &str) -> KaiDefaults {
     KaiDefaults::of_config_map(&map(&text), "config.yaml").unwrap()
 }
 
-/// What differs, as `field: theirs, tenure's field: ours`.
+/// The differences, as `field: theirs, tenure's field: ours`.
 fn told(kai: &KaiDefaults, ours: &Floors) -> Vec<String> {
     let told = |Difference { setting: _, field, kai, tenures_field, tenure }| {
         format!("{field}: {kai}, {tenures_field}: {tenure}")
@@ -58,7 +58,7 @@ fn what_kai_takes_for_something_else_counts_as_kai_takes_it() {
     assert_eq!(kai.issues.len(), 2);
     assert!(kai.issues[0].starts_with("data[config.yaml]: line 3: arguments.defaultPreemptMinRuntime: "));
     let without = KaiDefaults::of_config_map(&map("tiers: []"), "config.yaml").unwrap();
-    assert!(without.issues[0].contains("KAI protects nobody"), "{:?}", without.issues);
+    assert!(without.issues[0].contains("KAI protects no workload"), "{:?}", without.issues);
     assert_eq!(told(&without, &ours("defaultPreemptMinRuntime: 1m")).len(), 1);
 }
 
@@ -122,8 +122,7 @@ fn a_shard_whose_plugin_is_off_protects_nobody() {
     let shard = KaiDefaults::of_shard(&json!({
         "minRuntime": {"preemptMinRuntime": "5m"}, "plugins": {"minruntime": {"enabled": false}},
     }));
-    let off =
-        "spec.plugins.minruntime.enabled: Invalid value: false: KAI protects nobody, whatever its queues say";
+    let off = "spec.plugins.minruntime.enabled: Invalid value: false: KAI protects no workload, no matter which floors queues have";
     assert_eq!(shard.issues, [off]);
     assert_eq!(told(&shard, &Floors::default()), [""; 0]);
     assert_eq!(told(&shard, &ours("defaultPreemptMinRuntime: 5m")).len(), 1);

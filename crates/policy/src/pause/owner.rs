@@ -1,4 +1,4 @@
-//! What an owner says of itself and of its pauses.
+//! The state of an owner and of its pauses, as the object shows it.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -17,27 +17,27 @@ use crate::owners::PauseRule;
 pub struct Owner<'o>(pub &'o Value);
 
 impl<'o> Owner<'o> {
-    /// What the rule's field holds; null if it is absent.
+    /// Returns the value of the rule's field; null if it is absent.
     pub fn field(self, rule: &PauseRule) -> &'o Value {
         self.at(&rule.field)
     }
 
-    /// What the field at a path holds, as in `spec.replicas`; null if it is absent.
+    /// Returns the value at a path such as `spec.replicas`; null if it is absent.
     pub fn at(self, path: &str) -> &'o Value {
         path.split('.').fold(self.0, |value, key| value.get(key).unwrap_or(&Value::Null))
     }
 
-    /// When it was told that its run will end; none if it wasn't, or in words that can't be read.
+    /// Returns the announced end of the run; none if there is none that can be read.
     pub fn announced(self) -> Option<Timestamp> {
         self.annotation(keys::EXPIRES_AT_ANNOTATION)?.parse().ok()
     }
 
-    /// Whether it is paused, by whomever.
+    /// True if the owner is paused, by Tenure or any other writer.
     pub fn is_paused(self, rule: &PauseRule) -> bool {
         *self.field(rule) == rule.value
     }
 
-    /// Whether it says that its work has ended, well or not. Pausing such a Job would be noise.
+    /// True for a Job that has completed or failed. To pause it would be noise.
     pub fn is_finished(self) -> bool {
         let conditions = self.0.pointer("/status/conditions").and_then(Value::as_array);
         let is = |condition: &Value, key: &str, values: &[&str]| {
@@ -50,17 +50,17 @@ impl<'o> Owner<'o> {
             })
     }
 
-    /// The record that a pause of ours left; none if there is none that can be read.
+    /// Returns the record of Tenure's pause; none if there is none that can be read.
     pub fn record(self) -> Option<PausedRecord> {
         read(self.annotation(keys::PAUSED_ANNOTATION)?)
     }
 
-    /// How often it has come back, and when it does so; by default if it never had to, or if that can't be read.
+    /// Returns the number of its returns, and the time of the next one; the default if there is none that can be read.
     pub fn requeue_state(self) -> RequeueState {
         self.annotation(keys::REQUEUE_STATE_ANNOTATION).and_then(read).unwrap_or_default()
     }
 
-    /// Whether somebody has deactivated it.
+    /// True if the owner is deactivated.
     pub fn is_inactive(self) -> bool {
         self.annotation(keys::ACTIVE_ANNOTATION) == Some(INACTIVE)
     }
@@ -70,17 +70,18 @@ impl<'o> Owner<'o> {
     }
 }
 
-/// The record that a pause left on an object; none if there is none that can be read.
+/// Returns the record of a pause on an object; none if there is none that can be read.
 pub fn record_on(metadata: &ObjectMeta) -> Option<PausedRecord> {
     noted(metadata, keys::PAUSED_ANNOTATION)
 }
 
-/// How often an object has come back, and when it does so; by default if it never had to, or if that can't be read.
+/// Returns the number of an object's returns, and the time of the next one; the default if there is none that can be
+/// read.
 pub fn requeue_state_on(metadata: &ObjectMeta) -> RequeueState {
     noted(metadata, keys::REQUEUE_STATE_ANNOTATION).unwrap_or_default()
 }
 
-/// Whether somebody has deactivated an object.
+/// True if an object is deactivated.
 pub fn is_inactive(metadata: &ObjectMeta) -> bool {
     metadata
         .annotations
@@ -93,7 +94,8 @@ fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Option<T> {
     read(metadata.annotations.as_ref()?.get(key)?)
 }
 
-/// What a pause writes is shorter by far. Anybody who may write the object may write more.
+/// The longest annotation that is read. Tenure's own are far shorter, but any user who may write the object may write
+/// more.
 const LONGEST_NOTE: usize = 16 * 1024;
 
 fn read<T: DeserializeOwned>(text: &str) -> Option<T> {

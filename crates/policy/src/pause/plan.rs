@@ -1,4 +1,4 @@
-//! Why a workload is paused, from when on, and until when.
+//! The plan of a pause: its reason, its beginning, and its end.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::paused::RequeueState;
@@ -6,25 +6,25 @@ use tenure_types::paused::RequeueState;
 use super::{MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, WORKLOAD_INACTIVE};
 use crate::requeue::{AfterTimeout, Backoff};
 
-/// For how long a pause is meant.
+/// The condition that ends a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Somebody resumes it.
+    /// A user resumes the workload.
     Resumed,
-    /// It comes back by itself, as this says.
+    /// The workload comes back by itself, as this says.
     Requeued(RequeueState),
-    /// Somebody activates it.
+    /// A user activates the workload.
     Activated,
 }
 
-/// The reason of a pause, when it begins, and what ends it.
+/// The reason of a pause, its beginning, and the condition that ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PausePlan {
-    /// As the record has it.
+    /// The reason, as in the record.
     pub reason: &'static str,
-    /// In whole milliseconds, as the record is read back.
+    /// The beginning, in whole milliseconds, as the record is read back.
     pub at: Timestamp,
-    /// What ends it.
+    /// The condition that ends it.
     pub until: Until,
 }
 
@@ -33,7 +33,7 @@ pub struct PausePlan {
 pub struct Candidate {
     /// The time by the API server's clock.
     pub now: Timestamp,
-    /// How often it came back, as its owner says.
+    /// The number of returns, as the owner's annotation has it.
     pub state: RequeueState,
     /// The priority of its pods.
     pub priority: Option<i32>,
@@ -129,7 +129,11 @@ mod tests {
         assert_eq!(unready(1, backoff).reason, "PodsReadyTimeout");
         let plan = unready(2, backoff);
         assert_eq!((plan.reason, plan.until), ("WorkloadInactive", Until::Activated));
-        assert_eq!(unready(u32::MAX, backoff).until, Until::Activated, "whatever a tenant has written there");
+        assert_eq!(
+            unready(u32::MAX, backoff).until,
+            Until::Activated,
+            "for any number that a tenant has written"
+        );
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Pauses that were undone: how often, by which field manager, and whether another one follows.
+//! Pauses that were undone: their number, the last field manager, and whether another pause follows.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -9,27 +9,27 @@ use tenure_types::{
 
 use super::{MAX_DURATION_EXCEEDED, Owner, Part, part};
 
-/// With [`OnReversal::DeletePods`], pods are deleted once the pauses of their owner were undone so often, each time for
-/// a full ceiling.
+/// With [`OnReversal::DeletePods`], the number of reversals, each followed by a full ceiling, after which pods are
+/// deleted.
 pub const REVERSALS_BEFORE_DELETION: u32 = 3;
 
-/// The API server takes no longer name of a field manager.
+/// The longest name of a field manager that the API server accepts.
 const LONGEST_MANAGER: usize = 128;
 
-/// How often the pauses of an owner were undone, and by whom last.
+/// The number of times that the pauses of an owner were undone, and the last writer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reversals {
-    /// All of them.
+    /// All reversals.
     pub count: u32,
-    /// Those of a ceiling's pause after which the owner had another run of a full ceiling.
+    /// Reversals of a pause for the ceiling after which the owner had another run of a full ceiling.
     pub full: u32,
-    /// The last writer of the field that the pause had set, if the API server has noted it.
+    /// The last writer of the field that the pause had set, if the API server has recorded it.
     pub by: Option<FieldManager>,
 }
 
 impl Reversals {
-    /// Reads what an owner shows that is about to be paused for `reason`. The record that is still there is of a pause that
-    /// was undone. `since` is the beginning of the run that ends now; none if it isn't known.
+    /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is still there belongs
+    /// to a pause that was undone. `since` is the beginning of the run that ends now; none if it isn't known.
     pub fn of(owner: Owner<'_>, reason: &str, since: Option<Timestamp>) -> Self {
         let Some(before) = owner.record() else { return Self::default() };
         Self {
@@ -51,11 +51,12 @@ impl Reversals {
 /// True if a run of a full ceiling has followed the pause before. A pod that has outlived that pause began to run before it.
 fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> bool {
     let of_ceiling = before.reason == MAX_DURATION_EXCEEDED && reason == MAX_DURATION_EXCEEDED;
-    // the API server notes the beginning of a run in whole seconds
+    // the API server records the beginning of a run in whole seconds
     of_ceiling && since.is_some_and(|since| since.as_second() >= before.at.as_second())
 }
 
-/// The field manager that has written a field last, as `metadata.managedFields` has it; none if it isn't noted there.
+/// Returns the field manager that has written a field last, according to `metadata.managedFields`; none if it isn't
+/// recorded there.
 pub fn last_writer(owner: Owner<'_>, field: &str) -> Option<FieldManager> {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     let has = |entry: &Value, which: Part| {
@@ -77,7 +78,7 @@ fn manager(entry: &Value) -> Option<FieldManager> {
     })
 }
 
-/// A field manager for people. Its name is what a client calls itself: so it is quoted, escaped and cut.
+/// Describes a field manager for people. The client chooses its name: so it is quoted, escaped and cut.
 pub fn described(FieldManager { manager, operation, time }: &FieldManager) -> String {
     let cut = |text: &str| text.chars().take(LONGEST_MANAGER).collect::<String>();
     let at = time.map_or_else(String::new, |time| format!(" at {time:.0}"));

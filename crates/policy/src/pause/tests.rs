@@ -109,7 +109,7 @@ fn a_pause_says_itself_when_it_ends() {
     for until in [Until::Resumed, Until::Activated] {
         object["metadata"]["annotations"] = json!({});
         assert_eq!(state(&of(&object, &until)), None);
-        // of an earlier pause that somebody has reversed
+        // from an earlier pause that was reversed
         object["metadata"]["annotations"] = returning(2, Some("1970-01-01T00:00:00Z"));
         assert_eq!(state(&of(&object, &until)), Some(json!({"count": 2})));
         object["metadata"]["annotations"] = returning(0, Some("9999-01-01T00:00:00Z"));
@@ -257,8 +257,8 @@ fn a_field_that_somebody_has_set_and_set_back_is_not_ours_to_undo() {
         assert_eq!(was_set("spec.replicas", managed.clone()), expected, "{managed}");
     }
     let whole = json!([keeper(json!({"f:runMode": {}}))]);
-    assert!(!was_set("spec.runMode.pause.enabled", whole), "whoever has set it all has set a part of it");
-    // what is left of the keeper's when somebody takes over what it has set
+    assert!(!was_set("spec.runMode.pause.enabled", whole), "a writer of the whole has set each part");
+    // the rest of the keeper's fields after a person has taken over those that it set
     let keepers = keeper(json!({"f:runMode": {".": {}, "f:pause": {}}}));
     let persons = person(json!({"f:runMode": {"f:pause": {"f:enabled": {}}}}));
     assert!(!was_set("spec.runMode.pause.enabled", json!([keepers])));

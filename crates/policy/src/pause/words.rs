@@ -1,4 +1,4 @@
-//! What people are told of pauses, deletions and returns.
+//! The messages about pauses, deletions and returns.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -14,17 +14,18 @@ use super::{
 };
 use crate::ceiling::for_people;
 
-/// What people know a paused object by.
+/// The names by which users know a paused object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Known {
-    /// What they are told of it on: the object itself or, of a Workload of Kueue's, what that is of.
+    /// The object that gets the event: the paused object itself or, if that is a Kueue Workload, the object that it
+    /// belongs to.
     pub object: ObjectReference,
-    /// The name of the Workload, if it is one of something else.
+    /// The name of the Kueue Workload, if one is paused for the object.
     pub workload: Option<String>,
 }
 
 impl Known {
-    /// The field that was set, and of what, if that isn't the object.
+    /// Returns the field that was set, with the Workload if that has it.
     fn field(&self, record: &PausedRecord) -> String {
         let of = self.workload.as_ref().map(|name| format!(" of its Workload {name}"));
         format!("{}{}", record.field, of.unwrap_or_default())
@@ -62,7 +63,7 @@ fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
     requeue_at.map_or_else(String::new, |at| format!(": return {count} is at {at:.0}"))
 }
 
-/// A command of the kubectl plugin that is about an object: `kubectl tenure activate job.batch/train -n team`.
+/// Returns a command of the kubectl plugin for an object: `kubectl tenure activate job.batch/train -n team`.
 fn command(verb: &str, object: &ObjectReference) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (api_version, name) = (text(&object.api_version), text(&object.name));
@@ -71,7 +72,7 @@ fn command(verb: &str, object: &ObjectReference) -> String {
     format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
 }
 
-/// The reason of the event on a paused owner; none if who did it knows.
+/// Returns the reason of the event on a paused owner; none if a person has deactivated it, who knows why.
 pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
     match record.reason.as_str() {
         MAX_DURATION_EXCEEDED => Some(MAX_DURATION_EXCEEDED),
@@ -118,7 +119,7 @@ fn plain(value: &Value) -> String {
 /// The message of the event on a pod that was deleted.
 pub const DELETED_MESSAGE: &str = "Deleted because its lifetime exceeded maxDuration defined in Queue";
 
-/// Why a pod itself is deleted, and nothing is paused that could come back. Owners are named for people.
+/// The reason why a pod itself is deleted, and nothing is paused that could come back. Owners are named for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alone {
     /// Nothing above it can be paused.
@@ -134,7 +135,7 @@ pub enum Alone {
 }
 
 impl Alone {
-    /// Why, as the second half of a sentence about the pod.
+    /// Returns the reason as the second half of a sentence about the pod.
     fn why(&self) -> String {
         match self {
             Self::NoOwner => "it has no owner that could be paused and come back".to_owned(),
@@ -187,14 +188,14 @@ fn by(manager: Option<&FieldManager>) -> String {
     manager.map_or_else(String::new, |manager| format!(", last by {}", described(manager)))
 }
 
-/// What happens to a workload at the end of its run.
+/// The action on a workload at the end of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtEnd {
-    /// It is paused, until a person resumes it.
+    /// The workload is paused, until a person resumes it.
     Paused,
-    /// It is paused for so long.
+    /// The workload is paused for so long.
     Requeued(SignedDuration),
-    /// It is a pod, and deleted.
+    /// The workload is a pod, and is deleted.
     Deleted,
 }
 

@@ -14,11 +14,11 @@ pub struct KeptQueue {
     pub queue: Option<Value>,
     /// True if the object that is written has a `spec`.
     pub has_spec: bool,
-    /// What the writer is told.
+    /// The warning to the writer.
     pub warning: String,
 }
 
-/// None if the queue stays as it is.
+/// Returns the queue that the group keeps; none if the write doesn't change it.
 pub fn kept(object: &Object<'_>, old: &Object<'_>) -> Option<KeptQueue> {
     let (written, queue) = (object.queue(), old.queue());
     (written != queue).then(|| KeptQueue {

@@ -248,7 +248,7 @@ fn the_status_of_a_creation_shows_nothing() {
     }
 }
 
-/// What is kept of the queue of an object.
+/// The queue that an object keeps.
 fn queue_kept(kind: PodGroupKind, object: &Value, old: Option<&Value>, trust: Trust) -> Option<KeptQueue> {
     let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
     review(kind, &object, old.as_deref(), trust, at(NOW)).unwrap().queue

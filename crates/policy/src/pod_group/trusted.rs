@@ -1,20 +1,20 @@
 use std::collections::BTreeSet;
 
-/// Who may set stamps: users by their exact names, as the API server authenticates them.
+/// The users that may set stamps, by their exact names, as the API server authenticates them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedWriters(BTreeSet<String>);
 
-/// KAI-Scheduler's scheduler, where its chart puts it. Not its podgrouper: that copies all annotations that a tenant
-/// gives a Job.
+/// KAI-Scheduler's scheduler, where its chart puts it. Its podgrouper isn't trusted: it copies all annotations that a
+/// tenant gives a Job.
 const KAI_SCHEDULER: &str = "system:serviceaccount:kai-scheduler:scheduler";
 
 impl TrustedWriters {
-    /// Whether it is one of them.
+    /// True if the user may set stamps.
     pub fn trusts(&self, user: &str) -> bool {
         self.0.contains(user)
     }
 
-    /// All of them, in order.
+    /// Returns the names of all users, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }

@@ -1,4 +1,5 @@
-//! What the writer of a `PodGroup` is told. API servers cut a warning at 256 characters, so values are shown in part.
+//! The warnings to the writer of a `PodGroup`. API servers cut a warning at 256 characters, so values are shown in
+//! part.
 
 use serde_json::Value;
 use tenure_types::keys;
@@ -6,7 +7,7 @@ use tenure_types::keys;
 use super::{Deed, Write};
 use crate::toleration::field;
 
-/// More than a time takes.
+/// The longest value that is shown: more than a time takes.
 const LONGEST_VALUE: usize = 36;
 
 const TRUSTED: &str = "(see trustedWriters in Tenure's configuration)";
@@ -14,7 +15,7 @@ const TRUSTED: &str = "(see trustedWriters in Tenure's configuration)";
 const TRUSTED_OF_TENANCY: &str = "(see tenancy.trustedWriters in Tenure's configuration)";
 
 impl Write<'_> {
-    /// None if nothing was done to what is written, but that it got a stamp.
+    /// Returns the warning; none if the write is kept as it is, or only got a stamp.
     pub(super) fn warning(&self, deed: Deed, stamp: Option<&str>) -> Option<String> {
         let became =
             stamp.map_or_else(|| "was dropped".into(), |stamp| format!("was set back to {}", quote(stamp)));
@@ -30,7 +31,7 @@ impl Write<'_> {
     }
 }
 
-/// Where another queue was written than a group has.
+/// Returns the warning when a write names another queue than the group has.
 pub(super) fn kept_queue(written: Option<&Value>, queue: Option<&Value>) -> String {
     let given = written.map(|written| format!("{} ", shown(written))).unwrap_or_default();
     let became =

@@ -67,7 +67,7 @@ impl Ruling<'_> {
             return "its workload has no start time: it is not protected".into();
         };
         if floor.is_zero() {
-            return "a floor of 0s protects nobody".into();
+            return "a floor of 0s protects no workload".into();
         }
         let since = if start > now {
             format!("its workload's start time, {start}, lies in the future and counts as now")

@@ -1,4 +1,4 @@
-//! The pods of a workload that are to go, and what they leave of it.
+//! The pods of a workload that are to go, and the rest of the workload.
 
 use std::{collections::BTreeMap, ptr};
 
@@ -26,7 +26,7 @@ pub enum LeftOf {
 /// The numbers of pods or subgroups that decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// What is counted.
+    /// The things that are counted.
     pub of: LeftOf,
     /// Running now.
     pub running: u32,
@@ -37,8 +37,8 @@ pub struct Left {
 }
 
 impl Left {
-    /// True if the minimum would be kept, or no running pod would go. A subgroup that has too few pods already is
-    /// missed unless enough others have theirs.
+    /// True if the minimum is kept, or no running pod goes. A subgroup that has too few pods already counts as needed,
+    /// unless enough other subgroups meet their minimums.
     pub fn is_enough(&self) -> bool {
         let stays = self.evicted == 0 && self.of != LeftOf::Subgroups;
         stays || self.running.saturating_sub(self.evicted) >= self.min
@@ -66,9 +66,9 @@ impl Going {
         }
     }
 
-    /// What is left for a victim of a subgroup; none if the workload isn't elastic. The minimum of all pods counts, and
-    /// that of the subgroup; but a subgroup may go where what holds it doesn't need it. A pod of a subgroup that there
-    /// isn't counts towards the former alone.
+    /// Returns the rest of a workload for a victim of a subgroup; none if the workload isn't elastic. The minimum of
+    /// all pods counts, and that of the subgroup; but a whole subgroup may go if its parent doesn't need it. A pod of a
+    /// subgroup that doesn't exist counts towards the minimum of all pods alone.
     pub fn left(&self, workload: &Workload<'_>, subgroup: usize) -> Option<Left> {
         let Workload { shape, pods, .. } = workload;
         let all = Left {

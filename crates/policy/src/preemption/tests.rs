@@ -67,7 +67,7 @@ impl Case {
     }
 }
 
-/// How many pods it takes, how many live, and how many of these run.
+/// The minimum, the number of live pods, and the number of these that run.
 type Subgroup = (u32, u32, u32);
 
 /// A workload that takes so many pods in all, and has these subgroups.
@@ -275,7 +275,7 @@ fn pods_of_a_subgroup_in_several_pools_are_counted_together() {
     assert!(!case.rules().preempt_scenario_validator(&apart));
 }
 
-/// What upstream gets wrong, by its number in the list of its surprises.
+/// Deviations from upstream, by the numbers in its list of surprises.
 #[test]
 fn deviations_from_upstream() {
     let case = Case::new(ReclaimResolveMethod::Lca);
@@ -468,7 +468,7 @@ impl Scene {
     }
 }
 
-/// Whether filter and validator let a victim pass, in a scenario.
+/// True if filter and validator let a victim pass, in a scenario.
 fn by_parts(
     rules: &Rules<'_>,
     preemptor: &Preemptor<'_>,

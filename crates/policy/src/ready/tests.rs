@@ -215,7 +215,7 @@ fn what_was_ready_has_its_recovery_and_what_was_not_has_its_timeout() {
     assert_eq!(of(None, 301, false), None);
     assert_eq!(of(Some("1m"), 299, true), Some((359, WaitForRecovery)));
     assert_eq!(of(Some("10m"), 10, true), Some((610, WaitForRecovery)));
-    assert_eq!(of(None, 299, true), None, "for ever");
+    assert_eq!(of(None, 299, true), None, "no limit");
 }
 
 #[test]

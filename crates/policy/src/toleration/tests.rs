@@ -170,7 +170,13 @@ fn what_the_plugins_tests_leave_open_is_settled() {
     let min_200 = |seconds| known(200, seconds);
     let end_of_time = Timestamp::MAX;
     for (rule, class, scheduled_at, preemptor, exempt) in [
-        ("seconds alone tolerate nobody", class(100, &[(SEC, "600")]), Some(now()), preemptor(101), false),
+        (
+            "seconds alone tolerate no preemptor",
+            class(100, &[(SEC, "600")]),
+            Some(now()),
+            preemptor(101),
+            false,
+        ),
         (
             "a minimum alone tolerates until scheduled",
             class(100, &[(MIN, "200")]),
@@ -183,13 +189,13 @@ fn what_the_plugins_tests_leave_open_is_settled() {
         ("a class of the highest value has a minimum", class(i32::MAX, &[]), None, preemptor(199), true),
         ("a second before the deadline", min_200(100), Some(ago(99)), preemptor(199), true),
         ("at the deadline", min_200(100), Some(ago(100)), preemptor(199), false),
-        ("for ever is for ever", min_200(i64::MIN), Some(Timestamp::MIN), preemptor(199), true),
-        ("for ever has a minimum too", min_200(-1), Some(now()), preemptor(200), false),
+        ("no limit is no limit", min_200(i64::MIN), Some(Timestamp::MIN), preemptor(199), true),
+        ("no limit has a minimum too", min_200(-1), Some(now()), preemptor(200), false),
         ("not scheduled within some time", min_200(10), None, preemptor(199), true),
         ("a minimum below zero", known(-5, -1), Some(now()), preemptor(-6), true),
         ("is reached by zero", known(-5, -1), Some(now()), LOWER, false),
         ("no class, no exemption", ClassState::None, None, preemptor(1), false),
-        ("no class, whatever the preemptor", ClassState::None, None, never(1), false),
+        ("no class, for any preemptor", ClassState::None, None, never(1), false),
         ("a missing class comes before Never", ClassState::Missing, None, never(1), true),
         // there, the seconds overflow and protect no pod
         ("seconds saturate", min_200(i64::MAX), Some(now()), preemptor(199), true),
@@ -249,7 +255,7 @@ fn a_judgement_is_told_in_english() {
         (ClassState::Unreadable, None, never(0), "the preemptor's preemptionPolicy is Never".into()),
         (ClassState::Unreadable, None, LOWER, unreadable.into()),
         (known(10_000, -1), None, preemptor(10_000), format!("{tolerates}, and the preemptor's is 10000")),
-        (known(10_000, -1), None, LOWER, format!("{tolerates} for ever")),
+        (known(10_000, -1), None, LOWER, format!("{tolerates} without a time limit")),
         (known(10_000, 600), None, LOWER, format!("{tolerates}, and it has not been scheduled yet")),
         (known(10_000, 600), Some(now()), LOWER, format!("{tolerates} for 600s after it was scheduled")),
         (known(10_000, 600), Some(ago(700)), LOWER, over),
@@ -269,7 +275,7 @@ fn seconds() -> impl Strategy<Value = i64> {
     prop_oneof![any::<i64>(), -10..1_000_i64, (0_u32..63).prop_map(|bits| 1 << bits)]
 }
 
-/// Whether the first toleration ends no later than the second.
+/// True if the first toleration ends no later than the second.
 fn no_longer(one: i64, other: i64) -> bool {
     other < 0 || (0 <= one && one <= other)
 }

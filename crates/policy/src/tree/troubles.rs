@@ -1,17 +1,17 @@
-//! What got stored although no queue may be so: how it counts is for people to know.
+//! Queues that got stored although none may be like that, and the way in which each counts.
 
 use std::fmt;
 
 use super::{QueueId, QueueTree};
 
-/// Something that is wrong with how queues hang together.
+/// An error in the relations between queues.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
     /// A queue names a parent that doesn't exist: it counts as being at the top.
     MissingParent {
         /// The queue.
         queue: String,
-        /// The name that no queue has.
+        /// The name of the missing parent.
         parent: String,
     },
     /// A queue names itself.
@@ -21,7 +21,7 @@ pub enum Trouble {
     },
     /// Each queue names the next, and the last one the first.
     Cycle {
-        /// All of them, the first in the alphabet first.
+        /// The queues of the cycle, beginning with the first in the alphabet.
         members: Vec<String>,
     },
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Trouble {
 
 const WITHOUT_EFFECT: &str = "and all below it have no ceiling, and only the default floors";
 
-/// As many names as people read.
+/// The most names that a message shows.
 const SHOWN: usize = 10;
 
 /// Queues on a way: `a -> b -> c`; of a long one its beginning and its end.

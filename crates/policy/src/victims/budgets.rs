@@ -1,18 +1,19 @@
-//! How many pods disruption budgets would still give away.
+//! The evictions that disruption budgets still allow.
 
 use std::collections::HashMap;
 
 /// A `PodDisruptionBudget` that selects a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Which one.
+    /// The number that identifies it.
     pub number: usize,
     /// Its `status.disruptionsAllowed`.
     pub allowed: u32,
 }
 
-/// The places of those pods that a budget would rather keep, if all are evicted: of each pod, the least important first,
-/// the budgets that select it. As in the scheduler, each pod takes one from each of its budgets, the most important first.
+/// Returns the places of the pods that would violate a budget if all are evicted. Takes, for each pod, the least
+/// important first, the budgets that select it. As in the scheduler, each pod takes one from each of its budgets, the
+/// most important first.
 pub fn violating<'b>(pods: impl Iterator<Item = &'b [Budget]>) -> Vec<usize> {
     let pods: Vec<&[Budget]> = pods.collect();
     let mut taken: HashMap<usize, u32> = HashMap::new();

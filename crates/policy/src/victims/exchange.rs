@@ -1,9 +1,9 @@
-//! Whether other pods may go in place of those that were offered, by what is more than room: host ports, volumes, devices,
-//! and rules about other pods.
+//! Decides if other pods may go in place of the offered ones, by needs besides room: host ports, volumes, devices, and
+//! rules about other pods.
 //!
 //! kube-scheduler has found that the preemptor fits if the offered pods are gone. It has to fit as well if some of them
-//! stay and others go. What can't be shown isn't so: rules over-estimate what a staying pod may do, and under-estimate
-//! what a substitute frees.
+//! stay and others go. In doubt the exchange is refused: the rules over-estimate the effects of a staying pod, and
+//! under-estimate what a substitute frees.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,14 +14,14 @@ use tenure_types::{
 
 use super::Candidate;
 
-/// A pod, as far as others of its node have to do with it.
+/// The properties of a pod that matter to other pods of its node.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbor<'a> {
-    /// Where it is.
+    /// Its namespace.
     pub namespace: &'a str,
-    /// By which terms select it.
+    /// Its labels, by which terms select it.
     pub labels: &'a dyn Labels,
-    /// What it needs of its node; none if room is all.
+    /// Its needs of its node; none if room is all.
     pub needs: Option<&'a Needs>,
 }
 
@@ -70,17 +70,17 @@ impl Neighbor<'_> {
     }
 }
 
-/// What goes for a preemptor, and what stays.
+/// The pods that go for a preemptor, and those that stay.
 pub(super) struct Exchange<'a> {
     preemptor: Neighbor<'a>,
     /// The places of offered pods that can't stay.
     must_go: Vec<usize>,
-    /// None if their number doesn't matter: the preemptor has none to attach, or the node has no limit.
+    /// The claims; none if their number doesn't matter: the preemptor has none to attach, or the node has no limit.
     claims: Option<Claims>,
 }
 
 impl<'a> Exchange<'a> {
-    /// None if nothing is known of the preemptor. Until it is said what goes, only pods that are terminating do.
+    /// Creates the exchange; none if nothing is known of the preemptor. At first, only pods that are terminating go.
     pub fn new(
         preemptor: Neighbor<'a>,
         pods: &[Candidate<'a>],
@@ -114,19 +114,19 @@ impl<'a> Exchange<'a> {
         &self.must_go
     }
 
-    /// Has a pod go.
+    /// Adds a pod to those that go.
     pub fn take(&mut self, place: usize) {
         if let Some(claims) = &mut self.claims {
             claims.take(place);
         }
     }
 
-    /// True if the preemptor fits when those go that were taken.
+    /// True if the preemptor fits when the chosen pods go.
     pub fn holds(&self) -> bool {
         self.claims.as_ref().is_none_or(Claims::hold)
     }
 
-    /// Lets pods stay that were taken, and returns true, unless the preemptor wouldn't fit then.
+    /// Lets chosen pods stay, and returns true, unless the preemptor wouldn't fit then.
     pub fn spare(&mut self, places: impl Iterator<Item = usize> + Clone) -> bool {
         if places.clone().any(|place| self.must_go.contains(&place)) {
             return false;

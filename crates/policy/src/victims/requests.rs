@@ -1,20 +1,20 @@
-//! What pods request, as far as it can be added up.
+//! Requests of pods, in a form that can be added up.
 
 use arcstr::ArcStr;
 
 /// The name of a resource, which many requests share.
 pub type Resource = ArcStr;
 
-/// The requests of one pod or of several, and how many they are. A node has room for so many pods, too.
+/// The requests of one pod or of several, and the number of these pods. A node has room for so many pods, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Requests {
     pods: u32,
-    /// In the order of their names, in the smallest unit that the resource is counted in.
+    /// The amounts in the order of their names, in the smallest unit that the resource is counted in.
     amounts: Vec<(Resource, i64)>,
 }
 
 impl Requests {
-    /// Of one pod. What comes twice is added up; what is negative counts as nothing.
+    /// Creates the requests of one pod. Amounts of one resource are added up; a negative amount counts as 0.
     pub fn of_pod(amounts: impl IntoIterator<Item = (Resource, i64)>) -> Self {
         let mut of = Self { pods: 1, amounts: Vec::new() };
         for (resource, amount) in amounts {
@@ -23,7 +23,7 @@ impl Requests {
         of
     }
 
-    /// Of several.
+    /// Adds up the requests of several pods.
     pub fn sum<'r>(all: impl Iterator<Item = &'r Self>) -> Self {
         let mut sum = Self::default();
         for requests in all {
@@ -48,13 +48,13 @@ impl Requests {
         }
     }
 
-    /// Whether there is as much of everything.
+    /// True if there is at least as much of every resource.
     pub fn covers(&self, needed: &Self) -> bool {
         self.pods >= needed.pods
             && needed.amounts.iter().all(|(resource, amount)| self.amount(resource) >= *amount)
     }
 
-    /// The same of what is left without some of it.
+    /// True if the rest without `part` has at least as much of every resource.
     pub fn covers_without(&self, part: &Self, needed: &Self) -> bool {
         let left = |resource: &Resource| self.amount(resource).saturating_sub(part.amount(resource));
         self.pods.saturating_sub(part.pods) >= needed.pods

@@ -45,7 +45,7 @@ enum Answer {
 struct World {
     tree: QueueTree,
     floors: Floors,
-    /// How many pods each of them gives away.
+    /// The number of evictions that each budget allows.
     budgets: Vec<u32>,
     /// Of every pod; by its place.
     selected: Vec<Vec<usize>>,
@@ -323,7 +323,7 @@ fn a_budget_gives_away_as_many_as_it_allows() {
 
 proptest! {
     #[test]
-    fn whoever_goes_in_place_of_others_is_lower_unprotected_enough_and_none_too_many(
+    fn a_pod_that_goes_in_place_of_others_is_lower_unprotected_enough_and_none_too_many(
         pods in prop::collection::vec((0..12_i32, 0..200_i64, 0..5_i64), 1..12),
         offered in prop::collection::hash_set(0..12_usize, 1..4),
     ) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::preemption::{Going, Place, Workload};
 
-/// What a group of subgroups takes: of all pods; and of each subgroup, its name, its minimum, and what holds it.
+/// A group of subgroups: the minimum of all pods; and of each subgroup, its name, its minimum, and its parent.
 struct Group {
     minimum: u32,
     top: Option<u32>,

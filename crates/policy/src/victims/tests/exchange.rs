@@ -38,7 +38,8 @@ fn plain() -> Seen {
     spec(&json!({}))
 }
 
-/// Who goes, on a node of these pods with their ages, if the first of them are offered. From 100 s on they may go.
+/// The pods that go, on a node of these pods with their ages, if the first of them are offered. From 100 s on they may
+/// go.
 fn others(preemptor: &Seen, pods: &[(&Seen, i64)], offered: usize) -> Option<Vec<usize>> {
     others_of(preemptor, pods, &vec![1; pods.len()], offered, true)
 }

@@ -1,5 +1,6 @@
-//! A small scheduler that knows what Tenure doesn't: capacities, limits, which claims are for one pod alone, what other
-//! nodes hold. If a preemptor fits without the pods that it offers, it fits without those that go in their place.
+//! A small scheduler that knows facts unknown to Tenure: capacities, limits, the claims that only one pod may use, the
+//! pods of other nodes. If a preemptor fits without the pods that it offers, it fits without those that go in their
+//! place.
 
 use std::{cell::Cell, collections::HashSet};
 
@@ -7,7 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 
-/// What is drawn of a pod; all from few values, so that they meet.
+/// A pod with random properties, all from few values, so that they meet.
 #[derive(Clone, Debug)]
 struct Drawn {
     namespace: u8,
@@ -42,15 +43,15 @@ enum Scope {
     All,
 }
 
-/// What only the scheduler knows.
+/// The facts that only the scheduler knows.
 #[derive(Clone, Debug)]
 struct Node {
     cpu: i64,
     attachable: Option<usize>,
     for_one_pod: HashSet<(u8, u8)>,
-    /// Whether the same zone, and whether another, has a pod elsewhere that the preemptor has affinity to.
+    /// True if the same zone, or another, has a pod elsewhere that the preemptor has affinity to.
     mates: (bool, bool),
-    /// How many pods another zone has that are spread.
+    /// The number of spread pods in another zone.
     elsewhere: i64,
 }
 
@@ -172,7 +173,7 @@ impl Drawn {
 }
 
 impl Node {
-    /// What kube-scheduler's filters say.
+    /// The decision of kube-scheduler's filters.
     fn fits(&self, preemptor: &Drawn, pods: &[&Drawn]) -> bool {
         let room = pods.iter().map(|pod| pod.cpu).sum::<i64>() + preemptor.cpu <= self.cpu;
         let conflict = |(ip, port): &(u8, u8), (other_ip, other): &(u8, u8)| {
