@@ -19,7 +19,7 @@ use tracing::info;
 use crate::readiness::Readiness;
 use address::ListenAddress;
 
-/// Where probes and metrics are served.
+/// The address of probes and metrics.
 #[derive(Clone, Debug, Args)]
 pub struct AdminArgs {
     /// Address of the admin port, which serves /live, /ready and /metrics over plain HTTP; without a host, on all

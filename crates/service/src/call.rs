@@ -1,4 +1,4 @@
-//! Calls to the API server that end, and what their failures mean.
+//! Calls to the API server with a time limit, and the causes of their failures.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use kube::{core::Status, error::DiscoveryError};
 use thiserror::Error;
 use tokio::time::Instant;
 
-/// For one call. kube's client has no limit of its own.
+/// The timeout of one call. kube's client has no limit of its own.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// For [`persist`].
+/// The time for which [`persist`] tries.
 const PATIENCE: Duration = Duration::from_mins(1);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// Why a call to the API server failed, by what can be done about it.
+/// The cause of a failed call to the API server, by the action that it needs.
 #[derive(Debug, Error)]
 pub enum ApiError {
     /// There is no such object, or no longer; or no such kind.
     #[error("not found")]
     NotFound,
-    /// We may not.
+    /// This process lacks the right.
     #[error("forbidden: {0}")]
     Forbidden(String),
-    /// It was changed, or replaced by a namesake, since it was read.
+    /// The object was changed, or replaced by another of the same name, since it was read.
     #[error("changed since it was read: {0}")]
     Stale(String),
-    /// These fields are others' to apply, unless they are taken by force.
+    /// Other managers own these fields, and the apply didn't force them.
     #[error("owned by others: {}", .0.join(", "))]
     Owned(Vec<String>),
     /// The served schema has no such field.
@@ -38,10 +38,10 @@ pub enum ApiError {
     /// Another keeper leads, as far as this one knows.
     #[error("not the leader")]
     NotLeading,
-    /// Anything else: worth another try.
+    /// Any other failure: worth another try.
     #[error("no good answer")]
     Other(#[source] Box<kube::Error>),
-    /// No answer in time.
+    /// The API server didn't answer in time.
     #[error("no answer within {TIMEOUT:?}")]
     Timeout,
 }
@@ -63,13 +63,13 @@ impl ApiError {
         let has = |text| status.message.contains(text);
         match status.code {
             404 => Self::NotFound,
-            // a namespace that goes takes nothing new
+            // a namespace that is being deleted accepts no new objects
             403 if has("being terminated") => Self::NotFound,
             403 => Self::Forbidden(status.message),
             400 | 422 if has("unknown field") => Self::UnknownField(status.message),
-            // so an apply is answered
+            // the answer to an apply
             500 if has("field not declared in schema") => Self::UnknownField(status.message),
-            // so etcd's limit is told
+            // the answer when etcd's limit is exceeded
             500 if has("request is too large") => Self::Refused(status.message),
             // another uid in a patch is 409 or, where it is taken for an attempt to change it, 422
             409 => owned(&status).map_or_else(|| Self::Stale(status.message), Self::Owned),
@@ -79,12 +79,12 @@ impl ApiError {
         }
     }
 
-    /// Whether somebody said no, in which case nothing was done.
+    /// True if the API server, an admission webhook or a policy has refused the call: then nothing was done.
     pub const fn is_refusal(&self) -> bool {
         matches!(self, Self::Forbidden(_) | Self::Refused(_))
     }
 
-    /// Whether the API server has not decided anything, as far as we know.
+    /// True if the API server has not decided anything, as far as is known.
     pub fn is_open(&self) -> bool {
         match self {
             Self::Other(_) | Self::Timeout => true,
@@ -99,7 +99,7 @@ impl ApiError {
     }
 }
 
-/// The fields for whose sake an apply was refused; none if it was for something else.
+/// Returns the fields that made an apply fail because other managers own them; none if it failed for another reason.
 fn owned(status: &Status) -> Option<Vec<String>> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let owned =
@@ -107,8 +107,8 @@ fn owned(status: &Status) -> Option<Vec<String>> {
     Some(owned.collect()).filter(|owned: &Vec<String>| !owned.is_empty())
 }
 
-/// Tries until the API server has decided, for a minute at most: for what must not be left half done. A server that
-/// has just started forbids everything for a moment, so that counts as no decision here.
+/// Tries until the API server has decided, for a minute at most: for changes that must not be left half done. A server
+/// that has just started forbids everything for a moment, so a refusal counts as no decision here.
 pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Result<T, ApiError> {
     let patience = Instant::now() + PATIENCE;
     let mut wait = FIRST_WAIT;
@@ -126,7 +126,7 @@ pub async fn persist<T>(attempt: impl AsyncFn() -> Result<T, ApiError>) -> Resul
     }
 }
 
-/// The result of a call, unless it takes too long.
+/// Returns the result of a call, or [`ApiError::Timeout`].
 pub async fn call<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, ApiError> {
     tokio::time::timeout(TIMEOUT, call).await.map_err(|_| ApiError::Timeout)?.map_err(ApiError::from)
 }

@@ -1,8 +1,8 @@
 //! Clients that show a certificate.
 //!
-//! A handshake asks for a certificate and takes any, or none: only the route knows which authority must have signed it,
-//! and a refusal over HTTP can say what to do. So the chain is kept with the connection, unverified, and a [`ClientCa`]
-//! verifies it with each request: a certificate that has expired, and an authority that was replaced, count at once.
+//! A handshake asks for a certificate and accepts any, or none: only the route knows which authority must have signed
+//! it, and a refusal over HTTP can say what to do. So the chain is kept with the connection, unverified, and a
+//! [`ClientCa`] verifies it with each request: an expired certificate, or a replaced authority, has an effect at once.
 
 use std::{
     path::{Path, PathBuf},
@@ -31,13 +31,13 @@ use tracing::{error, info};
 #[derive(Clone, Debug)]
 pub(crate) struct ClientChain(pub Option<Arc<[CertificateDer<'static>]>>);
 
-/// Why a client isn't one of an authority's.
+/// The reason why a client isn't accepted.
 #[derive(Debug, Error)]
 pub enum Stranger {
-    /// It has shown no certificate.
+    /// The client has shown no certificate.
     #[error("the client has shown no certificate")]
     NoCertificate,
-    /// It has shown one of another authority, one that isn't valid now, or one that isn't for clients.
+    /// The certificate is of another authority, isn't valid now, or isn't for clients.
     #[error("the client's certificate is not accepted: {0}")]
     Certificate(rustls::Error),
 }
@@ -72,7 +72,7 @@ impl ClientCa {
     /// signed, and which is valid now. Takes the extensions of the request.
     ///
     /// # Errors
-    /// If it hasn't: why.
+    /// If the client has shown no such certificate.
     pub fn verify(&self, request: &Extensions) -> Result<(), Stranger> {
         let chain = request.get::<ClientChain>().and_then(|client| client.0.as_deref()).unwrap_or_default();
         let (own, intermediates) = chain.split_first().ok_or(Stranger::NoCertificate)?;
@@ -81,8 +81,8 @@ impl ClientCa {
         result.map(drop).map_err(Stranger::Certificate)
     }
 
-    /// Takes up a changed file, for ever. It looks instead of being told, for the sake of mounted volumes. What is
-    /// unusable, or can't be read, leaves the authorities as they are.
+    /// Reloads the file whenever it has changed; never returns. It polls instead of watching, for the sake of mounted
+    /// volumes. While the file is unusable, or can't be read, the authorities stay as they are.
     pub(crate) async fn reload(&self, interval: Duration) {
         let mut refused = None;
         loop {
@@ -124,7 +124,7 @@ fn verifier(pem: &[u8]) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
     Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
 }
 
-/// Takes any certificate of which the client has the key, or none.
+/// Accepts any certificate of which the client has the key, or none.
 #[derive(Debug)]
 pub(crate) struct AnyClient(WebPkiSupportedAlgorithms);
 
@@ -139,7 +139,7 @@ impl ClientCertVerifier for AnyClient {
         false
     }
 
-    /// None: a client that has a certificate shows it, and is told if it is the wrong one.
+    /// Returns no hints: so a client that has a certificate shows it, and is told if it is the wrong one.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -18,11 +18,11 @@ use kube::{
 
 use crate::{clock::ServerClock, watch};
 
-/// For an answer to begin, and to go on. kube has no limit of its own: on a connection that died unnoticed a list
-/// would wait for ever. A watch without news ends earlier by itself.
+/// The timeout for an answer to begin, and for each further part of it. kube has no limit of its own: on a connection
+/// that died unnoticed a list would wait without end. A watch without news ends earlier by itself.
 const READ_TIMEOUT: Duration = Duration::from_secs(watch::TIMEOUT_SECONDS as u64 + 10);
 
-/// Which API server, and as whom.
+/// The API server to connect to, and the credentials.
 #[derive(Clone, Debug, Args)]
 pub struct ClientArgs {
     /// A kubeconfig file; if empty, the pod's service account. Without it: $KUBECONFIG, ~/.kube/config, or the pod's
@@ -38,14 +38,14 @@ pub struct ClientArgs {
 }
 
 impl ClientArgs {
-    /// A client that doesn't retry by itself: kube's own policy can make a write land minutes after it was
-    /// decided. The clock hears what time its answers tell.
+    /// Creates a client that doesn't retry by itself: kube's own policy can make a write land minutes after it was
+    /// decided. The clock reads the time from its answers.
     pub async fn client(self, clock: &ServerClock) -> anyhow::Result<Client> {
         let Self { kubeconfig } = self;
         let mut config = config(kubeconfig.as_deref()).await?;
         config.default_retry = false;
         config.read_timeout = Some(READ_TIMEOUT);
-        // else the time that a connection was idle would count
+        // otherwise the time that a connection was idle would count
         config.reset_reader_on_write = true;
         Ok(ClientBuilder::try_from(config)?.with_layer(&clock.layer()).build())
     }

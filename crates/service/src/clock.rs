@@ -1,4 +1,4 @@
-//! The API server's clock. Creation times and deadlines are by its clock, and ours may be minutes off.
+//! The API server's clock. Creation times and deadlines are by its clock, and the local one may be minutes off.
 
 use std::{
     sync::Arc,
@@ -15,19 +15,20 @@ use tracing::warn;
 
 use crate::{call::call, log::with_causes, readiness::Awaited};
 
-/// A measurement asks so often, so far apart: together more than the second that a Date header is exact to.
+/// The number of requests of a measurement, and the time between them: together more than the second that a Date header
+/// is exact to.
 const SAMPLES: u32 = 12;
 const BETWEEN_SAMPLES: Duration = Duration::from_millis(100);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 const BETWEEN_MEASUREMENTS: Duration = Duration::from_mins(1);
 
-/// What a Date header is exact to.
+/// The precision of a Date header.
 const EXACT_TO: SignedDuration = SignedDuration::from_secs(1);
 
 /// Tells the API server's time, never ahead of it, and about a tenth of a second behind. Clones share it.
 ///
-/// When the server's clock is set back, the next answer tells, to whatever request: until the next measurement this one
-/// is then up to a second behind. What may not be early reads something first.
+/// When the server's clock is set back, the next answer to any request shows it: until the next measurement this clock
+/// is then up to a second behind. A caller that must not be early makes a request first.
 #[derive(Clone, Debug, Default)]
 pub struct ServerClock(Arc<Mutex<Option<Anchor>>>);
 
@@ -39,7 +40,7 @@ struct Anchor {
 }
 
 impl Anchor {
-    /// What an answer says that has just come.
+    /// Reads the date of an answer that has just arrived.
     fn read(headers: &HeaderMap) -> anyhow::Result<Self> {
         let at = Instant::now();
         let date = headers.get(DATE).ok_or_else(|| anyhow::anyhow!("the answer has no Date header"))?;
@@ -47,21 +48,21 @@ impl Anchor {
         Ok(Self { date, at })
     }
 
-    /// At the very least.
+    /// Returns the least time that the clock may show.
     fn time_at(&self, instant: Instant) -> Timestamp {
         let passed = SignedDuration::try_from(instant.saturating_duration_since(self.at))
             .unwrap_or(SignedDuration::MAX);
         self.date.checked_add(passed).unwrap_or(Timestamp::MAX)
     }
 
-    /// A Date header's fraction of a second is cut: of several bounds the latest is the closest.
+    /// Chooses the closer of two bounds: a Date header's fraction of a second is cut, so the later bound is closer.
     fn closer(self, other: Self) -> Self {
         let later = self.at.max(other.at);
         if self.time_at(later) >= other.time_at(later) { self } else { other }
     }
 
-    /// What is known after an answer to a request that was sent then. If its date was over already, the server's clock was
-    /// set back since.
+    /// Returns the bound after an answer to a request that was sent at `sent`. If the known bound at `sent` was past
+    /// the answer's date already, the server's clock was set back since.
     fn after(self, sent: Instant, answer: Self) -> Self {
         let over = answer.date.checked_add(EXACT_TO).unwrap_or(Timestamp::MAX);
         if self.time_at(sent) >= over { answer } else { self.closer(answer) }
@@ -69,12 +70,12 @@ impl Anchor {
 }
 
 impl ServerClock {
-    /// The API server's time. Before the first measurement it is the beginning of time: nothing is due then.
+    /// Returns the API server's time. Before the first measurement it is the beginning of time: nothing is due then.
     pub fn now(&self) -> Timestamp {
         self.0.lock().as_ref().map_or(Timestamp::MIN, |anchor| anchor.time_at(Instant::now()))
     }
 
-    /// Hears the date of every answer to a client.
+    /// Returns a layer that reads the date of every answer to a client.
     pub fn layer<F, B, E>(
         &self,
     ) -> MapFutureLayer<impl Fn(F) -> BoxFuture<'static, Result<Response<B>, E>> + Clone + use<F, B, E>>
@@ -88,14 +89,14 @@ impl ServerClock {
         })
     }
 
-    /// What is wrong with a date that can't be read, a measurement says.
+    /// Takes in the date of an answer. A date that can't be read is skipped: the next measurement reports the error.
     fn hear<B>(&self, sent: Instant, answer: Option<&Response<B>>) {
         let Some(Ok(answer)) = answer.map(|answer| Anchor::read(answer.headers())) else { return };
         let mut known = self.0.lock();
         *known = known.map(|known| known.after(sent, answer));
     }
 
-    /// Measures, again and again, for ever.
+    /// Measures the clock again and again; never returns.
     pub async fn measure(self, client: Client, measured: Awaited) {
         let mut failed = false;
         loop {

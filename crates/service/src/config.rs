@@ -16,18 +16,18 @@ use prometheus_client::{
 };
 use tracing::{error, info};
 
-/// A file may be looked at while somebody writes it: a change counts once it has lasted for this long.
+/// The time for which a changed file must stay the same before it is read: another program may be writing it.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// Where the configuration is, and how often it is looked at.
+/// The path of the configuration, and the interval of its checks.
 #[derive(Clone, Debug, Args)]
 pub struct ConfigArgs {
-    /// The configuration file, in YAML; `kubectl tenure config check` says what is wrong with one. A change is
-    /// taken up without a restart; while the file is bad or gone, the last good configuration holds
+    /// The configuration file, in YAML; `kubectl tenure config check` says what is wrong with one. A change is taken up
+    /// without a restart; while the file is bad or gone, the last good configuration holds
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// How often the configuration file is looked at
+    /// Time between two checks of the configuration file for changes
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     config_reload_interval: Duration,
 }
@@ -38,8 +38,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl ConfigArgs {
-    /// Reads the file for the first time, when nothing else would hold if it were bad. Without one the defaults hold,
-    /// for ever. The metrics of what is read later become part of the registry.
+    /// Reads the file for the first time, and fails if it is bad, as there is no earlier configuration to keep. Without
+    /// a file the defaults hold at all times. The metrics of later reads become part of the registry.
     pub fn load<T: Default, E: Display>(
         self,
         parse: fn(&str) -> Result<T, E>,
@@ -62,11 +62,11 @@ fn describe(path: &Path) -> String {
     format!("--config {}", path.display())
 }
 
-/// What is left to do with a configuration file once it is read.
+/// The reloads of a configuration file after its first read.
 pub struct Reload<T, E>(Option<(File<T, E>, Duration)>);
 
 impl<T, E: Display> Reload<T, E> {
-    /// Hands on each good configuration that differs from the last, for ever.
+    /// Passes on each good configuration that differs from the last; never returns.
     pub async fn follow(self, mut apply: impl FnMut(T)) {
         let Some((mut file, interval)) = self.0 else {
             return std::future::pending().await;
@@ -84,23 +84,23 @@ struct File<T, E> {
     path: PathBuf,
     parse: fn(&str) -> Result<T, E>,
     metrics: Metrics,
-    /// What was last read and good.
+    /// The content that was last read and good.
     held: Vec<u8>,
-    /// What was last complained of.
+    /// The error that was last reported.
     refused: Option<Refused>,
 }
 
-/// What there was in place of a good configuration.
+/// The content that was found in place of a good configuration.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
     Content(Vec<u8>),
-    /// No file that could be read, for this reason.
+    /// The file can't be read, for this reason.
     Unreadable(String),
 }
 
 impl<T, E: Display> File<T, E> {
-    /// A good configuration, if there is another than before. It looks instead of being told: a mounted `ConfigMap`
-    /// changes by a swap of symbolic links, after which a watch on the file hears nothing any more.
+    /// Returns a good configuration, if there is another than before. It polls instead of watching: a mounted
+    /// `ConfigMap` changes by a swap of symbolic links, after which a watch on the file gets no more events.
     async fn look(&mut self) -> Option<T> {
         match self.settled().await {
             Ok(bytes) => self.take(bytes?),
@@ -112,7 +112,7 @@ impl<T, E: Display> File<T, E> {
         }
     }
 
-    /// What the file holds, if nobody is writing it.
+    /// Returns the content of the file; none while it changes.
     async fn settled(&self) -> std::io::Result<Option<Vec<u8>>> {
         let first = tokio::fs::read(&self.path).await?;
         if first == self.held {
@@ -149,7 +149,7 @@ impl<T, E: Display> File<T, E> {
         }
     }
 
-    /// Complains once of each thing that is bad.
+    /// Reports each error once.
     fn refuse(&mut self, refused: Refused, error: &str) {
         if self.refused.as_ref() == Some(&refused) {
             return;
@@ -239,7 +239,7 @@ mod tests {
             self.file.look().await
         }
 
-        /// Whether the last was good, and how many were bad.
+        /// The outcome of the last read (1 for good), and the number of failures.
         fn counted(&self) -> (i64, u64) {
             (self.file.metrics.successful.get(), self.file.metrics.failures.get())
         }

@@ -1,10 +1,10 @@
-//! Flags as programs in Go take them.
+//! Flags in the format of Go programs.
 
 use std::ffi::{OsStr, OsString};
 
 /// Gives long flags of a single dash (`-kube-path`, `-kube-path=file`) a second one, so that a command line that was
-/// written for a program in Go is understood. All else stays as it is: the program's name, flags of one letter such as
-/// `-h`, negative numbers, and what follows `--`.
+/// written for a program in Go works. All other arguments stay as they are: the program's name, flags of one letter
+/// such as `-h`, negative numbers, and those after `--`.
 pub fn go_style(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut flags = true;
     let rewrite = |(position, argument): (usize, OsString)| {

@@ -1,5 +1,5 @@
-//! Follows `PodGroup`s of all kinds. Those of the two families of queues are waited for, as they say in which queue their
-//! pods are; of the others, those that the cluster has.
+//! Follows `PodGroup`s of all kinds. The kinds of the two families of queues are always awaited, as they name the queue
+//! of their pods; the other kinds only if the cluster has them.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::{
     watch::{Store, follow, follow_while_served},
 };
 
-/// Those that are waited for.
+/// The kinds that are always awaited.
 const FAMILIES: [PodGroupKind; 2] = [PodGroupKind::Runai, PodGroupKind::Tensorstack];
 
-/// Follows `PodGroup`s, for ever. Ready when all are known that the cluster has at first. Each kind has a store of its
-/// own.
+/// Follows `PodGroup`s; never returns. Ready when all groups are known that the cluster has at first. Each kind has a
+/// store of its own.
 pub async fn follow_groups<S>(
     client: Client,
     store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,

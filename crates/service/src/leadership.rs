@@ -1,16 +1,16 @@
-//! Of several processes one leads: an election by a Lease of `coordination.k8s.io/v1`, as client-go's.
+//! Elects a leader among several processes by a Lease of `coordination.k8s.io/v1`, compatible with client-go.
 //!
-//! Our own, because no released crate for kube 5 judges a lease by the time at which a renewal was seen here. They
-//! compare the `renewTime` that another machine wrote with the local clock, so that clocks apart by more than the lease
-//! make two leaders.
+//! Tenure has its own election because no released crate for kube 5 judges a lease by the time at which a renewal was
+//! seen locally. They compare the `renewTime` that another machine wrote with the local clock, so that clocks apart by
+//! more than the lease make two leaders.
 //!
-//! What holds, whatever clocks and networks do:
+//! These hold for any behaviour of clocks and networks:
 //! - A leader stops leading when the renew deadline has passed since it *sent* its last successful renewal.
-//! - Nobody takes a lease before its own duration has passed since its last change was *seen*, which is later.
+//! - No candidate takes a lease before its own duration has passed since its last change was *seen*, which is later.
 //! - Each write carries the `resourceVersion` that it is based on, so of two only one succeeds.
 //!
-//! What no lease can rule out is a write that was sent while leading and arrives later: such writes need preconditions
-//! of their own.
+//! No lease can rule out that a write that was sent while leading arrives later: such writes need preconditions of
+//! their own.
 
 mod election;
 mod term;
@@ -31,10 +31,10 @@ pub use term::Leadership;
 
 use election::Candidate;
 
-/// The most that a lease may last: longer is surely a slip, and instants have an end.
+/// The longest lease that is allowed: a longer one is surely a mistake, and instants have an end.
 const LONGEST_LEASE: Duration = Duration::from_hours(24);
 
-/// Whether and how to elect a leader.
+/// The settings of the election.
 #[derive(Clone, Debug, Args)]
 pub struct LeaderArgs {
     /// Elect a leader by a Lease, so that of several replicas one works and the others stand by
@@ -42,17 +42,17 @@ pub struct LeaderArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     elect: bool,
 
-    /// For how long others wait after the last renewal that they saw, before they take the lease
+    /// Time that candidates wait after the last renewal that they saw, before they take the lease
     #[arg(long = "leader-elect-lease-duration", value_name = "DURATION")]
     #[arg(value_parser = parse_duration, default_value = "15s")]
     lease_duration: Duration,
 
-    /// For how long a leader that can't renew the lease goes on leading
+    /// Time for which a leader that can't renew the lease goes on leading
     #[arg(long = "leader-elect-renew-deadline", value_name = "DURATION")]
     #[arg(value_parser = parse_duration, default_value = "10s")]
     renew_deadline: Duration,
 
-    /// How often the leader renews the lease, and others look at it
+    /// Time between two renewals by the leader, and between two checks by the others
     #[arg(long = "leader-elect-retry-period", value_name = "DURATION")]
     #[arg(value_parser = parse_duration, default_value = "2s")]
     retry_period: Duration,
@@ -68,15 +68,15 @@ pub struct LeaderArgs {
     #[arg(default_value = "", hide_default_value = true)]
     resource_namespace: String,
 
-    /// What tells this replica from the others. A pod's name lets a restarted container take over its own lease at
-    /// once. Without it: the host's name and a random number
+    /// Identity of this replica, different from the others'. A pod's name lets a restarted container take over its own
+    /// lease at once. Without it: the host's name and a random number
     #[arg(long = "leader-elect-identity", value_name = "IDENTITY")]
     #[arg(default_value = "", hide_default_value = true)]
     identity: String,
 }
 
 impl LeaderArgs {
-    /// What is asked whether it leads, and what makes it so while it runs.
+    /// Creates the handle that tells whether this process leads, and the election that has to run for it.
     pub fn election(self, client: Client) -> anyhow::Result<(Leadership, Election)> {
         let Self {
             elect,
@@ -141,13 +141,14 @@ fn or(given: String, default: impl FnOnce() -> String) -> String {
     if given.is_empty() { default() } else { given }
 }
 
-/// A host may run several processes, and one after the other.
+/// Returns a random identity: a host may run several processes, at once or one after the other.
 fn random_identity() -> String {
     let system = rustix::system::uname();
     format!("{}_{:016x}", system.nodename().to_string_lossy(), random())
 }
 
-/// Good enough to be told apart and not to march in step: the standard library keys each hasher at random.
+/// Returns a number that is random enough to differ between replicas and to spread their retries: the standard library
+/// seeds each hasher at random.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

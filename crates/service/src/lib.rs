@@ -1,6 +1,6 @@
-//! What Tenure's servers need to be a process: argument groups, logs, a configuration and a certificate that may change
-//! while they run, an API client, the admin port, a shutdown that drains, watches that don't stall, the API server's clock,
-//! clients that show a certificate, and the election of a leader.
+//! The parts that Tenure's servers share as processes: argument groups, logs, a configuration and a certificate that
+//! may change while they run, an API client, the admin port, a shutdown that drains, watches that don't stall, the API
+//! server's clock, clients that show a certificate, and the election of a leader.
 
 pub mod admin;
 pub mod call;
@@ -19,8 +19,8 @@ pub mod shutdown;
 pub mod tls;
 pub mod watch;
 
-/// Makes ring the process's provider of cryptography: the first line of every `main`. kube and axum-server would
-/// panic without one.
+/// Makes ring the process's provider of cryptography: the first line of every `main`. kube and axum-server would panic
+/// without one.
 pub fn install_crypto_provider() {
     // an error means that one is installed already
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,4 +1,4 @@
-//! How fast the API server is called.
+//! The rate limit of calls to the API server.
 
 use std::num::NonZeroU32;
 
@@ -7,7 +7,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 /// A token bucket for writes.
 pub type WriteLimit = DefaultDirectRateLimiter;
 
-/// So many a second on the average, so many at once.
+/// Creates a limit with this average rate a second, and this burst.
 pub fn write_limit(per_second: NonZeroU32, burst: NonZeroU32) -> WriteLimit {
     RateLimiter::direct(Quota::per_second(per_second).allow_burst(burst))
 }

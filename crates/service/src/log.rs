@@ -10,32 +10,32 @@ use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::Subscriber
 
 use logfmt::Logfmt;
 
-/// What is logged, and how.
+/// The level and the format of logs.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
     /// The least level that is logged
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "TENURE_LOG_LEVEL")]
     log_level: LogLevel,
 
-    /// How a line looks
+    /// The format of a line
     #[arg(long, value_name = "FORMAT", default_value = "logfmt", env = "TENURE_LOG_FORMAT")]
     log_format: LogFormat,
 }
 
-/// How much an event matters.
+/// The importance of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LogLevel {
-    /// Also why things were left alone, and what libraries say
+    /// Also the reasons for doing nothing, and messages of libraries
     Debug,
-    /// What was done
+    /// Actions of the program
     Info,
-    /// What somebody should look at
+    /// Problems that may need attention
     Warn,
-    /// What failed
+    /// Failures
     Error,
 }
 
-/// How a line of log looks.
+/// The format of a line of log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogFormat {
     /// `key=value` pairs
@@ -60,7 +60,8 @@ impl LogArgs {
     }
 }
 
-/// kube logs each failed try of a call, and we log what became of it: so kube is heard only by who asks for details.
+/// Returns the levels by crate. kube logs each failed try of a call, while Tenure logs the final result: so kube's
+/// messages are shown at level debug only.
 fn filter(level: LogLevel) -> Targets {
     let (least, kube) = match level {
         LogLevel::Debug => (LevelFilter::DEBUG, LevelFilter::DEBUG),
@@ -71,7 +72,7 @@ fn filter(level: LogLevel) -> Targets {
     Targets::new().with_default(least).with_targets([("kube_client", kube), ("kube_runtime", kube)])
 }
 
-/// An error with its causes, each said once: many errors say their cause themselves, and many don't.
+/// Returns an error with its causes, each said once: many errors include their cause, and many don't.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = Some(error);
@@ -80,7 +81,7 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
-        // what kube says of an answer of the API server has all its fields
+        // kube's text of an answer of the API server has all its fields
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
             return text.replace(&said, &format!("{} ({})", status.message, status.code));
         }

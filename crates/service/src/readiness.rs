@@ -1,4 +1,4 @@
-//! Whether a process can do its work, and what it waits for if not.
+//! The readiness of a process, and the conditions that it waits for.
 
 use std::{
     collections::BTreeSet,
@@ -10,14 +10,14 @@ use std::{
 
 use tokio::sync::watch;
 
-/// What is still awaited. Unready as long as that is anything, and again once it [drains](Self::drain).
+/// The conditions that a process waits for. It is unready while there are any, and again once it [drains](Self::drain).
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     awaited: Arc<watch::Sender<BTreeSet<String>>>,
     draining: Arc<AtomicBool>,
 }
 
-/// One thing that is awaited.
+/// A condition that a process waits for.
 #[derive(Clone, Debug)]
 pub struct Awaited {
     what: String,
@@ -25,7 +25,7 @@ pub struct Awaited {
 }
 
 impl Readiness {
-    /// Unready until [`Awaited::done`].
+    /// Adds a condition: the process is unready until [`Awaited::done`].
     pub fn awaiting(&self, what: impl Into<String>) -> Awaited {
         let what = what.into();
         self.awaited.send_modify(|awaited| {
@@ -34,23 +34,23 @@ impl Readiness {
         Awaited { what, readiness: self.clone() }
     }
 
-    /// Returns once nothing is awaited.
+    /// Returns once no condition is left.
     pub async fn ready(&self) {
         // an error would mean that the sender is gone, but here it is
         let _ = self.awaited.subscribe().wait_for(BTreeSet::is_empty).await;
     }
 
-    /// Unready from now on: the process will end.
+    /// Makes the process unready from now on: it is about to end.
     pub fn drain(&self) {
         self.draining.store(true, Relaxed);
     }
 
-    /// Whether the process will end.
+    /// True if the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
     }
 
-    /// Why the process is unready; none if it is ready.
+    /// Returns the reason why the process is unready; none if it is ready.
     pub fn reason(&self) -> Option<String> {
         if self.is_draining() {
             return Some("shutting down".into());
@@ -58,7 +58,7 @@ impl Readiness {
         self.awaited().map(|awaited| format!("waiting for {awaited}"))
     }
 
-    /// What is still awaited; none if it is all there.
+    /// Returns the conditions that are left, separated by commas; none if there are none.
     pub fn awaited(&self) -> Option<String> {
         let awaited = self.awaited.borrow();
         (!awaited.is_empty()).then(|| awaited.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
@@ -66,12 +66,12 @@ impl Readiness {
 }
 
 impl Awaited {
-    /// What it is.
+    /// Returns the name of the condition.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// It is there.
+    /// Marks the condition as met.
     pub fn done(&self) {
         self.readiness.awaited.send_if_modified(|awaited| awaited.remove(&self.what));
     }

@@ -1,5 +1,5 @@
-//! Follows kinds that a cluster may have or not. Which of them it has is looked at again and again: most have few of
-//! them, and some come later.
+//! Follows kinds that a cluster may have or not. The kinds that it has are checked again and again: most clusters have
+//! few of them, and some are added later.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -26,40 +26,40 @@ use crate::{
     readiness::{Awaited, Readiness},
 };
 
-/// How long a kind that comes later goes unseen, at most.
+/// The interval of the checks, and so the longest time for which a new kind stays unseen.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(30);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// By the names of API groups.
+/// API groups by name.
 pub type Served = HashMap<String, ApiGroup>;
 
 /// Kinds that are followed as long as the cluster has them.
 pub trait Kinds {
-    /// What tells them apart.
+    /// The key of a kind.
     type Key: Copy + Debug + Eq + Hash;
 
-    /// What they are, for people.
+    /// The name of these kinds, for people.
     const WHAT: &str;
 
-    /// What those lack that couldn't be asked for, for people.
+    /// The consequence when they can't be listed, for people.
     const MEANWHILE: &str;
 
-    /// After so many looks that failed, work begins without the kinds that they would have shown.
+    /// The number of failed checks after which work begins without the kinds that they would have shown.
     const PATIENCE: u32;
 
-    /// The API groups that they are of.
+    /// Returns the API groups of these kinds.
     fn groups(&self) -> BTreeSet<String>;
 
-    /// Those of them that the cluster has, in the version to be followed.
+    /// Returns the kinds that the cluster has, in the version to be followed.
     fn served(&self, served: &Served) -> Vec<(Self::Key, ApiResource)>;
 
-    /// Whether one of them is still to be followed.
+    /// True if a kind is still to be followed.
     fn have(&self, key: Self::Key) -> bool;
 
-    /// Returns when they are others than before.
+    /// Returns when the set of kinds has changed.
     fn changed(&mut self) -> impl Future<Output = ()>;
 
-    /// Follows one of them until it is gone, or until the `end`; returns which.
+    /// Follows a kind until it is gone, or until the `end`; returns its key.
     fn follow(
         &self,
         key: Self::Key,
@@ -69,7 +69,8 @@ pub trait Kinds {
     ) -> BoxFuture<'static, Self::Key>;
 }
 
-/// Follows all kinds that the cluster has, for ever. Ready when those are known that it has at first.
+/// Follows all kinds that the cluster has; never returns. Ready when the objects of the kinds that it has at first are
+/// known.
 pub async fn follow_served<K: Kinds>(client: Client, mut kinds: K, readiness: Readiness, looked: Awaited) {
     let mut followed: HashMap<K::Key, CancellationToken> = HashMap::new();
     let mut follows = FuturesUnordered::new();
@@ -91,7 +92,7 @@ pub async fn follow_served<K: Kinds>(client: Client, mut kinds: K, readiness: Re
         };
         failures = if failed.is_some() { failures.saturating_add(1) } else { 0 };
         let enough = failed.is_none() || failures >= K::PATIENCE;
-        // nobody waits for those that come later
+        // kinds that are added later don't delay readiness
         let awaited = readiness.clone().unwrap_or_default();
         for (key, resource) in kinds.served(&served) {
             followed.entry(key).or_insert_with(|| {
@@ -119,7 +120,7 @@ pub async fn follow_served<K: Kinds>(client: Client, mut kinds: K, readiness: Re
     }
 }
 
-/// What the API server has of some groups, and why it couldn't say it of all.
+/// The API groups that the API server has, and the error if it didn't answer for all of them.
 struct Look {
     served: Served,
     failed: Option<String>,
@@ -138,7 +139,7 @@ async fn look(client: &Client, groups: BTreeSet<String>, after: Duration) -> Loo
             Ok(found) => {
                 look.served.insert(group.to_owned(), found);
             }
-            // it has just gone
+            // the kind has just been removed
             Err(ApiError::NotFound) => {}
             Err(error) => look.failed = Some(format!("{group}: {}", with_causes(&error))),
         }

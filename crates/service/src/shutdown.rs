@@ -5,7 +5,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// SIGINT and SIGTERM. The first asks to end, the second not to wait any longer.
+/// SIGINT and SIGTERM. The first asks the process to end, the second ends the wait for it.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: Signal,

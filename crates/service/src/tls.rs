@@ -44,21 +44,21 @@ use crate::{
     readiness::Readiness,
 };
 
-/// For a client that connects and then says nothing.
+/// The timeout for the handshake of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// For a client's next byte, in whatever state the connection is. API servers keep idle connections for 90 s, and a
-/// server that closes one first makes a request fail.
+/// The timeout for a client's next byte, in any state of the connection. API servers keep idle connections for 90 s,
+/// and a server that closes one first makes a request fail.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 
-/// For a client to take any byte of an answer. One that has died in the midst of a large one must not hold its memory,
-/// and the turn of others, for longer.
+/// The timeout for a client to read any byte of an answer. A client that has died in the middle of a large answer must
+/// not hold its memory, and the turn of others, for longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// For requests in flight, once no new ones are taken.
+/// The time for requests in flight, once no new ones are accepted.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Where and with what certificate HTTPS is served.
+/// The address and the certificate of HTTPS.
 #[derive(Clone, Debug, Args)]
 pub struct TlsArgs {
     /// Address of the HTTPS port
@@ -73,12 +73,12 @@ pub struct TlsArgs {
     #[arg(long, value_name = "FILE", default_value = "/certs/tls.key")]
     tls_key_file: PathBuf,
 
-    /// How often the certificate files are looked at; a changed pair is taken up without a restart
+    /// Time between two checks of the certificate files; a changed pair is taken up without a restart
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     tls_reload_interval: Duration,
 
-    /// For how long, after a signal to end, requests are still taken while the process is already unready: the
-    /// time that a cluster needs to notice
+    /// Time after a signal to end for which requests are still accepted while the process is already unready: the time
+    /// that a cluster needs to notice
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     drain_delay: Duration,
 }
@@ -124,8 +124,8 @@ impl TlsArgs {
     }
 }
 
-/// Has clients that draw near a shutdown not use their connections again: a request that crosses the end of an idle
-/// connection on its way is lost.
+/// Tells clients close to a shutdown not to use their connections again: a request that is sent while an idle
+/// connection is closed is lost.
 fn draining(router: Router, readiness: Readiness) -> Router {
     router.layer(middleware::map_response(move |mut response: Response| {
         // hyper leaves the header out of HTTP/2, which says the same in its own way
@@ -137,7 +137,7 @@ fn draining(router: Router, readiness: Readiness) -> Router {
 }
 
 /// Prepares a connection before its handshake: without `TCP_NODELAY` the first answer often waits 40 ms for an
-/// acknowledgement, and without a timeout a silent client is kept for ever.
+/// acknowledgement, and without a timeout a silent client is kept without end.
 #[derive(Clone, Copy, Debug)]
 struct Prepare;
 
@@ -157,7 +157,7 @@ impl<S> Accept<TcpStream, S> for Prepare {
     }
 }
 
-/// Takes up changed files of authorities, for ever.
+/// Reloads the files of authorities whenever they have changed; never returns.
 async fn reload_all(authorities: &[ClientCa], interval: Duration) {
     join_all(authorities.iter().map(|authority| authority.reload(interval))).await;
     std::future::pending::<()>().await;
@@ -194,7 +194,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 struct Files {
     certificate: PathBuf,
     key: PathBuf,
-    /// Which certificates of clients are taken.
+    /// The verifier that decides which client certificates are accepted.
     clients: Arc<dyn ClientCertVerifier>,
 }
 
@@ -208,7 +208,7 @@ impl Files {
         Ok((certificate, key))
     }
 
-    /// What is served with a pair.
+    /// Returns the TLS configuration for a pair.
     fn config(&self, (certificate, key): &Pair) -> anyhow::Result<Arc<ServerConfig>> {
         let config = || {
             let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
@@ -226,9 +226,9 @@ impl Files {
         format!("{} and {} are no usable pair", self.certificate.display(), self.key.display())
     }
 
-    /// Takes up changed files, for ever. It looks instead of being told: a mounted Secret changes by a swap of
-    /// symbolic links, after which a watch on the files hears nothing any more. A pair that is unusable, or read
-    /// in the midst of the swap, is left for the next look.
+    /// Reloads the files whenever they have changed; never returns. It polls instead of watching: a mounted Secret
+    /// changes by a swap of symbolic links, after which a watch on the files gets no more events. A pair that is
+    /// unusable, or read in the middle of the swap, is left for the next check.
     async fn reload(&self, config: RustlsConfig, mut served: Pair, interval: Duration) {
         let mut refused = None;
         loop {

@@ -1,4 +1,4 @@
-//! Watches that go on whatever happens.
+//! Watches that go on after any failure.
 
 use std::{collections::HashSet, fmt::Debug, hash::Hash, time::Duration};
 
@@ -13,39 +13,39 @@ use tracing::{error, info, warn};
 
 use crate::{log::with_causes, readiness::Awaited};
 
-/// For how long the API server keeps one watch. When it is over, or five seconds later without a word, a new one
-/// begins: so a connection that died unnoticed is found out.
+/// The time in seconds after which the API server ends a watch. Then, or five seconds later without an answer, a new
+/// one begins: so a connection that died unnoticed is detected.
 pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// A server that has just started forbids everything for a moment: so many failures in a row, over some seconds, are
-/// more than that.
+/// The number of failures in a row, over some seconds, that count as lasting: a server that has just started forbids
+/// everything for a moment.
 const FAILURES: u8 = 5;
 
-/// What takes the objects of a watch.
+/// A store for the objects of a watch.
 pub trait Store<K> {
-    /// What tells objects apart.
+    /// The key of an object.
     type Key: Eq + Hash;
 
-    /// The key of an object.
+    /// Returns the key of an object.
     fn key(metadata: &ObjectMeta) -> Self::Key;
 
-    /// A list of all objects begins, after a time in which nothing may have been seen.
+    /// Called when a list of all objects begins: changes may have been missed before it.
     fn begin(&mut self) {}
 
-    /// The object is there, as it is now.
+    /// Adds or replaces an object.
     fn apply(&mut self, object: K);
 
-    /// The object is gone.
+    /// Removes an object.
     fn delete(&mut self, key: &Self::Key);
 
-    /// Nothing is there but these.
+    /// Removes all objects but these.
     fn retain(&mut self, keys: &HashSet<Self::Key>);
 }
 
-/// Feeds a store with all objects of a kind, for ever. `synced` is done once the store has them all. A kind that
+/// Feeds a store with all objects of a kind; never returns. `synced` is done once the store has them all. A kind that
 /// the API server doesn't have counts as one without objects, until it has it.
 pub async fn follow<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
 where
@@ -55,8 +55,9 @@ where
     Follower::new(store, synced).follow_for_ever(&api, &config).await;
 }
 
-/// The same of a kind that this program itself converts for the API server. Nobody waits for a list that fails for want
-/// of a converter, or a program that isn't asked until it is ready would wait for itself.
+/// Follows a kind that this program itself converts for the API server. A list that fails for want of a converter
+/// doesn't delay readiness: otherwise the program would wait for itself, as it isn't asked to convert until it is
+/// ready.
 pub async fn follow_converted<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -66,7 +67,7 @@ where
     follower.follow_for_ever(&api, &config).await;
 }
 
-/// The same as long as the API server has the kind. Nobody waits for a kind that can't be listed.
+/// Follows a kind as long as the API server has it. A kind that can't be listed doesn't delay readiness.
 pub async fn follow_while_served<K, S>(api: Api<K>, config: watcher::Config, synced: Awaited, store: S)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -79,16 +80,16 @@ where
 struct Follower<S, Key> {
     store: S,
     synced: Awaited,
-    /// Nobody waits for a kind that can't be listed.
+    /// True if the program doesn't wait for a kind that can't be listed.
     optional: bool,
-    /// By this program.
+    /// True if this program converts the kind.
     converted: bool,
     listed: HashSet<Key>,
     trouble: Trouble,
     failures: u8,
 }
 
-/// What was last said in the log, so that it isn't said again each second.
+/// The problem that was last logged, so that it isn't logged again each second.
 #[derive(PartialEq, Eq)]
 enum Trouble {
     None,
@@ -146,7 +147,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
                         tokio::time::sleep(*wait).await;
                         *wait = (*wait * 2).min(LAST_RETRY);
                         if is_over(&error) {
-                            // the watcher itself would ask for the same version again, for ever
+                            // the watcher itself would ask for the same version again and again
                             break;
                         }
                     }
@@ -155,7 +156,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         }
     }
 
-    /// Takes an event, and says whether it shows that the watch works: a list has only begun with its announcement,
+    /// Takes an event, and returns true if it shows that the watch works: a list has only begun with its announcement,
     /// and may fail at each page.
     fn take<K: Resource>(&mut self, event: Event<K>) -> bool
     where
@@ -215,23 +216,23 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
     }
 }
 
-/// By the code alone: for a group that it doesn't know, the API server answers in plain text.
+/// True if the API server doesn't have the kind. Decided by the code alone: for an unknown group, the API server
+/// answers in plain text.
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404)
 }
 
-/// The API server has no code of its own for that.
+/// True if conversion failed, for which the API server has no code of its own.
 fn is_unconverted(error: &Error) -> bool {
     matches!(error, Error::InitialListFailed(kube::Error::Api(status)) if status.message.contains("conversion webhook"))
 }
 
-/// The version that was watched from is too old, or the kind is gone: a list will tell.
+/// True if the watched version is too old, or the kind is gone: a new list decides.
 fn is_over(error: &Error) -> bool {
     matches!(error, Error::WatchStartFailed(kube::Error::Api(status)) if [404, 410].contains(&status.code))
 }
 
-/// A store for objects that may not decode, as those of a custom resource may not: an object that doesn't is
-/// told in the log and counts as absent.
+/// A store for objects that may not decode, as custom resources may not: such an object is logged and counts as absent.
 #[derive(Debug)]
 pub struct Guarded<S>(pub S);
 

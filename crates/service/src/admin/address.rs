@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, lookup_host};
 /// Connections that wait to be accepted; the kernel takes less if it is set to.
 const BACKLOG: i32 = 1024;
 
-/// Where to listen, as programs in Go are told: `host:port`. An empty host stands for all interfaces.
+/// The address to listen on, in Go's format: `host:port`. An empty host stands for all interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// Without the brackets of an IPv6 address.
+    /// The host, without the brackets of an IPv6 address.
     host: String,
     port: u16,
 }

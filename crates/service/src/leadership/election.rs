@@ -17,18 +17,18 @@ use super::{
 };
 use crate::log::with_causes;
 
-/// For one call, and for a release: more would leave no time for another try.
+/// The timeout of one call, and of a release: a longer one would leave no time for another try.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Makes its [`Leadership`] true and false.
+/// Runs the election, and keeps its [`Leadership`] up to date.
 #[derive(Debug)]
 pub struct Election {
-    /// None: nobody is elected.
+    /// The candidate; none if no election takes place.
     candidate: Option<Candidate>,
 }
 
 impl Election {
-    /// Of nobody: for a process that needs no election.
+    /// Creates an election without a candidate, for a process that needs none.
     pub fn none() -> Self {
         Self { candidate: None }
     }
@@ -37,10 +37,10 @@ impl Election {
         Self { candidate: Some(candidate) }
     }
 
-    /// Campaigns until `stop`, as a leader or, before and after that, as a standby. After `stop` it releases the
-    /// lease if it leads, and returns within five seconds.
+    /// Campaigns until `stop`, as a leader or, before and after that, as a standby. After `stop` it releases the lease
+    /// if it leads, and returns within five seconds.
     ///
-    /// What the leader does should have ended before `stop`: another may lead as soon as the lease is released.
+    /// The leader's work should have ended before `stop`: another process may lead as soon as the lease is released.
     pub async fn run(self, stop: CancellationToken) {
         let Some(candidate) = self.candidate else {
             return stop.cancelled().await;
@@ -61,7 +61,8 @@ impl Election {
     }
 }
 
-/// Apart from the campaign, which may be waiting for an answer when the deadline passes.
+/// Logs changes of the leadership. It runs beside the campaign, which may be waiting for an answer when the deadline
+/// passes.
 async fn report(leadership: &Leadership, identity: &str, lease: &str) {
     loop {
         leadership.acquired().await;
@@ -77,23 +78,23 @@ async fn report(leadership: &Leadership, identity: &str, lease: &str) {
 pub(super) struct Candidate {
     leases: Api<Lease>,
     name: String,
-    /// Namespace and name, for people.
+    /// Namespace and name of the lease, for people.
     lease: String,
     identity: String,
     timing: Timing,
     timeout: Duration,
     leadership: Leadership,
     view: View,
-    /// Whether the lease may have our name, even if no answer said so.
+    /// True if the lease may have this identity, even if no answer said so.
     claimed: bool,
-    /// What was last said in the log, so that it isn't said at each try.
+    /// The leader and the error that were last logged, so that they aren't logged at each try.
     leader: Option<String>,
     trouble: Option<String>,
 }
 
-/// Why a call failed.
+/// The cause of a failed call.
 struct Failure {
-    /// The lease isn't what we thought it was: another was faster, or it was deleted.
+    /// True if the lease isn't the one that the call was based on: another candidate was faster, or it was deleted.
     outdated: bool,
     reason: String,
 }
@@ -143,7 +144,7 @@ impl Candidate {
         self.resign().await;
     }
 
-    /// Takes, keeps, or leaves the lease; returns for how long it can be left alone. A leader writes without reading
+    /// Takes, keeps, or leaves the lease; returns the time until the next attempt. A leader writes without reading
     /// first: that fails if anything has changed.
     async fn attempt(&mut self) -> Result<Duration, Failure> {
         if !self.view.is_ours() {
@@ -186,7 +187,7 @@ impl Candidate {
         }
     }
 
-    /// Gives the lease back if it has our name. Whether it has may be open, if an answer is missing.
+    /// Releases the lease if it has this identity, which may be unknown if an answer is missing.
     async fn resign(mut self) {
         let led = self.leadership.end();
         while self.claimed {
@@ -221,7 +222,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Refused unless the lease is still what this is based on.
+    /// Writes the lease. The API server refuses it unless the lease is still the one that this is based on.
     async fn write(&self, lease: &Lease) -> Result<Lease, Failure> {
         let how = PostParams::default();
         match lease.metadata.resource_version {
@@ -239,7 +240,7 @@ impl Candidate {
         }
     }
 
-    /// No failure is for good: even 403 is what an API server says that has just started.
+    /// Logs a failure once. No failure is final: an API server that has just started answers even 403.
     fn warn_once(&mut self, failure: Failure) {
         let Failure { reason, .. } = failure;
         if self.trouble.as_ref() != Some(&reason) {
@@ -257,7 +258,7 @@ impl From<kube::Error> for Failure {
     }
 }
 
-/// A little less, so that candidates don't march in step.
+/// Shortens a period a little at random, so that candidates don't act at the same time.
 fn jittered(period: Duration, random: u64) -> Duration {
     let part = u32::try_from(random % 21).unwrap_or_default();
     period * (100 - part) / 100

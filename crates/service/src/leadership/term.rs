@@ -1,4 +1,4 @@
-//! Whether this process leads, for those who act.
+//! The leadership of this process, for code that acts only as the leader.
 
 use std::{future::pending, sync::Arc};
 
@@ -9,22 +9,23 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Whether this process leads. Asked right before each write.
+/// Tells whether this process leads. Check it right before each write.
 ///
-/// It leads while a renewal succeeded that was sent less than the renew deadline ago, by the local monotonic clock. So
-/// a process that was stopped, or is cut off, doesn't lead once that has passed, whether or not anything of it ran.
+/// A process leads while a renewal succeeded that was sent less than the renew deadline ago, by the local monotonic
+/// clock. So a process that was stopped, or is cut off, doesn't lead once that has passed, even if none of its code
+/// ran.
 #[derive(Clone, Debug)]
 pub struct Leadership {
-    /// None: always.
+    /// The terms; none for a process that always leads.
     terms: Option<Arc<watch::Sender<Option<Term>>>>,
 }
 
 /// A time of leading without a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Term {
-    /// Tells one term from the next.
+    /// The beginning, which tells one term from the next.
     since: Instant,
-    /// Later with each renewal.
+    /// The end, later with each renewal.
     until: Instant,
 }
 
@@ -35,22 +36,22 @@ impl Term {
 }
 
 impl Leadership {
-    /// For a process that needs no election.
+    /// Creates the leadership of a process that needs no election.
     pub fn always() -> Self {
         Self { terms: None }
     }
 
-    /// For one that may be elected.
+    /// Creates the leadership of a process that may be elected.
     pub(super) fn not_yet() -> Self {
         Self { terms: Some(Arc::new(watch::Sender::new(None))) }
     }
 
-    /// Whether it leads now.
+    /// True if this process leads now.
     pub fn holds(&self) -> bool {
         self.terms.as_ref().is_none_or(|terms| terms.borrow().is_some_and(|term| term.holds()))
     }
 
-    /// Returns when it leads.
+    /// Returns when this process leads.
     pub async fn acquired(&self) {
         if let Some(terms) = &self.terms {
             // an error would mean that the sender is gone, but here it is
@@ -58,8 +59,8 @@ impl Leadership {
         }
     }
 
-    /// Works whenever it leads, until the work is done or, while it doesn't lead, until `shutdown`. When the lead is lost,
-    /// what is in flight is dropped, and `lost` puts right what that leaves behind.
+    /// Runs the work while this process leads, until the work is done or, while it doesn't lead, until `shutdown`. When
+    /// the leadership is lost, the running work is dropped, and `lost` cleans up after it.
     pub async fn work(&self, shutdown: &CancellationToken, work: impl AsyncFn(), lost: impl Fn()) {
         loop {
             select! {
@@ -74,8 +75,8 @@ impl Leadership {
         }
     }
 
-    /// Returns when it no longer leads, at the latest when the renew deadline has passed, whether or not the API
-    /// server answers. A gap ends it even if it leads again since.
+    /// Returns when this process no longer leads, at the latest when the renew deadline has passed, whether or not the
+    /// API server answers. A gap ends the term even if the process leads again since.
     pub async fn lost(&self) {
         let Some(terms) = &self.terms else {
             return pending().await;
@@ -94,7 +95,7 @@ impl Leadership {
         }
     }
 
-    /// Leads until `until`, by a renewal that was sent at `sent`.
+    /// Extends the term until `until`, by a renewal that was sent at `sent`.
     pub(super) fn renew(&self, sent: Instant, until: Instant) {
         if let Some(terms) = &self.terms {
             terms.send_modify(|term| {
@@ -104,12 +105,12 @@ impl Leadership {
         }
     }
 
-    /// Leads no longer; says whether it did.
+    /// Ends the term; returns true if this process led.
     pub(super) fn end(&self) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.send_replace(None).is_some_and(|term| term.holds()))
     }
 
-    /// Whether the last term ran out, rather than was ended.
+    /// True if the last term ran out, and wasn't ended.
     pub(super) fn ran_out(&self) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.borrow().is_some())
     }

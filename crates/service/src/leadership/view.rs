@@ -1,4 +1,4 @@
-//! What a candidate knows of the lease, and what follows from that. No client, no clock.
+//! A candidate's knowledge of the lease, and the next step that follows from it. No client, no clock.
 
 use std::time::Duration;
 
@@ -15,31 +15,32 @@ pub(super) struct View {
     name: String,
     identity: String,
     lease_duration: Duration,
-    /// As it is there, as far as we know: what a write is based on.
+    /// The lease as it was last seen: the base of the next write.
     lease: Option<Lease>,
-    /// What it said last, whether or not it is still there.
+    /// The last content of the lease, which may have been deleted since.
     record: Option<Record>,
-    /// Since when it is seen not to be there.
+    /// The time since which the lease is known to be missing.
     missing: Option<Instant>,
 }
 
-/// What a lease said, and since when it is seen to say so.
+/// The content of a lease, and the time since which it is known.
 #[derive(Debug)]
 struct Record {
     spec: LeaseSpec,
     seen: Instant,
 }
 
-/// What to do next.
+/// The next step of a candidate.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Write this: it makes us the leader for the lease's duration. Without a `resourceVersion` it is to be created.
+    /// Write this lease, which makes this candidate the leader for the lease's duration. Without a `resourceVersion` it
+    /// is to be created.
     Claim(Box<Lease>),
-    /// Another leads until then, if it isn't seen to renew.
+    /// Wait: another candidate leads, unless it stops renewing.
     StandBy {
-        /// Who.
+        /// The identity of the leader.
         leader: String,
-        /// When that ends.
+        /// The end of its lease.
         until: Instant,
     },
 }
@@ -49,7 +50,8 @@ impl View {
         Self { name, identity, lease_duration, lease: None, record: None, missing: None }
     }
 
-    /// Takes what the API server answered; `now` must not be before the answer. Labels and the like are no renewal.
+    /// Takes in an answer of the API server; `now` must not be before the answer. Changes of labels and other metadata
+    /// are no renewal.
     pub(super) fn observe(&mut self, lease: Option<Lease>, now: Instant) {
         if let Some(lease) = &lease {
             let spec = lease.spec.clone().unwrap_or_default();
@@ -63,17 +65,17 @@ impl View {
         self.lease = lease;
     }
 
-    /// Whether the lease is there and has our name.
+    /// True if the lease exists and has this identity.
     pub(super) fn is_ours(&self) -> bool {
         self.lease.as_ref().and_then(|lease| lease.spec.as_ref()).and_then(holder) == Some(&self.identity)
     }
 
-    /// Whether the lease is there and has another's name, or nobody's.
+    /// True if the lease exists and has another identity, or none.
     pub(super) fn is_not_ours(&self) -> bool {
         self.lease.is_some() && !self.is_ours()
     }
 
-    /// What to do now. `wall` is for people to read.
+    /// Returns the next step. `wall` is the time written to the lease for people.
     pub(super) fn step(&self, now: Instant, wall: Timestamp) -> Step {
         match self.other() {
             Some((leader, until)) if now < until => Step::StandBy { leader: leader.into(), until },
@@ -81,10 +83,10 @@ impl View {
         }
     }
 
-    /// Who else holds the lease, and until when.
+    /// Returns the other candidate that holds the lease, and until when.
     ///
-    /// Who holds a lease that was deleted doesn't know it yet, and has time to create it anew; but no longer than a
-    /// lease of ours would last, whatever the deleted one said.
+    /// The holder of a deleted lease doesn't know it yet, and gets time to create it again, but no longer than a lease
+    /// of this candidate would last, even if the deleted one was longer.
     fn other(&self) -> Option<(&str, Instant)> {
         let Record { spec, seen } = self.record.as_ref()?;
         let leader = holder(spec).filter(|holder| *holder != self.identity)?;
@@ -93,7 +95,7 @@ impl View {
         Some((leader, until))
     }
 
-    /// The lease with our name. When it was acquired and how often it changed hands is as client-go counts it.
+    /// Returns the lease with this identity. The time of acquisition and the number of transitions follow client-go.
     fn claim(&self, wall: Timestamp) -> Lease {
         let now = Some(MicroTime(wall));
         let mut lease = self.lease.clone().unwrap_or_default();
@@ -118,8 +120,8 @@ impl View {
         lease
     }
 
-    /// The lease with nobody's name, if it has ours. It lasts for a second, which is the least there is: some who
-    /// wait look at that alone.
+    /// Returns the lease without a holder, if it has this identity. It lasts for a second, the shortest duration there
+    /// is: some waiting candidates look at the duration alone.
     pub(super) fn release(&self, wall: Timestamp) -> Option<Lease> {
         let mut lease = self.lease.clone().filter(|_| self.is_ours())?;
         let spec = lease.spec.get_or_insert_default();
@@ -135,13 +137,13 @@ fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// None if the lease doesn't say, or nothing that makes sense.
+/// Returns the duration of a lease; none if it is absent or not positive.
 fn duration(spec: &LeaseSpec) -> Option<Duration> {
     let seconds = spec.lease_duration_seconds.filter(|seconds| *seconds > 0)?;
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// Rounded up: others must not be sooner than we mean.
+/// Rounds up, so that other candidates don't take the lease too early.
 fn seconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(i32::MAX)
 }

@@ -12,8 +12,8 @@ use tracing_subscriber::{
     registry::{LookupSpan, Scope},
 };
 
-/// What the modules of our own crates begin with. Their events say in a sentence what they are about; those of others
-/// need to be told apart.
+/// Prefix of Tenure's own modules. Their events have a sentence that says what they are about; events of other crates
+/// need the name of the module.
 const OURS: &str = "tenure_";
 
 /// Writes an event as T9k's programs do: `level=info time=2023-12-15T02:52:01.639233235Z msg="A sentence" key=value`.
@@ -82,7 +82,7 @@ impl<'writer> FormatFields<'writer> for Logfmt {
 #[derive(Debug, Default)]
 struct Pairs {
     message: Option<String>,
-    /// Of an event that comes from the log crate, which says where from in fields.
+    /// The target of an event that comes from the log crate, which gives it as a field.
     target: Option<String>,
     fields: String,
 }
@@ -129,7 +129,7 @@ fn write_pair(writer: &mut impl Write, key: &str, value: &str) -> fmt::Result {
     writer.write_char('"')
 }
 
-/// Writes a character as JSON does, which is how readers of logfmt take quotes.
+/// Writes a character as JSON does, since readers of logfmt parse quotes like that.
 fn write_quoted(writer: &mut impl Write, character: char) -> fmt::Result {
     match character {
         '"' | '\\' => write!(writer, "\\{character}"),
@@ -141,8 +141,8 @@ fn write_quoted(writer: &mut impl Write, character: char) -> fmt::Result {
     }
 }
 
-/// Whether a character ends a line somewhere, steers a terminal, or makes text look other than it is. Names and labels
-/// come from users, whose text isn't to pass for a line of ours.
+/// True if a character may end a line, control a terminal, or change the look of the text around it. Names and labels
+/// come from users, whose text must not look like a line of Tenure's.
 fn is_hidden(character: char) -> bool {
     let formats = matches!(
         character,
@@ -189,7 +189,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What follows the time.
+    /// The text after the time.
     fn written(work: impl FnOnce()) -> String {
         let text = written_at(|| Timestamp::UNIX_EPOCH, work);
         text.split_once("time=1970-01-01T00:00:00Z").unwrap().1.to_owned()
