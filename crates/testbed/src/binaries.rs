@@ -21,10 +21,10 @@ pub struct Binaries {
 }
 
 impl Binaries {
-    /// The directory named by `TENURE_CONTROL_PLANE`, or else the user's cache.
+    /// Returns the directory named by `TENURE_CONTROL_PLANE`, or else the user's cache.
     ///
-    /// What the cache lacks is built with `go build`: some minutes, once, with progress on standard error. This
-    /// blocks.
+    /// Programs that the cache lacks are built with `go build`: some minutes, once, with progress on standard error.
+    /// This blocks.
     pub fn locate() -> Result<Self> {
         let Some(directory) = env::var_os(DIRECTORY) else {
             return Self::cached();

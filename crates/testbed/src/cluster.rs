@@ -24,17 +24,17 @@ use crate::process::Process;
 use crate::server::{Server, ready};
 use crate::{install_crypto_provider, nodes};
 
-/// How many nodes a cluster has: `node-1`, `node-2` and so on.
+/// The number of nodes of a cluster: `node-1`, `node-2` and so on.
 pub const NODES: usize = 3;
 
 // longer than any test, shorter than what the API server would refuse
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 
-/// Who runs beside the API server.
+/// The programs that run beside the API server.
 #[derive(Clone, Copy)]
 enum Others {
     Everyone,
-    Nobody,
+    None,
 }
 
 /// A running control plane.
@@ -78,11 +78,11 @@ impl Cluster {
         Self::start_with(name, Others::Everyone, flags).await
     }
 
-    /// Starts etcd and kube-apiserver alone: there are no nodes, and nobody acts on what is created.
+    /// Starts etcd and kube-apiserver alone: there are no nodes, and no controller acts on objects.
     ///
     /// Then the service account `default`, without which pods are refused, has to be created in each namespace.
     pub async fn start_api_server_alone(name: &str) -> Result<Self> {
-        Self::start_with(name, Others::Nobody, &[]).await
+        Self::start_with(name, Others::None, &[]).await
     }
 
     async fn start_with(name: &str, others: Others, flags: &[(&str, &str)]) -> Result<Self> {
@@ -108,7 +108,7 @@ impl Cluster {
                 let (controllers, scheduler) = start_controllers(&plan, &url, &config).await?;
                 (controllers, Some(Box::new(scheduler)))
             }
-            Others::Nobody => (Vec::new(), None),
+            Others::None => (Vec::new(), None),
         };
 
         directory.make_disposable();
@@ -233,7 +233,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts kube-scheduler anew with a changed `KubeSchedulerConfiguration`, and waits until it is ready.
+    /// Restarts kube-scheduler with a changed `KubeSchedulerConfiguration`, and waits until it is ready.
     pub async fn configure_scheduler(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
         let scheduler = self.scheduler.as_ref().context("this control plane has no kube-scheduler")?;
         let mut config = serde_json::from_str(&fs::read_to_string(&scheduler.file)?)?;

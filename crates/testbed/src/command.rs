@@ -12,10 +12,10 @@ use crate::binaries::spell;
 
 const DEADLINE: Duration = Duration::from_mins(3);
 
-/// What a command said.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// Its standard output.
     pub stdout: String,

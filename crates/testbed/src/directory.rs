@@ -53,7 +53,7 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// From now on it is removed on drop: nobody needs the logs of what went well.
+    /// Has the directory removed on drop: the logs of a successful run aren't needed.
     pub(crate) fn make_disposable(&mut self) {
         self.disposable = true;
     }

@@ -6,7 +6,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-/// What kwok does to nodes and pods.
+/// The stages of nodes and pods that kwok simulates.
 pub(crate) const STAGES: &str = include_str!("stages.yaml");
 
 /// A pod with this label stays Pending after it is bound, until the label is removed.

@@ -16,7 +16,7 @@ use crate::server::{Health, Server};
 /// The names that pods may have in `schedulerName`; one kube-scheduler serves them all.
 pub const SCHEDULERS: [&str; 3] = ["default-scheduler", "t9k-scheduler", "kai-scheduler"];
 
-/// What every server's flags are made of.
+/// The input of every server's flags.
 pub(crate) struct Plan<'a> {
     pub(crate) binaries: &'a Binaries,
     pub(crate) credentials: &'a Credentials,

@@ -58,12 +58,12 @@ impl Process {
         &self.log
     }
 
-    /// How it ended, or None while it runs.
+    /// Returns the exit status; none while the process runs.
     pub fn exit_status(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot ask after {}", self.name))
     }
 
-    /// Whether it runs still.
+    /// True while the process runs.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -105,7 +105,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // nobody is left to hear of a failure
+        // a failure can't be reported here
         let _ = self.kill();
     }
 }

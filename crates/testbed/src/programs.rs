@@ -45,7 +45,7 @@ fn build(name: &str) -> Result<HashMap<String, PathBuf>> {
     if cfg!(not(debug_assertions)) {
         command.arg("--release");
     }
-    // cargo sets these for the test that we may be in; build scripts that watch them would run anew
+    // cargo sets these for the test that this may be part of; build scripts that watch them would run again
     for (name, _) in env::vars_os() {
         if ["CARGO_PKG_", "CARGO_MANIFEST_"]
             .iter()

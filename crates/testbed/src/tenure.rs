@@ -42,13 +42,14 @@ const EXTENDER: &str = "schedulerExtender.enabled=true";
 /// The authority of schedulers' certificates, in the chart's `ConfigMap`.
 const SCHEDULER_CA: &str = "scheduler-client-ca.crt";
 
-/// How the definition of queues names its converter, in the chart's `ConfigMap`: there if Helm doesn't install it.
+/// The key in the chart's `ConfigMap` of the patch that names the converter of queues: present if Helm doesn't install
+/// it.
 const CONVERSION_PATCH: &str = "conversion.json";
 
 /// The versions of queues of the run.ai family: Tenure's own, and KAI-Scheduler's.
 const QUEUE_VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 
-/// How many keepers there can be at once.
+/// The most keepers at a time.
 pub const KEEPERS: usize = 2;
 
 /// Tenure, installed on a cluster. The programs act as the service accounts of the chart, with no more than their
@@ -108,7 +109,7 @@ pub struct Keeper {
     program: Program,
     identity: String,
     url: String,
-    /// What its kubeconfig is made of: the one of the service account, and the API server's URL in it.
+    /// The parts of its kubeconfig: the one of the service account, and the API server's URL in it.
     account: PathBuf,
     server: String,
     kubeconfig: PathBuf,
@@ -188,7 +189,7 @@ impl Keeper {
         self.program.process.lock().await.as_mut().context("it was not started")?.wait(deadline).await
     }
 
-    /// Who it is to the other keepers: the holder of the lease while it leads.
+    /// Returns its identity in the election: the holder of the lease while it leads.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -379,7 +380,7 @@ impl Tenure {
     }
 }
 
-/// A queue that draws a warning from the webhook, and from nobody else.
+/// A queue for which only the webhook returns a warning.
 fn probe(version: &str) -> String {
     format!(
         r#"{{"apiVersion": "scheduling.run.ai/{version}", "kind": "Queue", "metadata": {{"name": "probe"}},
@@ -430,7 +431,7 @@ async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// What the chart's notes tell a person to do who runs the webhook by hand.
+/// Fetches the certificate, as the chart's notes tell a person to do who runs the webhook by hand.
 async fn fetch_certificate(cluster: &Cluster, directory: &PathBuf) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
     let secret = secrets.get("tenure-webhook-tls").await?;

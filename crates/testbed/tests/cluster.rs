@@ -1,4 +1,4 @@
-//! What a test may rely on, against real clusters.
+//! The guarantees for tests, checked against real clusters.
 
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
@@ -93,7 +93,7 @@ async fn deploy(client: &Client, namespace: &str) {
 }
 
 fn is_alive(pid: u32) -> bool {
-    // "7 (name) S …"; where nobody reaps orphans, the dead stay as zombies
+    // "7 (name) S …"; where no process reaps orphans, the dead stay as zombies
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
 }

@@ -1,4 +1,4 @@
-//! What `make demo` shows.
+//! The output of `make demo`.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What the demo shows: a ceiling, a floor, and a workload that doesn't get ready.
+//! The scenes of the demo: a ceiling, a floor, and a workload that doesn't get ready.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -13,7 +13,7 @@ const CEILING: &str = include_str!("../../../../../examples/t9k.yaml");
 const FLOOR: &str = include_str!("floor.yaml");
 const REQUEUE: &str = include_str!("requeue.yaml");
 
-/// What the ceiling may be late.
+/// The allowed delay of the ceiling.
 const LATE: SignedDuration = SignedDuration::from_secs(3);
 
 const PAUSED: &str = "tenure.dev/paused";

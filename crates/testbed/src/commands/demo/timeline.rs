@@ -13,24 +13,24 @@ use tenure_testbed::eventually;
 
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// What was told so far.
+/// The lines that were printed so far.
 pub(super) struct Timeline {
     pods: Api<Pod>,
     events: Api<Event>,
     started: Instant,
-    /// The last that was told of each object.
+    /// The last state of each object that was printed.
     states: BTreeMap<String, String>,
     told: BTreeSet<String>,
-    /// What the names of the pods that are told begin with.
+    /// Prefixes of the names of the pods that are shown.
     names: &'static [&'static str],
-    /// The events that are told.
+    /// Reasons of the events that are shown.
     reasons: &'static [&'static str],
     /// The first second of each pod on its node, by the API server's clock.
     pub(super) scheduled: BTreeMap<String, Timestamp>,
 }
 
 impl Timeline {
-    /// Of pods of the default namespace whose names begin like this, and of events of these reasons.
+    /// Creates the timeline of the default namespace's pods with these prefixes, and events of these reasons.
     pub(super) fn new(
         client: &Client,
         names: &'static [&'static str],
@@ -77,7 +77,7 @@ impl Timeline {
         self.states.get(object).is_some_and(|last| last == state)
     }
 
-    /// How many events of a reason were told.
+    /// Returns the number of events of a reason.
     pub(super) async fn events_of(&self, reason: &str) -> Result<usize> {
         Ok(self.events.list(&ListParams::default().fields(&format!("reason={reason}"))).await?.items.len())
     }
