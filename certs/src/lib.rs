@@ -26,7 +26,7 @@ use rcgen::{
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// How long a certificate is valid.
+/// The time for which a certificate is valid.
 pub const VALIDITY: Duration = Duration::from_hours(365 * 24);
 
 /// Why a certificate could not be made or written.
@@ -45,7 +45,7 @@ pub enum Error {
     Issue {
         /// The common name of the certificate.
         subject: String,
-        /// What rcgen said.
+        /// The error of rcgen.
         source: rcgen::Error,
     },
     /// A file could not be written.
@@ -53,7 +53,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What a TLS peer makes of the certificates.
+//! The certificates as a TLS peer sees them.
 
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
