@@ -1,4 +1,4 @@
-//! What was done to the API server, from its own audit log.
+//! Changes of objects, from the API server's own audit log.
 
 use std::fs;
 
@@ -48,8 +48,8 @@ pub fn changes_of_keeper(cluster: &Cluster, namespace: &str) -> Vec<String> {
     successes(cluster, "tenure-keeper", namespace).filter(is_change).map(told).collect()
 }
 
-/// Waits until the keeper has changed as much in a namespace as `expected` says, and asserts that it was that, in
-/// whatever order. An entry of the log may come a little later than what it tells of.
+/// Waits until the keeper has made as many changes in a namespace as `expected` has, and asserts that they are the
+/// same, in any order. An entry of the log may come a little later than the change.
 pub async fn assert_changes(cluster: &Cluster, namespace: &str, expected: &[impl AsRef<str>]) {
     let mut expected: Vec<_> = expected.iter().map(AsRef::as_ref).collect();
     expected.sort_unstable();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::World;
 
-/// Who calls the webhook. It has connections of its own.
+/// A client of the webhook, with connections of its own.
 #[derive(Clone)]
 pub struct Caller(Client);
 
@@ -32,7 +32,7 @@ impl Caller {
         Self::new(world, Some(world.tenure.scheduler_client()))
     }
 
-    /// What is answered to a body.
+    /// Posts a body, and returns the status and the body of the answer.
     pub async fn post(&self, path: &str, body: impl Into<Vec<u8>>) -> anyhow::Result<(StatusCode, String)> {
         let request = Request::post(path).header("content-type", "application/json");
         let response = self.0.send(request.body(Body::from(body.into()))?).await?;

@@ -38,7 +38,7 @@ const LATENCY: Duration = Duration::from_millis(300);
 /// A strike comes at most so much later than the first pause.
 const LATEST_STRIKE: Duration = Duration::from_secs(1);
 
-/// How a leader goes.
+/// The way in which a leader fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
     /// By SIGKILL. It is started again when another leads.
@@ -73,27 +73,27 @@ impl Strike {
     }
 }
 
-/// What came of one strike.
+/// The result of one strike.
 #[derive(Debug)]
 pub struct Round {
-    /// Which.
+    /// The way in which the leader failed.
     pub strike: Strike,
-    /// Owners that were overdue then.
+    /// The number of owners that were overdue then.
     pub pending: usize,
-    /// How long nobody, or nobody who could do anything, has led.
+    /// The time without a leader that could act.
     pub takeover: Duration,
-    /// How long after the strike the next leader's first pause was done.
+    /// The time from the strike to the next leader's first pause.
     pub first_pause: Duration,
-    /// What the keeper that was struck wrote when another led.
+    /// Writes of the struck keeper after another had taken the lease.
     pub late: Late,
-    /// What is wrong. Nothing should be.
+    /// Deviations from the expected result. There should be none.
     pub complaints: Vec<String>,
 }
 
 /// Strikes the leader again and again, each time with pauses pending, on a cluster of its own.
 ///
 /// # Errors
-/// If nobody leads in time, or not all is paused in the end. What else is wrong is in the rounds.
+/// If no keeper leads in time, or not all owners are paused in the end. Other deviations are in the rounds.
 pub async fn play(name: &str, strikes: &[Strike], seed: u64) -> Result<Vec<Round>> {
     let latency = if strikes.contains(&Strike::Cut) { LATENCY } else { Duration::ZERO };
     let mut arena = Box::pin(Arena::new(name, latency)).await?;

@@ -1,7 +1,7 @@
-//! Definitions of the kinds that others own: T9k, Knative, Kubeflow and the like.
+//! Definitions of the kinds of other projects: T9k, Knative, Kubeflow and the like.
 //!
-//! They are structural and prune what they don't know, as the real ones do. Nobody in the test cluster acts on their
-//! objects: a test makes the object, and what a controller would make of it.
+//! They are structural and prune unknown fields, as the real ones do. No controller in the test cluster acts on their
+//! objects: a test creates the object, and everything that its controller would create.
 
 use std::fs;
 
@@ -82,7 +82,7 @@ pub fn definitions(file: &str) -> Vec<CustomResourceDefinition> {
     serde_saphyr::from_multiple(&text).expect("the fixture is YAML of definitions")
 }
 
-/// The definition of queues of the run.ai family as KAI-Scheduler has it: one version, and nobody converts.
+/// The definition of queues of the run.ai family as KAI-Scheduler has it: one version, without conversion.
 pub fn kais_queue() -> Value {
     let text = fs::read_to_string(QUEUE_DEFINITION).expect("the chart has such a definition");
     let mut definition: Value = serde_saphyr::from_str(&text).expect("it is YAML");

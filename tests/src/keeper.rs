@@ -38,7 +38,7 @@ impl Keeper {
         Self { process, admin }
     }
 
-    /// What it has counted so far.
+    /// Returns its present metrics.
     pub async fn metrics(&self) -> Metrics {
         Metrics::of(&self.admin).await
     }
@@ -68,7 +68,7 @@ async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
     Ok(Client::try_from(config)?.request_text(http::Request::get(path).body(Vec::new())?).await?)
 }
 
-/// What a keeper has counted, as Prometheus reads it.
+/// The metrics of a keeper, as Prometheus reads them.
 pub struct Metrics(String);
 
 impl Metrics {

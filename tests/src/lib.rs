@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: a cluster with Tenure on it, and a table of queues.
+//! The library of the end-to-end tests: a cluster with Tenure on it, and a table of queues.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! What an administrator lays down beside Tenure: refusals by the API server's own admission policies, rights by roles.
+//! An administrator's rules beside Tenure: refusals by the API server's own admission policies, and rights by roles.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Api, api::PostParams};
@@ -25,7 +25,8 @@ impl Refusal {
         Self::with_reason(world, namespace, unless, "Invalid").await
     }
 
-    /// The same, as if whoever asks lacked the right, or a quota were exhausted.
+    /// Refuses like [`Self::start`], but with the reason `Forbidden`: as if the caller lacked the right, or a quota
+    /// were exhausted.
     pub async fn forbidding(world: &World, namespace: &Namespace, unless: &str) -> Self {
         Self::with_reason(world, namespace, unless, "Forbidden").await
     }

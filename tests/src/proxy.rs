@@ -16,7 +16,7 @@ use tokio::{
     try_join,
 };
 
-/// What goes through.
+/// The traffic that passes.
 #[derive(Clone, Copy, Default)]
 struct Network {
     is_cut: bool,
@@ -56,7 +56,7 @@ impl Proxy {
         copy
     }
 
-    /// From now on nothing goes through, and nobody is told: connections are accepted and stay open, old ones too.
+    /// Stops all traffic without a sign: connections are accepted and stay open, old ones too.
     pub fn cut(&self) {
         self.network.send_modify(|network| network.is_cut = true);
     }
@@ -66,8 +66,8 @@ impl Proxy {
         self.network.send_modify(|network| network.is_cut = false);
     }
 
-    /// From now on nothing goes through the connections that are open, and nobody is told: as when something on the
-    /// way has forgotten them. New ones work.
+    /// Stops all traffic on the open connections without a sign, as if a device between had forgotten them. New
+    /// connections work.
     pub fn strand(&self) {
         self.network.send_modify(|network| network.generation += 1);
     }

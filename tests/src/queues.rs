@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Who refuses a queue.
+/// The check that refuses a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// The schema, even while the webhook is down.
@@ -11,7 +11,7 @@ pub enum By {
     Webhook,
 }
 
-/// What becomes of a queue.
+/// The expected result of creating a queue.
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// It is accepted without a word.
@@ -31,7 +31,7 @@ pub struct Case {
     pub namespace: &'static str,
     /// Its spec, in which `$name` stands for the queue's own name.
     pub spec: Value,
-    /// What becomes of it.
+    /// The expected result.
     pub verdict: Verdict,
 }
 
@@ -144,7 +144,7 @@ fn runai_relations() -> Vec<Case> {
             refused(By::Schema, ["spec.parentQueue: Invalid value", "a queue can't be its own parent"]),
         ),
         child_of("Not A Name", bad("spec.parentQueue", &json!("Not A Name"), "must be the name of a queue")),
-        child_of("nobody", Verdict::Warned("queue \"nobody\" doesn't exist")),
+        child_of("missing", Verdict::Warned("queue \"missing\" doesn't exist")),
         in_team("maxDuration", "30m", Verdict::Accepted),
         in_team("maxDuration", "2h", Verdict::Warned("2h0m0s is longer than 1h0m0s of ancestor \"short\"")),
         in_team("preemptMinRuntime", "2h", Verdict::Warned("spec.preemptMinRuntime: 2h0m0s of queue")),

@@ -1,6 +1,6 @@
-//! What the benchmarks of large clusters share.
+//! Helpers of the benchmarks of large clusters.
 //!
-//! They run on etcd and an API server alone: nobody else works there whose work would be measured too.
+//! These run on etcd and an API server alone, so that the work of other components isn't measured.
 
 pub mod crowd;
 pub mod etcd;

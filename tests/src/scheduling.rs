@@ -171,7 +171,7 @@ impl<'w> Arena<'w> {
         eventually(&format!("{} to be preempted", pod.name_any()), DEADLINE, gone).await.unwrap();
     }
 
-    /// Asserts that nobody has touched a pod.
+    /// Asserts that a pod is still as it was created.
     pub async fn assert_untouched(&self, pod: &DynamicObject) {
         let now = self.namespace.get(pod).await.expect("it is still there");
         assert!(now.metadata.deletion_timestamp.is_none(), "{} is terminating", pod.name_any());
@@ -209,12 +209,12 @@ impl<'w> Arena<'w> {
     }
 }
 
-/// What a pod is to be.
+/// The properties of a pod to create.
 #[derive(Clone, Debug, Default)]
 pub struct Wish<'a> {
     /// Its name.
     pub name: &'a str,
-    /// How many processors it requests.
+    /// The processors that it requests.
     pub cpu: u32,
     /// Its queue; empty for none.
     pub queue: &'a str,
@@ -222,7 +222,7 @@ pub struct Wish<'a> {
     pub class: &'a str,
     /// Its priority, if it has no class.
     pub priority: i32,
-    /// What else there is in the object.
+    /// Further fields of the object.
     pub more: Value,
 }
 

@@ -9,8 +9,8 @@ use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World, workloads::Namespace};
 
-/// What a tenant may write beside what the built-in role `admin` allows: `PodGroup`s of all kinds with their status, and
-/// the workloads of other controllers.
+/// The kinds that a tenant may write besides those of the built-in role `admin`: `PodGroup`s of all kinds with their
+/// status, and the workloads of other controllers.
 const EXTENSIONS: [(&str, &[&str]); 20] = [
     ("scheduling.run.ai", PODGROUPS),
     ("scheduler.tensorstack.dev", PODGROUPS),

@@ -1,4 +1,4 @@
-//! Workloads in queues, and what becomes of them.
+//! Workloads in queues, and helpers to observe them.
 
 use std::collections::BTreeSet;
 
@@ -122,7 +122,7 @@ pub fn distinct(mut object: Value, app: &str) -> Value {
     object
 }
 
-/// What is told of a pause.
+/// The event of a pause.
 pub fn pause_event(owner: &DynamicObject, field: &str, value: &str) -> String {
     let OwnerReference { kind, name, .. } = reference(owner);
     format!(
@@ -130,12 +130,12 @@ pub fn pause_event(owner: &DynamicObject, field: &str, value: &str) -> String {
     )
 }
 
-/// What is told of the deletion of a pod.
+/// The event of the deletion of a pod.
 pub fn deletion_event(pod: &str) -> String {
     format!("Pod/{pod}: Deleted because its lifetime exceeded maxDuration defined in Queue")
 }
 
-/// What the API server answers: the object, or its refusal.
+/// Returns the object, or the API server's refusal.
 fn answer(result: kube::Result<DynamicObject>) -> Result<DynamicObject, Box<Status>> {
     match result {
         Err(kube::Error::Api(status)) => Err(status),
@@ -243,7 +243,7 @@ impl Namespace {
         now.filter(|now| now.uid() == object.uid())
     }
 
-    /// The object of this kind and name, whatever its uid.
+    /// Returns the object of this kind and name, with any uid.
     pub async fn find(&self, object: &DynamicObject) -> DynamicObject {
         self.api(object).await.get(&object.name_any()).await.expect("it is there")
     }
@@ -253,7 +253,7 @@ impl Namespace {
         self.api(object).await.get_opt(&object.name_any()).await.expect("it can be read")
     }
 
-    /// What a field of the object holds now, by a path with dots; null if it isn't there.
+    /// Returns the present value of a field of the object, by a path with dots; null if it is absent.
     pub async fn field(&self, object: &DynamicObject, path: &str) -> Value {
         let now = serde_json::to_value(self.get(object).await).expect("JSON");
         path.split('.').fold(&now, |value, key| value.get(key).unwrap_or(&Value::Null)).clone()

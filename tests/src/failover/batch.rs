@@ -57,7 +57,7 @@ impl Batch {
         let owner = fixtures::object(API_VERSION, KIND, &self.name, &name, &spec);
         let owner = self.owners().create(&how, &serde_json::from_value(owner)?).await?;
         // no scheduler of this name is there, and this family counts from a pod's creation
-        let pod = bare_pod(&self.name, &name, &in_queue(&self.name), &json!({"schedulerName": "nobody"}));
+        let pod = bare_pod(&self.name, &name, &in_queue(&self.name), &json!({"schedulerName": "absent"}));
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.name);
         pods.create(&how, &serde_json::from_value(owned(pod, &[controller(&owner)]))?).await?;
         Ok(())
@@ -73,7 +73,7 @@ impl Batch {
         Namespace::of(world, "t9k-system").patch(&self.queue, &patch).await;
     }
 
-    /// What is wrong, now that all are paused.
+    /// Returns the deviations from the expected result, now that all owners are paused.
     pub async fn complaints(&self) -> Result<Vec<String>> {
         let told = async || Ok((self.told().await?.len() == OWNERS).then_some(()));
         let all_told = eventually("an event for each owner", DEADLINE, told).await;
@@ -87,7 +87,7 @@ impl Batch {
         Ok(complaints)
     }
 
-    /// How many events of a pause each owner has.
+    /// Counts the events of a pause by owner.
     async fn told(&self) -> Result<BTreeMap<String, usize>> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.name);
         let of_pauses = ListParams::default().fields("reason=MaxDurationExceeded");
@@ -99,7 +99,7 @@ impl Batch {
     }
 }
 
-/// What is wrong about an owner that should have been paused once.
+/// Returns the deviation of an owner that should have been paused once.
 fn complaint(owner: &DynamicObject, events: usize) -> Option<String> {
     let generation = owner.metadata.generation.unwrap_or_default();
     let has_record = owner.annotations().contains_key("tenure.dev/paused");
@@ -132,7 +132,7 @@ impl Operator {
         Self { paused, _work: work }
     }
 
-    /// How many owners of a namespace it has seen paused.
+    /// Returns the number of owners of a namespace that were seen paused.
     pub fn paused(&self, namespace: &str) -> usize {
         count(&self.paused.borrow(), namespace)
     }

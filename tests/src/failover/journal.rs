@@ -1,4 +1,5 @@
-//! Who wrote what, and when, by the API server's audit log. Reads of it go on where the last has ended.
+//! The writes of keepers, from the API server's audit log: the writer, the object and the time. Each read continues
+//! where the last has ended.
 
 use std::{
     collections::HashSet,
@@ -42,9 +43,10 @@ struct Write {
 /// is struck, which no lease can prevent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Late {
-    /// Who leads had been first, so they were refused; or they were dropped, since who had sent them had given up.
+    /// Writes that were refused, because the new leader had been first; or that were dropped, because the sender had
+    /// given up.
     pub failed: usize,
-    /// Done, before who leads had come to that.
+    /// Writes that succeeded before the new leader wrote the object.
     pub through: usize,
 }
 
@@ -91,7 +93,7 @@ impl Journal {
         twice.map(|write| format!("{} was patched twice", write.name)).collect()
     }
 
-    /// How long after `struck` the first patch by one of them was done.
+    /// Returns the time from `struck` until the first patch by one of these credentials was done.
     pub fn first_patch(
         &self,
         namespace: &str,
@@ -102,8 +104,8 @@ impl Journal {
         Duration::try_from(theirs.map(|write| write.answered).min()?.duration_since(struck)).ok()
     }
 
-    /// An owner that is paused, and not by a patch that was answered with success, was by one of which nobody waited for
-    /// the answer.
+    /// Counts late writes. If an owner is paused without a patch that was answered with success, one of the unanswered
+    /// patches has paused it.
     pub fn late(&self, namespace: &str) -> Late {
         let patched: HashSet<&str> = self.patches(namespace).map(|write| write.name.as_str()).collect();
         let mut late = Late::default();
@@ -114,7 +116,7 @@ impl Journal {
         late
     }
 
-    /// Whether nobody else had taken the lease when the write came.
+    /// True if the writer had taken the lease last when the write came.
     fn led(&self, write: &Write) -> bool {
         let taken = self.terms.partition_point(|term| term.answered < write.received);
         taken.checked_sub(1).is_some_and(|last| self.terms[last].by == write.by)

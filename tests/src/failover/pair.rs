@@ -32,13 +32,13 @@ use crate::{
 /// Its service account, and its Lease.
 const NAME: &str = "tenure-keeper";
 
-/// What tells one token of a service account from the others in the audit log.
+/// Key in the audit log that tells one token of a service account from another.
 pub(super) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 pub(super) struct Pair {
     ways: Vec<Way>,
     holder: watch::Receiver<String>,
-    /// Whose a credential is. Each start has a new one.
+    /// The keeper that has a credential. Each start has a new one.
     credentials: Mutex<HashMap<String, usize>>,
     _follower: JoinSet<()>,
     world: World,
@@ -87,13 +87,13 @@ impl Pair {
         self.keeper(index).start_at(self.ways[index].url()).await
     }
 
-    /// Whether a credential is this keeper's.
+    /// True if a credential belongs to this keeper.
     pub fn is(&self, index: usize, credential: &str) -> bool {
         let credentials = self.credentials.lock().unwrap_or_else(PoisonError::into_inner);
         credentials.get(credential) == Some(&index)
     }
 
-    /// Who leads.
+    /// Returns the keeper that leads.
     pub async fn leader(&self) -> Result<usize> {
         let led = async || {
             let holder = self.holder.borrow().clone();
@@ -144,7 +144,7 @@ impl Pair {
         eventually(&format!("{} to stand by", self.keeper(index).identity()), DEADLINE, stands_by).await
     }
 
-    /// What is wrong with who leads, by the Lease and by what each says of itself.
+    /// Returns the deviations from `leader` as the only leader, by the Lease and by each keeper's own metrics.
     pub async fn complaints(&self, leader: usize) -> Result<Vec<String>> {
         let mut complaints = Vec::new();
         let holder = self.holder.borrow().clone();

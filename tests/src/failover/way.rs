@@ -27,7 +27,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// What is sent takes so long to where the way may be cut. Answers come at once.
+    /// Starts a connection to the API server that can be cut. Requests take `latency` to the point of the cut; answers
+    /// arrive at once.
     pub async fn to(cluster: &Cluster, latency: Duration) -> Result<Self> {
         let proxy = Proxy::start(cluster.url()).await;
         let by_it = Kubeconfig::read_from(proxy.kubeconfig(cluster.kubeconfig()))?;
@@ -73,7 +74,7 @@ async fn carry(from: TcpStream, next: String, latency: Duration) -> io::Result<(
     try_join!(depart(from, sender, latency), arrive(on_the_way, to), answer).map(drop)
 }
 
-/// What is sent at once, and when it arrives.
+/// Data that is sent together, and its time of arrival.
 type Piece = (Instant, Vec<u8>);
 
 async fn depart(

@@ -1,4 +1,4 @@
-//! Many owners with a pod each, all in one queue, and what becomes of them.
+//! Many owners with a pod each, all in one queue, and their pauses.
 //!
 //! The owners are T9k jobs, whose controller is not in the cluster: [`Controller`] does the little of its work that
 //! matters here.
@@ -52,7 +52,7 @@ impl<'a> Crowd<'a> {
         Ok(Self { world, queue, count })
     }
 
-    /// How many owners there are.
+    /// Returns the number of owners.
     pub const fn count(&self) -> usize {
         self.count
     }
@@ -102,7 +102,7 @@ impl<'a> Crowd<'a> {
         Ok(())
     }
 
-    /// How many owners have a `MaxDurationExceeded` event. Fails if one has two.
+    /// Returns the number of owners that have a `MaxDurationExceeded` event. Fails if one has two.
     pub async fn owners_with_event(&self) -> Result<usize> {
         let events: Api<Event> = Api::namespaced(self.world.cluster.client()?, NAMESPACE);
         let of_pauses = ListParams::default().fields("reason=MaxDurationExceeded");
@@ -111,7 +111,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// How many names there are. Fails if one comes twice.
+/// Returns the number of names. Fails if one appears twice.
 fn none_twice(names: impl IntoIterator<Item = String>, what: &str) -> Result<usize> {
     let mut seen = HashSet::new();
     for name in names {
@@ -128,7 +128,7 @@ async fn create(client: &Client, number: usize) -> Result<()> {
     let how = PostParams::default();
     let owner = owners(client).create(&how, &serde_json::from_value(owner)?).await?;
     // no scheduler of this name is there, and this family counts from a pod's creation
-    let spec = json!({"schedulerName": "nobody"});
+    let spec = json!({"schedulerName": "absent"});
     let pod = bare_pod(NAMESPACE, &name, &in_queue(QUEUE), &spec);
     let pod = serde_json::from_value(owned(pod, &[controller(&owner)]))?;
     pods(client).create(&how, &pod).await?;
@@ -148,7 +148,7 @@ fn is_paused(owner: &DynamicObject) -> bool {
     owner.data.pointer("/spec/runMode/pause/enabled") == Some(&Value::Bool(true))
 }
 
-/// What is wrong about an owner that should have been paused once.
+/// Returns the deviation of an owner that should have been paused once.
 fn complaint(owner: &DynamicObject) -> Option<String> {
     let (name, generation) = (owner.name_any(), owner.metadata.generation.unwrap_or_default());
     if !is_paused(owner) {
@@ -173,7 +173,7 @@ impl Controller {
         Self { seen, task }
     }
 
-    /// How many owners are paused, as far as it has seen.
+    /// Returns the number of owners that were seen paused.
     pub fn paused(&self) -> usize {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

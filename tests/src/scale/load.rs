@@ -78,7 +78,7 @@ impl Latencies {
         Self(latencies)
     }
 
-    /// How many there are.
+    /// Returns the number of latencies.
     pub const fn count(&self) -> usize {
         self.0.len()
     }
@@ -143,7 +143,7 @@ fn config(world: &World) -> Result<Config> {
     Ok(config)
 }
 
-/// What the API server would send for a `kubectl apply` of another ceiling.
+/// The review that the API server would send for a `kubectl apply` of another ceiling.
 fn review(queue: &DynamicObject) -> Result<Vec<u8>> {
     let old = serde_json::to_value(queue)?;
     let mut new = old.clone();
