@@ -37,12 +37,12 @@ impl Amount {
         Some(Self(if negative { amount.saturating_neg() } else { amount }))
     }
 
-    /// In whole units, rounded up.
+    /// Returns whole units, rounded up.
     pub fn units(self) -> i64 {
         self.over(BILLION)
     }
 
-    /// In thousandths, rounded up.
+    /// Returns thousandths, rounded up.
     pub fn thousandths(self) -> i64 {
         self.over(BILLION / 1_000)
     }
@@ -80,7 +80,7 @@ fn factor(suffix: &str) -> Option<(i128, i32)> {
     })
 }
 
-/// Times ten to the power of `by`; what is lost is rounded up.
+/// Multiplies by ten to the power of `by`, and rounds up.
 fn shifted(number: i128, by: i32) -> i128 {
     let power = 10_i128.checked_pow(by.unsigned_abs());
     match (power, by >= 0) {

@@ -139,7 +139,7 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-/// A key of a part: what is read of its value.
+/// A key of a part, which decodes to the field that its value holds.
 struct Key(Part);
 
 impl<'de> DeserializeSeed<'de> for Key {

@@ -87,7 +87,7 @@ pub struct PodCondition {
     pub type_: String,
     /// True, False or Unknown.
     pub status: String,
-    /// Why, in one word.
+    /// The reason, in one word.
     #[serde(default)]
     pub reason: Option<String>,
     /// The time at which the status last changed. Any user who may write a pod's status can write a time that can't be
@@ -288,7 +288,7 @@ pub struct PodGroupSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SubGroup {
-    /// As pods name it.
+    /// The name that pods give it.
     pub name: String,
     /// The minimum of pods that the subgroup takes to run; absent means 1.
     #[serde(default, deserialize_with = "count")]

@@ -170,8 +170,8 @@ impl Room {
 }
 
 impl Spec {
-    /// The containers together or, if it is more, an init container with those that were started before it and go on;
-    /// what the pod itself requests in place of that; and what it takes beside its containers.
+    /// Adds up the requests: those of the containers together or, if it is more, of an init container with the earlier
+    /// ones that go on running; the pod's own requests in place of these; and the overhead.
     fn requests(&self, status: &Status) -> BTreeMap<String, i64> {
         let is_infeasible = status.is_infeasible();
         let of = |container: &Container| {
@@ -210,7 +210,7 @@ impl Spec {
 }
 
 impl Status {
-    /// True if the node can never give what the pod was last resized to.
+    /// True if the node can never give the resources that the pod was last resized to.
     fn is_infeasible(&self) -> bool {
         let pending = self.conditions.iter().find(|condition| condition.type_ == "PodResizePending");
         pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))

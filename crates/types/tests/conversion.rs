@@ -20,7 +20,7 @@ fn queue(version: &str, fields: &Value) -> Value {
     queue
 }
 
-/// That the one becomes the other, and the other the one.
+/// Asserts that each of the two converts to the other.
 fn assert_pair(v3alpha1: &Value, v2: &Value) {
     let (v3alpha1, v2) = (queue("v3alpha1", v3alpha1), queue("v2", v2));
     assert_eq!(to_v2(&v3alpha1).unwrap(), v2);

@@ -69,7 +69,8 @@ fn runai_queues() -> io::Result<CustomResourceDefinition> {
     Ok(crd)
 }
 
-/// As in KAI's own: a queue may do without a spec. What v2 can store v3alpha1 must be able to write a status to.
+/// Makes `spec` optional, as in KAI's own definition. Every object that v2 can store must be able to get a status in
+/// v3alpha1.
 fn nothing_required(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     for schema in schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()) {

@@ -1,9 +1,9 @@
 use thiserror::Error;
 
-/// Why a text is not a duration. The messages continue "not a duration: …".
+/// The reason why a text is not a duration. The messages continue "not a duration: …".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DurationError {
-    /// Nothing was written.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
     /// A sign, in a grammar that has none.
@@ -21,7 +21,7 @@ pub enum DurationError {
     /// A unit twice, or after a smaller one.
     #[error("unit {0:?} is out of order: each may appear once, larger units first")]
     OutOfOrder(String),
-    /// More nanoseconds than fit an `i64`.
+    /// The duration has more nanoseconds than fit an `i64`.
     #[error("it is out of range: the longest duration is about 292 years")]
     OutOfRange,
 }

@@ -17,7 +17,7 @@ fn golden() -> impl Iterator<Item = (String, Option<(i64, &'static str)>)> {
     })
 }
 
-/// Go's quoting agrees with JSON's for what the table uses.
+/// Unquotes a text of the table, for which Go's quoting is the same as JSON's.
 fn unquote(quoted: &str) -> String {
     serde_json::from_str(quoted).unwrap()
 }

@@ -11,7 +11,7 @@ pub(super) const HOUR: u64 = 60 * MINUTE;
 pub(super) const DAY: u64 = 24 * HOUR;
 pub(super) const WEEK: u64 = 7 * DAY;
 
-/// One more than `i64::MAX`: the magnitude of the least `i64`, which a negative Go duration may have.
+/// The magnitude of the least `i64`, which a negative Go duration may have: one more than `i64::MAX`.
 const LIMIT: u64 = 1 << 63;
 
 /// Nanoseconds in a unit's symbol.
@@ -70,7 +70,7 @@ fn term(text: &str, unit_of: UnitOf) -> Result<(u64, &str), DurationError> {
     Ok((nanoseconds, after))
 }
 
-/// Where the first character that doesn't belong stands.
+/// Splits a text before the first character that doesn't belong.
 pub(super) fn split(text: &str, belongs: fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
 }

@@ -26,7 +26,8 @@ fn spec(spec: &Value) -> PodGroupSpec {
     }
 }
 
-/// Older versions have a phase, which KAI itself never wrote; what is allocated is a map that is empty at first.
+/// Reads the start. Older versions have a phase, which KAI itself never wrote; the map of allocated resources is empty
+/// at first.
 fn shown(status: &Value) -> Shown {
     let allocated = status.pointer("/resourcesStatus/allocated").and_then(Value::as_object);
     let allocated = allocated.is_some_and(|resources| !resources.is_empty());

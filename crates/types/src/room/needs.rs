@@ -26,8 +26,8 @@ pub struct Needs {
     pub affinity: Box<[Term]>,
     /// Its required anti-affinity to pods.
     pub anti_affinity: Box<[Term]>,
-    /// Which pods of its namespace are counted by its spread constraints that are no mere preferences. `matchLabelKeys`
-    /// aren't looked at: with them, fewer are counted.
+    /// Selectors of the pods of its namespace that its required spread constraints count. `matchLabelKeys` are ignored:
+    /// with them, fewer pods count.
     pub spread: Box<[Selector]>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Volume {
     name: String,
     persistent_volume_claim: Option<Claim>,
     ephemeral: Option<IgnoredAny>,
-    /// By their kinds.
+    /// The other volumes, by their kinds.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }

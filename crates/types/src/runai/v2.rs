@@ -116,7 +116,7 @@ pub struct QueueStatus {
     pub requested: Option<BTreeMap<String, Quantity>>,
 }
 
-/// The schema of a number as KAI has it: a format would say what isn't so.
+/// The schema of a number as KAI has it: without a format, which would claim more.
 macro_rules! plain {
     ($name:ident, $type:literal) => {
         struct $name;

@@ -113,8 +113,8 @@ pub struct QueueSpec {
     /// The action when the ceiling is exceeded. Unset: the nearest value on the path to the root, else Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_action: Option<MaxDurationAction>,
-    /// With maxDurationAction Requeue: how long a workload stays paused between two time slices. A duration such as
-    /// 10m. Unset: the nearest value on the path to the root, else 0s.
+    /// The time for which a workload stays paused between two time slices, with maxDurationAction Requeue. A duration
+    /// such as 10m. Unset: the nearest value on the path to the root, else 0s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue_delay: Option<Written<ExtendedDuration>>,
     /// The action for a workload whose pauses another controller undoes. Unset: the nearest value on the path to the
@@ -253,10 +253,10 @@ pub struct RequeuingStrategy {
 /// The time by which requeued workloads of one priority are ordered: Eviction (default) or Creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum RequeuingTimestamp {
-    /// When the workload was paused.
+    /// The time at which the workload was paused.
     #[default]
     Eviction,
-    /// When the workload was created.
+    /// The time at which the workload was created.
     Creation,
 }
 
@@ -341,7 +341,7 @@ pub struct QueueWorkloads {
     pub requeueing: Option<i64>,
 }
 
-/// One condition.
+/// A condition of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueCondition {

@@ -44,7 +44,8 @@ pub struct QueueSpec {
     /// Empty or unset: as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expiry_notice: Option<Written<TensorstackDuration>>,
-    /// From 0 to 100. Queues of higher priority get resources first and may preempt lower ones. Unset means 0.
+    /// The priority, from 0 to 100. Queues of higher priority get resources first and may preempt lower ones. Unset
+    /// means 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100))]
     pub priority: Option<i32>,
@@ -96,7 +97,7 @@ pub struct QueueStatus {
     pub pods: Option<PodCounts>,
 }
 
-/// One condition.
+/// A condition of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueCondition {

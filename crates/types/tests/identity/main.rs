@@ -29,7 +29,7 @@ const CARRIERS: [&str; 2] = [QUEUE_FROM_V2_ANNOTATION, QUEUE_FROM_V3ALPHA1_ANNOT
 const OBJECTS: usize = 1_000_000;
 /// Each begins with a fresh object and ends with what a few edits and conversions have made of it.
 const STEPS: usize = 5;
-/// Where an object is replaced by a fresh one: a carrier's carrier is twice as long.
+/// The length from which on an object is replaced by a fresh one: a carrier's carrier is twice as long.
 const LONG: usize = 1_500;
 
 #[test]
@@ -59,7 +59,7 @@ enum Fate {
     Plain,
     /// Its image is its carrier.
     Carried,
-    /// It was the carrier of its image.
+    /// The object was the carrier of its image.
     Captured,
 }
 
@@ -76,7 +76,7 @@ fn history(seed: usize) -> [Fate; STEPS] {
     })
 }
 
-/// There and back; and what it is there.
+/// Converts an object there and back; returns the way in which it was converted, and its image.
 fn check(here: &str, seed: usize) -> (Fate, String) {
     let from = version(here);
     let to = if from == VERSIONS[0] { VERSIONS[1] } else { VERSIONS[0] };

@@ -293,7 +293,7 @@ fn swap(annotations: &mut Fields) {
     annotations.extend(second.map(|text| (one.to_owned(), text)));
 }
 
-/// The carrier of what the object becomes, on the object itself.
+/// Puts the carrier of the object's image on the object itself.
 fn carry_on(object: &Fields, annotations: &mut Fields, random: &mut Random) {
     let text = json(object);
     let raw: &RawValue = serde_json::from_str(&text).unwrap();

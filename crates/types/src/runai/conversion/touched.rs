@@ -20,7 +20,7 @@ pub(super) const STATUS: [&str; 2] = ["nextExpiry", "workloads"];
 const ANNOTATIONS: [&str; 3] =
     [keys::QUEUE_STATUS_ANNOTATION, keys::QUEUE_FROM_V2_ANNOTATION, keys::QUEUE_FROM_V3ALPHA1_ANNOTATION];
 
-/// In the place of a map that isn't there.
+/// Stands for a map that doesn't exist.
 const ABSENT: &str = "\"absent\"";
 
 /// Returns the key, if conversion touches it.
