@@ -29,7 +29,7 @@ use crate::{
 /// The findings about an object under review. It is admitted if there are no errors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// Why it must be refused.
+    /// The reasons to refuse it.
     pub errors: Vec<FieldError>,
     /// Values that are allowed but probably not meant.
     pub warnings: Vec<String>,
@@ -68,8 +68,8 @@ pub struct RunaiSubject<'a, S> {
     pub annotations: &'a BTreeMap<String, String>,
 }
 
-/// Reviews a queue of the run.ai family against the queues that are known, and the floors that are configured. The
-/// tree may hold an older version of the queue itself; what is under review counts.
+/// Reviews a queue of the run.ai family against the known queues and the configured floors. The tree may hold an older
+/// version of the queue itself; the version under review counts.
 pub fn runai(queue: &RunaiSubject<'_, v3alpha1::QueueSpec>, tree: &QueueTree, floors: &Floors) -> Findings {
     let &RunaiSubject { name, spec, annotations } = queue;
     let mut findings = judge(QueueVersion::V3alpha1, name, spec, Vec::new(), tree, floors);
@@ -77,7 +77,7 @@ pub fn runai(queue: &RunaiSubject<'_, v3alpha1::QueueSpec>, tree: &QueueTree, fl
     findings
 }
 
-/// The same of KAI-Scheduler's version, where that is what is stored. An error names the annotation.
+/// Reviews a queue that is stored in KAI-Scheduler's version. An error names the annotation.
 pub fn runai_v2(queue: &RunaiSubject<'_, v2::QueueSpec>, tree: &QueueTree, floors: &Floors) -> Findings {
     let &RunaiSubject { name, spec, annotations } = queue;
     let mut errors = Vec::new();

@@ -17,11 +17,11 @@ use crate::{
 /// The cluster's answer about an owner. A timeout or a server's error is no answer: ask again, decide nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// It exists.
+    /// The owner exists.
     Found(Found),
-    /// There is no such object, or no such kind.
+    /// The object doesn't exist, or its kind doesn't.
     Absent,
-    /// We may not look at it.
+    /// Tenure may not read the owner.
     Forbidden,
 }
 
@@ -56,8 +56,8 @@ pub enum Action {
     Exempt,
 }
 
-/// The way from a pod up to its topmost ancestor that can be paused. Ask [`Climb::next`], look that owner up,
-/// and tell [`Climb::answer`], until nothing is left to ask; then [`Climb::action`] says what is to be done.
+/// The way from a pod up to its topmost ancestor that can be paused. Look up each owner that [`Climb::next`] returns,
+/// and pass the result to [`Climb::answer`], until there is none left; then [`Climb::action`] decides.
 #[derive(Clone, Debug)]
 pub struct Climb<'t> {
     table: &'t OwnerTable,
@@ -70,7 +70,7 @@ pub struct Climb<'t> {
     seen: HashSet<String>,
 }
 
-/// More ancestors than any real chain has.
+/// The most ancestors that are looked up: more than any real chain has.
 const MAX_DEPTH: usize = 16;
 
 const NODE: (&str, &str) = ("", "Node");
@@ -86,12 +86,12 @@ const POD_CONTROLLERS: [(&str, &str); 6] = [
 ];
 
 impl<'t> Climb<'t> {
-    /// From a pod's controller.
+    /// Starts from a pod's controller.
     pub fn from(controller: Option<&OwnerReference>, table: &'t OwnerTable) -> Self {
         Self::above(None, controller, table)
     }
 
-    /// From the controller of an owner, or of a pod if that is none.
+    /// Starts from the controller of an owner, or of a pod if `below` is none.
     pub fn above(
         below: Option<&OwnerReference>,
         controller: Option<&OwnerReference>,
@@ -108,7 +108,7 @@ impl<'t> Climb<'t> {
         self.next.as_ref()
     }
 
-    /// Takes what was found out about [`Climb::next`].
+    /// Takes in the result for [`Climb::next`].
     pub fn answer(&mut self, answer: Answer) {
         let Some(owner) = self.next.take() else { return };
         match answer {
@@ -176,7 +176,7 @@ pub fn controller(pod: &Pod) -> Option<&OwnerReference> {
     pod.controller().filter(|owner| !is(owner, NODE) || pod.is_mirror())
 }
 
-/// True if the controller of this kind could own what is below, which is the pod if it is none.
+/// True if the controller of this kind could own `below`, or the pod if that is none.
 fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
     if kueue::is_workload(owner) {
         return false;

@@ -30,7 +30,7 @@ pub struct Bound {
 pub struct Change<'a> {
     /// `metadata.name`; empty if it is to be generated.
     pub name: &'a str,
-    /// The queue as it is to be. What the tree has of it doesn't count.
+    /// The queue after the change. Its state in the tree doesn't count.
     pub new: &'a RunaiQueue,
     /// The queue as it is stored; none if it is created.
     pub old: Option<&'a RunaiQueue>,
@@ -108,7 +108,7 @@ impl Bounds {
         fields.filter_map(|field| judge(field, &self.least(&path, field)?)).collect()
     }
 
-    /// Where it isn't known which queues are above, each bound may hold.
+    /// Returns the least bound that holds. If the queues above aren't known, each bound may hold.
     fn least<'t>(&'t self, path: &Path<'t>, field: Inherited) -> Option<Limit<'t>> {
         let holds = |name: &str| path.gap.is_some() || path.names.contains(&name);
         let bounds = self.0.iter().filter(|(name, _)| holds(name));

@@ -1,4 +1,4 @@
-//! When a pod has run for longer than its queue allows.
+//! The end of a pod's run by the ceiling of its queue.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::projection::Pod;
@@ -101,8 +101,8 @@ pub fn claimed(pod: &Pod) -> Option<Exemption> {
 pub struct Clocks {
     /// The pod's `creationTimestamp`: the tensorstack family counts pending time.
     pub created: Timestamp,
-    /// When the workload was started, or the pod was scheduled if that was earlier: the run.ai family doesn't. None while
-    /// it is pending.
+    /// The start of the workload, or the scheduling of the pod if that was earlier: the run.ai family doesn't count
+    /// pending time. None while it is pending.
     pub started: Option<Timestamp>,
 }
 

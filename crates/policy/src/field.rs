@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The longest text of a value that a message shows.
 const LONGEST_VALUE: usize = 200;
 
-/// One thing that is wrong with one field.
+/// An error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
     /// Path of the field: `spec.maxDuration`.

@@ -21,7 +21,7 @@ pub struct Floors {
     pub node_pools: BTreeMap<String, NodePool>,
 }
 
-/// The defaults of a node pool; what it leaves out is as for all nodes.
+/// The defaults of a node pool; a value that it leaves out is as for all nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodePool {
     /// `defaultPreemptMinRuntime`
@@ -30,13 +30,13 @@ pub struct NodePool {
     pub reclaim: Option<ExtendedDuration>,
 }
 
-/// Where the search for a victim's `reclaimMinRuntime` begins. It always goes upward from there.
+/// The queue at which the search for a victim's `reclaimMinRuntime` begins. It always goes upward from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReclaimResolveMethod {
-    /// One below the lowest common ancestor of preemptor and victim: what a queue says holds against its siblings.
+    /// One below the lowest common ancestor of preemptor and victim: a queue's value holds against its siblings.
     #[default]
     Lca,
-    /// At the victim's leaf, for every preemptor.
+    /// The victim's leaf, for every preemptor.
     Queue,
 }
 
@@ -52,7 +52,7 @@ impl FromStr for ReclaimResolveMethod {
     }
 }
 
-/// Not a resolve method.
+/// The error for an unknown resolve method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be lca (the default) or queue")]
 pub struct UnknownMethod;
@@ -66,7 +66,7 @@ impl fmt::Display for ReclaimResolveMethod {
     }
 }
 
-/// Where a value comes from.
+/// The place that a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source<'t> {
     /// The spec of this queue.
@@ -109,8 +109,9 @@ impl Default for Floors {
 }
 
 impl Floors {
-    /// Against a preemptor of the same leaf queue: the nearest `preemptMinRuntime` from the victim's leaf upward, else
-    /// the default. None stands for a queue that doesn't exist. A cycle that got stored has the default, too.
+    /// Returns the floor against a preemptor of the same leaf queue: the nearest `preemptMinRuntime` from the victim's
+    /// leaf upward, else the default. None stands for a queue that doesn't exist. A cycle that got stored has the
+    /// default, too.
     pub fn preempt<'t>(
         &'t self,
         tree: &'t QueueTree,
@@ -120,9 +121,9 @@ impl Floors {
         self.upward(tree, victim, Inherited::Preempt, pool)
     }
 
-    /// Against a preemptor of another leaf queue: the nearest `reclaimMinRuntime`, from where the method says upward,
-    /// else the default. A preemptor without a queue counts as one of another tree: otherwise no workload would be safe from
-    /// one that doesn't name its queue.
+    /// Returns the floor against a preemptor of another leaf queue: the nearest `reclaimMinRuntime`, from the queue
+    /// that the method gives upward, else the default. A preemptor without a queue counts as one of another tree:
+    /// otherwise no workload would be safe from a preemptor that doesn't name its queue.
     pub fn reclaim<'t>(
         &'t self,
         tree: &'t QueueTree,

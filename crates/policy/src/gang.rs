@@ -136,9 +136,9 @@ impl Shape {
         Headcount::new(self, &live, running)
     }
 
-    /// Of the pods of an elastic workload, those of each controller that have all that it takes: they count alone. So pods
-    /// of another controller that join it make none of them dispensable. Of each pod: its controller, the number of its
-    /// subgroup, and whether it runs.
+    /// Returns the headcounts of an elastic workload by controller, of the controllers whose pods alone meet the
+    /// minimums. So pods of another controller that join the workload make none of these dispensable. Takes, for each
+    /// pod, its controller, the number of its subgroup, and whether it runs.
     pub fn crews<C: Ord + Copy>(&self, pods: impl Iterator<Item = (C, usize, bool)>) -> Vec<(C, Headcount)> {
         let mut pods: Vec<_> = pods.collect();
         pods.sort_unstable();

@@ -117,7 +117,7 @@ pub enum Reason {
     Unguarded,
     /// The namespace is being deleted.
     NamespaceTerminating,
-    /// Not all objects are known yet.
+    /// The cache isn't complete yet.
     Syncing,
     /// Nothing is known of the pod.
     Unknown,

@@ -98,8 +98,8 @@ impl KaiDefaults {
         Ok(Self { floors, pool: None, paths, arguments, issues })
     }
 
-    /// Reads the `spec` of a `SchedulingShard`, from which KAI's operator writes the file of a scheduler. What isn't of the
-    /// right type counts as absent: the API server has checked it.
+    /// Reads the `spec` of a `SchedulingShard`, from which KAI's operator writes the file of a scheduler. A value of
+    /// the wrong type counts as absent: the API server has checked it.
     pub fn of_shard(spec: &Value) -> Self {
         let text = |path: &str| spec.pointer(path).and_then(Value::as_str);
         let pool = text("/partitionLabelValue").filter(|pool| !pool.is_empty()).map(str::to_owned);

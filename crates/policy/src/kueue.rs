@@ -61,9 +61,9 @@ fn reference(name: &str, uid: &str) -> OwnerReference {
 /// The way to find the Workloads of a job or a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<'o> {
-    /// By label [`keys::KUEUE_JOB_UID_LABEL`], whose value is this uid.
+    /// The value of label [`keys::KUEUE_JOB_UID_LABEL`]: this uid.
     Labelled(&'o str),
-    /// By its name: that of a group of pods.
+    /// The name of the Workload: that of a group of pods.
     Named(&'o str),
 }
 
@@ -96,13 +96,13 @@ pub fn of_pod<'p>(pod: &'p Pod, table: &OwnerTable) -> Option<Lookup<'p>> {
     })
 }
 
-/// The Workload by which Kueue runs what has this uid.
+/// Returns the Workload by which Kueue runs the owner with this uid.
 pub fn chosen<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Option<&'w Value> {
     owned(workloads, uid).into_iter().find(|workload| keeps_going(Owner(workload)))
 }
 
-/// The Workloads that what has this uid really owns, and that are neither finished nor being deleted: one that is admitted
-/// comes first, and of others the oldest.
+/// Returns the Workloads that the owner with this uid really owns, and that are neither finished nor being deleted: an
+/// admitted one first, then the oldest.
 pub fn owned<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Vec<&'w Value> {
     let text = |workload: &'w Value, path: &str| Owner(workload).at(path).as_str().unwrap_or_default();
     let mut owned: Vec<_> = workloads.into_iter().filter(|workload| is_of(Owner(workload), uid)).collect();

@@ -109,7 +109,7 @@ const SWITCHED: &Rows = &[
 const MODES: &Rows =
     &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard", "MLService"], "spec.runMode")];
 
-/// Since January 2024 these have a switch in place of the mode, in the same version of their group.
+/// Kinds that have a switch in place of the mode since January 2024, in the same version of their group.
 const SWITCHED_SINCE_2024: &Rows =
     &[("tensorstack.dev", &["Notebook", "TensorBoard", "Tensorboard"], "spec.suspend")];
 

@@ -58,7 +58,7 @@ pub const RETURN_REFUSED: &str = "ReturnRefused";
 /// Reason of the event that announces the end of a run.
 pub const MAX_DURATION_APPROACHING: &str = "MaxDurationApproaching";
 
-/// Reason of the event that says in plain words why a run has ended, what has happened to the workload, and what helps.
+/// Reason of the event that explains in plain words the end of a run, the action on the workload, and the remedies.
 pub const RUN_ENDED: &str = "RunEnded";
 
 /// Reason of the event on a `CronJob` that starts no `Job` because one is paused.

@@ -124,14 +124,14 @@ pub struct Victim<'a> {
     pub pool: Option<&'a str>,
     /// The state of its `PriorityClass`.
     pub class: ClassState,
-    /// When it was scheduled.
+    /// The time at which it was scheduled.
     pub scheduled_at: Option<Timestamp>,
 }
 
 /// A pod that wants room.
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
-    /// Where it is.
+    /// Its place in the tree of queues.
     pub place: Place<'a>,
     /// Its priority and its preemption policy.
     pub claim: toleration::Preemptor,
@@ -148,14 +148,14 @@ pub struct Rules<'t> {
     pub now: Timestamp,
 }
 
-/// The answer to a preemptor: may it have all victims, and what protects those that it may not have?
+/// The decision about a preemptor and its victims.
 #[derive(Clone, Debug)]
 pub struct Verdict<'t> {
     /// True if no victim is protected.
     pub allowed: bool,
     /// [`Kind::Reclaim`] if any victim is in another queue than the preemptor.
     pub kind: Kind,
-    /// One for each victim, in their order.
+    /// The rulings, one for each victim, in their order.
     pub rulings: Vec<Ruling<'t>>,
 }
 
@@ -166,11 +166,11 @@ pub struct Ruling<'t> {
     pub rule: Option<Rule>,
     /// The end of its protection; none if it isn't protected, or if the end isn't known.
     pub until: Option<Timestamp>,
-    /// By its place and that of the preemptor.
+    /// The kind, by the places of the victim and of the preemptor.
     pub kind: Kind,
     /// Its floor; none if it is in no queue.
     pub floor: Option<Floor<'t>>,
-    /// When its workload started, as it is known: what lies in the future counts as now.
+    /// The start of its workload, as far as it is known: a start in the future counts as now.
     pub start: Option<Timestamp>,
     /// The end of its floor, if that isn't over.
     pub floor_until: Option<Timestamp>,
@@ -301,8 +301,8 @@ impl<'t> Rules<'t> {
         if across.lasts() < within.lasts() { across } else { within }
     }
 
-    /// Against a preemptor of the victim's queue, and against one of another, where this floor holds. Its priority is just
-    /// above the victim's.
+    /// Returns the rulings against a preemptor of the victim's queue, and against one of another queue, for which this
+    /// floor holds. The preemptor's priority is just above the victim's.
     fn against_unknown(&self, victim: &Victim<'_>, priority: i32, reclaim: Floor<'t>) -> [Ruling<'t>; 2] {
         let claim = toleration::Preemptor { priority: priority.saturating_add(1), never_preempts: false };
         let within = self.floor(Kind::Preempt, None, victim.workload, victim.pool);

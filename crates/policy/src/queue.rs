@@ -122,7 +122,7 @@ pub struct TensorstackQueue {
 }
 
 impl TensorstackQueue {
-    /// Reads a spec, and says what is wrong with it.
+    /// Reads a spec, and returns its errors.
     pub fn read(spec: &v1beta1::QueueSpec) -> (Self, Vec<FieldError>) {
         let mut errors = Vec::new();
         let ceiling = positive("spec.maxDuration", unless_empty(spec.max_duration.as_ref()), &mut errors);

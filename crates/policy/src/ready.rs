@@ -1,9 +1,9 @@
 //! The readiness of a workload's pods, and the deadline by which they must be ready.
 //!
 //! A workload has the time of its queue's `waitForPodsReady.timeout` from the moment at which the first of its pods was
-//! scheduled, since it takes room from then on; or created, if `countFrom` says so. When it was ready and isn't any more,
-//! it has `recoveryTimeout`. Both are read from what its pods show, so that nothing is forgotten when a keeper ends; and
-//! remembered for a run, since pods that are replaced take what they have shown with them.
+//! scheduled, since it takes room from then on; or was created, if `countFrom` says so. When it was ready and isn't any
+//! more, it has `recoveryTimeout`. Both are read from the conditions of its pods, so that nothing is forgotten when a
+//! keeper ends. They are also remembered for a run, since replaced pods take their conditions with them.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{
@@ -63,9 +63,9 @@ pub fn leaves_room(pod: &Pod) -> bool {
 pub struct Standing {
     /// The number of its subgroup.
     pub subgroup: usize,
-    /// When it was created.
+    /// The time of its creation.
     pub created: Timestamp,
-    /// When it was scheduled; none if it wasn't.
+    /// The time of its scheduling; none if it isn't scheduled.
     pub scheduled: Option<Timestamp>,
     /// Its readiness.
     pub readiness: Readiness,
@@ -74,13 +74,14 @@ pub struct Standing {
 /// A workload that has fewer ready pods than it takes to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lacking {
-    /// When the first of its pods was created, as far as it is known.
+    /// The creation of the first of its pods, as far as it is known.
     pub created: Timestamp,
-    /// Since when it takes room: when the first pod of its run was scheduled, or the run started. None if it takes none.
+    /// The time since which it takes room: the scheduling of the first pod of its run, or the start of the run. None if
+    /// it takes none.
     pub started: Option<Timestamp>,
-    /// Since when it has too few.
+    /// The time since which it has too few ready pods.
     pub since: Timestamp,
-    /// Since when it had too few when that was seen for the first time in its run.
+    /// The time since which it had too few ready pods when that was first seen in its run.
     pub first_since: Timestamp,
     /// True if it had enough before: as many of its pods have been ready as it takes.
     pub was_ready: bool,
@@ -93,17 +94,17 @@ pub struct RunMemory {
     lacked: Option<Box<Lacked>>,
 }
 
-/// Since when a run had too few ready pods. Most have always had enough.
+/// The memory of a run that had too few ready pods. Most runs have always had enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Lacked {
-    /// When that was seen for the first time.
+    /// The time since which there were too few when that was first seen.
     first_since: Timestamp,
     /// The earliest since it last had enough.
     since: Option<Timestamp>,
 }
 
 impl RunMemory {
-    /// Notes whether enough pods are ready, and whether enough are or were.
+    /// Records whether enough pods are ready, and whether enough are or were.
     pub fn note(&mut self, is_ready: bool, was_ready: bool) {
         self.was_ready |= is_ready || was_ready;
         if let Some(lacked) = self.lacked.as_mut().filter(|_| is_ready) {
@@ -125,9 +126,9 @@ impl RunMemory {
 /// The reason why a workload isn't ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It hasn't been ready in this run.
+    /// The workload hasn't been ready in this run.
     WaitForStart,
-    /// It was ready before.
+    /// The workload was ready before.
     WaitForRecovery,
 }
 

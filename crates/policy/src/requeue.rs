@@ -117,8 +117,9 @@ impl Backoff {
         seconds(grown.min(bound))
     }
 
-    /// When a workload that was paused then may come back at the earliest, for the `count`-th time, when another has left:
-    /// after the first delay. None for the last time, before it is deactivated: others must not be able to bring that on.
+    /// Returns the earliest time of the `count`-th return of a workload that was paused at `paused`, after another
+    /// workload has left: the first delay later. None for the last return before it is deactivated: other workloads
+    /// must not be able to cause that.
     pub fn earliest(&self, paused: Timestamp, count: u32) -> Option<Timestamp> {
         let is_last = self.limit.is_some_and(|limit| i64::from(count) >= i64::from(limit));
         (!is_last).then(|| paused.checked_add(self.wait(1)).unwrap_or(Timestamp::MAX))
@@ -174,7 +175,7 @@ pub struct Waiting {
     pub priority: i32,
     /// `metadata.creationTimestamp`.
     pub created: Timestamp,
-    /// When it was paused, for any reason: time slices take turns, too.
+    /// The time of its pause, for any reason: time slices take turns, too.
     pub paused: Timestamp,
     /// Its name; the last tie-breaker.
     pub name: String,

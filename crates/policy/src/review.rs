@@ -107,7 +107,7 @@ struct Resource<'b> {
     spec: Option<&'b RawValue>,
 }
 
-/// Null is something, and none is what isn't there.
+/// Reads a field so that null differs from an absent field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     Deserialize::deserialize(deserializer).map(Some)
 }
@@ -231,9 +231,9 @@ impl Subject {
 }
 
 impl Subject {
-    /// The floors that the object, or a change of it, sets beyond the bounds of its part of the tree. Apart from
-    /// [`Self::review`]: what was stored before is no reason here, so nothing excuses it. `old` is the object as it is
-    /// stored.
+    /// Returns the errors of floors that the object, or a change of it, sets beyond the bounds of its part of the tree.
+    /// Apart from [`Self::review`], because an earlier floor beyond the bounds doesn't excuse a later one. `old` is the
+    /// object as it is stored.
     pub fn beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
         let Context { tree, floors, bounds, .. } = context;
         let found =
@@ -241,7 +241,7 @@ impl Subject {
         found.unwrap_or_default()
     }
 
-    /// The same of queues below this one, which are objects of their own.
+    /// Returns the errors of queues below this one, which are objects of their own.
     pub fn brought_beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
         self.change(old, |change| context.bounds.brought(change, context.tree)).unwrap_or_default()
     }

@@ -62,14 +62,14 @@ impl Run {
         }
     }
 
-    /// The stamp that is to be written: where there is none, or one of an earlier run, or one that can't be true. None
-    /// if there is nothing to write.
+    /// Returns the stamp to write: if there is none yet, or it is of an earlier run, or it can't be true. None if there
+    /// is nothing to write.
     pub fn to_stamp(&self, now: Timestamp) -> Option<Timestamp> {
         let start = whole_second(self.start()?.min(now));
         (self.stamp.map(whole_second) != Some(start)).then_some(start)
     }
 
-    /// No pod of the present run was there when an earlier run was stamped.
+    /// Returns the stamp if it is of the present run: no pod of this run existed when an earlier run was stamped.
     fn present_stamp(&self) -> Option<Timestamp> {
         let oldest = whole_second(self.oldest?);
         self.stamp.filter(|stamp| Some(*stamp) != self.left && *stamp >= oldest)
@@ -80,13 +80,13 @@ fn is_about(stamp: Timestamp, shown: Timestamp) -> bool {
     stamp.duration_since(shown) <= SKEW
 }
 
-/// Stamps are written in whole seconds, and never later than the start.
+/// Rounds down to whole seconds, as stamps are written: so a stamp is never later than the start.
 fn whole_second(at: Timestamp) -> Timestamp {
     let cut = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor);
     at.round(cut).unwrap_or(at)
 }
 
-/// When a `PodGroup` is stamped to have started; an error is what can't be read.
+/// Reads the stamp of a `PodGroup`; an error is the text that can't be read.
 pub fn stamp(metadata: &ObjectMeta) -> Option<Result<Timestamp, &str>> {
     metadata
         .annotations
@@ -127,7 +127,8 @@ mod tests {
         Timestamp::from_second(1_000_000 + second).ok()
     }
 
-    /// Stamp, what the last run left, creation of the oldest active pod, shown start.
+    /// A run by its stamp, the stamp that the last run left, the creation of the oldest active pod, and the shown
+    /// start.
     fn run(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Run {
         let at = |second: Option<i64>| second.and_then(at);
         Run { stamp: at(stamp), left: at(left), oldest: at(oldest), shown: at(shown), latest: None }

@@ -66,7 +66,7 @@ impl Toleration {
 const PRIORITY: &str = "must be a priority, a whole number from -2147483648 to 2147483647";
 const SECONDS: &str = "must be a whole number of seconds, such as 600; -1 means no limit";
 
-/// Where an annotation's errors are.
+/// Returns the path of an annotation, for errors.
 pub(crate) fn field(key: &str) -> String {
     format!("metadata.annotations[{key}]")
 }
@@ -96,7 +96,7 @@ pub enum ClassState {
 }
 
 impl ClassState {
-    /// Of a class that exists.
+    /// Returns the state of a class that exists.
     pub fn of(value: i32, annotations: Option<&BTreeMap<String, String>>) -> Self {
         Toleration::read(value, annotations).map_or(Self::Unreadable, Self::Known)
     }
@@ -121,7 +121,7 @@ pub enum Judgement {
     },
     /// Not exempt: the victim has no class.
     NoClass,
-    /// Exempt: what its class says can't be known.
+    /// Exempt: the toleration of its class can't be known.
     MissingClass,
     /// Exempt: the preemptor's policy is never to preempt.
     PreemptorNever,
@@ -150,7 +150,7 @@ pub enum Judgement {
         minimum: i64,
         /// The length of that time.
         seconds: i64,
-        /// From then on, it isn't exempt.
+        /// The end of the exemption.
         until: Timestamp,
     },
     /// Not exempt any more.
@@ -159,7 +159,7 @@ pub enum Judgement {
         minimum: i64,
         /// The length of that time.
         seconds: i64,
-        /// From then on, it isn't exempt.
+        /// The end of the exemption.
         at: Timestamp,
     },
 }

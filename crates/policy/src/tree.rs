@@ -13,8 +13,8 @@ pub use troubles::{Trouble, troubles, way};
 
 /// The queues of the run.ai family, linked to their parents.
 ///
-/// A change costs as much as a queue has parents, which is one. What is asked for often is remembered beside each queue
-/// until the next change: memory grows with the number of queues, and never with that of pairs of them.
+/// A change costs as much as a queue has parents, which is one. Frequent results are remembered beside each queue until
+/// the next change: memory grows with the number of queues, and never with that of pairs of them.
 #[derive(Debug)]
 pub struct QueueTree {
     ids: HashMap<Box<str>, QueueId>,
@@ -168,7 +168,7 @@ impl QueueTree {
         self.get(self.find(name)?)
     }
 
-    /// The name of a queue and what it says.
+    /// Returns the name of a queue and its fields.
     pub fn get(&self, id: QueueId) -> Option<(&str, &RunaiQueue)> {
         let node = self.node(id)?;
         Some((&node.name, node.queue.as_deref()?))
@@ -231,7 +231,7 @@ impl QueueTree {
         Ok(depth)
     }
 
-    /// No queue on the way to the top has a root.
+    /// Handles a path to the top on which no queue has a root.
     fn in_cycle(&self, leaf: QueueId) -> Result<u32, Cycle> {
         let unknown =
             |id: &QueueId| self.node(*id).is_some_and(|node| node.depth.get(self.generation).is_none());
@@ -271,8 +271,9 @@ impl QueueTree {
         Ok((found != NO_QUEUE).then_some(QueueId(found)))
     }
 
-    /// From the lowest common ancestor one step down towards the victim: the victim itself if it is that ancestor, its
-    /// top-level queue if they have none. A preemptor that is in no tree has no ancestor in common with any queue.
+    /// Returns the queue one step below the lowest common ancestor, towards the victim: the victim itself if it is that
+    /// ancestor, its top-level queue if they have none. A preemptor that is in no tree has no ancestor in common with
+    /// any queue.
     pub fn towards(&self, victim: QueueId, preemptor: Option<QueueId>) -> Result<QueueId, Cycle> {
         let mut depth = self.depth(victim)?;
         let other = preemptor.and_then(|id| Some((id, self.depth(id).ok()?)));

@@ -52,7 +52,7 @@ impl Candidate<'_> {
 /// Pods that go in place of the offered ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Others {
-    /// By their places among the pods of the node, the most important first; at least one.
+    /// Their places among the pods of the node, the most important first; at least one.
     pub victims: Vec<usize>,
     /// The number of them whose eviction violates a disruption budget.
     pub budget_violations: usize,
@@ -122,13 +122,13 @@ struct Rigid {
 }
 
 impl Search<'_, '_> {
-    /// Pods in place of some that are protected, if there are any that may be taken and free as much: `pods` are all that
-    /// are on the node, of which `offered` are those that its scheduler would evict. Offered pods that are going already
-    /// stay among the victims: what they free needs no others.
+    /// Finds pods that may be preempted in place of the protected ones, and that free as much. `pods` are all pods of
+    /// the node, and `offered` the places of those that the scheduler would evict. Offered pods that are terminating
+    /// stay among the victims, and need no substitute.
     ///
     /// # Errors
     ///
-    /// A time before which there are none; none if there never are, as far as it is known.
+    /// The time before which there are no such pods; none if there never are, as far as it is known.
     pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Result<Others, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
         let staying = || offered_pods().filter(|(_, pod)| !pod.is_gone()).map(|(_, pod)| pod);
@@ -193,8 +193,8 @@ impl Search<'_, '_> {
         (!victims.is_empty()).then_some(Others { victims, budget_violations })
     }
 
-    /// All pods that may be taken at once, the least important first, and the pods of a rigid workload side by side. These
-    /// are all that run of it; or those that were offered, which is its scheduler's choice.
+    /// Returns all pods that may be taken at once, the least important first, and the pods of a rigid workload side by
+    /// side. These are all its running pods, or the offered ones, as its scheduler has chosen.
     fn takeable<'p, 'a>(
         &self,
         pods: &'p [Candidate<'a>],

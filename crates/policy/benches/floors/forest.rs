@@ -14,16 +14,16 @@ pub const BYSTANDER: &str = "bystander";
 /// The name of a deepest queue, and the number of the tree that it is in.
 pub type Leaf = (String, usize);
 
-/// At least two trees. Floors are only set at their roots: no way to a floor is longer.
+/// At least two trees. Only their roots have floors, so that every path to a floor has full length.
 pub struct Forest {
-    /// In the order in which a watch might list them, which is none.
+    /// The queues in no order, as a watch might list them.
     pub queues: Vec<(String, RunaiQueue)>,
     /// All are equally deep.
     pub leaves: Vec<Leaf>,
 }
 
 impl Forest {
-    /// So many queues, or as many as it takes for two branches of this depth. Each level has the same multiple of the
+    /// Creates so many queues, or as many as two branches of this depth need. Each level has the same multiple of the
     /// queues above it.
     pub fn new(queues: usize, depth: usize) -> Self {
         let up_to = |level: usize| match level {
@@ -48,7 +48,7 @@ impl Forest {
         Self { queues: all, leaves: level }
     }
 
-    /// With a bystander.
+    /// Returns the tree with the bystander.
     pub fn tree(&self) -> QueueTree {
         let mut tree: QueueTree = self.queues.iter().cloned().collect();
         tree.put(BYSTANDER, queue(None, 0));

@@ -45,7 +45,7 @@ const MEASURED: Extent = Extent {
     cached_jobs: 1_000,
 };
 
-/// As `cargo test --benches` has no use for numbers, it gets a run that only shows that this works.
+/// The sizes for `cargo test --benches`, which needs no numbers and only shows that the benchmark works.
 const SMOKE: Extent = Extent {
     queues: [10, 50, 100],
     depths: &[2, 10],

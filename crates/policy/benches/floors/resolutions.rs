@@ -149,12 +149,12 @@ struct Scene {
     floor: Changes,
 }
 
-/// As large as a queue in a tree. It has the number of the next.
+/// An entry as large as a queue in a tree. It has the number of the next.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line(usize);
 
-/// In one circle that leads through all of them in no order.
+/// Entries in one circle that leads through all of them in random order.
 struct Lines {
     all: Vec<Line>,
     at: usize,

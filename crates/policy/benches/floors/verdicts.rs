@@ -152,7 +152,7 @@ fn earlier(numbers: &mut Numbers) -> Timestamp {
     now() - SignedDuration::from_mins(numbers.below(3 * 60) as i64)
 }
 
-/// Of a group of so many pods, or of subgroups of one.
+/// The shape of a group of so many pods, or of subgroups of one.
 fn shape(minimum: Option<usize>, subgroups: &[&str]) -> &'static Shape {
     let sub_group = |name: &&str| SubGroup { name: (*name).to_owned(), ..SubGroup::default() };
     let spec = PodGroupSpec {

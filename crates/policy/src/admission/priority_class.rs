@@ -86,7 +86,7 @@ fn warning(key: &str, value: impl Into<Value>, remedy: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Of a class of value 8000.
+    /// Reviews a class of value 8000.
     fn review_of(pairs: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
         let annotations = pairs.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
         let Findings { errors, warnings, .. } = review(8000, &annotations);

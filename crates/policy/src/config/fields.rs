@@ -1,4 +1,4 @@
-//! Fields of a file, taken one by one; what is wrong with them is collected.
+//! Fields of a file, read one by one. Their errors are collected.
 
 use std::fmt::Display;
 

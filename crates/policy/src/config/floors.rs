@@ -12,7 +12,7 @@ use crate::{
 pub const PREEMPT: &str = "defaultPreemptMinRuntime";
 /// The default floor against reclaim.
 pub const RECLAIM: &str = "defaultReclaimMinRuntime";
-/// Where the search for a floor against reclaim begins.
+/// The queue at which the search for a floor against reclaim begins.
 pub const METHOD: &str = "reclaimResolveMethod";
 /// Node label whose value is the name of the pool.
 pub const LABEL_KEY: &str = "nodePoolLabelKey";

@@ -11,7 +11,7 @@ use crate::guard::{Guarded, Scheduler, UnknownPreemptor};
 
 /// Users whose deletions of pods are preemptions.
 pub const SCHEDULERS: &str = "guard.schedulers";
-/// Users who are never held up.
+/// Users that are never held up.
 pub const EXEMPT_USERS: &str = "guard.exemptUsers";
 /// Groups whose members are never held up.
 pub const EXEMPT_GROUPS: &str = "guard.exemptGroups";
@@ -25,7 +25,7 @@ const PATHS: [(&str, &str); 4] = [
     ("exemptNamespaces", EXEMPT_NAMESPACES),
 ];
 
-/// Its fields, and the defaults of those that it leaves out.
+/// Reads the fields of the guard. A field that is left out has its default.
 pub fn read(field: &Field<'_>, problems: &mut Problems) -> Guarded {
     let defaults = Guarded::default();
     let Some(mut fields) = field.fields(problems) else { return defaults };
@@ -88,7 +88,7 @@ fn unknown_preemptor(field: &Field<'_>, problems: &mut Problems) -> Option<Unkno
     read
 }
 
-/// The paths of those that it sets.
+/// Returns the paths of the fields that it sets.
 pub fn set(guard: &Node) -> BTreeSet<&'static str> {
     let is_set = |name| guard.get(name).is_some_and(|value| !value.is_null());
     PATHS.into_iter().filter(|(name, _)| is_set(name)).map(|(_, path)| path).collect()

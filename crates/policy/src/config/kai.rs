@@ -1,7 +1,7 @@
-//! KAI-Scheduler's own configuration, as far as its plugin `minruntime` is concerned.
+//! KAI-Scheduler's own configuration of its plugin `minruntime`.
 //!
-//! KAI refuses nothing there: what it can't read, it takes as 0s or lca, with no more than a line of log. So this says
-//! both what applies in KAI and where that is probably not meant.
+//! KAI refuses nothing there: it takes a value that it can't read as 0s or lca, with no more than a line of log. So
+//! this returns both the values that apply in KAI and the places where these are probably not meant.
 
 use std::collections::BTreeSet;
 

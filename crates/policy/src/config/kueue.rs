@@ -36,7 +36,7 @@ impl Default for Kueue {
     }
 }
 
-/// By default Kueue counts where it is installed.
+/// Reads the configuration for Kueue. By default Workloads are paused if Kueue is installed.
 pub fn read(field: &Field<'_>, problems: &mut Problems) -> Kueue {
     let default = Kueue::default();
     let Some(mut fields) = field.fields(problems) else { return default };

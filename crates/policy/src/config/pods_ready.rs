@@ -61,7 +61,7 @@ fn read_strategy(field: &Field<'_>, problems: &mut Problems) -> Option<Requeuing
     Some(strategy)
 }
 
-/// A duration as it is written: what it says is judged with that of queues.
+/// Returns a duration as it is written. It is checked later, like those of queues.
 fn written(field: Option<Field<'_>>, problems: &mut Problems) -> Option<Written<ExtendedDuration>> {
     field?.text(DURATION, problems).map(Written::from)
 }
@@ -75,7 +75,7 @@ fn value<T: DeserializeOwned>(
     serde_json::from_value(field.node.to_json()).map_err(|_| field.refuse(expected, problems)).ok()
 }
 
-/// That of a field by its path, which begins with the block's own.
+/// Returns the line of a field by its path, which begins with the block's own.
 fn line_of(block: &Node, path: &str) -> u64 {
     let mut keys = path.split('.').skip(1);
     keys.try_fold(block, |node, key| node.get(key)).map_or(block.line, |node| node.line)

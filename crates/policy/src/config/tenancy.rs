@@ -8,7 +8,7 @@ use super::{
     tree::Node,
 };
 
-/// Users who may move bound pods and `PodGroup`s to other queues.
+/// Users that may move bound pods and `PodGroup`s to other queues.
 pub const TENANCY_WRITERS: &str = "tenancy.trustedWriters";
 
 const WRITERS: &str = "trustedWriters";

@@ -139,7 +139,7 @@ fn listed(page: &str, heading: &str) -> BTreeSet<String> {
     cells.flat_map(|cell| cell.split('`').step_by(2)).map(|key| key.replace("[]", "")).collect()
 }
 
-/// With the paths above them: those of maps, which have no row of their own.
+/// Adds the paths above, of maps, which have no row of their own.
 fn with_those_above(keys: BTreeSet<String>) -> BTreeSet<String> {
     let above = |key: String| key.match_indices('.').map(|(at, _)| key[..at].to_owned()).collect::<Vec<_>>();
     let all: Vec<String> = keys.iter().cloned().flat_map(above).collect();

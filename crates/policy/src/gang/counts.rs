@@ -9,7 +9,7 @@ use super::{Shape, tree::Node};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     total: u32,
-    /// For a subgroup, the number of its pods; for a parent of subgroups, the number of these that meet their minimums.
+    /// The number of pods of each subgroup; of each parent, the number of its children that meet their minimums.
     nodes: Box<[u32]>,
 }
 
@@ -111,7 +111,7 @@ impl Shape {
     }
 }
 
-/// The pods of a workload, as far as they decide what it can spare.
+/// The numbers of pods that decide what a workload can spare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headcount {
     live: u32,
@@ -131,7 +131,7 @@ impl Headcount {
         }
     }
 
-    /// Of those that are running or waiting, but have not ended and are not about to; and of those among them that run.
+    /// Counts the live pods (running or waiting, and neither ended nor terminating), and the running ones among them.
     pub fn new(shape: &Shape, live: &Counts, running: Counts) -> Self {
         let (are_enough, is_elastic) = (live.are_enough(shape), live.can_spare_one(shape));
         Self { live: live.total, are_enough, is_elastic, running }
@@ -152,7 +152,7 @@ impl Headcount {
         !self.is_elastic && self.live > 1
     }
 
-    /// Those that are scheduled.
+    /// Returns the scheduled pods.
     pub const fn running(&self) -> &Counts {
         &self.running
     }

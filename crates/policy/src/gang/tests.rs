@@ -9,7 +9,7 @@ fn group(spec: &Value) -> Shape {
     Shape::of(PodGroupKind::Runai, &PodGroupKind::Runai.spec(spec))
 }
 
-/// Of a subgroup, scheduled at a second of the year 2026.
+/// A pod of a subgroup, scheduled at a second of the year 2026.
 fn pod(subgroup: &str, second: Option<u32>) -> Pod {
     let at = second.map(|second| format!("2026-01-01T00:00:{second:02}Z"));
     let condition = at.map(|at| json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at}));
@@ -39,7 +39,7 @@ pub fn shape(minimum: u32, subgroups: &[u32]) -> Shape {
     Shape::of(PodGroupKind::Tensorstack, &PodGroupKind::Tensorstack.spec(&spec))
 }
 
-/// Of each subgroup, and last of all pods: the minimum, and the number that runs.
+/// The minimum and the number of running pods, of each subgroup, and last of all pods.
 fn counts(shape: &Shape, pods: &[Pod]) -> Vec<(u32, u32)> {
     let counted = shape.count(pods.iter());
     let running = counted.running();

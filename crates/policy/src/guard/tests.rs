@@ -73,7 +73,7 @@ const fn asked(operation: Operation) -> Asked<'static> {
 const DELETE: Asked<'static> = asked(Operation::Delete);
 const EVICT: Asked<'static> = asked(Operation::Evict);
 
-/// By a scheduler that nominates no pod.
+/// A deletion by a scheduler that nominates no pod.
 const DELETE_UNSHOWN: Asked<'static> = Asked { unknown_preemptor: UnknownPreemptor::Weaker, ..DELETE };
 
 fn found(known: Known<'_>) -> Found<'_> {

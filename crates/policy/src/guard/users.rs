@@ -1,4 +1,4 @@
-//! The users that are guarded against, and those that never are.
+//! The users whose deletions are guarded, and the users that are exempt.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::{Asked, Operation, Reason};
 pub struct Guarded {
     /// Users whose deletions of pods are preemptions, each once.
     pub schedulers: Vec<Scheduler>,
-    /// Users who are never held up.
+    /// Users that are never held up.
     pub exempt_users: BTreeSet<String>,
     /// Groups whose members are never held up.
     pub exempt_groups: BTreeSet<String>,
@@ -45,9 +45,9 @@ pub enum UnknownPreemptor {
     /// isn't there yet is about to come.
     #[default]
     Stricter,
-    /// The shorter of both floors: for schedulers that never nominate and keep floors by themselves, since the longer one
-    /// would hold up what the shorter allows. A toleration counts as long as it has an end. A pod that is nominated to the
-    /// node is another scheduler's, and holds up nothing.
+    /// The shorter of both floors: for schedulers that never nominate and keep floors by themselves, since the longer
+    /// one would hold up deletions that the shorter allows. A toleration counts as long as it has an end. A pod that is
+    /// nominated to the node belongs to another scheduler, and holds up nothing.
     Weaker,
 }
 

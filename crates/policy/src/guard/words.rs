@@ -12,7 +12,7 @@ use crate::{
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
-/// Which pod, why, until when, and what can be done.
+/// Returns the message: the pod, the reason, the end of the protection, and the remedies.
 pub fn message(
     known: &Known<'_>,
     asked: &Asked<'_>,

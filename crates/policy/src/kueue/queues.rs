@@ -16,13 +16,13 @@ pub enum KueueQueue {
     Cluster(String),
 }
 
-/// Which queue of the run.ai family pods are in that name none of Tenure's and are in one of Kueue's.
+/// The queues of the run.ai family for pods that have no queue label of Tenure's and are in a queue of Kueue's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queues(pub Vec<(KueueQueue, String)>);
 
 impl Queues {
-    /// The queue of the run.ai family that a pod is in by itself: the one that its label names or, if it has no queue label
-    /// of Tenure's, the one of the first row for its queues of Kueue's.
+    /// Returns the queue of the run.ai family that a pod is in by itself: the one that its label names or, if it has no
+    /// queue label of Tenure's, the one of the first row for its Kueue queues.
     pub fn queue_of<'q>(&'q self, pod: &'q Pod) -> Option<&'q str> {
         let label = |key: &str| pod.label(key).filter(|name| !name.is_empty());
         let own = label(keys::RUNAI_QUEUE_LABEL);

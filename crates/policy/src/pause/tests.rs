@@ -5,7 +5,7 @@ fn rule(field: &str, value: Value) -> PauseRule {
     PauseRule { group, kind, field, value, decides_activation: false, on_reversal: None }
 }
 
-/// The record of a pause, by what the owner shows of earlier ones.
+/// The record of a pause, with the reversals that the owner shows.
 fn record(
     owner: Owner<'_>,
     rule: &PauseRule,

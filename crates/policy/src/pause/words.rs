@@ -72,7 +72,7 @@ fn command(verb: &str, object: &ObjectReference) -> String {
     format!("kubectl tenure {verb} {}{group}/{name}{namespace}", text(&object.kind).to_lowercase())
 }
 
-/// Returns the reason of the event on a paused owner; none if a person has deactivated it, who knows why.
+/// Returns the reason of the event on a paused owner; none if a person has deactivated it, and needs no event.
 pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
     match record.reason.as_str() {
         MAX_DURATION_EXCEEDED => Some(MAX_DURATION_EXCEEDED),
@@ -122,7 +122,7 @@ pub const DELETED_MESSAGE: &str = "Deleted because its lifetime exceeded maxDura
 /// The reason why a pod itself is deleted, and nothing is paused that could come back. Owners are named for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alone {
-    /// Nothing above it can be paused.
+    /// No owner can be paused.
     NoOwner,
     /// This has another pod, which is exempt by priority.
     Spared(String),

@@ -17,10 +17,10 @@ use thiserror::Error;
 /// the start by the pods.
 const LARGEST_STATUS: usize = 256 * 1024;
 
-/// Why an object can't be reviewed.
+/// The reason why an object can't be reviewed.
 #[derive(Debug, Error)]
 pub enum Unreadable {
-    /// It is a list, a number or the like.
+    /// The value is a list, a number or the like.
     #[error("it is no object")]
     NoObject,
     /// A part of it is not of the right shape.
@@ -50,7 +50,7 @@ struct Metadata<'b> {
     #[serde(borrow, default)]
     annotations: Annotations<'b>,
     deletion_timestamp: Option<IgnoredAny>,
-    /// Raw, so that what is no text leaves the rest readable.
+    /// Raw JSON, so that the rest stays readable if this isn't a text.
     #[serde(borrow)]
     resource_version: Option<&'b RawValue>,
 }
@@ -81,8 +81,8 @@ impl<'b> Object<'b> {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// True if the API server will refuse this for a conflict with what is stored: it names another version. Versions are
-    /// numbers, as the API server compares them; 0 and none name no version.
+    /// True if the API server will refuse this write for a conflict with the stored object: it names another version.
+    /// Versions are numbers, as the API server compares them; 0 and none name no version.
     pub fn conflicts_with(&self, stored: &Self) -> bool {
         match (self.version(), stored.version()) {
             (Some(written), Some(stored)) => written != 0 && written != stored,

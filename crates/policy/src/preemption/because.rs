@@ -7,7 +7,7 @@ use super::{Kind, Left, LeftOf, Place, Preemptor, Progress, Ruling};
 use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Source};
 
 impl Kind {
-    /// As it is called in answers.
+    /// Returns the name in API responses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Preempt => "preempt",
@@ -25,7 +25,7 @@ impl Kind {
 }
 
 impl Ruling<'_> {
-    /// Why, in the order in which it was found out. `victim` is the place of the victim's workload.
+    /// Returns the reasons, in the order in which they were found. `victim` is the place of the victim's workload.
     pub fn because(&self, preemptor: &Preemptor<'_>, victim: &Place<'_>, now: Timestamp) -> Vec<String> {
         if self.progress == Progress::Gone {
             return vec!["it has ended, or is terminating: it has nothing to lose".into()];
@@ -109,7 +109,7 @@ fn elastic(left: Left, within_floor: bool) -> String {
     )
 }
 
-/// As Go prints it, to the second.
+/// Returns a duration as Go prints it, to the second.
 fn shown(duration: SignedDuration) -> GoDuration {
     GoDuration::from_nanos(duration.as_secs().saturating_mul(1_000_000_000))
 }

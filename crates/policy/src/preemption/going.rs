@@ -8,7 +8,7 @@ use super::Workload;
 #[derive(Clone, Debug, Default)]
 pub struct Going {
     pods: u32,
-    /// Of each subgroup, by its number, and of all that holds subgroups.
+    /// The losses of each subgroup and parent, by number.
     lost: BTreeMap<usize, u32>,
 }
 
@@ -19,7 +19,7 @@ pub enum LeftOf {
     Workload,
     /// Pods, of the victim's subgroup.
     Subgroup,
-    /// Subgroups that have their minimum, of those of which the workload takes some.
+    /// Subgroups that meet their minimum, among those of which the workload takes some.
     Subgroups,
 }
 

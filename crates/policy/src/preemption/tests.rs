@@ -446,7 +446,7 @@ impl Scene {
         }
     }
 
-    /// Which victims are protected. Filters and validators must agree whether any is.
+    /// Tells which victims are protected. Filters and validators must agree whether any is.
     fn protected(&self) -> Vec<bool> {
         let tree: QueueTree = LEAVES.into_iter().zip(self.queues.iter().cloned()).collect();
         let floors = floors(self.method);
@@ -505,7 +505,7 @@ fn a_longer_floor_never_makes_a_protected_victim_unprotected() {
     assert!(kept > 1000, "the scenes must have protected victims: {kept}");
 }
 
-/// Until when, if anything protects it.
+/// The rule and the end of the protection, if there is one.
 fn until(ruling: &Ruling<'_>) -> Option<(Rule, Option<Timestamp>)> {
     Some((ruling.rule?, ruling.until))
 }

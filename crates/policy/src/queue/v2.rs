@@ -16,7 +16,8 @@ use tenure_types::{
 use super::ON_REVERSAL_EXPECTED;
 use crate::field::FieldError;
 
-/// Spec and annotations as one spec, and what can't be a field of it. Floors stay as they are written, in Go's grammar.
+/// Returns spec and annotations as one spec of v3alpha1, and the annotations that can't be a field of it. Floors stay
+/// as they are written, in Go's grammar.
 pub fn as_v3alpha1(
     spec: &v2::QueueSpec,
     annotations: &BTreeMap<String, String>,

@@ -102,7 +102,7 @@ fn of_at_least(minimum: u32) -> Shape {
     group(&json!({"minMember": minimum}))
 }
 
-/// Since when too few are ready, and whether enough were.
+/// The second since which too few are ready, and whether enough were.
 fn lacks(shape: &Shape, pods: &[Standing]) -> Option<(i64, bool)> {
     let lacking = Lacking::of(shape, pods, None)?;
     Some((lacking.since.duration_since(at(0)).as_secs(), lacking.was_ready))
@@ -233,7 +233,7 @@ fn what_is_too_far_ahead_is_never_reached() {
     assert_eq!(waits.deadline(since(0)), Some((Timestamp::MAX, Cause::WaitForStart)));
 }
 
-/// Until when a workload may go on, in seconds.
+/// The second until which a workload may lack pods.
 fn until(block: &Value, lacking: Lacking) -> Option<i64> {
     let rules = PodsReady::from(&serde_json::from_value::<WaitForPodsReady>(block.clone()).unwrap());
     let (until, _) = PodsReady::applying(Some(rules), None)?.deadline(lacking)?;
@@ -275,7 +275,7 @@ fn rules_that_are_turned_off_apply_to_nobody_and_hide_the_configured_ones() {
     assert_eq!(PodsReady::applying(Some(on), Some(off)), Some(on));
 }
 
-/// A run that has too few ready pods since a second, and what is remembered of it then.
+/// A run that has too few ready pods since a second, with the memory of it.
 fn recalled(memory: &mut RunMemory, seconds: i64, was_ready: bool) -> Lacking {
     memory.recall(Lacking { was_ready, ..since(seconds) })
 }

@@ -144,7 +144,7 @@ impl<'a> Exchange<'a> {
 /// The claims in use on a node: one that pods share is attached once. As many have to come free as would have with the
 /// offered victims, for any limit.
 struct Claims {
-    /// Of every pod.
+    /// The claims of every pod.
     of_pods: Vec<Vec<usize>>,
     claims: Vec<Attached>,
 }
@@ -152,11 +152,11 @@ struct Claims {
 /// A claim, and how many pods use it.
 #[derive(Clone, Copy, Default)]
 struct Attached {
-    /// If the offered pods go.
+    /// The number of users if the offered pods go.
     as_offered: u32,
-    /// If those go that are taken.
+    /// The number of users if the chosen pods go.
     now: u32,
-    /// True if a pod that stays may use it as well: it isn't known which claims it has.
+    /// True if a staying pod with unknown claims may use it as well.
     is_uncertain: bool,
 }
 

@@ -47,7 +47,7 @@ struct World {
     floors: Floors,
     /// The number of evictions that each budget allows.
     budgets: Vec<u32>,
-    /// Of every pod; by its place.
+    /// The budgets that select each pod, by its place.
     selected: Vec<Vec<usize>>,
     needs: Option<Needs>,
 }
@@ -70,7 +70,7 @@ impl World {
         Workload::alone(Place::find(&self.tree, Some("q")), Some(at(NOW - age)))
     }
 
-    /// Of so many running pods, of which it takes so many.
+    /// A workload with so many running pods, of which it takes so many.
     fn gang(&self, age: i64, minimum: u32, pods: u32) -> Workload<'_> {
         let Workload { place, start, .. } = self.single(age);
         Workload { place, start, ..of_subgroups(0, &[(minimum, pods, pods)]) }
@@ -229,7 +229,7 @@ fn an_elastic_workload_shrinks_to_its_minimum_and_no_further() {
     assert_eq!((victims.len(), victims[0]), (3, 4), "{victims:?}");
 }
 
-/// On a node with a pod that is protected, pods of workloads, each with its age, its processors and how far it has come.
+/// Candidates of workloads, each with its age and its requests; those at the places in `gone` are terminating.
 fn of_workloads<'a>(
     workloads: &[(&'a Workload<'a>, i64, &'a Requests)],
     gone: &[usize],

@@ -1,18 +1,18 @@
-//! When pods of a node may go that may not go now.
+//! The time from which protected pods of a node may be preempted.
 
 use jiff::Timestamp;
 
 use super::{Candidate, Requests, Search};
 use crate::gang::Progress;
 
-/// When a pod may go in place of another, if no other of its workload goes.
+/// The time from which a pod may be preempted in place of another, if no other pod of its workload goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MayGo {
     /// Nothing protects it.
     Now,
-    /// When its protection ends.
+    /// Its protection ends at this time.
     From(Timestamp),
-    /// Its protection has no end that is known, or it is none that a preemptor may have.
+    /// Its protection has no known end, or it may never be preempted.
     Never,
 }
 
@@ -31,8 +31,8 @@ impl Search<'_, '_> {
     }
 }
 
-/// A time before which the pods that may go don't free as much: when enough of them have lost their protection. None if
-/// they never do, as far as it is known.
+/// Returns the time from which enough pods may be preempted to free as much; none if there are never enough, as far as
+/// it is known.
 pub fn enough_from(pods: &[Candidate<'_>], may_go: &[MayGo], needed: &Requests) -> Option<Timestamp> {
     let mut freed = Requests::default();
     let mut later: Vec<(Timestamp, &Requests)> = Vec::with_capacity(pods.len());

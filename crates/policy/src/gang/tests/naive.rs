@@ -1,4 +1,4 @@
-//! Against a second implementation that follows the words, over all small groups.
+//! A comparison with a second implementation that follows the text, over all small groups.
 
 use super::*;
 use crate::preemption::{Going, Place, Workload};
@@ -27,7 +27,7 @@ impl Group {
         Shape::of(PodGroupKind::Runai, &spec)
     }
 
-    /// If there were so many pods of each subgroup, and of none.
+    /// True if so many pods of each subgroup, and of none, meet the minimums.
     fn is_met(&self, pods: &[u32]) -> bool {
         pods.iter().sum::<u32>() >= self.minimum && self.has(None, self.top, pods)
     }
@@ -41,7 +41,7 @@ impl Group {
         met >= minimum.map_or(parts.len(), |minimum| minimum as usize)
     }
 
-    /// In the order of their names.
+    /// The names of the subgroups with pods, in order.
     fn leaves(&self) -> impl Iterator<Item = &str> {
         let mut names: Vec<&str> = self.parts.iter().map(|(name, ..)| *name).collect();
         names.sort_unstable();
@@ -79,7 +79,7 @@ fn groups() -> Vec<Group> {
     groups
 }
 
-/// Of each of three subgroups and of none, up to two pods.
+/// Up to two pods of each of three subgroups and of none.
 fn all_pods() -> impl Iterator<Item = [u32; 4]> {
     (0..81_u32).map(|number| [number % 3, number / 3 % 3, number / 9 % 3, number / 27])
 }

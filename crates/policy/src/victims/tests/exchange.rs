@@ -13,7 +13,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Of namespace `ns` and with label `app: a`, unless it is said otherwise.
+    /// A pod of namespace `ns` with label `app: a`, unless the arguments differ.
     fn new(name: &str, namespace: &str, app: &str, spec: &Value) -> Self {
         let metadata = json!({"name": name, "namespace": namespace, "labels": {"app": app}});
         let pod: PodWithRoom = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
