@@ -17,7 +17,7 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// The cause of a failed call to the API server, by the action that it needs.
 #[derive(Debug, Error)]
 pub enum ApiError {
-    /// There is no such object, or no longer; or no such kind.
+    /// The object doesn't exist, or no longer; or its kind doesn't.
     #[error("not found")]
     NotFound,
     /// This process lacks the right.

@@ -22,8 +22,8 @@ const SETTLED: Duration = Duration::from_millis(200);
 /// The path of the configuration, and the interval of its checks.
 #[derive(Clone, Debug, Args)]
 pub struct ConfigArgs {
-    /// The configuration file, in YAML; `kubectl tenure config check` says what is wrong with one. A change is taken up
-    /// without a restart; while the file is bad or gone, the last good configuration holds
+    /// The configuration file, in YAML; `kubectl tenure config check` shows its errors. A change is taken up without a
+    /// restart; while the file is bad or gone, the last good configuration holds
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
