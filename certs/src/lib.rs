@@ -29,7 +29,7 @@ const DAY: Duration = Duration::from_hours(24);
 /// The time for which a certificate is valid.
 pub const VALIDITY: Duration = Duration::from_hours(365 * 24);
 
-/// Why a certificate could not be made or written.
+/// The reason why a certificate could not be made or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A name is neither a DNS name nor an IP address.
@@ -37,7 +37,7 @@ pub enum Error {
         "cannot certify {0:?}: give a DNS name such as webhook.example.com or an IP address, without scheme or port"
     )]
     Name(String),
-    /// No name was given, and clients trust nothing but names.
+    /// The certificate has no name, and clients trust nothing but names.
     #[error("a server certificate needs at least one DNS name or IP address")]
     NoNames,
     /// The key or the signature could not be made.

@@ -1,4 +1,4 @@
-//! Users who delete and evict pods.
+//! Users that delete and evict pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -13,10 +13,10 @@ use crate::World;
 /// The user that kube-scheduler is.
 pub const SCHEDULER: &str = "system:kube-scheduler";
 
-/// A group that may do anything, so that what is refused is refused by the guard.
+/// A group that may do anything, so that only the guard can refuse its requests.
 pub const MASTERS: &str = "system:masters";
 
-/// A user who asks once: other clients would wait, and ask again, until it is allowed.
+/// A user that sends a request once: other clients would wait and repeat it until it is allowed.
 pub struct Asker {
     client: Client,
 }

@@ -14,7 +14,7 @@ use crate::World;
 pub struct Caller(Client);
 
 impl Caller {
-    /// One that shows the certificate in a directory, with `tls.crt` and `tls.key`, or none.
+    /// Creates a client that shows the certificate in a directory, with `tls.crt` and `tls.key`, or none.
     pub fn new(world: &World, certificate: Option<&Path>) -> Self {
         let mut config = Config::new(world.tenure.webhook_url().parse().unwrap());
         let authority = world.cluster.directory().join("webhook/ca.crt");

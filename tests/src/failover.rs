@@ -1,7 +1,8 @@
-//! A leader goes while pauses are pending: who leads next, what is lost, and what is done twice.
+//! Failures of a leader while pauses are pending: the next leader, the pauses that are lost, and those that are done
+//! twice.
 //!
-//! Two keepers are on etcd and an API server alone, with the lease's default durations. Who wrote what, and when, is
-//! from the API server's own audit log.
+//! Two keepers are on etcd and an API server alone, with the lease's default durations. The writers and times of all
+//! writes are from the API server's own audit log.
 
 mod batch;
 mod journal;
@@ -26,13 +27,13 @@ use crate::{DEADLINE, scale::random};
 
 /// Slow, so that pauses are pending for several seconds.
 const PER_SECOND: u32 = 5;
-/// At once, so that several are on the way when the first is done.
+/// The burst of writes: large enough that several are on the way when the first is done.
 const BURST: u32 = 10;
 
-/// For how long a leader is stopped.
+/// The time for which a leader is stopped.
 const STOPPED: Duration = Duration::from_secs(30);
 
-/// Of the way to the API server that will be cut, so that pauses are on it.
+/// The latency of the connection that will be cut, so that pauses are on the way.
 const LATENCY: Duration = Duration::from_millis(300);
 
 /// A strike comes at most so much later than the first pause.
@@ -41,18 +42,18 @@ const LATEST_STRIKE: Duration = Duration::from_secs(1);
 /// The way in which a leader fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
-    /// By SIGKILL. It is started again when another leads.
+    /// SIGKILL. The keeper is started again when another leads.
     Kill,
-    /// By SIGSTOP, and goes on after 30 seconds.
+    /// SIGSTOP, for 30 seconds.
     Stop,
-    /// It is cut off from the API server, until another leads.
+    /// A cut from the API server, until another keeper leads.
     Cut,
-    /// By SIGTERM: the control.
+    /// SIGTERM: the control.
     End,
 }
 
 impl Strike {
-    /// When another must lead, at the latest. That of the control is sooner than a lease could run out.
+    /// Returns the longest time until another keeper must lead. For the control it is shorter than a lease.
     pub const fn limit(self) -> Duration {
         match self {
             Self::Kill | Self::Stop | Self::Cut => Duration::from_secs(20),
@@ -108,7 +109,8 @@ pub async fn play(name: &str, strikes: &[Strike], seed: u64) -> Result<Vec<Round
     Ok(rounds)
 }
 
-/// From the first pause to the strike. Each second time it is none: then more pauses are on the way.
+/// Returns the time from the first pause to the strike. In every second round it is zero: then more pauses are on the
+/// way.
 fn delay(seed: u64, number: u64) -> Duration {
     if number.is_multiple_of(2) {
         Duration::ZERO

@@ -58,8 +58,8 @@ pub async fn world(name: &str) -> Result<World> {
     world_of(name, all()).await
 }
 
-/// A cluster that has these definitions, with Tenure running. The keeper may read what isn't listed in the chart's role
-/// either: else each of those costs a try that is refused.
+/// A cluster that has these definitions, with Tenure running. The keeper may also read kinds that the chart's role
+/// doesn't list: otherwise each of these costs a refused request.
 pub async fn world_of(name: &str, definitions: Vec<CustomResourceDefinition>) -> Result<World> {
     let world = Box::pin(World::installed(name, &[])).await?;
     install(&world, definitions).await;

@@ -72,13 +72,13 @@ async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
 pub struct Metrics(String);
 
 impl Metrics {
-    /// Those of a cluster's own keeper.
+    /// Reads the metrics of a cluster's own keeper.
     pub async fn of_world(world: &World) -> Self {
         let [_, admin] = world.tenure.admin_urls();
         Self::of(admin).await
     }
 
-    /// Those of a program, by the base URL of its admin port.
+    /// Reads the metrics of a program, by the base URL of its admin port.
     pub async fn of(admin: &str) -> Self {
         Self(get(admin, "/metrics").await.unwrap())
     }

@@ -32,7 +32,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Api;
 use tenure_testbed::{Cluster, Tenure, eventually};
 
-/// For anything that a cluster does by itself.
+/// The longest time for any automatic change of a cluster.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A cluster with Tenure on it.

@@ -20,7 +20,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Refuses what the CEL expression `unless` is false for, and returns when it is in force.
+    /// Refuses requests for which the CEL expression `unless` is false, and returns when the refusal is in force.
     pub async fn start(world: &World, namespace: &Namespace, unless: &str) -> Self {
         Self::with_reason(world, namespace, unless, "Invalid").await
     }

@@ -61,7 +61,8 @@ impl Proxy {
         self.network.send_modify(|network| network.is_cut = true);
     }
 
-    /// From now on everything goes through, and first what was sent in the meantime, even by who has given up since.
+    /// Lets all traffic pass again, beginning with the data that was sent in the meantime, even by clients that have
+    /// given up.
     pub fn heal(&self) {
         self.network.send_modify(|network| network.is_cut = false);
     }

@@ -1,4 +1,5 @@
-//! A table of queues: which are accepted, which are warned of, and which are refused, by whom and in what words.
+//! A table of queues, with the expected result of each: accepted, warned of or refused, by the schema or the webhook,
+//! and the message.
 
 use serde_json::{Value, json};
 
@@ -14,11 +15,11 @@ pub enum By {
 /// The expected result of creating a queue.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// It is accepted without a word.
+    /// The queue is accepted without a warning.
     Accepted,
-    /// It is accepted with a warning that contains this.
+    /// The queue is accepted with a warning that contains this.
     Warned(&'static str),
-    /// It is refused with a message that contains all of these.
+    /// The queue is refused with a message that contains all of these.
     Refused(By, Vec<String>),
 }
 

@@ -29,7 +29,7 @@ pub fn is_measured() -> bool {
     std::env::args().any(|argument| argument == "--bench")
 }
 
-/// One thing for a measured run, another for a short one.
+/// Chooses between the value for a measured run and the value for a short one.
 pub fn full_or_short<T>(full: T, short: T) -> T {
     if is_measured() { full } else { short }
 }
@@ -82,12 +82,12 @@ impl Progress {
         Self { what: what.into(), count, done, begun: Instant::now(), tens_of_seconds }
     }
 
-    /// One more is done.
+    /// Counts one more as done.
     pub fn one_more(&self) {
         self.reached(self.done.fetch_add(1, Relaxed) + 1);
     }
 
-    /// So many are done.
+    /// Reports the number that is done, at most every ten seconds.
     pub fn reached(&self, done: usize) {
         let tens = usize::try_from(self.begun.elapsed().as_secs() / 10).unwrap_or(usize::MAX);
         if self.tens_of_seconds.fetch_max(tens, Relaxed) < tens {
@@ -95,7 +95,7 @@ impl Progress {
         }
     }
 
-    /// All are done.
+    /// Reports the time that all took.
     pub fn end(&self) {
         println!("  {} {} in {}", self.count, self.what, seconds(self.begun.elapsed()));
     }
@@ -106,12 +106,12 @@ pub fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-/// One line of a report: what was measured, what came out, what was hoped for.
+/// Prints one line of a report: the measurement, its value, and its goal.
 pub fn line(what: &str, value: impl Display, goal: impl Display) {
     println!("{what:<50} {value:<26} {goal}");
 }
 
-/// As random as a test needs, and the same for the same seed.
+/// Returns a number that looks random, and is the same for the same seed.
 pub fn random(seed: u64, number: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (seed, number).hash(&mut hasher);

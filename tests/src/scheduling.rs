@@ -50,7 +50,7 @@ fn class(name: &str, value: i32, policy: &str, annotations: &[(&str, &str)]) -> 
 pub struct Arena<'w> {
     /// The cluster.
     pub world: &'w World,
-    /// For the test's pods.
+    /// The namespace of the test's pods.
     pub namespace: Namespace,
 }
 
@@ -185,7 +185,7 @@ impl<'w> Arena<'w> {
         conditions.as_array()?.iter().find(|condition| condition["type"] == "PodScheduled").cloned()
     }
 
-    /// When a pod was scheduled.
+    /// Returns the time at which a pod was scheduled.
     pub async fn scheduled_at(&self, pod: &DynamicObject) -> Timestamp {
         let condition = self.scheduled(pod).await.filter(|scheduled| scheduled["status"] == "True").unwrap();
         condition["lastTransitionTime"].as_str().unwrap().parse().unwrap()

@@ -1,4 +1,4 @@
-//! A tenant: a user who may do everything in one namespace, and nothing anywhere else.
+//! A tenant: a user with all rights in one namespace, and none in others.
 
 use std::{ops::Deref, path::PathBuf};
 

@@ -143,7 +143,7 @@ fn answer(result: kube::Result<DynamicObject>) -> Result<DynamicObject, Box<Stat
     }
 }
 
-/// One namespace, and what is in it.
+/// A namespace and its objects.
 pub struct Namespace {
     client: Client,
     name: String,
@@ -305,7 +305,7 @@ impl Namespace {
         list.iter().map(ResourceExt::name_any).collect()
     }
 
-    /// When the live pods were created.
+    /// Returns the creation times of the live pods.
     pub async fn created(&self) -> Vec<Timestamp> {
         let list = self.list_pods().await.expect("pods can be listed");
         list.iter().filter_map(ResourceExt::creation_timestamp).map(|time| time.0).collect()

@@ -1,4 +1,4 @@
-//! Where the control plane's binaries are.
+//! The location of the control plane's binaries.
 
 use std::env;
 use std::fs::{self, File, TryLockError};

@@ -54,7 +54,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PACKAGES.into_iter().map(|(name, _)| name)
 }
 
-/// Everything that decides what the binaries are, the Go toolchain aside.
+/// Returns all inputs that determine the binaries, except the Go toolchain.
 pub(crate) fn inputs() -> Vec<String> {
     let packages = PACKAGES.map(|(name, package)| format!("{name}={package}"));
     let environment = ENVIRONMENT.map(|(name, value)| format!("{name}={value}"));
@@ -122,7 +122,7 @@ fn flags() -> Vec<String> {
     ["-trimpath", "-tags", TAGS, "-ldflags", &ldflags].map(str::to_owned).to_vec()
 }
 
-/// One line that is rewritten on a terminal; elsewhere a line now and then.
+/// The progress of a build: one line that is rewritten on a terminal; in a file, a line now and then.
 struct Progress<'a> {
     label: &'a str,
     started: Instant,

@@ -42,7 +42,7 @@ enum Others {
 /// It ends when this value is dropped, or with this process, however that ends. Logs, keys and data are in
 /// [`Cluster::directory`], which is removed with it unless `TENURE_TESTBED_KEEP` is set.
 pub struct Cluster {
-    // Fields are dropped in this order: who needs a server goes before it, the directory last.
+    // Fields are dropped in this order: a process goes before the server that it needs, the directory last.
     controllers: Vec<Process>,
     scheduler: Option<Box<Scheduler>>,
     api_server_process: Mutex<Process>,
@@ -57,7 +57,7 @@ pub struct Cluster {
     directory: Directory,
 }
 
-/// kube-scheduler, and what it was started with.
+/// kube-scheduler and its settings at the start.
 struct Scheduler {
     process: Mutex<Process>,
     server: Server,
@@ -144,7 +144,7 @@ impl Cluster {
         &self.url
     }
 
-    /// etcd's URL, which takes anybody's requests: `http://127.0.0.1:<port>`.
+    /// Returns etcd's URL, which accepts requests without authentication: `http://127.0.0.1:<port>`.
     pub fn etcd_url(&self) -> &str {
         &self.etcd_url
     }
@@ -187,8 +187,8 @@ impl Cluster {
         self.credentials.token_kubeconfig(&self.url, &format!("{namespace}.{name}"), &token)
     }
 
-    /// A new kubeconfig of a user, and of one group beside `system:authenticated` if any, by a client certificate. What
-    /// the user may do is up to RBAC.
+    /// Returns a new kubeconfig of a user, and of one group beside `system:authenticated` if any, by a client
+    /// certificate. RBAC decides about the user's rights.
     pub fn user_kubeconfig(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
         self.credentials.certificate_kubeconfig(&self.url, user, group)
     }

@@ -74,7 +74,7 @@ pub(crate) fn workspace() -> PathBuf {
     package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
-/// Where cargo builds.
+/// Returns cargo's target directory.
 pub(crate) fn target_directory() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     workspace().join(target)

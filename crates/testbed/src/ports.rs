@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::directory::target_directory;
 
-/// Below those that the kernel gives to connections: one of these may be taken between its choice and the server's start.
+/// The range of ports, below the one that the kernel uses for outgoing connections: a port from that one could be taken
+/// between its choice and the server's start.
 const PORTS: Range<u16> = 20_000..32_000;
 
 /// The locks of the ports that this process was given. The kernel drops them with the process.

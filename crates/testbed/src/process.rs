@@ -96,7 +96,7 @@ impl Process {
         Ok(all.get(all.len().saturating_sub(lines)..).unwrap_or_default().join("\n"))
     }
 
-    /// An error that says what is wrong with it and shows the end of its log.
+    /// Returns an error with this text and the end of the process's log.
     pub fn failure(&self, what: &str) -> Error {
         let tail = self.log_tail(TAIL_LINES).unwrap_or_else(|error| format!("{error:#}"));
         anyhow!("{} {what}; the end of its log {}:\n{tail}", self.name, self.log.display())

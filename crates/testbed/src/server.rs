@@ -1,4 +1,4 @@
-//! One server of the control plane: how it is started, and when it is ready.
+//! A server of the control plane: its start, and the check that it is ready.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ pub(crate) struct Server {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) log: PathBuf,
-    /// Where its HOME is: some of them read settings there.
+    /// The HOME directory of the server: some read settings there.
     pub(crate) home: PathBuf,
-    /// Where it says how it is.
+    /// The health endpoint.
     pub(crate) health: Option<Health>,
 }
 

@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Values of the chart by which queues are read as v2: that of a definition that is KAI-Scheduler's, and that which says so.
 const READ_AS_V2: [&str; 2] = ["crds.runai=false", "queueVersion=v2"];
 
-/// Values of the chart that turn on what the webhook doesn't do by default, and the flags that they stand for.
+/// Values of the chart that turn on features of the webhook that are off by default, and the flags that they set.
 const FEATURES: [(&str, &str); 3] = [
     (EXTENDER, "scheduler-extender"),
     ("schedulerExtender.allowAnonymous=true", "scheduler-allow-anonymous"),
@@ -104,7 +104,7 @@ impl Program {
     }
 }
 
-/// One of several keepers, with an identity of its own: the same each time it is started.
+/// A keeper with an identity of its own: the same each time it is started.
 pub struct Keeper {
     program: Program,
     identity: String,
@@ -211,7 +211,7 @@ impl Tenure {
         Self::install_with(cluster, values, &[]).await
     }
 
-    /// The same with more flags of the keepers, such as `--schedulers=a`, in place of those that they have anyway.
+    /// Installs Tenure with more flags of the keepers, such as `--schedulers=a`, which replace the usual ones.
     pub async fn install_with(cluster: &Cluster, values: &[&str], keeper_flags: &[&str]) -> Result<Self> {
         let (port, webhook_admin) = (free_port()?, free_port()?);
         let url = format!("https://127.0.0.1:{port}");
@@ -431,7 +431,7 @@ async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Fetches the certificate, as the chart's notes tell a person to do who runs the webhook by hand.
+/// Fetches the certificate, as the chart's notes describe for a webhook that is run by hand.
 async fn fetch_certificate(cluster: &Cluster, directory: &PathBuf) -> Result<()> {
     let secrets = Api::<Secret>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
     let secret = secrets.get("tenure-webhook-tls").await?;

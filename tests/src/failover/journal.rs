@@ -55,7 +55,7 @@ impl Journal {
         Self { log: cluster.audit_log(), read: 0, terms: Vec::new(), writes: Vec::new() }
     }
 
-    /// Takes what is new.
+    /// Reads the new entries of the log.
     pub fn read_on(&mut self) -> Result<()> {
         let mut file = File::open(&self.log)?;
         file.seek(SeekFrom::Start(self.read))?;

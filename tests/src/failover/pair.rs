@@ -1,4 +1,4 @@
-//! Two keepers, each with a way of its own to the API server, and who of them leads.
+//! Two keepers, each with a connection of its own to the API server, and the current leader.
 
 use std::{
     collections::HashMap,
@@ -77,7 +77,7 @@ impl Pair {
         1 - index
     }
 
-    /// With a credential of its own, so that the audit log tells one from the other.
+    /// Starts a keeper with a credential of its own, so that the audit log tells one from the other.
     async fn start_keeper(&self, index: usize) -> Result<()> {
         let cluster = &self.world.cluster;
         // a keeper takes the account's kubeconfig as it is when it starts
@@ -125,7 +125,7 @@ impl Pair {
         }
     }
 
-    /// Brings back who was struck, and waits until it stands by.
+    /// Brings back a keeper after a strike, and waits until it stands by.
     pub async fn recover(&self, strike: Strike, index: usize, when_stopped: Instant) -> Result<()> {
         let log = self.keeper(index).log();
         let known = fs::read_to_string(log)?.len();
@@ -167,7 +167,7 @@ impl Pair {
     }
 }
 
-/// Tells who holds the lease.
+/// Follows the holder of the lease.
 async fn follow(leases: Api<Lease>, holder: watch::Sender<String>) {
     let take = async |event: Event<Lease>| {
         if let Event::Apply(lease) | Event::InitApply(lease) = event {

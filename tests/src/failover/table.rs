@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Late, Round, Strike};
 use crate::scale::seconds;
 
-/// One line for one round.
+/// Returns one line for a round.
 pub(super) fn in_brief(round: &Round) -> String {
     let Round { pending, takeover, first_pause, late, complaints, .. } = round;
     let mut brief = vec![format!(

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::proxy::Proxy;
 
-/// It ends when this is dropped.
+/// A connection to the API server that can be cut. It ends when this is dropped.
 pub(super) struct Way {
     proxy: Proxy,
     url: String,

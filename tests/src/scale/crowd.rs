@@ -178,7 +178,7 @@ impl Controller {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// When the pauses were seen, in their order.
+    /// Returns the times at which the pauses were seen, in their order.
     pub fn pauses(&self) -> Vec<Instant> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pauses: Vec<Instant> = seen.values().copied().collect();

@@ -8,15 +8,15 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tenure_testbed::Cluster;
 
-/// Of one transaction; etcd takes 128.
+/// The number of writes in one transaction; etcd allows 128.
 const PUTS: usize = 100;
 const CONCURRENCY: usize = 4;
 
 /// An object by its key, such as `/registry/pods/<namespace>/<name>`.
 pub struct Stored {
-    /// Where the API server looks for it.
+    /// The key under which the API server stores it.
     pub key: String,
-    /// As JSON, which the API server reads as well as the form that it writes.
+    /// The value as JSON, which the API server reads as well as its own format.
     pub value: String,
 }
 

@@ -22,7 +22,7 @@ use crate::World;
 /// The name of the thread that asks.
 pub const THREAD: &str = "reviews";
 
-/// When a review was sent, and how long its answer took.
+/// The time at which a review was sent, and the time until its answer.
 type Sample = (Instant, Duration);
 
 /// Asks the webhook at a steady rate, whether it has answered or not, until it is dropped.
@@ -48,7 +48,7 @@ impl Load {
         Ok(Self { samples, stop, thread: Some(thread) })
     }
 
-    /// The latencies of what was sent in a span of time.
+    /// Returns the latencies of the reviews that were sent in a span of time.
     pub fn between(&self, from: Instant, to: Instant) -> Latencies {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = samples.iter().filter(|(sent, _)| (from..to).contains(sent));
@@ -83,7 +83,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// In milliseconds, that of which so many percent are shorter.
+    /// Returns the latency, in milliseconds, below which so many percent are.
     pub fn percentile(&self, percent: usize) -> f64 {
         let latency = self.0.get(self.0.len() * percent / 100);
         latency.map_or(f64::NAN, |latency| latency.as_secs_f64() * 1e3)

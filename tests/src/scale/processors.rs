@@ -1,7 +1,7 @@
-//! Which processors this process and its children run on.
+//! The assignment of this process and its children to processors.
 //!
-//! In a cluster the webhook, the API server and etcd don't fight for two processors. Here they do, and it would be
-//! measured as if the keeper had slowed the webhook down.
+//! In a cluster the webhook, the API server and etcd don't compete for two processors. Here they do, and the
+//! measurement would blame the keeper for a slow webhook.
 
 use std::{fs, io, process};
 
@@ -18,7 +18,7 @@ const WEBHOOK: &str = "tenure-webhook";
 /// The processors, and how they are divided when they are not shared.
 pub struct Processors {
     all: CpuSet,
-    /// For the webhook and who asks it.
+    /// The processors of the webhook and its clients.
     webhook: CpuSet,
     others: CpuSet,
 }
@@ -35,12 +35,12 @@ impl Processors {
         Ok(Some(Self { all, webhook, others }))
     }
 
-    /// The webhook and who asks it have the last processor for themselves.
+    /// Reserves the last processor for the webhook and its clients.
     pub fn divide(&self) -> Result<()> {
         pin(|name| if [WEBHOOK, load::THREAD].contains(&name) { &self.webhook } else { &self.others })
     }
 
-    /// Everybody runs everywhere.
+    /// Lets every process run on all processors.
     pub fn share(&self) -> Result<()> {
         pin(|_| &self.all)
     }
