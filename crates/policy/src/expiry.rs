@@ -60,7 +60,7 @@ impl Scope {
 }
 
 /// Returns the reason why a pod is never touched; none if its queue's ceiling applies. Only facts count that no tenant
-/// can write. The exemption of a [claimed](claimed) owner holds once that owner was found.
+/// can write. The exemption of a [claimed] owner holds once that owner was found.
 pub fn exemption(pod: &Pod, scope: &Scope) -> Option<Exemption> {
     if pod.metadata.deletion_timestamp.is_some() {
         Some(Exemption::Terminating)

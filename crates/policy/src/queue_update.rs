@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_is_kept_without_a_word() {
+    fn fields_that_no_client_writes_are_kept_without_a_word() {
         let old = queue(json!({}), json!({"tenure.dev/status": "{}", "tenure.dev/v3alpha1": "{}"}));
         let Kept { annotations, warnings } = kept_of(&queue(json!({}), json!(null)), &old);
         assert_eq!((annotations.len(), warnings.len()), (2, 0));

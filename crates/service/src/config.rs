@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_somebody_is_writing_is_left_for_the_next_look() {
+    async fn a_file_that_is_being_written_is_left_for_the_next_look() {
         let mut case = Case::new();
         fs::write(&case.file.path, "2").unwrap();
         let path = case.file.path.clone();

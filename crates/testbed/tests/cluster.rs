@@ -274,7 +274,7 @@ async fn cluster_works_on_after_its_api_server_was_away() {
 }
 
 #[tokio::test]
-async fn scheduler_that_is_configured_anew_does_as_it_is_told() {
+async fn a_restarted_scheduler_has_its_new_configuration() {
     let cluster = Cluster::start("scheduler").await.unwrap();
     let configure = cluster.configure_scheduler(|config| {
         config["profiles"].as_array_mut().unwrap().push(json!({"schedulerName": "another"}));

@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_json_whatever_uids_and_nodes_are() {
+    fn an_answer_is_json_for_any_uids_and_nodes() {
         let odd = ["", "\"", "\\", "\u{1f}\n", "é\u{2028}", "a\"b"];
         let all: Vec<(&str, &[&str], i64)> = odd.iter().map(|node| (*node, &odd[..], 2)).collect();
         let pods = json!(odd.map(|uid| json!({"UID": uid})));

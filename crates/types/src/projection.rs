@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_observed_as_it_stands_whatever_it_is() {
+    fn a_status_of_any_shape_is_observed_as_it_stands() {
         let observed = |status: Value| {
             serde_json::from_value::<RunaiQueue>(json!({"metadata": {}, "status": status})).unwrap().status
         };

@@ -83,7 +83,7 @@ fn wait_for_pods_ready_is_an_annotation_of_json() {
 }
 
 #[test]
-fn json_stays_as_somebody_has_laid_it_out() {
+fn json_keeps_the_layout_of_its_writer() {
     let laid_out = json!({"tenure.dev/wait-for-pods-ready": "{\n  \"timeout\": \"5m\"\n}"});
     assert_pair(
         &json!({"spec": {"waitForPodsReady": {"timeout": "5m"}}, "annotations": laid_out}),
@@ -92,7 +92,7 @@ fn json_stays_as_somebody_has_laid_it_out() {
 }
 
 #[test]
-fn json_that_somebody_has_laid_out_does_not_outlive_a_change_of_the_field() {
+fn json_with_a_layout_of_its_own_does_not_outlive_a_change_of_the_field() {
     let laid_out = json!({"tenure.dev/wait-for-pods-ready": "{ \"timeout\": \"5m\" }"});
     let changed = json!({"spec": {"waitForPodsReady": {"timeout": "9m"}}, "annotations": laid_out});
     let v2 = to_v2(&queue("v3alpha1", &changed)).unwrap();
@@ -224,7 +224,7 @@ fn a_v2_clients_change_of_what_is_not_carried_leaves_the_carrier_good() {
 }
 
 #[test]
-fn a_carrier_that_somebody_made_up_decides_nothing() {
+fn a_forged_carrier_decides_nothing() {
     let forged =
         json!({"tenure.dev/v3alpha1": r#"{"spec":{"maxDuration":"100w"}}"#, "tenure.dev/max-duration": "1h"});
     let v2 = queue("v2", &json!({"spec": {}, "annotations": forged}));
@@ -300,7 +300,7 @@ fn what_has_no_metadata_is_refused() {
 }
 
 #[test]
-fn a_message_is_short_whatever_the_value() {
+fn a_message_is_short_for_any_value() {
     let object = queue("v2", &json!({"spec": "☂".repeat(100_000)}));
     let message = refusal(&object);
     assert!(message.len() < 500 && message.ends_with("☂…: must be a map"), "{message}");

@@ -142,7 +142,7 @@ guard:
     }
 
     #[test]
-    fn an_empty_list_is_nobody() {
+    fn an_empty_list_has_no_users() {
         let guarded = guarded("guard: {schedulers: [], exemptNamespaces: []}");
         assert_eq!((guarded.schedulers, guarded.exempt_namespaces), (Vec::new(), of(&[])));
     }

@@ -321,7 +321,7 @@ fn a_toleration_without_an_end_does_not_hold_up_a_scheduler_that_shows_no_preemp
 }
 
 #[test]
-fn an_end_that_nobody_knows_comes_after_all_others() {
+fn an_unknown_end_comes_after_all_others() {
     let world = World::new();
     let workload = world.workload();
     let toleration = Toleration { minimum_preemptable_priority: 20, seconds: -1 };

@@ -232,7 +232,7 @@ fn a_state_that_can_not_be_read_is_none() {
 }
 
 #[test]
-fn a_field_that_somebody_has_set_and_set_back_is_not_ours_to_undo() {
+fn a_field_that_another_writer_has_set_and_set_back_is_not_ours_to_undo() {
     let (mut object, field_of) = (deployment(), |name: &str| rule(name, json!(0)));
     let mut was_set = |field: &str, managed: Value| {
         object["metadata"]["managedFields"] = managed;

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_is_told_of_in_the_words_of_its_text_whatever_the_state() {
+    fn a_ceiling_is_told_of_in_the_words_of_its_text_in_any_state() {
         let state = RequeueState { count: 1, requeue_at: Some(Timestamp::UNIX_EPOCH), priority: None };
         let of = |field: &str, value| {
             message(&record(MAX_DURATION_EXCEEDED, field, value, json!(2)), &state, &job())

@@ -139,7 +139,7 @@ fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
 }
 
 #[test]
-fn warnings_say_what_became_of_the_stamp_and_who_may_set_it() {
+fn warnings_tell_the_change_of_the_stamp_and_who_may_set_it() {
     let told = |trusted, stamp, old| {
         let warning = Write { trusted, stamp, old }.review(|| Shown::Nothing, at(NOW)).warning.unwrap();
         let prefix = "tenure: metadata.annotations[kai.scheduler/last-start-timestamp]: ";
@@ -427,7 +427,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_but_a_trusted_writer_moves_a_good_stamp(stamp in stamps(), old in instant(), shown in shown()) {
+    fn only_a_trusted_writer_moves_a_good_stamp(stamp in stamps(), old in instant(), shown in shown()) {
         let old = start::write(old.min(at(NOW) - COMES_BACK_WITHIN));
         let write = Write { trusted: false, stamp: stamp.as_deref(), old: Some(&old) };
         prop_assert_eq!(write.review(|| shown, at(NOW)).stamp, Some(old));

@@ -264,7 +264,7 @@ fn what_has_never_been_placed_was_never_ready_whenever_its_present_pods_were_cre
 }
 
 #[test]
-fn rules_that_are_turned_off_apply_to_nobody_and_hide_the_configured_ones() {
+fn rules_that_are_turned_off_apply_to_no_workload_and_hide_the_configured_ones() {
     let rules = |enable: Option<bool>| {
         PodsReady::from(&serde_json::from_value::<WaitForPodsReady>(json!({"enable": enable})).unwrap())
     };

@@ -72,7 +72,7 @@ fn memos_of_a_generation_that_comes_again_are_not_believed() {
 }
 
 #[test]
-fn what_nobody_names_takes_no_room() {
+fn a_queue_that_is_not_named_takes_no_room() {
     let mut tree = QueueTree::default();
     for number in 0..1000 {
         tree.put(&format!("q{number}"), queue(&format!("p{number}")));

@@ -204,7 +204,7 @@ fn what_is_more_than_room_is_never_replaced() {
 }
 
 #[test]
-fn a_pod_that_brings_no_room_goes_in_nobodys_place() {
+fn a_pod_that_brings_no_room_goes_in_place_of_no_other() {
     let world = World::default();
     let (young, old) = (world.single(50), world.single(300));
     let requests = Requests::of_pod([(CPU, 1)]);

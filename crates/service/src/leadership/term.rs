@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_leads_before_a_renewal_or_after_the_end() {
+    async fn no_process_leads_before_a_renewal_or_after_the_end() {
         let leadership = Leadership::not_yet();
         assert!(!leadership.holds());
         assert_eq!(leadership.acquired().now_or_never(), None);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn another_leads_for_as_long_as_its_lease_says_since_it_was_first_seen_whatever_the_clocks_show() {
+    fn another_leads_for_as_long_as_its_lease_says_since_it_was_first_seen_by_any_clock() {
         for renewed in [-1_000_000, 100, 1_000_000_000] {
             let mut view = view();
             let now = Instant::now();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_a_deleted_lease_has_time_to_create_it_anew() {
+    fn the_holder_of_a_deleted_lease_has_time_to_create_it_again() {
         let mut view = view();
         let now = Instant::now();
         view.observe(Some(lease("them", 10, 1)), now);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_lease_is_created_anew_at_once() {
+    fn our_own_lease_is_created_again_at_once() {
         let mut view = view();
         let now = Instant::now();
         view.observe(Some(lease("us", 15, 1)), now);
