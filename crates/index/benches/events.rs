@@ -1,4 +1,4 @@
-//! What events cost in a large cluster, and paused owners that come back at once: `cargo bench -p tenure-index --bench
+//! Times events in a large cluster, and paused owners that all come back at once: `cargo bench -p tenure-index --bench
 //! events`.
 #![allow(clippy::indexing_slicing, clippy::panic, reason = "a benchmark that can't be run must end")]
 
@@ -68,7 +68,7 @@ fn owner_events(index: &mut CeilingIndex, pods: usize) {
     println!("{pods} pods: an owner comes and goes     {longest:>10.1?} at most");
 }
 
-/// A `PodGroup` with as many subgroups as somebody may like, each with a pod.
+/// Times events of a `PodGroup` with this many subgroups, each with a pod.
 fn subgroup_events(index: &mut CeilingIndex, subgroups: usize) {
     let all: Vec<Value> = (0..subgroups).map(|number| json!({"name": format!("s{number}")})).collect();
     let group = json!({

@@ -1,4 +1,4 @@
-//! How long it takes to count the workloads of all queues of a large cluster: `cargo bench -p tenure-index --bench tally`.
+//! Times the count of the workloads of all queues of a large cluster: `cargo bench -p tenure-index --bench tally`.
 #![allow(clippy::panic, reason = "a benchmark that can't be run must end")]
 
 use std::{

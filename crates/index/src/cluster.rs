@@ -61,7 +61,7 @@ pub struct Moved {
 }
 
 impl Objects {
-    /// What applies to the workloads of a queue; none if there is no such queue.
+    /// Returns the limits for workloads of a queue; none if there is no such queue.
     pub fn limits(&mut self, family: Family, queue: &str) -> Option<Limits> {
         match family {
             Family::Tensorstack => self.tensorstack.limits(queue),

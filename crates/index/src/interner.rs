@@ -1,4 +1,4 @@
-//! What objects are read with: names and kinds that many records share.
+//! Names, kinds, ceilings and queues that many records share.
 
 use tenure_policy::kueue;
 
@@ -10,6 +10,6 @@ pub struct Interner {
     pub kinds: Kinds,
     pub names: Names,
     pub own: OwnCeilings,
-    /// By which pods are in queues that name none. It doesn't change while pods are kept.
+    /// The queues of pods that name none of Tenure's, but one of Kueue's. It doesn't change while pods are kept.
     pub kueue_queues: kueue::Queues,
 }

@@ -1,5 +1,5 @@
-//! Kinds of owners in four bytes each, so that millions of records can say of which kind an owner is. Which kinds can
-//! be paused may change while they are kept.
+//! Kinds of owners in four bytes each, so that millions of records can have the kind of an owner. The set of kinds that
+//! can be paused may change while records are kept.
 
 use std::{
     collections::HashSet,
@@ -14,7 +14,7 @@ use tenure_policy::owners::{OwnerTable, group_of};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kind(NonZeroU32);
 
-/// Hashes kinds, with a key that nobody knows: whoever makes objects can't make one pass for another.
+/// Hashes kinds with a random key, so that no user can invent a kind that collides with another.
 #[derive(Debug, Default)]
 pub struct Kinds(RandomState);
 
@@ -23,7 +23,7 @@ impl Kinds {
         self.named(group_of(&owner.api_version), &owner.kind)
     }
 
-    /// Those of a table that can be paused themselves.
+    /// The kinds of a table that can be paused themselves.
     pub fn pausable(&self, table: &OwnerTable) -> HashSet<Kind> {
         let pausable = table.ancestors().filter(|(_, _, pausable)| *pausable);
         pausable.map(|(group, kind, _)| self.named(group, kind)).collect()
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_its_group_and_kind_in_whatever_version() {
+    fn a_kind_is_its_group_and_kind_in_every_version() {
         let kinds = Kinds::default();
         let job = kinds.of(&owner("batch/v1", "Job"));
         assert_eq!(kinds.of(&owner("batch/v1beta1", "Job")), job);

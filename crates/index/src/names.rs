@@ -21,13 +21,13 @@ impl Names {
         shared
     }
 
-    /// How many are kept.
+    /// The number of names that are kept.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Drops what nobody uses any more, now and then: clusters that make a namespace per build see millions.
+    /// Drops unused names from time to time: clusters that create a namespace for each build see millions.
     fn sweep(&mut self) {
         if self.names.len() < self.sweep_at {
             return;
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_uses_go() {
+    fn unused_names_go() {
         let mut names = Names::default();
         let kept = names.shared("kept");
         for number in 0..10_000 {

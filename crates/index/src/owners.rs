@@ -42,7 +42,7 @@ pub struct Owner {
 pub struct Owners {
     by_uid: HashMap<Uid, Owner>,
     by_controller: Controlled,
-    /// How many have a ceiling of their own: as long as none has, no chain matters.
+    /// The number of owners with a ceiling of their own. While it is zero, chains of owners don't matter.
     with_own: usize,
     /// Kinds that can be paused.
     pausable: HashSet<Kind>,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_while_nobody_has_a_ceiling_of_its_own() {
+    fn nothing_moves_while_no_owner_has_a_ceiling_of_its_own() {
         let mut world = World::new();
         assert!(!world.apply("set", Some("deployment"), None));
         assert!(world.apply("deployment", None, Some(2)));

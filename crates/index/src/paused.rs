@@ -1,4 +1,4 @@
-//! Owners that Tenure has paused: in which queue, and whether and when they come back by themselves.
+//! Owners that Tenure has paused: their queue, and the time at which they come back by themselves, if they do.
 
 use std::{
     cmp::Reverse,
@@ -23,10 +23,10 @@ use crate::{
     times::Wait,
 };
 
-/// Between two questions whether an owner that is due may come back.
+/// The time between two checks if an owner that is due may come back.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
-/// Until an owner may come back again that was refused.
+/// The wait before the next return of an owner whose last one was refused.
 const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_secs(40) };
 
 /// A workload that takes, or took, room in a queue.
@@ -50,15 +50,15 @@ struct Early {
 /// An owner that was paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paused {
-    /// The queue by whose rules it was.
+    /// The queue by whose rules it was paused.
     pub queue: ArcStr,
     /// The family of that queue. None if the record doesn't say.
     pub family: Option<Family>,
-    /// It was because its pods didn't get ready.
+    /// It was paused because its pods didn't get ready.
     pub was_unready: bool,
-    /// When it comes back by itself.
+    /// The way in which it comes back by itself, and the time.
     pub returns: Return,
-    /// How often it was paused because its pods didn't get ready.
+    /// The number of its pauses because its pods didn't get ready.
     pub count: u32,
     /// The priority of its pods.
     pub priority: i32,
@@ -71,17 +71,17 @@ pub struct Paused {
     /// Empty if it is of the whole cluster.
     pub namespace: ArcStr,
     controller: Option<Controller>,
-    /// The root owner of its pods: itself but for a Workload of Kueue's, which has those of what it is of.
+    /// The root owner of its pods: the owner itself, but for a Workload of Kueue's the object that the Workload is for.
     pub root: Uid,
-    /// Which of the watches has seen it.
+    /// The watch that has seen it.
     pub source: u16,
     /// As the API server writes it.
     pub uid: Box<str>,
-    /// How often its return was refused.
+    /// The number of times that its return was refused.
     pub refusals: u8,
     /// It is being resumed.
     claimed: bool,
-    /// That is not tried again before.
+    /// The earliest time of the next try.
     not_before: Timestamp,
     /// None if it comes back at its own time.
     early: Option<Box<Early>>,
@@ -93,7 +93,7 @@ impl Paused {
         self.family.unwrap_or(Family::Runai)
     }
 
-    /// As far as the order needs it in which owners come back.
+    /// The facts on which the order of returns depends.
     pub fn waiting(&self) -> Waiting {
         Waiting {
             priority: self.priority,
@@ -103,7 +103,7 @@ impl Paused {
         }
     }
 
-    /// By what those take turns that come back: the least is the first.
+    /// The key by which owners that come back are ordered: the least comes first.
     pub fn turn(&self, strategy: RequeuingTimestamp) -> (Reverse<i32>, Timestamp, String) {
         let waiting = self.waiting();
         (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)
@@ -114,7 +114,7 @@ impl Paused {
         owners.root(self.controller).is_none()
     }
 
-    /// When it comes back: before its time, if another workload of its queue has left.
+    /// The time at which it comes back: before its own time, if another workload of its queue has left.
     pub fn due(&self) -> Option<Timestamp> {
         let early = self.early.as_ref().map(|early| early.at);
         self.returns.at().map(|at| early.map_or(at, |early| early.min(at)))
@@ -128,7 +128,7 @@ impl Paused {
             && matches!(self.returns, Return::Requeue(_))
     }
 
-    /// When it may be handed out to come back.
+    /// The time at which it may be handed out to come back.
     fn next(&self) -> Option<Timestamp> {
         let at = self.due()?.max(self.not_before);
         (!self.claimed).then_some(at)
@@ -146,7 +146,7 @@ pub struct PausedOwners {
 }
 
 impl PausedOwners {
-    /// Takes an owner as the API server has it, with its controller or the root owner of its pods.
+    /// Adds or updates an owner, with its controller or the root owner of its pods.
     pub fn apply(
         &mut self,
         uid: Uid,
@@ -217,7 +217,7 @@ impl PausedOwners {
         self.by_uid.values().filter(move |paused| paused.is_root(owners))
     }
 
-    /// When the next of them comes back, apart from those that are claimed.
+    /// The time at which the next of them comes back, apart from claimed ones.
     pub fn next_return(&self, owners: &Owners) -> Option<Timestamp> {
         let is_root = |uid| self.by_uid.get(uid).is_some_and(|paused| paused.is_root(owners));
         self.order.iter().find(|(_, uid)| is_root(uid)).map(|(at, _)| *at)
@@ -235,7 +235,7 @@ impl PausedOwners {
         uids.any(|uid| self.by_uid.get(&uid).is_some_and(|paused| paused.was_unready))
     }
 
-    /// Those of a queue that wait for their next try to get ready.
+    /// The owners of a queue that wait for their next try to get ready.
     pub fn waiting<'p>(
         &'p self,
         owners: &'p Owners,
@@ -246,13 +246,13 @@ impl PausedOwners {
         self.by_uid.iter().filter(move |(_, paused)| waits(paused)).map(|(uid, paused)| (*uid, paused))
     }
 
-    /// Has one come back before its time, since this workload has left.
+    /// Lets an owner come back before its time, since this workload has left.
     pub fn call(&mut self, uid: Uid, at: Timestamp, left: Holder) {
         self.change(uid, |paused| paused.early = Some(Box::new(Early { at, left })));
     }
 
-    /// Hands out those that are due at `now`, and may come back. They are not handed out again before they are settled.
-    /// One whose time hasn't come waits for it if the workload that had left `is_back`.
+    /// Hands out the owners that are due at `now`, and may come back. They are not handed out again before they are
+    /// settled. One whose own time hasn't come waits for it if the workload that had left `is_back`.
     pub fn claim_returns(
         &mut self,
         owners: &Owners,
@@ -262,7 +262,7 @@ impl PausedOwners {
     ) -> Vec<Paused> {
         let due = self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, uid)| *uid);
         let due: Vec<Uid> = due.collect();
-        // to ask is dear, and there may be changes all the time
+        // the check is expensive, and there may be changes all the time
         let later = now.checked_add(LOOK_AGAIN).unwrap_or(Timestamp::MAX);
         let claim = |uid: Uid| {
             let paused = self.by_uid.get(&uid).filter(|paused| paused.is_root(owners))?;
@@ -280,12 +280,13 @@ impl PausedOwners {
         due.into_iter().filter_map(claim).collect()
     }
 
-    /// Takes one back: it may be handed out again after `not_before`.
+    /// Takes an owner back: it may be handed out again after `not_before`.
     pub fn settle_return(&mut self, uid: Uid, not_before: Timestamp) {
         self.change(uid, |paused| (paused.claimed, paused.not_before) = (false, not_before));
     }
 
-    /// Takes one back that was refused at `now`: it may be handed out again after a while, which grows from time to time.
+    /// Takes an owner back whose return was refused at `now`: it may be handed out again after a while, which grows
+    /// with each refusal.
     pub fn refuse_return(&mut self, uid: Uid, now: Timestamp) {
         self.change(uid, |paused| {
             (paused.claimed, paused.not_before) = (false, RETRY.end(paused.refusals, now));
@@ -350,7 +351,7 @@ mod tests {
             self.paused.apply(uid, 7, &metadata, (controller, uid), &mut self.names);
         }
 
-        /// Queue, family and whether it comes back, of each.
+        /// The queue and family of each, and true if it comes back.
         fn roots(&self) -> Vec<(String, Option<Family>, bool)> {
             let roots = self.paused.roots(&self.owners);
             let mut roots: Vec<_> = roots

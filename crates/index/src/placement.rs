@@ -1,4 +1,4 @@
-//! The reading of the webhook: pods by the node that they are on, and which of them may make room for another.
+//! The webhook's view of the cluster: pods by node, and which of them may make room for another.
 
 mod answer;
 mod budgets;
@@ -49,7 +49,7 @@ pub struct Placements {
     interned: Interned,
     places: Places,
     schedulers: Schedulers,
-    /// What pods need besides room: most need nothing, so it isn't part of each pod's record.
+    /// The needs of pods besides room. Most pods have none, so they aren't part of each pod's record.
     needs: UidMap<Arc<Needs>>,
     /// The labels of each node: one of them names its pool.
     nodes: HashMap<ArcStr, BTreeMap<String, String>>,
@@ -57,7 +57,7 @@ pub struct Placements {
     limit_volumes: HashSet<String>,
     classes: HashMap<String, ClassState>,
     budgets: Budgets,
-    /// Those that are about to go.
+    /// The namespaces that are being deleted.
     terminating_namespaces: HashSet<String>,
 }
 
@@ -79,7 +79,7 @@ impl Reader for Placements {
 /// The model of the webhook: everything that decides which pods may make room.
 pub type PlacementIndex = Cluster<Placements>;
 
-/// A pod, as far as a decision needs it.
+/// The record of a pod, with the facts that decisions need.
 #[derive(Clone, Debug)]
 struct Placed {
     /// Its uid as the API server writes it, if that is an odd one: answers name it.
@@ -87,7 +87,7 @@ struct Placed {
     namespace: ArcStr,
     name: ArcStr,
     node: Option<ArcStr>,
-    /// Where its scheduler makes room for it, as long as it waits.
+    /// The node on which its scheduler makes room for it, as long as it waits.
     nominated: Option<ArcStr>,
     priority: i32,
     /// It waits rather than preempt others.
@@ -99,28 +99,28 @@ struct Placed {
     progress: Progress,
     requests: Arc<Requests>,
     labels: Arc<Labels>,
-    /// The groups that it names. Gangs know them as well, but it would have to be looked up there.
+    /// The groups that it names. Gangs know them as well, but a lookup there takes time.
     memberships: Option<Arc<[Membership]>>,
-    /// Whether room is all that it needs. What else it is is kept apart.
+    /// True if it needs nothing but room. Other needs are kept apart.
     plain: bool,
-    /// Whether its place is free when it is deleted: neither a kubelet nor a `DaemonSet` would bring it back.
+    /// True if its place is free once it is deleted: neither a kubelet nor a `DaemonSet` brings it back.
     frees: bool,
-    /// Why the guard never keeps it.
+    /// The reason why the guard never keeps it, if there is one.
     spared: Option<Reason>,
 }
 
 impl PlacementIndex {
-    /// Workloads may form for so long from now on.
+    /// Sets the longest time that workloads may take to form.
     pub fn set_longest_formation(&mut self, formation: LongestFormation) {
         self.objects.gangs.set_longest_formation(formation);
     }
 
-    /// Pods that it takes from now on are in the queues that those of Kueue's stand for.
+    /// Sets the queues that Kueue's queues stand for. Only pods that are added or updated later are in them.
     pub fn set_kueue_queues(&mut self, queues: kueue::Queues) {
         self.objects.interner.kueue_queues = queues;
     }
 
-    /// Takes a pod as the API server has it.
+    /// Adds or updates a pod.
     pub fn apply_pod(&mut self, pod: PodWithRoom) {
         let (pod, room) = pod.split();
         let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) else { return };
@@ -142,14 +142,14 @@ impl PlacementIndex {
         self.reader.places.put(uid, placed);
     }
 
-    /// Computes the starts that may be others by now: before questions are asked, and not at each change, since a gang
-    /// comes pod by pod.
+    /// Computes the starts that may have changed: before questions are asked, and not at each change, since the pods of
+    /// a gang come one by one.
     pub fn settle(&mut self) {
         self.objects.gangs.moved();
         self.objects.moved = Moved::default();
     }
 
-    /// Takes a `PriorityClass` as the API server has it.
+    /// Adds or updates a `PriorityClass`.
     pub fn apply_class(&mut self, class: &PriorityClass) {
         let name = class.metadata.name.clone().unwrap_or_default();
         let state = ClassState::of(class.value.unwrap_or(0), class.metadata.annotations.as_ref());
@@ -166,7 +166,7 @@ impl PlacementIndex {
         self.reader.classes.retain(|name, _| names.contains(name));
     }
 
-    /// Takes a node as the API server has it.
+    /// Adds or updates a node.
     pub fn apply_node(&mut self, node: &ObjectMeta) {
         let name = self.objects.interner.names.shared(node.name.as_deref().unwrap_or_default());
         self.reader.nodes.insert(name, node.labels.clone().unwrap_or_default());
@@ -182,7 +182,7 @@ impl PlacementIndex {
         self.reader.nodes.retain(|name, _| names.contains(name.as_str()));
     }
 
-    /// Takes the CSI drivers of a node as the API server has them.
+    /// Adds or updates the CSI drivers of a node.
     pub fn apply_csi_node(&mut self, node: &CSINode) {
         let name = node.metadata.name.clone().unwrap_or_default();
         let count = |driver: &CSINodeDriver| driver.allocatable.as_ref()?.count;
@@ -203,7 +203,7 @@ impl PlacementIndex {
         self.reader.limit_volumes.retain(|name| names.contains(name));
     }
 
-    /// Takes a disruption budget as the API server has it.
+    /// Adds or updates a disruption budget.
     pub fn apply_budget(&mut self, budget: &PodDisruptionBudget) {
         self.reader.budgets.apply(budget, &mut self.objects.interner.names);
     }
@@ -218,7 +218,7 @@ impl PlacementIndex {
         self.reader.budgets.retain(keys);
     }
 
-    /// Takes a namespace as the API server has it.
+    /// Adds or updates a namespace.
     pub fn apply_namespace(&mut self, namespace: &ObjectMeta) {
         let name = namespace.name.as_deref().unwrap_or_default();
         if namespace.deletion_timestamp.is_some() {
@@ -238,7 +238,7 @@ impl PlacementIndex {
         self.reader.terminating_namespaces.retain(|name| names.contains(name));
     }
 
-    /// How many pods are kept.
+    /// The number of pods that are kept.
     pub fn pods(&self) -> usize {
         self.reader.places.pods()
     }

@@ -1,4 +1,4 @@
-//! All `PodGroup`s and their pods. Either may come first, and names are used again.
+//! All `PodGroup`s and their pods. Either may come first, and names are reused.
 
 mod gang;
 mod group;
@@ -29,7 +29,7 @@ use stamps::Stamps;
 pub use stamps::{Stamped, Stamping};
 pub use workloads::{Counted, GangId, GroupQueue, OfGroups, Workload};
 
-/// Of the pods of a group, that are compared with a new one. Subgroups are fewer.
+/// The number of a group's pods that are compared with a new one. Most groups have fewer subgroups.
 const FEW: usize = 8;
 
 /// `PodGroup`s by kind, namespace and name, and pods that are in any by uid.
@@ -37,30 +37,30 @@ const FEW: usize = 8;
 pub struct Gangs {
     by_key: HashMap<GroupKey, Box<Gang>>,
     members: UidMap<Box<Member>>,
-    /// Groups whose start is to be computed.
+    /// Groups whose start must be computed.
     changed: HashSet<GroupKey>,
     /// Pods whose workload has another queue, ceiling or start than before.
     moved: HashSet<Uid>,
     stamps: Stamps,
     for_keeper: bool,
-    /// How long after its first pod was scheduled a workload may have started.
+    /// The longest time between the scheduling of a workload's first pod and its start.
     formation: LongestFormation,
 }
 
 impl Gangs {
-    /// Keeps the readiness of runs and their stamps, too: the webhook, which needs neither, saves the room.
+    /// Keeps the readiness of runs and their stamps, too. The webhook needs neither, and saves the memory.
     pub const fn serve_keeper(&mut self) {
         self.for_keeper = true;
     }
 
-    /// Workloads may form for so long from now on.
+    /// Sets the longest time that workloads may take to form.
     pub fn set_longest_formation(&mut self, formation: LongestFormation) {
         if std::mem::replace(&mut self.formation, formation) != formation {
             self.changed.extend(self.by_key.keys().cloned());
         }
     }
 
-    /// Takes a pod as the API server has it.
+    /// Adds or updates a pod.
     pub fn apply_pod(&mut self, uid: Uid, pod: &projection::Pod, names: &mut Names) {
         let mut member = Member::read(pod, |text| names.shared(text)).map(Box::new);
         let known = self.members.get(&uid);
@@ -80,8 +80,8 @@ impl Gangs {
         self.replace(uid, member);
     }
 
-    /// Those of another pod, if it has the very same: then they are kept once, and who asks about many pods needs to look
-    /// them up once.
+    /// The memberships of another pod, if they are the very same: then they are kept once, and looked up once in a
+    /// question about many pods.
     fn same_memberships(&self, of: &[Membership]) -> Option<Arc<[Membership]>> {
         let gang = self.by_key.get(&of.first()?.group)?;
         let mut others = gang.members().iter().take(FEW).filter_map(|uid| self.members.get(uid));
@@ -104,7 +104,7 @@ impl Gangs {
         self.changed.extend(in_doubt.cloned());
     }
 
-    /// A list of all pods begins, after a time in which nothing may have been seen.
+    /// Begins a list of all pods, after a time in which changes may have been missed.
     pub fn begin_list(&mut self) {
         for gang in self.by_key.values_mut() {
             gang.begin_list();
@@ -147,7 +147,7 @@ impl Gangs {
         self.members.extend(member.map(|member| (uid, member)));
     }
 
-    /// Takes a group as the API server has it.
+    /// Adds or updates a group.
     pub fn apply_group(&mut self, kind: PodGroupKind, object: &podgroup::PodGroup, interner: &mut Interner) {
         let (namespace, name) = (object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
@@ -198,7 +198,7 @@ impl Gangs {
         self.prune(key);
     }
 
-    /// Forgets a group of which nothing is known any more.
+    /// Forgets the record of a group that is gone and has no members.
     fn prune(&mut self, key: &GroupKey) {
         if self.by_key.get(key).is_some_and(|gang| gang.is_nothing())
             && let Some(gang) = self.by_key.remove(key)
@@ -210,7 +210,7 @@ impl Gangs {
         }
     }
 
-    /// Computes the starts that may be others by now.
+    /// Computes the starts that may have changed.
     pub fn compute(&mut self) {
         let Self { by_key, members, changed, moved, stamps, formation, .. } = self;
         for key in std::mem::take(changed) {

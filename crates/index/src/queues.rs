@@ -17,7 +17,7 @@ use tracing::warn;
 pub struct RunaiQueues {
     tree: QueueTree,
     floors: Floors,
-    /// What applies to each leaf, as far as it was asked for since the tree last changed.
+    /// The limits of the leaves that were asked for since the tree last changed.
     limits: HashMap<String, Limits>,
 }
 
@@ -26,19 +26,19 @@ pub struct RunaiQueues {
 pub struct TensorstackQueues(BTreeMap<String, TensorstackQueue>);
 
 impl RunaiQueues {
-    /// Goes by other defaults of floors from now on.
+    /// Replaces the defaults of floors.
     pub fn configure(&mut self, floors: Floors) {
         self.limits.clear();
         self.floors = floors;
     }
 
-    /// Takes a queue as the API server has it; says whether a decision may have changed: schedulers write the status
-    /// of their queues all the time.
+    /// Adds or updates a queue; returns true if a decision may have changed: schedulers write the status of their
+    /// queues all the time.
     pub fn apply(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
         self.put(name, RunaiQueue::read(spec))
     }
 
-    /// The same of a queue in KAI-Scheduler's version.
+    /// Adds or updates a queue in KAI-Scheduler's version, with the same result.
     pub fn apply_v2(&mut self, name: &str, queue: &RunaiQueueV2) -> bool {
         let none = BTreeMap::new();
         let annotations = queue.metadata.annotations.as_ref().unwrap_or(&none);
@@ -66,17 +66,17 @@ impl RunaiQueues {
         self.tree.retain(names)
     }
 
-    /// As decisions need them.
+    /// The tree, as decisions need it.
     pub const fn tree(&self) -> &QueueTree {
         &self.tree
     }
 
-    /// What applies to workloads of a leaf; none if there is no such queue.
+    /// Returns the limits for workloads of a leaf; none if there is no such queue.
     pub fn limits(&mut self, leaf: &str) -> Option<Limits> {
         if let Some(known) = self.limits.get(leaf) {
             return Some(*known);
         }
-        // pods may name whatever they like: only real queues are remembered
+        // pods may name any queue: only real queues are remembered
         let id = self.tree.find(leaf)?;
         let limits = Limits::of(&self.tree, &self.floors, id).unwrap_or_else(|cycle| {
             warn!(queue = leaf, error = %cycle, "No ceiling applies");
@@ -88,7 +88,7 @@ impl RunaiQueues {
 }
 
 impl TensorstackQueues {
-    /// Takes a queue as the API server has it; says whether a decision may have changed.
+    /// Adds or updates a queue; returns true if a decision may have changed.
     pub fn apply(&mut self, name: &str, spec: &v1beta1::QueueSpec) -> bool {
         let (queue, errors) = TensorstackQueue::read(spec);
         if self.0.get(name) == Some(&queue) {
@@ -111,7 +111,7 @@ impl TensorstackQueues {
         self.0.len() != before
     }
 
-    /// What applies to the workloads of a queue; none if there is no such queue.
+    /// Returns the limits for workloads of a queue; none if there is no such queue.
     pub fn limits(&self, name: &str) -> Option<Limits> {
         self.0.get(name).map(Limits::from)
     }

@@ -5,8 +5,7 @@ use std::{
 
 use uuid::{Uuid, fmt::Hyphenated};
 
-/// An object's uid in 16 bytes. API servers write UUIDs; anything else is hashed, so that no uid whatever is
-/// refused.
+/// An object's uid in 16 bytes. API servers write UUIDs; any other text is hashed, so that no uid is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Uid(Uuid);
 
@@ -41,7 +40,7 @@ impl Uid {
         self.0.hyphenated().to_string()
     }
 
-    /// Whether a text is another than [`Self::text`] says: no UUID, or one with capitals.
+    /// True if the text differs from [`Self::text`]: it is no UUID, or one with capitals.
     pub fn is_odd(self, text: &str) -> bool {
         self.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()) != text
     }

@@ -1,7 +1,7 @@
 //! Room that comes free in a queue, for the next of its workloads that wait to come back.
 //!
-//! As many come back before their time as workloads have left: one for each. A workload that was paused because its pods
-//! didn't get ready leaves no room that another is called for, else two of them would call each other again and again.
+//! For each workload that has left, one comes back before its time. A workload that was paused because its pods didn't
+//! get ready calls no other back: two of them would call each other again and again.
 
 use arcstr::ArcStr;
 use tenure_policy::{expiry::Family, ready::leaves_room};
@@ -43,7 +43,7 @@ impl CeilingIndex {
         Some(Occupant { family, queue, holder })
     }
 
-    /// If a workload has left, has the next one of its queue come back that waits.
+    /// If a workload has left, lets the next one come back that waits in its queue.
     pub(super) fn call_next(&mut self, occupant: Occupant) {
         let Occupant { family, queue, holder } = occupant;
         if self.is_there(&holder) {

@@ -1,4 +1,4 @@
-//! What explanations ask for beside deadlines.
+//! The facts that explanations need besides deadlines.
 
 use tenure_policy::{
     ceiling::{self, for_people},

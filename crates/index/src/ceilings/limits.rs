@@ -1,4 +1,4 @@
-//! What applies to a pod, by its queues, `PodGroup`s and owners.
+//! The limits of a pod, by its queues, `PodGroup`s and owners.
 
 use arcstr::ArcStr;
 use jiff::SignedDuration;
@@ -17,8 +17,8 @@ use crate::{
     podgroups::{GroupQueue, OfGroups},
 };
 
-/// What applies where a queue doesn't say: how long before the end workloads are told, and when those make room that
-/// don't get ready.
+/// The defaults for queues that don't say: the notice before the end of a run, and the rules for workloads that don't
+/// get ready.
 type Defaults = (SignedDuration, Option<PodsReady>);
 
 /// When something is to be done about a pod.
@@ -76,7 +76,7 @@ fn queue(objects: &mut Objects, family: Family, pod: &Pod, of_group: Option<Grou
     Some(if counts { name.clone() } else { own.clone() })
 }
 
-/// How a pod stands.
+/// Computes the standing of a pod.
 pub fn standing(objects: &mut Objects, pod: &Pod, of_groups: OfGroups) -> Standing {
     let root = objects.owners.own_ceiling(pod.controller);
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();

@@ -17,8 +17,8 @@ impl CeilingIndex {
         self.objects.paused.next_return(&self.objects.owners)
     }
 
-    /// How many paused owners come back by themselves. One that is overdue at `now` and has pods was set going by
-    /// another controller or a person.
+    /// The number of paused owners that come back by themselves. One that is overdue at `now` and has pods doesn't
+    /// count: another controller or a person has resumed it.
     pub fn returning(&self, now: Timestamp) -> usize {
         let returning = self.objects.paused.roots(&self.objects.owners);
         let waits =
@@ -64,13 +64,13 @@ impl CeilingIndex {
         self.objects.paused.release();
     }
 
-    /// What applies to workloads of a queue that don't get ready.
+    /// The rules for workloads of a queue that don't get ready.
     pub fn pods_ready(&mut self, family: Family, queue: &str) -> Option<PodsReady> {
         let limits = self.objects.limits(family, queue);
         PodsReady::applying(limits.and_then(|limits| limits.pods_ready), self.reader.pods_ready)
     }
 
-    /// How long workloads of a queue wait whose time slice has ended; none if their ceiling is none.
+    /// The time that workloads of a queue wait after their time slice; none if their ceiling isn't a time slice.
     pub fn slice_delay(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
         self.objects.limits(family, queue)?.slice_delay
     }

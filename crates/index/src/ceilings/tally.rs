@@ -15,16 +15,16 @@ use tenure_types::podgroup::PodGroupKind;
 use super::CeilingIndex;
 use crate::{Workload, paused::Paused, times::NEVER};
 
-/// What is to be said of the queues of the run.ai family.
+/// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Of each by its name, in no order.
+    /// The report on each queue, with the queue's name, in no order.
     pub reports: Vec<(String, QueueReport)>,
     /// When it changes by itself: the first protection ends then.
     pub until: Option<Timestamp>,
 }
 
-/// What was counted of a queue so far.
+/// The counts of a queue so far.
 #[derive(Default)]
 struct Count {
     workloads: Workloads,

@@ -1,4 +1,4 @@
-//! Pods that terminate, and for how long they may: their grace period is their own word.
+//! Pods that terminate, and the bound on that time: they choose their grace period themselves.
 
 use std::collections::HashSet;
 
@@ -34,9 +34,9 @@ pub struct Overlong {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What is left of its grace period, in whole seconds.
+    /// The rest of its grace period, in whole seconds.
     pub left: SignedDuration,
-    /// What is left of it by what is allowed, in whole seconds: at least one.
+    /// The rest that is allowed, in whole seconds: at least one.
     pub allowed: SignedDuration,
 }
 
@@ -51,7 +51,7 @@ impl Terminating {
 }
 
 impl CeilingIndex {
-    /// Takes a pod as one that terminates, if it does and is in a queue.
+    /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates has one.
     pub(super) fn apply_terminating(&mut self, uid: Uid, pod: &projection::Pod) {
         self.reader.terminating.delete(uid);
         let Some(ends) = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0) else { return };
@@ -82,7 +82,7 @@ impl CeilingIndex {
         .collect()
     }
 
-    /// How many pods past their ceiling still terminate although their grace period is over.
+    /// The number of pods past their ceiling that still terminate although their grace period is over.
     pub fn terminating_past_end(&mut self, now: Timestamp) -> usize {
         self.terminating_past_ceiling(now, |_, of, _| (of.ends < now).then_some(())).len()
     }

@@ -484,7 +484,7 @@ fn the_least_of_all_own_ceilings_and_the_queues_counts() {
         "free",
         &json!({"metadata": {"labels": null, "annotations": {"tenure.dev/max-duration": "1s"}}}),
     ));
-    assert_eq!(index.pods(), 1, "a pod in no queue is nobody's business");
+    assert_eq!(index.pods(), 1, "a pod in no queue isn't managed");
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn nothing_more_is_done_about_what_is_settled_for_good() {
 }
 
 #[test]
-fn what_was_claimed_by_somebody_who_is_gone_is_due_at_once() {
+fn what_was_claimed_is_due_at_once_after_a_release() {
     let mut index = index();
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));

@@ -1,4 +1,4 @@
-//! What is handed out to be done.
+//! The tasks that are handed out, and their pods.
 
 use std::num::NonZeroU32;
 
@@ -7,20 +7,20 @@ use tenure_policy::{expiry::Family, ready::Cause};
 
 use crate::Uid;
 
-/// What is to be done about a group.
+/// A task about a group of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Its ceiling was exceeded.
     Expire,
     /// Its workload wasn't ready in time.
     Evict,
-    /// Its workload is to be told when its run will end.
+    /// Its workload is to get a notice of the end of its run.
     Announce,
-    /// It was told so, and no ceiling applies any more.
+    /// Its workload has a notice, and no ceiling applies any more.
     Withdraw,
 }
 
-/// The identity of a claim: only what was handed out by it is settled by it.
+/// The identity of a claim: it settles only the pods that were handed out under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim(pub(super) NonZeroU32);
 
@@ -31,12 +31,12 @@ impl Default for Claim {
     }
 }
 
-/// A pod about which something is to be done.
+/// A pod for which a task is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Which pod: a pod of this name may be another one by now.
+    /// The pod's uid: another pod may have its name by now.
     pub uid: Uid,
-    /// What it is handed out by.
+    /// The claim that it is handed out under.
     pub claim: Claim,
     /// Its namespace.
     pub namespace: String,
@@ -46,24 +46,24 @@ pub struct Due {
     pub family: Family,
     /// The queue that it is in, of that family.
     pub queue: String,
-    /// When the ceiling is, or was, reached; or until when the workload must be ready.
+    /// The time at which the ceiling is, or was, reached; or by which the workload must be ready.
     pub deadline: Timestamp,
-    /// Since when the task is due.
+    /// The time since which the task is due.
     pub since: Timestamp,
-    /// What a workload that isn't ready waits for.
+    /// The reason why its workload isn't ready.
     pub cause: Cause,
-    /// The end of the run that the workload was told before.
+    /// The end of the run in the workload's last notice.
     pub told: Option<Timestamp>,
-    /// How often the task was done, and the pod runs on. Tries that failed don't count, but those to tell a workload.
+    /// The number of times that the task was done while the pod runs on. Failed tries count only for notices.
     pub attempts: u8,
     /// It has outlived a pause of its workload, which wasn't ready.
     pub outlives: bool,
 }
 
-/// Pods of one controller about which the same is to be done: what is done to their owner serves all.
+/// Pods of one controller with the same task: to act on their owner serves all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// What is to be done.
+    /// The task.
     pub task: Task,
     /// The one that is most overdue.
     pub first: Due,
@@ -83,22 +83,23 @@ impl Group {
 pub enum Served {
     /// All of its pods.
     All,
-    /// The first. The same is to be done about each of the others by itself.
+    /// The first. Each of the others needs an action of its own.
     First,
-    /// The first, which is gone. What is to be done about the others is open.
+    /// The first, which is gone. The task of the others is still open.
     Gone,
 }
 
 /// The result of an action, for the pods that it has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done. Pods that are still there are due again after a while, which grows with each try; unless their workload
-    /// was only to be told something.
+    /// It was done. Pods that are still there are due again after a while, which grows with each try; but not after a
+    /// notice.
     Acted,
-    /// The same, and their workload is paused for it: a pod that outlives that is of a run that was judged already.
+    /// It was done, and their workload is paused for it: a pod that outlives the pause belongs to a run that was judged
+    /// already.
     Paused,
     /// It could not be done. Pods are due again after a while, which grows with each try.
     Failed,
-    /// Nothing more is to be done about them.
+    /// No more action is to be taken on them.
     Final,
 }

@@ -1,4 +1,4 @@
-//! When the ceiling of a pod is reached.
+//! The time at which the ceiling of a pod is reached.
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -7,7 +7,7 @@ use tenure_policy::expiry::Family;
 use super::order::{Slot, Step};
 use crate::times::{NEVER, milliseconds_up};
 
-/// When a pod's ceiling is reached, in which queue, and how long before that its workload is told.
+/// The time at which a pod's ceiling is reached, the queue that sets it, and the length of the notice before it.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     pub at: Timestamp,
@@ -17,10 +17,10 @@ pub struct Ceiling {
     pub notice: SignedDuration,
 }
 
-/// How far the expiry of a pod has come.
+/// The progress of a pod's expiry.
 #[derive(Debug)]
 pub struct Expiry {
-    /// When the ceiling is reached, rounded up; [`NEVER`] if there is none.
+    /// The time at which the ceiling is reached, rounded up; [`NEVER`] if there is none.
     pub at: i64,
     /// The queue whose ceiling counts.
     pub queue: Option<ArcStr>,
@@ -34,7 +34,7 @@ impl Default for Expiry {
 }
 
 impl Expiry {
-    /// Takes the ceiling that applies by now. The last one is kept by name: a notice that is withdrawn names it.
+    /// Sets the ceiling that applies now. The queue of the last one is kept: a notice that is withdrawn names it.
     pub fn plan(&mut self, ceiling: Option<Ceiling>) {
         self.at = ceiling.as_ref().map_or(NEVER, |ceiling| milliseconds_up(ceiling.at));
         if let Some(ceiling) = ceiling {

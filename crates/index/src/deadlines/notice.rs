@@ -1,4 +1,4 @@
-//! When the workload of a pod is told the end of its run.
+//! Notices to the workloads of pods, of the end of their runs.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,18 +11,18 @@ use crate::times::{Milliseconds, NEVER, Wait, milliseconds_up};
 
 const RETRY: Wait = Wait { first: SignedDuration::from_secs(10), last: SignedDuration::from_mins(10) };
 
-/// How far the notice of a pod has come. Most pods have none.
+/// The progress of a pod's notice. Most pods have none.
 #[derive(Debug, Default)]
 pub struct Notice {
-    /// When it is to be given, if it is.
+    /// The time at which it is to be given, if it is.
     at: Option<Milliseconds>,
-    /// The end of its run that the workload was told.
+    /// The end of the run that the workload was told.
     pub told: Option<Milliseconds>,
     pub step: Step,
 }
 
 impl Notice {
-    /// Some time before the end or, if that has changed since it was told, at once.
+    /// Plans a notice: some time before the end or, if the end has changed since it was told, at once.
     pub fn plan(known: Option<Box<Self>>, created: i64, ceiling: Option<&Ceiling>) -> Option<Box<Self>> {
         let told = known.as_ref().and_then(|known| known.told).map(Milliseconds::get);
         let at = match (told, ceiling) {
@@ -47,7 +47,7 @@ impl Notice {
         self.at.is_none() && self.told.is_none() && self.step.tries == Tries::default()
     }
 
-    /// When something is to be done.
+    /// The time of the next task.
     pub fn next(&self) -> Slot {
         self.at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.get().max(self.step.tries.not_before())))
     }

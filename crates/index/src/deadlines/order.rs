@@ -1,4 +1,4 @@
-//! Pods in the order in which something is due.
+//! Pods in the order in which their tasks are due.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,8 @@ use crate::{
     times::{NEVER, Wait, milliseconds_up},
 };
 
-/// Until it is tried again to stop a pod.
-/// How long after the first try to stop a pod it is tried again, if that didn't help. The time doubles with each try, up to
-/// eight times as long.
+/// The wait before the second try to stop a pod, if the first didn't help. It doubles with each try, up to eight times
+/// as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter(pub SignedDuration);
 
@@ -28,7 +27,7 @@ impl From<RetryAfter> for Wait {
     }
 }
 
-/// First tries come before those that were made before.
+/// First tries come before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     First,
@@ -42,7 +41,7 @@ pub struct Slot(i64);
 impl Slot {
     /// In no lane: it lies between the two.
     pub const NONE: Self = Self(0);
-    /// How far a time may be from the epoch. Timestamps take 49 bits.
+    /// The greatest distance of a time from the epoch. Timestamps take 49 bits.
     const REACH: i64 = 1 << 60;
     /// Where the epoch lies in the second lane; in the first one, this much before [`Self::NONE`].
     const EPOCH: i64 = 1 << 61;
@@ -76,7 +75,7 @@ impl Slot {
     }
 }
 
-/// Pods by when something is due.
+/// Pods by the time at which a task is due.
 #[derive(Debug, Default)]
 pub struct Order(BTreeSet<(Slot, Uid)>);
 
@@ -111,7 +110,7 @@ impl Order {
         heads.filter_map(|(slot, _)| slot.time()).min()
     }
 
-    /// The pods of which one was due first, whenever it is tried again.
+    /// The pods of which one was due first, no matter when its next try is.
     pub fn may_be_first(&self) -> impl Iterator<Item = Uid> {
         let first = self.of_lane(Lane::First, NEVER).take(1);
         first.chain(self.of_lane(Lane::Again, NEVER)).map(|(_, uid)| uid)
@@ -122,21 +121,21 @@ impl Order {
     }
 }
 
-/// How far a task about a pod has come.
+/// The progress of a task about a pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Step {
     pub tries: Tries,
     pub slot: Slot,
 }
 
-/// How often something was tried, and when it may be tried again: eight bytes, since each pod has some.
+/// The number of tries of a task, and the earliest time of the next: eight bytes, since each pod has some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tries {
     /// In milliseconds since the epoch, up to the year 10889. The greatest is [`NEVER`].
     not_before: [u8; 6],
-    /// How often it was done, and didn't help.
+    /// The number of tries that succeeded and didn't help.
     in_vain: u8,
-    /// How often it could not be done.
+    /// The number of tries that failed.
     failed: u8,
 }
 
@@ -165,24 +164,24 @@ impl Tries {
         }
     }
 
-    /// It was done. It is done again after a while if that doesn't help.
+    /// Counts a try that succeeded. The next one follows after a while if that doesn't help.
     pub fn count_done(&mut self, now: Timestamp, wait: Wait) {
         self.wait(now, wait);
         self.in_vain = self.in_vain.saturating_add(1);
     }
 
-    /// It could not be done.
+    /// Counts a try that failed.
     fn count_failed(&mut self, now: Timestamp, wait: Wait) {
         self.wait(now, wait);
         self.failed = self.failed.saturating_add(1);
     }
 
-    /// It helped: the next try is the first.
+    /// Forgets all tries after a success: the next one counts as the first.
     pub const fn forget(&mut self) {
         (self.in_vain, self.failed) = (0, 0);
     }
 
-    /// It is tried again after all. How often it was tried counts as before.
+    /// Allows another try after all. Earlier tries count as before.
     pub fn revive(&mut self) {
         if self.not_before == Self::NEVER {
             self.not_before = [0; 6];

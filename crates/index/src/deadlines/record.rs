@@ -1,4 +1,4 @@
-//! What is kept of a pod in a queue.
+//! The record of a pod in a queue.
 
 use arcstr::ArcStr;
 use jiff::SignedDuration;
@@ -42,12 +42,12 @@ pub struct Pod {
     pub notice: Option<Box<Notice>>,
     /// None if its workload is ready, or may take as long as it likes.
     pub unready: Option<Box<Unready>>,
-    /// What it is handed out by. As long as it is, it stands in no order.
+    /// The claim that it is handed out under. Until that is settled, it stands in no order.
     pub claim: Option<Claim>,
-    /// What is done about it serves no other pod of its controller.
+    /// Acting on it serves no other pod of its controller.
     pub alone: bool,
-    /// It names an owner whose pods are never touched. Anybody may, so its ceiling holds until that owner was found; but no
-    /// workload is counted.
+    /// It names an owner whose pods are never touched. Any user may name one, so its ceiling holds until that owner is
+    /// found; but no workload is counted.
     pub claims_exemption: bool,
 }
 
@@ -94,7 +94,7 @@ impl Pod {
         self.tensorstack.is_some() || self.runai.is_some() || is_grouped
     }
 
-    /// What was final by its last controller is tried again.
+    /// Allows another try of the tasks that were final under its last controller.
     pub fn revive(&mut self) {
         self.expiry.step.tries.revive();
         if let Some(unready) = &mut self.unready {
@@ -127,7 +127,7 @@ impl Pod {
         self.unready.as_ref().is_some_and(|unready| unready.paused)
     }
 
-    /// How far a task has come.
+    /// The progress of a task.
     pub fn step(&self, task: Task) -> Step {
         let step = match task {
             Task::Expire => Some(self.expiry.step),

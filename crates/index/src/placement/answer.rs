@@ -1,4 +1,4 @@
-//! What becomes of the victims that a scheduler offers.
+//! Answers to schedulers: which of the offered victims may be preempted.
 
 use std::{borrow::Cow, cmp::Reverse, num::NonZero, sync::LazyLock, thread};
 
@@ -17,84 +17,85 @@ use super::{
 };
 use crate::Uid;
 
-/// What a scheduler asks, and what decides besides the pods.
+/// A scheduler's question, with the inputs of the answer besides the pods.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'q> {
-    /// What decisions are taken by.
+    /// The rules to decide by.
     pub rules: Rules<'q>,
-    /// Who wants room.
+    /// The pod that needs room.
     pub preemptor: &'q Pod,
-    /// What it needs besides room.
+    /// Its needs besides room.
     pub neighbor: Neighbor<'q>,
 }
 
-/// What is answered for a node.
+/// The answer for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// As it was offered, each pod once, the most important first.
     Keep(Vec<Taken<'a>>),
-    /// Others in their place, the most important first.
+    /// Other victims in their place, the most important first.
     Instead {
         /// Their uids; at least one.
         victims: Vec<Taken<'a>>,
-        /// How many of them a disruption budget would rather keep.
+        /// The number of victims whose eviction violates a disruption budget.
         budget_violations: usize,
     },
-    /// Nobody on this node makes room.
+    /// No pod on this node makes room.
     Drop(Dropped),
 }
 
 /// A pod that may be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken<'a> {
-    /// Its uid, as it is written.
+    /// Its uid, as the API server or the scheduler writes it.
     pub text: Cow<'a, str>,
-    /// The same.
+    /// Its uid.
     pub uid: Uid,
-    /// Whether it is one of a group.
+    /// True if it is one of a group.
     pub in_group: bool,
 }
 
-/// Why nobody makes room.
+/// The reason why no pod makes room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dropped {
-    /// A victim is protected, and no other pods will do. It is worth to ask again when others may do, too.
+    /// A victim is protected, and no other pods will do. Another question is worthwhile once others may do, too.
     Protected(Protected),
-    /// Nothing is known of a victim, or not that it is on this node: it may be protected.
+    /// A victim isn't known, or isn't known to be on this node: it may be protected.
     Unknown(String),
     /// No victim was offered.
     Nobody,
 }
 
-/// What is filled for each node: to allocate it again takes longer than most answers.
+/// Buffers that are filled for each node: to allocate them each time takes longer than most answers.
 struct Scratch<'o, 'q, 'i> {
     workloads: Workloads<'q, 'i>,
-    /// Those that were offered, with their uids as the scheduler writes them.
+    /// The pods that were offered, with their uids as the scheduler writes them.
     found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i Placed>)>,
-    /// Those first that were offered.
+    /// The pods of the node, the offered ones first.
     here: Vec<Here<'o, 'i>>,
-    /// How many searches for other victims are left.
+    /// The number of searches for other victims that are left.
     searches: usize,
 }
 
-/// Of more nodes than a scheduler offers of a large cluster, other threads answer some. Those threads may have to wait
-/// for a processor, which takes longer than to see of fewer nodes that their victims may go.
+/// The number of nodes beyond which other threads help; a scheduler of a large cluster doesn't offer more. Those
+/// threads may have to wait for a processor, which takes longer than the answers for so few nodes.
 const FEW_NODES: usize = 1_000;
 
-/// A search for other victims takes ten times as long as that.
+/// The number of searches for other victims beyond which other threads help. A search takes ten times as long as an
+/// answer without one.
 const FEW_SEARCHES: usize = 16;
 
-/// A scheduler asks one question at a time: beyond so many threads, little is left to gain.
+/// The most threads for a question. A scheduler asks one at a time, and more threads gain little.
 const MOST_THREADS: usize = 4;
 
-/// Those that there are processors for. It takes the system some time to say.
+/// The threads that there are processors for, asked once: it takes the system some time to say.
 static THREADS: LazyLock<usize> = LazyLock::new(|| {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     processors.min(MOST_THREADS)
 });
 
 impl PlacementIndex {
-    /// Answers for every node, in the order of the offers, by what was there when it was last settled.
+    /// Answers for all nodes, in the order of the offers, by the starts that [`Self::settle`] last computed.
     pub fn answer<'a>(&'a self, question: &Question<'_>, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
         let itself = question.preemptor.metadata.uid.as_deref().map(Uid::of);
         let asked = Asked { index: self, question, preemptor: self.preemptor(question), itself };
@@ -106,7 +107,7 @@ impl PlacementIndex {
         answers
     }
 
-    /// Who asks, as rules see it.
+    /// The preemptor as rules see it.
     pub(super) fn preemptor<'q>(&'q self, question: &Question<'q>) -> Preemptor<'q> {
         Preemptor {
             place: Place::find(question.rules.tree, self.queue_of_preemptor(question.preemptor)),
@@ -141,7 +142,7 @@ struct Asked<'a, 'i> {
 }
 
 impl<'i> Asked<'_, 'i> {
-    /// Answers in the order of the offers, on so many threads.
+    /// Answers in the order of the offers, on this number of threads.
     fn divided(&self, offers: &[Offer<'i>], threads: usize) -> Vec<Answer<'i>> {
         let mut shares = offers.chunks(offers.len().div_ceil(threads.max(1)).max(1));
         let own = shares.next().unwrap_or_default();
@@ -154,7 +155,7 @@ impl<'i> Asked<'_, 'i> {
             let others: Vec<_> = shares.map(begin).collect();
             let mut answers = self.nodes(own, usize::MAX);
             for (share, thread) in others {
-                // where there is no thread to be had, it is done here
+                // if no thread can be started, the work is done here
                 let done = thread.ok().and_then(|thread| thread.join().ok());
                 answers.extend(done.unwrap_or_else(|| self.nodes(share, usize::MAX)));
             }
@@ -162,7 +163,7 @@ impl<'i> Asked<'_, 'i> {
         })
     }
 
-    /// Answers in the order of the offers, up to that which takes the last of so many searches.
+    /// Answers in the order of the offers, up to the one that takes the last of the allowed searches.
     fn nodes(&self, offers: &[Offer<'i>], searches: usize) -> Vec<Answer<'i>> {
         let workloads = Workloads::new(self.index, self.question.rules.tree);
         let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new(), searches };
@@ -184,12 +185,12 @@ impl<'i> Asked<'_, 'i> {
             let uid = Uid::of(text);
             (text, uid, residents.and_then(|residents| residents.find(uid)))
         }));
-        // nobody makes room for itself
+        // no pod makes room for itself
         let may_go = |uid: Uid, pod: Option<&Placed>| pod.is_some_and(is_bound) && self.itself != Some(uid);
         if let Some((unknown, ..)) = found.iter().find(|(_, uid, pod)| !may_go(*uid, *pod)) {
             return Answer::Drop(Dropped::Unknown(unknown.to_string()));
         }
-        // as schedulers say it themselves; but their answer is read by the first of them, which has to be the highest
+        // schedulers sort them too; but they judge an answer by its first pod, which has to be the highest
         found.sort_by_key(|(_, _, pod)| Reverse(pod.map(|pod| pod.priority)));
         here.clear();
         for (text, uid, pod) in found {
@@ -212,7 +213,7 @@ impl<'i> Asked<'_, 'i> {
         if needs.is_some_and(|needs| needs.is_unknown) {
             return Answer::Drop(Dropped::Protected(protected));
         }
-        // those that nobody takes matter only to a preemptor with volumes
+        // pods that are never taken matter only to a preemptor with volumes
         let all = needs.is_some_and(Needs::attaches);
         *searches = searches.saturating_sub(1);
         for (uid, pod) in residents.all() {
@@ -270,12 +271,12 @@ impl<'i> Asked<'_, 'i> {
     }
 }
 
-/// A pod that was just bound is known to its scheduler a moment earlier.
+/// True if a pod is bound. A scheduler knows that a moment before the index.
 fn is_bound(pod: &Placed) -> bool {
     pod.scheduled.is_some() || pod.progress != Progress::Running
 }
 
-/// Only those leave room when they go that nobody brings back.
+/// True if the pod leaves room when it goes: it is bound, and nothing brings it back.
 fn leaves_room(pod: &Placed) -> bool {
     pod.frees && is_bound(pod)
 }

@@ -1,4 +1,4 @@
-//! Disruption budgets, and which pods they select.
+//! Disruption budgets, and the pods that they select.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -45,8 +45,7 @@ struct Budget {
 }
 
 impl Budgets {
-    /// Takes one as the API server has it. One whose selector is empty or can't be read selects nothing, as for the
-    /// scheduler.
+    /// Adds or updates a budget. One whose selector is empty or can't be read selects nothing, as for the scheduler.
     pub fn apply(&mut self, budget: &PodDisruptionBudget, names: &mut Names) {
         let (namespace, name) = (budget.metadata.namespace.as_deref(), budget.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
@@ -65,7 +64,7 @@ impl Budgets {
         self.0.entry(names.shared(namespace)).or_default().insert(name.into(), budget);
     }
 
-    /// Forgets one.
+    /// Forgets a budget.
     pub fn delete(&mut self, namespace: &str, name: &str) {
         if let Some(here) = self.0.get_mut(namespace) {
             here.remove(name);
@@ -75,8 +74,8 @@ impl Budgets {
         }
     }
 
-    /// Those that count the disruption of a pod. Their numbers are good as long as nothing changes. None selects a pod
-    /// without labels.
+    /// The budgets that count the disruption of a pod. Their numbers are valid until the next change. None selects a
+    /// pod without labels.
     pub fn of(&self, namespace: &str, name: &str, labels: &Labels) -> Vec<Selecting> {
         let here = self.0.get(namespace).filter(|_| !labels.0.is_empty());
         let here = here.into_iter().flat_map(BTreeMap::values);

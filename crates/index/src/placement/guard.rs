@@ -1,4 +1,4 @@
-//! What is known of a pod that is to go.
+//! Verdicts on requests to delete or evict a pod.
 
 use std::cmp::Reverse;
 
@@ -13,28 +13,28 @@ use tenure_types::projection::Pod;
 use super::{PlacementIndex, workloads::Workloads};
 use crate::Uid;
 
-/// What decides besides the pods.
+/// The inputs of a verdict besides the pods.
 #[derive(Clone, Debug)]
 pub struct Guarding<'q> {
-    /// What decisions are taken by.
+    /// The rules to decide by.
     pub rules: Rules<'q>,
-    /// Whether not all that is there is known yet.
+    /// True while some objects of the cluster aren't known yet.
     pub syncing: bool,
     /// The namespace and name of a preemptor that the extender has granted it to.
     pub permit: Option<(String, String)>,
 }
 
-/// Which pod is to go.
+/// The pod that is to go.
 #[derive(Clone, Copy, Debug)]
 pub enum Sought<'q> {
-    /// The one of the name that is asked for.
+    /// The pod of the name in the request.
     Named,
-    /// This one. It is fresher than what is known.
+    /// This one. It is fresher than its record.
     Shown(&'q Pod),
 }
 
 impl PlacementIndex {
-    /// What becomes of a request, by what was there when it was last settled.
+    /// Decides on a request, by the starts that [`Self::settle`] last computed.
     pub fn guard(&self, guarding: &Guarding<'_>, asked: &Asked<'_>, sought: Sought<'_>) -> Verdict {
         let uid = match sought {
             Sought::Named => self.reader.places.named(asked.namespace, asked.name),
@@ -77,12 +77,12 @@ impl PlacementIndex {
         found.verdict(asked)
     }
 
-    /// Whether a pod is there and wasn't scheduled yet.
+    /// True if there is such a pod, and it isn't scheduled yet.
     pub fn waits(&self, uid: Uid) -> bool {
         self.reader.places.get(uid).is_some_and(|pod| pod.progress == Progress::Waiting)
     }
 
-    /// Those that wait for room on a node, the most important first.
+    /// The pods that wait for room on a node, the most important first.
     fn nominated<'i>(&'i self, guarding: &Guarding<'_>, node: &str) -> Vec<Nominated<'i>> {
         let waiting = self.reader.places.nominated_to(node);
         let waiting = waiting.filter_map(|uid| {

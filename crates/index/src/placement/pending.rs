@@ -1,5 +1,6 @@
-//! Pods of elastic workloads that were given away a moment ago, before that is to be seen: a scheduler asks for the next
-//! preemptor before the victims of the last one are deleted, and together they could be more than a workload can spare.
+//! Pods of elastic workloads that were granted a moment ago, and whose deletion isn't visible yet: a scheduler asks for
+//! the next preemptor before the victims of the last one are deleted, and together they could be more than a workload
+//! can spare.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -29,11 +30,11 @@ pub struct Pending<'q, 'i> {
 #[derive(Default)]
 struct Grant<'i> {
     uids: HashSet<Uid>,
-    /// Of each subgroup, and of all.
+    /// The pods of each subgroup, and of all.
     parts: BTreeMap<Option<usize>, ByNode<'i>>,
 }
 
-/// How many pods were granted on each node.
+/// The number of pods that were granted on each node.
 #[derive(Default)]
 struct ByNode<'i> {
     nodes: HashMap<&'i str, u32>,
@@ -54,7 +55,7 @@ impl<'i> ByNode<'i> {
         }
     }
 
-    /// The most that a node may lose, if so many of those on this one are counted already.
+    /// The most that one node may lose, if so many of the pods on this node are counted already.
     fn most_beyond(&self, node: &str, counted: u32) -> u32 {
         let here = self.nodes.get(node).map_or(0, |count| count.saturating_sub(counted));
         let (most, highest) = self.most;
@@ -63,8 +64,8 @@ impl<'i> ByNode<'i> {
 }
 
 impl PlacementIndex {
-    /// Of the victims that were granted to preemptors, those that aren't to be seen going yet. Once it is known to which
-    /// node a preemptor is nominated, only those there are; and none, once it was placed.
+    /// The victims that were granted to preemptors, and whose deletion isn't visible yet. Once a preemptor is nominated
+    /// to a node, only its victims on that node count; once it is placed, none do.
     pub fn pending<'q, 'i: 'q, 'p>(
         &'i self,
         question: &Question<'q>,
@@ -130,7 +131,7 @@ impl Pending<'_, '_> {
     }
 }
 
-/// The most that others were granted of a group besides its pods on a node that go, by subgroup.
+/// The most pods of a group that others were granted, besides the ones on this node that go, by subgroup.
 fn going<'g, 'i: 'g>(
     grants: impl Iterator<Item = &'g Grant<'i>>,
     node: &str,

@@ -1,4 +1,4 @@
-//! Where pods are to be found.
+//! The places of pods: their nodes, nominations and names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,23 +7,23 @@ use arcstr::ArcStr;
 use super::Placed;
 use crate::{Uid, uid::UidMap};
 
-/// Pods by all that they are asked for by.
+/// Pods by each key that they are looked up by.
 #[derive(Debug, Default)]
 pub struct Places {
     /// The node of each pod that is on one.
     nodes: UidMap<ArcStr>,
     on: HashMap<ArcStr, Residents>,
-    /// Those that are on none.
+    /// The pods that are on none.
     homeless: UidMap<Box<Placed>>,
-    /// Those that wait for room on a node.
+    /// The pods that wait for room on a node.
     nominated_to: HashMap<ArcStr, HashSet<Uid>>,
     /// By namespace and name.
     named: HashMap<ArcStr, HashMap<ArcStr, Uid>>,
 }
 
 /// Pods on a node, in the order of their uids. They are next to each other, since a question is about all of them: to
-/// gather them from anywhere in memory took most of the time of an answer. Their uids are apart from the rest, since
-/// to find one is to look at many.
+/// gather them from all over the memory took most of the time of an answer. Their uids are apart from the rest, since
+/// a search reads many of them.
 #[derive(Debug, Default)]
 pub struct Residents {
     uids: Vec<Uid>,
@@ -31,12 +31,13 @@ pub struct Residents {
 }
 
 impl Residents {
-    /// A pod. One after the other: of the halves of so few uids, which are at random, a processor guesses the wrong one.
+    /// Finds a pod, by a look at one uid after the other: uids are few and random, and in a binary search a processor
+    /// would mispredict every other step.
     pub fn find(&self, uid: Uid) -> Option<&Placed> {
         self.pods.get(self.uids.iter().position(|of| *of == uid)?)
     }
 
-    /// All of them.
+    /// All pods of the node.
     pub fn all(&self) -> impl Iterator<Item = (Uid, &Placed)> {
         self.uids.iter().copied().zip(&self.pods)
     }
@@ -56,7 +57,7 @@ impl Residents {
 }
 
 impl Places {
-    /// Takes a pod, or what has become of it.
+    /// Adds or updates a pod.
     pub fn put(&mut self, uid: Uid, pod: Placed) {
         self.remove(uid);
         if let Some(node) = &pod.nominated {
@@ -102,7 +103,7 @@ impl Places {
         pod
     }
 
-    /// A pod, wherever it is.
+    /// A pod, on a node or on none.
     pub fn get(&self, uid: Uid) -> Option<&Placed> {
         let Some(node) = self.nodes.get(&uid) else { return self.homeless.get(&uid).map(Box::as_ref) };
         self.on.get(node)?.find(uid)
@@ -128,12 +129,12 @@ impl Places {
         self.nodes.keys().chain(self.homeless.keys()).copied()
     }
 
-    /// How many pods there are.
+    /// The number of pods.
     pub fn pods(&self) -> usize {
         self.nodes.len().saturating_add(self.homeless.len())
     }
 
-    /// On how many nodes there are pods, to how many some are nominated, and in how many namespaces there are any.
+    /// The numbers of nodes with pods, of nodes with nominated pods, and of namespaces with pods.
     #[cfg(test)]
     pub fn len(&self) -> (usize, usize, usize) {
         (self.on.len(), self.nominated_to.len(), self.named.len())

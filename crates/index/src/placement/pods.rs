@@ -1,4 +1,4 @@
-//! How pods are read, with what many of them share kept once.
+//! Reads pods into records. Values that many pods share are kept once.
 
 use std::{borrow::Cow, collections::HashSet, hash::Hash, sync::Arc};
 
@@ -15,7 +15,7 @@ use tenure_types::{
 use super::{Placed, budgets::Labels};
 use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
 
-/// What many pods share.
+/// Values that many pods share.
 #[derive(Debug, Default)]
 pub struct Interned {
     requests: Shared<Requests>,
@@ -23,7 +23,7 @@ pub struct Interned {
     needs: Shared<Needs>,
 }
 
-/// Values of which each is kept once.
+/// Shared values, each of which is kept once.
 #[derive(Debug)]
 struct Shared<T> {
     values: HashSet<Arc<T>>,
@@ -41,7 +41,7 @@ impl<T: Eq + Hash> Shared<T> {
         if let Some(shared) = self.values.get(&value) {
             return Arc::clone(shared);
         }
-        // drops what nobody uses any more, now and then
+        // drops unused values from time to time
         if self.values.len() >= self.sweep_at {
             self.values.retain(|value| Arc::strong_count(value) > 1);
             self.sweep_at = self.values.len().saturating_mul(2).max(64);
@@ -95,7 +95,7 @@ impl Placed {
         }
     }
 
-    /// The same pod with its node and its progress as a fresher manifest has them.
+    /// The same pod with the node and the progress of a fresher manifest.
     pub fn as_shown(&self, shown: &Pod) -> Self {
         Self {
             node: shown.spec.node_name.as_deref().map(Into::into),
@@ -105,7 +105,7 @@ impl Placed {
         }
     }
 
-    /// Its uid, which is this, as the API server writes it.
+    /// Its uid as the API server writes it; `uid` is the record's key.
     pub fn uid(&self, uid: Uid) -> Cow<'_, str> {
         self.odd_uid.as_deref().map_or_else(|| uid.text().into(), Cow::from)
     }

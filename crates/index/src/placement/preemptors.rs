@@ -1,5 +1,5 @@
-//! Pods that wait for a node, as far as a scheduler's question for one of them goes by the index: by nothing that the
-//! question says of the pod but its uid.
+//! Pods that wait for a node. Of a pod in a scheduler's question, only the uid counts: all other facts about it come
+//! from the index.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -10,7 +10,8 @@ use tenure_types::projection::Pod;
 use super::{Placed, PlacementIndex};
 use crate::{Uid, names::Names, uid::UidMap};
 
-/// The schedulers of pods that wait for a node. Those of others don't matter, so it isn't part of each pod's record.
+/// The schedulers of pods that wait for a node. The schedulers of other pods don't matter, so they aren't part of each
+/// pod's record.
 #[derive(Debug, Default)]
 pub struct Schedulers(UidMap<ArcStr>);
 
@@ -39,24 +40,24 @@ impl Schedulers {
 pub struct PendingPod<'i> {
     /// Its uid, as the API server writes it.
     pub uid: Cow<'i, str>,
-    /// Where it is.
+    /// Its namespace.
     pub namespace: &'i str,
-    /// What it is called there.
+    /// Its name.
     pub name: &'i str,
     /// The number behind its priority class.
     pub priority: i32,
     /// True if it waits rather than preempt others.
     pub never_preempts: bool,
-    /// The one that places it; empty if it names none.
+    /// The scheduler that it names; empty if it names none.
     pub scheduler: &'i str,
     /// The queue of its workload.
     pub queue: Option<&'i str>,
-    /// Where its scheduler makes room for it.
+    /// The node on which its scheduler makes room for it.
     pub nominated: Option<&'i str>,
 }
 
 impl PlacementIndex {
-    /// The live pod of a uid, if it wasn't scheduled yet.
+    /// The live pod of a uid, if it isn't scheduled yet.
     pub fn pending_pod(&self, uid: &str) -> Option<PendingPod<'_>> {
         let id = Uid::of(uid);
         let pod = self.reader.places.get(id).filter(|pod| pod.progress == Progress::Waiting)?;
@@ -74,7 +75,7 @@ impl PlacementIndex {
         })
     }
 
-    /// A pod, as far as others of a node have to do with it.
+    /// A pod as a neighbor of the other pods of a node.
     pub fn neighbor(&self, uid: Uid) -> Option<Neighbor<'_>> {
         self.reader.places.get(uid).map(|pod| self.as_neighbor(uid, pod))
     }
@@ -84,12 +85,12 @@ impl PlacementIndex {
         Neighbor { namespace: &pod.namespace, labels: &*pod.labels, needs }
     }
 
-    /// True if there is a pod with this uid, whatever it does.
+    /// True if there is a pod with this uid, in any state.
     pub fn has_pod(&self, uid: &str) -> bool {
         self.reader.places.get(Uid::of(uid)).is_some()
     }
 
-    /// A node of this name, by its own: one that there is, or that has pods.
+    /// The index's own copy of a node's name, if the node exists or has pods.
     pub fn node(&self, name: &str) -> Option<&str> {
         let known = self.reader.nodes.get_key_value(name).map(|(known, _)| known.as_str());
         known.or_else(|| self.reader.places.on(name)?.all().next()?.1.node.as_deref())

@@ -148,7 +148,7 @@ fn in_place_of_a_young_pod_an_old_one_of_its_node_goes() {
 }
 
 #[test]
-fn what_a_daemon_set_or_a_kubelet_brings_back_goes_in_nobodys_place() {
+fn a_pod_that_a_daemon_set_or_a_kubelet_brings_back_goes_in_place_of_no_other() {
     let owner =
         json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": true}]);
     for more in [
@@ -165,7 +165,7 @@ fn a_pod_of_which_nothing_is_known_may_be_protected() {
     let waiting = pod("waiting", 700, &json!({"spec": {"nodeName": ""}, "status": {"conditions": []}}));
     let elsewhere = pod("elsewhere", 700, &json!({"spec": {"nodeName": "m"}}));
     let world = World::new(&[waiting, elsewhere]);
-    for uid in ["nobody", "waiting", "elsewhere"] {
+    for uid in ["missing", "waiting", "elsewhere"] {
         assert_eq!(world.asked(&[uid]), Answer::Drop(Dropped::Unknown(uid.into())));
     }
     assert_eq!(world.asked(&[]), Answer::Drop(Dropped::Nobody));
@@ -212,7 +212,7 @@ fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
 }
 
 #[test]
-fn nobody_makes_room_for_itself() {
+fn no_pod_makes_room_for_itself() {
     let world = World::new(&[pod("old", 700, &json!({}))]);
     let itself = pod("old", 700, &json!({"spec": {"priority": 9}}));
     assert_eq!(world.asked_by(&itself, &["old"]), Answer::Drop(Dropped::Unknown("old".into())));
@@ -398,7 +398,7 @@ fn what_a_disruption_budget_keeps_goes_last() {
     assert_eq!(world.asked(&["young"]), instead(&["a"]));
 }
 
-/// Whether a budget with these fields, which allows no disruption, keeps pod `a` from being taken before pod `b`.
+/// True if a budget with these fields, which allows no disruption, keeps pod `a` from being taken before pod `b`.
 fn keeps(labels: &Value, selector: &Value, disrupted: &Value) -> bool {
     let app = |name: &str, age| {
         let mut pod = pod(name, age, &json!({}));
@@ -557,7 +557,7 @@ fn in_place_of_a_pod_with_a_volume_another_with_a_volume_goes() {
     assert!(!answered(&[pod("old", 700, &with_claim("own"))]), "the preemptor needs it itself");
     let mut mirror = pod("mirror", 700, &with_claim("old"));
     merge(&mut mirror, &json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}));
-    assert!(!answered(&[old, mirror]), "a pod that nobody takes keeps it");
+    assert!(!answered(&[old, mirror]), "a pod that is never taken keeps it");
 }
 
 #[test]

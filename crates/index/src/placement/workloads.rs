@@ -1,5 +1,5 @@
-//! The workloads of pods. A question is about thousands of pods, of which many have the same: what was found for one of
-//! them is not looked for again.
+//! The workloads of pods. A question is about thousands of pods, many of which have the same workload: each workload is
+//! looked up once.
 
 use std::{borrow::Cow, collections::HashMap, hash::BuildHasherDefault, num::NonZeroU64};
 
@@ -16,16 +16,16 @@ use crate::{
     uid::UidHasher,
 };
 
-/// Values by address: as long as a question lasts, an address takes less time than a comparison.
+/// Values by address: it stays the same while a question lasts, and takes less time than a comparison of values.
 type ByAddress<A, V> = HashMap<A, V, BuildHasherDefault<UidHasher>>;
 
-/// The workloads of groups, and what else many pods have in common.
+/// The workloads of groups, and other values that many pods have in common.
 pub struct Workloads<'q, 'i> {
     index: &'i PlacementIndex,
     tree: &'q QueueTree,
     groups: Vec<Workload<'i>>,
     of_groups: ByAddress<GangId, usize>,
-    /// Those of pods that count apart from others of their group, by their controller.
+    /// The workloads of pods that count apart from others of their group, by their controller.
     of_crews: ByAddress<(GangId, Option<NonZeroU64>), usize>,
     /// Pods share them. None if there is no group that they name.
     of_memberships: ByAddress<*const Membership, Option<InGroup>>,
@@ -42,7 +42,7 @@ pub struct InGroup {
 
 /// A pod with its workload.
 pub struct Here<'o, 'i> {
-    /// Its uid as its scheduler writes it, if that has named it.
+    /// Its uid as its scheduler writes it, if the scheduler has named it.
     pub text: Option<&'o Cow<'i, str>>,
     pub uid: Uid,
     pub pod: &'i Placed,
@@ -50,7 +50,7 @@ pub struct Here<'o, 'i> {
     of: Of<'i>,
 }
 
-/// What starts and stops with a pod.
+/// The unit that starts and stops as one: a pod's group, or the pod alone.
 enum Of<'i> {
     Group(InGroup),
     /// It is in none.

@@ -1,4 +1,4 @@
-//! A `PodGroup` and the pods that name it: what they show of its present run.
+//! A `PodGroup` and the pods that name it, with the facts about its present run that they show.
 
 use std::iter;
 
@@ -16,26 +16,26 @@ use crate::{
     uid::UidMap,
 };
 
-/// There may be one for each pod.
+/// The record of a group and its pods. There may be one for each pod.
 #[derive(Debug, Default)]
 pub struct Gang {
     /// None if there is no such group, though pods name it.
     pub group: Option<Box<PodGroup>>,
-    /// In order.
+    /// Its pods, in the order of their uids.
     members: Vec<Uid>,
-    /// How many of them are active.
+    /// The number of active members.
     pub active: u32,
     /// It ran when the last list began, and no member was seen since that was active then: the run may have ended.
     in_doubt: bool,
-    /// How many runs have ended.
+    /// The number of runs that have ended.
     pub ended: u32,
     shown: Shown,
     /// The stamp that the last run left behind.
     pub left: Option<Timestamp>,
     /// When it started, as it was last computed.
     pub start: Option<Timestamp>,
-    /// The queue of the group that its present run began with, if that was deleted or replaced since: who deletes a
-    /// `PodGroup` moves no pod that runs to another queue.
+    /// The queue of the group that its present run began with, if that was deleted or replaced since: to delete a
+    /// `PodGroup` moves no running pod to another queue.
     fixed: Option<Box<NamedQueue>>,
     /// None in the webhook.
     pub keeper: Option<Box<KeeperState>>,
@@ -48,7 +48,7 @@ struct NamedQueue {
     made: Option<Milliseconds>,
 }
 
-/// What the pods of a run have shown of it: some of them may have been replaced without its end.
+/// The facts about a run that its pods have shown. Some of them may have been replaced since, without its end.
 #[derive(Debug, Default)]
 struct Shown {
     /// When the oldest pod was created.
@@ -61,7 +61,7 @@ struct Shown {
     grown: bool,
 }
 
-/// What only the keeper needs of a group.
+/// The state of a group that only the keeper needs.
 #[derive(Debug, Default)]
 pub struct KeeperState {
     pub readiness: RunReadiness,
@@ -77,7 +77,7 @@ impl Shown {
 }
 
 impl Gang {
-    /// A group of which nothing is known yet.
+    /// An empty record.
     pub fn new(for_keeper: bool) -> Self {
         Self { keeper: for_keeper.then(Box::default), ..Self::default() }
     }
@@ -86,18 +86,17 @@ impl Gang {
         &self.members
     }
 
-    /// Whether too few of its pods are ready, as it was last computed.
+    /// Its lack of ready pods, as last computed; none if enough are ready.
     pub fn lacking(&self) -> Option<Lacking> {
         self.keeper.as_ref()?.readiness.lacking.as_deref().copied()
     }
 
-    /// Nothing is known of it.
+    /// True if the record is empty.
     pub fn is_nothing(&self) -> bool {
         self.group.is_none() && self.members.is_empty()
     }
 
-    /// Takes a record of a pod in place of another one of it: none before it joins, and after it has left.
-    /// The others are as they were.
+    /// Replaces the record of a pod: none before it joins, and after it has left. The others are as they were.
     pub fn replace(
         &mut self,
         uid: Uid,
@@ -137,7 +136,7 @@ impl Gang {
             }
             (Err(place), true) => {
                 if self.members.is_empty() {
-                    // most groups of some schedulers have one pod for ever
+                    // most groups of some schedulers never have more than one pod
                     self.members.reserve_exact(1);
                 }
                 self.members.insert(place, uid);
@@ -152,7 +151,7 @@ impl Gang {
         self.fixed.as_deref().map_or_else(named, |fixed| fixed.queue.as_ref())
     }
 
-    /// When the group was made that names this queue.
+    /// The creation time of the group that names this queue.
     pub fn made(&self) -> Option<Milliseconds> {
         self.fixed.as_deref().map_or_else(|| self.group.as_ref()?.created, |fixed| fixed.made)
     }
@@ -175,26 +174,27 @@ impl Gang {
         keeper.readiness.count_from(live(&self.members, members))
     }
 
-    /// Notes whether the run is ready, or was: pods may show that only once.
+    /// Remembers if the run is ready, or was: pods may show that only once.
     fn remember(&mut self) {
         if let (Some(keeper), Some(group), 1..) = (&mut self.keeper, &self.group, self.active) {
             keeper.readiness.remember(&group.shape);
         }
     }
 
-    /// A list of all pods begins.
+    /// Begins a list of all pods.
     pub const fn begin_list(&mut self) {
         self.in_doubt = self.active > 0;
     }
 
-    /// A member that was active is seen to be so again.
+    /// Notes that the run goes on: a member that was active is still active in the list.
     pub const fn go_on(&mut self) {
         self.in_doubt = false;
     }
 
-    /// Ends a list: of a run that may have ended before it, only what present pods show counts. Says whether that is so.
+    /// Ends a list: of a run that may have ended before it, only the facts that present pods show count. Returns true
+    /// if the facts may have changed.
     pub fn doubt(&mut self, members: &UidMap<Box<Member>>) -> bool {
-        // those that wait may all be others by now
+        // the pods that wait may all be other ones by now
         let counts_otherwise = (self.in_doubt || self.active == 0) && self.count_from_creation(members);
         if !std::mem::take(&mut self.in_doubt) {
             return counts_otherwise;
@@ -210,7 +210,7 @@ impl Gang {
         true
     }
 
-    /// Takes another version of the group, or another one of its name, or that there is none; returns what it replaces.
+    /// Sets another version of the group, another group of its name, or none; returns the one that it replaces.
     pub fn put(
         &mut self,
         group: Option<Box<PodGroup>>,
@@ -225,7 +225,7 @@ impl Gang {
         let known = std::mem::replace(&mut self.group, group);
         let (before, after) = (known.as_deref(), self.group.as_deref());
         if before.map(|group| &group.uid) != after.map(|group| &group.uid) {
-            // what another one takes to run says nothing of this one
+            // the shape of another group says nothing about this one
             (self.shown.start, self.shown.grown) = (None, true);
         }
         if let Some(group) = after.filter(|after| before.is_none_or(|before| before.shape != after.shape)) {
@@ -238,7 +238,7 @@ impl Gang {
         known
     }
 
-    /// Notes when its pods show that it started: before one goes, too, since it takes along what it shows.
+    /// Notes the start that its pods show: also before one leaves, since what it shows is lost with it.
     pub fn show(&mut self, members: &UidMap<Box<Member>>) {
         let Some(group) = self.group.as_ref().filter(|_| self.shown.grown) else { return };
         let scheduled = live(&self.members, members)
@@ -248,7 +248,7 @@ impl Gang {
         self.shown.grown = false;
     }
 
-    /// Computes the start, and whether too few are ready; says whether either is another than before.
+    /// Computes the start, and the lack of ready pods; returns true if either has changed.
     pub fn compute(&mut self, members: &UidMap<Box<Member>>, formation: LongestFormation) -> bool {
         self.show(members);
         let start = self.run(formation).and_then(|run| run.start());
@@ -258,7 +258,7 @@ impl Gang {
         started_elsewhen || lacks_otherwise
     }
 
-    /// What its pods show by themselves.
+    /// Its lack of ready pods as its pods alone show it, without the memory of the run.
     fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<Lacking> {
         let shape = &self.group.as_ref()?.shape;
         if self.keeper.as_ref()?.readiness.are_enough(shape) {
@@ -270,8 +270,8 @@ impl Gang {
         Lacking::of(shape, &pods, start)
     }
 
-    /// Whatever is written on it or shown: from now on it has started by `now` at the latest. Says whether it seemed not to
-    /// have.
+    /// Moves a start in the future back to `now`, even if the group's stamp or its pods say otherwise. Returns true if
+    /// there was one.
     pub fn start_by(&mut self, now: Timestamp) -> bool {
         let is_ahead = self.start.is_some_and(|start| start > now);
         if is_ahead {
@@ -280,7 +280,7 @@ impl Gang {
         is_ahead
     }
 
-    /// What is known of its run, which may form for so long; none if there is no such group.
+    /// Returns the facts about its run, which may take at most `formation` to form; none if there is no such group.
     pub fn run(&self, formation: LongestFormation) -> Option<Run> {
         let stamp = self.group.as_ref()?.stamp;
         let Shown { oldest, first_scheduled, start, .. } = self.shown;

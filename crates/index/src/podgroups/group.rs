@@ -24,7 +24,7 @@ impl GroupKey {
     }
 }
 
-/// What is known of a `PodGroup`.
+/// The record of a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodGroup {
     /// As the API server writes it, since writes name it.

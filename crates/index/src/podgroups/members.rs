@@ -16,10 +16,10 @@ use crate::{
     times::{Milliseconds, PodReadiness, Scheduled, time},
 };
 
-/// What counts of a pod for the start of its groups. Times are in milliseconds since the epoch.
+/// The facts about a pod that count for the start of its groups. Times are in milliseconds since the epoch.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Shared with those who would else look it up pod by pod.
+    /// Shared with readers, which would otherwise look it up pod by pod.
     pub of: Arc<[Membership]>,
     pub created: Option<Milliseconds>,
     pub scheduled: Scheduled,
@@ -31,7 +31,7 @@ pub struct Member {
 pub struct Membership {
     pub group: GroupKey,
     pub subgroup: Option<ArcStr>,
-    /// Half of the uid of the pod's controller, by which siblings are known; none of a pod that has no controller.
+    /// Half of the uid of the pod's controller, which siblings have in common; none if the pod has no controller.
     pub controller: Option<NonZeroU64>,
 }
 
@@ -60,7 +60,7 @@ impl Member {
         })
     }
 
-    /// True if another record of the pod shows of its groups' start what this one does, which is nothing unless it runs.
+    /// True if another record of the pod shows the same about its groups' start: nothing unless it runs.
     pub fn shows_as(&self, other: Option<&Self>) -> bool {
         let same = |other: &Self| (other.scheduled, &*other.of) == (self.scheduled, &*self.of);
         !self.is_active() || other.is_some_and(same)
@@ -76,7 +76,7 @@ impl Member {
         shape.number(of.and_then(|of| of.subgroup.as_deref()))
     }
 
-    /// As a part of its group, in the subgroup of this number.
+    /// The member as a part of its group, in the subgroup of this number.
     pub fn standing(&self, subgroup: usize) -> Standing {
         let readiness = self.readiness.get();
         Standing { subgroup, created: self.created(), scheduled: self.scheduled(), readiness }

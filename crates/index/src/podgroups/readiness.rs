@@ -8,22 +8,22 @@ use tenure_policy::{
 use super::members::Member;
 use crate::times::{Milliseconds, in_time};
 
-/// How many pods of a `PodGroup` are ready, and what is remembered of its run.
+/// The counts of ready pods of a `PodGroup`, and the memory of its run.
 #[derive(Debug, Default)]
 pub struct RunReadiness {
     ready: Counts,
     /// Pods that are ready or were.
     known: Counts,
-    /// Whether it was ready in this run, and since when it isn't.
+    /// Tells if it was ready in this run, and since when it isn't.
     memory: RunMemory,
     /// When the first of its pods was created, of this run or of those that wait for it, whether or not it was replaced.
     created: Option<Milliseconds>,
-    /// Whether too few of its pods are ready, as it was last computed.
+    /// Its lack of ready pods, as last computed; none if enough are ready.
     pub lacking: Option<Box<Lacking>>,
 }
 
 impl RunReadiness {
-    /// Counts all members by another shape.
+    /// Counts all members again, by another shape.
     pub fn count<'m>(&mut self, shape: &Shape, members: impl Iterator<Item = &'m Member>) {
         let none = shape.counts(0, |_| 0);
         (self.ready, self.known) = (none.clone(), none);
@@ -32,7 +32,7 @@ impl RunReadiness {
         }
     }
 
-    /// Takes a record of a pod in place of another one.
+    /// Replaces the record of a pod.
     pub fn replace(&mut self, shape: &Shape, old: Option<&Member>, new: Option<&Member>) {
         let counts = |counted: &mut Self, member: &Member, change: fn(&mut Counts, &Shape, usize)| {
             let (readiness, number) = (member.readiness.get(), member.number(shape));
@@ -55,12 +55,12 @@ impl RunReadiness {
         self.ready.are_enough(shape)
     }
 
-    /// Notes whether the run is ready, or was.
+    /// Remembers if the run is ready, or was.
     pub fn remember(&mut self, shape: &Shape) {
         self.memory.note(self.ready.are_enough(shape), self.known.are_enough(shape));
     }
 
-    /// Another run begins.
+    /// Forgets the run: another one begins.
     pub fn forget(&mut self) {
         self.memory = RunMemory::default();
     }
@@ -70,18 +70,18 @@ impl RunReadiness {
         self.created = Milliseconds::earliest(self.created, pod.created);
     }
 
-    /// Notes that there are no others than these pods; says whether the first was created at another time.
+    /// Counts from the creation of these pods alone; returns true if the first was created at another time.
     pub fn count_from<'m>(&mut self, members: impl Iterator<Item = &'m Member>) -> bool {
         let first = members.fold(None, |first, pod| Milliseconds::earliest(first, pod.created));
         std::mem::replace(&mut self.created, first) != first
     }
 
-    /// Adds to what pods show what is remembered; says whether that is another answer than before.
+    /// Combines the lack that pods show with the memory of the run; returns true if the result has changed.
     pub fn recall(&mut self, shown: Option<Lacking>) -> bool {
         let lacking = shown.map(|shown| {
             let created = in_time(self.created).into_iter().chain([shown.created]).min();
             let shown = Lacking { created: created.unwrap_or(shown.created), ..shown };
-            // what takes no room isn't of a run yet
+            // pods that take no room belong to no run yet
             Box::new(if shown.started.is_some() { self.memory.recall(shown) } else { shown })
         });
         std::mem::replace(&mut self.lacking, lacking) != self.lacking

@@ -13,13 +13,13 @@ use crate::{
     times::{Milliseconds, Wait},
 };
 
-/// Until a stamp that couldn't be written is tried again.
+/// The wait before another try of a stamp that couldn't be written.
 const RETRY: Wait = Wait { first: SignedDuration::from_secs(5), last: SignedDuration::from_mins(5) };
 
-/// So often a group is stamped in one run without a pause: somebody may take each stamp away again.
+/// The number of stamps on a group in one run without a pause between them: a user may remove each again.
 const WITHOUT_PAUSE: u8 = 3;
 
-/// The place of groups that are looked at before all that wait: a time that is over.
+/// The place of groups that come before all that wait: a time in the past.
 const AT_ONCE: i64 = 0;
 
 /// A start that is to be written on a `PodGroup`.
@@ -31,17 +31,17 @@ pub struct Stamping {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Which of that name.
+    /// Its uid: the name may be another group's by now.
     pub uid: String,
-    /// The version that this was decided by: of another one it may be wrong.
+    /// The version on which the decision is based: for another one it may be wrong.
     pub resource_version: String,
     /// The start, in whole seconds.
     pub start: Timestamp,
-    /// How often it couldn't be written before.
+    /// The number of failed attempts to write it.
     pub attempts: u8,
-    /// Of which run it is.
+    /// The run that it belongs to.
     pub(super) ended: u32,
-    /// What it is handed out by: only that is settled by it.
+    /// The claim that it is handed out under. Its result counts only for that claim.
     pub(super) claim: u32,
 }
 
@@ -50,33 +50,33 @@ pub struct Stamping {
 pub enum Stamped {
     /// It was written, and this is the group's version now.
     Written(String),
-    /// It is only said, and not again for the same start.
+    /// It was only logged, in a dry run, and isn't again for the same start.
     Said,
-    /// The group was changed since, or is gone: a watch will tell.
+    /// The group was changed since, or is gone: a watch event will follow.
     Stale,
-    /// It couldn't be written: it is tried again after a while, which grows from time to time.
+    /// It couldn't be written: another try follows after a while, which grows with each try.
     Failed,
 }
 
-/// How far the stamp of a group has come.
+/// The progress of a group's stamp.
 #[derive(Debug, Default)]
 pub struct Stamp {
     /// Its place in the order of [`Stamps`], if it stands there.
     place: Option<Milliseconds>,
-    /// What it is handed out by.
+    /// The claim that it is handed out under.
     claim: Option<u32>,
-    /// It may be written at once when there is another version.
+    /// True if it may be written at once when there is another version.
     stale: bool,
     attempts: u8,
-    /// How often it was stamped in this run.
+    /// The number of stamps in this run.
     written: u8,
     /// None if it may be written at once.
     not_before: Option<Milliseconds>,
-    /// The start that was said, in whole seconds.
+    /// The start that was logged, in whole seconds.
     said: Option<Milliseconds>,
 }
 
-/// Groups whose stamps are to be looked at, by when.
+/// Groups whose stamps are to be checked, by time.
 #[derive(Debug, Default)]
 pub struct Stamps {
     pub(super) order: BTreeSet<(i64, GroupKey)>,
@@ -84,21 +84,21 @@ pub struct Stamps {
 }
 
 impl Stamp {
-    /// The run has ended: the next is stamped as if it were the first.
+    /// Ends the run: the next is stamped as if it were the first.
     pub fn end(&mut self) {
         if std::mem::take(&mut self.written) >= WITHOUT_PAUSE {
             self.not_before = None;
         }
     }
 
-    /// There is another version of the group.
+    /// Notes another version of the group.
     pub fn renew(&mut self) {
         if std::mem::take(&mut self.stale) {
             self.not_before = None;
         }
     }
 
-    /// Takes it back. `is_current` says whether its group is of the version that it was decided by.
+    /// Takes it back. `is_current` is true if its group still has the version on which the decision is based.
     fn settle(&mut self, start: Timestamp, stamped: &Stamped, is_current: bool, now: Timestamp) {
         match stamped {
             Stamped::Written(_) => {
@@ -127,7 +127,7 @@ impl Stamp {
 }
 
 impl Stamps {
-    /// Has a group looked at, though its stamp may have to wait: a start ahead of the clock is noted then, too.
+    /// Has a group checked at once, though its stamp may have to wait: a start ahead of the clock is noted then, too.
     pub fn judge(&mut self, key: &GroupKey, stamp: &mut Stamp) {
         self.place(key, stamp, Some(AT_ONCE));
     }
@@ -201,7 +201,7 @@ impl CeilingIndex {
         None
     }
 
-    /// When there may be a start to write, unless something changes before.
+    /// The time at which there may be a start to write, unless something changes before.
     pub fn next_stamp(&self) -> Option<Timestamp> {
         Timestamp::from_millisecond(self.objects.gangs.stamps.order.first()?.0).ok()
     }
@@ -222,11 +222,11 @@ impl CeilingIndex {
         gangs.stamps.judge(&key, stamp);
         if let Stamped::Written(version) = stamped {
             if let Some(group) = current {
-                // as the watch will say; another version than the one that was stamped came later
+                // as the watch will show; another version than the stamped one came later
                 (group.stamp, group.resource_version) = (Some(stamping.start), version.into());
             }
             if gang.ended != stamping.ended {
-                // the run that it is of has ended before it was written
+                // the run that it belongs to has ended before it was written
                 gang.left = Some(stamping.start);
             }
         }

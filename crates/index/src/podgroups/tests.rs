@@ -136,7 +136,7 @@ fn a_run_goes_on_while_all_its_pods_are_replaced_one_by_one() {
 }
 
 #[test]
-fn a_run_whose_pods_were_all_replaced_while_nobody_looked_counts_as_another() {
+fn a_run_whose_pods_were_all_replaced_between_two_lists_counts_as_another() {
     let mut index = with_group(1);
     index.apply_pod(&pod("a", 0, Some(5)));
     assert_eq!(stamp(&mut index, 2), Some(5));
@@ -227,7 +227,7 @@ fn another_group_of_the_same_name_has_a_start_of_its_own() {
 }
 
 #[test]
-fn the_stamp_of_whoever_scheduled_it_stands_and_one_from_the_future_does_not() {
+fn the_stamp_of_the_scheduler_stands_and_one_from_the_future_does_not() {
     let mut index = index("100s");
     index.apply_group(RUNAI, &group("u", 1, Some(3), &json!({})));
     index.apply_pod(&pod("a", 0, Some(5)));
@@ -374,7 +374,7 @@ fn who_deletes_a_group_moves_no_pod_that_runs_to_another_queue() {
 fn the_ceiling_of_a_group_counts_from_its_start_for_those_that_join_late_too() {
     let mut index = with_group(2);
     index.apply_pod(&pod("a", 0, Some(5)));
-    assert_eq!(end(&mut index), Some(105), "nobody escapes by pods that never come");
+    assert_eq!(end(&mut index), Some(105), "pods that never come don't put it off");
     index.apply_pod(&pod("b", 0, Some(50)));
     assert_eq!(end(&mut index), Some(105), "nor by a group that takes more of them");
     index.apply_pod(&pod("late", 120, Some(130)));

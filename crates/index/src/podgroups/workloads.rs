@@ -1,4 +1,4 @@
-//! What `PodGroup`s say of their pods, for those that ask.
+//! Read access to `PodGroup`s: each as a workload, and the facts that they add to their pods.
 
 use std::{num::NonZeroU64, ptr, sync::Arc};
 
@@ -33,13 +33,13 @@ pub struct Workload<'g> {
     pub stamp: Option<Timestamp>,
     /// The queue that it names, in the family of its kind.
     pub queue: Option<&'g ArcStr>,
-    /// What it takes to run.
+    /// The pods that it takes to run, in all and of each subgroup.
     pub shape: &'g Shape,
     /// Pods that name it, and are neither finished nor terminating.
     pub members: &'g [Uid],
 }
 
-/// What the groups of a pod say of it.
+/// The facts about a pod that its groups add.
 #[derive(Debug, Default)]
 pub struct OfGroups {
     pub runai: Option<GroupQueue>,
@@ -91,7 +91,7 @@ impl<'g> Counted<'g> {
         &self.group.shape
     }
 
-    /// How many pods it has.
+    /// Counts its pods.
     pub fn count(&self) -> Headcount {
         let shape = self.shape();
         if shape.leaves() == 0 {
@@ -102,7 +102,7 @@ impl<'g> Counted<'g> {
         shape.tally(self.tallied().map(|(_, number, runs)| (number, runs)))
     }
 
-    /// How many it has of each controller whose pods [count alone](Shape::crews), if it is elastic.
+    /// If it is elastic, counts the pods of each controller whose pods [count alone](Shape::crews).
     pub fn crews(&self, all: &Headcount) -> Vec<(Option<NonZeroU64>, Headcount)> {
         if all.is_elastic() { self.shape().crews(self.tallied()) } else { Vec::new() }
     }
@@ -133,7 +133,7 @@ impl Gangs {
         self.members.get(&uid).map(|member| Arc::clone(&member.of))
     }
 
-    /// What the groups say that a pod names.
+    /// Returns the facts about a pod that the groups add which it names.
     pub fn of(&self, memberships: &[Membership]) -> OfGroups {
         let mut of = OfGroups::default();
         for (_, gang, group) in self.existing(memberships).rev() {

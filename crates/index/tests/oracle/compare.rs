@@ -42,7 +42,7 @@ pub struct Pair {
     pub seen: Seen,
 }
 
-/// How often there was something to compare, by what it was.
+/// The number of comparisons of each kind.
 #[derive(Clone, Debug, Default)]
 pub struct Seen(pub BTreeMap<&'static str, u64>);
 

@@ -1,4 +1,4 @@
-//! What happens in a history.
+//! The events of a history.
 
 use tenure_types::podgroup::PodGroupKind;
 
@@ -7,7 +7,7 @@ use crate::{
     world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj},
 };
 
-/// How a claimed stamp ends.
+/// The result of a claimed stamp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StampEnd {
     Written,
@@ -16,7 +16,7 @@ pub enum StampEnd {
     Failed,
 }
 
-/// Which of the pods of a batch an act served.
+/// The pods of a batch that an act served.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scope {
     All,
@@ -24,7 +24,7 @@ pub enum Scope {
     Gone,
 }
 
-/// How an act ended. What isn't possible for a task is the first that is.
+/// The result of an act. One that isn't possible for a task stands for the first that is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
     Done,
@@ -42,7 +42,7 @@ pub struct Ask {
     pub victims: u8,
 }
 
-/// What happens. Each is complete by itself, so that any may be left out.
+/// An event. Each is complete by itself, so that any may be left out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Milliseconds pass.

@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// What may happen in a history. Each history has some of it only, so that each is seen without the others.
+/// The events that a history may have. Each history has only some kinds, so that each kind is seen without the others.
 struct Habits {
     weights: [u64; 13],
     namespaces: u64,
@@ -51,11 +51,11 @@ struct Habits {
     kinds: Vec<PodGroupKind>,
     grouped: u64,
     floors: bool,
-    /// In percent: how often what a watch would tell is lost.
+    /// The percentage of watch events that are lost.
     losses: u64,
 }
 
-/// The cluster as it is, whatever the watches have told of it.
+/// The true state of the cluster, which the watches may not have told.
 struct History {
     random: Random,
     habits: Habits,

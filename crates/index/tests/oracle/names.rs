@@ -1,4 +1,4 @@
-//! What the numbers of [`crate::world`] are called.
+//! Names for the numbers of [`crate::world`].
 
 use tenure_index::Uid;
 use tenure_types::keys;

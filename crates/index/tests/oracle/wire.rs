@@ -324,5 +324,5 @@ pub fn settings(of: &ConfigObj) -> Settings {
     }
 }
 
-/// How long workloads may form.
+/// The longest time that workloads may take to form.
 pub const FORMATION: LongestFormation = LongestFormation(SignedDuration::from_secs(20));

@@ -118,7 +118,7 @@ pub struct RecordObj {
 }
 
 object! {
-    /// What may own pods.
+    /// An object that may own pods.
     OwnerObj {
         kind: OwnerKind = OwnerKind::Deployment,
         uid: u32 = 1,

@@ -106,7 +106,7 @@ fn who_was_evicted_for_its_pods_leaves_no_room_that_another_is_called_for() {
 }
 
 #[test]
-fn room_that_is_taken_again_or_in_another_queue_calls_nobody() {
+fn room_that_is_taken_again_or_in_another_queue_brings_no_workload_back() {
     let mut index = on_capacity("Eviction");
     waiting_since(&mut index, [("a", 0)]);
     let mut elsewhere = |phase: Option<&str>| {

@@ -46,7 +46,7 @@ fn a_pod_is_found_by_its_name_or_its_uid() {
     let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);
     assert_eq!(world.evicted("young").reason, Reason::Protected);
     assert_eq!(world.evicted("old").reason, Reason::Unprotected);
-    assert_eq!(world.evicted("nobody").reason, Reason::Unknown);
+    assert_eq!(world.evicted("missing").reason, Reason::Unknown);
     let young = pod("young", 60, &json!({}));
     assert_eq!(world.deleted(&young).reason, Reason::Protected);
     let replaced = pod("young", 60, &json!({"metadata": {"uid": "another"}}));
@@ -200,8 +200,8 @@ fn who_waits_for_the_node_is_the_preemptor() {
         let verdict = world.deleted(&victim);
         (verdict.reason, verdict.preemptor.map(|(namespace, name)| format!("{namespace}/{name}")))
     };
-    let nobody = (Reason::Protected, None);
-    assert_eq!(verdict(&world(&[])), nobody);
+    let kept = (Reason::Protected, None);
+    assert_eq!(verdict(&world(&[])), kept);
     let one = waiting("p", "n", &json!({}));
     let granted = (Reason::Nominated, Some("ns/p".to_owned()));
     assert_eq!(verdict(&world(std::slice::from_ref(&one))), granted);
@@ -210,18 +210,18 @@ fn who_waits_for_the_node_is_the_preemptor() {
     let refused = (Reason::NominatedWaits, Some("ns/o".to_owned()));
     assert_eq!(verdict(&world(std::slice::from_ref(&other))), refused);
     assert_eq!(verdict(&world(&[other, one.clone()])), granted);
-    // nobody of these waits for this node
+    // none of these waits for this node
     let mut policy = waiting("p", "n", &json!({}));
     policy["spec"]["preemptionPolicy"] = json!("Never");
     let mut bound = waiting("p", "n", &json!({}));
     bound["spec"]["nodeName"] = json!("m");
     let going = waiting("p", "n", &json!({"metadata": {"deletionTimestamp": NOW}}));
     for pod in [waiting("p", "m", &json!({})), waiting("p", "", &json!({})), policy, bound, going] {
-        assert_eq!(verdict(&world(&[one.clone(), pod.clone()])), nobody, "{pod}");
+        assert_eq!(verdict(&world(&[one.clone(), pod.clone()])), kept, "{pod}");
     }
     let mut world = world(&[one]);
     world.index.delete_pod(Uid::of("p"));
-    assert_eq!(verdict(&world), nobody);
+    assert_eq!(verdict(&world), kept);
     assert_eq!(world.index.reader.places.len(), (1, 0, 1));
 }
 

@@ -81,7 +81,7 @@ fn of_a_preemptor_that_was_placed_nothing_is_pending() {
 }
 
 #[test]
-fn a_workload_that_can_spare_nobody_goes_as_a_whole() {
+fn a_workload_that_can_spare_no_pod_goes_as_a_whole() {
     let world = world(&ON_ONE_NODE, 700, &at_least(4), &json!({}));
     assert!(world.spares(9, &["a", "b"], "n", &["c"]));
 }
@@ -99,7 +99,7 @@ fn what_was_granted_matters_only_while_a_floor_protects_its_workload() {
 }
 
 #[test]
-fn what_was_granted_is_in_nobodys_way_that_the_cluster_needs() {
+fn earlier_grants_do_not_hinder_a_system_critical_preemptor() {
     let world = world(&ON_ONE_NODE, 60, &at_least(2), &json!({}));
     for (priority, spares) in [(1_999_999_999, false), (2_000_000_000, true)] {
         assert_eq!(world.spares(priority, &["a", "b"], "n", &["c"]), spares, "{priority}");

@@ -1,4 +1,4 @@
-//! What is claimed of both, and settled.
+//! Compares the claims that index and model hand out, and settles them in both.
 
 use jiff::Timestamp;
 use tenure_index::{Outcome, Served, Stamped, Stamping, Task as IndexTask, Uid};
@@ -126,7 +126,7 @@ impl Pair {
     }
 }
 
-/// What is compared of a pod that is handed out.
+/// The facts about a pod in a claim that are compared.
 type Given =
     (Uid, Option<(Family, String)>, Timestamp, Timestamp, Option<Cause>, Option<Timestamp>, u8, bool);
 

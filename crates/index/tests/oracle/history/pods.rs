@@ -1,4 +1,4 @@
-//! What happens to pods.
+//! Random events of pods.
 
 use tenure_types::podgroup::PodGroupKind;
 

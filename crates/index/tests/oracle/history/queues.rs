@@ -1,4 +1,4 @@
-//! What admins do.
+//! Random acts of administrators.
 
 use super::{History, Random, SPANS};
 use crate::{

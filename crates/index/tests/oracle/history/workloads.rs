@@ -1,4 +1,4 @@
-//! What happens to `PodGroup`s and owners.
+//! Random events of `PodGroup`s and owners.
 
 use tenure_types::podgroup::PodGroupKind;
 

@@ -30,7 +30,7 @@ pub enum Task {
     Withdraw,
 }
 
-/// What was done about a pod, as long as it is kept.
+/// The acts on a pod so far, kept as long as the pod is.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     /// The claim that has handed it out.
@@ -61,7 +61,7 @@ impl Record {
     }
 }
 
-/// How a pod stands.
+/// The standing of a pod: its clocks, queues and the end of its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     pub start: Option<Nanos>,
@@ -93,7 +93,7 @@ pub struct Due {
     namespace: u8,
 }
 
-/// What a claim hands out of a pod. Queues are none where there is none to name.
+/// A pod that a claim hands out. Its queue is none where there is none to name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DuePod {
     pub uid: u32,
@@ -107,7 +107,7 @@ pub struct DuePod {
     pub outlives: bool,
 }
 
-/// What a claim hands out.
+/// A batch of pods that is handed out, with the task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     pub id: u64,
@@ -185,7 +185,7 @@ impl Naive {
         }
     }
 
-    /// How a pod stands, whether or not it is kept; none if it is in no queue.
+    /// Computes the standing of a pod, also of one that isn't kept; none if it is in no queue.
     pub fn standing(&self, pod: &PodObj) -> Option<Standing> {
         if !Self::names_queue(pod) {
             return None;

@@ -9,7 +9,7 @@ use super::{Naive, lost, readiness, stamps::Stamp};
 use crate::wire::FORMATION;
 use crate::world::{GroupKey, GroupObj, MILLI, Nanos, PodObj, nanos, timestamp};
 
-/// What is remembered of a group, as long as there is such a group or a live pod that names it.
+/// The memory of a group, kept as long as there is such a group or a live pod that names it.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     /// Tells it from another record of the same name.
@@ -21,13 +21,13 @@ pub struct Run {
     pub shown: Option<Nanos>,
     /// The stamp that the last run left behind.
     pub left: Option<Nanos>,
-    /// What the first group of this run named, if that was deleted or replaced since.
+    /// The queue that the first group of this run named, if that group was deleted or replaced since.
     fixed: Option<Named>,
     readiness: Memory,
     pub stamp: Stamp,
 }
 
-/// What a run has shown of its readiness.
+/// The readiness that a run has shown.
 #[derive(Clone, Debug, Default)]
 struct Memory {
     was_ready: bool,
@@ -66,7 +66,7 @@ pub struct GangNow {
     pub members: Vec<u32>,
 }
 
-/// How many pods it takes: of each subgroup, and of all.
+/// The number of pods that it takes to run: of each subgroup, and in all.
 pub(super) fn minimums(group: &GroupObj) -> Vec<(Option<u8>, u32)> {
     let has_subgroups =
         matches!(group.kind, PodGroupKind::Runai | PodGroupKind::Tensorstack | PodGroupKind::Volcano);
@@ -267,7 +267,7 @@ impl Naive {
         self.named_by(key)?.queue
     }
 
-    /// What the group of a running pod names.
+    /// Returns the queue that the group of a running pod names.
     pub fn named_by(&self, key: GroupKey) -> Option<Named> {
         let fixed = self.runs.get(&key).and_then(|run| run.fixed);
         fixed.or_else(|| self.groups.get(&key).map(named))
@@ -333,7 +333,7 @@ impl Naive {
         self.runs.insert(key, run);
     }
 
-    /// What is known of the run of a group that there is.
+    /// Returns the facts about the run of an existing group.
     pub fn run(&self, key: GroupKey) -> Option<(start::Run, &Run)> {
         let (run, group) = (self.runs.get(&key)?, self.groups.get(&key)?);
         Some((run.of(group), run))

@@ -1,5 +1,5 @@
 //! The naive model: whole objects as they were last seen, and every answer computed from all of them. It remembers
-//! what happened only where the rules ask for it: what was done about a pod, and what a run has shown.
+//! the past only where the rules ask for it: the acts on a pod, and the facts that a run has shown.
 
 mod capacity;
 mod dues;
@@ -33,9 +33,9 @@ pub struct Naive {
     pub owners: BTreeMap<u32, OwnerObj>,
     pub runai: BTreeMap<u8, RunaiObj>,
     pub tensorstack: BTreeMap<u8, TensorstackObj>,
-    /// What was done about each pod that is kept.
+    /// The acts on each pod that is kept.
     records: BTreeMap<u32, dues::Record>,
-    /// What each group's run has shown.
+    /// The facts that each group's run has shown.
     runs: BTreeMap<GroupKey, groups::Run>,
     returns: BTreeMap<u32, owners::Waits>,
     /// The active members of each group when a relist began, and which run that was.
@@ -127,7 +127,7 @@ impl Naive {
     }
 }
 
-/// How far a pod is, as it shows it.
+/// The readiness that a pod shows.
 pub fn readiness(pod: &PodObj) -> Readiness {
     match (pod.ready, pod.initialized) {
         (Some((true, _)), _) => Readiness::Ready,

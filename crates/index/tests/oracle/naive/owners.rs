@@ -8,7 +8,7 @@ use crate::{
     world::{Controller, MILLI, Nanos, OwnerKind, OwnerObj, PodObj, SECOND},
 };
 
-/// What was done about a paused owner, as long as it bears the record.
+/// The acts on a paused owner so far, kept as long as it bears the record.
 #[derive(Clone, Debug)]
 pub(super) struct Waits {
     claimed: bool,
@@ -29,7 +29,7 @@ impl Waits {
     }
 }
 
-/// Whether and when an owner comes back.
+/// The return of an owner, if there is one, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Back {
     Never,

@@ -116,7 +116,7 @@ impl Naive {
         self.has_all(key, pods) && pods.iter().any(|pod| self.has_all(key, &without(pod)))
     }
 
-    /// Whether any of these is protected when all of them go.
+    /// True if any of these is protected when all of them go.
     pub fn are_protected(&self, ask: Ask, victims: &[&PodObj]) -> bool {
         if ask.priority >= SYSTEM_CRITICAL_PRIORITY {
             return false;

@@ -1,4 +1,4 @@
-//! What applies to the workloads of a queue.
+//! The limits for the workloads of a queue.
 
 use tenure_policy::expiry::Family;
 
@@ -63,7 +63,7 @@ impl Naive {
         }
     }
 
-    /// What applies to workloads of a queue that don't get ready.
+    /// The rules for workloads of a queue that don't get ready.
     pub fn wait(&self, family: Family, queue: u8) -> Option<Wait> {
         let own = match family {
             Family::Runai => self.runai_limits(queue).and_then(|limits| limits.wait),

@@ -6,7 +6,7 @@ use crate::{
     world::{GroupKey, Nanos, SECOND, nanos},
 };
 
-/// How far the stamp of a group has come.
+/// The progress of a group's stamp.
 #[derive(Clone, Debug, Default)]
 pub struct Stamp {
     claim: Option<u64>,

@@ -1,4 +1,4 @@
-//! What a queue's status says.
+//! The status of queues.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Default)]
 pub struct Tree(pub(super) QueueTree);
 
-/// What is said of each queue, by name, and when that changes by itself.
+/// The report on each queue, by name, and the time at which one changes by itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     pub reports: BTreeMap<String, QueueReport>,
