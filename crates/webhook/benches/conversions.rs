@@ -1,5 +1,5 @@
-//! Microseconds an object for conversion both ways, and a list of 10,000 queues in one review, beside what JSON alone
-//! costs: `cargo bench -p tenure-webhook --bench conversions`.
+//! Times conversion both ways, in microseconds an object, and a list of 10,000 queues in one review, beside the cost of
+//! JSON alone: `cargo bench -p tenure-webhook --bench conversions`.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed step is a failed bench")]
 
@@ -118,7 +118,7 @@ fn rewritten(text: &[u8]) -> Vec<u8> {
     serde_json::to_vec(&serde_json::from_slice::<Value>(text).unwrap()).unwrap()
 }
 
-/// As an API server has it, with all that it keeps of those who wrote it.
+/// A queue as an API server has it, with its managed fields.
 fn queue(number: usize) -> Value {
     let mut queue = same(number);
     for (field, value) in [

@@ -33,13 +33,14 @@ use tenure_webhook::KnownQueues;
 use tls::{Server, connect, eventually};
 
 const CONNECTIONS: usize = 25;
-/// Many and short: what else runs on the machine then spoils a few of both kinds, and the median stays.
+/// The number of rounds: many and short, so that other work on the machine spoils a few of both kinds, and the median
+/// stays.
 const ROUNDS: usize = 9;
 /// A fuse: no connection of a round asks more than this.
 const MOST_REQUESTS: usize = 200_000;
 const QUEUES: usize = 500;
 
-/// How long the parts of a run take.
+/// The durations of the parts of a run.
 struct Pace {
     warm_up: Duration,
     crowded: Duration,
@@ -87,9 +88,9 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is asked, and where.
+/// A question, and the path for it.
 struct Subject {
-    /// What the webhook does.
+    /// The webhook's act, for the output.
     deed: String,
     path: &'static str,
     question: Bytes,
@@ -164,7 +165,7 @@ async fn run(pace: &Pace, webhook: &Target<'_>, control: &Target<'_>) -> anyhow:
     Ok(())
 }
 
-/// What one round came to.
+/// The results of one round.
 struct Measured {
     per_second: f64,
     p50: f64,
@@ -207,7 +208,7 @@ fn medians(rounds: &[Measured]) -> Measured {
     }
 }
 
-/// A server, and what is to be heard from it.
+/// A server, with the question to ask it and the expected answer.
 struct Target<'a> {
     server: Server,
     subject: &'a Subject,
@@ -216,8 +217,8 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Asks over this many connections for so long. Connecting doesn't count, nor does what is asked first: the
-    /// tickets of TLS are still on the way then.
+    /// Asks over this many connections for this long. Neither connecting counts nor the first questions: the tickets of
+    /// TLS are still on the way then.
     async fn measure(&self, connections: usize, duration: Duration) -> anyhow::Result<Measured> {
         let mut clients = Vec::new();
         for _ in 0..connections {
@@ -438,7 +439,7 @@ fn pod_group(stamp: &str) -> Value {
     })
 }
 
-/// As server-side apply notes who owns which field.
+/// The managed fields that server-side apply writes.
 fn fields(value: &Value) -> Value {
     let Some(object) = value.as_object() else {
         return json!({});

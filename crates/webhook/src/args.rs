@@ -33,8 +33,8 @@ use tracing::warn;
 /// probably aren't.
 ///
 /// It answers the API server on POST /validate, for both kinds of Queue (scheduling.run.ai and
-/// scheduler.tensorstack.dev/v1beta1) and for PriorityClass (scheduling.k8s.io/v1). On POST /mutate it sees to it that
-/// nobody but trusted writers sets when a pod group started, and that clients of Queue v2 lose no field of v3alpha1.
+/// scheduler.tensorstack.dev/v1beta1) and for PriorityClass (scheduling.k8s.io/v1). On POST /mutate it ensures that
+/// only trusted writers set when a pod group started, and that clients of Queue v2 lose no field of v3alpha1.
 /// On POST /convert it converts queues of scheduling.run.ai from v2 to v3alpha1 and back. With --scheduler-extender it
 /// answers kube-scheduler on POST /scheduler/preempt: no pod is preempted within its floor or its toleration. With
 /// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early.
@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     scheduler_extender: bool,
 
-    /// Wake pods that could preempt nobody when the floor ends that was in their way. Without it they wait until
+    /// Wake pods that could not preempt any pod, once the floor ends that was in their way. Without it they wait until
     /// kube-scheduler looks again by itself, which takes up to five minutes
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, help_heading = "Scheduler extender")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -189,7 +189,7 @@ impl Args {
     }
 }
 
-/// What the extender and the guard see, and by which clock.
+/// The extender's and the guard's view of the cluster, and their clock.
 struct Sight {
     placement: Placement,
     client: Client,
@@ -198,7 +198,7 @@ struct Sight {
 }
 
 impl Sight {
-    /// All that those need that are there, for ever.
+    /// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
     async fn look(self, waker: Option<Waker>, extends: bool, guards: bool) {
         let Self { placement, client, clock, readiness } = self;
         if !extends && !guards {

@@ -30,8 +30,8 @@ const SCHEDULER: &str = "Give kube-scheduler a client certificate of the CA in s
 
 const API_SERVER: &str = "Give kube-apiserver a client certificate of the CA in webhook.clientCA of the chart (--api-client-ca-file): a kubeConfigFile in the AdmissionConfiguration of --admission-control-config-file. See the chart's README.md";
 
-/// What is received of a call that isn't answered, and for how long: a client that can't send all of an ordinary question
-/// doesn't read the answer.
+/// The part of a refused call that is received, and the time for it: a client that can't send all of an ordinary
+/// question doesn't read the answer.
 const PASSED_OVER_BYTES: usize = 1024 * 1024;
 const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
 
@@ -39,7 +39,7 @@ const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
 /// and others may call very often.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
-/// Whose calls are answered.
+/// The callers that are answered.
 #[derive(Clone, Debug, Args)]
 pub struct CallerArgs {
     /// The authorities, in PEM, of schedulers' client certificates: the questions of all others on /scheduler/preempt are
@@ -82,7 +82,7 @@ pub struct Callers {
     /// `/scheduler/...`; anybody, if there is none.
     pub schedulers: Option<ClientCa>,
     /// Everything else; anybody, if there is none. But conversions are answered in any case: an API server shows no
-    /// certificate then, whatever its configuration, and they tell nothing that the caller hasn't sent.
+    /// certificate then, however it is configured, and they tell nothing that the caller hasn't sent.
     pub api_servers: Option<ClientCa>,
 }
 
@@ -98,7 +98,7 @@ impl Callers {
         router.layer(middleware::from_fn_with_state(Arc::new(gate), admit))
     }
 
-    /// Who may call a path, and what a stranger has to do.
+    /// Returns the authority whose clients may call a path, and the remedy for others; none if all may call it.
     fn of(&self, path: &str) -> Option<(&ClientCa, &'static str)> {
         let (authority, remedy) = match path {
             "/convert" => return None,

@@ -1,8 +1,7 @@
-//! Has the API server find the converter of queues where the chart doesn't say so: in a definition that was applied with
-//! kubectl.
+//! Names the converter of queues in a definition that was applied with kubectl, and not by the chart.
 //!
-//! Such a definition can't know where the webhook of a release is, nor by which authority it is known. The chart does, and
-//! leaves that in a file; this keeps the definition so, also when it is applied again.
+//! Such a definition can't know the address of a release's webhook, nor the authority of its certificate. The chart
+//! knows both, and leaves them in a file; this module keeps them in the definition, also when it is applied again.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,15 +20,15 @@ use serde_json::Value;
 use tenure_service::log::with_causes;
 use tracing::{info, warn};
 
-/// The definition that is kept so.
+/// The name of the definition.
 const DEFINITION: &str = "queues.scheduling.run.ai";
 
 const MANAGER: &str = "tenure-webhook";
 
-/// How often file and definition are looked at.
+/// The time between two checks of file and definition.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where the file is.
+/// The path of the file.
 #[derive(Clone, Debug, Args)]
 pub struct DefinitionArgs {
     /// A merge patch, in JSON, by which the definition of queues of scheduling.run.ai names this webhook as their
@@ -39,8 +38,8 @@ pub struct DefinitionArgs {
 }
 
 impl DefinitionArgs {
-    /// Keeps the definition as the file says, for ever. Without a file there is nothing to do. What fails is tried again:
-    /// nothing waits for it but v2 of queues.
+    /// Keeps the definition as the file says. Never ends. Without a file there is nothing to do. Failures are retried:
+    /// only v2 of queues waits for it.
     pub async fn keep(self, client: Client) {
         let Some(file) = self.conversion_patch_file else {
             return std::future::pending().await;
@@ -70,7 +69,7 @@ impl DefinitionArgs {
     }
 }
 
-/// True if the definition was something else.
+/// Applies the patch; returns true if that changed the definition.
 async fn apply(definitions: &Api<CustomResourceDefinition>, file: &Path) -> anyhow::Result<bool> {
     let flag = || format!("--conversion-patch-file {}", file.display());
     let bytes = tokio::fs::read(file).await.with_context(flag)?;

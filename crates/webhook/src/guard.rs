@@ -34,11 +34,11 @@ pub struct Guard {
     pub placement: Placement,
     /// All queues.
     pub queues: KnownQueues,
-    /// By which floors are over.
+    /// The clock by which floors end.
     pub clock: ServerClock,
-    /// Whether all that is there is known.
+    /// The readiness of the watches and the clock.
     pub readiness: Readiness,
-    /// What the extender of this replica has granted of late.
+    /// The recent grants of this replica's extender.
     pub permits: Permits,
     settings: Arc<RwLock<Settings>>,
 }
@@ -49,7 +49,7 @@ struct Settings {
     guarded: Guarded,
 }
 
-/// What becomes of a review, with what the metrics and the audit log have of it.
+/// The answer to a review, with its labels for the metrics and the audit log.
 struct Reviewed<'r> {
     outgoing: Outgoing<'r>,
     operation: &'static str,
@@ -75,7 +75,7 @@ impl Guard {
 
     fn review<'r>(&self, request: &'r Request<'_>) -> Reviewed<'r> {
         let Some(operation) = operation(request) else {
-            // somebody has pointed other rules here; that is no reason to stop their cluster
+            // a webhook configuration sends other objects here; that is no reason to stop their cluster
             return Reviewed::admitted(request, "other", "not-guarded", unknown(request));
         };
         match Subject::read(operation, request) {

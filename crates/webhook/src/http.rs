@@ -1,4 +1,4 @@
-//! The HTTP side: any body whatever gets an answer, a review or a status that says why not.
+//! The HTTP side: each body gets an answer, a review or a status that says why not.
 
 use std::{
     sync::Arc,
@@ -84,7 +84,7 @@ async fn take_turns(
     next: Next,
 ) -> Response {
     let is_large = announced(request.headers()).is_none_or(|bytes| bytes > LARGE_BYTES);
-    // an error would mean that the semaphore was closed, which nobody does
+    // an error would mean that the semaphore was closed, which never happens
     let turn = if is_large { turns.acquire_owned().await.ok() } else { None };
     let turn = turn.map(|turn| Turn(Arc::new(turn)));
     request.extensions_mut().insert(turn.clone());
@@ -93,7 +93,7 @@ async fn take_turns(
     response
 }
 
-/// How long a body will be, if its sender says so.
+/// The length of a body in bytes, if its sender announces it.
 pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok())
 }

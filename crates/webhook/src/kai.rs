@@ -30,11 +30,11 @@ use tenure_service::{
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// The kinds of objects that KAI's configuration is in, as messages and metrics have them.
+/// The kinds of objects that hold KAI's configuration, as messages and metrics name them.
 const CONFIG_MAP: &str = "ConfigMap";
 const SHARD: &str = "SchedulingShard";
 
-/// Compares what it sees of KAI's configuration with Tenure's floors. Clones share it.
+/// Compares KAI's configuration with Tenure's floors. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct KaiWatch {
     state: Arc<Mutex<State>>,
@@ -47,14 +47,14 @@ type Object = (&'static str, String);
 #[derive(Debug)]
 struct State {
     floors: Floors,
-    /// What each object says, or why that can't be told.
+    /// The defaults in each object, or the reason why they can't be told.
     seen: BTreeMap<Object, Result<KaiDefaults, String>>,
-    /// What the log has of each.
+    /// The findings on each that were logged.
     told: BTreeMap<Object, Findings>,
     metrics: Metrics,
 }
 
-/// What is to be said of an object.
+/// The findings on an object.
 #[derive(Debug, Default, PartialEq)]
 struct Findings {
     differences: Vec<Difference>,
@@ -79,7 +79,7 @@ struct IssueLabels {
 }
 
 impl KaiWatch {
-    /// Makes its metrics part of a registry.
+    /// Registers its metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Metrics::default();
         registry.register(
@@ -97,7 +97,7 @@ impl KaiWatch {
         Self { state: Arc::new(Mutex::new(state)), sources: Arc::default() }
     }
 
-    /// Replaces what is compared, on both sides.
+    /// Replaces both sides of the comparison.
     pub fn configure(&self, floors: Floors, sources: KaiSources) {
         {
             let mut state = self.state.lock();
@@ -111,7 +111,7 @@ impl KaiWatch {
         });
     }
 
-    /// Follows what is configured, for ever. The webhook doesn't wait for any of it.
+    /// Follows the configured sources. Never ends. The webhook doesn't wait for any of them.
     pub async fn follow(self, client: Client) {
         let mut sources = self.sources.subscribe();
         loop {
@@ -129,7 +129,7 @@ impl KaiWatch {
             };
             let other = async {
                 if sources.changed().await.is_err() {
-                    // they won't change any more
+                    // the sources never change again
                     std::future::pending::<()>().await;
                 }
             };
@@ -164,7 +164,7 @@ impl KaiWatch {
 }
 
 impl State {
-    /// Nothing is compared from now on.
+    /// Forgets all objects, and compares none until others are seen.
     fn forget(&mut self) {
         self.seen.clear();
         self.told.clear();
@@ -172,7 +172,7 @@ impl State {
         self.metrics.issues.clear();
     }
 
-    /// Says what the log doesn't have yet, and counts all.
+    /// Logs new findings, and counts all.
     fn judge(&mut self) {
         let findings = |read: &Result<KaiDefaults, String>| match read {
             Ok(kai) => Findings { differences: kai.differences(&self.floors), issues: kai.issues.clone() },
@@ -195,7 +195,7 @@ impl State {
     }
 }
 
-/// Says what wasn't said before.
+/// Logs the findings that weren't logged before.
 fn tell((kind, name): &Object, findings: &Findings, told: &Findings) {
     for difference in findings.differences.iter().filter(|found| !told.differences.contains(found)) {
         let Difference { setting: _, field, kai, tenures_field: _, tenure } = difference;
@@ -227,12 +227,12 @@ impl Metrics {
     }
 }
 
-/// The file of a scheduler of KAI's.
+/// The configuration file of a KAI scheduler.
 #[derive(Debug)]
 struct File {
     watch: KaiWatch,
     object: Object,
-    /// Under which it is in its `ConfigMap`.
+    /// Its key in the `ConfigMap`.
     key: String,
 }
 

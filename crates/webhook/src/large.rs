@@ -1,8 +1,8 @@
 //! Reviews that are too large to be read.
 //!
-//! No object that can be stored makes one. But a status that is sent along and never stored can be as large as that, and
-//! where the API server gets no review for an answer, it lets the object pass as it is: a tenant could write whatever
-//! nobody looks at then. So these are refused.
+//! No object that can be stored makes one. But a status that is sent along and never stored can be as large as that.
+//! Where the answer is no review, the API server lets the object pass as it is: a tenant could bypass the webhook. So
+//! these reviews are refused.
 
 use axum::{
     body::Body,
@@ -20,10 +20,10 @@ use crate::{
     review::Outgoing,
 };
 
-/// Where an API server writes the uid, behind the review's kind and version.
+/// The part of a body in which the uid is: an API server writes it behind the review's kind and version.
 const START_BYTES: usize = 256;
 
-/// Refuses what says that it is too large; all else goes on.
+/// Refuses requests whose announced length is too large; passes all others on.
 pub async fn refuse(State(metrics): State<Metrics>, request: Request, next: Next) -> Response {
     match announced(request.headers()) {
         Some(bytes) if bytes > MAX_BODY_BYTES as u64 => refuse_unread(&metrics, request, bytes).await,
@@ -43,7 +43,7 @@ async fn refuse_unread(metrics: &Metrics, request: Request, bytes: u64) -> Respo
     }
 }
 
-/// The start of a body. The rest is received as well, because a client that can't send it all may not read the answer.
+/// Returns the start of a body. Receives the rest as well: a client that can't send all of it may not read the answer.
 async fn pass_over(mut body: Body) -> Vec<u8> {
     let mut start = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {

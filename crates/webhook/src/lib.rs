@@ -1,6 +1,6 @@
-//! The admission webhook and scheduler extender: HTTP in, policy, HTTP out. What it knows of other queues it has
-//! seen in a watch. It calls the API server while it answers a request in one case: before it warns that a queue doesn't
-//! exist, which the watch may not have shown yet.
+//! The admission webhook and scheduler extender: HTTP in, policy, HTTP out. It knows other queues from a watch. Only in
+//! one case does it call the API server while it answers a request: before it warns that a queue doesn't exist, which
+//! the watch may not have shown yet.
 
 mod args;
 mod callers;

@@ -6,7 +6,7 @@ use prometheus_client::{
 
 use crate::scheduler::Counts;
 
-/// What the webhook counts.
+/// The webhook's metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
@@ -29,7 +29,7 @@ struct ReviewLabels {
     verdict: Verdict,
 }
 
-/// What a mutating review was of, and what it did.
+/// The object of a mutating review, and its result.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct MutationLabels {
     pub group: &'static str,
@@ -59,7 +59,7 @@ struct GuardLabels {
     reason: &'static str,
 }
 
-/// How a review ended.
+/// The result of a review.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum Verdict {
     /// Admitted without warnings.
@@ -71,7 +71,7 @@ pub enum Verdict {
 }
 
 impl Metrics {
-    /// Makes the webhook's metrics part of a registry.
+    /// Registers the webhook's metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
             reviews: Family::default(),
@@ -159,7 +159,7 @@ impl Metrics {
         self.seconds.observe(seconds);
     }
 
-    /// Of the objects of a review all are converted or none.
+    /// Counts a conversion review: `all` of its objects were converted, or none.
     pub(crate) fn converted(&self, version: &'static str, all: bool, objects: usize, seconds: f64) {
         let labels = ConversionLabels { version, result: if all { "converted" } else { "failed" } };
         self.conversions.get_or_create(&labels).inc();
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// All series but for the buckets of histograms.
+    /// Returns all series except the buckets of histograms.
     fn series(registry: &Registry) -> Vec<String> {
         let mut text = String::new();
         encode(&mut text, registry).unwrap();
@@ -211,7 +211,7 @@ mod tests {
         series.map(str::to_owned).collect()
     }
 
-    /// Counts at least once in each metric.
+    /// Raises each metric at least once.
     fn count_each(metrics: &Metrics) {
         metrics.reviewed("scheduling.run.ai", Verdict::Warned, 0.5);
         metrics.mutated(&MutationLabels { group: "g", kind: "PodGroup", result: "reverted" }, 0.25);

@@ -1,5 +1,5 @@
-//! What becomes of a request before it is validated: at most the object is put right. What can't be read is let through,
-//! and nothing is refused but what is too large to be looked at.
+//! Corrects objects before they are validated. Objects that can't be read pass unchanged; only a request that is too
+//! large is refused.
 
 mod patch;
 mod pod_group;
@@ -19,8 +19,8 @@ use crate::{
     validate::unknown,
 };
 
-/// Keeps what trusted writers alone may change: the start times and the queues of `PodGroup`s; and what clients of an
-/// older version can't know. Clones are configured together.
+/// Protects fields that only trusted writers may change: the start times and the queues of `PodGroup`s; and fields that
+/// clients of an older version don't know. Clones are configured together.
 #[derive(Clone, Debug, Default)]
 pub struct Mutator {
     trusted: Arc<RwLock<Trusted>>,
@@ -32,10 +32,10 @@ struct Trusted {
     with_queues: BTreeSet<String>,
 }
 
-/// What is done to an object.
+/// The change of an object.
 #[derive(Debug)]
 struct Mutation {
-    /// In a word, for the metrics.
+    /// The result in one word, for the metrics.
     result: &'static str,
     patch: Option<Patch>,
     warnings: Vec<String>,
@@ -58,7 +58,7 @@ impl Mutator {
         Trust { start: trusted.with_starts.trusts(user), queue: trusted.with_queues.contains(user) }
     }
 
-    /// Answers a request, and says for the metrics what it was and what was done.
+    /// Answers a request, and returns the labels for the metrics.
     pub(crate) fn review<'r>(
         &self,
         request: &'r Request<'_>,
@@ -77,7 +77,7 @@ impl Mutator {
         }
         match (group, kind) {
             (queue::GROUP, "Queue") => (queue::GROUP, "Queue", queue::mutate(request)),
-            // somebody has pointed other rules here; that is no reason to stop their cluster
+            // a webhook configuration sends other objects here; that is no reason to stop their cluster
             _ => ("other", "other", Mutation::admitted(vec![unknown(request)])),
         }
     }

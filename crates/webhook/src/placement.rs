@@ -1,4 +1,4 @@
-//! What is where in the cluster, fed by watches: for the scheduler extender and the guard.
+//! The placement of pods in the cluster, fed by watches: for the scheduler extender and the guard.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -19,27 +19,27 @@ use tenure_types::{
     room::PodWithRoom,
 };
 
-/// Pods by node, as the watches have seen them. Clones share it.
+/// Pods by node, as the watches have seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Placement(Arc<RwLock<PlacementIndex>>);
 
 impl Placement {
-    /// Looks at all that is known by now.
+    /// Reads the index.
     pub fn look<T>(&self, look: impl FnOnce(&PlacementIndex) -> T) -> T {
         let mut index = self.0.write();
         index.settle();
         look(&RwLockWriteGuard::downgrade(index))
     }
 
-    /// Changes what is known.
+    /// Changes the index.
     pub fn change<T>(&self, change: impl FnOnce(&mut PlacementIndex) -> T) -> T {
         change(&mut self.0.write())
     }
 
-    /// Follows all that it holds, but for namespaces, for ever.
+    /// Follows all objects that it holds, except namespaces. Never ends.
     pub async fn follow(self, client: Client, readiness: Readiness) {
         let all = watcher::Config::default;
-        // what has ended takes no room
+        // pods that have ended take no room
         let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
         let pods = follow(Api::all(client.clone()), live, readiness.awaiting("pods"), Pods(self.clone()));
         let nodes = follow(Api::all(client.clone()), all(), readiness.awaiting("nodes"), Nodes(self.clone()));
@@ -55,7 +55,7 @@ impl Placement {
         tokio::join!(pods, nodes, drivers, classes, budgets, groups);
     }
 
-    /// Follows namespaces, for ever.
+    /// Follows namespaces. Never ends.
     pub async fn follow_namespaces(self, client: Client, readiness: Readiness) {
         let synced = readiness.awaiting("namespaces");
         follow(Api::all(client), watcher::Config::default(), synced, Namespaces(self)).await;

@@ -6,12 +6,12 @@ use tenure_index::RunaiQueues;
 use tenure_service::watch::Store;
 use tenure_types::projection::{RunaiQueue, RunaiQueueV2};
 
-/// The queues of the run.ai family, as the watch has seen them. Clones share them.
+/// The queues of the run.ai family, as the watch has seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct KnownQueues(Arc<RwLock<RunaiQueues>>);
 
 impl KnownQueues {
-    /// Looks at the queues.
+    /// Reads the queues.
     pub fn look<T>(&self, look: impl FnOnce(&RunaiQueues) -> T) -> T {
         look(&self.0.read())
     }
@@ -37,7 +37,7 @@ impl Store<RunaiQueue> for KnownQueues {
     }
 }
 
-/// Where KAI-Scheduler owns the definition: the same, fed with its version.
+/// The same queues, fed with KAI-Scheduler's version, where KAI-Scheduler owns the definition.
 #[derive(Clone, Debug, Default)]
 pub struct KnownQueuesV2(pub KnownQueues);
 

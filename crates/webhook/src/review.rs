@@ -46,7 +46,7 @@ struct Incoming<'b> {
     request: Option<Request<'b>>,
 }
 
-/// What the API server asks.
+/// The request in a review, as the API server sends it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<'b> {
@@ -68,16 +68,16 @@ pub struct Request<'b> {
     /// Of the object; mostly empty.
     #[serde(borrow, default)]
     pub sub_resource: Cow<'b, str>,
-    /// Who asks.
+    /// The user who asks.
     #[serde(borrow, default)]
     pub user_info: UserInfo<'b>,
-    /// Whether nothing will come of it.
+    /// True for a dry run.
     #[serde(default)]
     pub dry_run: bool,
-    /// As it shall be.
+    /// The object as it is to be.
     #[serde(borrow)]
     pub object: Option<&'b RawValue>,
-    /// As it is.
+    /// The object as it is.
     #[serde(borrow)]
     pub old_object: Option<&'b RawValue>,
 }
@@ -217,7 +217,7 @@ fn too_large(bytes: u64) -> Status {
     }
 }
 
-/// What disruption budgets answer, and who drains nodes knows: they ask again.
+/// The answer that disruption budgets give as well: clients that drain nodes know it, and try again.
 fn too_early(pod: &str, message: String, retry_after: i32) -> Status {
     Status {
         code: Some(429),

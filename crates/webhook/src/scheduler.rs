@@ -1,5 +1,5 @@
-//! `POST /scheduler/preempt`: kube-scheduler asks its extender which of the candidate nodes of a preemption hold, and
-//! with which victims.
+//! `POST /scheduler/preempt`: kube-scheduler asks its extender which candidate nodes of a preemption remain, and with
+//! which victims.
 
 mod caller;
 mod http;
@@ -26,23 +26,23 @@ use unsettled::Unsettled;
 use waiters::Waiters;
 pub use wake::Waker;
 
-/// Calls to the API server a second, for all that is to be woken, and at once: a wake-up takes three.
+/// The calls to the API server a second, and in a burst, for all wake-ups together. A wake-up takes three.
 const CALLS_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const CALLS_AT_ONCE: NonZeroU32 = NonZeroU32::new(40).unwrap();
 
-/// How long an answer waits for a preemptor that the index doesn't know yet. Its scheduler has just seen it.
+/// The longest wait of an answer for a preemptor that the index doesn't know yet. Its scheduler has just seen it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Answers that wait so at the same time. Beyond that, they come at once.
+/// The number of answers that wait so at the same time. Beyond that, answers come at once.
 const MOST_PATIENT: usize = 4;
 
-/// Large questions that are read and answered at the same time. A scheduler asks one after the other.
+/// The number of large questions that are read and answered at the same time. A scheduler asks one after the other.
 const LARGE_IN_FLIGHT: usize = 2;
 
-/// The same of others.
+/// The number of other questions that are read and answered at the same time.
 const SMALL_IN_FLIGHT: usize = 16;
 
-/// Turns to be answered.
+/// Limits on the questions that are answered at the same time.
 #[derive(Clone, Debug)]
 struct Turns {
     small: Arc<Semaphore>,
@@ -69,24 +69,24 @@ impl Default for Turns {
     }
 }
 
-/// Answers kube-scheduler. Clones are one.
+/// Answers kube-scheduler. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Extender {
     /// All pods and what protects them.
     pub placement: Placement,
     /// All queues.
     pub queues: KnownQueues,
-    /// By which floors are over.
+    /// The clock by which floors end.
     pub clock: ServerClock,
-    /// As configured.
+    /// The floors of the configuration.
     pub floors: Arc<RwLock<Floors>>,
-    /// Whether all that is there is known.
+    /// The readiness of the watches and the clock.
     pub readiness: Readiness,
-    /// What was granted of late.
+    /// The recent grants.
     pub permits: Permits,
-    /// What was granted and refused is counted here.
+    /// Counts grants and refusals.
     pub metrics: Metrics,
-    /// Else nobody keeps in mind who was refused.
+    /// True if refused preemptors are remembered, to be woken.
     wakes: bool,
     turns: Turns,
     patience: Duration,
@@ -96,7 +96,7 @@ pub struct Extender {
 }
 
 impl Extender {
-    /// One that has been asked nothing yet.
+    /// Creates an extender.
     pub fn new(
         placement: Placement,
         queues: KnownQueues,
@@ -121,19 +121,19 @@ impl Extender {
         }
     }
 
-    /// Goes by other floors from now on.
+    /// Replaces the floors.
     pub fn configure(&self, floors: Floors) {
         *self.floors.write() = floors;
     }
 
-    /// The same, with a [`Waker`] or without.
+    /// Turns the [`Waker`] of refused preemptors on or off.
     #[must_use]
     pub const fn waking(mut self, wakes: bool) -> Self {
         self.wakes = wakes;
         self
     }
 
-    /// The same, with another time for which an answer waits for a preemptor that isn't known yet.
+    /// Sets the longest wait of an answer for a preemptor that isn't known yet.
     #[must_use]
     pub const fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -150,7 +150,7 @@ impl Extender {
         MOST_PATIENT.saturating_sub(self.patient.available_permits())
     }
 
-    /// What wakes those who were refused, once the floors end that were in their way; none if nothing is to.
+    /// Returns the task that wakes refused preemptors once the floors end that were in their way; none if it is off.
     pub fn waker(&self) -> Option<Waker> {
         self.wakes.then(|| Waker {
             clock: self.clock.clone(),

@@ -1,4 +1,4 @@
-//! What becomes of a request: whether it is for review at all, and what its findings come to.
+//! Decides on a request: if it is for review at all, and which verdict its findings lead to.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,8 +27,8 @@ use crate::{
     review::{Outgoing, Request},
 };
 
-/// How long a review may wait for the API server to say whether a queue exists. The API server itself waits for the review,
-/// at least a second.
+/// The longest wait of a review for the API server to say if a queue exists. The API server itself waits at least a
+/// second for the review.
 const LOOKUP: Duration = Duration::from_millis(500);
 
 /// Reviews queues of both families, and priority classes. Clones are configured together.
@@ -41,14 +41,14 @@ pub struct Validator {
     lookup: Option<Api<DynamicObject>>,
 }
 
-/// What may change while it runs.
+/// The settings that may change while it runs.
 #[derive(Debug, Default)]
 struct Settings {
     floors: Floors,
     bounds: Bounds,
 }
 
-/// What of an object isn't its kind's.
+/// The part of an object that doesn't depend on its kind.
 #[derive(Deserialize)]
 struct Object {
     #[serde(default)]
@@ -104,7 +104,7 @@ impl Validator {
     pub(crate) async fn review<'r>(&self, request: &'r Request<'_>) -> (Outgoing<'r>, &'static str, Verdict) {
         let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.version, &request.kind.kind)
         else {
-            // somebody has pointed other rules here; that is no reason to stop their cluster
+            // a webhook configuration sends other objects here; that is no reason to stop their cluster
             return (Outgoing::admit(request, vec![unknown(request)]), "other", Verdict::Warned);
         };
         let (mut findings, beyond_bounds) = self.findings(kind, request);
@@ -126,7 +126,7 @@ impl Validator {
         (Outgoing::admit(request, warnings), kind.group(), verdict)
     }
 
-    /// What is wrong with an object, and what is beyond the bounds of its part of the tree.
+    /// Returns the faults of an object, and the values that exceed the bounds of its part of the tree.
     fn findings(&self, kind: Reviewable, request: &Request<'_>) -> (Findings, Vec<FieldError>) {
         if !matches!(&*request.operation, "CREATE" | "UPDATE") {
             return Default::default();
@@ -161,8 +161,8 @@ fn name_of(request: &Request<'_>) -> String {
     object.map(|object| object.metadata.name).unwrap_or_default()
 }
 
-/// What was stored around the webhook must not keep anybody from removing a finalizer or setting a label: it is
-/// refused when it is written, and only warned of when it is there already or about to go.
+/// True if faults only give warnings: the object is about to go, or has them already. An object that was stored around
+/// the webhook must not keep users from removing a finalizer or setting a label.
 fn is_not_the_time(kind: Reviewable, request: &Request<'_>) -> bool {
     let Some(new) = request.object else { return false };
     let goes = Object::read(new).is_some_and(|object| object.metadata.deletion_timestamp.is_some());

@@ -1,4 +1,4 @@
-//! Any body whatever gets an answer: a valid review, or a status that says why not.
+//! Each body gets an answer: a valid review, or a status that says why not.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
@@ -34,7 +34,7 @@ async fn answer(request: Request<Body>) -> (StatusCode, Bytes) {
     (status, body)
 }
 
-/// That the API server takes an answer for one.
+/// Checks that the API server accepts an answer.
 fn check_review(answer: &Value) {
     assert_eq!(
         (&answer["apiVersion"], &answer["kind"]),
@@ -66,7 +66,7 @@ fn check_review(answer: &Value) {
     }
 }
 
-/// The status of what is no review, or the review.
+/// The answer to a review, or the status of a body that is none.
 async fn outcome(body: impl Into<Body>) -> Result<Value, (StatusCode, String)> {
     let (status, body) = answer(post(body)).await;
     if status == StatusCode::OK {
@@ -81,7 +81,7 @@ async fn assert_bad(body: impl Into<Body>, reason: &str) {
     assert!(text.contains(reason), "{text:?} should say {reason:?}");
 }
 
-/// With `marker` in place of the only `"marker"` of a good review's spec.
+/// A good review, with `marker` in place of the object's spec.
 fn spliced(marker: &[u8]) -> Vec<u8> {
     splice(&create(&json!({"metadata": {"name": "demo"}, "spec": "marker"})), marker)
 }
@@ -194,7 +194,7 @@ async fn a_key_twice_is_a_bad_request() {
 }
 
 #[tokio::test]
-async fn a_uid_is_repeated_whatever_it_is() {
+async fn an_odd_uid_is_repeated_as_it_is() {
     let long = "x".repeat(100_000);
     for uid in [" ", "\0\u{1f}\u{7f}", "\"\\/", "☂🦀\u{202e}\u{feff}", "\r\nX-Header: a", &long] {
         let mut review = good();
@@ -204,7 +204,7 @@ async fn a_uid_is_repeated_whatever_it_is() {
 }
 
 #[tokio::test]
-async fn a_name_is_told_whatever_it_is() {
+async fn an_odd_name_is_repeated_as_it_is() {
     for name in ["naïve-☂🦀", "\0", "\"", "\u{202e}", "../..", "\u{10ffff}"] {
         let mut review = create(&json!({"spec": {"maxDuration": "soon"}}));
         review["request"]["name"] = json!(name);
@@ -426,7 +426,7 @@ async fn a_body_that_is_slow_but_ends_is_reviewed() {
     outcome(Body::from_stream(slow)).await.unwrap();
 }
 
-/// That a body is answered, and a review with the uid that is in it.
+/// Checks that a body is answered, and a review by its uid.
 fn assert_answered(body: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     match runtime.block_on(outcome(body.to_vec())) {
@@ -435,7 +435,7 @@ fn assert_answered(body: &[u8]) {
             assert!(text.len() > 1 && text.ends_with('\n'), "{text:?}");
         }
         Ok(answer) => {
-            // what can't be read so is still a review if the webhook didn't look there
+            // an unreadable part is no error if the webhook doesn't read it
             if let Ok(sent) = serde_json::from_slice::<Value>(body)
                 && sent.is_object()
             {
@@ -485,7 +485,7 @@ impl Mutation {
 
 fn mutation() -> impl Strategy<Value = Mutation> {
     let index = any::<Index>;
-    // what JSON is made of does more than other bytes
+    // the bytes of JSON's syntax do more than others
     let token = prop::sample::select(
         ["{", "}", "[", "]", ",", ":", "\"", "null", "{}", "[]", "1", "-1e9", "\\u0000", "\\", "\0"]
             .map(str::as_bytes)
@@ -518,7 +518,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// With the names of fields that there are, for others are only skipped.
+/// Objects with the names of fields that exist: others are only skipped.
 fn spec() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec![
         "parentQueue",

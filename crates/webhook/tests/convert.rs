@@ -1,4 +1,4 @@
-//! Conversion reviews: all objects in order or none, and an answer to any body whatever.
+//! Conversion reviews: all objects in order or none, and an answer to each body.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
@@ -47,7 +47,7 @@ async fn outcome(body: impl Into<Body>) -> Result<Value, (StatusCode, String)> {
     answer_of(webhook(KnownQueues::default()), post(body)).await
 }
 
-/// As the API server writes one.
+/// A review as the API server writes one.
 fn review(to: &str, objects: &[Value]) -> Value {
     json!({
         "kind": "ConversionReview",
@@ -75,7 +75,7 @@ async fn converted(to: &str, objects: &[Value]) -> Vec<Value> {
     serde_json::from_value(objects).unwrap()
 }
 
-/// What is said of a review of which nothing is converted.
+/// The message of a failed conversion, which returns no objects.
 async fn failure(to: &str, objects: &[Value]) -> String {
     let mut answer = outcome(review(to, objects).to_string()).await.unwrap();
     let message = answer["response"]["result"].as_object_mut().unwrap().remove("message").unwrap();
@@ -225,7 +225,7 @@ async fn what_would_take_much_more_memory_than_its_text_is_refused() {
     };
     let large = annotated(&format!("{{{fields}\"\":\"\"}}"));
     assert_bad(of(&format!("{{}},{large}")), "objects[1] has more than").await;
-    // each quote of what is carried becomes four
+    // each quote in the carried text becomes four
     let quotes = "\\\"".repeat(1 << 21);
     let carried = annotated(&format!(r#"{{"tenure.dev/max-duration":"{quotes}"}}"#));
     let mut answer = outcome(of(&vec![carried; 24].join(","))).await.unwrap();

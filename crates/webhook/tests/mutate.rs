@@ -1,4 +1,4 @@
-//! Reviews of `PodGroup`s on `/mutate`: what the API server asks, and what it is answered.
+//! Reviews of `PodGroup`s on `/mutate`: the API server's questions, and the answers.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
@@ -66,7 +66,7 @@ fn stamped(stamp: &str) -> Value {
     group(&json!({STAMP: stamp, "note": "ü"}))
 }
 
-/// As long as an API server waits.
+/// The time for which an API server waits.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 async fn outcome(body: impl Into<Body>) -> Result<Value, (StatusCode, String)> {
@@ -82,7 +82,7 @@ async fn outcome(body: impl Into<Body>) -> Result<Value, (StatusCode, String)> {
     Ok(answer["response"].clone())
 }
 
-/// That the API server takes an answer for one, and that it refuses nothing.
+/// Checks that the API server accepts an answer, and that the answer refuses nothing.
 fn check(answer: &Value) {
     assert_eq!(
         (&answer["apiVersion"], &answer["kind"]),
@@ -189,7 +189,7 @@ fn age(stamp: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn the_future_is_set_back_to_now_whoever_says_it() {
+async fn the_future_is_set_back_to_now_for_trusted_writers_too() {
     let object = stamped(FUTURE);
     let response = answer(&review("scheduling.run.ai", SCHEDULER, &object, &Value::Null)).await;
     let patched = patched(&response, &object);
@@ -380,13 +380,13 @@ async fn a_write_that_is_of_an_older_state_is_counted_as_a_conflict_and_answered
 #[tokio::test]
 async fn a_change_of_the_trusted_writers_counts_at_once() {
     let (webhook, _, mutator) = counting();
-    let review = review("scheduling.run.ai", "somebody", &stamped(PAST), &Value::Null);
+    let review = review("scheduling.run.ai", "writer", &stamped(PAST), &Value::Null);
     let ask = async || oneshot::answer(webhook.clone(), post(review.to_string())).await.2;
     let is_patched = |answer: Bytes| String::from_utf8(answer.to_vec()).unwrap().contains("JSONPatch");
     assert!(is_patched(ask().await));
-    mutator.configure(TrustedWriters::from_iter(["somebody".to_owned()]), BTreeSet::new());
+    mutator.configure(TrustedWriters::from_iter(["writer".to_owned()]), BTreeSet::new());
     assert!(!is_patched(ask().await));
-    mutator.configure(TrustedWriters::from_iter([]), ["somebody".to_owned()].into());
+    mutator.configure(TrustedWriters::from_iter([]), ["writer".to_owned()].into());
     assert!(is_patched(ask().await));
 }
 
@@ -435,12 +435,12 @@ async fn stamp_and_queue_are_set_back_together() {
 #[tokio::test]
 async fn who_may_change_queues_is_configured_apart() {
     let (webhook, registry, mutator) = counting();
-    let review = review("scheduling.run.ai", "somebody", &in_queue("long"), &in_queue("short"));
+    let review = review("scheduling.run.ai", "writer", &in_queue("long"), &in_queue("short"));
     let ask = async || oneshot::answer(webhook.clone(), post(review.to_string())).await.2;
     let is_patched = |answer: Bytes| String::from_utf8(answer.to_vec()).unwrap().contains("JSONPatch");
-    mutator.configure(TrustedWriters::from_iter(["somebody".to_owned()]), BTreeSet::new());
+    mutator.configure(TrustedWriters::from_iter(["writer".to_owned()]), BTreeSet::new());
     assert!(is_patched(ask().await));
-    mutator.configure(TrustedWriters::from_iter([]), ["somebody".to_owned()].into());
+    mutator.configure(TrustedWriters::from_iter([]), ["writer".to_owned()].into());
     assert!(!is_patched(ask().await));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
@@ -449,7 +449,7 @@ async fn who_may_change_queues_is_configured_apart() {
     }
 }
 
-/// Bodies that are no review, or one of something odd.
+/// Bodies that are no review, or a review of something odd.
 fn malformed() -> Vec<Vec<u8>> {
     let good = review("scheduling.run.ai", "tenant", &stamped(FUTURE), &stamped(PAST));
     let text = good.to_string();
@@ -557,7 +557,7 @@ async fn only_a_post_of_json_of_a_bounded_size_is_read() {
     assert_eq!(status(post(good.clone() + &" ".repeat(MAX_BODY_BYTES - good.len()))).await, StatusCode::OK);
 }
 
-/// As an API server announces it.
+/// A request that announces its length, as an API server does.
 fn announced(body: String) -> Request<Body> {
     let length = body.len();
     let mut request = post(body);
@@ -586,7 +586,7 @@ async fn what_is_too_large_to_be_looked_at_is_refused() {
     let status = &response["status"];
     assert_eq!((&status["code"], &status["reason"]), (&json!(413), &json!("RequestEntityTooLarge")));
     assert!(status["message"].as_str().unwrap().contains(&format!("takes {length} bytes")), "{status}");
-    // where it can't be known what is asked, nothing can be answered
+    // without a uid there is no review to answer
     let odd = text.replace("\"uid\":", "\"id\":");
     let (status, ..) = oneshot::answer(webhook(KnownQueues::default()), announced(odd)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);

@@ -1,5 +1,5 @@
-//! Whatever a scheduler asks gets an answer: nodes that were offered, with victims that may go, or a status that says
-//! why not.
+//! Each question of a scheduler gets an answer: nodes that were offered, with victims that may go, or a status that
+//! says why not.
 
 #![allow(
     clippy::indexing_slicing,
@@ -34,14 +34,14 @@ use tower::ServiceExt;
 
 const PATH: &str = "/scheduler/preempt";
 
-/// Who is on which node, and may go. Those that are young are there too, and may not.
+/// The nodes, and the pod on each that may go. Each has a young pod too, which may not.
 const MAY_GO: [(&str, &str); 3] = [("n1", "old"), ("n2", "other"), ("n3", "odd")];
 
 fn metrics() -> Metrics {
     Metrics::register(&mut Registry::default())
 }
 
-/// Nothing has told it the time yet: so all floors last.
+/// An extender that doesn't know the time yet: so all floors last.
 fn extender(readiness: Readiness) -> Extender {
     let mut queues = KnownQueues::default();
     for (name, floor) in [("guarded", json!("1h")), ("free", Value::Null)] {
@@ -100,7 +100,7 @@ async fn outcome(router: &Router, request: Request<Body>) -> Result<Value, (Stat
     Err((status, String::from_utf8(body.to_vec()).unwrap()))
 }
 
-/// That a scheduler takes an answer for one, and that nobody goes who may not.
+/// Checks that a scheduler accepts an answer, and that no pod goes that may not.
 fn check(answer: &Value) {
     assert_eq!(answer.as_object().unwrap().len(), 1, "{answer}");
     for (node, of) in answer["NodeNameToMetaVictims"].as_object().unwrap() {
@@ -120,7 +120,7 @@ fn kept(nodes: &[(&str, &str)]) -> Value {
     json!({"NodeNameToMetaVictims": nodes.iter().map(of).collect::<Value>()})
 }
 
-/// What is expected of a body.
+/// The expected answer to a body.
 enum Expected {
     /// These nodes with these victims.
     Kept(&'static [(&'static str, &'static str)]),
@@ -129,7 +129,7 @@ enum Expected {
 }
 use Expected::{Bad, Kept};
 
-const NOBODY: Expected = Kept(&[]);
+const NO_NODE: Expected = Kept(&[]);
 const OLD: Expected = Kept(&[("n1", "old")]);
 
 type Case = (Vec<u8>, Expected);
@@ -160,7 +160,7 @@ fn with_pod(pod: &str) -> String {
     format!(r#"{{"Pod":{pod},"NodeNameToMetaVictims":{nodes}}}"#)
 }
 
-/// The same of an ordinary one, but for a field.
+/// The question of an ordinary preemptor with another value of a field.
 fn with_field(pointer: &str, value: &Value) -> String {
     let mut pod = preemptor();
     let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -248,7 +248,7 @@ fn with_nothing() -> Vec<Case> {
         with_pods(r#"[{"metadata":{}}]"#),
         with_pods(r#"[{"metadata":{"uid":null}}]"#),
     ];
-    cases.into_iter().map(|body| (body.into_bytes(), NOBODY)).collect()
+    cases.into_iter().map(|body| (body.into_bytes(), NO_NODE)).collect()
 }
 
 fn twice_and_unknown() -> Vec<Case> {
@@ -259,7 +259,7 @@ fn twice_and_unknown() -> Vec<Case> {
     let cases = [
         (with_pods(r#"[{"UID":"old"},{"UID":"old"}]"#), OLD),
         (with_nodes(&format!(r#"{{"n1":{other},"n1":{old}}}"#)), OLD),
-        (with_nodes(&format!(r#"{{"n1":{old},"n1":{other}}}"#)), NOBODY),
+        (with_nodes(&format!(r#"{{"n1":{old},"n1":{other}}}"#)), NO_NODE),
         (with_node(r#"{"Pods":[{"UID":"x"}],"Pods":[{"UID":"old"}]}"#), OLD),
         (with_pods(r#"[{"UID":"x","UID":"old"}]"#), OLD),
         (format!(r#"{{"Pod":7,"Pod":{pod},"NodeNameToMetaVictims":{uids}}}"#), OLD),
@@ -270,18 +270,18 @@ fn twice_and_unknown() -> Vec<Case> {
         (format!(r#"{{"Pod":{pod},"NodeNameToMetaVictims":{uids},"NodeNameToVictims":{uids}}}"#), OLD),
         (format!(r#"{{"pOD":{pod},"nodenametometavictims":{{"n1":{}}}}}"#, old.to_lowercase()), OLD),
         (with_pods(r#"[{"UID":"old","metadata":{"uid":"other"}}]"#), OLD),
-        (with_pods(r#"[{"metadata":{"uid":"old"},"UID":""}]"#), NOBODY),
-        (with_nodes(&format!(r#"{{"nowhere":{old}}}"#)), NOBODY),
-        (with_nodes(&format!(r#"{{"":{old}}}"#)), NOBODY),
-        (with_nodes(&format!(r#"{{"N1":{old}}}"#)), NOBODY),
-        (with_node(&other), NOBODY),
-        (with_node(&victims("nobody")), NOBODY),
-        (with_node(&victims("OLD")), NOBODY),
-        (with_node(&victims("p")), NOBODY),
-        (with_pods(r#"[{"UID":"old"},{"UID":"nobody"}]"#), NOBODY),
+        (with_pods(r#"[{"metadata":{"uid":"old"},"UID":""}]"#), NO_NODE),
+        (with_nodes(&format!(r#"{{"nowhere":{old}}}"#)), NO_NODE),
+        (with_nodes(&format!(r#"{{"":{old}}}"#)), NO_NODE),
+        (with_nodes(&format!(r#"{{"N1":{old}}}"#)), NO_NODE),
+        (with_node(&other), NO_NODE),
+        (with_node(&victims("missing")), NO_NODE),
+        (with_node(&victims("OLD")), NO_NODE),
+        (with_node(&victims("p")), NO_NODE),
+        (with_pods(r#"[{"UID":"old"},{"UID":"missing"}]"#), NO_NODE),
         (with_node(&young), OLD),
-        (with_nodes(r#"{"n4":{"Pods":[{"UID":"alone"}]}}"#), NOBODY),
-        (with_field("/metadata/uid", &json!("old")), NOBODY),
+        (with_nodes(r#"{"n4":{"Pods":[{"UID":"alone"}]}}"#), NO_NODE),
+        (with_field("/metadata/uid", &json!("old")), NO_NODE),
     ];
     cases.into_iter().map(|(body, expected)| (body.into_bytes(), expected)).collect()
 }
@@ -300,25 +300,25 @@ fn text_and_numbers() -> Vec<Case> {
         (extra(&closed), OLD),
         (extra(&objects), OLD),
         (with_nodes(&closed), Bad("expected a map from the names of nodes")),
-        (with_nodes(&objects), NOBODY),
+        (with_nodes(&objects), NO_NODE),
         (with_node(&closed), Bad("expected victims")),
         (with_pods(&closed), Bad("expected a pod, or its UID")),
-        (with_pods(&format!("[{objects}]")), NOBODY),
+        (with_pods(&format!("[{objects}]")), NO_NODE),
         (with_pods(&format!(r#"[{{"UID":"old","spec":{closed}}}]"#)), OLD),
         (with_pod(&closed), Bad("the Pod of the ExtenderPreemptionArgs can't be read")),
-        (with_pod(&objects), NOBODY),
+        (with_pod(&objects), NO_NODE),
         (with_pod(&format!(r#"{{"metadata":{{"uid":"p"}},"spec":{closed}}}"#)), OLD_AND_OTHER),
         (extra(&digits), OLD),
         (extra("1e999999999"), OLD),
         (extra("-"), Bad("invalid number")),
         (with_nodes(&format!(r#"{{"{long}":null}}"#)), Bad("none is longer than 253")),
-        (with_pods(&format!(r#"[{{"UID":"{long}"}}]"#)), NOBODY),
+        (with_pods(&format!(r#"[{{"UID":"{long}"}}]"#)), NO_NODE),
         (extra(&format!(r#""{long}""#)), OLD),
         (with_field("/metadata/name", &json!(long)), OLD_AND_OTHER),
         (with_field("/spec/schedulerName", &json!(long)), OLD_AND_OTHER),
-        (with_field("/metadata/uid", &json!(long)), NOBODY),
+        (with_field("/metadata/uid", &json!(long)), NO_NODE),
         (with_pods(r#"[{"UID":"\ud800"}]"#), Bad("hex escape")),
-        (with_pods(r#"[{"UID":"\u0000"}]"#), NOBODY),
+        (with_pods(r#"[{"UID":"\u0000"}]"#), NO_NODE),
         (with_pods("[{\"UID\":\"\0\"}]"), Bad("control character")),
         (with_pods(r#"[{"\u0055ID":"\u006fld"}]"#), OLD),
         (with_violations("null"), OLD),
@@ -339,10 +339,10 @@ fn text_and_numbers() -> Vec<Case> {
     cases
 }
 
-/// What [`with_pod`] offers may go, and what may go in place of the young pod.
+/// The pod that [`with_pod`] offers, and the one that may go in place of the young pod.
 const OLD_AND_OTHER: Expected = Kept(&[("n1", "old"), ("n2", "other")]);
 
-/// Of a preemptor its uid counts, and nothing else that is said of it.
+/// Preemptors with odd fields: only the uid counts.
 fn odd_preemptors() -> Vec<Case> {
     let odd = [
         ("/spec/priority", json!(9)),
@@ -381,7 +381,7 @@ fn odd_preemptors() -> Vec<Case> {
         with_pod(r#"{"metadata":{"uid":"other","uid":"p"}}"#),
     ];
     let odd = odd.iter().map(|(pointer, value)| (with_field(pointer, value).into_bytes(), OLD_AND_OTHER));
-    odd.chain(of_none.into_iter().map(|body| (body.into_bytes(), NOBODY))).collect()
+    odd.chain(of_none.into_iter().map(|body| (body.into_bytes(), NO_NODE))).collect()
 }
 
 async fn assert_answered(cases: Vec<Case>) {
@@ -456,7 +456,7 @@ async fn depth_and_length_and_odd_texts_and_numbers_are_no_danger() {
 }
 
 #[tokio::test]
-async fn of_a_preemptor_its_uid_alone_counts_and_one_that_does_not_wait_gets_nobody() {
+async fn of_a_preemptor_its_uid_alone_counts_and_one_that_does_not_wait_gets_no_victim() {
     assert_answered(odd_preemptors()).await;
 }
 
@@ -607,7 +607,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// That a body is answered, whatever the answer.
+/// Checks that a body is answered, with nodes or with a message.
 fn answered(body: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     if let Err((status, text)) = runtime.block_on(outcome(&router(), post(body.to_vec()))) {
@@ -616,7 +616,7 @@ fn answered(body: &[u8]) {
     }
 }
 
-/// As many pods as there can be in so many bytes.
+/// As many pods as fit into this many bytes.
 fn empty_pods(bytes: usize) -> Body {
     let start = format!(r#"{{"Pod":{},"NodeNameToVictims":{{"n1":{{"Pods":[{{}}"#, preemptor());
     let chunk = Bytes::from(",{}".repeat(1 << 18));

@@ -1,4 +1,4 @@
-//! Golden reviews: what the API server asks, and the whole of what it is answered.
+//! Golden reviews: the API server's questions, and the whole answers.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
@@ -150,7 +150,7 @@ fn refused_object((kind, group): (&str, &str), name: &str, text: &str, causes: &
     })
 }
 
-/// Refused for one field.
+/// The answer that refuses an object for one field.
 fn refused_for(group: &str, field: &str, message: &str) -> Value {
     refused(group, "demo", &format!("{field}: {message}"), &[(field, message)])
 }
@@ -238,7 +238,7 @@ async fn a_queue_of_v2_is_reviewed_with_its_annotations_which_errors_name() {
     let field = "metadata.annotations[tenure.dev/max-duration]";
     let message = "Invalid value: \"0s\": must be greater than zero; leave it out for no limit";
     assert_eq!(answer(&bad).await, refused_for(RUNAI, field, message));
-    // it was stored around the webhook, and somebody else's change is on the way
+    // it was stored around the webhook, and another client changes something else now
     let (same, _) = review("0s", &stored);
     assert_eq!(answer(&same).await, warned(&[&format!("{field}: {message}")]));
     let (other, _) = review("0h", &stored);
@@ -303,7 +303,7 @@ async fn a_refusal_keeps_its_warnings() {
 }
 
 #[tokio::test]
-async fn a_delete_is_admitted_whatever_is_deleted() {
+async fn a_delete_of_a_bad_queue_is_admitted() {
     for group in [RUNAI, TENSORSTACK] {
         let bad = object(&json!({"maxDuration": "soon"}));
         let review = review(group, "DELETE", &Value::Null, &bad);
@@ -512,7 +512,7 @@ async fn what_the_watch_saw_last_is_what_counts() {
     assert_eq!(ask(webhook, &review).await, warned(&[missing]));
 }
 
-/// An API server that answers with this status, or never, when it is asked for queue "b"; and how often it was asked.
+/// An API server that answers with this status, or never, when it is asked for queue "b"; and the number of questions.
 fn api_server(status: Option<u16>) -> (Client, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
     let count = asked.clone();
@@ -691,7 +691,7 @@ async fn a_class_about_to_go_is_admitted_with_warnings() {
 }
 
 #[tokio::test]
-async fn a_class_may_be_deleted_whatever_it_says() {
+async fn a_bad_class_may_be_deleted() {
     let bad = class(&json!({MINIMUM: "high"}));
     assert_eq!(answer(&class_review("DELETE", &Value::Null, &bad)).await, admitted());
 }
@@ -707,7 +707,7 @@ fn bounded(queues: &[(&str, Value)]) -> Router {
 
 const BEYOND: &str = "Invalid value: \"1000h\": must be at most 2h0m0s: delegation.bounds of Tenure's configuration limits queue \"research\" and those below it";
 
-/// A review of the same queue as it is in the other version.
+/// A review of the same queue in the other version.
 fn in_v2(mut review: Value) -> Value {
     for field in ["kind", "resource", "requestKind", "requestResource"] {
         review["request"][field]["version"] = json!("v2");
@@ -732,7 +732,7 @@ async fn a_floor_beyond_the_bound_is_refused_in_both_versions() {
     }
 }
 
-/// Whoever may write a queue may add a finalizer to it and delete it: it would be there as long as they like.
+/// A user who may write a queue may add a finalizer to it and delete it: it would stay for as long as they like.
 #[tokio::test]
 async fn a_queue_about_to_go_keeps_to_the_bound() {
     let webhook = bounded(&[("research", json!({}))]);

@@ -93,7 +93,7 @@ impl Secret {
         connect(server.address, self.authority.certificate_pem(), protocols).await
     }
 
-    /// Once the server listens.
+    /// Connects once the server listens.
     async fn connected(&self, server: &Server, protocols: &[&str]) -> TlsStream<TcpStream> {
         eventually("connected", async || self.connect(server, protocols).await.ok()).await
     }
@@ -189,13 +189,13 @@ async fn a_changed_certificate_is_taken_up_without_a_restart() {
         secret.mount(&pair);
         let taken = async || (secret.served(&server).await == der(&pair)).then_some(());
         eventually("served the changed certificate", taken).await;
-        // who is connected stays so
+        // open connections stay open
         check(old.send_request(request("/validate")).await.unwrap()).await;
     }
     assert!(!server.ended.is_finished());
 }
 
-/// What is logged in this thread.
+/// The log of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -271,7 +271,7 @@ async fn a_server_without_a_usable_certificate_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_nothing_keeps_nobody_waiting() {
+async fn a_silent_client_keeps_no_other_waiting() {
     let secret = Secret::new();
     let server = secret.serve(&[]);
     secret.connected(&server, &[]).await;

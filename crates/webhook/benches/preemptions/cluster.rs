@@ -1,4 +1,4 @@
-//! A large cluster, and what a scheduler asks about it.
+//! A large cluster, and a scheduler's questions about it.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
@@ -14,13 +14,13 @@ pub const VICTIMS: usize = 10;
 const QUEUES: usize = 500;
 const DEPARTMENTS: usize = 9;
 const TEAMS: usize = QUEUES - DEPARTMENTS - 1;
-/// Of so many pods is a group, one on each of so many nodes.
+/// The number of pods of a group, each of which is on a node of its own.
 const GROUP: usize = 8;
 /// Nodes whose numbers have the same last digit are of one sort.
 const SORTS: usize = 10;
 const CLASSES: [(&str, i32); 3] = [("batch", 100), ("train", 500), ("serve", 1_000)];
 
-/// What becomes of a node.
+/// The answer for a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
     /// All its pods are old enough.
@@ -85,7 +85,7 @@ impl Place {
     }
 }
 
-/// As an API server makes them: without any order.
+/// A uid as an API server makes them: in no order.
 fn uid(number: usize) -> String {
     let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -110,7 +110,7 @@ pub fn queues() -> KnownQueues {
     queues
 }
 
-/// So many nodes and all that is on them.
+/// An index of this many nodes, with their pods.
 pub fn index(nodes: usize) -> PlacementIndex {
     let mut index = PlacementIndex::default();
     for (name, value) in CLASSES {
@@ -176,7 +176,7 @@ fn pod_group(first: Place) -> Value {
     })
 }
 
-/// As far as a decision needs it, and with labels as an indexed Job gives them.
+/// A pod with the fields that decisions need, and with the labels of an indexed Job.
 fn pod(place: Place, nodes: usize) -> Value {
     let group = place.group(nodes);
     let workload = group.unwrap_or(place);
@@ -214,7 +214,7 @@ fn pod(place: Place, nodes: usize) -> Value {
     })
 }
 
-/// The same with all that a scheduler knows of it, which drops `managedFields` itself.
+/// The same pod with all fields that a scheduler sends: it drops `managedFields` itself.
 fn whole_pod(place: Place, nodes: usize) -> Value {
     let mut pod = pod(place, nodes);
     let variable = |number: usize| json!({"name": format!("TRAINING_VARIABLE_{number}"), "value": "a \"value\" of some length"});
@@ -274,14 +274,14 @@ fn whole_pod(place: Place, nodes: usize) -> Value {
     pod
 }
 
-/// How a scheduler names pods.
+/// The form in which a scheduler names pods.
 #[derive(Clone, Copy)]
 pub enum Form {
     Uids,
     Pods,
 }
 
-/// What a scheduler asks about these candidates.
+/// A scheduler's question about these candidates.
 pub fn question(form: Form, candidates: &[usize], nodes: usize) -> Value {
     let victim = |place: Place| match form {
         Form::Uids => json!({"UID": place.uid()}),

@@ -1,6 +1,6 @@
-//! How long a scheduler waits for the extender of a large cluster, over TLS on the loopback, beside a server that only
-//! reads and answers: `cargo bench -p tenure-webhook --bench preemptions`, or only those whose titles contain a text:
-//! `-- uids`.
+//! Times a scheduler's wait for the extender of a large cluster, over TLS on the loopback, beside a server that only
+//! reads and answers: `cargo bench -p tenure-webhook --bench preemptions`. With a text, only the runs whose titles
+//! contain it: `-- uids`.
 
 #![allow(
     clippy::expect_used,
@@ -78,7 +78,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How large all is.
+/// The size of cluster and questions.
 struct Scale {
     nodes: usize,
     candidates: usize,
@@ -96,7 +96,7 @@ impl Scale {
         }
     }
 
-    /// So many candidates of these sorts.
+    /// The candidates, all of these sorts.
     fn candidates(&self, sorts: &[Sort]) -> Vec<usize> {
         let of_sorts = (0..self.nodes).filter(|node| sorts.contains(&Sort::of(*node)));
         of_sorts.take(self.candidates).collect()
@@ -189,7 +189,7 @@ fn metrics() -> Metrics {
     Metrics::register(&mut Registry::default())
 }
 
-/// One that has heard the time from an API server.
+/// A clock that has heard the time from an API server.
 async fn clock() -> ServerClock {
     let date = cluster::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     let service = tower::service_fn(move |_: Request<Body>| {
@@ -218,7 +218,7 @@ fn introduce() {
     println!("Only the ratios can be compared between machines.");
 }
 
-/// That every candidate ended as its sort says.
+/// Checks that every candidate got the answer of its sort.
 fn check(answer: &Bytes, candidates: &[usize]) -> anyhow::Result<()> {
     let answer: Value = serde_json::from_slice(answer)?;
     let nodes = &answer["NodeNameToMetaVictims"];

@@ -1,4 +1,5 @@
-//! What a review may take while it is converted. A body is bounded by itself, but what is made of it needn't be.
+//! Bounds on the memory that a conversion takes. The body has a bound of its own, but the objects and the answer that
+//! are made of it may be many times as large.
 
 use std::{fmt, io};
 
@@ -10,13 +11,14 @@ use serde_json::value::RawValue;
 
 use super::MAX_CONVERSION_BYTES;
 
-/// More than can be of any use: 128 MiB of them had 128 bytes each.
+/// The most objects of a review. With more, those of a body of 128 MiB would have less than 128 bytes each.
 const MOST_OBJECTS: usize = 1024 * 1024;
 
-/// An API server stores none above 3 MiB. Its smallest fields take ten times as much in memory as in JSON.
+/// The largest object that is read. An API server stores none above 3 MiB. The smallest fields take ten times as much
+/// in memory as in JSON.
 const LARGEST_OBJECT: usize = 8 * 1024 * 1024;
 
-/// Annotations take more room than fields, and a carrier twice as much.
+/// The largest answer. Annotations take more room than fields, and a carrier twice as much.
 const LARGEST_ANSWER: usize = MAX_CONVERSION_BYTES as usize / 4 * 5;
 
 /// Reads the objects of a review.
@@ -49,7 +51,7 @@ impl<'de> Visitor<'de> for Objects {
     }
 }
 
-/// An answer that doesn't grow beyond what is bearable.
+/// A writer of an answer, which fails beyond [`LARGEST_ANSWER`].
 pub(super) struct Bounded<'b>(pub(super) &'b mut Vec<u8>);
 
 impl io::Write for Bounded<'_> {

@@ -33,7 +33,7 @@ use crate::{
 /// are 20 MB. A review is held twice, as question and answer, and so twice this must fit a pod's memory.
 pub const MAX_CONVERSION_BYTES: u32 = 128 * 1024 * 1024;
 
-/// For a large review's turn, its body, and its conversion. An API server would wait for longer.
+/// The time limit for a large review's turn, its body, and its conversion. An API server would wait for longer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 struct Context {
@@ -64,7 +64,7 @@ async fn convert(State(context): State<Arc<Context>>, request: Request) -> Respo
         Err(rejection) => return reject(metrics, rejection.status(), rejection.body_text()),
     };
     let (started, is_large) = (Instant::now(), body.len() as u64 > LARGE_BYTES);
-    // the turn goes with the body, which is converted to the end even if nobody waits for it any more
+    // the turn goes with the body, which is converted to the end even if its client is gone
     let converted = move || (answer(&body), turn);
     let converted = if is_large { spawn_blocking(converted).await } else { Ok(converted()) };
     match converted {
@@ -76,13 +76,14 @@ async fn convert(State(context): State<Arc<Context>>, request: Request) -> Respo
     }
 }
 
-/// A review of ordinary size needs none; one of a size that isn't announced may be the largest.
+/// Takes the turn of a large review. A review of ordinary size needs none; one of a size that isn't announced may be
+/// the largest.
 async fn take_turn(turns: &Arc<Semaphore>, announced: Option<u64>) -> Option<OwnedSemaphorePermit> {
     if announced.is_some_and(|bytes| bytes <= LARGE_BYTES) {
         return None;
     }
     let bytes = announced.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(MAX_CONVERSION_BYTES);
-    // an error would mean that the semaphore was closed, which nobody does
+    // an error would mean that the semaphore was closed, which never happens
     turns.clone().acquire_many_owned(bytes.min(MAX_CONVERSION_BYTES)).await.ok()
 }
 

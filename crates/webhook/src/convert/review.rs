@@ -18,13 +18,13 @@ use super::bounds::{Bounded, objects};
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
 const KIND: &str = "ConversionReview";
 
-/// How many bad objects an answer names.
+/// The greatest number of bad objects that an answer names.
 const MOST_NAMED: usize = 5;
 
 /// The longest uid or version that is repeated. An API server's have some 36 bytes.
 const LONGEST_NAME: usize = 253;
 
-/// Why a body is no request for a conversion.
+/// The reason why a body is no request for a conversion.
 #[derive(Debug, Error)]
 pub(super) enum Malformed {
     /// It isn't JSON, or not of the right shape.
@@ -62,7 +62,7 @@ struct Request<'b> {
     objects: Vec<&'b RawValue>,
 }
 
-/// As much of a name as anybody would read.
+/// The start of a name, as much of it as a reader needs.
 fn shown(name: &str) -> String {
     name.chars().take(LONGEST_NAME).collect()
 }
@@ -105,7 +105,7 @@ enum Outcome<'b> {
     Failed { message: &'b str },
 }
 
-/// Written one after the other, so that there are never two of each.
+/// The converted objects. They are written one after the other, so that memory never holds all of them twice.
 #[derive(Clone, Copy)]
 struct Objects<'b> {
     objects: &'b [&'b RawValue],
@@ -122,12 +122,12 @@ impl Serialize for Objects<'_> {
     }
 }
 
-/// The answer, and what it is for the metrics and the log.
+/// The answer, and its facts for the metrics and the log.
 pub(super) struct Answer {
     pub(super) bytes: Vec<u8>,
     /// The version asked for.
     pub(super) version: &'static str,
-    /// How many there are, converted or not.
+    /// The number of objects, converted or not.
     pub(super) objects: usize,
     pub(super) failure: Option<String>,
 }
@@ -163,7 +163,7 @@ fn write(bytes: &mut Vec<u8>, response: Response<'_>) -> serde_json::Result<()> 
 }
 
 impl Objects<'_> {
-    /// Which objects can't be converted, and why.
+    /// Describes the objects that can't be converted, each with its error.
     fn failure(&self, error: &serde_json::Error) -> String {
         let errors = self.objects.iter().enumerate().filter_map(|(at, object)| {
             let error = convert(object, self.to).err()?;

@@ -1,4 +1,4 @@
-//! The HTTP side: any body whatever gets an answer, and what isn't understood holds nobody up.
+//! The HTTP side: each body gets an answer, and a request that isn't understood is never held up.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ async fn review(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    // what is known may be locked for as long as a scheduler is answered
+    // the index may be locked for as long as a scheduler is answered
     let reviewed = spawn_blocking(move || {
         let _turn = turn;
         let Context { guard, metrics } = &*context;

@@ -1,4 +1,4 @@
-//! Which pod a review is of.
+//! The pod that a review is about.
 
 use kube::core::ObjectMeta;
 use serde::Deserialize;
@@ -15,11 +15,11 @@ pub struct Subject<'r> {
     pub groups: Vec<String>,
     pub namespace: String,
     pub name: String,
-    /// As it is, of a deletion. An eviction only has its name.
+    /// The pod itself, for a deletion. An eviction has only its name.
     pub pod: Option<Pod>,
 }
 
-/// What an Eviction says of its pod.
+/// The part of an Eviction that names its pod.
 #[derive(Deserialize)]
 struct Eviction {
     metadata: ObjectMeta,
@@ -27,7 +27,7 @@ struct Eviction {
 
 type Reading<T> = Result<T, String>;
 
-/// What is done to a pod; none, if a review is of something else.
+/// The operation on a pod; none if the review is about another object.
 pub fn operation(request: &Request<'_>) -> Option<Operation> {
     let (group, kind) = (&*request.kind.group, &*request.kind.kind);
     match (&*request.operation, group, kind, &*request.sub_resource) {
@@ -48,7 +48,7 @@ impl<'r> Subject<'r> {
             }
             Operation::Evict => (read::<Eviction>("object", request.object)?.metadata, None),
         };
-        // who deletes a collection names no pod, and an Eviction need not repeat what its path says
+        // the deletion of a collection names no pod, and an Eviction need not repeat the names in its path
         let named = |own: Option<&str>, asked, what| match [own.unwrap_or_default(), asked] {
             ["", ""] => Err(format!("it has no {what}")),
             ["", name] | [name, _] => Ok(name.to_owned()),

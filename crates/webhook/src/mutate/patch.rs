@@ -17,7 +17,7 @@ struct Metadata {
     annotations: Option<IgnoredAny>,
 }
 
-/// Sets annotations of an object, and removes those that shall have no value, which it must have.
+/// Sets annotations of an object, and removes the ones without a value, which the object must have.
 pub fn annotations<'a>(
     object: &RawValue,
     wanted: impl IntoIterator<Item = (&'a str, Option<String>)>,
@@ -27,7 +27,7 @@ pub fn annotations<'a>(
     if object.is_some_and(|object| object.metadata.annotations.is_some()) {
         return Patch(wanted.into_iter().map(|(key, value)| annotation(&map, key, value)).collect());
     }
-    // into a map that isn't there nothing can be added
+    // nothing can be added to a map that doesn't exist
     let all = wanted.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     let value: Value = all.collect();
     Patch(vec![PatchOperation::Add(AddOperation { path: map, value })])
@@ -47,7 +47,7 @@ pub fn queue(queue: Option<Value>, has_spec: bool) -> PatchOperation {
 fn annotation(map: &Pointer, key: &str, value: Option<String>) -> PatchOperation {
     let path = map.with_trailing_token(key);
     match value {
-        // which also replaces
+        // an add also replaces
         Some(value) => PatchOperation::Add(AddOperation { path, value: value.into() }),
         None => PatchOperation::Remove(RemoveOperation { path }),
     }

@@ -10,9 +10,9 @@ use tracing::info;
 use super::{Mutation, patch};
 use crate::review::Request;
 
-/// The result of a write that the API server will refuse for its `resourceVersion`. Clients that write what they remember,
-/// as KAI-Scheduler's podgrouper does, would else be taken for forgers. The answer is the same: only the API server knows
-/// for sure.
+/// The result of a write that the API server will refuse for its `resourceVersion`. Clients that write old values from
+/// memory, as KAI-Scheduler's podgrouper does, would otherwise be taken for forgers. The answer is the same: only the
+/// API server knows for sure.
 const CONFLICT: &str = "conflict";
 
 pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Timestamp) -> Mutation {
@@ -63,7 +63,7 @@ fn judge<'r>(
         "UPDATE" => Some(request.old_object.ok_or("the request has no oldObject")?),
         _ => return Ok(None),
     };
-    // no subresource of theirs can set annotations
+    // no subresource of a PodGroup can set annotations
     if !request.sub_resource.is_empty() {
         return Ok(None);
     }

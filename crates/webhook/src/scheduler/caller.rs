@@ -1,4 +1,4 @@
-//! The caller of a question, which may hang up before the answer: then nothing follows from it.
+//! The caller of a question, which may hang up before the answer: then the answer has no effect.
 
 use std::{mem, sync::Arc};
 
@@ -8,14 +8,14 @@ use tenure_index::Uid;
 
 use super::{Extender, waiters::Waiter};
 
-/// What followed from an answer, and is undone if it isn't sent.
+/// The effects of an answer, which are undone if it isn't sent.
 #[derive(Debug)]
 pub struct Granted {
     /// The preemptor's uid.
     pub uid: String,
-    /// When that was.
+    /// The time of the grant.
     pub at: Timestamp,
-    /// It waited for that until then.
+    /// The waiter that the grant removed.
     pub waited: Option<Waiter>,
 }
 
@@ -27,12 +27,12 @@ enum State {
     Left,
 }
 
-/// A caller, for the thread that makes the answer. Clones are one.
+/// A caller, for the thread that computes the answer. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Caller(Arc<Mutex<State>>);
 
 impl Caller {
-    /// Does what follows from the answer, unless the caller has left.
+    /// Applies the effects of the answer, unless the caller has left.
     pub fn commit(&self, act: impl FnOnce() -> Option<Granted>) {
         let mut state = self.0.lock();
         if !matches!(*state, State::Left) {
@@ -53,8 +53,8 @@ impl Caller {
     }
 }
 
-/// A call while it is answered. Dropped before [`Call::answered`], as it is when the connection ends or the time is over,
-/// it undoes what followed from the answer.
+/// A call while it is answered. If it is dropped before [`Call::answered`], since the connection has ended or the time
+/// is over, it undoes the effects of the answer.
 #[derive(Debug)]
 pub struct Call {
     extender: Extender,
@@ -71,7 +71,7 @@ impl Call {
         self.caller.clone()
     }
 
-    /// The answer is on its way.
+    /// Keeps the effects: the answer is on its way.
     pub fn answered(mut self) {
         self.is_answered = true;
     }
@@ -139,7 +139,7 @@ mod tests {
         Granted { uid: "p".to_owned(), at: now(), waited: Some(waiter()) }
     }
 
-    /// Whether v is granted, whether it counts as gone, and how many wait.
+    /// True if v is granted, true if it counts as gone, and the number of waiters.
     fn standing(extender: &Extender) -> (bool, bool, usize) {
         let is_granted = extender.permits.covering(Uid::of("v"), now()).is_some();
         let counts = extender.unsettled.lock().to_others(Uid::of("q"), now()).next().is_some();

@@ -1,4 +1,4 @@
-//! The HTTP side: any body whatever gets an answer, what becomes of the candidates or a status that says why not.
+//! The HTTP side: each body gets an answer, the nodes and victims that remain or a status that says why not.
 
 use std::{
     sync::Arc,
@@ -37,7 +37,7 @@ const OFF: &str = "the scheduler extender is off: start tenure-webhook with --sc
 pub fn router(extender: Option<Extender>, metrics: Metrics) -> Router {
     let Some(extender) = extender else {
         let off = async move || {
-            // whoever configured their scheduler so will want to know
+            // an administrator has configured a scheduler to ask, and will want to know
             warn!("A scheduler asks, but {OFF}");
             reject(&metrics, StatusCode::NOT_FOUND, OFF.into())
         };
@@ -68,7 +68,7 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
     let call = Call::new((*extender).clone());
     let (asked, caller) = (Arc::clone(&extender), call.caller());
     let answered = spawn_blocking(move || {
-        // the work goes on if the caller leaves, and so does its turn
+        // the work goes on if the caller leaves, and keeps its turn
         let _turn = turn;
         asked.answer(&body, &caller)
     });
@@ -87,8 +87,8 @@ async fn preempt(State(extender): State<Arc<Extender>>, request: Request) -> Res
     }
 }
 
-/// Puts a body together while it comes: to collect its parts first, and to copy them then, takes twice the memory and
-/// keeps a scheduler waiting.
+/// Assembles a body while it comes: to collect its parts first and copy them later would take twice the memory and keep
+/// a scheduler waiting.
 async fn read(mut body: Body, length: Option<u64>) -> Result<Vec<u8>, (StatusCode, String)> {
     let too_large = || {
         let message = format!(

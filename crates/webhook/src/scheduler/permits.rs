@@ -1,4 +1,4 @@
-//! What the extender has granted of late, for the guard: the deletion of a victim names no preemptor.
+//! Recent grants of the extender, for the guard: the deletion of a victim names no preemptor.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -6,18 +6,18 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tenure_index::Uid;
 
-/// A scheduler deletes its victims at once, and tries again for some time if it fails.
+/// The time for which a permit is valid. A scheduler deletes its victims at once, and retries for some time on failure.
 const VALID_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// Victims in all permits together: some megabytes. Beyond that, the oldest permits are forgotten.
+/// The most victims in all permits together: some megabytes. Beyond that, the oldest permits are forgotten.
 const MOST_VICTIMS: usize = 500_000;
 
-/// Permits of the last minute. Clones share them.
+/// Permits of the last minute. Clones share their state.
 #[derive(Clone, Debug, Default)]
 pub struct Permits(Arc<Mutex<Granted>>);
 
-/// With its victims in order as soon as the guard asks for one: few are asked for, and a scheduler waits while they are
-/// granted.
+/// A permit whose victims are sorted only when the guard first asks for one of them: it asks for few, and a scheduler
+/// waits while permits are granted.
 #[derive(Debug)]
 struct Entry {
     permit: Permit,
@@ -31,7 +31,7 @@ struct Granted {
     victims: usize,
 }
 
-/// Who may have which pods.
+/// The victims that a preemptor may have.
 #[derive(Clone, Debug)]
 pub struct Permit {
     /// The uid of the pod that wants room.
@@ -40,14 +40,14 @@ pub struct Permit {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// When that was granted.
+    /// When they were granted.
     pub at: Timestamp,
-    /// On all nodes.
+    /// The victims on all nodes.
     pub victims: Vec<Uid>,
 }
 
 impl Permits {
-    /// Takes the place of what was granted to the same preemptor before.
+    /// Grants a permit, in place of an earlier one of the same preemptor.
     pub fn grant(&self, permit: Permit) {
         let mut granted = self.0.lock();
         granted.retain(|old| old.preemptor != permit.preemptor && is_valid(old, permit.at));
@@ -60,12 +60,12 @@ impl Permits {
         }
     }
 
-    /// Forgets what was granted to a preemptor at that time.
+    /// Forgets the permit that was granted to a preemptor at that time.
     pub fn revoke(&self, preemptor: &str, at: Timestamp) {
         self.0.lock().retain(|permit| permit.preemptor != preemptor || permit.at != at);
     }
 
-    /// The namespace and name of a preemptor that may have this victim.
+    /// Returns the namespace and name of a preemptor that may have this victim.
     pub fn covering(&self, victim: Uid, now: Timestamp) -> Option<(String, String)> {
         let mut granted = self.0.lock();
         let mut valid = granted.permits.iter_mut().rev().filter(|entry| is_valid(&entry.permit, now));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permit_that_is_revoked_covers_nobody_and_one_that_was_granted_later_stays() {
+    fn a_revoked_permit_covers_no_victim_and_one_that_was_granted_later_stays() {
         let permits = Permits::default();
         permits.grant(permit("p", 0, &["a"]));
         permits.revoke("p", second(0));

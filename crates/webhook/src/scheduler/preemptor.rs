@@ -1,4 +1,4 @@
-//! Which pod a question is for: of what it says of the pod, its uid alone counts. All else is as the index knows it.
+//! The pod that a question is for: only the uid in the question counts. All other facts come from the index.
 
 use kube::core::ObjectMeta;
 use serde::Deserialize;
@@ -23,8 +23,8 @@ struct Metadata {
     uid: Option<String>,
 }
 
-/// The uid of the pod that a question is for. One that can't be read is that of no pod: a scheduler that got no answer
-/// may go on without one, and then nothing protects anybody.
+/// Returns the uid of the pod that a question is for. One that can't be read counts as that of an unknown pod: without
+/// an answer, a scheduler may go on without the extender, and then no pod is protected.
 pub fn uid(pod: &RawValue) -> Result<String, Malformed> {
     let text = pod.get();
     match serde_json::from_str::<Claim>(text) {
@@ -36,7 +36,7 @@ pub fn uid(pod: &RawValue) -> Result<String, Malformed> {
     }
 }
 
-/// A pod that waits, in the form in which the index is asked for it.
+/// Returns a pod that waits in the form that a question to the index has.
 pub fn as_asked(known: &PendingPod<'_>) -> Pod {
     let PendingPod { uid, namespace, name, priority, never_preempts, scheduler, queue, nominated } = known;
     let owned = |text: &str| Some(text.to_owned());

@@ -1,4 +1,4 @@
-//! From the body of a question to that of its answer.
+//! Turns the body of a question into that of its answer.
 
 use std::{
     thread,
@@ -20,44 +20,44 @@ use super::{
     waiters::Waiter,
 };
 
-/// After so long, a victim is known that the scheduler knows a moment earlier. One that stays unknown must not keep
-/// schedulers busy.
+/// The time after which a victim is known that the scheduler knows a moment earlier. One that stays unknown must not
+/// keep schedulers busy.
 const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
 
-/// Between looks for a preemptor that the index doesn't know yet.
+/// The time between two lookups of a preemptor that the index doesn't know yet.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// Why a body is no question.
+/// The reason why a body is no question.
 #[derive(Debug, Error)]
 pub enum Malformed {
     /// It isn't JSON, or not of the right shape.
     #[error("not ExtenderPreemptionArgs: {0}")]
     Args(serde_json::Error),
-    /// Nobody wants room.
+    /// It names no pod that wants room.
     #[error("the ExtenderPreemptionArgs have no Pod: it must be the pod that wants room")]
     NoPod,
-    /// The one that wants room isn't a pod.
+    /// The object that wants room isn't a pod.
     #[error("the Pod of the ExtenderPreemptionArgs can't be read: it must be an object")]
     Pod,
 }
 
-/// Of an answer, for the metrics: how many nodes ended how.
+/// The number of an answer's nodes by result, for the metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    /// As they were offered.
+    /// Nodes that remain with the offered victims.
     pub kept: u64,
-    /// With other victims.
+    /// Nodes that remain with other victims.
     pub instead: u64,
-    /// For the sake of a victim.
+    /// Nodes that were dropped because a victim is protected.
     pub protected: u64,
-    /// For want of knowledge.
+    /// Nodes that were dropped because a victim isn't known.
     pub unknown: u64,
 }
 
-/// What stands in the way of a preemptor: where, and until when.
+/// The obstacle to a preemptor that ends first: its node and its end.
 #[derive(Default)]
 struct Obstacle<'i> {
-    /// With the node by the index's name: it becomes part of a patch.
+    /// The end, and the node by the index's own name, since it becomes part of a patch.
     first: Option<(Timestamp, &'i str)>,
     why: Option<&'static str>,
 }
@@ -81,8 +81,8 @@ fn taken<'a, 'v>(answer: &'v Answer<'a>) -> &'v [Taken<'a>] {
 }
 
 impl Extender {
-    /// The body of the answer to a body. One for a pod that isn't known yet comes a little later, and one for a pod that
-    /// isn't known to wait gives nobody away.
+    /// Returns the body of the answer to a question. It comes a little later if the preemptor isn't known yet, and
+    /// grants no victims if the preemptor isn't known to wait.
     pub(super) fn answer(&self, body: &[u8], caller: &Caller) -> Result<(Vec<u8>, Counts), Malformed> {
         let args = Args::read(body).map_err(Malformed::Args)?;
         let uid = preemptor::uid(args.pod.ok_or(Malformed::NoPod)?)?;
@@ -102,7 +102,7 @@ impl Extender {
         })
     }
 
-    /// Waits until there is a pod of this uid, but not for long.
+    /// Waits a little until the index has a pod of this uid.
     fn await_pod(&self, uid: &str, caller: &Caller) {
         let is_known = || uid.is_empty() || self.placement.look(|index| index.has_pod(uid));
         if is_known() {
@@ -130,7 +130,7 @@ impl Extender {
         let (mut granted, mut of_groups) = (Vec::new(), Vec::new());
         let now = question.rules.now;
         let uid = Uid::of(&preemptor.uid);
-        // until it is known what this one gets, no other gets anything
+        // until the victims of this preemptor are known, no other gets any
         let mut unsettled = self.unsettled.lock();
         let mut pending = index.pending(question, unsettled.to_others(uid, now));
         for (offer, answer) in offers.iter().zip(answers) {
@@ -222,7 +222,7 @@ impl Extender {
     }
 }
 
-/// For a preemptor that isn't known to wait: no node may lose anything, and nothing follows.
+/// The answer for a preemptor that isn't known to wait: it gets no node, and has no effect.
 fn protect_all(args: &Args<'_>) -> (Vec<u8>, Counts) {
     debug!("A scheduler asks for a pod that isn't known to wait for a node");
     let unknown = args.nodes.len().try_into().unwrap_or(u64::MAX);

@@ -1,15 +1,15 @@
-//! What was granted of elastic workloads a moment ago: it takes a scheduler some time to delete its victims, and it asks
-//! for the next preemptor before that.
+//! Grants of pods of elastic workloads in the last seconds: it takes a scheduler some time to delete its victims, and
+//! it asks for the next preemptor before that.
 
 use std::collections::VecDeque;
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::Uid;
 
-/// After so long it is to be seen who goes.
+/// The time after which the deletions of a grant are visible.
 pub const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(5);
 
-/// More preemptors than a scheduler gets to in that time.
+/// The most grants that are kept: more than a scheduler asks for in that time.
 const MOST: usize = 1_000;
 
 /// The last grants, the oldest first.
@@ -24,7 +24,7 @@ struct Grant {
 }
 
 impl Unsettled {
-    /// Takes the place of what was granted to the same preemptor before.
+    /// Adds a grant, in place of an earlier one to the same preemptor.
     pub fn add(&mut self, preemptor: Uid, at: Timestamp, victims: Vec<Uid>) {
         self.0.retain(|old| old.preemptor != preemptor && is_recent(old, at));
         if victims.is_empty() {
@@ -36,12 +36,12 @@ impl Unsettled {
         self.0.push_back(Grant { preemptor, at, victims });
     }
 
-    /// Forgets what was granted to a preemptor at that time.
+    /// Forgets the grant to a preemptor at that time.
     pub fn remove(&mut self, preemptor: Uid, at: Timestamp) {
         self.0.retain(|grant| grant.preemptor != preemptor || grant.at != at);
     }
 
-    /// What was granted to other preemptors than this one.
+    /// The recent grants to other preemptors than this one.
     pub fn to_others(&self, preemptor: Uid, now: Timestamp) -> impl Iterator<Item = (Uid, &[Uid])> {
         let others = self.0.iter().filter(move |of| of.preemptor != preemptor && is_recent(of, now));
         others.map(|of| (of.preemptor, of.victims.as_slice()))

@@ -1,37 +1,38 @@
-//! Who was refused, and until when.
+//! Preemptors that were refused, and the time until which each waits.
 
 use std::{cmp::Reverse, collections::HashMap};
 
 use jiff::Timestamp;
 
-/// More pods than wait anywhere. Of more than that, those that would wait for longest are woken by their scheduler alone.
+/// The most waiters: more than there are in any cluster. Beyond that, the pods that would wait for longest are left to
+/// their scheduler.
 const MOST: usize = 10_000;
 
-/// A preemptor that was refused on all nodes: a pod that the index knows, by what it knows.
+/// A preemptor that was refused on all nodes: a pod that the index knows, with the facts from the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     pub uid: String,
     pub namespace: String,
     pub name: String,
-    /// The one that places it.
+    /// The name of its scheduler.
     pub scheduler: String,
     pub priority: i32,
-    /// Where it could be the first to go.
+    /// The node on which victims may go first.
     pub node: String,
-    /// Where it was nominated to when it was refused.
+    /// The node that it was nominated to when it was refused.
     pub nominated: Option<String>,
-    /// Before that, there is nothing for it anywhere.
+    /// The time before which no node has room for it.
     pub until: Timestamp,
-    /// How often it could not be woken.
+    /// The number of failed attempts to wake it.
     pub failures: u32,
 }
 
-/// All of them, by uid.
+/// All waiters, by uid.
 #[derive(Debug, Default)]
 pub struct Waiters(HashMap<String, Waiter>);
 
 impl Waiters {
-    /// Somebody waits; it may have waited before for something else.
+    /// Adds a waiter, or replaces that of the same pod.
     pub fn wait(&mut self, waiter: Waiter) {
         if self.0.len() >= MOST && !self.0.contains_key(&waiter.uid) {
             let Some(last) = self.0.values().max_by_key(|waiter| waiter.until) else { return };
@@ -44,28 +45,28 @@ impl Waiters {
         self.0.insert(waiter.uid.clone(), waiter);
     }
 
-    /// Forgets those that are gone or were placed.
+    /// Keeps only the waiters whose pods still wait.
     pub fn retain(&mut self, waits: impl Fn(&str) -> bool) {
         self.0.retain(|uid, _| waits(uid));
     }
 
-    /// Somebody waits on, unless it has been asked for in the meantime.
+    /// Puts a waiter back, unless its scheduler has asked for its pod in the meantime.
     pub fn wait_again(&mut self, waiter: Waiter) {
         self.0.entry(waiter.uid.clone()).or_insert(waiter);
     }
 
-    /// Somebody waits no more.
+    /// Removes the waiter of a pod.
     pub fn forget(&mut self, uid: &str) -> Option<Waiter> {
         self.0.remove(uid)
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Takes all that are due by now: of each scheduler the most important first, since whoever wakes it wakes all of
-    /// its others that are of no higher priority. But one that can't be woken must not keep the others asleep.
+    /// Takes all waiters that are due by now, by scheduler, the most important first: to wake that one wakes all the
+    /// others of no higher priority. One that can't be woken must not keep the others asleep.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Vec<Waiter>> {
         let due = self.0.extract_if(|_, waiter| waiter.until <= now).map(|(_, waiter)| waiter);
         let mut by_scheduler: HashMap<String, Vec<Waiter>> = HashMap::new();

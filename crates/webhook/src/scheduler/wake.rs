@@ -1,7 +1,7 @@
 //! Wakes preemptors when the floors end that were in their way.
 //!
-//! A floor that ends is no event in the cluster, so a pod that found nobody to preempt would sleep until its scheduler
-//! looks at all unschedulable pods again: after five minutes. Labels and annotations wake nobody. But when a pod's
+//! A floor that ends is no event in the cluster, so a pod that found no victim would sleep until its scheduler looks at
+//! all unschedulable pods again: after five minutes. Labels and annotations wake no pod. But when a pod's
 //! nomination to a node is taken back, kube-scheduler looks again at it and at all waiting pods of no higher priority:
 //! one nomination that lasts for a moment wakes them all.
 
@@ -27,40 +27,40 @@ use tracing::{debug, info, warn};
 use super::waiters::{Waiter, Waiters};
 use crate::{Metrics, Placement};
 
-/// Between wake-ups, at least: floors that end at about the same time cost one.
+/// The least time between wake-ups: floors that end at about the same time cost one.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// A retry that is due that late finds somebody else's wake-up done.
+/// The wait before a retry. By then, another pod's wake-up may have made it unnecessary.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
 
-/// Wakes those who were refused.
+/// Wakes refused preemptors.
 #[derive(Debug)]
 pub struct Waker {
     pub(super) clock: ServerClock,
     pub(super) placement: Placement,
     pub(super) waiters: Arc<Mutex<Waiters>>,
     pub(super) metrics: Metrics,
-    /// Of all calls.
+    /// The limit of all calls.
     pub(super) limit: WriteLimit,
 }
 
-/// The pods of a namespace on the API server, at the pace of all calls.
+/// The pods of a namespace on the API server, within the limit of all calls.
 struct Pods<'w> {
     api: Api<Pod>,
     limit: &'w WriteLimit,
 }
 
-/// What came of an attempt to wake a pod.
+/// The result of an attempt to wake a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Woken {
-    /// It will look again, with all that are of no higher priority.
+    /// Its scheduler tries it again, with all pods of no higher priority.
     Yes,
     /// It doesn't wait any more, or has a nomination that isn't to be taken away.
     NotNeeded,
 }
 
 impl Waker {
-    /// For ever.
+    /// Wakes preemptors as they become due. Never ends.
     pub async fn run(self, client: Client) {
         loop {
             tokio::time::sleep(BETWEEN).await;
@@ -85,13 +85,13 @@ impl Waker {
         })
     }
 
-    /// One after the other: as soon as one of them is woken, so are all that aren't more important.
+    /// Wakes pods one after the other: as soon as one is woken, so are all that aren't more important.
     async fn wake_all(&self, client: &Client, due: Vec<Waiter>, now: Timestamp) {
         let waiting = due.len();
         let mut due = due.into_iter();
         while let Some(waiter) = due.next() {
             let Waiter { namespace, name, priority, .. } = &waiter;
-            // large, and it would be in every future around it
+            // boxed because it is large, and would be part of every future around it
             match Box::pin(wake(client, &self.limit, &waiter)).await {
                 Ok(Woken::Yes) => {
                     info!(%namespace, %name, waiting, "Woke a pod that waited for the end of a floor, and with it all that wait");
@@ -118,7 +118,7 @@ impl Waker {
     }
 }
 
-/// Its nomination may have been written all the same, and then it must be taken back.
+/// Counts a failure. The nomination may have been written all the same, and then it must be taken back.
 fn failed(waiter: Waiter) -> Waiter {
     let nominated = waiter.nominated.or_else(|| Some(waiter.node.clone()));
     Waiter { nominated, failures: waiter.failures.saturating_add(1), ..waiter }
@@ -135,10 +135,10 @@ async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Wo
         return Ok(Woken::NotNeeded);
     }
     let pod = match nominated {
-        // of an earlier attempt, which came to nothing: else it would not have been refused
+        // of an earlier attempt that failed: otherwise it would not have been refused
         Some(_) => pod,
         None => match pods.nominate(&pod, json!(waiter.node)).await {
-            // somebody writes it: its scheduler, most likely, which then is awake
+            // another client writes it: its scheduler, most likely, which then is awake
             Err(ApiError::NotFound | ApiError::Stale(_)) => return Ok(Woken::NotNeeded),
             pod => pod?,
         },
@@ -150,12 +150,12 @@ async fn wake(client: &Client, limit: &WriteLimit, waiter: &Waiter) -> Result<Wo
 }
 
 impl Pods<'_> {
-    /// Once a pod is nominated, that must be taken back, unless it is nominated to another node by then.
+    /// Takes the nomination of a pod back, unless it is nominated to another node by then.
     async fn take_back(&self, waiter: &Waiter, mut pod: Pod) -> Result<(), ApiError> {
         let node = nomination(&pod).map(str::to_owned);
         while still_waits(&pod, waiter) && nomination(&pod) == node.as_deref() {
             match persist(async || self.nominate(&pod, Value::Null).await).await {
-                // whoever has written it meanwhile has left the nomination to us
+                // another client has written it meanwhile, and left the nomination to us
                 Err(ApiError::Stale(_)) => pod = persist(async || self.get(&waiter.name).await).await?,
                 result => return result.map(drop),
             }
@@ -168,7 +168,7 @@ impl Pods<'_> {
         call(self.api.get(name)).await
     }
 
-    /// Unless the pod was changed since it was read.
+    /// Sets or removes the nomination of a pod, unless the pod has changed since it was read.
     async fn nominate(&self, pod: &Pod, node: Value) -> Result<Pod, ApiError> {
         let metadata = &pod.metadata;
         let patch = json!({

@@ -1,4 +1,4 @@
-//! What is never held up, whatever protects the pod. Each row is of a pod that would be kept otherwise.
+//! Deletions and evictions that always pass, even of protected pods. Each row is a pod that would be kept otherwise.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ async fn a_pod_that_is_terminating() {
 #[tokio::test]
 async fn a_pod_that_has_ended() {
     for phase in ["Succeeded", "Failed"] {
-        // of those the index keeps nothing in mind
+        // the index keeps no record of them
         let expected = ("finished".to_owned(), "unknown".to_owned());
         assert_eq!(reasons_of(&json!({"status": {"phase": phase}})).await, expected, "{phase}");
     }
@@ -101,7 +101,7 @@ async fn a_pod_of_a_namespace_that_is_being_terminated() {
     assert_eq!(world.allowed(&eviction("admin", "ns", "a")).await, "namespace-terminating");
 }
 
-/// With everybody configured as a scheduler.
+/// The reasons with which a deletion and an eviction by a user pass, who is configured as a scheduler.
 async fn passes(user: &str, groups: &[&str]) -> (String, String) {
     let pod = pod("a", &json!({}));
     let world = World::new(std::slice::from_ref(&pod));
@@ -144,7 +144,7 @@ async fn a_controller_of_kubernetes() {
 }
 
 #[tokio::test]
-async fn whoever_deletes_a_pod_and_is_no_scheduler() {
+async fn deletions_by_users_that_are_no_schedulers() {
     let pod = pod("a", &json!({}));
     let world = World::new(std::slice::from_ref(&pod));
     // the keeper is one of them

@@ -1,4 +1,4 @@
-//! Reviews of deletions and evictions of pods on `/guard`: what the API server asks, and what it is answered.
+//! Reviews of deletions and evictions of pods on `/guard`: the API server's questions, and the answers.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 

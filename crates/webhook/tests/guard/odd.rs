@@ -1,4 +1,4 @@
-//! Reviews as nobody should write them: each gets an answer, and what isn't understood holds nobody up.
+//! Malformed and odd reviews: each gets an answer, and one that isn't understood never holds a request up.
 
 use axum::{
     body::Body,
@@ -13,7 +13,7 @@ fn victim() -> Value {
     pod("victim", &json!({}))
 }
 
-/// Sets what is at a path of a review's request.
+/// Sets the value at a path of a review's request.
 fn with(mut review: Value, path: &str, value: Value) -> Value {
     *review.pointer_mut(&format!("/request{path}")).unwrap() = value;
     review
@@ -214,7 +214,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_stands_anywhere_there_is_an_answer(
+    fn any_value_in_any_place_gets_an_answer(
         evicts: bool,
         place: prop::sample::Index,
         value in any_json(),

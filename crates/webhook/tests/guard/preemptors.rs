@@ -1,10 +1,10 @@
-//! Deletions of which it is known, or can be seen, who the preemptor is.
+//! Deletions whose preemptor is known by a permit or by its nomination.
 
 use serde_json::json;
 
 use crate::world::{SCHEDULER, World, ago, deletion, eviction, pod, waiting};
 
-/// One that is protected from other queues and no longer from its own.
+/// A victim that is protected from other queues, and no longer from its own.
 fn victim() -> serde_json::Value {
     let at = ago(700);
     let conditions = json!([{"type": "PodScheduled", "status": "True", "lastTransitionTime": at}]);
@@ -20,7 +20,7 @@ async fn a_permit_of_the_extender_covers_its_victims_and_no_others() {
     let annotations = json!({"verdict": "allowed", "reason": "permit", "preemptor": "ns/granted"});
     assert_eq!(response["auditAnnotations"], annotations);
     assert_eq!(world.denied(&deletion(SCHEDULER, &other)).await, "protected");
-    assert_eq!(world.denied(&eviction("admin", "ns", "young")).await, "protected", "nobody evicts by it");
+    assert_eq!(world.denied(&eviction("admin", "ns", "young")).await, "protected", "not for evictions");
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_nominated_pod_that_may_not_have_it_waits_and_the_scheduler_with_it() 
 }
 
 #[tokio::test]
-async fn a_pod_that_is_nominated_gives_nobody_a_right_to_evict() {
+async fn a_nominated_pod_gives_no_user_a_right_to_evict() {
     let victim = victim();
     let world = World::new(&[victim, waiting("preemptor", "q")]);
     assert_eq!(world.denied(&eviction("admin", "ns", "victim")).await, "protected");

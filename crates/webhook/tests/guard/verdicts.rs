@@ -1,4 +1,4 @@
-//! What is denied, and with which words.
+//! Requests that are denied, and the messages.
 
 use axum::http::StatusCode;
 use prometheus_client::registry::Registry;
@@ -10,7 +10,7 @@ use crate::{
     world::{NOW, SCHEDULER, UID, World, ago, deletion, eviction, merge, pod, post},
 };
 
-/// What is left of twenty minutes, as the tests' clock goes on.
+/// Replaces the rest of twenty minutes by an ellipsis, since the tests' clock goes on.
 fn until_left(text: &str) -> String {
     let (before, after) = text.split_once("for another ").unwrap();
     let (left, after) = after.split_once(": ").unwrap();
@@ -146,7 +146,7 @@ async fn until_all_is_known_every_pod_may_go() {
     }
     awaited.done();
     assert_eq!(world.denied(&deletion(SCHEDULER, &victim)).await, "protected");
-    // who is about to end knows as much as ever
+    // a webhook that shuts down still knows all
     world.readiness.drain();
     assert_eq!(world.denied(&deletion(SCHEDULER, &victim)).await, "protected");
 }
@@ -160,7 +160,7 @@ async fn verdicts_are_counted_by_operation_and_reason() {
         deletion(SCHEDULER, &victim),
         deletion("admin", &victim),
         eviction("admin", "ns", "victim"),
-        eviction("admin", "ns", "nobody"),
+        eviction("admin", "ns", "missing"),
     ] {
         world.answer(&review).await;
     }

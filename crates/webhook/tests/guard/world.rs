@@ -1,4 +1,4 @@
-//! A cluster of one queue, and what is asked of its guard.
+//! A cluster of one queue, and questions to its guard.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ use crate::oneshot;
 pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 pub const SCHEDULER: &str = "system:kube-scheduler";
 
-/// What the API server's clock shows when the tests begin.
+/// The API server's time when the tests begin.
 pub const NOW: &str = "2026-01-01T01:00:00Z";
 
 static CLOCK: LazyLock<ServerClock> = LazyLock::new(|| std::thread::spawn(measured).join().unwrap());
@@ -45,7 +45,7 @@ pub fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// So many seconds before [`NOW`].
+/// The time this many seconds before [`NOW`].
 pub fn ago(seconds: i64) -> Timestamp {
     now() - SignedDuration::from_secs(seconds)
 }
@@ -61,7 +61,7 @@ pub struct World {
 }
 
 impl World {
-    /// Queue q has a floor of ten minutes within, and of twenty across; queue other has none. The cluster has these pods.
+    /// A cluster of these pods. Queue q has a floor of ten minutes within, and of twenty across; queue other has none.
     pub fn new(pods: &[Value]) -> Self {
         let placement = Placement::default();
         let world = Self::seeing(placement);
@@ -112,7 +112,7 @@ impl World {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// The response to a review, which the API server takes for one.
+    /// The response to a review, after a check that the API server accepts it.
     pub async fn answer(&self, review: &Value) -> Value {
         let (status, body) = self.send(post(review.to_string())).await;
         assert_eq!(status, StatusCode::OK, "{body}");
@@ -128,7 +128,7 @@ impl World {
         reason(&response)
     }
 
-    /// The reason of an answer that doesn't.
+    /// The reason of an answer that denies.
     pub async fn denied(&self, review: &Value) -> String {
         let response = self.answer(review).await;
         assert_eq!(response["allowed"], false, "{response}");
@@ -235,7 +235,7 @@ fn review(operation: &str, user: &str, more: &Value) -> Value {
     review
 }
 
-/// Somebody deletes a pod.
+/// A review of a pod's deletion.
 pub fn deletion(user: &str, pod: &Value) -> Value {
     let of_pod = json!({"group": "", "version": "v1", "kind": "Pod"});
     let metadata = &pod["metadata"];
@@ -248,7 +248,7 @@ pub fn deletion(user: &str, pod: &Value) -> Value {
     review
 }
 
-/// Somebody evicts a pod.
+/// A review of a pod's eviction.
 pub fn eviction(user: &str, namespace: &str, name: &str) -> Value {
     let object = json!({
         "apiVersion": "policy/v1", "kind": "Eviction",

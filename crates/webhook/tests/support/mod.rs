@@ -1,11 +1,11 @@
-//! A webhook, and what is asked of it.
+//! A webhook, and reviews for it.
 
 use axum::Router;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
 
-/// Of every request.
+/// The uid of every request.
 pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
 /// A webhook that knows these queues of the run.ai family.

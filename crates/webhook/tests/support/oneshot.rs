@@ -8,12 +8,12 @@ use axum::{
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
-/// A POST to where reviews go.
+/// A POST to the path of reviews.
 pub fn post(body: impl Into<Body>) -> Request<Body> {
     Request::post("/validate").header(CONTENT_TYPE, "application/json").body(body.into()).unwrap()
 }
 
-/// What the webhook answers, whole.
+/// The webhook's answer, whole.
 pub async fn answer(webhook: Router, request: Request<Body>) -> (StatusCode, Option<String>, Bytes) {
     let response: Response<Body> = webhook.oneshot(request).await.unwrap();
     let kind = response.headers().get(CONTENT_TYPE).map(|kind| kind.to_str().unwrap().to_owned());

@@ -22,7 +22,7 @@ use tokio_rustls::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// After which a test has failed.
+/// The time after which a test has failed.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
 #[derive(Parser)]
@@ -44,7 +44,7 @@ pub fn serve(router: Router, certificates: &Path, flags: &[&str]) -> Server {
     serve_clients(router, Vec::new(), certificates, flags)
 }
 
-/// The same with authorities of clients.
+/// Serves in the same way, with authorities of clients.
 pub fn serve_clients(
     router: Router,
     authorities: Vec<ClientCa>,
@@ -83,7 +83,7 @@ pub async fn connect(
     connect_as(address, authority, protocols, None).await
 }
 
-/// The same as a client that shows a certificate.
+/// Connects in the same way, as a client that shows a certificate.
 pub async fn connect_as(
     address: SocketAddr,
     authority: &str,

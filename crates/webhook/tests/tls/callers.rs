@@ -1,4 +1,4 @@
-//! Which callers each route answers, over real TLS: those of an authority, of another one, and of none.
+//! The callers that each route answers, over real TLS: with a certificate of its authority, of another one, or of none.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ use super::tls::{Server, connect_as, eventually, serve_clients};
 
 const ROUTES: [&str; 5] = ["/scheduler/preempt", "/validate", "/mutate", "/guard", "/convert"];
 
-/// A server whose routes all answer, to callers with certificates of its authorities alone.
+/// A server whose routes answer only callers with certificates of its authorities.
 struct World {
     directory: TempDir,
     own: Authority,
@@ -46,7 +46,7 @@ impl World {
         Self { directory, own, schedulers: authority, server }
     }
 
-    /// What a route answers.
+    /// The answer of a route.
     async fn ask(&self, path: &str, client: Option<&Pair>, body: &str) -> (StatusCode, String) {
         let authority = self.own.certificate_pem();
         let connected = async || connect_as(self.server.address, authority, &[], client).await.ok();

@@ -10,7 +10,7 @@ use tenure_service::limit::write_limit;
 
 use super::*;
 
-/// What becomes of a request to the API server, by its number.
+/// The result of a request to the API server.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Done,
@@ -71,7 +71,7 @@ fn failure(code: u16) -> (u16, Value) {
     )
 }
 
-/// Somebody writes a pod.
+/// Raises the version of a pod, as a write by another client does.
 fn write(pod: &mut Value) {
     let version: u64 = pod["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     pod["metadata"]["resourceVersion"] = json!((version + 1).to_string());
@@ -231,7 +231,7 @@ async fn a_nomination_by_others_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_nomination_of_which_nobody_knows_whether_it_was_written_is_taken_back_later() {
+async fn a_nomination_that_may_have_been_written_is_taken_back_later() {
     let server =
         Server::new([pod("p")], |number, _| if number == 1 { Fate::DoneAndLost } else { Fate::Done });
     let waker = waker([waiter("p", 1)]);
@@ -258,7 +258,7 @@ async fn one_that_cannot_be_woken_does_not_keep_the_others_asleep() {
     assert_eq!(server.asked(), ["GET high", "\"n\" high"]);
     waker.wake_due(&server.client(), at(6)).await;
     assert_eq!(server.asked()[2..], ["GET low", "\"n\" low", "null low"]);
-    // which woke nobody who is more important
+    // which woke no pod that is more important
     waker.wake_due(&server.client(), at(11)).await;
     assert_eq!(server.asked()[5..], ["GET high", "\"n\" high", "null high"]);
     assert_eq!(waker.waiters.lock().len(), 0);
