@@ -21,7 +21,7 @@ fn pages() -> Vec<(String, String)> {
     paths.map(|path| (path.display().to_string(), fs::read_to_string(path).unwrap())).collect()
 }
 
-/// What stands between backticks: every second part.
+/// The texts between backticks: every second part.
 fn names(row: &str) -> impl Iterator<Item = (&str, &str)> {
     row.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
 }

@@ -59,7 +59,7 @@ fn class(name: &str, annotations: &Value) -> Value {
     })
 }
 
-/// What is wrong with the output for a case; none if it is as the table says.
+/// Describes how the output for a case differs from the table; none if it doesn't.
 fn complaint(case: &Case, output: &Output) -> Option<String> {
     let said = &output.stderr;
     let as_expected = match &case.verdict {

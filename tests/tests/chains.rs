@@ -1,4 +1,5 @@
-//! Chains of owners on a real API server: how far up the keeper climbs, what it pauses, and what it leaves alone.
+//! Chains of owners on a real API server: the owners up to which the keeper climbs, and the ones that it pauses or
+//! leaves alone.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -62,7 +63,7 @@ async fn of_the_chain_below_an_ml_service_only_the_ml_service_is_paused() {
     namespace.await_pause_of(&chain[0], "spec.runMode", &json!("paused")).await;
     let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
     assert_eq!(told, [pause_event(&chain[0], "spec.runMode", "paused")]);
-    // whose pods live on here, with nobody to scale the Deployment down
+    // whose pods live on here: no controller scales the Deployment down
     await_result(world, "ml-service", "Nothing", 1).await;
     assert_changes(world, &namespace, &["patch mlservices/mlservice"]).await;
     assert_eq!(namespace.await_events_of("MaxDurationExceeded", 1).await.len(), 1);
@@ -107,8 +108,8 @@ async fn owners_of_which_none_is_the_controller_are_left_alone_and_the_pod_is_de
     assert_changes(world, &namespace, &["delete pods/test"]).await;
 }
 
-/// A reference to a controller that there never was.
-fn nobody(api_version: &str, kind: &str, name: &str) -> OwnerReference {
+/// A reference to a controller that never existed.
+fn absent(api_version: &str, kind: &str, name: &str) -> OwnerReference {
     OwnerReference {
         api_version: api_version.into(),
         kind: kind.into(),
@@ -123,10 +124,10 @@ fn nobody(api_version: &str, kind: &str, name: &str) -> OwnerReference {
 async fn above_an_owner_that_is_gone_nothing_counts() {
     let (world, namespace) = scene("gone").await;
     let _kept = Refusal::of_garbage_collection(world, &namespace).await;
-    let gone = nobody("apps/v1", "Deployment", "gone");
+    let gone = absent("apps/v1", "Deployment", "gone");
     let set = native(&namespace, "ReplicaSet", "gone", &[gone]).await;
     let pod = distinct(bare_pod(namespace.name(), "orphan", &in_queue("gone"), &Value::Null), "orphan");
-    namespace.create(&owned(pod, &[nobody(T9K_JOBS, "GenericJob", "gone")])).await;
+    namespace.create(&owned(pod, &[absent(T9K_JOBS, "GenericJob", "gone")])).await;
     namespace.await_pause_of(&set, REPLICAS, &json!(0)).await;
     let mut expected = [deletion_event("orphan"), pause_event(&set, REPLICAS, "0")];
     expected.sort();
@@ -140,9 +141,9 @@ async fn a_namesake_of_an_owner_with_another_uid_is_never_touched() {
     let _kept = Refusal::of_garbage_collection(world, &namespace).await;
     let innocent = workload("Deployment", namespace.name(), "test", &json!({}), &Value::Null);
     namespace.create(&innocent).await;
-    let set = native(&namespace, "ReplicaSet", "namesake", &[nobody("apps/v1", "Deployment", "test")]).await;
+    let set = native(&namespace, "ReplicaSet", "namesake", &[absent("apps/v1", "Deployment", "test")]).await;
     let pod = distinct(bare_pod(namespace.name(), "orphan", &in_queue("namesake"), &Value::Null), "orphan");
-    namespace.create(&owned(pod, &[nobody("apps/v1", "Deployment", "test")])).await;
+    namespace.create(&owned(pod, &[absent("apps/v1", "Deployment", "test")])).await;
     namespace.await_pause_of(&set, REPLICAS, &json!(0)).await;
     namespace.await_events(2).await;
     assert_changes(world, &namespace, &["delete pods/orphan", "patch replicasets/replicaset"]).await;
@@ -161,7 +162,7 @@ async fn nothing_is_done_at_first_below_an_owner_that_is_being_deleted() {
     assert_eq!(namespace.pods().await.len(), 2);
 }
 
-/// What isn't gone when it is deleted.
+/// An object that isn't gone when it is deleted.
 fn object_that_stays(api_version: &str, kind: &str, namespace: &str) -> Value {
     let mut object = fixtures::object(api_version, kind, namespace, "test", &json!({}));
     object["metadata"]["finalizers"] = json!(["example.com/stay"]);
@@ -172,7 +173,7 @@ fn object_that_stays(api_version: &str, kind: &str, namespace: &str) -> Value {
 async fn a_kind_that_the_api_server_does_not_know_counts_as_gone() {
     let (world, namespace) = scene("unknown-kind").await;
     let pod = bare_pod(namespace.name(), "test", &in_queue("unknown-kind"), &Value::Null);
-    namespace.create(&owned(pod, &[nobody("no-such-group.example.com/v1", "Thing", "test")])).await;
+    namespace.create(&owned(pod, &[absent("no-such-group.example.com/v1", "Thing", "test")])).await;
     assert_eq!(namespace.await_events_of("MaxDurationExceeded", 1).await, [deletion_event("test")]);
     assert_changes(world, &namespace, &["delete pods/test"]).await;
 }
@@ -371,7 +372,7 @@ async fn the_job_of_a_cron_job_is_suspended_and_the_cron_job_is_not() {
         "spec": {"schedule": "0 0 1 1 *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job["spec"]}},
     });
     let cron = namespace.create(&cron).await;
-    // as its controller does when the time has come; it deletes what has ended
+    // as its controller does when the time has come; it deletes pods that have ended
     job["spec"]["ttlSecondsAfterFinished"] = json!(0);
     let job = namespace.create(&owned(job, &[controller(&cron)])).await;
     namespace.await_pause_of(&job, SUSPEND, &json!(true)).await;
@@ -407,7 +408,7 @@ async fn a_tensor_board_that_a_training_job_owns_expires_with_the_training_job()
     assert_changes(world, &namespace, &["patch pytorchtrainingjobs/pytorchtrainingjob"]).await;
 }
 
-/// The topmost of a chain is paused once, though pods expire at two ends of it.
+/// The topmost owner of a chain is paused once, though pods expire at two ends of it.
 async fn assert_only_the_topmost_is_paused(
     queue_name: &str,
     kinds: &[(&str, &str)],
@@ -419,7 +420,7 @@ async fn assert_only_the_topmost_is_paused(
     native(&namespace, "Job", queue_name, &[controller(&chain[job_below])]).await;
     namespace.pod_of(chain.last().unwrap(), "worker", queue_name).await;
     namespace.await_pause_of(&chain[0], field, &json!(true)).await;
-    // the pods live on here, with nobody to delete them
+    // the pods live on here: no controller deletes them
     await_result(world, queue_name, "Nothing", 1).await;
     assert_changes(world, &namespace, &[format!("patch {0}s/{0}", chain[0].name_any())]).await;
     let told = namespace.await_events_of("MaxDurationExceeded", 1).await;
@@ -445,7 +446,7 @@ async fn a_ray_job_is_suspended_and_neither_its_cluster_nor_its_submitter() {
 }
 
 #[tokio::test]
-async fn a_pod_below_kinds_of_which_none_can_be_paused_is_deleted_and_made_anew() {
+async fn a_pod_below_kinds_of_which_none_can_be_paused_is_deleted_and_made_again() {
     let (world, namespace) = scene("openshift").await;
     let config = namespace.chain(&[("apps.openshift.io/v1", "DeploymentConfig")]).await.remove(0);
     let mut set = workload("ReplicaSet", namespace.name(), "test", &in_queue("openshift"), &Value::Null);

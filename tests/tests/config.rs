@@ -43,14 +43,14 @@ async fn world() -> MutexGuard<'static, World> {
     WORLD.get_or_try_init(start).await.unwrap().lock().await
 }
 
-/// The programs, as their metrics are called.
+/// The programs, by the names in their metrics.
 const PROGRAMS: [&str; 2] = ["webhook", "keeper"];
 
 /// Changes the file, and waits until both programs have judged it.
 async fn configure(world: &World, text: &str, good: bool) {
     static CHANGES: AtomicU32 = AtomicU32::new(1);
     let before = taken_up(world).await;
-    // so that it is a change, whatever another test has left
+    // so that it is a change, even if another test has left the same
     let text = format!("{text}# {}\n", CHANGES.fetch_add(1, Relaxed));
     fs::write(world.tenure.config_file(), text).unwrap();
     eventually("both programs to have looked at the file", DEADLINE, async || {
@@ -64,7 +64,7 @@ async fn configure(world: &World, text: &str, good: bool) {
     .unwrap();
 }
 
-/// When each program has last taken up a configuration, and whether the last was good.
+/// The time of each program's last reload of the configuration, and true if that was good.
 async fn taken_up(world: &World) -> Vec<(f64, bool)> {
     let mut taken = Vec::new();
     for (program, url) in PROGRAMS.iter().zip(world.tenure.admin_urls()) {
@@ -75,7 +75,7 @@ async fn taken_up(world: &World) -> Vec<(f64, bool)> {
     taken
 }
 
-/// How many changes the keeper has refused.
+/// The number of changes that the keeper has refused.
 async fn failures(world: &World) -> u64 {
     Metrics::of_world(world).await.count("tenure_keeper_config_reload_failures_total", &[])
 }
@@ -84,7 +84,7 @@ fn log(world: &World) -> String {
     fs::read_to_string(world.tenure.keeper_log()).unwrap()
 }
 
-/// Who leads, since when, and how often that has changed.
+/// The leader, the time since which it leads, and the number of times that this has changed.
 async fn lease(world: &World) -> String {
     let path = "-o=jsonpath={.spec.holderIdentity} {.spec.acquireTime} {.spec.leaseTransitions}";
     let get = ["get", "lease", "tenure-keeper", "-n", tenure_testbed::RELEASE_NAMESPACE, path];
@@ -137,7 +137,7 @@ async fn keeper_takes_up_a_changed_notice_and_keeps_the_last_good_one_while_the_
     let gone = async || Ok((failures(world).await == refused + 2).then_some(()));
     eventually("the file to be missed", DEADLINE, gone).await.unwrap();
     await_told(&namespace, &pod(&namespace, "fourth").await).await;
-    assert_eq!(lease(world).await, led, "nobody has lost the lead");
+    assert_eq!(lease(world).await, led, "the leader hasn't changed");
     configure(world, "", true).await;
 }
 
@@ -155,7 +155,7 @@ async fn keeper_takes_up_changed_owners_and_the_ceilings_noted_on_them() {
         "first",
         &json!({"replicas": 3}),
     );
-    // which nobody looks at as long as it isn't known how a Rollout is paused
+    // which isn't read as long as it isn't known how a Rollout is paused
     rollout["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "1s"});
     let first = namespace.create(&rollout).await;
     let set = workload("ReplicaSet", namespace.name(), "first", &in_queue("a-day"), &Value::Null);
@@ -167,7 +167,7 @@ async fn keeper_takes_up_changed_owners_and_the_ceilings_noted_on_them() {
     assert_eq!(told, [pause_event(&first, "spec.replicas", "0")]);
     audit::assert_changes(&world.cluster, namespace.name(), &["patch rollouts/first"]).await;
 
-    // without the row it is what stands below that is paused
+    // without the row, the owner below it is paused
     configure(world, "owners: []\n", true).await;
     namespace.apply(&queue("a-day", "1s")).await;
     namespace.await_paused("ReplicaSet", "first").await;
@@ -247,7 +247,7 @@ async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_
     let config = "kai: {shards: true, configMap: {namespace: default, name: scheduler-config}}\n\
         defaultPreemptMinRuntime: 5m\nnodePools: [{name: a100, defaultPreemptMinRuntime: 1h}]\n";
     configure(world, config, true).await;
-    // it isn't there, and nobody knows of shards
+    // it isn't there, and shards aren't known
     await_counts(world, 0, 0, 1).await;
     assert!(told(&["level=warn", "kind=ConfigMap", "there is no such ConfigMap"]) > 0, "{}", log());
 
@@ -267,7 +267,7 @@ async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_
     let of_pool = ["kind=SchedulingShard name=shard", "floors.nodePools[a100].defaultPreemptMinRuntime"];
     assert_eq!(told(&of_pool), 1, "{}", log());
 
-    // a change of anything else is no reason to say it again
+    // other changes don't cause the same message again
     configure(world, &format!("{config}expiryNotice: 1m\n"), true).await;
     world.apply(&scheduler_config(&format!("actions: allocate\n{}", of_kai("600s")))).await;
     world.apply(&shard("a100", "1h")).await;
@@ -277,7 +277,7 @@ async fn default_floors_of_kai_that_differ_are_told_once_and_counted_until_they_
     await_counts(world, 0, 0, 0).await;
     assert_eq!(told(&["level=info", "don't differ from Tenure's any more"]), 2, "{}", log());
 
-    // what can't be read is a warning and nothing more, and so is a kind that goes
+    // an object that can't be read gives a warning and nothing more, and so does a kind that goes
     world.apply(&scheduler_config("tiers: [")).await;
     await_counts(world, 0, 0, 1).await;
     world.apply(&shard("", "1h")).await;

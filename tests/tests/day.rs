@@ -19,7 +19,7 @@ const FLOOR: SignedDuration = SignedDuration::from_secs(15);
 const CEILING: SignedDuration = SignedDuration::from_secs(30);
 const STAMP: &str = "kai.scheduler/last-start-timestamp";
 
-/// What the three teams have: a queue each, below that of the company.
+/// The queues of the three teams, below that of the company.
 struct Day<'w> {
     arena: Arena<'w>,
     vision: String,
@@ -44,7 +44,7 @@ async fn started() -> World {
 
 impl<'w> Day<'w> {
     async fn new(world: &'w World) -> Self {
-        // what the company's workloads need together is more than this
+        // the company's workloads together need more than this
         let arena = Arena::new(world, 12).await;
         let company = arena.queue("company", json!({"reclaimMinRuntime": "15s"})).await;
         let vision = json!({
@@ -66,7 +66,7 @@ impl<'w> Day<'w> {
         Self { arena, vision, language, batch }
     }
 
-    /// A workload whose pods request so many processors of the node.
+    /// A workload whose pods request this many processors of the node.
     async fn create(&self, kind: &str, name: &str, queue: &str, class: &str, cpu: u32) -> DynamicObject {
         let spec = json!({
             "nodeSelector": {"arena": self.arena.node()},
@@ -110,7 +110,7 @@ impl<'w> Day<'w> {
         placed
     }
 
-    /// Waits until so many pods of a workload have come to the node since `after`; returns when the last one did.
+    /// Waits until this many pods of a workload have come to the node since `after`; returns the time of the last one.
     async fn await_placed(&self, name: &str, count: usize, after: Timestamp) -> Timestamp {
         let all = async || {
             let mut placed = self.placed(name).await;
@@ -120,7 +120,7 @@ impl<'w> Day<'w> {
         eventually(&format!("{count} pods of {name} on the node"), DEADLINE, all).await.unwrap()
     }
 
-    /// What an annotation of an object holds.
+    /// The value of an annotation of an object.
     async fn annotation(&self, object: &DynamicObject, key: &str) -> Option<String> {
         self.arena.namespace.get(object).await?.annotations().get(key).cloned()
     }
@@ -176,7 +176,7 @@ async fn three_teams_share_a_node_for_a_day() {
     let urgent = day.arena.pod(&urgent).await;
     day.arena.await_refused(&urgent).await;
 
-    // what doesn't get ready makes room; it is repaired, and comes back
+    // a workload that doesn't get ready makes room; it is repaired, and comes back
     let record = namespace.await_paused("Job", "fragile").await;
     assert_eq!(record["reason"], "PodsReadyTimeout");
     let repair = json!({"spec": {"template": {"metadata": {"labels": {UNREADY: null}}}}});
@@ -213,7 +213,7 @@ async fn three_teams_share_a_node_for_a_day() {
     };
     eventually("another start of the gang", DEADLINE, again).await.unwrap();
 
-    // in the evening each has been told what happened, once
+    // in the evening each team has been told once what happened
     let events = [
         ("MaxDurationApproaching", 1),
         ("MaxDurationExceeded", 1),

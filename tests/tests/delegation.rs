@@ -1,4 +1,4 @@
-//! What users try who administer a part of the tree, and what bounds them: users with exactly a delegate's rights, on a
+//! Attempts of users who administer a part of the tree, and their bounds: users with exactly a delegate's rights, on a
 //! real API server.
 #![allow(
     clippy::expect_used,
@@ -316,7 +316,7 @@ async fn delegate_changes_own_queues_up_to_the_bound_in_both_versions() {
     }
 }
 
-/// Those who may write a queue may keep it in deletion.
+/// Users who may write a queue may keep it in deletion.
 #[tokio::test]
 async fn queue_that_a_finalizer_keeps_in_deletion_has_no_longer_floor() {
     let world = up().await;
@@ -363,7 +363,7 @@ async fn queue_that_an_administrator_moves_below_a_bound_keeps_to_it_with_all_be
     );
 }
 
-/// Else the queues below it would be at the top.
+/// Without it, the queues below it would be at the top.
 #[tokio::test]
 async fn delegate_deletes_no_queue_that_has_others_below_it() {
     let world = up().await;

@@ -1,4 +1,4 @@
-//! Ceilings on a real API server: who is paused, how, and who is left alone.
+//! Ceilings on a real API server: the workloads that are paused, the way they are, and the ones that are left alone.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ async fn pods_of_a_daemon_set_of_high_priority_and_without_a_queue_are_untouched
     let namespace = Namespace::of(world, &name);
     namespace.await_running(tenure_testbed::NODES + 2 + 2 + 1).await;
     let before = namespace.pods().await;
-    // what is made last expires last
+    // the pod that is made last expires last
     world.apply(&own(workload("Deployment", &name, "control", &labels, &NOTHING), "control")).await;
     namespace.await_paused("Deployment", "control").await;
     let only_those = async || Ok((namespace.pods().await == before).then_some(()));

@@ -1,4 +1,4 @@
-//! How kube-scheduler may be told about Tenure, and what it does while Tenure doesn't answer.
+//! Ways to configure Tenure as an extender of kube-scheduler, and preemption while Tenure doesn't answer.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ async fn queue(arena: &Arena<'_>) -> String {
 }
 
 #[tokio::test]
-async fn while_tenure_is_down_an_ignorable_extender_protects_nobody_and_another_everybody() {
+async fn while_tenure_is_down_an_ignorable_extender_protects_no_pod_and_another_every_pod() {
     let world = scheduling::world("extender-down", &Value::Null).await.unwrap();
     let arena = Arena::new(&world, 1).await;
     let queue = queue(&arena).await;

@@ -1,4 +1,4 @@
-//! Who may ask the extender, and what comes of questions that are forged.
+//! The callers that the extender answers, and the effects of forged questions: none.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 #[path = "extender_callers/flood.rs"]
@@ -27,8 +27,8 @@ fn wish<'a>(name: &'a str, queue: &'a str, priority: i32, more: &Value) -> Wish<
 
 /// A pod that no scheduler looks after.
 async fn pending(arena: &Arena<'_>, name: &str, queue: &str, priority: i32) -> Value {
-    let nobody = json!({"spec": {"schedulerName": "nobody"}});
-    let pod = arena.pod(&wish(name, queue, priority, &nobody)).await;
+    let unseen = json!({"spec": {"schedulerName": "missing"}});
+    let pod = arena.pod(&wish(name, queue, priority, &unseen)).await;
     serde_json::to_value(pod).unwrap()
 }
 
@@ -88,13 +88,13 @@ async fn what_a_question_claims_of_a_pod_becomes_no_write_no_wait_and_no_permit(
     important["spec"]["priority"] = json!(2_000_000_000);
     important["metadata"]["name"] = json!("own");
     for (pod, nodes) in [
-        // nobody's pod, with somebody's name
+        // a pod that doesn't exist, by the name of another
         (&invented, victims(node, &uid)),
         // a pod that runs
         (&another, victims(node, &uid)),
-        // nodes and victims that there aren't
+        // nodes and victims that don't exist
         (&own, victims("<forged>", &uid)),
-        (&own, victims("forged", "nobody")),
+        (&own, victims("forged", "missing")),
         // less important than it says
         (&important, victims(node, &uid)),
     ] {

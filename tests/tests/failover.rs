@@ -1,4 +1,4 @@
-//! The leader goes while pauses are pending: another leads within 20 seconds, nothing is lost, and nothing is done twice.
+//! Loss of the leader while pauses are pending: another leads within 20 seconds, nothing is lost or done twice.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{

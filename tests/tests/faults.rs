@@ -1,4 +1,4 @@
-//! What stays true when things break: nothing lost, nothing done twice.
+//! Guarantees that hold when things break: nothing is lost, and nothing is done twice.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ async fn what_expires_while_the_keeper_is_dead_is_handled_after_its_restart_once
     assert_each_has_one_event(world, &name).await;
 }
 
-/// Waits until the youngest pod is older than so many seconds, by the API server's clock.
+/// Waits until the youngest pod is older than this many seconds, by the API server's clock.
 async fn await_age(cluster: &Cluster, namespace: &str, seconds: i64) {
     let all = OWNERS * 2;
     eventually("all pods to be old enough", DEADLINE, async || {

@@ -43,7 +43,7 @@ async fn help_prints_the_block_of_the_manual() {
     assert!(said.contains(MANUAL), "{said}");
 }
 
-/// What is said of good flags: they are understood, and only then is the missing kubeconfig.
+/// Asserts that flags are understood: only then is the missing kubeconfig reported.
 async fn assert_understood(arguments: &[&str]) {
     let arguments = [arguments, &["-kube-path", "/not-there"]].concat();
     let output = run(&arguments).await;

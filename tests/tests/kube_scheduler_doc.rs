@@ -1,4 +1,4 @@
-//! What `docs/kube-scheduler.md` tells people to do, done: its commands and configurations, on a real kube-scheduler.
+//! Runs the commands and configurations of `docs/kube-scheduler.md` on a real kube-scheduler.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
@@ -51,7 +51,7 @@ async fn world(name: &str) -> World {
     world
 }
 
-/// Where the page's commands are run: the chart is where they name it, and files that they write are nobody else's.
+/// The directory in which the page's commands are run: the chart is where they name it, and no other test writes there.
 fn directory(world: &World) -> PathBuf {
     world.cluster.directory().join("page")
 }
@@ -92,7 +92,7 @@ fn adapted(world: &World, text: &str) -> Value {
     config
 }
 
-/// Gives kube-scheduler a configuration and nothing else, but for who it is: itself, or the owner of a kubeconfig.
+/// Gives kube-scheduler a configuration and an identity, its own or that of a kubeconfig, and nothing else.
 async fn configure(world: &World, mut config: Value, kubeconfig: Option<&Path>) {
     let configure = world.cluster.configure_scheduler(|running| {
         let own = running["clientConnection"]["kubeconfig"].take();
@@ -138,7 +138,7 @@ async fn await_told(arena: &Arena<'_>, pod: &DynamicObject, words: &str) {
     eventually(&format!("{words:?}"), DEADLINE, told).await.unwrap();
 }
 
-/// Where all of them are protected, no node is left out because there are many.
+/// Asserts that kube-scheduler offers all nodes, even many, where all pods are protected.
 async fn assert_all_nodes_are_offered(arena: &Arena<'_>) {
     let queue = arena.queue("team", json!({"preemptMinRuntime": "1h"})).await;
     let nodes: Vec<String> = (1..NODES).map(|number| format!("{}-{number}", arena.node())).collect();
@@ -154,7 +154,7 @@ async fn assert_all_nodes_are_offered(arena: &Arena<'_>) {
     assert_eq!(protected, questions * NODES);
 }
 
-/// How many questions the webhook has answered, and how many nodes it has dropped for the sake of a pod.
+/// The number of questions that the webhook has answered, and of nodes that it has dropped for the sake of a pod.
 async fn answered(arena: &Arena<'_>) -> (u64, u64) {
     let [admin, _] = arena.world.tenure.admin_urls();
     let metrics = Metrics::of(admin).await;

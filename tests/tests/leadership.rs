@@ -1,4 +1,4 @@
-//! Who leads: never two at a time, and never nobody for long.
+//! Leader election: never two leaders at a time, and never none for long.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{
@@ -31,7 +31,7 @@ const LEASE_DURATION: Duration = Duration::from_secs(6);
 const RENEW_DEADLINE: Duration = Duration::from_secs(4);
 const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
-/// For a few calls on a busy machine.
+/// The time for a few calls on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 
 async fn cluster() -> &'static Cluster {
@@ -45,7 +45,7 @@ struct Program {
     leader: LeaderArgs,
 }
 
-/// One who wants to lead.
+/// A candidate for the lead.
 struct Candidate {
     leadership: Leadership,
     stop: CancellationToken,
@@ -78,19 +78,19 @@ impl Candidate {
         self.leadership.holds()
     }
 
-    /// Waits until it leads; returns when that was.
+    /// Waits until it leads; returns the time.
     async fn leads(&self) -> Instant {
         timeout(DEADLINE, self.leadership.acquired()).await.unwrap();
         Instant::now()
     }
 
-    /// Waits until it no longer leads; returns when that was.
+    /// Waits until it no longer leads; returns the time.
     async fn no_longer_leads(&self) -> Instant {
         timeout(DEADLINE, self.leadership.lost()).await.unwrap();
         Instant::now()
     }
 
-    /// Looks all the time whether it leads, for a while.
+    /// Asserts that it leads all the time, for this long.
     async fn holds_for(&self, duration: Duration) {
         let end = Instant::now() + duration;
         let mut each = interval(Duration::from_millis(1));
@@ -106,14 +106,14 @@ impl Candidate {
         assert!(!self.leadership.holds());
     }
 
-    /// Ends it without another word.
+    /// Ends it without a chance to release the lease.
     async fn kill(self) {
         self.running.abort();
         assert!(self.running.await.unwrap_err().is_cancelled());
     }
 }
 
-/// Looks all the time whether two lead at once.
+/// Checks all the time that no two lead at once.
 struct Referee {
     foul: Arc<AtomicBool>,
     looking: JoinHandle<()>,
@@ -171,7 +171,7 @@ impl Shown {
         eventually(&format!("{holder} to hold the lease"), DEADLINE, held).await.unwrap();
     }
 
-    /// Waits until it was renewed so many times: so others had the time to do something wrong.
+    /// Waits until it was renewed this many times: so others had the time to do something wrong.
     async fn await_renewals(&self, count: usize) {
         for _ in 0..count {
             let before = self.spec().await.renew_time;
@@ -300,7 +300,7 @@ async fn who_is_cut_off_ends_in_time_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_lease_of_another_lasts_from_when_it_was_first_seen_whatever_its_renew_time_says() {
+async fn a_lease_of_another_lasts_from_when_it_was_first_seen_and_its_renew_time_does_not_count() {
     for (name, renewed) in
         [("past", "2001-01-01T00:00:00.000000Z"), ("future", "2999-01-01T00:00:00.000000Z")]
     {
@@ -343,7 +343,7 @@ async fn who_comes_back_under_its_own_name_leads_at_once() {
 }
 
 #[tokio::test]
-async fn a_deleted_lease_is_created_anew_by_who_leads() {
+async fn a_deleted_lease_is_created_again_by_the_leader() {
     let lease = Shown::of("deleted").await;
     let first = Candidate::start(client().await, lease.1, "first");
     first.leads().await;
@@ -359,7 +359,7 @@ async fn a_deleted_lease_is_created_anew_by_who_leads() {
 }
 
 #[tokio::test]
-async fn a_lease_that_somebody_else_writes_to_finds_a_leader_again() {
+async fn a_lease_that_another_client_overwrites_finds_a_leader_again() {
     let lease = Shown::of("garbage").await;
     let (first, second) = (
         Candidate::start(client().await, lease.1, "first"),
@@ -369,8 +369,8 @@ async fn a_lease_that_somebody_else_writes_to_finds_a_leader_again() {
     select_all([Box::pin(first.leads()), Box::pin(second.leads())]).await;
     for garbage in [
         json!({"holderIdentity": "a\n\u{7}\"b".repeat(1000), "leaseDurationSeconds": 5}),
-        json!({"holderIdentity": "nobody", "leaseDurationSeconds": null, "renewTime": null, "acquireTime": null}),
-        json!({"holderIdentity": "nobody", "leaseDurationSeconds": 5, "leaseTransitions": i32::MAX}),
+        json!({"holderIdentity": "unknown", "leaseDurationSeconds": null, "renewTime": null, "acquireTime": null}),
+        json!({"holderIdentity": "unknown", "leaseDurationSeconds": 5, "leaseTransitions": i32::MAX}),
     ] {
         lease.patch(garbage).await.unwrap();
         let taken_back = async || {
@@ -434,7 +434,7 @@ async fn who_is_forbidden_tries_again_until_it_is_allowed_to_get_create_and_upda
 }
 
 #[tokio::test]
-async fn nobody_leads_while_the_api_server_is_down_and_one_does_when_it_is_back() {
+async fn no_candidate_leads_while_the_api_server_is_down_and_one_does_when_it_is_back() {
     let cluster = Cluster::start("leadership-outage").await.unwrap();
     let start = |identity| Candidate::start(cluster.client().unwrap(), "outage", identity);
     let (first, second) = (start("first"), start("second"));

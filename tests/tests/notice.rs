@@ -34,7 +34,7 @@ async fn await_announced(namespace: &Namespace, object: &DynamicObject) -> Times
     eventually("the end of the run to be announced", DEADLINE, told).await.unwrap()
 }
 
-/// When the first pod of a namespace will be so old.
+/// The time at which the first pod of a namespace reaches this age.
 async fn first_end(namespace: &Namespace, seconds: i64) -> Timestamp {
     *namespace.created().await.iter().min().unwrap() + SignedDuration::from_secs(seconds)
 }
@@ -106,7 +106,7 @@ async fn a_runai_queue_inherits_its_notice() {
 }
 
 #[tokio::test]
-async fn without_a_notice_or_with_one_of_zero_nobody_is_told() {
+async fn without_a_notice_or_with_one_of_zero_no_workload_is_told() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     namespace.apply(&queue("untold", "2s")).await;

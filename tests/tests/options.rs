@@ -1,4 +1,4 @@
-//! What the keeper's flags and its configuration file change, on a real API server.
+//! The effects of the keeper's flags and configuration file, on a real API server.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::fs;

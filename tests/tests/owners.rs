@@ -1,4 +1,4 @@
-//! The owner table on a real API server: which field of which kind is set, and which kinds are left alone.
+//! The owner table on a real API server: the field that is set on each kind, and the kinds that are left alone.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use kube::{ResourceExt, core::DynamicObject};

@@ -1,4 +1,4 @@
-//! What the keeper says in the status of a queue, beside what others say there.
+//! The keeper's part of a queue's status, beside the parts of others.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::fs;
@@ -41,13 +41,13 @@ async fn status(world: &World, name: &str) -> Value {
     get(&world.cluster, V3, name).await["status"].take()
 }
 
-/// Waits until the status of a queue is as it should; returns it.
+/// Waits until the status of a queue is as expected; returns it.
 async fn await_status(world: &World, name: &str, what: &str, is_right: impl Fn(&Value) -> bool) -> Value {
     let found = async || Ok(Some(status(world, name).await).filter(&is_right));
     eventually(&format!("the status of {name} to have {what}"), DEADLINE, found).await.unwrap()
 }
 
-/// Waits until so many workloads of a queue are running, protected and paused; returns its status.
+/// Waits until this many workloads of a queue are running, protected and paused; returns its status.
 async fn await_counts(world: &World, name: &str, [running, protected, paused]: [u32; 3]) -> Value {
     let counts = json!({"running": running, "protected": protected, "paused": paused, "requeueing": 0});
     await_status(world, name, &counts.to_string(), |status| status["workloads"] == counts).await
@@ -61,7 +61,7 @@ async fn say(world: &World, name: &str, status: &Value) {
     world.cluster.kubectl(&patch).await.unwrap().success().unwrap();
 }
 
-/// How often the keeper has written a queue.
+/// The number of times that the keeper has written a queue.
 fn writes(cluster: &Cluster, name: &str) -> usize {
     audit::of_keeper(cluster, "patch", "queues", "").iter().filter(|queue| *queue == name).count()
 }
@@ -286,7 +286,7 @@ async fn a_keeper_that_runs_dry_writes_nothing_and_one_that_can_not_write_says_w
     eventually("the keeper to say what is wrong", DEADLINE, lacks).await.unwrap();
 }
 
-/// How often the keeper has said something.
+/// The number of lines with a text in the keeper's log.
 fn said(world: &World, what: &str) -> usize {
     let log = fs::read_to_string(world.tenure.keeper_log()).unwrap();
     log.lines().filter(|line| line.contains(what)).count()

@@ -1,4 +1,4 @@
-//! Pauses that somebody sets back: kept all the same, counted, and told of when they don't end.
+//! Pauses that other clients undo: enforced all the same, counted, and reported when they go on.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    // pods of StatefulSets are deleted, whatever their queues say
+    // pods of StatefulSets are deleted, even if their queues say otherwise
     let row = [
         "keeper.owners[0].group=apps",
         "keeper.owners[0].kind=StatefulSet",
@@ -107,8 +107,8 @@ async fn of_one_pod(kind: &str, labels: &Value) -> (Namespace, DynamicObject) {
     (namespace, owner)
 }
 
-/// In the place of a controller that Tenure doesn't know: sets an owner going each time, as soon as the pods of a pause are
-/// gone. It calls itself tenure-tests.
+/// A stand-in for a controller that Tenure doesn't know: it resumes an owner each time, as soon as the pods of a pause
+/// are gone. Its name is tenure-tests.
 async fn undo_each_pause(namespace: &Namespace, owner: &DynamicObject) {
     let of = reference(owner);
     let going = json!({

@@ -1,5 +1,5 @@
-//! What the keeper may not do, and what the API server can't answer: nothing is done in its place, and what becomes
-//! possible is done.
+//! Acts that the keeper may not do, and questions that the API server can't answer: nothing is done in their place.
+//! Once an act is possible, it is done.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::fs;
@@ -19,7 +19,7 @@ use tenure_tests::{
 };
 use tokio::sync::OnceCell;
 
-/// Without the right to read one kind of the table, and to change another.
+/// A keeper without the rights to read one kind of the table, and to change another.
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
@@ -146,7 +146,7 @@ async fn a_servers_error_above_changes_no_decision_at_first() {
     namespace.apply(&queue("error", "1d")).await;
     let version = "workload.codeflare.dev/v1beta2";
     let owner = namespace.chain(&[(version, "AppWrapper")]).await.remove(0);
-    // nobody listens there
+    // no server listens there
     let nowhere =
         json!({"clientConfig": {"url": "https://127.0.0.1:1/"}, "conversionReviewVersions": ["v1"]});
     let broken = converted(&json!({"strategy": "Webhook", "webhook": nowhere}));

@@ -1,5 +1,5 @@
-//! Queues on a real API server while the webhook is down: what the schema refuses by itself. And the schema in the
-//! chart is the one of the types.
+//! Queues on a real API server while the webhook is down, and the values that the schema refuses by itself. And the
+//! schema in the chart is the one of the types.
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use futures::{StreamExt, stream};

@@ -1,4 +1,4 @@
-//! Which pods a ceiling applies to, on a real API server: queues by label and pod group, own ceilings.
+//! The pods that a ceiling applies to, on a real API server: queues by label and pod group, own ceilings.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use kube::core::DynamicObject;
@@ -55,7 +55,7 @@ impl Scene {
         self.namespace.create(&fixtures::object(version, "PodGroup", namespace, name, &spec)).await
     }
 
-    /// Exactly these pods are left, once a last one has expired.
+    /// Asserts that exactly these pods are left, once a last one has expired.
     async fn assert_left(&self, names: &[&str]) {
         self.pod("control", &in_queue(&self.short), &Value::Null).await;
         self.namespace.await_pods(names).await;
@@ -195,7 +195,7 @@ async fn pods_that_have_ended_or_are_ending_are_left_alone() {
     let scene = Scene::new("ended").await;
     let label = |key: &str| with(in_queue(&scene.long), &json!({key: "true"}));
     let ending = scene.pod("ending", &label(UNDYING), &Value::Null).await;
-    // a pod that no kubelet has taken up goes at once
+    // a pod that no kubelet has started goes at once
     scene.namespace.await_running(1).await;
     scene.namespace.delete(&ending).await;
     for phase in ["Succeeded", "Failed"] {
@@ -250,7 +250,7 @@ async fn a_pod_group_and_a_root_owner_may_shorten_their_queues_ceiling_too() {
     namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
     let record = namespace.await_pause_of(&job, "spec.runMode.pause.enabled", &json!(true)).await;
     assert_eq!(record["queue"], *long);
-    // whose pods live on here, with nobody to delete them
+    // whose pods live on here: no controller deletes them
     scene.assert_left(&["set-0", "set-1"]).await;
 }
 

@@ -1,5 +1,5 @@
-//! When a workload started, on a real API server: what the keeper writes on `PodGroup`s of all kinds, what it leaves as it
-//! is, and ceilings that count from it. No webhook runs here.
+//! The starts of workloads, on a real API server: the stamps that the keeper writes on `PodGroup`s of all kinds, the
+//! ones that it leaves as they are, and ceilings that count from them. No webhook runs here.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use jiff::{SignedDuration, Timestamp};
@@ -21,7 +21,7 @@ const COSCHEDULING: &str = "scheduling.x-k8s.io/v1alpha1";
 const VOLCANO: &str = "scheduling.volcano.sh/v1beta1";
 const NATIVE: &str = "scheduling.k8s.io/v1alpha2";
 
-/// No webhook runs, and nobody waits for it.
+/// No webhook runs, and the API server doesn't wait for one.
 const VALUES: &[&str] = &["webhook.failurePolicy=Ignore"];
 
 async fn world() -> &'static World {
@@ -67,12 +67,12 @@ impl Gang {
         Self { namespace, group, labels, annotations, more }
     }
 
-    /// A pod that nobody schedules.
+    /// Creates a pod that no scheduler places.
     async fn pod(&self, name: &str, labels: &Value) -> DynamicObject {
         let mut all = self.labels.as_object().unwrap().clone();
         all.extend(labels.as_object().unwrap().clone());
         let mut spec = self.more.as_object().unwrap().clone();
-        spec.insert("schedulerName".into(), json!("nobody"));
+        spec.insert("schedulerName".into(), json!("missing"));
         let mut pod = bare_pod(self.namespace.name(), name, &Value::Object(all), &Value::Object(spec));
         pod["metadata"]["annotations"] = self.annotations.clone();
         self.namespace.create(&distinct(pod, name)).await
@@ -84,7 +84,7 @@ impl Gang {
         self.namespace.patch_status(pod, &json!({"conditions": [scheduled]})).await;
     }
 
-    /// Pods that were all scheduled, each a second after the one before it; and when the last was.
+    /// Pods that are all scheduled, each a second after the one before it; and the time of the last.
     async fn run(&self, names: &[&str]) -> (Vec<DynamicObject>, Timestamp) {
         let mut pods = Vec::new();
         for name in names {
@@ -116,7 +116,8 @@ impl Gang {
         eventually(&what, DEADLINE, stamped).await.unwrap();
     }
 
-    /// So often, and in no other way, the keeper has changed anything; once another group was stamped that came later.
+    /// Asserts the number of the keeper's stamps, and that it changed nothing else. Waits first until a group that came
+    /// later is stamped.
     async fn assert_written(&self, world: &World, times: usize) {
         let later = Self::new(world, RUNAI, json!({"minMember": 1})).await;
         let (_, at) = later.run(&["later"]).await;
@@ -190,7 +191,7 @@ async fn every_subgroup_has_a_minimum_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_stamp_of_whoever_scheduled_the_present_run_stands() {
+async fn a_stamp_of_the_scheduler_of_the_present_run_stands() {
     let world = world().await;
     let gang = Gang::new(world, RUNAI, json!({"minMember": 1})).await;
     let pod = gang.pod("a", &json!({})).await;
@@ -248,7 +249,7 @@ async fn a_gangs_ceiling_counts_from_its_start_and_who_joins_late_ends_with_it()
 }
 
 #[tokio::test]
-async fn nobody_escapes_a_ceiling_by_a_minimum_that_never_comes_true() {
+async fn a_minimum_that_never_comes_true_does_not_put_a_ceiling_off() {
     let world = world().await;
     let gang = Gang::new(world, RUNAI, json!({"minMember": 9, "queue": "start-never"})).await;
     gang.namespace.apply(&runai_queue("start-never", "", "2s")).await;
@@ -304,7 +305,7 @@ async fn however_often_the_keeper_is_killed_every_gang_has_its_stamp_once() {
     world.tenure.start_keeper().await.unwrap();
     for (gang, _) in &gangs {
         gang.await_stamp(start).await;
-        // one that a keeper has died of may be logged as failed
+        // a patch during which a keeper died may be logged as failed
         let written = audit::changes_of_keeper(&world.cluster, gang.namespace.name());
         assert!(written.len() <= 1, "{written:?}");
     }

@@ -1,4 +1,4 @@
-//! Who may set the start times of `PodGroup`s, on a real API server with the webhook up, and while it is down.
+//! The right to set the start times of `PodGroup`s, on a real API server with the webhook up, and while it is down.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::fs;
@@ -19,7 +19,7 @@ const SCHEDULER: &str = "system:serviceaccount:kai-scheduler:scheduler";
 const PODGROUPER: &str = "system:serviceaccount:kai-scheduler:podgrouper";
 const KEEPER: &str = "system:serviceaccount:tenure-system:tenure-keeper";
 
-/// Of all kinds of `PodGroup`: the API group and its version.
+/// The API group and version of each kind of `PodGroup`.
 const KINDS: [(&str, &str); 5] = [
     ("scheduling.run.ai", "v2alpha2"),
     ("scheduler.tensorstack.dev", "v1beta1"),
@@ -28,12 +28,12 @@ const KINDS: [(&str, &str); 5] = [
     (NATIVE, "v1alpha2"),
 ];
 
-/// Kubernetes' own, whose definition is built in.
+/// Kubernetes' own kind, which is built in.
 const NATIVE: &str = "scheduling.k8s.io";
 
 const RUNAI: &str = KINDS[0].0;
 
-/// The webhook runs, and no keeper does: what is said here is the webhook's doing.
+/// The webhook runs, and no keeper does: all messages here are the webhook's.
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
@@ -91,7 +91,7 @@ async fn create(world: &World, user: &str, group: &Value) -> Output {
     kubectl(world, user, &["create", "-f", "-"], group).await
 }
 
-/// A good one, that its scheduler has stamped.
+/// Creates a group that its scheduler has stamped.
 async fn stamped(world: &World, kind: &str, name: &str) {
     silent(create(world, SCHEDULER, &group(kind, name, Some(PAST))).await);
     assert_eq!(stamp(world, kind, name).await.as_deref(), Some(PAST));
@@ -119,7 +119,7 @@ fn silent(output: Output) {
     output.success().unwrap();
 }
 
-/// That it was done, and what was said about the stamp.
+/// Asserts that a command succeeded, with this warning about the stamp.
 fn warned(output: Output, expected: &str) {
     let expected = format!("Warning: tenure: metadata.annotations[{STAMP}]: {expected}");
     assert!(output.stderr.starts_with(&expected), "{:?} should be {expected:?}", output.stderr);
@@ -127,7 +127,7 @@ fn warned(output: Output, expected: &str) {
     output.success().unwrap();
 }
 
-/// Not before a minute ago, and not in the future.
+/// Asserts that a stamp is at most a minute old, and not in the future.
 fn assert_now(stamp: Option<String>) {
     let age = Timestamp::now().duration_since(stamp.unwrap().parse().unwrap());
     assert!((0..60).contains(&age.as_secs()) && !age.is_negative(), "{age}");
@@ -222,7 +222,7 @@ async fn the_stamp_of_a_trusted_writer_stands() {
 }
 
 #[tokio::test]
-async fn the_future_and_what_can_not_be_read_is_nobodys_to_write() {
+async fn no_writer_may_set_a_start_in_the_future_or_one_that_cannot_be_read() {
     let world = world().await;
     for (kind, _) in KINDS {
         let output = create(world, SCHEDULER, &group(kind, "future", Some(FUTURE))).await;
@@ -330,7 +330,7 @@ async fn a_group_that_goes_is_let_go_and_its_stamp_is_safe_until_then() {
 #[tokio::test]
 async fn nothing_passes_unseen_behind_a_status_too_large_to_look_at() {
     let world = world().await;
-    // less than an API server reads of anybody, and six times as large when it passes that on
+    // less than the API server's limit, and six times as large when it passes that on
     let padding = "<".repeat(1_400_000);
     for (kind, version) in KINDS {
         let mut large = group(kind, "large", Some(FUTURE));
@@ -357,14 +357,14 @@ async fn nothing_passes_unseen_behind_a_status_too_large_to_look_at() {
 #[tokio::test]
 async fn who_is_trusted_can_be_changed_while_the_webhook_runs() {
     let world = world().await;
-    let (kind, name, somebody) = (RUNAI, "somebodys", "system:serviceaccount:a:scheduler");
-    warned(create(world, somebody, &group(kind, name, Some(PAST))).await, &format!("\"{PAST}\" was dropped"));
+    let (kind, name, writer) = (RUNAI, "writers", "system:serviceaccount:a:scheduler");
+    warned(create(world, writer, &group(kind, name, Some(PAST))).await, &format!("\"{PAST}\" was dropped"));
     let file = world.tenure.config_file();
     let text = fs::read_to_string(file).unwrap();
     assert!(text.contains(&format!("- {KEEPER}")), "{text}");
-    fs::write(file, text + &format!("- {somebody}\n")).unwrap();
-    eventually("somebody to be trusted", DEADLINE, async || {
-        annotate(world, somebody, kind, name, &format!("{STAMP}={PAST}")).await.success()?;
+    fs::write(file, text + &format!("- {writer}\n")).unwrap();
+    eventually("the writer to be trusted", DEADLINE, async || {
+        annotate(world, writer, kind, name, &format!("{STAMP}={PAST}")).await.success()?;
         Ok((stamp(world, kind, name).await.as_deref() == Some(PAST)).then_some(()))
     })
     .await

@@ -1,4 +1,4 @@
-//! Who may call the webhook.
+//! The callers that the webhook answers.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn extender(mut values: Value) -> Value {
     json!({"schedulerExtender": values})
 }
 
-/// What the chart renders, and the API server accepts.
+/// The objects that the chart renders, after the API server has accepted them.
 async fn accepted(values: &Value) -> Vec<Value> {
     let rendered = helm(shared().await, "template", "test", values, &[]).await.success().unwrap();
     let objects = parse(&rendered);
@@ -77,8 +77,8 @@ async fn network_policy_admits_the_control_plane_and_metrics_and_must_not_admit_
     let objects = render("test", &policy(&peers, &json!([]))).await;
     let admitted = &find(&objects, "NetworkPolicy", "test-tenure-webhook")["spec"];
     assert_eq!(admitted["ingress"], json!([{"ports": [{"port": "webhook"}], "from": peers}]));
-    let nobody = policy(&json!([]), &monitoring);
-    assert_refused(&[(nobody, "webhook.networkPolicy.from must not be empty")]).await;
+    let closed = policy(&json!([]), &monitoring);
+    assert_refused(&[(closed, "webhook.networkPolicy.from must not be empty")]).await;
     // of an older chart
     for values in [json!({}), json!({"webhook": {"networkPolicy": null}})] {
         let objects = render("test", &values).await;

@@ -23,7 +23,7 @@ use tenure_testbed::{Cluster, install_crypto_provider};
 
 use crate::{NAMESPACE, NOWHERE, find, helm, kubectl, parse, render, shared};
 
-/// What `pointer` finds in each webhook of a configuration, as text.
+/// The text at `pointer` in each webhook of a configuration.
 fn of_each_webhook<'a>(configuration: &'a Value, pointer: &str) -> Vec<Option<&'a str>> {
     let webhooks = configuration.get("webhooks").unwrap().as_array().unwrap();
     webhooks.iter().map(|webhook| webhook.pointer(pointer).and_then(Value::as_str)).collect()
@@ -189,7 +189,7 @@ async fn generated_certificate_is_for_the_host_that_the_api_server_calls() {
     }
 }
 
-/// Whether a TLS client that trusts the Secret's CA takes its certificate for that of `host`.
+/// True if a TLS client that trusts the Secret's CA accepts its certificate for `host`.
 fn is_served_as(secret: &Secret, host: &str) -> bool {
     install_crypto_provider();
     let certificate = |key: &str| {

@@ -1,4 +1,4 @@
-//! The definition of queues of the run.ai family, and who owns it.
+//! The definition of queues of the run.ai family, and its owner.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use crate::{NAMESPACE, arguments, find, kinds, render};
 const CRD: &str = "queues.scheduling.run.ai";
 const WEBHOOK: &str = "test-tenure-webhook";
 
-/// How the API server calls who converts.
+/// The client configuration by which the API server calls the converter.
 fn converter(objects: &[Value]) -> &Value {
     let definition = find(objects, "CustomResourceDefinition", CRD);
     assert_eq!(definition.pointer("/spec/conversion/strategy"), Some(&json!("Webhook")));
     definition.pointer("/spec/conversion/webhook/clientConfig").unwrap()
 }
 
-/// How it calls who reviews.
+/// The client configuration by which it calls the reviewer.
 fn reviewer(objects: &[Value]) -> &Value {
     let configuration = find(objects, "ValidatingWebhookConfiguration", WEBHOOK);
     configuration.pointer("/webhooks/0/clientConfig").unwrap()
@@ -83,13 +83,13 @@ async fn who_owns_the_definition_says_which_version_is_looked_at() {
     }
 }
 
-/// What is left to the webhook where Helm doesn't install the definition.
+/// The patch that is left to the webhook where Helm doesn't install the definition.
 fn patch(objects: &[Value]) -> Option<Value> {
     let config = find(objects, "ConfigMap", "test-tenure-config").pointer("/data/conversion.json");
     config.map(|text| serde_json::from_str(text.as_str().unwrap()).unwrap())
 }
 
-/// Where the webhook is told to keep the definition, and the right to.
+/// True if the webhook is told to keep the definition, and has the right to.
 fn keeps_the_definition(objects: &[Value]) -> bool {
     let deployment = find(objects, "Deployment", WEBHOOK);
     let flagged = arguments(deployment).contains(&"--conversion-patch-file=/config/conversion.json".into());

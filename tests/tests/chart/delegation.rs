@@ -1,4 +1,4 @@
-//! Parts of the tree that others administer: a policy of the API server, and bounds of the webhook.
+//! Parts of the tree with administrators of their own: a policy of the API server, and bounds of the webhook.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What turns on the guard and the scheduler extender, which are off by default.
+//! The values that turn on the guard and the scheduler extender, which are off by default.
 
 use std::collections::BTreeSet;
 

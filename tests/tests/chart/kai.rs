@@ -1,4 +1,4 @@
-//! What is read of KAI-Scheduler's configuration.
+//! The parts of KAI-Scheduler's configuration that are read, and the rights for that.
 
 use serde_json::{Value, json};
 

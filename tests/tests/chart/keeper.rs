@@ -1,10 +1,10 @@
-//! What the keeper's values do.
+//! The effects of the keeper's values.
 
 use serde_json::{Value, json};
 
 use crate::{NAMESPACE, arguments, assert_accepted, find, helm, kinds, parse, render, shared};
 
-/// Where keeper and webhook find their configuration in a pod.
+/// The path at which keeper and webhook find their configuration in a pod.
 pub const CONFIG_FILE: &str = "/config/tenure.yaml";
 
 const NAME: &str = "test-tenure-keeper";
@@ -16,7 +16,7 @@ pub fn rollout() -> Value {
     })
 }
 
-/// No value of these is the default.
+/// The keeper's values, each with another value than the default.
 pub fn everything_set() -> Value {
     json!({
         "replicas": 3,

@@ -1,4 +1,4 @@
-//! What the values for Kueue do.
+//! The effects of the values for Kueue.
 
 use serde_json::{Value, json};
 

@@ -39,10 +39,10 @@ const NAMESPACE: &str = "tenure-system";
 
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// As far as the chart looks at an authority's certificate.
+/// An authority's certificate, as far as the chart reads one.
 const PEM: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 
-/// Nobody listens there.
+/// An address at which no server listens.
 const NOWHERE: &str = "https://127.0.0.1:1";
 
 async fn start(name: &str) -> Result<Cluster> {
@@ -94,7 +94,7 @@ async fn helm(cluster: &Cluster, verb: &str, release: &str, values: &Value, flag
     cluster.helm(&[&arguments, flags].concat()).await.unwrap()
 }
 
-/// What the chart renders where it can't look into a cluster.
+/// Renders the chart without access to a cluster.
 async fn render(release: &str, values: &Value) -> Vec<Value> {
     let output = helm(shared().await, "template", release, values, &[]).await;
     parse(&output.success().unwrap())
@@ -114,7 +114,7 @@ fn name_of(object: &Value) -> &str {
     object.pointer("/metadata/name").unwrap().as_str().unwrap()
 }
 
-/// How many objects there are of each kind.
+/// Counts the objects of each kind.
 fn kinds(objects: &[Value]) -> BTreeMap<&str, usize> {
     let mut kinds = BTreeMap::new();
     for object in objects {

@@ -1,4 +1,4 @@
-//! What Helm tells after an install, by doing it.
+//! Follows the notes that Helm shows after an install.
 
 use std::{env, process::Command};
 

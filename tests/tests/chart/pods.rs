@@ -169,5 +169,5 @@ async fn times_of_the_election_by_which_no_keeper_would_start_are_refused() {
     ];
     assert_refused(&table).await;
     let unused = json!({"keeper": {"dryRun": true, "leaderElection": {"leaseDuration": "5s"}}});
-    assert!(!render("test", &unused).await.is_empty(), "a dry run elects nobody");
+    assert!(!render("test", &unused).await.is_empty(), "a dry run elects no leader");
 }

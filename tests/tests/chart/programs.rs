@@ -30,7 +30,7 @@ async fn programs_know_the_flags_that_the_chart_passes() {
         let objects = render("test", &values).await;
         for component in ["webhook", "keeper"] {
             let complaint = complaint(component, &objects).await;
-            // comes after flags and configuration are understood
+            // the error comes after flags and configuration are understood
             assert!(complaint.contains("Error: --kubeconfig /not-there"), "{values}: {complaint}");
         }
     }
@@ -42,7 +42,7 @@ async fn programs_know_the_flags_that_the_chart_passes() {
     }
 }
 
-/// What a program says when it is run as its Deployment does, but with a kubeconfig that isn't there.
+/// The error of a program that is run as its Deployment runs it, but with a kubeconfig that isn't there.
 async fn complaint(component: &str, objects: &[Value]) -> String {
     let mut arguments = arguments(find(objects, "Deployment", &format!("test-tenure-{component}")));
     for argument in arguments.iter_mut().filter(|argument| argument.contains(CONFIG_FILE)) {

@@ -1,4 +1,4 @@
-//! What the service accounts may do.
+//! The rights of the service accounts.
 
 use std::collections::BTreeSet;
 
@@ -82,7 +82,7 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
     ["webhook", "keeper"].into_iter().flat_map(|component| granted_to(component, objects)).collect()
 }
 
-/// What release `test` grants to a component.
+/// The rights that release `test` grants to a component.
 pub fn granted_to(component: &str, objects: &[Value]) -> BTreeSet<String> {
     let role = find(objects, "ClusterRole", &format!("test-tenure-{component}")).clone();
     let role: ClusterRole = serde_json::from_value(role).unwrap();

@@ -1,4 +1,4 @@
-//! Which objects there are, and that the API server accepts them.
+//! The objects of each shape of a release, which the API server must accept.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ async fn chart_lints_strictly() {
     lint.unwrap().success().unwrap();
 }
 
-/// What the values differ in that change which objects there are.
+/// A combination of the values on which the set of objects depends.
 struct Shape {
     mode: &'static str,
     in_cluster: bool,

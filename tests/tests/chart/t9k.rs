@@ -106,7 +106,7 @@ async fn preset_takes_the_place_of_the_duration_keeper() {
         kubectl -n t9k-system rollout status deploy duration-keeper";
     run(cluster, edit).await;
     assert!(live_arguments(cluster).await.contains(&"--threadiness=4".to_owned()));
-    // what was edited by hand isn't lost unnoticed
+    // edits by hand aren't lost unnoticed
     let refused = release("upgrade", &[]).await;
     assert!(refused.stderr.contains("conflict"), "{}", refused.stderr);
     let upgrade = ["--set", "keeper.threadiness=4", "--set", "log.level=debug", "--force-conflicts"];
@@ -137,7 +137,7 @@ async fn preset_takes_the_place_of_the_duration_keeper() {
     assert!(run(cluster, lease).await.contains("pod-of-the-test"));
 }
 
-/// What a command of a person says.
+/// Runs a command as a person does, and returns its output.
 async fn run(cluster: &Cluster, script: &str) -> String {
     let mut shell = shell(cluster, script).await;
     let output = spawn_blocking(move || shell.output()).await.unwrap().unwrap();

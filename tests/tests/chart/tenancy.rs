@@ -1,4 +1,4 @@
-//! What tenants may not write, by policies of the API server.
+//! The admission policies that restrict tenants' writes.
 
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
-//! What people get who use the cluster.
+//! The roles for users of the cluster.
 
 use serde_json::{Value, json};
 
 use crate::{find, name_of, render, values::assert_refused};
 
-/// The names of what is there for users.
+/// The kinds and names of the objects for users.
 async fn of_users(values: Value) -> Vec<(String, String)> {
     let objects = render("test", &values).await;
     let label = "/metadata/labels/app.kubernetes.io~1component";
@@ -51,7 +51,7 @@ async fn kinds_of_the_owner_table_are_users_to_see_and_to_resume() {
 }
 
 #[tokio::test]
-async fn queues_are_shown_to_whom_the_values_name_and_to_nobody_else() {
+async fn queues_are_shown_only_to_users_whom_the_values_name() {
     let group = json!({
         "kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io",
     });

@@ -1,4 +1,4 @@
-//! What may be written in the values.
+//! The values that the chart accepts.
 
 use std::{collections::BTreeSet, fs};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{CHART, helm, keeper::rollout, render, shared};
 
-/// So an upgrade does that reuses the values of an older chart.
+/// As in an upgrade that reuses the values of an older chart.
 #[tokio::test]
 async fn a_chart_without_values_for_floors_and_start_times_renders_the_defaults() {
     let config = config(&json!({"floors": null, "startTime": null})).await;
@@ -203,7 +203,7 @@ async fn backoff_that_cannot_be_meant_is_refused_by_its_name() {
     .await;
 }
 
-/// The values with words of the complaint that they draw.
+/// Asserts that bad values are refused, each with a part of the expected error.
 pub async fn assert_refused(table: &[(Value, &str)]) {
     let cluster = shared().await;
     let complaints = stream::iter(table).map(async |(values, words)| {
@@ -225,7 +225,7 @@ fn every_value_is_in_the_schema_and_has_a_default() {
     assert_eq!(differences(&values, &schema, "values"), Vec::<String>::new());
 }
 
-/// Which fields of the object at `path` are in the values or in the schema alone.
+/// The fields of the object at `path` that are only in the values or only in the schema.
 fn differences(values: &Value, schema: &Value, path: &str) -> Vec<String> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return Vec::new();

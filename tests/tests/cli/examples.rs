@@ -18,8 +18,8 @@ async fn apply(world: &World, namespace: &Namespace, text: &str) -> Output {
     world.cluster.kubectl_with_input(&apply, text).await.unwrap()
 }
 
-/// A namespace with what an example has; and another with the same and some texts replaced, such as long times by short
-/// ones.
+/// A namespace with the objects of an example; and another with some of their texts replaced, such as long times by
+/// short ones.
 async fn tried(world: &World, name: &str, replaced: &[(&str, &str)]) -> (Namespace, Namespace) {
     let text = std::fs::read_to_string(directory().join(name)).unwrap();
     let (as_it_is, changed) = (Namespace::new(world).await, Namespace::new(world).await);
@@ -36,7 +36,7 @@ async fn tried(world: &World, name: &str, replaced: &[(&str, &str)]) -> (Namespa
     (as_it_is, changed)
 }
 
-/// What `matrix` says of a queue.
+/// The row of a queue in `matrix`.
 async fn in_matrix(world: &World, queue: &str) -> Value {
     let matrix = object(world, &["matrix", "-o", "json"]).await;
     matrix["queues"].as_array().unwrap().iter().find(|of| of["name"] == queue).unwrap().clone()

@@ -51,7 +51,7 @@ async fn tenure(cluster: &Cluster, kubeconfig: &Path, arguments: &[&str]) -> Com
     command
 }
 
-/// What the plugin said.
+/// The plugin's output.
 #[derive(Debug)]
 struct Said {
     code: Option<i32>,
@@ -297,7 +297,7 @@ impl Watching {
         line
     }
 
-    /// What Ctrl-C does; nothing more may be said.
+    /// Interrupts the plugin as Ctrl-C does, which must end it without another line.
     async fn interrupt(mut self) {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().await.unwrap().success());
@@ -363,7 +363,7 @@ async fn a_reader_that_has_read_enough_is_no_failure() {
 }
 
 #[tokio::test]
-async fn a_pause_is_taken_back_whatever_the_field_held() {
+async fn a_pause_is_taken_back_even_if_the_field_held_nothing() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     let name = namespace.name();
@@ -398,7 +398,7 @@ async fn a_dry_run_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_somebody_has_set_since_the_pause_stays() {
+async fn a_value_that_was_set_since_the_pause_stays() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     let scaled =

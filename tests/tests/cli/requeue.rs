@@ -1,11 +1,11 @@
-//! Workloads that make room and come back: who they are, and what people can do about it.
+//! Workloads that make room and come back: their rows, and the commands that change their state.
 
 use jiff::SignedDuration;
 use tenure_testbed::UNREADY;
 
 use super::*;
 
-/// A queue in which pods that aren't ready make room after a second, for so many seconds.
+/// A queue in which pods that aren't ready make room after a second, for this many seconds.
 async fn queue_with_backoff(world: &World, name: &str, seconds: i32, limit: i32) {
     let strategy = json!({"backoffBaseSeconds": seconds, "backoffLimitCount": limit});
     let mut queue = runai_queue(name, "", "1d");
@@ -25,7 +25,7 @@ async fn annotation(namespace: &Namespace, object: &DynamicObject, key: &str) ->
     now.metadata.annotations.unwrap_or_default().get(key).cloned()
 }
 
-/// What `queue` says, as an object.
+/// The output of `queue`, as an object.
 async fn shown(world: &World, queue: &str) -> Value {
     let said = run(world, &["queue", queue, "-o", "json"]).await;
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -68,7 +68,7 @@ async fn a_workload_that_waits_is_shown_and_brought_back_and_its_count_stays() {
 }
 
 #[tokio::test]
-async fn who_was_given_up_is_activated_and_its_count_begins_anew() {
+async fn a_workload_that_was_given_up_is_activated_and_its_count_begins_again() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     let name = namespace.name();
@@ -138,10 +138,10 @@ async fn who_waits_and_is_deactivated_does_not_come_back_until_it_is_activated()
     );
     let row = await_state(world, name, "Inactive").await;
     assert_eq!((&row["reason"], row.get("requeueAt")), (&json!("Deactivated"), None));
-    // the keeper brings back what isn't deactivated any more, however that was said
+    // the keeper brings a workload back that is no longer deactivated, also if its annotation was removed
     namespace.patch(&job, &json!({"metadata": {"annotations": {"tenure.dev/active": null}}})).await;
     let row = await_state(world, name, "Requeueing").await;
-    assert_eq!(row["requeueCount"], 1, "it counts anew: {row}");
+    assert_eq!(row["requeueCount"], 1, "it counts from the start: {row}");
     namespace.await_events_of("Reactivated", 1).await;
 }
 

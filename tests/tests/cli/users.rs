@@ -13,10 +13,10 @@ use super::{NOTHING, Said, tenure, world};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 
-/// Of what a review of access says.
+/// The output of a review of access: only the verdict.
 const ALLOWED: &str = "--output=jsonpath={.status.allowed}";
 
-/// What a user misses whom a `RoleBinding` alone lets see things.
+/// The warning to a user whose only rights come from a `RoleBinding`.
 const LEFT_OUT: &str = "Warning: you may not list queues.scheduling.run.ai, queues.scheduler.tensorstack.dev: what they say isn't shown\n";
 
 /// A kubeconfig of a service account that has a role in its namespace.

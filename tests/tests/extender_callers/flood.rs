@@ -1,4 +1,4 @@
-//! A client without a certificate that calls a thousand times a second, with all that can be forged.
+//! A client without a certificate that calls a thousand times a second, with each kind of forged call.
 
 use std::{
     env, fs,
@@ -22,13 +22,13 @@ use tokio::{
 /// Calls a second, all connections together.
 const RATE: u32 = 1_000;
 
-/// Connections of the one that floods.
+/// The connections of the client that floods.
 const CONNECTIONS: u32 = 20;
 
-/// Reviews a second of the others.
+/// The reviews a second of the other clients.
 const REVIEWS: u32 = 50;
 
-/// How much more memory there may be in the end, in KiB.
+/// The most additional memory in the end, in KiB.
 const MORE_MEMORY: u64 = 10 * 1024;
 
 /// A kind of forged calls: where to, and with what.
@@ -121,7 +121,7 @@ async fn review_p99(world: &World, until: Instant) -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// What the webhook has in memory, in KiB.
+/// The webhook's resident memory, in KiB.
 async fn resident(world: &World) -> u64 {
     let pid = world.tenure.webhook_pid().await.unwrap();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -129,8 +129,8 @@ async fn resident(world: &World) -> u64 {
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-/// Asserts that a flood of this length causes no write and takes no memory for good. How long reviews took before, and
-/// meanwhile.
+/// Asserts that a flood of this length causes no write and takes no memory for good. Returns the time that all but the
+/// slowest hundredth of reviews took, before and during the flood.
 async fn assert_harmless(name: &str, length: Duration) -> [Duration; 2] {
     let world = &Box::pin(scheduling::world(name, &Value::Null)).await.unwrap();
     // connections and reviews have their buffers by then
@@ -155,7 +155,7 @@ async fn assert_harmless(name: &str, length: Duration) -> [Duration; 2] {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_calls_cost_neither_writes_nor_memory_and_reviews_are_answered_in_time() {
     let [_, meanwhile] = assert_harmless("flood", Duration::from_secs(10)).await;
-    // what an API server waits for; how much slower it is only shows where nothing else runs
+    // the time that an API server waits; the slowdown itself only shows on an idle machine
     assert!(meanwhile < Duration::from_secs(2), "{meanwhile:?}");
 }
 

@@ -1,5 +1,5 @@
-//! What must never wait: the end of a pod by its owner, its node, its namespace or its user. Each pod here is within a
-//! floor of one hour.
+//! Deletions that must never wait: those of a pod by its owner, its node, its namespace or its user. Each pod here is
+//! within a floor of one hour.
 
 use std::time::Duration;
 

@@ -19,7 +19,8 @@ const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
 /// The label of node pools. It isn't the default.
 const POOL: &str = "example.com/pool";
 
-/// Who protects the pods of a place: against a pod of queue `silent`, against one of queue `other`, and in the guard's words.
+/// The protection of a place's pods: true if against a pod of queue `silent`, true if against one of queue `other`, and
+/// the guard's words.
 type Protection = (bool, bool, Option<&'static str>);
 
 /// Two pods of one queue that fill a node, so that none goes in place of the other unless both may: the extender is asked
@@ -43,14 +44,14 @@ impl Place {
         Self { asked: pod("asked").await, deleted: pod("deleted").await, node }
     }
 
-    /// True if the extender gives the pod to nobody for this preemptor.
+    /// True if the extender doesn't give the pod to this preemptor.
     async fn is_kept_from(&self, world: &World, preemptor: &DynamicObject) -> bool {
         let nodes = json!({&self.node: {"Pods": [{"UID": self.asked.uid()}], "NumPDBViolations": 0}});
         let answer = Caller::scheduler(world).ask(&json!(preemptor), &nodes).await;
         answer.get(&self.node).is_none()
     }
 
-    /// Why the guard refuses the deletion, without what comes before and after the floor.
+    /// The floor that the guard's refusal of the deletion names; none if the deletion is allowed.
     async fn refusal(&self, world: &World) -> Option<String> {
         let refusal = Asker::scheduler(world).await.would_delete(&self.deleted).await.err()?;
         let (_, floor) = refusal.message.split_once("s: ").unwrap();
@@ -60,7 +61,7 @@ impl Place {
 
 /// A pod that is more important, and that no scheduler looks at.
 async fn preemptor(arena: &Arena<'_>, name: &str, queue: &str) -> DynamicObject {
-    let more = json!({"spec": {"schedulerName": "nobody"}});
+    let more = json!({"spec": {"schedulerName": "missing"}});
     arena.pod(&Wish { name, queue, cpu: 1, priority: 1000, more, ..Wish::default() }).await
 }
 
@@ -134,7 +135,7 @@ impl<'w> Scene<'w> {
     }
 }
 
-/// Where the team's own floor counts, its department's, or neither.
+/// The floors that the guard names: the team's own, and its department's.
 const OWN: &str =
     "reclaimMinRuntime of its queue \"ARENA-sheltered\" is 1h0m0s, from queue \"ARENA-sheltered\"";
 const DEPARTMENTS: &str =

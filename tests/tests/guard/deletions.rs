@@ -66,7 +66,7 @@ async fn eviction_is_refused_with_the_time_that_is_left() {
 }
 
 #[tokio::test]
-async fn every_scheduler_that_is_named_is_guarded_against_whatever_its_name() {
+async fn every_scheduler_that_is_named_is_guarded_against_even_one_with_an_odd_name() {
     let arena = &Arena::new(guarded().await, 8).await;
     let pod = held(arena, json!({})).await;
     let second = Asker::new(arena.world, ODD_SCHEDULER, &[MASTERS]).await;

@@ -8,7 +8,7 @@ use tenure_tests::{
 
 use crate::{down, drains::drain, held, installed, queue_for};
 
-/// What goes on is in `always`, for which the same cluster serves.
+/// The requests that pass all the same are in `always`, on the same cluster.
 #[tokio::test]
 async fn evictions_and_deletions_by_schedulers_are_refused_where_the_guard_must_answer() {
     let arena = &Arena::new(down().await, 8).await;

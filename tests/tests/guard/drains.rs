@@ -1,4 +1,4 @@
-//! Who drains a node waits for those who are protected on it, and gets it empty.
+//! Drains of a node: they wait for its protected pods, and empty it in the end.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -40,7 +40,7 @@ async fn drain_waits_for_the_end_of_the_floor_and_then_succeeds() {
 }
 
 #[tokio::test]
-async fn drain_that_waits_for_less_time_than_the_floor_lasts_fails_and_has_evicted_nobody() {
+async fn drain_that_waits_for_less_time_than_the_floor_lasts_fails_and_has_evicted_no_pod() {
     let arena = &Arena::new(guarded().await, 8).await;
     let pod = held(arena, json!({})).await;
     let drained = drain(arena, &["--timeout=1s"]).await;

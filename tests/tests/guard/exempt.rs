@@ -1,4 +1,4 @@
-//! Who and what is let go.
+//! Exemptions from the guard.
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
@@ -36,20 +36,20 @@ async fn pod_that_is_unguarded_may_go() {
     }
 }
 
-/// They don't wait for a guard that is down either.
+/// Requests of exempt users don't wait for a guard that is down either.
 #[tokio::test]
 async fn exempt_users_and_groups_may_do_as_they_like() {
     in_both(async |arena| {
         let pod = held(arena, json!({})).await;
         let group = &[EXEMPT_GROUP, MASTERS][..];
         for (user, groups) in
-            [(EXEMPT_USER, &[MASTERS][..]), ("somebody", group), (SCHEDULER, group), (ODD_SCHEDULER, group)]
+            [(EXEMPT_USER, &[MASTERS][..]), ("person", group), (SCHEDULER, group), (ODD_SCHEDULER, group)]
         {
             let exempt = Asker::new(arena.world, user, groups).await;
             exempt.would_delete(&pod).await.unwrap();
             exempt.would_evict(&pod).await.unwrap();
         }
-        Asker::new(arena.world, "somebody", &[MASTERS]).await.would_evict(&pod).await.unwrap_err();
+        Asker::new(arena.world, "person", &[MASTERS]).await.would_evict(&pod).await.unwrap_err();
     })
     .await;
 }

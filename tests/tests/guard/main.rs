@@ -1,4 +1,4 @@
-//! What the guard holds up, and what it never does, on a real API server.
+//! Requests that the guard holds up, and requests that it never does, on a real API server.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -27,13 +27,13 @@ use tenure_tests::{
 };
 use tokio::{join, sync::OnceCell};
 
-/// No test lasts so long.
+/// A floor that outlasts each test.
 const LONG: &str = "1h";
 
-/// A second scheduler, whose name is all that the name of one can be.
+/// A second scheduler, whose name has each character that a scheduler's name can have.
 const ODD_SCHEDULER: &str = "https://issuer.example/a#O.Hara+x_1~2@b-c%20";
 
-/// One that nominates nobody.
+/// A scheduler that nominates no pods.
 const KAI: &str = "system:serviceaccount:kai-scheduler:scheduler";
 
 const EXEMPT_USER: &str = r#"the "admin" of \ last <resort>"#;
@@ -63,7 +63,7 @@ async fn guarded() -> &'static World {
     WORLD.get_or_try_init(start).await.unwrap()
 }
 
-/// A cluster whose guard is asked, but down: whatever would wait for it is refused.
+/// A cluster whose guard is asked, but down: each request that would wait for it is refused.
 async fn down() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let install = async || Box::pin(installed("guard-down", &["guard.failurePolicy=Fail"])).await;
@@ -75,14 +75,14 @@ async fn installed(name: &str, values: &[&str]) -> anyhow::Result<World> {
     World::installed(name, &[&GUARDED[..], values].concat()).await
 }
 
-/// Where the guard runs, and where it is down: what passes in both isn't only let through, it isn't asked about.
+/// Runs a check where the guard runs, and where it is down: a request that passes in both isn't sent to the guard.
 async fn in_both(test: impl AsyncFn(&Arena<'_>)) {
     let (guarded, down) = join!(guarded(), down());
     let (guarded, down) = join!(Arena::new(guarded, 8), Arena::new(down, 8));
     join!(test(&guarded), test(&down));
 }
 
-/// A queue whose workloads are safe from everybody for so long.
+/// A queue whose workloads are safe from all others for this long.
 async fn queue_for(arena: &Arena<'_>, floor: &str) -> String {
     arena.queue("protected", json!({"preemptMinRuntime": floor, "reclaimMinRuntime": floor})).await
 }
@@ -95,14 +95,14 @@ async fn held(arena: &Arena<'_>, more: Value) -> DynamicObject {
     pod
 }
 
-/// Waits until nobody may evict a pod: the guard knows it, and that it is on a node.
+/// Waits until the guard denies the eviction of a pod: it knows the pod, and that the pod is on a node.
 async fn await_held(arena: &Arena<'_>, pod: &DynamicObject) {
     let admin = Asker::admin(arena.world).await;
     let held = async || Ok(admin.would_evict(pod).await.err());
     eventually("the pod to be held", DEADLINE, held).await.unwrap();
 }
 
-/// When a pod came to its node.
+/// The time at which a pod was scheduled.
 async fn scheduled_at(arena: &Arena<'_>, pod: &DynamicObject) -> Timestamp {
     let conditions = arena.namespace.field(pod, "status.conditions").await;
     let is_scheduled = |condition: &&Value| condition["type"] == "PodScheduled";

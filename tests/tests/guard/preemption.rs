@@ -1,4 +1,4 @@
-//! What a scheduler may delete because it is for a certain pod.
+//! Deletions that a scheduler may make for a certain pod.
 
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::{
     verdicts::{Webhook, await_verdict, verdicts},
 };
 
-/// A cluster whose kube-scheduler knows nothing of Tenure, as where its configuration is somebody else's.
+/// A cluster whose kube-scheduler doesn't know Tenure, as where its configuration can't be changed.
 async fn guard_alone() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     let start = async || {
@@ -37,7 +37,7 @@ async fn safe_from_its_queue(arena: &Arena<'_>) -> DynamicObject {
 
 /// A pod that is more important, and that no scheduler looks at.
 fn preemptor<'a>(name: &'a str, queue: &'a str) -> Wish<'a> {
-    let unseen = json!({"spec": {"schedulerName": "nobody"}});
+    let unseen = json!({"spec": {"schedulerName": "missing"}});
     Wish { name, cpu: 8, queue, priority: 1000, more: unseen, ..Wish::default() }
 }
 
@@ -93,7 +93,7 @@ async fn scheduler_may_delete_for_a_pod_that_is_nominated_to_the_node_without_a_
 }
 
 #[tokio::test]
-async fn pod_that_is_nominated_gets_nobody_whom_its_own_queue_protects() {
+async fn pod_that_is_nominated_gets_no_victim_that_its_own_queue_protects() {
     let arena = &Arena::new(guard_alone().await, 8).await;
     let victim = safe_from_its_queue(arena).await;
     let queue = arena.namespace.field(&victim, "metadata.labels").await["kai.scheduler/queue"].clone();

@@ -1,4 +1,4 @@
-//! What the guard has decided, by the API server's audit log.
+//! The guard's verdicts in the API server's audit log.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, World};
 
-/// Which of the guard's webhooks is meant.
+/// The webhooks of the guard.
 #[derive(Clone, Copy)]
 pub enum Webhook {
     Pods,

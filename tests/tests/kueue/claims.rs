@@ -1,4 +1,4 @@
-//! What a tenant gains who writes Workloads: nothing.
+//! Workloads that a tenant writes gain the tenant nothing.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn a_workload_that_is_paused_in_vain_makes_way_for_the_job_after_all_tries
     let keeper = Keeper::start(&world, &["--retry-after=1s"]).await;
     let namespace = Namespace::new(&world).await;
     let job = running_job(&namespace).await;
-    // nobody does anything about Workloads here
+    // no controller acts on Workloads here
     let forged = namespace.create(&workload_of("v1beta2", &job, "forged")).await;
     namespace.patch_status(&forged, &admitted(true)).await;
     namespace.await_pause_of(&forged, "spec.active", &json!(false)).await;
@@ -83,7 +83,7 @@ async fn a_workload_that_is_paused_in_vain_makes_way_for_the_job_after_all_tries
 }
 
 #[tokio::test]
-async fn a_deployment_is_scaled_down_whatever_workload_there_is() {
+async fn a_deployment_is_scaled_down_even_if_it_has_a_workload() {
     let world = world().await;
     let namespace = Namespace::new(world).await;
     queue(&namespace, namespace.name(), &json!({"maxDuration": "5s"})).await;

@@ -98,7 +98,7 @@ async fn tenure(world: &World, namespace: &Namespace, arguments: &[&str]) -> (St
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A long Job of one queue, and one that waits behind it: their ceiling is kept, and nobody is set back.
+/// A long Job of one queue, and one that waits behind it: their ceiling is kept, and no pause is undone.
 async fn one_pause_and_no_reversal(world: &World, version: &str) {
     let namespace = Namespace::new(world).await;
     let (short, long) = (format!("short-{}", namespace.name()), format!("long-{}", namespace.name()));

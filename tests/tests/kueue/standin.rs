@@ -1,4 +1,4 @@
-//! What Kueue does about Jobs and plain pods, as far as a pause can meet it.
+//! A stand-in for Kueue: its acts on Jobs and plain pods, as far as a pause can meet them.
 
 use std::{
     collections::HashMap,

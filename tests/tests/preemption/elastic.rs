@@ -1,4 +1,4 @@
-//! Gangs: what is above their minimum may go within their floor, and what isn't may not.
+//! Gangs: pods above their minimum may be preempted within their floor, the others may not.
 
 use futures::future::join_all;
 use kube::core::DynamicObject;
@@ -90,7 +90,7 @@ async fn a_pod_that_joins_a_neighbours_gang_takes_no_floor_from_it() {
     let stranger = tenant.create(&distinct(stranger, "stranger")).await;
     arena.await_placed(&stranger).await;
 
-    // the stranger is what the gang can spare, and nothing else
+    // the stranger is the only pod that the gang can spare
     arena.placed(&wish("first", &queue, 200)).await;
     arena.await_preempted(&stranger).await;
     let second = arena.pod(&wish("second", &queue, 200)).await;

@@ -73,7 +73,7 @@ async fn of_those_that_could_go_instead_one_without_a_disruption_budget_goes() {
 }
 
 #[tokio::test]
-async fn nobody_goes_instead_for_a_preemptor_that_needs_more_than_room() {
+async fn no_pod_goes_instead_for_a_preemptor_that_needs_more_than_room() {
     let arena = Arena::new(world().await, 2).await;
     let queue = arena.queue("team", json!({"preemptMinRuntime": "1h"})).await;
     let container = json!({

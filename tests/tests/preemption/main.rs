@@ -1,4 +1,4 @@
-//! What a stock kube-scheduler preempts, with Tenure as its extender.
+//! Preemption by a stock kube-scheduler with Tenure as its extender.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod elastic;

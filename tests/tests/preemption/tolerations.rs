@@ -14,7 +14,7 @@ struct Scenario<'a> {
     annotations: &'a [(&'a str, &'a str)],
     preemptor: i32,
     policy: &'a str,
-    /// How long ago the victim was scheduled, if not a moment ago.
+    /// The time since the victim was scheduled, if not a moment ago.
     age: Option<SignedDuration>,
     tolerates: bool,
 }
@@ -64,12 +64,12 @@ async fn a_priority_that_is_not_tolerated_preempts_within_the_toleration() {
 }
 
 #[tokio::test]
-async fn without_seconds_nobody_is_tolerated() {
+async fn without_seconds_no_preemptor_is_tolerated() {
     Scenario { annotations: &[(MINIMUM, "1010")], preemptor: 1009, ..ANYBODY }.play().await;
 }
 
 #[tokio::test]
-async fn negative_seconds_are_for_ever() {
+async fn negative_seconds_mean_no_limit() {
     let annotations = &[(MINIMUM, "1010"), (SECONDS, "-1")];
     Scenario { annotations, preemptor: 1009, age: A_YEAR, tolerates: true, ..ANYBODY }.play().await;
 }
@@ -88,12 +88,12 @@ async fn after_its_seconds_a_lower_priority_preempts() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_protects_nobody() {
+async fn an_annotation_that_cannot_be_read_protects_no_pod() {
     Scenario { annotations: &[(MINIMUM, "a")], preemptor: 1001, ..ANYBODY }.play().await;
 }
 
 #[tokio::test]
-async fn who_preempts_nobody_preempts_nobody_here_either() {
+async fn a_pod_that_never_preempts_does_not_preempt_here_either() {
     let annotations = &[(MINIMUM, "a")];
     Scenario { annotations, preemptor: 1001, policy: "Never", age: A_YEAR, tolerates: true }.play().await;
 }

@@ -42,7 +42,7 @@ async fn claim(arena: &Arena<'_>, name: &str, mode: &str) {
     eventually("the claim to be bound", DEADLINE, bound).await.unwrap();
 }
 
-/// With a volume of a claim.
+/// A pod's volume of a claim.
 fn using(claim: &str) -> Value {
     json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}})
 }
@@ -52,7 +52,7 @@ fn wish<'a>(name: &'a str, class: &'a str, more: Value) -> Wish<'a> {
     Wish { name, class, more, cpu: 1, queue: "", priority: 0 }
 }
 
-/// A node with an old pod, and a training pod that tolerates preemption by other jobs for ever.
+/// A node with an old pod, and a training pod that tolerates other jobs without a time limit.
 struct Scene<'w> {
     arena: Arena<'w>,
     old: DynamicObject,
@@ -88,7 +88,7 @@ impl Scene<'static> {
         self.arena.assert_untouched(&self.training).await;
     }
 
-    /// Nobody makes room for one that needs this.
+    /// Asserts that no pod makes room for a preemptor that needs this.
     async fn refuses(&self, more: Value) {
         let preemptor = self.arena.pod(&wish("urgent", &self.urgent, more)).await;
         self.arena.await_refused(&preemptor).await;
@@ -104,7 +104,7 @@ async fn a_training_pod_with_a_volume_is_preempted_around() {
 }
 
 #[tokio::test]
-async fn a_training_pod_is_preempted_around_for_one_without_volumes_whoever_has_any() {
+async fn a_training_pod_with_a_volume_is_preempted_around_for_one_without_any() {
     let pods = Scene::new(json!({}), using("training")).await;
     pods.goes_on(json!({})).await;
 }
@@ -116,7 +116,7 @@ async fn training_pods_that_share_a_dataset_with_the_preemptor_are_preempted_aro
 }
 
 #[tokio::test]
-async fn nobody_goes_where_a_claim_may_be_for_one_pod_alone() {
+async fn no_pod_goes_where_a_claim_may_be_for_one_pod_alone() {
     let pods = Scene::new(using("old"), using("training")).await;
     pods.refuses(using("training")).await;
 }
@@ -137,7 +137,7 @@ async fn volumes_count_where_a_node_has_a_limit_for_them() {
 }
 
 #[tokio::test]
-async fn anti_affinity_keeps_nobody_from_going_unless_it_is_to_those_who_stay() {
+async fn anti_affinity_stops_a_preemption_only_if_it_is_to_a_pod_that_stays() {
     let labeled = |app: &str| json!({"metadata": {"labels": {"app": app}}});
     let apart = |app: &str| {
         let term =

@@ -1,4 +1,4 @@
-//! What gets ready in the moment in which it is to make room.
+//! Workloads that get ready at the moment at which they are to make room.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -16,7 +16,7 @@ use super::{
     scene::{PAUSED, annotation, job, place, waiting_long},
 };
 
-/// So many jobs, of which the keeper has looked at each and pauses one a second.
+/// The number of jobs, each of which the keeper has seen. It pauses one a second.
 const JOBS: u32 = 8;
 
 async fn get_ready(world: &World, namespace: &Namespace) {
@@ -33,7 +33,7 @@ async fn is_paused(namespace: &Namespace, job: &DynamicObject) -> bool {
 }
 
 #[tokio::test]
-async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged_anew() {
+async fn an_owner_that_has_just_changed_is_not_paused_before_its_pods_are_judged_again() {
     let world = empty_world().await;
     let namespace = place(&world, &waiting_long()).await;
     let mut jobs = Vec::new();

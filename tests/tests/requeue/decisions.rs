@@ -1,4 +1,4 @@
-//! What a person decides while a workload waits.
+//! Decisions of a person while a workload waits.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ async fn what_a_person_has_decided_stays() {
 }
 
 #[tokio::test]
-async fn what_a_person_deactivates_while_it_waits_is_noted_and_begins_anew_when_it_is_activated() {
+async fn what_a_person_deactivates_while_it_waits_is_noted_and_begins_again_when_it_is_activated() {
     let namespace = place(world().await, &waiting_long()).await;
     let job = job(&namespace, "train").await;
     await_eviction(&namespace, &job, 1).await;

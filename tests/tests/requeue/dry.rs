@@ -1,4 +1,4 @@
-//! A keeper that only says what it would do.
+//! A keeper in a dry run.
 
 use serde_json::json;
 use tenure_tests::{audit, keeper::Keeper};

@@ -128,6 +128,6 @@ async fn a_gang_goes_when_fewer_than_it_takes_are_ready_any_more_where_a_recover
     await_eviction(&namespace, &gang, 1).await;
     let lost = [("queue", namespace.name()), ("cause", "WaitForRecovery")];
     assert_counted(world, EVICTIONS, &lost, 2).await;
-    assert_eq!(annotation(&forever, &patient, PAUSED).await, None, "without an end it may take for ever");
+    assert_eq!(annotation(&forever, &patient, PAUSED).await, None, "without a timeout it may take any time");
     assert_eq!(names_of(&forever, "patient").await.len(), 2);
 }

@@ -90,7 +90,7 @@ async fn it_runs_for_good_when_it_comes_back_and_can_get_ready() {
     assert_eq!(namespace.events_of("EvictedDueToPodsReadyTimeout").await.len(), 1, "after {record}");
 }
 
-/// The second story: it would hold for ever what others could use.
+/// The second story: a workload that never gets ready would hold room that others could use.
 #[tokio::test]
 async fn another_gets_its_place_while_it_waits() {
     let namespace = place(world().await, &waiting_long()).await;

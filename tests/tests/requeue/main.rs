@@ -20,7 +20,7 @@ use std::fs;
 use tenure_tests::{World, fixtures};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// What the configuration file says, which counts where no queue says anything.
+/// The configuration file, which counts where no queue says anything.
 const CONFIG: &str =
     "waitForPodsReady: {timeout: 3s, requeuingStrategy: {backoffBaseSeconds: 500, backoffFactor: '1'}}\n";
 

@@ -1,4 +1,4 @@
-//! What a keeper counts of it.
+//! The keeper's metrics of evictions and returns.
 
 use tenure_testbed::eventually;
 use tenure_tests::{DEADLINE, World, keeper::Metrics};

@@ -1,4 +1,4 @@
-//! Who comes back first of those that are due at the same time.
+//! The order in which workloads come back that are due at the same time.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Three workloads are due at once: one of a higher priority; and of two others the one was created first, and the
-/// other evicted first. Returns in which order they came back.
+/// other evicted first. Returns the order in which they came back.
 async fn returned(timestamp: &str) -> Vec<String> {
     let world = world().await;
     let strategy = json!({"timestamp": timestamp, "backoffBaseSeconds": LONG});

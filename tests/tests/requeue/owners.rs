@@ -16,7 +16,7 @@ use super::{
 
 const T9K: &str = "tensorstack.dev/v1beta1";
 
-/// What pauses them, and a spec that holds something else there, or nothing.
+/// Kinds of owners, the field and value that pause them, and a spec that holds another value there, or none.
 fn kinds() -> [(&'static str, &'static str, &'static str, Value, Value); 6] {
     let mode =
         json!({"debug": {"enabled": true}, "pause": {"enabled": false, "resumeSpecs": [{"type": "worker"}]}});
@@ -48,7 +48,7 @@ async fn create(namespace: &Namespace, owner: &Value) -> (DynamicObject, Dynamic
 }
 
 #[tokio::test]
-async fn whatever_kind_an_owner_is_of_its_field_holds_again_what_it_held_and_nothing_else_has_changed() {
+async fn the_field_of_each_kind_of_owner_holds_again_what_it_held_and_nothing_else_has_changed() {
     let world = world().await;
     let namespace = place(world, &waiting(&json!({}))).await;
     let (mut all, mut changes) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What applies in a queue: its own block, an ancestor's, or the configured one; and a ceiling as a time slice.
+//! The rules that apply in a queue: its own block, an ancestor's, or the configured one; and a ceiling as a time slice.
 
 use jiff::SignedDuration;
 use serde_json::json;

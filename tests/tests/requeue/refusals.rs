@@ -1,4 +1,4 @@
-//! What others don't allow: a return, its events, the end of pods.
+//! Refusals by others: of a return, of its events, of the end of pods.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -64,7 +64,7 @@ async fn events_that_can_not_be_written_hold_up_no_return() {
 }
 
 #[tokio::test]
-async fn pods_that_outlive_a_pause_are_not_counted_once_more_when_somebody_ends_it() {
+async fn pods_that_outlive_a_pause_are_not_counted_once_more_when_it_is_ended() {
     let world = world().await;
     let namespace = place(world, &waiting_long()).await;
     let job = job(&namespace, "train").await;

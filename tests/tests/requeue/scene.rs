@@ -1,4 +1,4 @@
-//! A namespace with a queue of its name, workloads that don't get ready, and what their annotations say.
+//! A namespace with a queue of its name, workloads that don't get ready, and their annotations.
 
 use jiff::Timestamp;
 use kube::core::DynamicObject;
@@ -13,7 +13,7 @@ pub const PAUSED: &str = "tenure.dev/paused";
 pub const STATE: &str = "tenure.dev/requeue-state";
 pub const ACTIVE: &str = "tenure.dev/active";
 
-/// So long that nothing comes back by itself in a test.
+/// A wait so long that no workload comes back by itself in a test.
 pub const LONG: i32 = 600;
 
 /// A block that gives pods three seconds.
@@ -21,7 +21,7 @@ pub fn waiting(strategy: &Value) -> Value {
     json!({"waitForPodsReady": {"timeout": "3s", "requeuingStrategy": strategy}})
 }
 
-/// A block by which nothing comes back by itself in a test.
+/// A block by which no workload comes back by itself in a test.
 pub fn waiting_long() -> Value {
     waiting(&json!({"backoffBaseSeconds": LONG}))
 }
@@ -59,7 +59,7 @@ pub async fn job(namespace: &Namespace, name: &str) -> DynamicObject {
     namespace.create(&job_of(namespace, name, &unready(namespace.name()))).await
 }
 
-/// What an annotation holds now: JSON, or a text.
+/// The present value of an annotation: JSON, or a text.
 pub async fn annotation(namespace: &Namespace, object: &DynamicObject, key: &str) -> Option<Value> {
     let annotations = namespace.field(object, "metadata.annotations").await;
     let text = annotations.get(key)?.as_str()?.to_owned();
@@ -71,7 +71,7 @@ pub async fn annotate(namespace: &Namespace, object: &DynamicObject, annotations
     namespace.patch(object, &json!({"metadata": {"annotations": annotations}})).await;
 }
 
-/// Waits until an object is evicted for the how many-th time, and returns the record and the state.
+/// Waits until an object was evicted this many times, and returns the record and the state.
 pub async fn await_eviction(namespace: &Namespace, object: &DynamicObject, count: u64) -> (Value, Value) {
     let evicted = async || {
         let record = annotation(namespace, object, PAUSED).await;
@@ -103,7 +103,7 @@ pub fn time(value: &Value) -> Timestamp {
     value.as_str().unwrap().parse().unwrap()
 }
 
-/// From the time of a record until that of the return.
+/// The time between a record and the return.
 pub fn wait(record: &Value, state: &Value) -> i64 {
     time(&state["requeueAt"]).duration_since(time(&record["at"])).as_secs()
 }

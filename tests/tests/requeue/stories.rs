@@ -1,4 +1,4 @@
-//! The user stories of KEP-1282 where room is scarce, and what its integration tests are to show.
+//! The user stories of KEP-1282 where room is scarce, and the cases of its integration tests.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
@@ -35,7 +35,7 @@ async fn of_one_pod(namespace: &Namespace, name: &str, labels: &Value, spec: &Va
     namespace.create(&distinct(workload("Job", namespace.name(), name, labels, spec), name)).await
 }
 
-/// A Job of two pods of which neither can do without the other.
+/// A Job of two pods, neither of which can run without the other.
 async fn gang_of_two(namespace: &Namespace, name: &str, spec: &Value) -> DynamicObject {
     let minimum = json!({"minMember": 2, "queue": namespace.name()});
     let group = fixtures::object("scheduling.run.ai/v2alpha2", "PodGroup", namespace.name(), name, &minimum);
@@ -73,7 +73,7 @@ async fn gangs_that_are_partly_placed_make_room_and_come_back_in_order_as_capaci
     let (_, state) = await_eviction(&namespace, &first, 2).await;
     let second = gang_of_two(&namespace, "a-second", &two_nodes).await;
     await_eviction(&namespace, &second, 2).await;
-    // who makes room for its pods calls nobody
+    // a workload that makes room for its pods brings no other back
     assert_eq!(annotation(&namespace, &first, STATE).await.as_ref(), Some(&state));
     assert_eq!(annotation(&namespace, &holder, PAUSED).await, None, "it is ready");
 
@@ -116,7 +116,7 @@ async fn a_workload_that_no_node_has_room_for_makes_room_where_its_creation_coun
     assert_eq!(patient.pod_names().await.len(), 1);
 }
 
-/// A job that is put in front each time, and never gets ready.
+/// A job that is the first in the order each time, and never gets ready.
 #[tokio::test]
 async fn under_creation_who_is_always_put_in_front_is_given_up_at_the_limit_and_holds_up_no_other() {
     let world = world().await;
@@ -142,13 +142,13 @@ async fn under_creation_who_is_always_put_in_front_is_given_up_at_the_limit_and_
         async || Ok(annotation(&namespace, &broken, ACTIVE).await.filter(|of| *of == json!(false)));
     eventually("the deactivation", DEADLINE, deactivated).await.unwrap();
     let patches = audit::of_keeper(&world.cluster, "patch", "jobs", namespace.name());
-    // back, in the order of their creation; and then the one is given up
+    // both come back, in the order of their creation; and then the broken one is given up
     assert_eq!(patches[before..], ["z-broken", "a-good", "z-broken"], "{patches:?}");
     assert_counted(world, DEACTIVATIONS, &[("queue", namespace.name())], 1).await;
     assert_eq!(annotation(&namespace, &good, PAUSED).await, None);
 }
 
-/// What the text asks an integration test for: an older workload that was preempted must not take the place of its
+/// The integration test that the text asks for: an older workload that was preempted must not take the place of its
 /// preemptor again, though it is put in front.
 #[tokio::test]
 async fn under_creation_a_preempted_workload_does_not_flap_with_its_preemptor() {
@@ -189,7 +189,7 @@ async fn under_creation_a_preempted_workload_does_not_flap_with_its_preemptor() 
     let told = namespace.events_of("Requeued").await;
     assert!(
         told.len() == 2 && !told.iter().any(|event| event.contains("early")),
-        "nobody has left: {told:?}"
+        "no workload has left: {told:?}"
     );
 }
 

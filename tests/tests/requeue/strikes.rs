@@ -1,4 +1,4 @@
-//! The keeper is killed at any moment of many such lives, and another comes.
+//! Kills of the keeper at any moment of many such lives; another takes over.
 
 use std::{
     collections::BTreeMap,
@@ -27,13 +27,13 @@ use super::{
 
 const JOBS: usize = 6;
 
-/// How long each waits. A run is at least as long: the timeout is a second more, and conditions say whole seconds.
+/// The wait of each. A run is at least as long: the timeout is a second more, and conditions say whole seconds.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// About one life from an eviction to the next.
 const LATEST_STRIKE: u64 = 2500;
 
-/// What an object says of itself.
+/// The state that an object shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     is_paused: bool,
@@ -50,7 +50,7 @@ impl State {
         Self { is_paused, count: state.count, requeue_at: state.requeue_at, paused_at }
     }
 
-    /// What is wrong with a step from one to the next.
+    /// Describes a step to the next state that must not happen; none if it may.
     fn complaint(&self, next: &Self) -> Option<String> {
         let is_well = match (self.is_paused, next.is_paused) {
             (false, true) => {
@@ -69,7 +69,7 @@ impl State {
 /// All states that Jobs of a namespace have been in, by name.
 type Lives = Arc<Mutex<BTreeMap<String, Vec<State>>>>;
 
-/// Follows them until it is dropped.
+/// Follows the Jobs of a namespace until the follower is dropped.
 fn follow(world: &World, namespace: &Namespace) -> (Lives, JoinSet<()>) {
     let (lives, mut follower) = (Lives::default(), JoinSet::new());
     let jobs: Api<Job> = Api::namespaced(world.cluster.client().unwrap(), namespace.name());
@@ -89,12 +89,13 @@ fn follow(world: &World, namespace: &Namespace) -> (Lives, JoinSet<()>) {
     (lives, follower)
 }
 
-/// How often each was evicted.
+/// The number of evictions of each.
 fn counts(lives: &Lives) -> Vec<u32> {
     lives.lock().unwrap().values().filter_map(|life| Some(life.last()?.count)).collect()
 }
 
-/// What is wrong with a life, given when patches of it were answered. An answer to who was killed may be missing.
+/// Describes the faults of a life, given the times at which its patches were answered. The answer to a killed keeper
+/// may be missing.
 fn complaints(life: &[State], patches: &[Timestamp]) -> Vec<String> {
     let mut complaints: Vec<_> =
         life.iter().zip(&life[1..]).filter_map(|(from, to)| from.complaint(to)).collect();

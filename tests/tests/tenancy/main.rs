@@ -1,4 +1,5 @@
-//! What tenants try, and what stops them: a user with exactly a tenant's rights, on a real API server.
+//! Attempts of tenants to bypass Tenure, all of them stopped: by a user with exactly a tenant's rights, on a real API
+//! server.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

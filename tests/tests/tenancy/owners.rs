@@ -1,4 +1,4 @@
-//! Owners that a tenant writes keep no pod running, and stop nobody else's.
+//! Owners that a tenant writes keep no pod running, and stop no pods of others.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{ResourceExt, core::DynamicObject};
@@ -203,7 +203,7 @@ async fn owner_that_no_patch_fits_into_keeps_no_pod() {
 async fn job_that_is_no_owner_of_a_deployment_does_not_stand_in_for_it() {
     let tenant = &Tenant::new(up().await).await;
     let mut job = workload("Job", tenant.name(), "shield", &json!({}), &Value::Null);
-    job["spec"]["managedBy"] = json!("example.com/nobody");
+    job["spec"]["managedBy"] = json!("example.com/missing");
     let job = tenant.create(&distinct(job, "shield")).await;
     let shielded = workload("Deployment", tenant.name(), "shielded", &in_short(), &Value::Null);
     let shielded = tenant.create(&owned(distinct(shielded, "shielded"), &[controller(&job)])).await;
@@ -223,7 +223,7 @@ async fn job_that_is_no_owner_of_a_deployment_does_not_stand_in_for_it() {
 }
 
 #[tokio::test]
-async fn grace_period_of_a_year_ends_within_the_bound_whoever_deleted_the_pod() {
+async fn grace_period_of_a_year_ends_within_the_bound_after_each_deletion() {
     let world = up().await;
     let tenant = &Tenant::new(world).await;
     let year = 365 * 24 * 60 * 60;

@@ -1,4 +1,4 @@
-//! Queue and start of a `PodGroup` are no tenant's to write.
+//! No tenant may write the queue and start of a `PodGroup`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{ResourceExt, core::DynamicObject};
@@ -137,7 +137,7 @@ async fn forged_status_of_a_pod_group_that_is_created_makes_no_stamp() {
     in_both(async |world| assert_no_stamp(world, "forged").await).await;
 }
 
-/// The pods run on in the queue that the first one named, from their own start.
+/// The pods run on in the queue that the first group named, from their own start.
 #[tokio::test]
 async fn pod_group_that_is_deleted_and_made_again_gains_nothing() {
     in_both(async |world| {
@@ -161,7 +161,7 @@ async fn pod_group_that_is_deleted_and_made_again_gains_nothing() {
     .await;
 }
 
-/// The pods' own labels say what they run in.
+/// The pods' own labels name the queue that they run in.
 #[tokio::test]
 async fn pod_group_that_is_made_for_running_pods_does_not_lengthen_their_run() {
     in_both(async |world| {

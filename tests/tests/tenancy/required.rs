@@ -67,7 +67,7 @@ async fn pod_without_a_queue_is_not_created() {
     .await;
 }
 
-/// Removes all that names a queue.
+/// Removes all labels and annotations that name a queue.
 fn nothing() -> Value {
     let labels = json!({"kai.scheduler/queue": null, "scheduler.tensorstack.dev/queue": null, "scheduler.tensorstack.dev/group-name": null});
     json!({"metadata": {"labels": labels, "annotations": {"pod-group-name": null}}})

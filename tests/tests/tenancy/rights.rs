@@ -1,4 +1,4 @@
-//! What a tenant may write, by the API server's own word.
+//! The rights of a tenant to write, as the API server reviews them.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{Api, api::PostParams};

@@ -35,7 +35,7 @@ async fn installed(name: &str, by: &[&str]) -> (Cluster, Tenure) {
     (cluster, tenure)
 }
 
-/// What is written in one version is read in the other, once the webhook has said where it is.
+/// Asserts that a queue written in one version is read in the other, once the webhook has said where it is.
 async fn assert_both_versions_are_served(cluster: &Cluster) {
     let spec = with(common("48h0m0s", "2m0s"), &own_fields());
     create(cluster, &queue(V3, "from-v3", &json!({"a": "b"}), &spec)).await;
@@ -124,7 +124,7 @@ async fn the_converter_stays_where_the_definitions_are_applied_again() {
     }
 }
 
-/// They are stored as v3alpha1, and the first list of them waits for its own converter.
+/// Queues are stored as v3alpha1, and the first list of them waits for its own converter.
 #[tokio::test]
 async fn queues_of_tenures_definition_may_be_read_as_v2() {
     let cluster = Cluster::start("versions-applied-v2").await.unwrap();
@@ -148,7 +148,7 @@ async fn queues_of_tenures_definition_may_be_read_as_v2() {
     );
 }
 
-/// The definition is KAI-Scheduler's, and nobody says so but the cluster.
+/// The definition is KAI-Scheduler's, and only the cluster says so.
 #[tokio::test]
 async fn the_version_is_read_that_the_cluster_serves_unless_it_is_said() {
     let cluster = crate::kai::cluster("versions-auto").await.unwrap();
@@ -167,7 +167,7 @@ async fn the_version_is_read_that_the_cluster_serves_unless_it_is_said() {
         let rendered = rendered(values).await;
         let flags = rendered.matches(&format!("--runai-queue-version={version}\n")).count();
         assert_eq!(flags, 2, "{values:?}: webhook and keeper should read {version}");
-        // what the cluster has is KAI's, unless Tenure's is about to be applied
+        // the cluster's definition is KAI's, unless Tenure's is about to be applied
         let patches = rendered.contains("--conversion-patch-file=");
         assert_eq!(patches, version == "v3alpha1", "{values:?}");
     }

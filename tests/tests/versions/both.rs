@@ -1,4 +1,4 @@
-//! What is written in one version is read in the other.
+//! Queues that are written in one version, and read in the other.
 
 use futures::{StreamExt, TryStreamExt};
 use kube::{

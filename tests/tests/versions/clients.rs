@@ -53,7 +53,7 @@ async fn a_v2_client_may_change_what_it_knows() {
     let patch = patch.to_string();
     let patch = ["patch", V2, "changed", "--type=merge", "--patch", &patch];
     cluster.kubectl(&patch).await.unwrap().success().unwrap();
-    // nor is it left how the old floor was written
+    // nor is the text of the old floor kept
     let expected = json!({"maxDuration": "20d", "preemptMinRuntime": "1h"});
     assert_eq!(seen(cluster, V3, "changed").await, (expected, Value::Null));
 }
@@ -110,7 +110,7 @@ async fn server_side_apply_works_in_both_versions_side_by_side() {
         "priority": 5, "displayName": "Applied", "maxDuration": "2d", "reclaimMinRuntime": "1d",
     });
     assert_eq!(seen(cluster, V3, "applied").await.0, both);
-    // what one drops is its own alone
+    // a field that one client drops is dropped for that client alone
     apply("kai", V2, json!({"priority": 6})).await;
     let both = json!({"priority": 6, "maxDuration": "2d", "reclaimMinRuntime": "1d"});
     assert_eq!(seen(cluster, V3, "applied").await.0, both);

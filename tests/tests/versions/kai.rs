@@ -1,4 +1,4 @@
-//! Where KAI-Scheduler owns the definition: v2 alone, with annotations.
+//! Clusters in which KAI-Scheduler owns the definition: v2 alone, with annotations.
 
 use serde_json::{Value, json};
 use tenure_testbed::{Cluster, Tenure, eventually, program};
@@ -10,7 +10,7 @@ use tokio::{process::Command, sync::OnceCell, task::spawn_blocking};
 
 use crate::{V2, create, own_annotations, queue, write};
 
-/// As KAI's upgrader applies it, again and again.
+/// The arguments with which KAI's upgrader applies the definition, again and again.
 pub const KAI_APPLIES: &[&str] =
     &["apply", "--server-side", "--force-conflicts", "--field-manager=kai-crd-upgrader"];
 
@@ -70,7 +70,7 @@ async fn list_and_explain_read_annotations() {
     assert!(told.contains("12h"), "{told}");
 }
 
-/// `kubectl tenure` that must succeed; what it prints.
+/// Runs `kubectl tenure`, which must succeed; returns its output.
 async fn tenure(world: &World, arguments: &[&str]) -> String {
     let program = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
     let mut command = Command::new(program);
@@ -120,7 +120,7 @@ async fn the_webhook_reviews_annotations_and_names_them() {
 }
 
 #[tokio::test]
-async fn nobody_keeps_what_a_client_leaves_out() {
+async fn a_field_that_a_client_leaves_out_is_not_kept() {
     let cluster = &world().await.cluster;
     create(cluster, &queue(V2, "kai-plain", &own_annotations(), &json!({}))).await;
     let annotate = ["annotate", V2, "kai-plain", "tenure.dev/max-duration-"];

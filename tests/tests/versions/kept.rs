@@ -1,4 +1,4 @@
-//! What the keeper writes of a queue, while others write the queue in the other version.
+//! The keeper's writes to a queue, while others write it in the other version.
 
 use std::fs;
 

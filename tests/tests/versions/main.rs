@@ -36,7 +36,7 @@ async fn write(cluster: &Cluster, arguments: &[&str], object: &Value) -> Output 
     cluster.kubectl_with_input(&arguments, &object.to_string()).await.unwrap()
 }
 
-/// `kubectl create` of an object that must be accepted; what was said about it.
+/// Runs `kubectl create` for an object that must be accepted; returns the messages about it.
 async fn create(cluster: &Cluster, object: &Value) -> String {
     let output = write(cluster, &["create"], object).await;
     let said = output.stderr.clone();

@@ -113,7 +113,7 @@ async fn the_webhook_gets_ready_before_anybody_converts(cluster: &Cluster, tenur
         let output = cluster.kubectl(&["get", V3]).await?;
         Ok(output.stderr.contains("conversion webhook for").then_some(()))
     };
-    eventually("queues that nobody can read", DEADLINE, unconverted).await.unwrap();
+    eventually("queues that can't be read", DEADLINE, unconverted).await.unwrap();
     tenure.start_webhook(cluster).await.unwrap();
     convert_at(cluster, &url).await;
 }
