@@ -64,6 +64,10 @@ failover: ## The leader of two keepers killed, stopped and cut off, 20 times eac
 forged-calls: ## A client without a certificate calls the webhook 1,000 times a second, for ten minutes (FORGED_SECONDS=600): no write, no memory, reviews no slower
 	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture
 
+.PHONY: figures
+figures: ## How long the code, its files and functions are, which names mean two things, and which words are left
+	@tests/figures
+
 .PHONY: crds
 crds: ## Write the chart's CRDs again, after a change of the types
 	$(CARGO) run --quiet --package tenure-types --bin crdgen -- charts/tenure/files/crds
