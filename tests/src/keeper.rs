@@ -1,6 +1,6 @@
 //! Keepers with flags of their own, and what a keeper counts.
 
-use std::{ffi::OsString, fs, process::Command, time::Duration};
+use std::{ffi::OsString, fs, path::Path, process::Command, time::Duration};
 
 use kube::{Client, Config};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
@@ -43,6 +43,11 @@ impl Keeper {
         Metrics::of(&self.admin).await
     }
 
+    /// The file of its log.
+    pub fn log_file(&self) -> &Path {
+        self.process.log()
+    }
+
     /// Its log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.process.log()).unwrap()
@@ -81,6 +86,13 @@ impl Metrics {
     /// Reads the metrics of a program, by the base URL of its admin port.
     pub async fn of(admin: &str) -> Self {
         Self(get(admin, "/metrics").await.unwrap())
+    }
+
+    /// True if a metric is registered, also one that has counted nothing.
+    pub fn has(&self, name: &str) -> bool {
+        let family = ["_total", "_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
+        let types = |of: &str| self.0.lines().any(|line| line.starts_with(&format!("# TYPE {of} ")));
+        types(name) || family.is_some_and(types)
     }
 
     /// The value of a gauge without labels; none if it is absent.

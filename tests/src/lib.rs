@@ -14,6 +14,7 @@ pub mod callers;
 pub mod failover;
 pub mod fixtures;
 pub mod keeper;
+pub mod pages;
 pub mod policies;
 pub mod proxy;
 pub mod queues;

@@ -15,7 +15,7 @@ use kube::{
     discovery::{Scope, pinned_kind},
 };
 use serde_json::{Value, json};
-use tenure_testbed::eventually;
+use tenure_testbed::{Output, eventually};
 
 use crate::{DEADLINE, World};
 
@@ -163,6 +163,17 @@ impl Namespace {
     /// A new one.
     pub async fn new(world: &World) -> Self {
         Self::of(world, &world.namespace().await)
+    }
+
+    /// A new one with this name.
+    pub async fn named(world: &World, name: &str) -> Self {
+        let kubectl = async |arguments: &[&str]| {
+            world.cluster.kubectl(arguments).await.and_then(Output::success).expect("kubectl succeeds")
+        };
+        kubectl(&["create", "namespace", name]).await;
+        // without it pods are refused
+        kubectl(&["wait", "--for=create", "serviceaccount/default", "--timeout=1m", "-n", name]).await;
+        Self::of(world, name)
     }
 
     /// Its name.

@@ -5,6 +5,7 @@
 
 mod claims;
 mod installed;
+mod page;
 mod pods;
 mod queues;
 mod returns;

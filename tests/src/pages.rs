@@ -1,0 +1,8 @@
+//! The pages of `docs/` as their readers follow them: with real commands on a real API server.
+
+mod output;
+mod page;
+mod walk;
+
+pub use page::{Block, Page, Step, workspace};
+pub use walk::Walk;

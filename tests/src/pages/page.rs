@@ -1,0 +1,186 @@
+//! A page of `docs/`, taken apart: its commands, the files that it has its readers save, and what commands print.
+
+use std::{
+    fs, mem,
+    path::{Path, PathBuf},
+};
+
+/// A task page as it is written.
+pub struct Page {
+    /// Its file's name.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// A fenced block.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The heading that it stands below, without the hashes.
+    pub heading: String,
+    /// The language of the fence.
+    pub language: String,
+    /// The lines between the fences.
+    pub text: String,
+    /// The reason why it can't be run here, if there is one.
+    pub not_run: Option<String>,
+}
+
+/// One act of a reader.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Save a file, which the block names in its first line.
+    Save {
+        /// Its name.
+        file: String,
+        /// All of it.
+        text: String,
+    },
+    /// Run commands that print nothing worth showing.
+    Run(String),
+    /// Run a command, and see this.
+    See {
+        /// The command line.
+        command: String,
+        /// The lines that it prints.
+        output: Vec<String>,
+    },
+}
+
+/// The workspace.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+impl Page {
+    /// Reads a page by the name of its file.
+    pub fn read(name: &str) -> Self {
+        let text = fs::read_to_string(workspace().join("docs").join(name));
+        let text = text.unwrap_or_else(|error| panic!("{name}: {error}"));
+        Self { name: name.to_owned(), text }
+    }
+
+    /// All fenced blocks, in order.
+    pub fn blocks(&self) -> Vec<Block> {
+        blocks(&self.text)
+    }
+
+    /// The acts of a reader below a heading, in order.
+    pub fn steps(&self, heading: &str) -> Vec<Step> {
+        let blocks = self.blocks().into_iter().filter(|block| block.heading == heading);
+        let steps: Vec<Step> =
+            blocks.filter(|block| block.not_run.is_none()).flat_map(|block| block.steps()).collect();
+        assert!(!steps.is_empty(), "{} has no commands below {heading:?}", self.name);
+        steps
+    }
+
+    /// The headings of the blocks that can be run.
+    pub fn headings(&self) -> Vec<String> {
+        let run = self.blocks().into_iter().filter(|block| block.not_run.is_none() && block.is_for_a_shell());
+        let mut headings: Vec<String> = run.map(|block| block.heading).collect();
+        headings.dedup();
+        headings
+    }
+}
+
+impl Block {
+    /// True if a reader types it.
+    pub fn is_for_a_shell(&self) -> bool {
+        self.language == "bash" || self.text.starts_with("$ ")
+    }
+
+    /// The name of the file that a reader saves it as.
+    pub fn file(&self) -> Option<&str> {
+        let name = self.text.lines().next()?.strip_prefix("# ")?;
+        (self.language == "yaml" && name.ends_with(".yaml") && !name.contains(' ')).then_some(name)
+    }
+
+    fn steps(self) -> Vec<Step> {
+        if let Some(file) = self.file() {
+            return vec![Step::Save { file: file.to_owned(), text: self.text }];
+        }
+        match self.language.as_str() {
+            "bash" => vec![Step::Run(self.text)],
+            _ if self.is_for_a_shell() => session(&self.text),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn session(text: &str) -> Vec<Step> {
+    let mut steps: Vec<(String, Vec<String>)> = Vec::new();
+    for line in text.lines() {
+        match (line.strip_prefix("$ "), steps.last_mut()) {
+            (Some(command), _) => steps.push((command.to_owned(), Vec::new())),
+            // a command goes on
+            (None, Some((command, output))) if command.ends_with('\\') && output.is_empty() => {
+                *command += "\n";
+                *command += line;
+            }
+            (None, Some((_, output))) => output.push(line.to_owned()),
+            (None, None) => panic!("output without a command: {text}"),
+        }
+    }
+    steps
+        .into_iter()
+        .map(|(command, mut output)| {
+            while output.last().is_some_and(|line| line.trim().is_empty()) {
+                output.pop();
+            }
+            if output.is_empty() { Step::Run(command) } else { Step::See { command, output } }
+        })
+        .collect()
+}
+
+fn blocks(text: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(Block, usize)> = None;
+    let (mut heading, mut not_run) = (String::new(), None);
+    for line in text.lines() {
+        let (content, indentation) = (line.trim_start(), line.len() - line.trim_start().len());
+        if let Some((block, depth)) = &mut open {
+            if content.starts_with("```") {
+                blocks.extend(open.take().map(|(block, _)| block));
+            } else {
+                let depth = indentation.min(*depth);
+                block.text += line.split_at(depth).1;
+                block.text.push('\n');
+            }
+        } else if let Some(language) = content.strip_prefix("```") {
+            let language = language.to_owned();
+            let block =
+                Block { heading: heading.clone(), language, text: String::new(), not_run: mem::take(&mut not_run) };
+            open = Some((block, indentation));
+        } else if let Some(reason) = content.strip_prefix("<!-- not run: ") {
+            not_run = Some(reason.trim_end_matches(" -->").to_owned());
+        } else if content.starts_with('#') {
+            heading = content.trim_start_matches('#').trim().to_owned();
+        } else if !content.is_empty() {
+            not_run = None;
+        }
+    }
+    assert!(open.is_none(), "a fence isn't closed");
+    blocks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_taken_apart_into_what_its_reader_does() {
+        let text = "# Page\n\n```yaml\n# queue.yaml\nkind: Queue\n```\n\n## Do it\n\n1. First:\n\n   ```bash\n   a \\\n     b\n   ```\n\n\
+            <!-- not run: needs a kubelet -->\n```bash\nc\n```\n\n```\n$ d \\\n  e\nprinted\n\n$ f\n```\n";
+        let page = Page { name: String::new(), text: text.to_owned() };
+        assert_eq!(page.blocks()[2].not_run.as_deref(), Some("needs a kubelet"));
+        assert_eq!(page.headings(), ["Do it"]);
+        let text = "# queue.yaml\nkind: Queue\n".to_owned();
+        assert_eq!(page.steps("Page"), [Step::Save { file: "queue.yaml".into(), text }]);
+        let expected = [
+            Step::Run("a \\\n  b\n".into()),
+            Step::See { command: "d \\\n  e".into(), output: vec!["printed".into()] },
+            Step::Run("f".into()),
+        ];
+        assert_eq!(page.steps("Do it"), expected);
+    }
+}

@@ -1,0 +1,162 @@
+//! Rules of all task pages, and of the texts that they quote.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use serde_json::Value;
+use tenure_tests::pages::{Page, workspace};
+
+/// Each task page, with the number of its blocks that can't be run on a control plane without kubelets and clouds.
+const PAGES: [(&str, usize); 13] = [
+    ("alerts.md", 1),
+    ("compatibility.md", 0),
+    ("costs.md", 0),
+    ("drains.md", 0),
+    ("exceptions.md", 0),
+    ("first-rollout.md", 1),
+    ("gitops.md", 2),
+    ("kai.md", 1),
+    ("kueue.md", 0),
+    ("outages.md", 0),
+    ("paused.md", 0),
+    ("troubleshooting.md", 0),
+    ("upgrade.md", 0),
+];
+
+/// The longest that a task page is.
+const LINES: usize = 100;
+
+/// Pages with tables of messages.
+const WITH_MESSAGES: [&str; 2] = ["troubleshooting.md", "upgrade.md"];
+
+/// Messages of Kubernetes, and one of a policy that the chart puts together.
+const OF_OTHERS: [&str; 6] = [
+    "conflict with \"kubectl\"",
+    "failed calling webhook \"runai-queues.tenure.dev\"",
+    "x509: certificate signed by unknown authority",
+    "conversion webhook for scheduling.run.ai/v3alpha1, Kind=Queue failed",
+    "unknown field \"spec.maxDuration\"",
+    "once the pod is bound to a node",
+];
+
+fn pages() -> impl Iterator<Item = (Page, usize)> {
+    PAGES.into_iter().map(|(name, not_run)| (Page::read(name), not_run))
+}
+
+#[test]
+fn task_page_is_short_says_first_when_to_read_it_and_ends_with_links() {
+    let index = Page::read("README.md").text;
+    let (_, tasks) = index.split_once("## Tasks").unwrap();
+    let (tasks, _) = tasks.split_once("\n## ").unwrap();
+    for (Page { name, text }, _) in pages() {
+        assert!(text.lines().count() <= LINES, "{name} has {} lines", text.lines().count());
+        let mut lines = text.lines().filter(|line| !line.is_empty());
+        assert!(lines.next().unwrap().starts_with("# "), "{name}");
+        let when = lines.next().unwrap();
+        assert!(when.starts_with("Read this ") && when.contains('.'), "{name}: {when}");
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("See also: [") && last.ends_with(")."), "{name}: {last}");
+        assert!(tasks.contains(&format!("]({name})")), "{name} isn't among the tasks");
+    }
+}
+
+#[test]
+fn block_that_cannot_be_run_says_why_and_each_file_of_a_page_is_used_by_a_command() {
+    for (page, expected) in pages() {
+        let name = &page.name;
+        let blocks = page.blocks();
+        let not_run: Vec<_> = blocks.iter().filter_map(|block| block.not_run.as_deref()).collect();
+        assert!(not_run.iter().all(|why| why.len() > 5), "{name}: {not_run:?}");
+        assert_eq!(not_run.len(), expected, "{name}: {not_run:?}");
+        for block in blocks.iter().filter(|block| block.language == "yaml" && block.not_run.is_none()) {
+            let file = block.file().unwrap_or_else(|| panic!("{name}: no file: {}", block.text));
+            let uses = |text: &str| text.contains(&format!("-f {file}")) || text.contains(&format!(" {file} "));
+            let used = blocks.iter().filter(|block| block.is_for_a_shell()).any(|block| uses(&block.text));
+            assert!(used, "{name}: no command uses {file}");
+        }
+    }
+}
+
+#[test]
+fn each_alert_has_a_rule_and_a_remedy() {
+    let page = Page::read("alerts.md");
+    let rules = page.blocks().into_iter().find(|block| block.language == "yaml").unwrap().text;
+    let rules: Value = serde_saphyr::from_str(&rules).unwrap();
+    let rules = rules["groups"][0]["rules"].as_array().unwrap();
+    let alerts: BTreeSet<&str> = rules.iter().map(|rule| rule["alert"].as_str().unwrap()).collect();
+    let rows = page.text.lines().filter_map(|line| line.strip_prefix("| `Tenure"));
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split(" | ").collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == 3), "{rows:?}");
+    let remedies: BTreeSet<String> =
+        rows.iter().map(|row| format!("Tenure{}", row[0].trim_end_matches('`'))).collect();
+    assert_eq!(alerts, remedies.iter().map(String::as_str).collect());
+    assert_eq!(alerts.len(), rules.len());
+}
+
+#[test]
+fn message_that_a_page_quotes_is_in_the_sources() {
+    let mut sources = BTreeMap::new();
+    for directory in ["crates", "charts"] {
+        read_all(&workspace().join(directory), &mut sources);
+    }
+    let mut quoted = 0;
+    for page in WITH_MESSAGES.map(Page::read) {
+        let cells = page.text.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+        for message in cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+            let known = OF_OTHERS.contains(&message) || sources.values().any(|text| text.contains(message));
+            assert!(known, "{}: {message:?} is in no source", page.name);
+            quoted += 1;
+        }
+    }
+    assert!(quoted > 25, "{quoted}");
+}
+
+fn read_all(directory: &Path, texts: &mut BTreeMap<String, String>) {
+    for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            read_all(&path, texts);
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            texts.insert(path.display().to_string(), text.replace("\\\"", "\""));
+        }
+    }
+}
+
+#[test]
+fn link_of_any_page_leads_to_a_file_and_a_heading_of_it() {
+    let mut pages = BTreeMap::new();
+    read_all(&workspace().join("docs"), &mut pages);
+    for name in ["README.md", "charts/tenure/README.md", "examples/README.md"] {
+        let path = workspace().join(name);
+        pages.insert(path.display().to_string(), fs::read_to_string(&path).unwrap());
+    }
+    let mut links = 0;
+    for (path, text) in pages.iter().filter(|(path, _)| path.ends_with(".md")) {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") {
+                continue;
+            }
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let file = if file.is_empty() { path.into() } else { Path::new(path).parent().unwrap().join(file) };
+            assert!(file.exists(), "{path}: {target}");
+            if !anchor.is_empty() {
+                let text = fs::read_to_string(&file).unwrap();
+                assert!(anchors(&text).contains(anchor), "{path}: {target}");
+            }
+            links += 1;
+        }
+    }
+    assert!(links > 300, "{links}");
+}
+
+/// The names by which GitHub links to the headings of a page.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let heading = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        heading.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+    };
+    headings.map(anchor).collect()
+}
