@@ -41,7 +41,7 @@ Examples:
   kubectl tenure resume deployment/test   # let a Deployment go on that Tenure has paused
   kubectl tenure explain pod team/train-0 # until when a pod is protected, and when it expires
   kubectl tenure matrix -f queues.yaml    # what applies in and between queues that are not applied yet
-  kubectl tenure validate -f queues.yaml  # what the webhook would say of them
+  kubectl tenure validate -f queues.yaml  # what the API server and the webhook would say of them
 
 Exit codes: 0 if all went well; 1 if something didn't: standard error says what; 2 for a bad command line.";
 

@@ -10,6 +10,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 pub use document::Document;
+pub use files::shown;
 
 /// Where the objects of a decision come from, and when it is taken.
 #[derive(Clone, Debug, Default, Args)]
@@ -44,7 +45,7 @@ pub fn read(paths: &[String]) -> Result<Vec<Document>> {
                 document::flatten(format!("{name}:{line}"), value, &mut documents)?;
             }
         }
-        ensure!(!is_empty, "no objects in {}", files::shown(path));
+        ensure!(!is_empty, "no objects in {}", shown(path));
     }
     Ok(documents)
 }

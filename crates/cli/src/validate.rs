@@ -1,16 +1,21 @@
-//! `kubectl tenure validate`: what the webhook would say of objects in files.
+//! `kubectl tenure validate`: what the API server and the webhook would say of objects in files.
+
+mod kinds;
+mod schema;
+
+use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Map, Value, value::to_raw_value};
+use serde_json::value::to_raw_value;
 use tenure_policy::{
     admission::Findings,
     config::Config,
     field::FieldError,
     owners::group_of,
-    review::{Context, Reviewable, Subject},
+    review::{Context, Reviewable},
 };
 
 use crate::{
@@ -23,11 +28,11 @@ use crate::{
     tell::{Told, warn},
 };
 
-/// Say what Tenure's webhook would say of objects in files, without a cluster
+/// Say what the API server and Tenure's webhook would say of objects in files, without a cluster
 ///
-/// Queues of groups scheduling.run.ai and scheduler.tensorstack.dev are reviewed, and objects of kind PriorityClass; other kinds are
-/// skipped. The queues in the files are taken to be all that there are. A field that nobody knows is warned of: the API
-/// server would drop it.
+/// Queues of groups scheduling.run.ai and scheduler.tensorstack.dev are reviewed, and objects of kind PriorityClass: their
+/// versions, names, fields and types, as kubectl has the API server check them, and then the webhook's rules. Other kinds
+/// are skipped and counted. The queues in the files are taken to be all that there are.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ValidateArgs {
@@ -53,7 +58,8 @@ Examples:
   kustomize build . | kubectl tenure validate -f -
   kubectl tenure validate -f queues.yaml -o json | jq -r '.[] | select(.allowed | not) | .source'
 
-Exit codes: 0 if all would be allowed; 1 if something would be refused, or can't be read; 2 for a bad command line.";
+Exit codes: 0 if all would be allowed; 1 if something would be refused or can't be read, or if there is nothing to
+review; 2 for a bad command line.";
 
 impl ValidateArgs {
     pub fn run(self) -> Result<()> {
@@ -65,6 +71,8 @@ impl ValidateArgs {
         queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;
         ensure!(verdicts.refused() == 0, Told);
+        let files = filename.iter().map(|path| input::shown(path)).collect::<Vec<_>>().join(", ");
+        ensure!(!verdicts.reviewed.is_empty(), "nothing to review in {files}: {}", kinds::REVIEWED);
         Ok(())
     }
 }
@@ -73,8 +81,8 @@ impl ValidateArgs {
 #[derive(Debug)]
 struct Verdicts {
     reviewed: Vec<Verdict>,
-    /// Objects of kinds that the webhook doesn't review.
-    others: usize,
+    /// How many objects of other kinds there are, and which kinds.
+    skipped: (usize, BTreeSet<String>),
 }
 
 /// What would become of an object.
@@ -99,18 +107,30 @@ struct Reason {
     message: String,
 }
 
+impl From<FieldError> for Reason {
+    fn from(error: FieldError) -> Self {
+        Self { message: error.message(), field: error.field }
+    }
+}
+
 impl Verdicts {
     /// The queues among the objects are all that there are.
     fn of(documents: &[Document], t9k_system_namespace: &str, config: &Config) -> Self {
         let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
         let Config { floors, bounds, .. } = config;
         let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors, bounds };
-        let verdict = |document: &Document| {
-            let kind = Reviewable::of(document.group(), document.version(), &document.kind)?;
-            Some(Verdict::of(document, kind, &context))
-        };
-        let reviewed: Vec<Verdict> = documents.iter().filter_map(verdict).collect();
-        Self { others: documents.len().saturating_sub(reviewed.len()), reviewed }
+        let (mut reviewed, mut skipped) = (Vec::new(), (0usize, BTreeSet::new()));
+        for document in documents {
+            match kinds::reviewable(document) {
+                Ok(Some(kind)) => reviewed.push(Verdict::of(document, kind, &context)),
+                Ok(None) => {
+                    skipped.0 = skipped.0.saturating_add(1);
+                    skipped.1.insert(document.kind.clone());
+                }
+                Err(error) => reviewed.push(Verdict::new(document, vec![error.into()], Vec::new())),
+            }
+        }
+        Self { reviewed, skipped }
     }
 
     fn refused(&self) -> usize {
@@ -120,20 +140,30 @@ impl Verdicts {
     /// A line for each thing that was found, as compilers have it, and a summary.
     fn text(&self) -> String {
         let found: String = self.reviewed.iter().map(Verdict::text).collect();
-        let (all, refused, skipped) = (self.reviewed.len(), self.refused(), self.others);
+        let (all, refused, (skipped, kinds)) = (self.reviewed.len(), self.refused(), &self.skipped);
         let warned = self.reviewed.iter().filter(|verdict| !verdict.warnings.is_empty()).count();
         let allowed = all.saturating_sub(refused);
+        let kinds: Vec<String> = kinds.iter().map(|kind| printable(kind)).collect();
+        let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
         format!(
-            "{found}{all} reviewed: {allowed} allowed, {refused} refused, {warned} with warnings; {skipped} skipped\n"
+            "{found}{all} reviewed: {allowed} allowed, {refused} refused, {warned} with warnings; {skipped} skipped{kinds}\n"
         )
     }
 }
 
 impl Verdict {
+    /// What the API server says comes first. What the webhook says of the same field isn't said twice.
     fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
         let Findings { errors, warnings, missing_parent: _ } = findings(document, kind, context);
-        let reason = |error: FieldError| Reason { message: error.message(), field: error.field };
-        let errors: Vec<_> = no_name(document).into_iter().chain(errors.into_iter().map(reason)).collect();
+        let mut reasons = errors.into_iter().map(Reason::from).collect::<Vec<_>>();
+        let is_new = |reason: &Reason| !reasons.iter().any(|known| known.field == reason.field);
+        let mut errors = schema::reasons(document, kind);
+        errors.retain(is_new);
+        errors.append(&mut reasons);
+        Self::new(document, errors, warnings)
+    }
+
+    fn new(document: &Document, errors: Vec<Reason>, warnings: Vec<String>) -> Self {
         Self {
             source: document.source.clone(),
             api_version: document.api_version.clone(),
@@ -172,46 +202,9 @@ fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Fin
         Ok(subject) => {
             let mut findings = subject.review(context);
             findings.errors.extend(subject.beyond_bounds(None, context));
-            findings.warnings.extend(unknown_fields(document, &subject));
             findings
         }
         Err(error) => error.into(),
-    }
-}
-
-/// The API server itself refuses an object without a name, in these words.
-fn no_name(document: &Document) -> Option<Reason> {
-    let has = |pointer| document.value.pointer(pointer).is_some_and(|name| *name != "" && !name.is_null());
-    let missing = !has("/metadata/name") && !has("/metadata/generateName");
-    missing.then(|| Reason {
-        field: "metadata.name".into(),
-        message: "Required value: name or generateName is required".into(),
-    })
-}
-
-/// What isn't there any more once a spec was read and written again is of no use to anybody.
-fn unknown_fields(document: &Document, subject: &Subject) -> Vec<String> {
-    let known = match subject {
-        Subject::RunaiQueue { spec, .. } => serde_json::to_value(spec),
-        Subject::RunaiQueueV2 { spec, .. } => serde_json::to_value(spec),
-        Subject::TensorstackQueue { spec, .. } => serde_json::to_value(spec),
-        Subject::PriorityClass { .. } => return Vec::new(),
-    };
-    let mut unknown = Vec::new();
-    if let (Some(Value::Object(written)), Ok(Value::Object(known))) = (document.value.get("spec"), known) {
-        compare("spec", written, &known, &mut unknown);
-    }
-    unknown.into_iter().map(|field| format!("{field}: unknown field: the API server would drop it")).collect()
-}
-
-fn compare(path: &str, written: &Map<String, Value>, known: &Map<String, Value>, unknown: &mut Vec<String>) {
-    for (key, value) in written.iter().filter(|(_, value)| !value.is_null()) {
-        let field = format!("{path}.{key}");
-        match (value, known.get(key)) {
-            (_, None) => unknown.push(field),
-            (Value::Object(written), Some(Value::Object(known))) => compare(&field, written, known, unknown),
-            (_, Some(_)) => {}
-        }
     }
 }
 

@@ -87,10 +87,10 @@ metadata:
 fn validate_says_what_is_wrong_where() {
     let (out, err, code) = run(&with(&[("q.yaml", QUEUES)]), "validate -f q.yaml");
     let expected = "\
-q.yaml:14: warning: queue.scheduling.run.ai/vision: spec.preemptMinRunTime: unknown field: the API server would drop it
+q.yaml:14: error: queue.scheduling.run.ai/vision: spec.preemptMinRunTime: Invalid value: \"5m\": unknown field: did you mean preemptMinRuntime?
 q.yaml:22: error: queue.scheduling.run.ai/speech: spec.maxDuration: Invalid value: \"10 s\": must be a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns): unknown unit \" s\"
 q.yaml:22: error: queue.scheduling.run.ai/speech: spec.parentQueue: Invalid value: \"speech\": a queue can't be its own parent
-3 reviewed: 2 allowed, 1 refused, 1 with warnings; 1 skipped
+3 reviewed: 1 allowed, 2 refused, 0 with warnings; 1 skipped (Namespace)
 ";
     assert_eq!((out.as_str(), err.as_str(), code), (expected, "", 1));
 }

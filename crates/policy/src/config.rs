@@ -31,6 +31,7 @@ use fields::{Field, Problems};
 use tree::Node;
 
 pub use delegation::DELEGATION_BOUNDS;
+pub use fields::nearest;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;

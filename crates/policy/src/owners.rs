@@ -54,8 +54,8 @@ impl PauseRule {
     }
 }
 
-/// A DNS subdomain, as API groups and the prefixes of label keys are.
-pub(crate) fn is_subdomain(text: &str) -> bool {
+/// True for a DNS subdomain, as API groups, the prefixes of label keys and the names of most objects are.
+pub fn is_subdomain(text: &str) -> bool {
     let label = |label: &str| {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         label.starts_with(inner) && label.ends_with(inner) && label.chars().all(|c| inner(c) || c == '-')

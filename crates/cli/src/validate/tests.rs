@@ -1,4 +1,4 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -82,7 +82,10 @@ fn what_is_not_reviewed_is_counted() {
         document("other/v1", "Queue", "c", json!({})),
     ];
     let verdicts = Verdicts::of(&documents, "t9k-system", &Config::default());
-    assert_eq!((verdicts.reviewed.len(), verdicts.others), (1, 2));
+    let kinds = ["Pod", "Queue"].map(str::to_owned);
+    assert_eq!((verdicts.reviewed.len(), &verdicts.skipped), (1, &(2, kinds.into())));
+    let end = "1 reviewed: 1 allowed, 0 refused, 0 with warnings; 2 skipped (Pod, Queue)\n";
+    assert_eq!(verdicts.text(), end);
 }
 
 #[test]
@@ -90,11 +93,10 @@ fn a_queue_of_v2_is_reviewed_with_its_annotations() {
     let mut queue = document("scheduling.run.ai/v2", "Queue", "a", json!({"maxDuration": "1h"}));
     queue.value["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "10 s"});
     let judged = judged(&[queue]);
-    let (_, errors, warnings) = &judged[0];
-    let expected =
-        "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"10 s\": must be a duration";
-    assert!(errors.len() == 1 && errors[0].starts_with(expected), "{errors:?}");
-    assert_eq!(warnings, &["spec.maxDuration: unknown field: the API server would drop it"]);
+    let (_, errors, _) = &judged[0];
+    let unknown = "spec.maxDuration: Invalid value: \"1h\": unknown field: v2 has annotation tenure.dev/max-duration instead, and scheduling.run.ai/v3alpha1 has the field";
+    let bad = "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"10 s\": must be a duration";
+    assert!(errors.len() == 2 && errors[0] == unknown && errors[1].starts_with(bad), "{errors:?}");
 }
 
 #[test]
@@ -115,24 +117,144 @@ fn a_floor_beyond_a_bound_of_the_configuration_is_refused() {
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_warned_of() {
-    let spec = json!({"preemptMinRunTime": "1h", "resources": {"gpu": {"quota": 1, "qouta": 1}}});
-    let judged = judged(&[queue("a", spec)]);
+fn a_field_that_the_kind_does_not_have_is_refused() {
+    let spec =
+        json!({"preemptMinRunTime": "1h", "nonsense": true, "resources": {"gpu": {"quota": 1, "qouta": 1}}});
+    let mut queue = queue("a", spec);
+    queue.value["specs"] = json!({});
+    queue.value["metadata"]["lables"] = json!({"a": "b"});
+    let known = "displayName, expiryNotice, maxDuration, maxDurationAction, onReversal, parentQueue, preemptMinRuntime, priority, reclaimMinRuntime, requeueDelay, resources, waitForPodsReady";
+    let mut errors = judged(&[queue])[0].1.clone();
+    errors.sort();
     assert_eq!(
-        judged[0].2,
+        errors,
         [
-            "spec.preemptMinRunTime: unknown field: the API server would drop it",
-            "spec.resources.gpu.qouta: unknown field: the API server would drop it"
+            "metadata.lables: Invalid value: {\"a\":\"b\"}: unknown field: did you mean labels?".to_owned(),
+            format!("spec.nonsense: Invalid value: true: unknown field: known here: {known}"),
+            "spec.preemptMinRunTime: Invalid value: \"1h\": unknown field: did you mean preemptMinRuntime?"
+                .into(),
+            "spec.resources.gpu.qouta: Invalid value: 1: unknown field: did you mean quota?".into(),
+            "specs: Invalid value: {}: unknown field: did you mean spec?".into(),
         ]
     );
 }
 
 #[test]
-fn an_object_without_a_name_is_refused() {
-    let nameless =
-        |metadata: Value| Document { value: json!({"metadata": metadata}), ..queue("a", json!({})) };
-    for (metadata, errors) in [(json!({}), 1), (json!({"name": ""}), 1), (json!({"generateName": "a-"}), 0)] {
-        assert_eq!(judged(&[nameless(metadata.clone())])[0].1.len(), errors, "{metadata}");
+fn a_version_or_a_kind_that_the_api_server_does_not_have_is_refused() {
+    for (api_version, kind, expected) in [
+        (
+            "scheduling.run.ai/v9",
+            "Queue",
+            "apiVersion: Invalid value: \"scheduling.run.ai/v9\": must be scheduling.run.ai/v3alpha1 or scheduling.run.ai/v2 for kind Queue",
+        ),
+        (
+            "scheduler.tensorstack.dev/v1",
+            "Queue",
+            "apiVersion: Invalid value: \"scheduler.tensorstack.dev/v1\": must be scheduler.tensorstack.dev/v1beta1 for kind Queue",
+        ),
+        (
+            "scheduling.k8s.io/v1beta1",
+            "PriorityClass",
+            "apiVersion: Invalid value: \"scheduling.k8s.io/v1beta1\": must be scheduling.k8s.io/v1 for kind PriorityClass",
+        ),
+        (
+            "scheduling.run.ai/v2",
+            "queue",
+            "kind: Invalid value: \"queue\": there is no such kind in group scheduling.run.ai: did you mean Queue?",
+        ),
+        (
+            "scheduler.tensorstack.dev/v1beta1",
+            "Lease",
+            "kind: Invalid value: \"Lease\": there is no such kind in group scheduler.tensorstack.dev: known here: Queue, PodGroup",
+        ),
+    ] {
+        assert_eq!(judged(&[document(api_version, kind, "a", json!({}))])[0].1, [expected]);
+    }
+    let others =
+        ["scheduling.run.ai/v2alpha2", "scheduler.tensorstack.dev/v1beta1", "scheduling.k8s.io/v1alpha1"];
+    let others = others.map(|api_version| document(api_version, "PodGroup", "a", json!({})));
+    assert_eq!(judged(&others), []);
+}
+
+#[test]
+fn what_the_schema_refuses_is_refused_once() {
+    let t9k = |spec: Value| {
+        let mut queue = document("scheduler.tensorstack.dev/v1beta1", "Queue", "t", spec);
+        queue.value["metadata"]["namespace"] = json!("t9k-system");
+        queue
+    };
+    let long = "0".repeat(64) + "1h";
+    for (document, expected) in [
+        (queue("a", json!([])), "spec: Invalid value: []: must be an object"),
+        (queue("a", json!({"maxDuration": 5})), "spec.maxDuration: Invalid value: 5: invalid type"),
+        (queue("a", json!({"maxDuration": long})), "spec.maxDuration: Invalid value"),
+        (queue("a", json!({"resources": {"cpu": 1}})), "spec.resources.cpu: Invalid value: 1: invalid type"),
+        (t9k(json!({"priority": 101})), "spec.priority: Invalid value: 101: must be from 0 to 100"),
+        (
+            t9k(json!({"nodeSelector": {"matchExpressions": [{"key": "a"}]}})),
+            "spec.nodeSelector.matchExpressions[0].operator: Required value",
+        ),
+    ] {
+        let errors = &judged(&[document])[0].1;
+        assert!(errors.len() == 1 && errors[0].starts_with(expected), "{errors:?}");
+    }
+}
+
+#[test]
+fn an_object_without_a_name_or_with_a_bad_one_is_refused() {
+    let named = |metadata: Value| Document { value: json!({"metadata": metadata}), ..queue("a", json!({})) };
+    let required = "metadata.name: Required value: name or generateName is required";
+    let bad = "metadata.name: Invalid value: \"Bad_Name\": must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+    for (metadata, expected) in [
+        (json!({}), Some(required)),
+        (json!({"name": ""}), Some(required)),
+        (json!({"generateName": "a-"}), None),
+        (json!({"name": "Bad_Name"}), Some(bad)),
+        (
+            json!({"name": 5}),
+            Some("metadata.name: Invalid value: 5: invalid type: integer `5`, expected a string"),
+        ),
+    ] {
+        assert_eq!(judged(&[named(metadata.clone())])[0].1, Vec::from_iter(expected), "{metadata}");
+    }
+}
+
+#[test]
+fn a_priority_class_has_the_limits_of_the_api_server() {
+    let class = |name: &str, fields: Value| {
+        let mut class = document("scheduling.k8s.io/v1", "PriorityClass", name, Value::Null);
+        class.value.as_object_mut().unwrap().remove("spec");
+        class.value.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        class
+    };
+    for (name, fields, expected) in [
+        ("a", json!({"value": 1_000_000_000, "preemptionPolicy": "Never"}), None),
+        ("system-node-critical", json!({"value": 2_000_001_000}), None),
+        (
+            "a",
+            json!({"value": 1_000_000_001}),
+            Some("value: Invalid value: 1000000001: must be at most 1000000000"),
+        ),
+        (
+            "system-a",
+            json!({"value": 1}),
+            Some(
+                "metadata.name: Invalid value: \"system-a\": must not begin with system-, which is reserved for system use",
+            ),
+        ),
+        (
+            "a",
+            json!({"value": 1, "preemptionPolicy": "Sometimes"}),
+            Some("preemptionPolicy: Invalid value: \"Sometimes\": must be Never or PreemptLowerPriority"),
+        ),
+        ("a", json!({"valeu": 1}), Some("valeu: Invalid value: 1: unknown field: did you mean value?")),
+        (
+            "a",
+            json!({"value": "1"}),
+            Some("value: Invalid value: \"1\": invalid type: string \"1\", expected i32"),
+        ),
+    ] {
+        assert_eq!(judged(&[class(name, fields.clone())])[0].1, Vec::from_iter(expected), "{name} {fields}");
     }
 }
 

@@ -1,0 +1,62 @@
+//! The kinds that are reviewed, in the versions that the API server has.
+
+use tenure_policy::{config::nearest, field::FieldError, review::Reviewable};
+
+use super::schema::either;
+use crate::input::Document;
+
+/// The kinds that are reviewed, for people.
+pub const REVIEWED: &str = "the kinds that are reviewed are Queue of scheduling.run.ai, Queue of scheduler.tensorstack.dev, and PriorityClass of scheduling.k8s.io";
+
+/// An API group with kinds that are reviewed.
+struct Group {
+    name: &'static str,
+    kind: &'static str,
+    /// Of that kind.
+    versions: &'static [&'static str],
+    /// Others that the group has.
+    others: &'static [&'static str],
+}
+
+const GROUPS: [Group; 3] = [
+    Group {
+        name: "scheduling.run.ai",
+        kind: "Queue",
+        versions: &["v3alpha1", "v2"],
+        others: &["BindRequest", "PodGroup"],
+    },
+    Group { name: "scheduler.tensorstack.dev", kind: "Queue", versions: &["v1beta1"], others: &["PodGroup"] },
+    Group {
+        name: "scheduling.k8s.io",
+        kind: "PriorityClass",
+        versions: &["v1"],
+        others: &["CompositePodGroup", "PodGroup", "Workload"],
+    },
+];
+
+/// How an object is reviewed; none if it isn't. An error if the API server has no such kind or version.
+pub fn reviewable(document: &Document) -> Result<Option<Reviewable>, FieldError> {
+    let (group, version, kind) = (document.group(), document.version(), document.kind.as_str());
+    let Some(of) = GROUPS.iter().find(|of| of.name == group) else { return Ok(None) };
+    if of.others.contains(&kind) {
+        return Ok(None);
+    }
+    if kind != of.kind {
+        let known: Vec<&str> = [of.kind].iter().chain(of.others).copied().collect();
+        let help = match nearest(kind, &known) {
+            Some(name) => format!("did you mean {name}?"),
+            None => format!("known here: {}", known.join(", ")),
+        };
+        return Err(FieldError::invalid(
+            "kind",
+            kind,
+            format!("there is no such kind in group {group}: {help}"),
+        ));
+    }
+    if !of.versions.contains(&version) {
+        let known: Vec<String> = of.versions.iter().map(|version| format!("{group}/{version}")).collect();
+        let rule = format!("must be {} for kind {kind}", either(known.iter().map(String::as_str)));
+        return Err(FieldError::invalid("apiVersion", document.api_version.as_str(), rule));
+    }
+    Ok(Reviewable::of(group, version, kind))
+}

@@ -1,0 +1,298 @@
+//! The rules that the API server itself applies to an object before any webhook sees it: metadata, unknown fields, types.
+
+use std::{fmt::Display, sync::LazyLock};
+
+use k8s_openapi::{
+    api::scheduling::v1::PriorityClass,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::CustomResourceExt;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use serde_path_to_error::Segment;
+use tenure_policy::{config::nearest, field::FieldError, owners::is_subdomain, review::Reviewable};
+use tenure_types::{
+    runai::{SPEC_ANNOTATIONS, v2, v3alpha1},
+    tensorstack::v1beta1,
+};
+
+use super::Reason;
+use crate::input::Document;
+
+/// The rules of names, as Kubernetes has them.
+const SUBDOMAIN: &str = "must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
+const LABEL: &str =
+    "must be lower case letters, digits and '-', beginning and ending with a letter or digit, at most 63";
+
+/// The highest value that the API server takes, but for the classes that it brings.
+const HIGHEST_PRIORITY: i64 = 1_000_000_000;
+const RESERVED: &str = "system-";
+const BUILT_IN: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+
+/// Why the API server itself would refuse an object of this kind.
+pub fn reasons(document: &Document, kind: Reviewable) -> Vec<Reason> {
+    let mut reasons = Reasons { found: Vec::new(), in_v2: kind == Reviewable::RunaiQueueV2 };
+    reasons.metadata(document);
+    if kind == Reviewable::PriorityClass {
+        reasons.priority_class(document);
+    } else if let (Some(schema), Value::Object(fields)) = (schema(kind), &document.value) {
+        reasons.fields("", fields, schema);
+    }
+    reasons.found
+}
+
+/// The schema of a version of a queue, as the chart installs it.
+fn schema(kind: Reviewable) -> Option<&'static JSONSchemaProps> {
+    type Schema = LazyLock<Option<JSONSchemaProps>>;
+    static RUNAI: Schema = LazyLock::new(|| of(v3alpha1::Queue::crd()));
+    static RUNAI_V2: Schema = LazyLock::new(|| of(v2::Queue::crd()));
+    static TENSORSTACK: Schema = LazyLock::new(|| of(v1beta1::Queue::crd()));
+    match kind {
+        Reviewable::RunaiQueue => RUNAI.as_ref(),
+        Reviewable::RunaiQueueV2 => RUNAI_V2.as_ref(),
+        Reviewable::TensorstackQueue => TENSORSTACK.as_ref(),
+        Reviewable::PriorityClass => None,
+    }
+}
+
+fn of(definition: CustomResourceDefinition) -> Option<JSONSchemaProps> {
+    let mut schema = definition.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
+    // the API server knows these fields of every object; metadata has its own check
+    let known = ["apiVersion", "kind", "metadata"].map(|name| (name.to_owned(), anything()));
+    schema.properties.get_or_insert_default().extend(known);
+    // crdgen takes this out too: KAI's queues may do without a spec
+    schema.required = None;
+    Some(schema)
+}
+
+fn anything() -> JSONSchemaProps {
+    JSONSchemaProps { x_kubernetes_preserve_unknown_fields: Some(true), ..JSONSchemaProps::default() }
+}
+
+struct Reasons {
+    found: Vec<Reason>,
+    /// In v2, annotations stand for some of the fields that are missing.
+    in_v2: bool,
+}
+
+impl Reasons {
+    fn invalid(&mut self, field: &str, value: &Value, rule: impl Into<String>) {
+        self.found.push(FieldError::invalid(field, value.clone(), rule).into());
+    }
+
+    fn add(&mut self, field: &str, message: impl Into<String>) {
+        self.found.push(Reason { field: field.into(), message: message.into() });
+    }
+
+    fn metadata(&mut self, document: &Document) {
+        let none = json!({});
+        let metadata = document.value.get("metadata").filter(|metadata| !metadata.is_null()).unwrap_or(&none);
+        if self.reads::<ObjectMeta>("metadata", metadata) {
+            self.known_alone("metadata", metadata, &METADATA);
+        }
+        let text = |key: &str| metadata.get(key).filter(|value| !value.is_null() && **value != "");
+        match (text("name"), text("generateName")) {
+            (None, None) => self.add("metadata.name", "Required value: name or generateName is required"),
+            (Some(name), _) if name.as_str().is_some_and(|name| !is_subdomain(name)) => {
+                self.invalid("metadata.name", name, SUBDOMAIN);
+            }
+            _ => {}
+        }
+        if let Some(place) =
+            text("namespace").filter(|place| place.as_str().is_some_and(|place| !is_label(place)))
+        {
+            self.invalid("metadata.namespace", place, LABEL);
+        }
+    }
+
+    fn priority_class(&mut self, document: &Document) {
+        let Document { value: whole, .. } = document;
+        if !self.reads::<PriorityClass>("", whole) {
+            return;
+        }
+        self.known_alone("", whole, &PRIORITY_CLASS);
+        let (name, value) = (document.name().unwrap_or_default(), whole.get("value"));
+        if name.starts_with(RESERVED) {
+            if !BUILT_IN.contains(&name) {
+                let rule = "must not begin with system-, which is reserved for system use";
+                self.invalid("metadata.name", &name.into(), rule);
+            }
+        } else if let Some(value) =
+            value.filter(|value| value.as_i64().is_some_and(|value| value > HIGHEST_PRIORITY))
+        {
+            self.invalid("value", value, format!("must be at most {HIGHEST_PRIORITY}"));
+        }
+        if let Some(policy) = whole.get("preemptionPolicy").filter(|policy| !policy.is_null())
+            && !["Never", "PreemptLowerPriority"].iter().any(|known| policy == known)
+        {
+            self.invalid("preemptionPolicy", policy, "must be Never or PreemptLowerPriority");
+        }
+    }
+
+    /// True if a part of an object reads as a type of Kubernetes' own.
+    fn reads<T: DeserializeOwned>(&mut self, path: &str, value: &Value) -> bool {
+        let Err(error) = serde_path_to_error::deserialize::<_, T>(value) else { return true };
+        let found = error.path().iter().try_fold(value, |value, segment| match segment {
+            Segment::Map { key } => value.get(key),
+            Segment::Seq { index } => value.get(index),
+            Segment::Enum { .. } | Segment::Unknown => Some(value),
+        });
+        let (found, at) = (found.cloned().unwrap_or_default(), error.path().to_string());
+        let field = joined(path, if at == "." { "" } else { &at });
+        self.invalid(&field, &found, error.into_inner().to_string());
+        false
+    }
+
+    /// Refuses all fields but these.
+    fn known_alone(&mut self, path: &str, object: &Value, known: &[&str]) {
+        for (key, value) in object.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+            if !known.contains(&key.as_str()) {
+                self.unknown(&joined(path, key), key, value, known);
+            }
+        }
+    }
+
+    fn fields(&mut self, path: &str, written: &Map<String, Value>, schema: &JSONSchemaProps) {
+        let properties = schema.properties.as_ref();
+        for (key, value) in written.iter().filter(|(_, value)| !value.is_null()) {
+            let field = joined(path, key);
+            let of_map = match &schema.additional_properties {
+                Some(JSONSchemaPropsOrBool::Schema(schema)) => Some(&**schema),
+                _ => None,
+            };
+            match properties.and_then(|all| all.get(key)).or(of_map) {
+                Some(schema) => self.value(&field, value, schema),
+                None if schema.x_kubernetes_preserve_unknown_fields == Some(true) => {}
+                None => {
+                    let known: Vec<&str> =
+                        properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+                    self.unknown(&field, key, value, &known);
+                }
+            }
+        }
+        for name in schema.required.iter().flatten().filter(|name| !written.contains_key(*name)) {
+            self.add(&joined(path, name), "Required value");
+        }
+    }
+
+    fn value(&mut self, field: &str, value: &Value, schema: &JSONSchemaProps) {
+        if let Some(rule) = wrong_type(value, schema) {
+            return self.invalid(field, value, rule);
+        }
+        match value {
+            Value::Object(written) => self.fields(field, written, schema),
+            Value::Array(items) => {
+                if let Some(JSONSchemaPropsOrArray::Schema(schema)) = &schema.items {
+                    for (number, item) in items.iter().enumerate() {
+                        self.value(&format!("{field}[{number}]"), item, schema);
+                    }
+                }
+            }
+            Value::String(text) => {
+                let longest = schema.max_length.and_then(|longest| usize::try_from(longest).ok());
+                if let Some(longest) = longest.filter(|longest| text.chars().count() > *longest) {
+                    self.invalid(field, value, format!("must be at most {longest} letters"));
+                }
+            }
+            Value::Number(number) => {
+                let number = number.as_f64();
+                let beyond = |bound: Option<f64>, is_beyond: fn(&f64, &f64) -> bool| {
+                    number
+                        .zip(bound)
+                        .filter(|(number, bound)| is_beyond(number, bound))
+                        .map(|(_, bound)| bound)
+                };
+                if let Some(least) = beyond(schema.minimum, f64::lt) {
+                    self.invalid(field, value, format!("must be at least {least}"));
+                }
+                if let Some(most) = beyond(schema.maximum, f64::gt) {
+                    self.invalid(field, value, format!("must be at most {most}"));
+                }
+            }
+            Value::Null | Value::Bool(_) => {}
+        }
+        if let Some(known) = &schema.enum_
+            && !known.iter().any(|known| known.0 == *value)
+        {
+            let known = known.iter().filter_map(|known| known.0.as_str());
+            self.invalid(field, value, format!("must be {}", either(known)));
+        }
+    }
+
+    fn unknown(&mut self, field: &str, key: &str, value: &Value, known: &[&str]) {
+        let annotation =
+            SPEC_ANNOTATIONS.iter().find(|(name, _)| self.in_v2 && field == format!("spec.{name}"));
+        let help = match (annotation, nearest(key, known)) {
+            (Some((_, annotation)), _) => {
+                format!(
+                    "v2 has annotation {annotation} instead, and scheduling.run.ai/v3alpha1 has the field"
+                )
+            }
+            (None, Some(name)) => format!("did you mean {name}?"),
+            (None, None) => format!("known here: {}", known.join(", ")),
+        };
+        self.invalid(field, value, format!("unknown field: {help}"));
+    }
+}
+
+/// The fields of any object's metadata, and of a `PriorityClass`.
+const METADATA: [&str; 15] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+const PRIORITY_CLASS: [&str; 7] =
+    ["apiVersion", "description", "globalDefault", "kind", "metadata", "preemptionPolicy", "value"];
+
+fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<String> {
+    if schema.x_kubernetes_int_or_string == Some(true) {
+        return (!value.is_string() && !value.is_i64() && !value.is_u64())
+            .then(|| "must be a number or a text".into());
+    }
+    let (is_right, name) = match schema.type_.as_deref()? {
+        "object" => (value.is_object(), "an object"),
+        "array" => (value.is_array(), "a list"),
+        "string" => (value.is_string(), "a text"),
+        "boolean" => (value.is_boolean(), "true or false"),
+        "integer" => (value.is_i64() || value.is_u64(), "a whole number"),
+        "number" => (value.is_number(), "a number"),
+        _ => return None,
+    };
+    (!is_right).then(|| format!("must be {name}"))
+}
+
+fn is_label(text: &str) -> bool {
+    text.len() <= 63 && !text.contains('.') && is_subdomain(text)
+}
+
+/// `Pause or Requeue`.
+pub fn either<'n>(names: impl Iterator<Item = &'n str>) -> impl Display {
+    let mut names: Vec<&str> = names.collect();
+    match names.pop() {
+        Some(last) if !names.is_empty() => format!("{} or {last}", names.join(", ")),
+        last => last.unwrap_or_default().into(),
+    }
+}
+
+fn joined(path: &str, key: &str) -> String {
+    match (path, key) {
+        ("", key) => key.into(),
+        (path, "") => path.into(),
+        (path, key) => format!("{path}.{key}"),
+    }
+}
