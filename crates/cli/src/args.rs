@@ -94,6 +94,10 @@ fn fail(error: &Error) -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(is_closed) {
         return ExitCode::SUCCESS;
     }
+    if let Some(usage) = error.downcast_ref::<clap::Error>() {
+        let _ = usage.print();
+        return ExitCode::from(2);
+    }
     if !error.is::<tell::Told>() {
         tell::complain(error);
     }
@@ -102,7 +106,7 @@ fn fail(error: &Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, error::ErrorKind};
 
     use super::*;
 
@@ -124,5 +128,26 @@ mod tests {
             help(&["list", "-h"])
         );
         assert!(help(&["resume", "--help"]).contains("Usage: kubectl tenure resume "));
+    }
+
+    #[test]
+    fn only_resume_does_without_names() {
+        let parsed =
+            |line: &str| Cli::try_parse_from(line.split(' ')).map(|_| ()).map_err(|error| error.kind());
+        let (missing, conflict) = (Err(ErrorKind::MissingRequiredArgument), Err(ErrorKind::ArgumentConflict));
+        for (line, expected) in [
+            ("k resume --queue a --queue b -l a=b -A --all --since 1h --dry-run", Ok(())),
+            ("k resume job/a", Ok(())),
+            ("k resume job/a --queue b", conflict),
+            ("k resume job/a -A", conflict),
+            // it would let a record of any tenant name a field
+            ("k resume --all --field spec.x", conflict),
+            ("k resume --queue a --field spec.x", conflict),
+            ("k requeue", missing),
+            ("k activate", missing),
+            ("k deactivate", missing),
+        ] {
+            assert_eq!(parsed(line), expected, "{line}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Writes to workloads, one after the other: what `resume`, `activate`, `deactivate` and `requeue` have in common.
 
+mod bulk;
 mod subject;
 #[cfg(test)]
 pub mod testing;
@@ -26,9 +27,10 @@ use crate::{
     output::print,
     server::{explain, is_forbidden},
     snapshot::Cluster,
-    target::{self, Target},
+    target,
     tell::{Told, complain, tell},
 };
+pub use bulk::BulkArgs;
 pub use subject::{Change, Object, Subject, shown};
 
 /// How often an object that changes under our hands is read anew.
@@ -45,7 +47,7 @@ pub struct ChangeArgs<C: Args> {
     #[arg(value_name = "OBJECT", required = true)]
     objects: Vec<String>,
 
-    /// Ask the API server what would become of it, and change nothing
+    /// Ask the API server what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -61,6 +63,11 @@ pub trait Command {
     /// True if it pauses what runs; else it is about what was paused.
     const PAUSES: bool = false;
 
+    /// The flags that select workloads, for a command that takes these in place of names.
+    fn bulk(&self) -> Option<&BulkArgs> {
+        None
+    }
+
     /// Decides by the object as it is at a time.
     fn judge(&self, subject: Subject<'_>) -> Result<Change>;
 }
@@ -69,20 +76,35 @@ impl<C: Args + Command> ChangeArgs<C> {
     /// Does it to one after the other; one that fails keeps no other from it.
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { objects, dry_run, command } = self;
+        if objects.is_empty() {
+            return bulk::run(command, connect, dry_run).await;
+        }
         let targets = target::parse(&objects)?;
-        let cluster = connect.connect().await?;
-        let changer = Changer { command, cluster, table: OwnerTable::default(), dry_run };
+        let changer = Changer::new(command, connect.connect().await?, dry_run);
+        let namespace = &changer.cluster.namespace;
         let mut result = Ok(());
-        for target in targets {
-            if let Err(error) = changer.change(&target).await {
-                if error.is::<io::Error>() {
-                    return Err(error);
-                }
-                complain(&error);
+        for (kind, name) in &targets {
+            let change = async {
+                let kind = changer.cluster.kinds.resolve(kind, &changer.table)?;
+                changer.change(Object { kind, name, namespace }, &Telling::default()).await
+            };
+            if !is_done(change.await)? {
                 result = Err(anyhow!(Told));
             }
         }
         result
+    }
+}
+
+/// True if a change was made; false if it failed, which is then told. An error if there is no point in going on.
+fn is_done(change: Result<()>) -> Result<bool> {
+    match change {
+        Err(error) if error.is::<io::Error>() => Err(error),
+        Err(error) => {
+            complain(&error);
+            Ok(false)
+        }
+        Ok(()) => Ok(true),
     }
 }
 
@@ -93,19 +115,30 @@ struct Changer<C> {
     dry_run: bool,
 }
 
+/// How a change is told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Telling {
+    /// Names the namespace, as there are several.
+    namespaces: bool,
+    /// Leaves out what else is worth knowing: it would be said of each.
+    briefly: bool,
+}
+
 impl<C: Command> Changer<C> {
-    async fn change(&self, (kind, name): &Target) -> Result<()> {
-        let kind = self.cluster.kinds.resolve(kind, &self.table)?;
-        let object = Object { kind, name, namespace: &self.cluster.namespace };
+    fn new(command: C, cluster: Cluster, dry_run: bool) -> Self {
+        Self { command, cluster, table: OwnerTable::default(), dry_run }
+    }
+
+    async fn change(&self, object: Object<'_>, telling: &Telling) -> Result<()> {
         if let Some((kind, name, is_alone)) = self.workload(object).await? {
             let paused = Object { kind, name: &name, namespace: object.namespace };
-            self.change_one(paused, &format!(", by which Kueue runs {object},")).await?;
+            self.change_one(paused, &format!(", by which Kueue runs {object},"), telling).await?;
             if is_alone {
                 return Ok(());
             }
         }
         // both were paused if the first pause didn't help
-        self.change_one(object, "").await
+        self.change_one(object, "", telling).await
     }
 
     /// The kind and the name of the Workload of Kueue's that is to be changed in place of an object, and whether the
@@ -127,12 +160,14 @@ impl<C: Command> Changer<C> {
         Ok(workload.map(|workload| (kind, kueue::refer_to(workload).name, !has_record)))
     }
 
-    async fn change_one(&self, object: Object<'_>, of: &str) -> Result<()> {
+    async fn change_one(&self, object: Object<'_>, of: &str, telling: &Telling) -> Result<()> {
         let (change, now) = self.write(object).await?;
         let told = (change.told)(&now)?;
+        let place = object.namespaced().filter(|_| telling.namespaces);
+        let place = place.map_or_else(String::new, |namespace| format!(" in namespace {namespace}"));
         let dry_run = if self.dry_run { " (server dry run)" } else { "" };
-        print(&format!("{object}{of} {told}{dry_run}\n"))?;
-        if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run) {
+        print(&format!("{object}{of}{place} {told}{dry_run}\n"))?;
+        if let Some(note) = change.note.as_ref().filter(|_| !self.dry_run && !telling.briefly) {
             tell(note);
         }
         Ok(())

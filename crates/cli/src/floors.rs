@@ -82,7 +82,7 @@ pub fn of_file(path: Option<&str>) -> Result<Config> {
     }
 }
 
-fn duration(text: &str) -> Result<ExtendedDuration, String> {
+pub fn duration(text: &str) -> Result<ExtendedDuration, String> {
     let explain = |error: DurationError| format!("must be a duration such as 10m, 1h30m or 1d: {error}");
     text.parse().map_err(explain)
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use tenure_policy::pause::{Return, is_deactivation};
 
-use crate::change::{Change, Command, Subject};
+use crate::change::{BulkArgs, Change, Command, Subject};
 
 /// Let workloads go on that Tenure has paused
 ///
@@ -14,13 +14,19 @@ use crate::change::{Change, Command, Subject};
 ///
 /// Takes back every pause of Tenure's: a workload that would have come back by itself does so now, as by requeue, and
 /// one that was deactivated is active again, as by activate.
+///
+/// In place of names, --queue, -l and --all select workloads by the records of their pauses: what list shows as Paused or
+/// Requeueing. Those that were deactivated are left out. A count comes last; --dry-run shows what would be resumed.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("objects", |objects| objects.required(false)))]
 pub struct Resume {
     /// A field that may be restored although Tenure itself wouldn't set it for this kind: that of a row which an admin
     /// has added to the keeper's table
     #[arg(long = "field", value_name = "PATH")]
     fields: Vec<String>,
+
+    #[command(flatten)]
+    bulk: BulkArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -28,10 +34,16 @@ Examples:
   kubectl tenure resume deployment/test
   kubectl tenure resume job training-1 training-2 -n research
   kubectl tenure resume pytorchjobs.kubeflow.org/bert deploy/web --dry-run
-  kubectl tenure resume rollout/web --field spec.replicas    # of a kind that your admin has added";
+  kubectl tenure resume rollout/web --field spec.replicas    # of a kind that your admin has added
+  kubectl tenure resume -A --queue research --since 1h --dry-run    # what was paused there in the last hour
+  kubectl tenure resume --all -n research";
 
 impl Command for Resume {
     const VERB: &'static str = "resume";
+
+    fn bulk(&self) -> Option<&BulkArgs> {
+        Some(&self.bulk)
+    }
 
     fn judge(&self, subject: Subject<'_>) -> Result<Change> {
         let Subject { object, found, metadata, .. } = subject;

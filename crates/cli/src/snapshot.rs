@@ -4,6 +4,7 @@ mod cluster;
 mod owners;
 mod pods;
 pub mod queues;
+mod selected;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -43,6 +44,7 @@ use crate::{
 pub use cluster::{AT_ONCE, Cluster, NotListed};
 pub use owners::{Owner, Owners, Step, found};
 pub use pods::Gang;
+pub use selected::Selected;
 
 /// Namespace and name.
 pub type Key = (String, String);
@@ -57,6 +59,7 @@ pub struct Snapshot {
     pub table: OwnerTable,
     pub floors: Floors,
     pub owners: Owners,
+    pub selected: Selected,
     t9k_system_namespace: Option<String>,
     /// The pods that explanations are about, and the others of their groups.
     pods: BTreeMap<Key, Pod>,
@@ -99,6 +102,7 @@ impl Snapshot {
             now,
             index: CeilingIndex::new(settings),
             owners: Owners::default(),
+            selected: Selected::default(),
             table,
             floors,
             t9k_system_namespace: t9k_system_namespace.map(str::to_owned),
@@ -205,6 +209,7 @@ impl Snapshot {
     /// Takes nodes, or objects that may own pods, of a kind that is listed as a whole.
     pub fn take_metadata(&mut self, kind: &Kind, found: Vec<ObjectMeta>) {
         for metadata in found {
+            self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
             if kind.is("", "Node") {
                 self.take_node(metadata);
                 continue;

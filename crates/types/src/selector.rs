@@ -1,8 +1,9 @@
 //! Label selectors, in a form that is small to keep.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::{collections::BTreeMap, fmt::Debug, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use thiserror::Error;
 
 /// The labels of a pod.
 pub trait Labels: Debug + Sync {
@@ -19,6 +20,13 @@ impl Labels for BTreeMap<String, String> {
 /// A label selector: all of its requirements must hold, so one without any selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selector(Box<[Requirement]>);
+
+/// A part of a selector that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "must be a label selector such as app=web,tier!=test, 'env in (dev, ci)' or '!legacy': can't read {0:?}"
+)]
+pub struct UnreadableSelector(String);
 
 /// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +72,52 @@ impl Selector {
     }
 }
 
+/// As kubectl takes it after `--selector`. An empty text selects everything.
+impl FromStr for Selector {
+    type Err = UnreadableSelector;
+
+    fn from_str(text: &str) -> Result<Self, UnreadableSelector> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let mut depth = 0u32;
+        let is_end = |c: char| {
+            match c {
+                '(' => depth = depth.saturating_add(1),
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            c == ',' && depth == 0
+        };
+        let read =
+            |part: &str| Requirement::parse(part.trim()).ok_or_else(|| UnreadableSelector(part.into()));
+        text.split(is_end).map(read).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 impl Requirement {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(key) = text.strip_prefix('!') {
+            return Some(Self::DoesNotExist(key_of(key)?));
+        }
+        if let Some(of) = text.strip_suffix(')') {
+            let (before, values) = of.split_once('(')?;
+            let values: Option<Box<[_]>> = values.split(',').map(value_of).collect();
+            let (key, operator) = before.trim_end().rsplit_once(char::is_whitespace)?;
+            return match operator {
+                "in" => Some(Self::In(key_of(key)?, values?)),
+                "notin" => Some(Self::NotIn(key_of(key)?, values?)),
+                _ => None,
+            };
+        }
+        let Some((key, value)) = text.split_once('=') else { return Some(Self::Exists(key_of(text)?)) };
+        if let Some(key) = key.strip_suffix('!') {
+            return Some(Self::NotIn(key_of(key)?, Box::new([value_of(value)?])));
+        }
+        let value = value.strip_prefix('=').unwrap_or(value);
+        Some(Self::In(key_of(key)?, Box::new([value_of(value)?])))
+    }
+
     fn read(expression: &LabelSelectorRequirement) -> Option<Self> {
         let key = expression.key.as_str().into();
         let values = || expression.values.iter().flatten().map(|value| value.as_str().into()).collect();
@@ -86,6 +139,21 @@ impl Requirement {
             Self::DoesNotExist(key) => labels.label(key).is_none(),
         }
     }
+}
+
+fn key_of(text: &str) -> Option<Box<str>> {
+    let key = text.trim();
+    let is_key = !key.is_empty() && key.chars().all(|c| is_of_value(c) || c == '/');
+    is_key.then(|| key.into())
+}
+
+fn value_of(text: &str) -> Option<Box<str>> {
+    let value = text.trim();
+    value.chars().all(is_of_value).then(|| value.into())
+}
+
+const fn is_of_value(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
 #[cfg(test)]
@@ -122,5 +190,36 @@ mod tests {
     fn a_selector_with_an_unknown_operator_is_not_read() {
         let selector = json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["x"]}]});
         assert_eq!(Selector::read(&serde_json::from_value(selector).unwrap()), None);
+    }
+
+    #[test]
+    fn a_selector_is_read_as_kubectl_takes_it() {
+        let read = |text: &str| text.parse::<Selector>();
+        let of = |selector: Value| Ok(Selector::read(&serde_json::from_value(selector).unwrap()).unwrap());
+        let one = |key: &str, operator: &str, values: Value| {
+            of(json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]}))
+        };
+        assert_eq!(read(""), Ok(Selector::default()));
+        for text in ["a=1", "a==1", " a = 1 "] {
+            assert_eq!(read(text), of(json!({"matchLabels": {"a": "1"}})), "{text}");
+        }
+        assert_eq!(read("a!=1"), one("a", "NotIn", json!(["1"])));
+        assert_eq!(read("x.io/a in (1, 2)"), one("x.io/a", "In", json!(["1", "2"])));
+        assert_eq!(read("a notin (1,2)"), one("a", "NotIn", json!(["1", "2"])));
+        assert_eq!(read("a"), one("a", "Exists", json!(null)));
+        assert_eq!(read("!a"), one("a", "DoesNotExist", json!(null)));
+        assert_eq!(read("a="), of(json!({"matchLabels": {"a": ""}})));
+        assert_eq!(read("a in (1,2),b=3,!c").unwrap().0.len(), 3);
+    }
+
+    #[test]
+    fn a_selector_that_cannot_be_read_is_an_error_that_names_the_part() {
+        for part in
+            ["=1", "!", "a b", "a>1", "a=1 2", "a in 1", "in (1)", "a like (1)", "a=(", "a in (1,2", "ä=1"]
+        {
+            let error = format!("b=2,{part}").parse::<Selector>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("can't read {part:?}")), "{error}");
+        }
+        assert!("a=1,,b=2".parse::<Selector>().is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The kubectl plugin on a real API server, as people call it: through kubectl, which finds it on the PATH.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
+mod bulk;
 mod examples;
 mod explain;
 mod requeue;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    iter,
     time::{Duration, Instant},
 };
 
@@ -9,12 +10,13 @@ use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tenure_policy::{climb::Answer, config::Config, expiry::Family};
+use tenure_types::selector::Selector;
 
-use super::view::View;
+use super::{row::Row, view::View};
 use crate::{
-    kinds::Kinds,
+    kinds::{Kind, Kinds},
     server::{explain, is_forbidden},
-    snapshot::{AT_ONCE, Cluster, NotListed, Snapshot, found},
+    snapshot::{AT_ONCE, Cluster, NotListed, Selected, Snapshot, found},
     tell::{warn, with_causes},
 };
 
@@ -35,6 +37,8 @@ pub struct Gatherer {
     namespace: Option<String>,
     t9k_system_namespace: String,
     config: Config,
+    /// By the labels of the workloads themselves.
+    selector: Option<Selector>,
     told: HashSet<String>,
 }
 
@@ -47,7 +51,17 @@ impl Gatherer {
         config: Config,
     ) -> Self {
         let (discovered, told) = (Instant::now(), HashSet::new());
-        Self { cluster, discovered, namespace, t9k_system_namespace, config, told }
+        Self { cluster, discovered, namespace, t9k_system_namespace, config, selector: None, told }
+    }
+
+    /// Leaves out workloads that a selector doesn't select.
+    pub fn selecting(self, selector: Option<Selector>) -> Self {
+        Self { selector, ..self }
+    }
+
+    /// Gives back the cluster.
+    pub fn into_cluster(self) -> Cluster {
+        self.cluster
     }
 
     /// What time the API server has.
@@ -69,26 +83,16 @@ impl Gatherer {
             self.cluster.kinds = Kinds::discover(&self.cluster.client).await.map_err(explain)?;
             self.discovered = Instant::now();
         }
-        let snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());
-        let mut view = View::new(snapshot);
+        let mut view = self.empty();
         // before the pods: what they are in, and whose they are
         let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
         let place = self.t9k_system_namespace.as_str();
         let runai = kinds.queues(Family::Runai).map(|kind| (kind, None));
         let tensorstack = kinds.queues(Family::Tensorstack).map(|kind| (kind, Some(place)));
         let groups = kinds.pod_groups().map(|(_, kind)| (kind, namespace));
-        let owners = self.config.table.ancestors();
-        let owners = owners.filter_map(|(group, kind, _)| Some((kinds.find(group, kind)?, namespace)));
         let lists = runai.into_iter().chain(tensorstack).chain(groups);
-        let not_listed = self.cluster.read(lists, owners, &mut view.snapshot).await;
-        let (forbidden, failed): (Vec<_>, Vec<_>) = not_listed.into_iter().partition(|of| of.is_forbidden);
-        for NotListed { error, .. } in failed {
-            self.warn(with_causes(&error));
-        }
-        if !forbidden.is_empty() {
-            let kinds = forbidden.iter().map(|of| of.kind.plural()).collect::<Vec<_>>();
-            self.warn(format!("you may not list {}: what they say isn't shown", kinds.join(", ")));
-        }
+        let not_listed = self.cluster.read(lists, self.owners(), &mut view.snapshot).await;
+        self.tell_of(&not_listed, "what they say isn't shown");
         let pods = self.cluster.pods(self.namespace.as_deref(), Some(LIVE)).try_for_each(|page| {
             view.pods(&page);
             std::future::ready(Ok(()))
@@ -111,6 +115,46 @@ impl Gatherer {
         Ok(view)
     }
 
+    fn empty(&self) -> View {
+        let mut snapshot = Snapshot::new(&self.config, Some(&self.t9k_system_namespace), self.now());
+        snapshot.selected = Selected::by(self.selector.clone());
+        View::new(snapshot)
+    }
+
+    /// The kinds that may own pods, and where they are wanted.
+    fn owners(&self) -> impl Iterator<Item = (&Kind, Option<&str>)> {
+        let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
+        let owners = self.config.table.ancestors();
+        owners.filter_map(move |(group, kind, _)| Some((kinds.find(group, kind)?, namespace)))
+    }
+
+    fn tell_of(&mut self, not_listed: &[NotListed], so: &str) {
+        let (forbidden, failed): (Vec<_>, Vec<_>) = not_listed.iter().partition(|of| of.is_forbidden);
+        for NotListed { error, .. } in failed {
+            self.warn(with_causes(error));
+        }
+        if !forbidden.is_empty() {
+            let kinds = forbidden.iter().map(|of| of.kind.plural()).collect::<Vec<_>>();
+            self.warn(format!("you may not list {}: {so}", kinds.join(", ")));
+        }
+    }
+
+    /// The workloads that have a record of a pause, without a look at pods, and true if a kind couldn't be listed though
+    /// that is allowed. An error if no kind could be listed.
+    pub async fn paused(&mut self) -> Result<(Vec<Row>, bool)> {
+        let mut view = self.empty();
+        let wanted = self.owners().count();
+        let mut not_listed = self.cluster.read(iter::empty(), self.owners(), &mut view.snapshot).await;
+        if not_listed.len() == wanted
+            && let Some(NotListed { error, .. }) = not_listed.pop()
+        {
+            return Err(error);
+        }
+        self.tell_of(&not_listed, "what is paused of them is left out");
+        self.ask(&mut view).await;
+        Ok((view.rows(self.now()), not_listed.iter().any(|of| !of.is_forbidden)))
+    }
+
     /// Asks for the owners that no list had, until all climbs have come to their ends.
     async fn ask(&mut self, view: &mut View) {
         let mut forbidden = HashSet::new();
@@ -131,7 +175,11 @@ impl Gatherer {
             for (owner, look) in looks {
                 let answer = match look {
                     None => Answer::Forbidden,
-                    Some(Ok(met)) => met.as_ref().map_or(Answer::Absent, found),
+                    Some(Ok(None)) => Answer::Absent,
+                    Some(Ok(Some(met))) => {
+                        view.snapshot.selected.take(met.uid.as_deref(), met.labels.as_ref());
+                        found(&met)
+                    }
                     Some(Err(error)) => {
                         if is_forbidden(&error) {
                             forbidden.insert((owner.api_version.clone(), owner.kind.clone()));

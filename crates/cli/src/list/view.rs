@@ -52,9 +52,10 @@ impl View {
 
     /// Takes pods.
     pub fn pods(&mut self, pods: &[Pod]) {
-        let Self { snapshot: Snapshot { index, .. }, pods: members } = self;
+        let Self { snapshot: Snapshot { index, selected, .. }, pods: members } = self;
         for pod in pods {
             index.apply_member(pod);
+            selected.take(pod.metadata.uid.as_deref(), pod.metadata.labels.as_ref());
             let exemption = exemption(pod, &Scope::default());
             if matches!(exemption, Some(Exemption::Finished | Exemption::Terminating)) {
                 continue;
@@ -156,6 +157,7 @@ impl View {
                 entry(&mut workloads, &owner.namespace, &owner.reference).pause = Some(metadata.clone());
             }
         }
+        workloads.retain(|(_, uid), _| snapshot.selected.contains(uid));
         let (tree, floors) = (snapshot.tree(), &snapshot.floors);
         let rows = workloads.into_values().filter_map(|workload| workload.row(tree, floors, now));
         let mut rows: Vec<Row> = rows.collect();

@@ -5,7 +5,7 @@ use crate::change::testing::{self, told};
 
 fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<Change, String> {
     let fields = fields.iter().map(|field| (*field).to_owned()).collect();
-    testing::judged(&Resume { fields }, kind, found)
+    testing::judged(&Resume { fields, bulk: BulkArgs::default() }, kind, found)
 }
 
 fn record(field: &str, value: &Value, previous: &Value) -> String {
