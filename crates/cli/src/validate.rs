@@ -152,15 +152,17 @@ impl Verdicts {
 }
 
 impl Verdict {
-    /// What the API server says comes first. What the webhook says of the same field isn't said twice.
+    /// What the API server says comes first. What both say of a field is said once: by the webhook, unless it couldn't so
+    /// much as read the object.
     fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
-        let Findings { errors, warnings, missing_parent: _ } = findings(document, kind, context);
-        let mut reasons = errors.into_iter().map(Reason::from).collect::<Vec<_>>();
-        let is_new = |reason: &Reason| !reasons.iter().any(|known| known.field == reason.field);
-        let mut errors = schema::reasons(document, kind);
-        errors.retain(is_new);
-        errors.append(&mut reasons);
-        Self::new(document, errors, warnings)
+        let (Findings { errors, warnings, missing_parent: _ }, is_read) = findings(document, kind, context);
+        let mut of_webhook: Vec<Reason> = errors.into_iter().map(Reason::from).collect();
+        let mut of_schema = schema::reasons(document, kind);
+        let (better, worse) =
+            if is_read { (&of_webhook, &mut of_schema) } else { (&of_schema, &mut of_webhook) };
+        worse.retain(|reason| !better.iter().any(|known| known.field == reason.field));
+        of_schema.append(&mut of_webhook);
+        Self::new(document, of_schema, warnings)
     }
 
     fn new(document: &Document, errors: Vec<Reason>, warnings: Vec<String>) -> Self {
@@ -192,19 +194,20 @@ impl Verdict {
     }
 }
 
-fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> Findings {
+/// What the webhook says, and false if it can't read the object.
+fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> (Findings, bool) {
     let raw = match to_raw_value(&document.value) {
         Ok(raw) => raw,
-        Err(error) => return FieldError::invalid_json("object", "", error.to_string()).into(),
+        Err(error) => return (FieldError::invalid_json("object", "", error.to_string()).into(), false),
     };
     let namespace = document.namespace().unwrap_or(DEFAULT);
     match kind.read("", namespace, Some(&raw)) {
         Ok(subject) => {
             let mut findings = subject.review(context);
             findings.errors.extend(subject.beyond_bounds(None, context));
-            findings
+            (findings, true)
         }
-        Err(error) => error.into(),
+        Err(error) => (error.into(), false),
     }
 }
 

@@ -142,7 +142,7 @@ impl Reasons {
         });
         let (found, at) = (found.cloned().unwrap_or_default(), error.path().to_string());
         let field = joined(path, if at == "." { "" } else { &at });
-        self.invalid(&field, &found, error.into_inner().to_string());
+        self.invalid(&field, &found, rule(&error.into_inner().to_string()));
         false
     }
 
@@ -274,6 +274,21 @@ fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<String> {
         _ => return None,
     };
     (!is_right).then(|| format!("must be {name}"))
+}
+
+/// What a value must be, of an error that says what was expected.
+fn rule(error: &str) -> String {
+    let Some((_, expected)) = error.rsplit_once("expected ") else { return error.into() };
+    let expected = match expected {
+        "i32" => "a whole number from -2147483648 to 2147483647",
+        "i64" => "a whole number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a string" => "a text",
+        of if of == "a map" || of.starts_with("struct ") => "an object",
+        of => of,
+    };
+    format!("must be {expected}")
 }
 
 fn is_label(text: &str) -> bool {
