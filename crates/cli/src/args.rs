@@ -21,6 +21,7 @@ use crate::{
 #[command(
     name = "kubectl-tenure",
     bin_name = "kubectl tenure",
+    version,
     disable_help_subcommand = true,
     max_term_width = 100,
     after_help = EXAMPLES,

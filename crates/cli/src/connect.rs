@@ -1,21 +1,19 @@
 //! Which cluster, as whom, and in which namespace.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 use clap::Args;
+use http::Uri;
 use kube::{
     Client, Config,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::{snapshot::Cluster, target::is_segment};
+use crate::{floors::duration, server::unreachable, snapshot::Cluster, target::is_segment};
 
 /// Where objects are that name no namespace.
 pub const DEFAULT: &str = "default";
-
-/// For an answer to begin, and to go on.
-const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The flags of kubectl that matter here.
 #[derive(Clone, Debug, Args)]
@@ -31,6 +29,41 @@ pub struct ConnectArgs {
     /// The context of the kubeconfig
     #[arg(long, value_name = "NAME", global = true)]
     context: Option<String>,
+
+    /// The address of the API server; without it, that of the context
+    #[arg(short, long, value_name = "URL", global = true, value_parser = url)]
+    server: Option<Uri>,
+
+    /// Act as this user, as far as you may: system:serviceaccount:NAMESPACE:NAME is a service account
+    #[arg(long = "as", value_name = "USER", global = true)]
+    as_user: Option<String>,
+
+    /// With --as: act as a member of this group. Can be repeated
+    #[arg(long = "as-group", value_name = "GROUP", global = true, requires = "as_user")]
+    as_groups: Vec<String>,
+
+    /// How long a request may wait for an answer, such as 10s; 0 is for ever, and a number alone is seconds
+    #[arg(long, value_name = "DURATION", global = true, value_parser = timeout, default_value = "1m")]
+    request_timeout: Timeout,
+}
+
+/// None: no limit.
+#[derive(Clone, Copy, Debug)]
+struct Timeout(Option<Duration>);
+
+fn url(text: &str) -> Result<Uri, String> {
+    let is_one = |uri: &Uri| matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some();
+    let url = text.parse().ok().filter(is_one);
+    url.ok_or_else(|| "must be a URL such as https://10.0.0.1:6443".into())
+}
+
+fn timeout(text: &str) -> Result<Timeout, String> {
+    let seconds = text.parse().ok().map(Duration::from_secs);
+    let written = || duration(text).ok().and_then(|written| written.to_signed().try_into().ok());
+    let timeout = seconds.or_else(written);
+    let timeout =
+        timeout.ok_or("must be a duration such as 10s or 1m, a number of seconds, or 0 for no limit")?;
+    Ok(Timeout(Some(timeout).filter(|timeout| !timeout.is_zero())))
 }
 
 impl ConnectArgs {
@@ -53,24 +86,110 @@ impl ConnectArgs {
         // kube's own policy can make a write land minutes after it was decided
         config.default_retry = false;
         // on a connection that died unnoticed a list would wait for ever
-        config.read_timeout = Some(READ_TIMEOUT);
+        config.read_timeout = self.request_timeout.0;
+        if let Some(timeout) = self.request_timeout.0 {
+            config.connect_timeout = Some(config.connect_timeout.map_or(timeout, |usual| usual.min(timeout)));
+        }
         // else the time that a connection was idle would count
         config.reset_reader_on_write = true;
         let namespace = self.named_namespace().unwrap_or(&config.default_namespace).to_owned();
         ensure!(is_segment(&namespace), "{namespace:?} can't be a namespace");
-        Cluster::discover(Client::try_from(config)?, namespace).await
+        let server = config.cluster_url.clone();
+        let client = Client::try_from(config).map_err(|error| unreachable(error, &server))?;
+        Cluster::discover(client, namespace).await.map_err(|error| unreachable(error, &server))
     }
 
     async fn config(&self) -> Result<Config> {
+        let mut config = self.kubeconfig().await?;
+        if let Some(server) = &self.server {
+            config.cluster_url = server.clone();
+        }
+        if let Some(user) = &self.as_user {
+            config.auth_info.impersonate = Some(user.clone());
+            config.auth_info.impersonate_groups = Some(self.as_groups.clone());
+        }
+        Ok(config)
+    }
+
+    async fn kubeconfig(&self) -> Result<Config> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        if let Some(path) = &self.kubeconfig {
-            let what = || format!("--kubeconfig {}", path.display());
-            let file = Kubeconfig::read_from(path).with_context(what)?;
-            return Config::from_custom_kubeconfig(file, &options).await.with_context(what);
+        let file = match &self.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let config = match file {
+            Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
+            Err(error) => Err(error),
+        };
+        let is_asked_for = self.kubeconfig.is_some() || self.context.is_some();
+        match config {
+            // in a pod there is none
+            Err(error) if !is_asked_for && is_absent(&error) => {
+                match (Config::incluster(), &self.server) {
+                    (Ok(config), _) => Ok(config),
+                    (Err(_), Some(server)) => Ok(Config::new(server.clone())),
+                    (Err(_), None) => Err(unreadable(error)
+                        .context("no cluster: set KUBECONFIG, or give --kubeconfig or --server")),
+                }
+            }
+            config => config.map_err(unreadable),
         }
-        if options.context.is_some() {
-            return Config::from_kubeconfig(&options).await.context("the kubeconfig");
+    }
+}
+
+fn is_absent(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => error.kind() == io::ErrorKind::NotFound,
+        KubeconfigError::FindPath | KubeconfigError::CurrentContextNotSet => true,
+        _ => false,
+    }
+}
+
+fn unreadable(error: KubeconfigError) -> Error {
+    match error {
+        KubeconfigError::ReadConfig(error, path) => {
+            anyhow!("cannot read the kubeconfig {}: {error}", path.display())
         }
-        Config::infer().await.context("no kubeconfig: set KUBECONFIG or --kubeconfig")
+        KubeconfigError::FindPath => anyhow!("there is no home directory to look for a kubeconfig in"),
+        KubeconfigError::CurrentContextNotSet => {
+            anyhow!(
+                "the kubeconfig has no current context: give --context, or set one with kubectl config use-context"
+            )
+        }
+        KubeconfigError::LoadContext(name) => {
+            anyhow!("the kubeconfig has no context {name:?}: kubectl config get-contexts shows which it has")
+        }
+        KubeconfigError::LoadClusterOfContext(name) => {
+            anyhow!("the kubeconfig has no cluster {name:?}, which its context names")
+        }
+        // of a file that isn't YAML it shows the lines too
+        other => {
+            let text = other.to_string();
+            anyhow!("cannot use the kubeconfig: {}", text.lines().next().unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_written_as_for_kubectl() {
+        let seconds = |text| timeout(text).unwrap().0.map(|timeout| timeout.as_secs());
+        assert_eq!(["5", "90s", "2m", "0", "0s"].map(seconds), [Some(5), Some(90), Some(120), None, None]);
+        for bad in ["", "-1", "soon", "-5s", "1.5"] {
+            assert!(timeout(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_a_url() {
+        for good in ["https://10.0.0.1:6443", "http://localhost:8080", "https://[::1]:6443/prefix"] {
+            assert!(url(good).is_ok(), "{good}");
+        }
+        for bad in ["", "localhost", "localhost:8080", "ftp://a", "https://", "/path"] {
+            assert!(url(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -10,8 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
+use tenure_types::selector::Selector;
 
 use crate::{
     connect::ConnectArgs,
@@ -22,6 +23,7 @@ use crate::{
 use gather::Gatherer;
 use print::{Format, Printer};
 use row::{Row, State};
+use view::View;
 
 /// A watch looks this often, at most, and spends at most a tenth of its time asking.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
@@ -48,6 +50,14 @@ pub struct ListArgs {
     #[arg(short = 'A', long)]
     all_namespaces: bool,
 
+    /// Only workloads that have these labels themselves, such as app=web,tier!=test
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<Selector>,
+
+    /// No line of headers
+    #[arg(long)]
+    no_headers: bool,
+
     /// Another form than the table
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
@@ -70,20 +80,36 @@ Examples:
   kubectl tenure list                    # workloads of this namespace
   kubectl tenure list -A -o wide         # those of all namespaces, with why and since when
   kubectl tenure list research -n team   # those of queue research in namespace team
+  kubectl tenure list -l app=web -o name # names as kubectl takes them
   kubectl tenure list -A --watch         # go on, and print what changes
   kubectl tenure list -A -o json | jq -r '.[] | select(.state == \"Paused\") | .workload'";
 
 impl ListArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        let Self { queues, all_namespaces, output, watch, t9k_system_namespace, config } = self;
+        let Self {
+            queues,
+            all_namespaces,
+            selector,
+            no_headers,
+            output,
+            watch,
+            t9k_system_namespace,
+            config,
+        } = self;
         let config = of_file(config.as_deref())?;
         let cluster = connect.connect().await?;
         let namespace = (!all_namespaces).then(|| cluster.namespace.clone());
         let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
-        let gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config);
-        let printer = Printer::new(output, all_namespaces);
+        let gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config).selecting(selector);
+        let printer = Printer::new(output, all_namespaces, !no_headers);
         let mut list = List { gatherer, queues, printer };
-        let rows = list.rows().await?;
+        let mut view = list.gatherer.view().await?;
+        let known = list.queues.iter().map(|queue| view.snapshot.index.has_queue(queue)).collect::<Vec<_>>();
+        let rows = list.rows_of(view);
+        let is_there = |queue: &String| rows.iter().any(|row| row.is_in(std::slice::from_ref(queue)));
+        for (queue, is_known) in list.queues.iter().zip(known) {
+            ensure!(is_known || is_there(queue), no_queue(queue));
+        }
         if rows.is_empty() {
             tell(&format!("No workloads in a queue found{place}."));
         }
@@ -94,6 +120,11 @@ impl ListArgs {
     }
 }
 
+/// Why a queue can't be shown.
+pub fn no_queue(name: &str) -> String {
+    format!("there is no queue {name:?}, as far as you may see")
+}
+
 struct List {
     gatherer: Gatherer,
     queues: Vec<String>,
@@ -101,10 +132,10 @@ struct List {
 }
 
 impl List {
-    async fn rows(&mut self) -> Result<Vec<Row>> {
-        let mut rows = self.gatherer.view().await?.rows(self.gatherer.now());
+    fn rows_of(&self, view: View) -> Vec<Row> {
+        let mut rows = view.rows(self.gatherer.now());
         rows.retain(|row| self.queues.is_empty() || row.is_in(&self.queues));
-        Ok(rows)
+        rows
     }
 
     /// For ever, or until nobody reads any more.
@@ -115,8 +146,8 @@ impl List {
         loop {
             tokio::time::sleep(BETWEEN_LOOKS.max(took.saturating_mul(REST))).await;
             let begun = Instant::now();
-            match self.rows().await {
-                Ok(rows) => self.changes(&mut seen, rows)?,
+            match self.gatherer.view().await {
+                Ok(view) => self.changes(&mut seen, self.rows_of(view))?,
                 // a server that is away for a while comes back
                 Err(error) => self.gatherer.warn(with_causes(&error)),
             }

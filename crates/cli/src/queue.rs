@@ -14,6 +14,7 @@ use crate::{
     floors::of_file,
     list::{
         gather::Gatherer,
+        no_queue,
         print::{Column, EXPIRES_AT, FLOOR_UNTIL, NAMESPACE, STATE, left, moment},
         row::{Row, State},
     },
@@ -74,7 +75,7 @@ impl QueueArgs {
         let answer = Answer::new(name, timestamp, view.rows(now), now);
         let tables = answer.tables(!is_given, now);
         let is_there = is_known || !tables.is_empty();
-        ensure!(is_there, "there is no queue {:?}, as far as you may see", answer.queue);
+        ensure!(is_there, no_queue(&answer.queue));
         if tables.is_empty() && output.output == Output::Table {
             tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
         }

@@ -1,9 +1,11 @@
 //! What the API server says, in kubectl's words, and what time it has.
 
 use anyhow::{Error, anyhow};
-use http::{Request, header::DATE};
+use http::{Request, Uri, header::DATE};
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use kube::{Client, client::Body};
+
+use crate::tell::with_causes;
 
 /// Clocks that differ by less count as the same: a Date header is cut to the second.
 const SAME: SignedDuration = SignedDuration::from_secs(2);
@@ -18,9 +20,42 @@ pub fn explain(error: kube::Error) -> Error {
             "" => anyhow!("{FROM_SERVER}: {}", status.message),
             reason => anyhow!("{FROM_SERVER} ({reason}): {}", status.message),
         },
+        kube::Error::HyperError(_) | kube::Error::Service(_) => {
+            anyhow!("no answer from the API server: {}", Error::new(error).root_cause())
+        }
         other => Error::new(other).context("no answer from the API server"),
     }
 }
+
+/// An error of the first calls, which names the server and what to check.
+pub fn unreachable(error: kube::Error, server: &Uri) -> Error {
+    let server = server.to_string();
+    let server = server.trim_end_matches('/');
+    let (failed, cause, remedy) = match &error {
+        kube::Error::Api(status) if status.reason == NO_STATUS => ("reach", NO_API.into(), ADDRESS),
+        kube::Error::Api(status) if status.code == 401 => ("log in to", status.message.clone(), USER),
+        kube::Error::Api(_) => return explain(error),
+        kube::Error::SerdeError(_) => ("reach", NO_API.into(), ADDRESS),
+        kube::Error::Auth(_) => ("log in to", with_causes(&Error::new(error)), USER),
+        _ => {
+            let error = Error::new(error);
+            let cause = error.root_cause();
+            let is_trust = cause.is::<rustls::Error>() && cause.to_string().contains("certificate");
+            let (failed, remedy) = if is_trust { ("trust", AUTHORITY) } else { ("reach", ADDRESS) };
+            (failed, cause.to_string(), remedy)
+        }
+    };
+    anyhow!("cannot {failed} the API server at {server}: {cause}: {remedy}")
+}
+
+/// The reason that kube gives an answer which isn't a Status.
+const NO_STATUS: &str = "Failed to parse error data";
+const NO_API: &str = "what answers there is no API server";
+
+const ADDRESS: &str =
+    "check that it runs, and that the server of the kubeconfig's context, or --server, is right";
+const AUTHORITY: &str = "check the certificate-authority of the kubeconfig's context";
+const USER: &str = "check the user of the kubeconfig's context";
 
 /// Whether the API server doesn't allow it.
 pub fn is_forbidden(error: &kube::Error) -> bool {

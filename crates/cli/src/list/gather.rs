@@ -145,10 +145,8 @@ impl Gatherer {
         let mut view = self.empty();
         let wanted = self.owners().count();
         let mut not_listed = self.cluster.read(iter::empty(), self.owners(), &mut view.snapshot).await;
-        if not_listed.len() == wanted
-            && let Some(NotListed { error, .. }) = not_listed.pop()
-        {
-            return Err(error);
+        if not_listed.len() == wanted && wanted > 0 {
+            return Err(not_listed.swap_remove(0).error);
         }
         self.tell_of(&not_listed, "what is paused of them is left out");
         self.ask(&mut view).await;

@@ -3,11 +3,12 @@
 use anyhow::Result;
 use clap::ValueEnum;
 use jiff::Timestamp;
+use tenure_policy::owners::group_of;
 
 use super::row::{Row, State};
 use crate::{
     age::{self, human, until},
-    table::{Table, cell},
+    table::{Table, cell, printable},
 };
 
 /// Another form than the table.
@@ -19,6 +20,8 @@ pub enum Format {
     Yaml,
     /// The table with more columns
     Wide,
+    /// One name a line, as kubectl takes it: deployment.apps/test
+    Name,
 }
 
 /// A column of a table of workloads: its header, and what it shows of one. Ages only if it is known what time it is.
@@ -52,14 +55,15 @@ const WIDE: [Column; 5] = [
 pub struct Printer {
     format: Option<Format>,
     columns: Vec<Column>,
+    headers: bool,
     table: Option<Table>,
 }
 
 impl Printer {
-    pub fn new(format: Option<Format>, namespaces: bool) -> Self {
+    pub fn new(format: Option<Format>, namespaces: bool, headers: bool) -> Self {
         let wide = WIDE.into_iter().filter(|_| format == Some(Format::Wide));
         let columns = namespaces.then_some(NAMESPACE).into_iter().chain(NARROW).chain(wide).collect();
-        Self { format, columns, table: None }
+        Self { format, columns, headers, table: None }
     }
 
     /// A list.
@@ -67,6 +71,7 @@ impl Printer {
         Ok(match self.format {
             Some(Format::Json) => serde_json::to_string_pretty(rows)? + "\n",
             Some(Format::Yaml) => serde_saphyr::to_string(&rows)?,
+            Some(Format::Name) => rows.iter().map(name).collect(),
             Some(Format::Wide) | None => self.rows(rows, now),
         })
     }
@@ -79,6 +84,7 @@ impl Printer {
         };
         match self.format {
             Some(Format::Json | Format::Yaml) => rows.iter().map(document).collect(),
+            Some(Format::Name) => Ok(rows.iter().map(name).collect()),
             Some(Format::Wide) | None => Ok(self.rows(rows, now)),
         }
     }
@@ -87,6 +93,7 @@ impl Printer {
     pub fn differ(&self, before: &Row, after: &Row) -> bool {
         match self.format {
             Some(Format::Json | Format::Yaml) => before != after,
+            Some(Format::Name) => (before.state == State::Gone) != (after.state == State::Gone),
             Some(Format::Wide) | None => self.cells(before, None) != self.cells(after, None),
         }
     }
@@ -97,7 +104,7 @@ impl Printer {
         if lines.is_empty() {
             return String::new();
         }
-        if self.table.is_none() {
+        if self.table.is_none() && self.headers {
             lines.insert(0, self.columns.iter().map(|(header, _)| (*header).to_owned()).collect());
         }
         let table = self.table.get_or_insert_with(|| Table::fitting(&lines));
@@ -107,6 +114,12 @@ impl Printer {
     fn cells(&self, row: &Row, now: Option<Timestamp>) -> Vec<String> {
         self.columns.iter().map(|(_, show)| show(row, now)).collect()
     }
+}
+
+fn name(row: &Row) -> String {
+    let (kind, group) = (row.kind.to_lowercase(), group_of(&row.api_version));
+    let dot = if group.is_empty() { "" } else { "." };
+    printable(&format!("{kind}{dot}{group}/{}", row.name)) + "\n"
 }
 
 fn why(row: &Row) -> String {

@@ -50,9 +50,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub async fn discover(client: Client, namespace: String) -> Result<Self> {
+    pub async fn discover(client: Client, namespace: String) -> kube::Result<Self> {
+        let kinds = Kinds::discover(&client).await?;
         let clock = Clock::of(&client).await;
-        let kinds = Kinds::discover(&client).await.map_err(explain)?;
         Ok(Self { client, namespace, kinds, clock })
     }
 

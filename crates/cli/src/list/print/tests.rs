@@ -34,7 +34,7 @@ fn row(name: &str, state: State) -> Row {
 }
 
 fn printed(format: Option<Format>, namespaces: bool, rows: &[Row]) -> String {
-    Printer::new(format, namespaces).all(rows, at(192)).unwrap()
+    Printer::new(format, namespaces, true).all(rows, at(192)).unwrap()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn objects_have_exact_times_and_no_fields_that_say_nothing() {
 
 #[test]
 fn changes_come_under_the_headers_of_the_first_rows() {
-    let mut printer = Printer::new(None, false);
+    let mut printer = Printer::new(None, false, true);
     assert_eq!(printer.some(&[], at(0)).unwrap(), "");
     let first = printer.some(&[row("a", State::Running)], at(0)).unwrap();
     let text = first + &printer.some(&[row("a", State::Gone)], at(0)).unwrap();
@@ -98,7 +98,7 @@ fn changes_come_under_the_headers_of_the_first_rows() {
 #[test]
 fn each_object_of_a_watch_is_a_document() {
     let changes = |format: Format| {
-        let mut printer = Printer::new(Some(format), false);
+        let mut printer = Printer::new(Some(format), false, true);
         let first = printer.some(&[row("a", State::Pending)], at(0)).unwrap();
         first + &printer.some(&[row("a", State::Running)], at(0)).unwrap()
     };
@@ -111,10 +111,26 @@ fn each_object_of_a_watch_is_a_document() {
 
 #[test]
 fn age_alone_is_no_change_and_what_is_not_shown_is_none() {
-    let (narrow, wide) = (Printer::new(None, false), Printer::new(Some(Format::Wide), false));
+    let (narrow, wide) = (Printer::new(None, false, true), Printer::new(Some(Format::Wide), false, true));
     let before = row("a", State::Running);
     let more = Row { pods: 3, ..before.clone() };
     assert!(!narrow.differ(&before, &before.clone()) && !narrow.differ(&before, &more));
     assert!(wide.differ(&before, &more));
     assert!(narrow.differ(&before, &row("a", State::Expired)));
+}
+
+#[test]
+fn names_are_as_kubectl_takes_them_and_headers_can_be_left_out() {
+    let of = |api_version: &str, kind: &str| Row {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: "a".into(),
+        workload: format!("{}/a", kind.to_lowercase()),
+        ..Row::default()
+    };
+    let rows = [of("apps/v1", "Deployment"), of("v1", "Pod"), of("kubeflow.org/v1", "MPIJob")];
+    let names = Printer::new(Some(Format::Name), true, true).all(&rows, at(0)).unwrap();
+    assert_eq!(names, "deployment.apps/a\npod/a\nmpijob.kubeflow.org/a\n");
+    let table = Printer::new(None, false, false).all(&rows[1..2], at(0)).unwrap();
+    assert!(table.starts_with("pod/a ") && table.lines().count() == 1, "{table}");
 }
