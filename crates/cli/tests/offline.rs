@@ -1,37 +1,14 @@
 //! The plugin as it is run, where it needs no cluster.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod plugin;
+
 use std::{
-    fs,
     io::{Read, Write},
-    path::Path,
-    process::{Command, Output, Stdio},
+    process::Stdio,
 };
 
-use tempfile::TempDir;
-
-/// A directory with files in it, in which the plugin is run.
-fn with(files: &[(&str, &str)]) -> TempDir {
-    let directory = tempfile::tempdir().unwrap();
-    for (name, text) in files {
-        fs::write(directory.path().join(name), text).unwrap();
-    }
-    directory
-}
-
-fn plugin(directory: &Path, line: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-tenure"));
-    command.args(line.split_whitespace()).current_dir(directory);
-    // whatever there is, no cluster is to be found
-    command.env("KUBECONFIG", "/nonexistent").env("HOME", "/nonexistent");
-    command.env_remove("KUBERNETES_SERVICE_HOST");
-    command
-}
-
-/// What it printed, what it complained of, and its exit code.
-fn run(directory: &TempDir, line: &str) -> (String, String, i32) {
-    told(plugin(directory.path(), line).stdin(Stdio::null()).output().unwrap())
-}
+use plugin::{plugin, run, told, with};
 
 fn run_with_input(line: &str, input: &str) -> (String, String, i32) {
     let directory = with(&[]);
@@ -40,11 +17,6 @@ fn run_with_input(line: &str, input: &str) -> (String, String, i32) {
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     told(child.wait_with_output().unwrap())
-}
-
-fn told(output: Output) -> (String, String, i32) {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.status.code().unwrap())
 }
 
 const QUEUES: &str = "\

@@ -4,6 +4,7 @@
 mod bulk;
 mod examples;
 mod explain;
+mod refusals;
 mod requeue;
 mod users;
 
@@ -205,6 +206,15 @@ async fn a_list_has_many_forms() {
     let all = run(world, &["list", "-A", "cli-forms"]).await.good();
     assert!(all.starts_with("NAMESPACE ") && all.lines().count() == 2 && all.contains(name), "{all}");
 
+    let one = in_namespace(world, name, &["list", "--no-headers"]).await.good();
+    assert!(one.starts_with("pod/test ") && one.lines().count() == 1, "{one}");
+    for (selector, names) in
+        [("kai.scheduler/queue=cli-forms", "pod/test\n"), ("kai.scheduler/queue!=cli-forms", "")]
+    {
+        let said = in_namespace(world, name, &["list", "-l", selector, "-o", "name"]).await;
+        assert_eq!((said.code, said.stdout.as_str()), (Some(0), names), "{said:?}");
+    }
+
     let yaml = in_namespace(world, name, &["list", "-o", "yaml"]).await.good();
     assert_eq!(json!(listed(world, name).await), serde_saphyr::from_str::<Value>(&yaml).unwrap());
 }
@@ -224,6 +234,7 @@ async fn only_workloads_of_the_queues_that_are_asked_for_are_listed() {
     let two: Vec<Value> = serde_json::from_str(&two).unwrap();
     let names: Vec<&str> = two.iter().map(|row| row["workload"].as_str().unwrap()).collect();
     assert_eq!(names, ["pod/one", "pod/three"]);
+    world.apply(&runai_queue("cli-four", "", "1d")).await;
     let none = in_namespace(world, name, &["list", "cli-four"]).await;
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
     assert_eq!(none.stderr, format!("No workloads in a queue found in {name} namespace.\n"));
@@ -531,19 +542,6 @@ async fn who_may_not_resume_is_told_which_right_is_missing() {
 }
 
 #[tokio::test]
-async fn a_cluster_without_queues_has_no_workloads_in_one() {
-    let cluster = Cluster::start_api_server_alone("cli-bare").await.unwrap();
-    let said = Said::of(tenure(&cluster, cluster.kubeconfig(), &["list"]).await).await;
-    assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""));
-    assert!(said.stderr.ends_with("No workloads in a queue found in default namespace.\n"), "{said:?}");
-    for family in ["queues.scheduling.run.ai", "queues.scheduler.tensorstack.dev"] {
-        assert!(said.stderr.contains(&format!("Warning: the cluster has no {family}")), "{said:?}");
-    }
-    let json = Said::of(tenure(&cluster, cluster.kubeconfig(), &["list", "-A", "-o", "json"]).await).await;
-    assert_eq!(json.stdout, "[]\n");
-}
-
-#[tokio::test]
 async fn help_and_version_read_as_a_plugin_of_kubectl() {
     let world = world().await;
     let help = run(world, &["--help"]).await.good();
@@ -553,7 +551,9 @@ async fn help_and_version_read_as_a_plugin_of_kubectl() {
     );
     let help = run(world, &["resume", "--help"]).await.good();
     assert!(help.contains("Usage: kubectl tenure resume "), "{help}");
-    assert!(run(world, &["version"]).await.good().starts_with("kubectl-tenure 0."));
+    for version in ["version", "--version", "-V"] {
+        assert!(run(world, &[version]).await.good().starts_with("kubectl-tenure 0."));
+    }
     let misspelt = run(world, &["lst"]).await;
     assert_eq!(misspelt.code, Some(2), "{misspelt:?}");
     assert!(misspelt.stderr.contains("'list'"), "{misspelt:?}");
