@@ -146,3 +146,37 @@ async fn an_end_that_moves_is_told_by_the_annotation_alone_and_one_that_goes_tak
     eventually("the announcement to be taken back", DEADLINE, gone).await.unwrap();
     assert_eq!(namespace.events_of(APPROACHING).await.len(), 1);
 }
+
+#[tokio::test]
+async fn an_own_ceiling_without_effect_draws_one_event_a_value_on_what_has_it() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    namespace.apply(&runai_queue("own-ceilings", "", "1d")).await;
+    let labels = in_runai_queue("own-ceilings");
+    let mut deployment = workload("Deployment", name, "longer", &labels, &Value::Null);
+    deployment["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "2d"});
+    let deployment = namespace.create(&deployment).await;
+    let mut pod = bare_pod(name, "invalid", &labels, &Value::Null);
+    pod["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "nonsense"});
+    namespace.create(&pod).await;
+    let longer = |own: &str| {
+        format!(
+            "Deployment/longer: Annotation tenure.dev/max-duration of {own} has no effect: Queue own-ceilings ends a run after 1day, and a workload can only shorten that"
+        )
+    };
+    assert_eq!(namespace.await_events_of("MaxDurationIgnored", 1).await, [longer("2days")]);
+    let invalid = namespace.await_events_of("InvalidMaxDuration", 1).await;
+    let begin =
+        "Pod/invalid: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"nonsense\": must be";
+    assert!(invalid[0].starts_with(begin) && invalid[0].ends_with(": it has no effect"), "{invalid:?}");
+    // another value of the one, and nothing new of the other
+    let own = |value: &str| json!({"metadata": {"annotations": {"tenure.dev/max-duration": value}}});
+    namespace.patch(&deployment, &own("3d")).await;
+    let told = namespace.await_events_of("MaxDurationIgnored", 2).await;
+    assert!(told.contains(&longer("3days")), "{told:?}");
+    assert_eq!(namespace.events_of("InvalidMaxDuration").await.len(), 1);
+    let describe = ["describe", "deployment", "longer", "-n", name];
+    let described = world.cluster.kubectl(&describe).await.unwrap().success().unwrap();
+    assert!(described.contains("MaxDurationIgnored"), "{described}");
+}

@@ -203,6 +203,7 @@ impl Snapshot {
     fn take_group(&mut self, kind: PodGroupKind, mut group: PodGroup) {
         group.metadata.namespace.get_or_insert_with(|| DEFAULT.into());
         self.oddities.extend(pods::unreadable_stamp(&group.metadata));
+        self.oddities.extend(pods::unreadable_max_duration(&group.metadata));
         self.index.apply_group(kind, &group);
     }
 
@@ -218,6 +219,7 @@ impl Snapshot {
                 self.index.apply_workload(0, &metadata);
             } else {
                 self.index.apply_owner(0, &metadata);
+                self.owners.note(&metadata);
             }
             self.owners.extend(Owner::read(kind, &metadata));
         }
@@ -276,6 +278,7 @@ impl Snapshot {
             let answer = match met {
                 Ok(Some(metadata)) => {
                     self.index.apply_owner(0, &metadata);
+                    self.owners.note(&metadata);
                     found(&metadata)
                 }
                 Ok(None) => Answer::Absent,

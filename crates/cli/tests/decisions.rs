@@ -512,3 +512,29 @@ fn a_time_slice_lasts_as_long_as_the_default_floor_where_no_queue_says() {
         assert_eq!(answer["expiresAt"], end, "{more:?}");
     }
 }
+
+#[test]
+fn an_own_ceiling_without_effect_is_told() {
+    let noted = |name: &str, text: &str| {
+        let mut pod = pod(name, "ours");
+        pod["metadata"]["annotations"]["tenure.dev/max-duration"] = json!(text);
+        pod
+    };
+    let mut items = cluster();
+    items.extend([noted("invalid", "soon"), noted("longer", "3h"), noted("shorter", "1h")]);
+    let told = |name: &str| {
+        let pod = format!("ns/{name}");
+        let arguments = ["explain", "pod", "-f", "-", "-o", "json", "--now", NOW, &pod];
+        answer(&arguments, &objects(&items)).0["withoutEffect"].clone()
+    };
+    assert_eq!(told("shorter"), Value::Null);
+    assert_eq!(
+        told("longer"),
+        json!([
+            "Annotation tenure.dev/max-duration of 3h has no effect: Queue prod ends a run after 2h, and a workload can only shorten that"
+        ])
+    );
+    let invalid = told("invalid")[0].as_str().unwrap().to_owned();
+    let begin = "Pod invalid: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration";
+    assert!(invalid.starts_with(begin) && invalid.ends_with(": it has no effect"), "{invalid}");
+}

@@ -14,7 +14,8 @@ use tenure_types::{
 use crate::{
     Uid,
     interner::Interner,
-    owners::{Controller, Owner, Owners},
+    own::{Bearer, OwnCeilings},
+    owners::{Controller, Own, Owner, Owners},
     paused::PausedOwners,
     podgroups::{Gangs, GroupKey, Workload, memberships},
     queues::{RunaiQueues, TensorstackQueues},
@@ -133,7 +134,17 @@ impl<R: Reader> Cluster<R> {
         let controller = projection::controller(metadata);
         let controller = controller.map(|above| Controller::read(above, &interner.kinds));
         paused.apply(uid, source, metadata, (controller, uid), &mut interner.names);
-        let owner = Owner { controller, own: interner.own.read(metadata), source };
+        let is_copy = controller.is_some_and(|above| owners.is_pausable(above));
+        let ceiling = if is_copy {
+            OwnCeilings::ceiling(metadata)
+        } else {
+            interner.own.read(Bearer::Owner(source), metadata)
+        };
+        let own = ceiling.map(|ceiling| {
+            let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+            Box::new(Own { ceiling, namespace: text(&metadata.namespace), name: text(&metadata.name) })
+        });
+        let owner = Owner { controller, own, source };
         if owners.replace(uid, Some(owner)) {
             moved.owners.insert(uid);
         }

@@ -20,6 +20,7 @@ mod uid;
 pub use ceilings::{CeilingIndex, Ceilings, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{Cluster, Reader};
 pub use deadlines::{Claim, Due, Group, Outcome, RetryAfter, Served, Task};
+pub use own::{Bearer, Ineffective, NoEffect};
 pub use paused::Paused;
 pub use placement::{
     Answer, Dropped, Guarding, Pending, PendingPod, PlacementIndex, Placements, Question, Sought, Taken,

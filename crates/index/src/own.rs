@@ -1,50 +1,179 @@
-//! Ceilings that people have noted on their own workloads.
+//! Ceilings that people have noted on their own workloads, and those of them that have no effect.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet, VecDeque},
     hash::{DefaultHasher, Hash, Hasher},
+    mem,
 };
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tenure_policy::expiry::own_ceiling;
-use tenure_types::keys;
-use tracing::warn;
+use tenure_types::{keys, paused::ExceededCeiling, podgroup::PodGroupKind};
 
-/// Objects change all the time, and what is wrong with an annotation is to be said once. After so many there has been
-/// enough said.
-const REMEMBERED: usize = 1_000;
+use crate::Uid;
 
-/// Reads annotation `tenure.dev/max-duration`. One that can't be read has no effect, and is complained of.
+/// A tenant may write one value after the other. Of a namespace so many are remembered, so many wait to be told, and so
+/// many are told within [`WINDOW`].
+const REMEMBERED: usize = 64;
+const WAITING: usize = 8;
+const TOLD: usize = 20;
+const WINDOW: SignedDuration = SignedDuration::from_hours(1);
+
+/// Namespaces with notes that have no effect. Those of which nothing waits are forgotten when there are more.
+const NAMESPACES: usize = 4_096;
+
+/// Pods that are to be looked at again. The others are met at their next change.
+const DOUBTFUL: usize = 4_096;
+
+/// The kind of an object that bears annotation `tenure.dev/max-duration`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bearer {
+    /// A pod.
+    Pod,
+    /// A `PodGroup`.
+    PodGroup(PodGroupKind),
+    /// An owner, as the watch of this number shows it.
+    Owner(u16),
+}
+
+/// Annotation `tenure.dev/max-duration` of an object, where it has no effect.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ineffective {
+    /// The kind of the object.
+    pub bearer: Bearer,
+    /// The object's namespace; empty if it has none.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The object's uid.
+    pub uid: Uid,
+    /// The reason.
+    pub why: NoEffect,
+}
+
+/// Why annotation `tenure.dev/max-duration` has no effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoEffect {
+    /// Its value is no duration.
+    Invalid {
+        /// The value, or its beginning.
+        value: String,
+        /// What would be right.
+        error: String,
+    },
+    /// It is longer than the ceiling of the workload's queue.
+    Longer {
+        /// The ceiling that it says.
+        own: SignedDuration,
+        /// The ceiling that counts.
+        ceiling: ExceededCeiling,
+    },
+}
+
+impl NoEffect {
+    fn value(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        match self {
+            Self::Invalid { value, .. } => value.hash(&mut hasher),
+            Self::Longer { own, .. } => own.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
+}
+
+/// Reads annotation `tenure.dev/max-duration`, and keeps for a while what is to be told of values without effect.
 #[derive(Debug, Default)]
 pub struct OwnCeilings {
-    complained: HashSet<u64>,
+    by_namespace: BTreeMap<String, Notes>,
+    /// Pods whose own ceiling seemed to be longer than that of their queue.
+    doubtful: HashSet<Uid>,
+}
+
+/// What is told of a namespace.
+#[derive(Debug, Default)]
+struct Notes {
+    /// Objects and values, the latest last.
+    known: VecDeque<(Uid, u64)>,
+    waiting: Vec<Ineffective>,
+    since: Option<Timestamp>,
+    told: usize,
 }
 
 impl OwnCeilings {
-    pub fn read(&mut self, metadata: &ObjectMeta) -> Option<SignedDuration> {
+    /// The ceiling that an object notes, with nothing to be told: its annotations are copies of its controller's.
+    pub fn ceiling(metadata: &ObjectMeta) -> Option<SignedDuration> {
+        own_ceiling(metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?).ok()
+    }
+
+    /// The ceiling that an object notes; none if it has no such annotation, or one that can't be read.
+    pub fn read(&mut self, bearer: Bearer, metadata: &ObjectMeta) -> Option<SignedDuration> {
         let text = metadata.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
-        match own_ceiling(text) {
-            Ok(own) => Some(own),
-            Err(error) => {
-                if self.is_news(metadata, text) {
-                    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
-                    let cut = |text: &str| text.chars().take(100).collect::<String>();
-                    let (value, error) = (cut(text), cut(&error));
-                    warn!(namespace, name, value, error, "Annotation tenure.dev/max-duration has no effect");
-                }
-                None
-            }
+        let error = match own_ceiling(text) {
+            Ok(own) => return Some(own),
+            Err(error) => error,
+        };
+        let cut = |text: &str| text.chars().take(100).collect::<String>();
+        self.note(Ineffective {
+            bearer,
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: Uid::of(metadata.uid.as_deref()?),
+            why: NoEffect::Invalid { value: cut(text), error: cut(&error) },
+        });
+        None
+    }
+
+    /// Has a pod looked at again, whose own ceiling seems to be longer than that of its queue.
+    pub fn doubt(&mut self, pod: Uid) {
+        if self.doubtful.len() < DOUBTFUL {
+            self.doubtful.insert(pod);
         }
     }
 
-    fn is_news(&mut self, metadata: &ObjectMeta, text: &str) -> bool {
-        if self.complained.len() >= REMEMBERED {
-            return false;
+    /// Takes the pods that are to be looked at again.
+    pub fn take_doubtful(&mut self) -> HashSet<Uid> {
+        mem::take(&mut self.doubtful)
+    }
+
+    /// Keeps a note to be told, unless it was already, or too many wait.
+    pub fn note(&mut self, ineffective: Ineffective) {
+        let is_new = !self.by_namespace.contains_key(&ineffective.namespace);
+        if is_new && self.by_namespace.len() >= NAMESPACES {
+            self.by_namespace.retain(|_, notes| !notes.waiting.is_empty());
+            if self.by_namespace.len() >= NAMESPACES {
+                return;
+            }
         }
-        let mut hasher = DefaultHasher::new();
-        (&metadata.uid, text).hash(&mut hasher);
-        self.complained.insert(hasher.finish())
+        let notes = self.by_namespace.entry(ineffective.namespace.clone()).or_default();
+        let key = (ineffective.uid, ineffective.why.value());
+        if notes.known.contains(&key) || notes.waiting.len() >= WAITING {
+            return;
+        }
+        if notes.known.len() >= REMEMBERED {
+            notes.known.pop_front();
+        }
+        notes.known.push_back(key);
+        notes.waiting.push(ineffective);
+    }
+
+    /// Takes what is to be told now: at most one note of a namespace, and at most `most`.
+    pub fn take(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
+        let due = self.by_namespace.values_mut().filter(|notes| !notes.waiting.is_empty());
+        due.filter_map(|notes| notes.take(now)).take(most).collect()
+    }
+}
+
+impl Notes {
+    fn take(&mut self, now: Timestamp) -> Option<Ineffective> {
+        if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
+            (self.since, self.told) = (Some(now), 0);
+        }
+        if self.told >= TOLD {
+            return None;
+        }
+        self.told = self.told.saturating_add(1);
+        Some(self.waiting.remove(0))
     }
 }
 
@@ -54,18 +183,70 @@ mod tests {
 
     use super::*;
 
-    fn noted(uid: &str, text: &str) -> ObjectMeta {
-        let metadata = json!({"uid": uid, "annotations": {"tenure.dev/max-duration": text}});
+    fn noted(namespace: &str, uid: &str, text: &str) -> ObjectMeta {
+        let metadata = json!({
+            "namespace": namespace, "name": uid, "uid": uid,
+            "annotations": {"tenure.dev/max-duration": text},
+        });
         serde_json::from_value(metadata).unwrap()
     }
 
+    fn read(own: &mut OwnCeilings, namespace: &str, uid: &str, text: &str) -> Option<SignedDuration> {
+        own.read(Bearer::Pod, &noted(namespace, uid, text))
+    }
+
+    fn told(own: &mut OwnCeilings, seconds: i64) -> Vec<String> {
+        let notes = own.take(10, Timestamp::from_second(seconds).unwrap());
+        let value = |note: Ineffective| match note.why {
+            NoEffect::Invalid { value, .. } => format!("{}/{}: {value}", note.namespace, note.name),
+            NoEffect::Longer { .. } => String::new(),
+        };
+        notes.into_iter().map(value).collect()
+    }
+
     #[test]
-    fn what_is_wrong_is_said_once() {
+    fn a_value_that_cannot_be_read_is_told_once() {
         let mut own = OwnCeilings::default();
-        assert_eq!(own.read(&noted("a", "1m")), Some(SignedDuration::from_mins(1)));
-        assert_eq!(own.read(&noted("a", "soon")), None);
-        assert!(!own.is_news(&noted("a", "soon"), "soon"));
-        assert!(own.is_news(&noted("a", "later"), "later"));
-        assert!(own.is_news(&noted("b", "soon"), "soon"));
+        assert_eq!(read(&mut own, "ns", "a", "1m"), Some(SignedDuration::from_mins(1)));
+        assert_eq!(read(&mut own, "ns", "a", "soon"), None);
+        assert_eq!(told(&mut own, 0), ["ns/a: soon"]);
+        _ = read(&mut own, "ns", "a", "soon");
+        assert!(told(&mut own, 1).is_empty());
+        _ = read(&mut own, "ns", "a", "later");
+        _ = read(&mut own, "ns", "b", "soon");
+        assert_eq!(
+            (told(&mut own, 2), told(&mut own, 3)),
+            (vec!["ns/a: later".into()], vec!["ns/b: soon".into()])
+        );
+    }
+
+    #[test]
+    fn a_tenant_who_writes_in_a_loop_is_told_so_often_an_hour_and_holds_up_no_other() {
+        let mut own = OwnCeilings::default();
+        let mut events = 0;
+        for second in 0..600 {
+            for value in 0..10 {
+                _ = read(&mut own, "loop", "a", &format!("x{second}-{value}"));
+            }
+            events += told(&mut own, second).len();
+        }
+        assert_eq!(events, TOLD);
+        let notes = &own.by_namespace["loop"];
+        assert!(notes.known.len() <= REMEMBERED && notes.waiting.len() <= WAITING);
+        _ = read(&mut own, "other", "b", "soon");
+        assert_eq!(told(&mut own, 601), ["other/b: soon"]);
+        assert_eq!(told(&mut own, 3_600).len(), 1, "the next hour");
+    }
+
+    #[test]
+    fn more_namespaces_than_are_remembered_take_no_more_room() {
+        let mut own = OwnCeilings::default();
+        for number in 0..NAMESPACES + 10 {
+            _ = read(&mut own, &format!("ns-{number}"), "a", "soon");
+        }
+        assert_eq!(own.by_namespace.len(), NAMESPACES);
+        assert_eq!(own.take(NAMESPACES, Timestamp::UNIX_EPOCH).len(), NAMESPACES);
+        _ = read(&mut own, "ns-new", "a", "soon");
+        assert_eq!(own.by_namespace.len(), 1);
     }
 }

@@ -28,13 +28,21 @@ impl Controller {
 }
 
 /// What is known of an owner; one with neither is not kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub controller: Option<Controller>,
     /// The workload's own ceiling.
-    pub own: Option<SignedDuration>,
+    pub own: Option<Box<Own>>,
     /// Which of the watches has seen it.
     pub source: u16,
+}
+
+/// A ceiling that an owner notes, and the owner's place and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    pub ceiling: SignedDuration,
+    pub namespace: Box<str>,
+    pub name: Box<str>,
 }
 
 /// Owners, by uid.
@@ -57,12 +65,15 @@ impl Owners {
     /// Takes an owner, or that it is gone; says whether a ceiling may have changed.
     pub fn replace(&mut self, uid: Uid, owner: Option<Owner>) -> bool {
         let after = owner.filter(|owner| owner.controller.is_some() || owner.own.is_some());
+        let said = |owner: Option<&Owner>| {
+            owner.map_or((None, None), |owner| (owner.controller, owner.own.as_ref().map(|own| own.ceiling)))
+        };
+        let (to, own) = said(after.as_ref());
         let before = match after {
             Some(owner) => self.by_uid.insert(uid, owner),
             None => self.by_uid.remove(&uid),
         };
-        let said = |owner: Option<Owner>| owner.map_or((None, None), |owner| (owner.controller, owner.own));
-        let ((from, own_before), (to, own)) = (said(before), said(after));
+        let (from, own_before) = said(before.as_ref());
         self.by_controller.replace(uid, from.map(|of| of.uid), to.map(|of| of.uid));
         self.with_own = self.with_own.saturating_sub(usize::from(own_before.is_some()));
         self.with_own = self.with_own.saturating_add(usize::from(own.is_some()));
@@ -107,7 +118,19 @@ impl Owners {
         if self.with_own == 0 {
             return None;
         }
-        self.by_uid.get(&self.root(controller)?)?.own
+        self.root_with_own(controller).map(|(_, _, own)| own.ceiling)
+    }
+
+    /// That ancestor, the watch that has seen it, and what it notes; none if it notes nothing.
+    pub fn root_with_own(&self, controller: Option<Controller>) -> Option<(Uid, u16, &Own)> {
+        let root = self.root(controller)?;
+        let owner = self.by_uid.get(&root)?;
+        Some((root, owner.source, owner.own.as_deref()?))
+    }
+
+    /// True if owners of this kind can be paused: what they control bears copies of their annotations.
+    pub fn is_pausable(&self, controller: Controller) -> bool {
+        self.pausable.contains(&controller.kind)
     }
 
     /// The topmost ancestor that can be paused, as far as it is known.
@@ -150,8 +173,11 @@ mod tests {
         }
 
         fn apply(&mut self, uid: &str, above: Option<&str>, own: Option<i64>) -> bool {
-            let (controller, own) =
-                (above.map(|uid| self.controller(uid)), own.map(SignedDuration::from_secs));
+            let controller = above.map(|uid| self.controller(uid));
+            let own = own.map(|seconds| {
+                let ceiling = SignedDuration::from_secs(seconds);
+                Box::new(Own { ceiling, namespace: "ns".into(), name: uid.into() })
+            });
             self.owners.replace(Uid::of(uid), Some(Owner { controller, own, source: 0 }))
         }
 

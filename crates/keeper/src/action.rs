@@ -3,6 +3,7 @@
 mod announce;
 mod delete;
 mod exempt;
+mod own;
 mod pause;
 mod workload;
 

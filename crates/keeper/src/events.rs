@@ -1,6 +1,10 @@
 //! Events on what was paused or deleted.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -9,7 +13,8 @@ use k8s_openapi::{
 };
 use kube::{Api, Client, api::PostParams};
 use tenure_policy::pause::{
-    MAX_DURATION_APPROACHING, PAUSE_REVERSED, REACTIVATED, REQUEUED, RETURN_REFUSED, RUN_ENDED,
+    INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
+    REQUEUED, RETURN_REFUSED, RUN_ENDED,
 };
 use tenure_service::{
     call::{ApiError, call, persist},
@@ -108,6 +113,12 @@ fn name(happening: &Happening) -> String {
         text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
+    // what is told of an annotation is told by its value, and not by a time
+    if matches!(*reason, INVALID_MAX_DURATION | MAX_DURATION_IGNORED) {
+        let mut hasher = DefaultHasher::new();
+        happening.note.hash(&mut hasher);
+        return format!("{}.{uid}{:x}o", name.trim_end_matches(['-', '.']), hasher.finish());
+    }
     let kind = match *reason {
         MAX_DURATION_APPROACHING => "a",
         PAUSE_REVERSED => "r",
@@ -143,6 +154,12 @@ mod tests {
         assert_ne!(of("test", "6ccd780c-baba", MAX_DURATION_APPROACHING), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", RETURN_REFUSED), "test.6ccd780cff");
         assert_ne!(of("test", "6ccd780c-baba", RUN_ENDED), "test.6ccd780cff");
+        let by_note = |note: &str| {
+            let happening = happening("test", "6ccd780c-baba", INVALID_MAX_DURATION);
+            name(&Happening { note: note.into(), ..happening })
+        };
+        assert_eq!(by_note("one"), by_note("one"));
+        assert_ne!(by_note("one"), by_note("two"));
         let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
     }

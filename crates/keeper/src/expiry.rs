@@ -76,7 +76,12 @@ impl Expiry {
             tokio::select! {
                 Some(happenings) = deeds.next() => untold.extend(happenings),
                 Some(()) = telling.next() => {}
-                _ = looks.tick() => untold.extend(self.actor.owed()),
+                _ = looks.tick() => {
+                    untold.extend(self.actor.owed());
+                    if untold.is_empty() {
+                        untold.extend(self.actor.without_effect());
+                    }
+                }
                 () = self.next_due(), if open && self.may_begin(deeds.len()) => {}
                 () = changes.next(), if open => {}
                 () = shutdown.cancelled(), if open => {}

@@ -25,7 +25,7 @@ pub use plan::{Candidate, PausePlan, Until};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, AtEnd, DELETED_MESSAGE, Known, approaching, came_back, deleted_in_words, deleted_unready, dry_run,
-    event_reason, held_up, in_words, message, return_refused, reversed, undone,
+    event_reason, held_up, in_words, message, own_ignored, own_invalid, return_refused, reversed, undone,
 };
 
 /// Reason of the event and of the record when a ceiling was exceeded.
@@ -60,6 +60,12 @@ pub const MAX_DURATION_APPROACHING: &str = "MaxDurationApproaching";
 
 /// Reason of the event that explains in plain words the end of a run, the action on the workload, and the remedies.
 pub const RUN_ENDED: &str = "RunEnded";
+
+/// Reason of the event on an object whose own ceiling is no duration.
+pub const INVALID_MAX_DURATION: &str = "InvalidMaxDuration";
+
+/// Reason of the event on an object whose own ceiling is longer than that of its queue.
+pub const MAX_DURATION_IGNORED: &str = "MaxDurationIgnored";
 
 /// Reason of the event on a `CronJob` that starts no `Job` because one is paused.
 pub const CRON_JOB_HELD_UP: &str = "HeldUpByPausedJob";

@@ -6,14 +6,16 @@ use anyhow::Result;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_index::{CeilingIndex, Standing};
 use tenure_policy::{
     climb::Action,
-    expiry::{Exemption, Family, Scope, claimed, exemption},
+    expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
     floor::Floor,
     gang::{Progress, progress},
+    pause,
     preemption::{Kind, protected_until},
     toleration::{ClassState, Preemptor, Toleration, judge},
     tree::QueueId,
@@ -74,8 +76,10 @@ impl PodArgs {
         let workload = workload(&source, &snapshot.table, (&key.0, &pod), &action).await?;
         let standing = snapshot.index.standing(&pod);
         let on_reversal = standing.as_ref().and_then(|standing| on_reversal(&mut snapshot.index, standing));
+        let without_effect = without_effect(&mut snapshot, &pod, &action, standing.as_ref());
         let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
-        let question = Question { snapshot: &snapshot, pool, key: &key, pod: &pod, on_reversal };
+        let question =
+            Question { snapshot: &snapshot, pool, key: &key, pod: &pod, on_reversal, without_effect };
         let answer = question.answer((&action, workload.as_ref()), standing);
         output.show(&answer, || print::sentences(&answer, snapshot.now))
     }
@@ -108,6 +112,9 @@ struct Answer {
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
     max_duration: Option<Sourced>,
+    /// Annotations `tenure.dev/max-duration` that have no effect, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without_effect: Vec<String>,
     /// None if it is never touched.
     would: Option<Would>,
     /// Why it is never touched.
@@ -180,6 +187,7 @@ struct Question<'s> {
     pod: &'s Pod,
     /// What its queue says of pauses that are undone; none if no ceiling applies, or a time slice.
     on_reversal: Option<OnReversal>,
+    without_effect: Vec<String>,
 }
 
 impl Question<'_> {
@@ -218,6 +226,7 @@ impl Question<'_> {
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
+            without_effect: self.without_effect.clone(),
             would: exempt.is_none().then(|| self.would(action, workload)),
             exempt: exempt.map(why),
             workload: gang.name,
@@ -310,6 +319,35 @@ impl Question<'_> {
                 .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
         }
     }
+}
+
+/// Sentences about annotations `tenure.dev/max-duration` of a pod and its owner that have no effect.
+fn without_effect(
+    snapshot: &mut Snapshot,
+    pod: &Pod,
+    action: &Action,
+    standing: Option<&Standing>,
+) -> Vec<String> {
+    let owner = match action {
+        Action::Pause(owner) | Action::AwaitDeletion(owner) => Some(owner),
+        _ => None,
+    };
+    let of_owner = owner.and_then(|owner| {
+        let text = snapshot.owners.max_duration(owner)?;
+        Some((format!("{} {}", owner.kind, owner.name), text))
+    });
+    let of_pod = pod.metadata.annotations.as_ref().and_then(|all| all.get(MAX_DURATION_ANNOTATION));
+    let of_pod = of_pod.map(|text| (format!("Pod {}", pod.name_any()), text.as_str()));
+    let invalid = of_owner.into_iter().chain(of_pod).filter_map(|(of, text)| {
+        let error = own_ceiling(text).err()?;
+        Some(format!("{of}: {}", pause::own_invalid(text, &error)))
+    });
+    let mut sentences: Vec<String> = invalid.collect();
+    sentences.extend(standing.and_then(|standing| {
+        let own = snapshot.index.ignored_own_ceiling(standing)?;
+        Some(pause::own_ignored(own, &snapshot.index.ceiling(standing)?))
+    }));
+    sentences
 }
 
 fn on_reversal(index: &mut CeilingIndex, standing: &Standing) -> Option<OnReversal> {

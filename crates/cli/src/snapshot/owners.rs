@@ -9,7 +9,10 @@ use tenure_policy::{
     climb::{Action, Answer, Found},
     owners::group_of,
 };
-use tenure_types::{keys::PAUSED_ANNOTATION, projection};
+use tenure_types::{
+    keys::{MAX_DURATION_ANNOTATION, PAUSED_ANNOTATION},
+    projection,
+};
 
 use super::decode;
 use crate::{input::Document, kinds::Kind, tell::warn};
@@ -48,6 +51,8 @@ pub struct Owners {
     by_uid: HashMap<Uid, Owner>,
     /// What was asked for one by one.
     asked: HashMap<Uid, Answer>,
+    /// What they note of a ceiling of their own.
+    max_durations: HashMap<Uid, String>,
 }
 
 /// Where a climb has come to.
@@ -75,6 +80,18 @@ impl Owners {
 
     pub fn learn(&mut self, owner: &OwnerReference, answer: Answer) {
         self.asked.insert(Uid::of(&owner.uid), answer);
+    }
+
+    /// Takes what an owner notes of a ceiling of its own.
+    pub fn note(&mut self, metadata: &ObjectMeta) {
+        let text = metadata.annotations.as_ref().and_then(|all| all.get(MAX_DURATION_ANNOTATION));
+        let noted = metadata.uid.as_deref().zip(text);
+        self.max_durations.extend(noted.map(|(uid, text)| (Uid::of(uid), text.clone())));
+    }
+
+    /// What an owner notes of a ceiling of its own, as far as it was read.
+    pub fn max_duration(&self, owner: &OwnerReference) -> Option<&str> {
+        self.max_durations.get(&Uid::of(&owner.uid)).map(String::as_str)
     }
 
     /// What is known of an owner of something in a namespace; none if it is to be asked for.

@@ -8,7 +8,13 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::ResourceExt;
-use tenure_policy::{expiry::SYSTEM_CRITICAL_PRIORITY, preemption::Workload, start, toleration::ClassState};
+use tenure_policy::{
+    expiry::{self, SYSTEM_CRITICAL_PRIORITY},
+    pause,
+    preemption::Workload,
+    start,
+    toleration::ClassState,
+};
 use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};
 
 use super::{Key, Snapshot};
@@ -147,6 +153,14 @@ pub fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
     Some(format!(
         "{annotation}: Invalid value: {text:?}: must be a time such as 2026-01-02T03:04:05Z: the pods' own times count"
     ))
+}
+
+/// A sentence about a ceiling of its own that is no duration.
+pub fn unreadable_max_duration(group: &ObjectMeta) -> Option<String> {
+    let text = group.annotations.as_ref()?.get(keys::MAX_DURATION_ANNOTATION)?;
+    let (namespace, name) = super::key(group);
+    let error = expiry::own_ceiling(text).err()?;
+    Some(format!("PodGroup {namespace}/{name}: {}", pause::own_invalid(text, &error)))
 }
 
 fn annotation(namespace: &str, name: &str) -> String {

@@ -1,5 +1,6 @@
 //! The facts that explanations need besides deadlines.
 
+use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     ceiling::{self, for_people},
     expiry::Family,
@@ -9,8 +10,13 @@ use tenure_policy::{
 };
 use tenure_types::{paused::ExceededCeiling, projection};
 
-use super::{CeilingIndex, Standing};
-use crate::podgroups::memberships;
+use super::{CeilingIndex, Standing, limits};
+use crate::{
+    Uid,
+    own::{Bearer, Ineffective, NoEffect},
+    podgroups::memberships,
+};
+use limits::ignored_own;
 
 impl CeilingIndex {
     /// The queues of the run.ai family.
@@ -29,6 +35,43 @@ impl CeilingIndex {
             Family::Runai => ceiling::effective(self.tree(), queue).ok()?.map(|(queue, _)| queue),
         };
         Some(ExceededCeiling { max_duration: for_people(ceiling), queue: set_by.map(str::to_owned) })
+    }
+
+    /// The ceiling that a workload notes itself, where that of its queue is shorter and counts.
+    pub fn ignored_own_ceiling(&mut self, standing: &Standing) -> Option<SignedDuration> {
+        ignored_own(&mut self.objects, standing)
+    }
+
+    /// The notes of own ceilings that have no effect and are to be told now: at most one of a namespace, and `most`. Each
+    /// is told once, and of a namespace only so many an hour.
+    pub fn take_ineffective(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
+        self.reschedule();
+        for pod in self.objects.interner.own.take_doubtful() {
+            if let Some(ineffective) = self.ineffective(pod) {
+                self.objects.interner.own.note(ineffective);
+            }
+        }
+        self.objects.interner.own.take(most, now)
+    }
+
+    /// The note of an own ceiling that is longer than that of the pod's queue.
+    fn ineffective(&mut self, uid: Uid) -> Option<Ineffective> {
+        let Self { objects, reader } = self;
+        let pod = reader.deadlines.get(uid)?;
+        let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
+        let standing = limits::standing(objects, pod, of_groups);
+        let own = ignored_own(objects, &standing)?;
+        let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
+        let (bearer, uid, namespace, name) = if let Some((uid, source, noted)) = root {
+            (Bearer::Owner(source), uid, noted.namespace.to_string(), noted.name.to_string())
+        } else if pod.own_ceiling() == Some(own) {
+            (Bearer::Pod, uid, pod.namespace.to_string(), pod.name.to_string())
+        } else {
+            let (key, group) = objects.gangs.with_own(objects.gangs.memberships(uid), own)?;
+            (Bearer::PodGroup(key.kind), Uid::of(&group.uid), key.namespace.to_string(), key.name.to_string())
+        };
+        let why = NoEffect::Longer { own, ceiling: self.ceiling(&standing)? };
+        Some(Ineffective { bearer, namespace, name, uid, why })
     }
 
     /// The workload of a pod as the rules of preemption see it, and the number of the pod's subgroup there. Its start is
@@ -86,6 +129,93 @@ mod tests {
         assert_eq!(of(&shorter), Some(("10m".into(), None)));
         let elsewhere = pod("a", &json!({"labels": {"kai.scheduler/queue": "gone"}}));
         assert_eq!(of(&elsewhere), None);
+    }
+
+    fn max_duration(text: &str) -> Value {
+        json!({"tenure.dev/max-duration": text})
+    }
+
+    /// An index with a queue of one hour, and what is told of own ceilings once it has seen these pods.
+    fn told(
+        pods: &[projection::Pod],
+        prepare: impl FnOnce(&mut CeilingIndex),
+    ) -> Vec<(Bearer, String, NoEffect)> {
+        let mut index = CeilingIndex::new(Settings::default());
+        index.apply_runai("own", &serde_json::from_value(json!({"maxDuration": "1h"})).unwrap());
+        prepare(&mut index);
+        for pod in pods {
+            index.apply_pod(pod);
+        }
+        let mut told = Vec::new();
+        loop {
+            let notes = index.take_ineffective(10, Timestamp::UNIX_EPOCH);
+            if notes.is_empty() {
+                return told;
+            }
+            told.extend(notes.into_iter().map(|note| (note.bearer, note.name, note.why)));
+        }
+    }
+
+    fn longer() -> NoEffect {
+        let ceiling = ExceededCeiling { max_duration: "1h".into(), queue: Some("own".into()) };
+        NoEffect::Longer { own: SignedDuration::from_hours(2), ceiling }
+    }
+
+    #[test]
+    fn an_own_ceiling_that_is_longer_than_the_queues_is_told_of_its_bearer() {
+        let bearing = pod("a", &json!({"annotations": max_duration("2h")}));
+        assert_eq!(told(&[bearing], |_| {}), [(Bearer::Pod, "a".into(), longer())]);
+
+        let owner =
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
+        let pods = ["a", "b"].map(|name| pod(name, &json!({"ownerReferences": [owner]})));
+        let job = json!({"name": "j", "namespace": "ns", "uid": "j", "annotations": max_duration("2h")});
+        let of_owner = told(&pods, |index| index.apply_owner(7, &serde_json::from_value(job).unwrap()));
+        assert_eq!(of_owner, [(Bearer::Owner(7), "j".into(), longer())]);
+
+        let group = json!({
+            "metadata": {"name": "g", "namespace": "ns", "uid": "g", "annotations": max_duration("2h")},
+            "spec": {"queue": "own", "minMember": 1},
+        });
+        let member = pod("a", &json!({"annotations": {"pod-group-name": "g"}}));
+        let of_group = told(&[member], |index| {
+            index.apply_group(PodGroupKind::Runai, &serde_json::from_value(group).unwrap());
+        });
+        assert_eq!(of_group, [(Bearer::PodGroup(PodGroupKind::Runai), "g".into(), longer())]);
+    }
+
+    #[test]
+    fn an_own_ceiling_that_counts_or_may_count_is_not_told_of() {
+        for text in ["30m", "1h"] {
+            assert_eq!(told(&[pod("a", &json!({"annotations": max_duration(text)}))], |_| {}), []);
+        }
+        let elsewhere = |queue: &str| {
+            let more = json!({"labels": {"kai.scheduler/queue": queue}, "annotations": max_duration("2h")});
+            pod("a", &more)
+        };
+        assert_eq!(told(&[elsewhere("gone")], |_| {}), []);
+        let unbounded = |index: &mut CeilingIndex| {
+            index.apply_runai("unbounded", &serde_json::from_value(json!({})).unwrap());
+        };
+        assert_eq!(told(&[elsewhere("unbounded")], unbounded), []);
+    }
+
+    #[test]
+    fn copies_of_an_owners_annotation_are_not_told_of() {
+        let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "d", "controller": true});
+        let bearing = |name: &str, owners: Value| {
+            let metadata = json!({
+                "name": name, "namespace": "ns", "uid": name,
+                "annotations": max_duration("soon"), "ownerReferences": owners,
+            });
+            serde_json::from_value(metadata).unwrap()
+        };
+        let notes = told(&[], |index| {
+            index.apply_owner(1, &bearing("set", json!([deployment])));
+            index.apply_owner(0, &bearing("d", json!([])));
+        });
+        let bearers: Vec<_> = notes.iter().map(|(bearer, name, _)| (*bearer, name.as_str())).collect();
+        assert_eq!(bearers, [(Bearer::Owner(0), "d")]);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub fn deadlines(objects: &mut Objects, (notice, pods_ready): Defaults, uid: Uid
     let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
     let lacking = of_groups.lacking;
     let standing = standing(objects, pod, of_groups);
+    if ignored_own(objects, &standing).is_some() {
+        objects.interner.own.doubt(uid);
+    }
     let ready_until = ready_until(objects, pods_ready, pod, lacking, &standing);
     let ceiling = standing.expires.map(|(at, family)| {
         let queue = standing.queue(family).cloned();
@@ -33,6 +36,16 @@ pub fn deadlines(objects: &mut Objects, (notice, pods_ready): Defaults, uid: Uid
         Ceiling { at, family, queue, notice: limits.and_then(|limits| limits.notice).unwrap_or(notice) }
     });
     PodDeadlines { ceiling, ready_until }
+}
+
+/// The workload's own ceiling, if it is longer than that of the queue, of two queues the longer: it shortens nothing.
+pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedDuration> {
+    let own = standing.own?;
+    let families = [Family::Tensorstack, Family::Runai].into_iter();
+    let limits = families.filter_map(|family| objects.limits(family, standing.queue(family)?));
+    let ceilings: Vec<_> = limits.map(|limits| limits.ceiling).collect();
+    let is_longer = |ceiling: &Option<SignedDuration>| ceiling.is_some_and(|ceiling| ceiling < own);
+    (!ceilings.is_empty() && ceilings.iter().all(is_longer)).then_some(own)
 }
 
 /// Until when the workload of a pod must be ready. One that takes no room may wait, unless its creation counts.

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Uid,
     interner::Interner,
+    own::Bearer,
     owners::Controller,
     times::{Milliseconds, NEVER, PodReadiness, milliseconds_up, time},
 };
@@ -87,7 +88,7 @@ impl Pod {
         self.controller = pod.controller().map(|owner| Controller::read(owner, kinds));
         self.claims_exemption = claimed(pod).is_some();
         self.own = own
-            .read(&pod.metadata)
+            .read(Bearer::Pod, &pod.metadata)
             .and_then(|own| Milliseconds::new(own.as_millis().try_into().unwrap_or(NEVER)));
         let families = [PodGroupKind::Tensorstack, PodGroupKind::Runai];
         let is_grouped = families.iter().any(|kind| kind.named_by(pod).is_some());

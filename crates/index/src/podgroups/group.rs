@@ -8,7 +8,7 @@ use tenure_types::{
     podgroup::{self, PodGroupKind},
 };
 
-use crate::{interner::Interner, names::Names, times::Milliseconds};
+use crate::{interner::Interner, names::Names, own::Bearer, times::Milliseconds};
 
 /// Which `PodGroup`. Pods name it, whether or not it is there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +53,7 @@ impl PodGroup {
             created: created.and_then(|time| Milliseconds::new(time.0.as_millisecond())),
             stamp: start::stamp(&group.metadata).and_then(Result::ok),
             queue: queue.map(|queue| interner.names.shared(queue)),
-            own: interner.own.read(&group.metadata),
+            own: interner.own.read(Bearer::PodGroup(kind), &group.metadata),
             shape: Shape::of(kind, &spec),
         }
     }

@@ -161,6 +161,16 @@ impl Gangs {
         })
     }
 
+    /// The group of a pod that notes this ceiling.
+    pub fn with_own(
+        &self,
+        memberships: &[Membership],
+        own: SignedDuration,
+    ) -> Option<(&GroupKey, &PodGroup)> {
+        let mut existing = self.existing(memberships).map(|(key, _, group)| (key, group));
+        existing.find(|(_, group)| group.own == Some(own))
+    }
+
     /// Which group counts for the workload of a pod.
     pub fn existing_key(&self, memberships: &[Membership]) -> Option<&GroupKey> {
         self.existing(memberships).next().map(|(key, ..)| key)

@@ -12,7 +12,7 @@ use super::{
     DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_EXCEEDED,
     PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
 };
-use crate::ceiling::for_people;
+use crate::{ceiling::for_people, field::FieldError};
 
 /// The names by which users know a paused object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -238,6 +238,23 @@ fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
         format!(" of {max_duration}, {by}")
     });
     format!("Its run in Queue {queue} has reached the ceiling{}", which.unwrap_or_default())
+}
+
+/// The message about an own ceiling that is no duration, with the error that says so.
+pub fn own_invalid(value: &str, error: &str) -> String {
+    let field = format!("metadata.annotations[{}]", keys::MAX_DURATION_ANNOTATION);
+    format!("{}: it has no effect", FieldError::invalid(field, value, error))
+}
+
+/// The message about an own ceiling that is longer than that of its queue.
+pub fn own_ignored(own: SignedDuration, ceiling: &ExceededCeiling) -> String {
+    let ExceededCeiling { max_duration, queue } = ceiling;
+    let queue = queue.as_deref().unwrap_or_default();
+    format!(
+        "Annotation {} of {} has no effect: Queue {queue} ends a run after {max_duration}, and a workload can only shorten that",
+        keys::MAX_DURATION_ANNOTATION,
+        for_people(own)
+    )
 }
 
 /// The message of the event on a `CronJob` whose `concurrencyPolicy` is `Forbid`, of which a Job is paused.
@@ -485,5 +502,19 @@ mod tests {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
             assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));
         }
+    }
+
+    #[test]
+    fn of_an_own_ceiling_without_effect_it_is_told_what_would_be_right() {
+        let ceiling = ExceededCeiling { max_duration: "2h".into(), queue: Some("research".into()) };
+        assert_eq!(
+            own_ignored(SignedDuration::from_hours(5), &ceiling),
+            "Annotation tenure.dev/max-duration of 5h has no effect: Queue research ends a run after 2h, and a workload can only shorten that"
+        );
+        let invalid = own_invalid("soon", "must be a duration such as 90m");
+        assert_eq!(
+            invalid,
+            "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration such as 90m: it has no effect"
+        );
     }
 }

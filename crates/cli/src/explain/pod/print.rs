@@ -13,7 +13,7 @@ pub fn sentences(answer: &Answer, now: Timestamp) -> String {
     let paragraphs = [
         paragraph(&answer.pod, &who(answer, now)),
         paragraph("How long it is protected:", &protected(answer, now)),
-        paragraph("When it ends:", &end(answer, now)),
+        paragraph("When it ends:", &[end(answer, now), answer.without_effect.clone()].concat()),
     ];
     paragraphs.join("\n")
 }
