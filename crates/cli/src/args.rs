@@ -57,8 +57,7 @@ enum Command {
     #[command(subcommand)]
     Config(ConfigCommand),
     Matrix(MatrixArgs),
-    #[command(subcommand)]
-    Explain(Explain),
+    Explain(Box<Explain>),
     RequeueSchedule(RequeueScheduleArgs),
     Validate(ValidateArgs),
     Completion(CompletionArgs),

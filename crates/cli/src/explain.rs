@@ -1,11 +1,14 @@
-//! `kubectl tenure explain`: whether a pod may be preempted, and what applies to it.
+//! `kubectl tenure explain`: what applies to a workload or a pod, and whether a pod may be preempted.
 
+mod pause;
 mod pod;
 mod preemption;
+mod workload;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 
 use crate::{
     age::{self, until},
@@ -14,19 +17,38 @@ use crate::{
     table::printable,
 };
 
-/// Explain a decision, in sentences or as JSON
+/// Explain a workload, a pod or a decision, in sentences or as JSON
+///
+/// Of a workload it says why, when and by which queue and ceiling it was paused, whether and when it comes back, and the
+/// command that resumes it. While it has pods, it says what applies to the one whose run ends first.
+#[derive(Clone, Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    subcommand_value_name = "DECISION",
+    after_help = workload::EXAMPLES,
+)]
+pub struct Explain {
+    #[command(subcommand)]
+    decision: Option<Decision>,
+
+    #[command(flatten)]
+    workload: workload::WorkloadArgs,
+}
+
 #[derive(Clone, Debug, Subcommand)]
-#[command(arg_required_else_help = true)]
-pub enum Explain {
+enum Decision {
     Preemption(preemption::PreemptionArgs),
     Pod(pod::PodArgs),
 }
 
 impl Explain {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
-        match self {
-            Self::Preemption(preemption) => preemption.run(connect).await,
-            Self::Pod(pod) => pod.run(connect).await,
+        match self.decision {
+            Some(Decision::Preemption(preemption)) => preemption.run(connect).await,
+            Some(Decision::Pod(pod)) => pod.run(connect).await,
+            None => self.workload.run(connect).await,
         }
     }
 }
@@ -48,6 +70,18 @@ fn key((named, name): Key, namespace: &str) -> Key {
 /// `NAMESPACE/POD`
 fn shown(key: &Key) -> String {
     format!("{}/{}", key.0, key.1)
+}
+
+/// An object as commands name it.
+fn reference(owner: &OwnerReference, namespace: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(owner.api_version.clone()),
+        kind: Some(owner.kind.clone()),
+        name: Some(owner.name.clone()),
+        namespace: Some(namespace.to_owned()),
+        uid: Some(owner.uid.clone()),
+        ..ObjectReference::default()
+    }
 }
 
 /// A heading and what follows from it.

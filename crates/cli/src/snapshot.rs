@@ -16,13 +16,14 @@ use k8s_openapi::{
 };
 use kube::{ResourceExt, core::PartialObjectMeta};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
     climb::{Action, Answer, Climb},
     config::Config,
     expiry::Family,
     floor::Floors,
-    kueue,
+    kueue::{self, Lookup},
     owners::OwnerTable,
     pause,
     toleration::Toleration,
@@ -39,9 +40,10 @@ use crate::{
     input::{self, Document, InputArgs},
     kinds::Kind,
     server::{explain, is_forbidden},
+    target::Target,
     tell::{warn, with_causes},
 };
-pub use cluster::{AT_ONCE, Cluster, NotListed};
+pub use cluster::{AT_ONCE, Cluster, LIVE, NotListed};
 pub use owners::{Owner, Owners, Step, found};
 pub use pods::Gang;
 pub use selected::Selected;
@@ -75,6 +77,8 @@ pub struct Snapshot {
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub pods: &'a [Key],
+    /// All pods of this namespace, and their owners.
+    pub namespace: Option<&'a str>,
     /// None: queues of T9k don't matter.
     pub t9k_system_namespace: Option<&'a str>,
     pub floors: &'a FloorArgs,
@@ -89,9 +93,10 @@ pub enum Source {
 impl Snapshot {
     /// Of nothing yet. None: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
-        let Config { table, floors, longest_formation, pods_ready, kueue, .. } = config.clone();
+        let Config { table, floors, longest_formation, pods_ready, kueue, notice, .. } = config.clone();
         let settings = Settings {
             table: table.clone(),
+            notice,
             floors: floors.clone(),
             longest_formation,
             pods_ready,
@@ -303,17 +308,60 @@ pub async fn workload(
         _ => (None, None),
     };
     let Some((lookup, uid)) = lookup.zip(uid) else { return Ok(None) };
-    let found = match source {
-        Source::Files(documents) => {
-            let is_one = |document: &&Document| {
-                (document.group(), document.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
-                    && document.namespace().unwrap_or(DEFAULT) == namespace
-            };
-            documents.iter().filter(is_one).map(|document| document.value.clone()).collect()
-        }
-        Source::Cluster(cluster) => cluster.workloads(namespace, lookup).await?,
-    };
+    let found = source.workloads(namespace, lookup).await?;
     Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::Owner(found))))
+}
+
+impl Source {
+    /// Kueue's Workloads that are looked for. Files may have others of the namespace.
+    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
+        match self {
+            Self::Files(documents) => {
+                let is_one = |document: &&Document| {
+                    (document.group(), document.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
+                        && document.namespace().unwrap_or(DEFAULT) == namespace
+                };
+                Ok(documents.iter().filter(is_one).map(|document| document.value.clone()).collect())
+            }
+            Self::Cluster(cluster) => cluster.workloads(namespace, lookup).await,
+        }
+    }
+
+    /// An object that a person names.
+    pub async fn named(&self, namespace: &str, (word, name): &Target, table: &OwnerTable) -> Result<Named> {
+        let object = format!("{word}/{name}");
+        match self {
+            Self::Files(documents) => {
+                let is_meant = |document: &&Document| {
+                    document.is_called(word)
+                        && document.name() == Some(name)
+                        && document.namespace().unwrap_or(DEFAULT) == namespace
+                };
+                let found = documents.iter().rev().find(is_meant);
+                let found =
+                    found.with_context(|| format!("{object} is not among the objects that were read"))?;
+                let reference = OwnerReference {
+                    api_version: found.api_version.clone(),
+                    kind: found.kind.clone(),
+                    name: name.clone(),
+                    ..OwnerReference::default()
+                };
+                Ok(Named { reference, object: found.value.clone() })
+            }
+            Self::Cluster(cluster) => {
+                let kind = cluster.kinds.resolve(word, table)?;
+                let found = kind.api(&cluster.client, Some(namespace)).get(name).await.map_err(explain)?;
+                Ok(Named { reference: kind.reference(name), object: serde_json::to_value(&found)? })
+            }
+        }
+    }
+}
+
+/// An object that a person has named.
+pub struct Named {
+    pub reference: OwnerReference,
+    /// All of it.
+    pub object: Value,
 }
 
 /// The groups that a pod names, whether or not they are there.

@@ -274,8 +274,7 @@ fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
     let arguments = ["explain", "pod", "ns/gang-0", "-f", "-", "--now", NOW];
     let (answer, said) = answer(&[arguments.as_slice(), &["-o", "json"]].concat(), &objects(&items));
     assert_eq!(said, [""; 0]);
-    let would =
-        json!({"action": "pause", "kind": "Job", "name": "ns/train", "field": "spec.suspend", "value": true});
+    let would = json!({"action": "pause", "kind": "Job", "name": "ns/train", "field": "spec.suspend", "value": true, "resume": "kubectl tenure resume job.batch/train -n ns"});
     for (pointer, expected) in [
         ("/pod", json!("ns/gang-0")),
         ("/workload", json!("PodGroup ns/gang")),
@@ -453,7 +452,7 @@ fn of_a_job_that_kueue_runs_the_workload_would_be_paused() {
     }));
     let would = json!({
         "action": "pause", "kind": "Workload", "name": "ns/job-train-1f", "kueueWorkloadOf": "Job ns/train",
-        "field": "spec.active", "value": false,
+        "field": "spec.active", "value": false, "resume": "kubectl tenure resume job.batch/train -n ns",
     });
     assert_eq!(explained(&items, "gang-0").0["would"], would);
 }
@@ -537,4 +536,141 @@ fn an_own_ceiling_without_effect_is_told() {
     let invalid = told("invalid")[0].as_str().unwrap().to_owned();
     let begin = "Pod invalid: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"soon\": must be a duration";
     assert!(invalid.starts_with(begin) && invalid.ends_with(": it has no effect"), "{invalid}");
+}
+
+fn of_workload(items: &[Value], object: &str) -> Value {
+    let arguments = ["explain", object, "-n", "ns", "-f", "-", "-o", "json", "--now", NOW];
+    answer(&arguments, &objects(items)).0
+}
+
+fn job(name: &str, record: Option<&Value>) -> Value {
+    let annotations = record.map(|record| json!({"tenure.dev/paused": record.to_string()}));
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "annotations": annotations},
+        "spec": {"suspend": record.is_some()},
+    })
+}
+
+fn of_job(pod: Value, job: &str) -> Value {
+    let mut pod = pod;
+    pod["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": true}]);
+    pod
+}
+
+#[test]
+fn a_workload_is_explained_by_the_pod_that_ends_first() {
+    let mut items = cluster();
+    let slices = json!({"maxDuration": "1h", "maxDurationAction": "Requeue", "requeueDelay": "5m", "expiryNotice": "10m"});
+    items.extend([queue("slices", &slices), group("sliced", "slices", 1, "2026-01-01T00:59:00Z")]);
+    items.extend([job("train", None), job("slice", None), job("idle", None)]);
+    items.extend(["gang-7", "gang-8"].map(|name| of_job(pod(name, "gang"), "train")));
+    items.push(of_job(pod("slice-0", "sliced"), "slice"));
+    let of = of_workload(&items, "job/train");
+    assert_eq!(
+        (&of["workload"], &of["pods"], &of["paused"]),
+        (&json!("Job ns/train"), &json!(2), &Value::Null)
+    );
+    assert_eq!(of["firstPod"]["pod"], "ns/gang-7");
+    assert_eq!(of["firstPod"]["would"]["resume"], "kubectl tenure resume job.batch/train -n ns", "{of:#}");
+    let slice = &of_workload(&items, "jobs.batch/slice")["firstPod"];
+    assert_eq!(slice["noticeAt"], "2026-01-01T01:49:00Z", "{slice:#}");
+    assert_eq!(slice["would"]["comesBackAfter"], "5m");
+    let idle = of_workload(&items, "job/idle");
+    assert_eq!((&idle["pods"], &idle["firstPod"]), (&json!(0), &Value::Null));
+    assert_eq!(of_workload(&items, "podgroup/elastic")["pods"], 3);
+    assert_eq!(of_workload(&items, "po/gang-7")["pod"], "ns/gang-7");
+    let arguments = ["explain", "job", "slice", "-n", "ns", "-f", "-", "--now", NOW];
+    let text = tenure(&arguments, &objects(&items)).stdout;
+    let text = String::from_utf8(text).unwrap();
+    for line in [
+        "Job ns/slice\n  - one pod of it is in a queue\n\nns/slice-0\n",
+        "  - its workload gets a notice at 2026-01-01T01:49:00Z (49m from now)\n",
+        "  - it comes back by itself 5m later, or before that by kubectl tenure resume job.batch/slice -n ns\n",
+    ] {
+        assert!(text.contains(line), "{line:?} should be in {text}");
+    }
+}
+
+#[test]
+fn what_was_paused_is_explained_with_what_resumes_it() {
+    let record = |reason: &str| {
+        json!({
+            "reason": reason, "at": "2026-01-01T00:30:00Z", "queue": "prod-team2",
+            "queueGroup": "scheduling.run.ai", "ceiling": {"maxDuration": "2h", "queue": "prod"},
+            "field": "spec.suspend", "value": true, "previousValue": false,
+        })
+    };
+    let paused = record("MaxDurationExceeded");
+    let back = json!({"count": 0, "requeueAt": "2026-01-01T01:10:00Z"});
+    let mut returning = job("returning", Some(&paused));
+    returning["metadata"]["annotations"]["tenure.dev/requeue-state"] = json!(back.to_string());
+    let mut resumed = job("resumed", Some(&paused));
+    resumed["spec"]["suspend"] = json!(false);
+    let mut inactive = job("inactive", Some(&record("Deactivated")));
+    inactive["metadata"]["annotations"]["tenure.dev/active"] = json!("false");
+    let mut unreadable = job("unreadable", Some(&paused));
+    unreadable["metadata"]["annotations"]["tenure.dev/paused"] = json!("soon");
+    let mut others = job("others", None);
+    others["spec"]["suspend"] = json!(true);
+    let items =
+        [cluster(), vec![job("paused", Some(&paused)), returning, resumed, inactive, unreadable, others]]
+            .concat();
+    let text = |name: &str| {
+        let arguments = ["explain", "job", name, "-n", "ns", "-f", "-", "--now", NOW];
+        let Output { status, stdout, stderr } = tenure(&arguments, &objects(&items));
+        assert!(status.success() && stderr.is_empty(), "{}", String::from_utf8_lossy(&stderr));
+        String::from_utf8(stdout).unwrap()
+    };
+    let json = &of_workload(&items, "job/paused")["paused"];
+    assert_eq!((&json["ceiling"]["queue"], &json["comesBackAt"]), (&json!("prod"), &Value::Null));
+    assert_eq!(
+        (&json["command"], &json["inForce"]),
+        (&json!("kubectl tenure resume job.batch/paused -n ns"), &json!(true))
+    );
+    assert_eq!(
+        text("paused"),
+        "Job ns/paused\n  - Tenure paused it at 2026-01-01T00:30:00Z (MaxDurationExceeded): spec.suspend was set from false to true\n  - Its run in Queue prod-team2 has reached the ceiling of 2h, set by Queue prod above it. It stays paused until you resume it, with a full ceiling again: kubectl tenure resume job.batch/paused -n ns\n  - none of its pods is left in a queue\n"
+    );
+    for (name, expected) in [
+        (
+            "returning",
+            "It is paused, and comes back by itself at 2026-01-01T01:10:00Z. To resume it now: kubectl",
+        ),
+        (
+            "resumed",
+            "something else has set spec.suspend to false since: kubectl tenure resume job.batch/resumed",
+        ),
+        (
+            "inactive",
+            "stays paused until you activate it: kubectl tenure activate job.batch/inactive -n ns\n",
+        ),
+        ("unreadable", "annotation tenure.dev/paused can't be read: soon\n"),
+        ("others", "its spec.suspend is true, which something else than Tenure has set\n"),
+    ] {
+        let text = text(name);
+        assert!(text.contains(expected), "{expected:?} should be in {text}");
+    }
+}
+
+#[test]
+fn what_tenure_does_not_pause_is_not_of_workload() {
+    let mut set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web-1", "namespace": "ns"}});
+    set["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": true}]);
+    let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly", "namespace": "ns"}});
+    let items = [cluster(), vec![set, cron]].concat();
+    for (object, expected) in [
+        (
+            "rs/web-1",
+            "error: ReplicaSet ns/web-1 is controlled by deployment/web, which is what Tenure pauses: explain that\n",
+        ),
+        ("cronjob/nightly", "error: Tenure doesn't pause a CronJob: explain its pods, or what it controls\n"),
+        ("job/gone", "error: job/gone is not among the objects that were read\n"),
+        ("job", "error: no name after \"job\": name an object as in deployment/test\n"),
+    ] {
+        let Output { status, stderr, .. } =
+            tenure(&["explain", object, "-n", "ns", "-f", "-"], &objects(&items));
+        assert_eq!((status.code(), String::from_utf8(stderr).unwrap().as_str()), (Some(1), expected));
+    }
 }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use tenure_tests::{
     fixtures,
-    workloads::{Namespace, bare_pod, in_runai_queue, workload},
+    workloads::{Namespace, bare_pod, in_runai_queue, runai_queue, workload},
 };
 
 use super::{NOTHING, Said, await_state, in_namespace, run, tenure, time, user, world};
@@ -134,4 +134,45 @@ async fn without_the_right_to_see_queues_there_is_no_verdict_rather_than_a_wrong
         assert!(told.contains("can't list queues.scheduling.run.ai"), "{told}");
         assert!(told.contains("(Forbidden)"), "{told}");
     }
+}
+
+#[tokio::test]
+async fn a_workload_is_explained_while_it_runs_and_when_it_was_paused() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    world.apply(&queue("ex-workload", "", "2h")).await;
+    let labels = in_runai_queue("ex-workload");
+    let deployment = namespace.create(&workload("Deployment", name, "web", &labels, &Value::Null)).await;
+    namespace.await_running(2).await;
+    let explain = async || object(in_namespace(world, name, &["explain", "deploy/web", "-o", "json"]).await);
+    let running = explain().await;
+    let row = await_state(world, name, "Running").await;
+    assert_eq!((&running["pods"], &running["paused"]), (&json!(2), &Value::Null), "{running:#}");
+    assert_eq!(running["firstPod"]["expiresAt"], row["expiresAt"]);
+    assert_eq!(running["firstPod"]["would"]["kind"], "Deployment");
+    let sets = world.cluster.kubectl(&["get", "replicasets", "-n", name, "-o", "name"]).await.unwrap();
+    let set = sets.success().unwrap();
+    let below = in_namespace(world, name, &["explain", set.trim()]).await.bad();
+    assert!(below.ends_with("is controlled by deployment/web, which is what Tenure pauses: explain that\n"));
+
+    world.apply(&runai_queue("ex-workload", "", "1s")).await;
+    namespace.await_pause_of(&deployment, "spec.replicas", &json!(0)).await;
+    namespace.await_pods(&[]).await;
+    let text = in_namespace(world, name, &["explain", "deployment", "web"]).await.good();
+    let resume = format!("kubectl tenure resume deployment.apps/web -n {name}");
+    for expected in [
+        "(MaxDurationExceeded): spec.replicas was set from 2 to 0\n",
+        &format!(
+            "has reached the ceiling of 1s, set by that queue. It stays paused until you resume it, with a full ceiling again: {resume}\n"
+        ),
+        "none of its pods is left in a queue\n",
+    ] {
+        assert!(text.contains(expected), "{expected:?} should be in {text}");
+    }
+    let paused = explain().await;
+    assert_eq!((&paused["paused"]["command"], &paused["firstPod"]), (&json!(resume), &Value::Null));
+    let command: Vec<&str> = resume.split_whitespace().skip(2).collect();
+    run(world, &command).await;
+    assert_eq!(namespace.field(&deployment, "spec.replicas").await, 2, "the command works as printed");
 }

@@ -2,6 +2,8 @@
 
 mod print;
 
+pub use print::sentences;
+
 use anyhow::Result;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure_index::{CeilingIndex, Standing};
 use tenure_policy::{
+    ceiling::for_people,
     climb::Action,
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
     floor::Floor,
@@ -22,7 +25,7 @@ use tenure_policy::{
 };
 use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
 
-use super::{key, pod_name, shown};
+use super::{key, pod_name, reference, shown};
 use crate::{
     age::go,
     connect::ConnectArgs,
@@ -30,7 +33,7 @@ use crate::{
     input::InputArgs,
     output::OutputArgs,
     run::Run,
-    snapshot::{Gang, Key, Snapshot, Wanted, workload},
+    snapshot::{Gang, Key, Snapshot, Source, Wanted, workload},
 };
 
 /// Say what applies to a pod: until when it is protected, when it expires, and what would be paused
@@ -68,27 +71,61 @@ impl PodArgs {
         let Self { pod, input, output, t9k_system_namespace, floors: args } = self;
         let key = key(pod, &connect.namespace(!input.filename.is_empty()).await?);
         let (pods, t9k_system_namespace) = (std::slice::from_ref(&key), Some(t9k_system_namespace.as_str()));
-        let wanted = Wanted { pods, t9k_system_namespace, floors: &args };
+        let wanted = Wanted { pods, namespace: None, t9k_system_namespace, floors: &args };
         let (mut snapshot, source) = Snapshot::read(input, connect, wanted).await?;
-        let pod = snapshot.pod(&key)?.clone();
-        snapshot.warn_of_missing_group(&pod);
-        let action = snapshot.climb(&source, &key.0, pod.controller()).await?;
-        let workload = workload(&source, &snapshot.table, (&key.0, &pod), &action).await?;
-        let standing = snapshot.index.standing(&pod);
-        let on_reversal = standing.as_ref().and_then(|standing| on_reversal(&mut snapshot.index, standing));
-        let without_effect = without_effect(&mut snapshot, &pod, &action, standing.as_ref());
-        let pool = args.node_pool.as_deref().or_else(|| snapshot.pool(&pod));
-        let question =
-            Question { snapshot: &snapshot, pool, key: &key, pod: &pod, on_reversal, without_effect };
-        let answer = question.answer((&action, workload.as_ref()), standing);
-        output.show(&answer, || print::sentences(&answer, snapshot.now))
+        let answer = answer(&mut snapshot, &source, &key, args.node_pool.as_deref()).await?;
+        output.show(&answer, || sentences(&answer, snapshot.now))
+    }
+}
+
+/// What applies to a pod that was read.
+pub async fn answer(
+    snapshot: &mut Snapshot,
+    source: &Source,
+    key: &Key,
+    pool: Option<&str>,
+) -> Result<Answer> {
+    let pod = snapshot.pod(key)?.clone();
+    snapshot.warn_of_missing_group(&pod);
+    let action = snapshot.climb(source, &key.0, pod.controller()).await?;
+    let workload = workload(source, &snapshot.table, (&key.0, &pod), &action).await?;
+    let standing = snapshot.index.standing(&pod);
+    let rules = standing.as_ref().map_or_else(Rules::default, |of| Rules::of(&mut snapshot.index, of));
+    let without_effect = without_effect(snapshot, &pod, &action, standing.as_ref());
+    let pool = pool.or_else(|| snapshot.pool(&pod));
+    let question = Question { snapshot, pool, key, pod: &pod, rules, without_effect };
+    Ok(question.answer((&action, workload.as_ref()), standing))
+}
+
+/// What the queue of a pod says of the end of its run, if a ceiling applies.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
+    /// None for a time slice.
+    on_reversal: Option<OnReversal>,
+    /// How long before the end it is told.
+    notice: Option<SignedDuration>,
+    /// How long after the end of a time slice it comes back.
+    slice_delay: Option<SignedDuration>,
+}
+
+impl Rules {
+    fn of(index: &mut CeilingIndex, standing: &Standing) -> Self {
+        let family = standing.expires.map(|(_, family)| family);
+        let queue = family.and_then(|family| Some((family, standing.queue(family)?)));
+        let Some((family, queue)) = queue else { return Self::default() };
+        let slice_delay = index.slice_delay(family, queue);
+        Self {
+            on_reversal: slice_delay.is_none().then(|| index.on_reversal(family, queue)),
+            notice: index.notice(family, queue),
+            slice_delay,
+        }
     }
 }
 
 /// As programs are told of it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+pub struct Answer {
     pod: String,
     /// `PodGroup ns/name`, or `pod ns/name`.
     workload: String,
@@ -109,6 +146,9 @@ struct Answer {
     priority_class_trouble: Option<String>,
     /// Counted from `ceiling_since`.
     expires_at: Option<Timestamp>,
+    /// When it is told of its end, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice_at: Option<Timestamp>,
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
     max_duration: Option<Sourced>,
@@ -178,6 +218,12 @@ struct Would {
     /// `DeletePods` if its pods are deleted once three of its pauses were undone, each for a full run.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_reversal: Option<OnReversal>,
+    /// How long it is paused, if it comes back by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comes_back_after: Option<String>,
+    /// The command that resumes it before that, or at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume: Option<String>,
 }
 
 struct Question<'s> {
@@ -185,8 +231,7 @@ struct Question<'s> {
     pool: Option<&'s str>,
     key: &'s Key,
     pod: &'s Pod,
-    /// What its queue says of pauses that are undone; none if no ceiling applies, or a time slice.
-    on_reversal: Option<OnReversal>,
+    rules: Rules,
     without_effect: Vec<String>,
 }
 
@@ -223,6 +268,10 @@ impl Question<'_> {
             preemption_toleration,
             priority_class_trouble: trouble,
             expires_at: expiring.and_then(Run::expires),
+            notice_at: expiring
+                .and_then(Run::expires)
+                .zip(self.rules.notice)
+                .and_then(|(at, notice)| at.checked_sub(notice).ok()),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
@@ -290,10 +339,20 @@ impl Question<'_> {
 
     fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
         let (namespace, pod) = self.key;
+        let of_pod = OwnerReference {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            name: pod.clone(),
+            ..OwnerReference::default()
+        };
         let kueue_workload_of = workload.map(|_| match action {
             Action::Pause(owner) => format!("{} {namespace}/{}", owner.kind, owner.name),
             _ => format!("Pod {namespace}/{pod}"),
         });
+        let known = match action {
+            Action::Pause(owner) => owner,
+            _ => &of_pod,
+        };
         let (action, owner) = match action {
             Action::Pause(owner) => ("pause", workload.or(Some(owner))),
             Action::DeletePod if workload.is_some() => ("pause", workload),
@@ -314,9 +373,11 @@ impl Question<'_> {
             value: rule.map(|rule| rule.value.clone()),
             or_field: rules.next().map(|rule| rule.field.clone()),
             on_reversal: paused
-                .zip(self.on_reversal)
+                .zip(self.rules.on_reversal)
                 .map(|(owner, of_queue)| self.snapshot.table.on_reversal(owner).unwrap_or(of_queue))
                 .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
+            comes_back_after: paused.and(self.rules.slice_delay).map(for_people),
+            resume: paused.map(|_| pause::command("resume", &reference(known, namespace))),
         }
     }
 }
@@ -348,12 +409,6 @@ fn without_effect(
         Some(pause::own_ignored(own, &snapshot.index.ceiling(standing)?))
     }));
     sentences
-}
-
-fn on_reversal(index: &mut CeilingIndex, standing: &Standing) -> Option<OnReversal> {
-    let (_, family) = standing.expires?;
-    let queue = standing.queue(family)?;
-    index.slice_delay(family, queue).is_none().then(|| index.on_reversal(family, queue))
 }
 
 fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Sourced {

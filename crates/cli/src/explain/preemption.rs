@@ -83,7 +83,7 @@ impl PreemptionArgs {
         let victims: Vec<Key> = victims.into_iter().map(|victim| key(victim, &namespace)).collect();
         check(&preemptor, &victims)?;
         let pods: Vec<Key> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
-        let wanted = Wanted { pods: &pods, t9k_system_namespace: None, floors: &args };
+        let wanted = Wanted { pods: &pods, namespace: None, t9k_system_namespace: None, floors: &args };
         let (snapshot, _) = Snapshot::read(input, connect, wanted).await?;
         let answer =
             Question { snapshot: &snapshot, pool: args.node_pool.as_deref() }.answer(&preemptor, &victims)?;

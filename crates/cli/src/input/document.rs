@@ -4,6 +4,10 @@ use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 use tenure_policy::owners::group_of;
 
+/// Short names that kubectl takes, where a server isn't asked for them.
+const SHORT_NAMES: [(&str, &str); 4] =
+    [("deploy", "deployment"), ("po", "pod"), ("rs", "replicaset"), ("sts", "statefulset")];
+
 /// An object of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
@@ -36,6 +40,16 @@ impl Document {
     /// `metadata.namespace`, if it is a text.
     pub fn namespace(&self) -> Option<&str> {
         self.metadata("namespace")
+    }
+
+    /// True if a person means its kind: kind, plural or a short name, then perhaps a group, or a version and a group.
+    pub fn is_called(&self, word: &str) -> bool {
+        let (word, of) = word.split_once('.').unwrap_or((word, ""));
+        let (word, kind) = (word.to_lowercase(), self.kind.to_lowercase());
+        let is_short = SHORT_NAMES.iter().any(|(short, long)| *short == word && *long == kind);
+        let versioned = || format!("{}.{}", self.version(), self.group());
+        (word == kind || word.strip_suffix('s') == Some(&kind) || is_short)
+            && (of.is_empty() || of == self.group() || of == versioned())
     }
 
     fn metadata(&self, key: &str) -> Option<&str> {

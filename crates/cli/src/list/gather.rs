@@ -16,7 +16,7 @@ use super::{row::Row, view::View};
 use crate::{
     kinds::{Kind, Kinds},
     server::{explain, is_forbidden},
-    snapshot::{AT_ONCE, Cluster, NotListed, Selected, Snapshot, found},
+    snapshot::{AT_ONCE, Cluster, LIVE, NotListed, Selected, Snapshot, found},
     tell::{warn, with_causes},
 };
 
@@ -25,9 +25,6 @@ const ROUND: usize = 64;
 
 /// How long a kind that comes later goes unseen by a watch.
 const BETWEEN_DISCOVERIES: Duration = Duration::from_mins(1);
-
-/// Nothing is to be said of pods that have ended, and old clusters are full of them.
-const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// Lists workloads, again and again.
 pub struct Gatherer {

@@ -26,6 +26,9 @@ use crate::{
 /// Requests under way at once.
 pub const AT_ONCE: usize = 8;
 
+/// Selects pods that have not ended: there is nothing to say of the others, and old clusters are full of them.
+pub const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
 /// A kind that can't be listed.
 pub struct NotListed {
     pub kind: Kind,
@@ -154,6 +157,10 @@ impl Cluster {
     /// Reads what an explanation needs.
     pub(super) async fn explain(&self, wanted: &Wanted<'_>, snapshot: &mut Snapshot) -> Result<()> {
         snapshot.take_pods(self.with_groups(wanted.pods).await?);
+        if let Some(namespace) = wanted.namespace {
+            let pods = self.pods(Some(namespace), Some(LIVE)).try_concat().await.map_err(explain)?;
+            snapshot.take_pods(pods);
+        }
         let kinds = &self.kinds;
         let classes = kinds.find("scheduling.k8s.io", "PriorityClass");
         let lists = kinds.queues(Family::Runai).into_iter().chain(classes).map(|kind| (kind, None));
@@ -161,15 +168,16 @@ impl Cluster {
         let is_named = |of: PodGroupKind| snapshot.pods.values().any(|pod| of.named_by(pod).is_some());
         let groups = kinds.pod_groups().filter(|(of, _)| *of == PodGroupKind::Runai || is_named(*of));
         let groups: Vec<&Kind> = groups.map(|(_, kind)| kind).collect();
-        let namespaces: BTreeSet<&str> =
-            wanted.pods.iter().map(|(namespace, _)| namespace.as_str()).collect();
+        let of_pods = wanted.pods.iter().map(|(namespace, _)| namespace.as_str());
+        let namespaces: BTreeSet<&str> = of_pods.chain(wanted.namespace).collect();
         let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
         // it matters on which nodes pods are
         let needs_nodes = !snapshot.floors.node_pools.is_empty() && wanted.floors.node_pool.is_none();
         let nodes = kinds.find("", "Node").filter(|_| needs_nodes).map(|kind| (kind, None));
+        let owners = self.list_owners(wanted.namespace, snapshot);
+        let metadata = nodes.into_iter().chain(owners);
         let lists = lists.chain(groups).chain(of_t9k.map(|(kind, place)| (kind, Some(place))));
-        for NotListed { kind, error, is_forbidden: _ } in self.read(lists, nodes.into_iter(), snapshot).await
-        {
+        for NotListed { kind, error, is_forbidden: _ } in self.read(lists, metadata, snapshot).await {
             match (kind.resource.group.as_str(), kind.resource.kind.as_str()) {
                 // a verdict would be wrong, and not only incomplete
                 ("scheduling.run.ai", _) | (_, "PriorityClass") => return Err(error),
@@ -178,6 +186,21 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// The kinds of owners that are listed in a namespace, which are then known.
+    fn list_owners<'k, 'n>(
+        &'k self,
+        namespace: Option<&'n str>,
+        snapshot: &mut Snapshot,
+    ) -> Vec<(&'k Kind, Option<&'n str>)> {
+        let Some(namespace) = namespace else { return Vec::new() };
+        let Snapshot { table, owners, .. } = snapshot;
+        for (group, kind, _) in table.ancestors() {
+            owners.listed(group, kind);
+        }
+        let kinds = table.ancestors().filter_map(|(group, kind, _)| self.kinds.find(group, kind));
+        kinds.map(|kind| (kind, Some(namespace))).collect()
     }
 
     /// The pods that were asked for, and the others of their groups.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Result, anyhow};
 use k8s_openapi::{
     api::scheduling::v1::PriorityClass,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use kube::ResourceExt;
 use tenure_policy::{
@@ -65,6 +65,12 @@ impl Snapshot {
         let (namespace, name) = key;
         let missing = || anyhow!("pod {namespace}/{name} is not among the objects that were read");
         self.pods.get(key).ok_or_else(missing)
+    }
+
+    /// The pods of a namespace, as far as they were read.
+    pub fn pods_in(&self, namespace: &str) -> Vec<(Key, Option<OwnerReference>)> {
+        let here = self.pods.iter().filter(|((of, _), _)| of == namespace);
+        here.map(|(key, pod)| (key.clone(), pod.controller().cloned())).collect()
     }
 
     /// The class that a pod names, if it is known.

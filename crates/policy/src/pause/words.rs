@@ -64,7 +64,7 @@ fn returns(RequeueState { count, requeue_at, .. }: &RequeueState) -> String {
 }
 
 /// Returns a command of the kubectl plugin for an object: `kubectl tenure activate job.batch/train -n team`.
-fn command(verb: &str, object: &ObjectReference) -> String {
+pub fn command(verb: &str, object: &ObjectReference) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (api_version, name) = (text(&object.api_version), text(&object.name));
     let group = api_version.split_once('/').map_or_else(String::new, |(group, _)| format!(".{group}"));

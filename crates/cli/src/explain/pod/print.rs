@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::{Answer, Protection, Relation, TolerationAnswer, Would};
 use crate::{
+    age,
     explain::{moment, paragraph},
     floors::Sourced,
 };
@@ -110,7 +111,16 @@ fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
         answer.ceiling_since.map(|since| format!(", counted from {since} ({from})")).unwrap_or_default();
     let mut sentences =
         vec![format!("it expires at {}: {}{since}", moment(at, now), ceiling.unwrap_or_default())];
+    sentences.extend(answer.notice_at.map(|at| {
+        let at = if at <= now {
+            format!("{} ({} ago)", age::moment(at), age::human(now.duration_since(at)))
+        } else {
+            moment(at, now)
+        };
+        format!("its workload gets a notice at {at}")
+    }));
     sentences.extend(answer.would.as_ref().map(then));
+    sentences.extend(answer.would.as_ref().and_then(back));
     let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());
     sentences.extend(undone.map(|Would { kind, name, .. }| {
         format!(
@@ -118,6 +128,15 @@ fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
         )
     }));
     sentences
+}
+
+/// Whether what is paused comes back, and what resumes it.
+fn back(would: &Would) -> Option<String> {
+    let resume = would.resume.as_ref()?;
+    Some(match &would.comes_back_after {
+        Some(after) => format!("it comes back by itself {after} later, or before that by {resume}"),
+        None => format!("it stays paused until {resume}, and then has a full ceiling again"),
+    })
 }
 
 fn then(would: &Would) -> String {

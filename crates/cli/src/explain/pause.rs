@@ -1,0 +1,101 @@
+//! What a pause has left on a workload: why and when it was paused, and what brings it back.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::Value;
+use tenure_policy::pause::{self, Known, Owner, Return};
+use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling};
+
+use crate::{age::moment, change::shown, table::printable};
+
+/// A pause, as programs are told of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Paused {
+    at: Timestamp,
+    /// `MaxDurationExceeded`, `PodsReadyTimeout`, `WorkloadInactive` or `Deactivated`.
+    reason: String,
+    queue: String,
+    /// The ceiling that was exceeded, and the queue that sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ceiling: Option<ExceededCeiling>,
+    /// The name of its Workload of Kueue's, if that was paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kueue_workload: Option<String>,
+    field: String,
+    value: Value,
+    previous_value: Value,
+    /// False if something else has set the field since.
+    in_force: bool,
+    /// When it comes back by itself; null if it doesn't.
+    comes_back_at: Option<Timestamp>,
+    /// The command that lets it run again.
+    command: String,
+    /// For people.
+    message: String,
+}
+
+impl Paused {
+    /// Reads the record on an object. The error is a sentence about one that can't be read; none if there is no record.
+    pub fn read(object: &Value, known: &Known) -> Option<Result<Self, String>> {
+        let text = object.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)?;
+        let Some(record) = Owner(object).record() else {
+            let text = printable(text.as_str().unwrap_or_default());
+            return Some(Err(format!("annotation {PAUSED_ANNOTATION} can't be read: {text}")));
+        };
+        let metadata = object.get("metadata").cloned().unwrap_or_default();
+        let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+        let returns = Return::of(&record, &metadata);
+        let is_deactivated = pause::is_deactivation(&record) || pause::is_inactive(&metadata);
+        let command = pause::command(if is_deactivated { "activate" } else { "resume" }, &known.object);
+        let state = Owner(object).requeue_state();
+        let message = match returns {
+            Return::Reactivate => "It was activated, and comes back at once".to_owned(),
+            _ if pause::is_inactive(&metadata) => {
+                format!("It is deactivated, and stays paused until you activate it: {command}")
+            }
+            _ => pause::in_words(&record, &state, known)
+                .unwrap_or_else(|| pause::message(&record, &state, known)),
+        };
+        let comes_back_at = match returns {
+            Return::Requeue(at) => Some(at),
+            _ => None,
+        };
+        Some(Ok(Self {
+            at: record.at,
+            in_force: pause::is_ours(Owner(object), &record),
+            queue: record.queue,
+            ceiling: record.ceiling,
+            kueue_workload: known.workload.clone(),
+            reason: record.reason,
+            field: record.field,
+            value: record.value,
+            previous_value: record.previous_value,
+            comes_back_at,
+            command,
+            message,
+        }))
+    }
+
+    /// What people read.
+    pub fn sentences(&self, now_at: &Value) -> Vec<String> {
+        let Self { field, value, previous_value, .. } = self;
+        let of =
+            self.kueue_workload.as_ref().map(|name| format!(" of its Workload {name}")).unwrap_or_default();
+        let (at, value, before) = (moment(self.at), shown(value), shown(previous_value));
+        let set = format!(
+            "Tenure paused it at {at} ({}): {field}{of} was set from {before} to {value}",
+            self.reason
+        );
+        if self.in_force {
+            return vec![set, self.message.clone()];
+        }
+        let command = &self.command;
+        let since = format!(
+            "something else has set {field} to {} since: {command} removes what is left of the pause",
+            shown(now_at)
+        );
+        vec![set, since]
+    }
+}

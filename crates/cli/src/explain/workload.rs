@@ -1,0 +1,249 @@
+//! `kubectl tenure explain KIND/NAME`: why a workload is paused, or when its run ends.
+
+use anyhow::{Result, anyhow, bail, ensure};
+use clap::Args;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Serialize;
+use serde_json::Value;
+use tenure_policy::{
+    climb::Action,
+    expiry::{Exemption, Scope, exemption},
+    kueue,
+    owners::{OwnerTable, group_of},
+    pause::{Known, Owner},
+};
+use tenure_types::podgroup::PodGroupKind;
+
+use super::{paragraph, pause::Paused, pod, reference};
+use crate::{
+    change::shown,
+    connect::ConnectArgs,
+    floors::FloorArgs,
+    input::InputArgs,
+    output::OutputArgs,
+    snapshot::{Key, Named, Snapshot, Source, Wanted},
+    target,
+};
+
+// No doc comment: that of `explain` is what people are shown.
+#[derive(Clone, Debug, Args)]
+pub struct WorkloadArgs {
+    /// The workload: KIND/NAME, or KIND and NAME. A kind as kubectl takes it: deploy, deployments, deployment.apps
+    #[arg(value_name = "OBJECT", required = true, num_args = 1..=2)]
+    object: Vec<String>,
+
+    #[command(flatten)]
+    input: InputArgs,
+
+    #[command(flatten)]
+    output: OutputArgs,
+
+    /// The namespace in which queues of T9k count, as the keeper has it
+    #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
+    t9k_system_namespace: String,
+
+    #[command(flatten)]
+    floors: FloorArgs,
+}
+
+pub const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure explain job/train          # why it is paused and what resumes it, or when its run ends
+  kubectl tenure explain deployment web -f cluster.yaml
+  kubectl tenure explain pod team/train-0
+  kubectl tenure explain preemption --preemptor team/big-0 --victim prod/train-0";
+
+impl WorkloadArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { object, input, output, t9k_system_namespace, floors: args } = self;
+        let mut targets = target::parse(&object)?;
+        let target = targets.pop().filter(|_| targets.is_empty());
+        let target = target.ok_or_else(|| anyhow!("name one object, as in deployment/test"))?;
+        let namespace = connect.namespace(!input.filename.is_empty()).await?;
+        let wanted = Wanted {
+            pods: &[],
+            namespace: Some(&namespace),
+            t9k_system_namespace: Some(&t9k_system_namespace),
+            floors: &args,
+        };
+        let (mut snapshot, source) = Snapshot::read(input, connect, wanted).await?;
+        let named = source.named(&namespace, &target, &snapshot.table).await?;
+        let pool = args.node_pool.as_deref();
+        if (group_of(&named.reference.api_version), named.reference.kind.as_str()) == ("", "Pod") {
+            let answer = pod::answer(&mut snapshot, &source, &(namespace, target.1), pool).await?;
+            return output.show(&answer, || pod::sentences(&answer, snapshot.now));
+        }
+        let answer = answer(&mut snapshot, &source, &namespace, &named, pool).await?;
+        output.show(&answer, || answer.text(snapshot.now))
+    }
+}
+
+/// As programs are told of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    /// `Job ns/name`.
+    workload: String,
+    /// Its live pods that are in a queue.
+    pods: usize,
+    /// What Tenure has done to it; null if it has no record of a pause.
+    paused: Option<Paused>,
+    /// What is odd about its being paused or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// What applies to the pod whose run ends first; null if it has none in a queue.
+    first_pod: Option<pod::Answer>,
+    /// What its field holds that a pause has set.
+    #[serde(skip)]
+    field: Value,
+}
+
+async fn answer(
+    snapshot: &mut Snapshot,
+    source: &Source,
+    namespace: &str,
+    named: &Named,
+    pool: Option<&str>,
+) -> Result<Answer> {
+    let Named { reference: of, object } = named;
+    let workload = format!("{} {namespace}/{}", of.kind, of.name);
+    let group = PodGroupKind::of(group_of(&of.api_version), &of.kind);
+    if group.is_none() {
+        check(snapshot, named, &workload)?;
+    }
+    let pods = members(snapshot, source, namespace, (of, group)).await?;
+    let (paused, note, field) = match pause(source, &snapshot.table, namespace, named).await? {
+        Some((Ok(paused), field)) => (Some(paused), None, field),
+        Some((Err(note), _)) => (None, Some(note), Value::Null),
+        None => {
+            let rule = snapshot.table.rules(of).find(|rule| Owner(object).is_paused(rule));
+            let note = rule.map(|rule| {
+                format!(
+                    "its {} is {}, which something else than Tenure has set",
+                    rule.field,
+                    shown(&rule.value)
+                )
+            });
+            (None, note, Value::Null)
+        }
+    };
+    let (count, first) = first(snapshot, &pods)?;
+    let first_pod = match first {
+        Some(key) => Some(pod::answer(snapshot, source, &key, pool).await?),
+        None => None,
+    };
+    Ok(Answer { workload, pods: count, paused, note, first_pod, field })
+}
+
+/// Refuses what Tenure doesn't pause.
+fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload: &str) -> Result<()> {
+    let metadata = object.get("metadata").cloned().unwrap_or_default();
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+    let above = kueue::above(of, &metadata).filter(|above| snapshot.table.knows(above));
+    if let Some(above) = above {
+        let (kind, name) = (above.kind.to_lowercase(), &above.name);
+        bail!("{workload} is controlled by {kind}/{name}, which is what Tenure pauses: explain that");
+    }
+    let knows = snapshot.table.knows(of);
+    ensure!(knows, "Tenure doesn't pause a {}: explain its pods, or what it controls", of.kind);
+    Ok(())
+}
+
+/// The live pods for which an owner would be paused, or that are in a group.
+async fn members(
+    snapshot: &mut Snapshot,
+    source: &Source,
+    namespace: &str,
+    (of, group): (&OwnerReference, Option<PodGroupKind>),
+) -> Result<Vec<Key>> {
+    let is_owner = |owner: &OwnerReference| {
+        (group_of(&owner.api_version), &owner.kind, &owner.name)
+            == (group_of(&of.api_version), &of.kind, &of.name)
+    };
+    let mut members = Vec::new();
+    for (key, controller) in snapshot.pods_in(namespace) {
+        let is_member = match group {
+            Some(kind) => {
+                snapshot.gang_key(snapshot.pod(&key)?)
+                    == (Some(kind), (namespace.to_owned(), of.name.clone()))
+            }
+            None => match snapshot.climb(source, namespace, controller.as_ref()).await? {
+                Action::Pause(owner) | Action::AwaitDeletion(owner) | Action::Forbidden(owner) => {
+                    is_owner(&owner)
+                }
+                Action::DeletePod | Action::Exempt => false,
+            },
+        };
+        if is_member {
+            members.push(key);
+        }
+    }
+    Ok(members)
+}
+
+/// How many of these pods are in a queue and live, and the one of them whose run ends first.
+fn first(snapshot: &mut Snapshot, pods: &[Key]) -> Result<(usize, Option<Key>)> {
+    let mut standings = Vec::new();
+    for key in pods {
+        let pod = snapshot.pod(key)?.clone();
+        let exemption = exemption(&pod, &Scope::default());
+        if matches!(exemption, Some(Exemption::Terminating | Exemption::Finished)) {
+            continue;
+        }
+        let Some(standing) = snapshot.index.standing(&pod) else { continue };
+        let end = standing.expires.map_or(Timestamp::MAX, |(at, _)| at);
+        standings.push((exemption.is_some(), end, key));
+    }
+    let count = standings.len();
+    Ok((count, standings.into_iter().min().map(|(.., key)| key.clone())))
+}
+
+/// The pause of a workload, be it of the Workload by which Kueue runs it, and what the field holds now.
+async fn pause(
+    source: &Source,
+    table: &OwnerTable,
+    namespace: &str,
+    Named { reference: of, object }: &Named,
+) -> Result<Option<(Result<Paused, String>, Value)>> {
+    let known = Known { object: reference(of, namespace), workload: None };
+    let read = |object: &Value, known: &Known| {
+        let paused = Paused::read(object, known)?;
+        let field = Owner(object).record().map(|record| Owner(object).at(&record.field).clone());
+        Some((paused, field.unwrap_or_default()))
+    };
+    if let Some(paused) = read(object, &known) {
+        return Ok(Some(paused));
+    }
+    let uid = object.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+    if uid.is_empty() {
+        return Ok(None);
+    }
+    let of = OwnerReference { uid: uid.to_owned(), ..of.clone() };
+    let Some(lookup) = kueue::of_owner(&of, table) else {
+        return Ok(None);
+    };
+    let found = source.workloads(namespace, lookup).await?;
+    let paused = kueue::owned(&found, uid).into_iter().find_map(|workload| {
+        let name = kueue::refer_to(Owner(workload)).name;
+        read(workload, &Known { workload: Some(name), ..known.clone() })
+    });
+    Ok(paused)
+}
+
+impl Answer {
+    fn text(&self, now: Timestamp) -> String {
+        let mut sentences =
+            self.paused.as_ref().map(|paused| paused.sentences(&self.field)).unwrap_or_default();
+        sentences.extend(self.note.clone());
+        sentences.push(match self.pods {
+            0 if self.paused.is_some() => "none of its pods is left in a queue".into(),
+            0 => "no live pod of it is in a queue: no ceiling applies".into(),
+            1 => "one pod of it is in a queue".into(),
+            many => format!("{many} pods of it are in a queue; this is the one whose run ends first"),
+        });
+        let workload = paragraph(&self.workload, &sentences);
+        let pod = self.first_pod.as_ref().map(|pod| format!("\n{}", pod::sentences(pod, now)));
+        workload + &pod.unwrap_or_default()
+    }
+}
