@@ -1,5 +1,6 @@
 //! `kubectl tenure list`: which workloads are in a queue, and when their time is over.
 
+pub mod ended;
 pub mod gather;
 pub mod print;
 pub mod row;
@@ -18,6 +19,7 @@ use crate::{
     connect::ConnectArgs,
     floors::of_file,
     output::print,
+    server::explain,
     tell::{tell, with_causes},
 };
 use gather::Gatherer;
@@ -66,6 +68,10 @@ pub struct ListArgs {
     #[arg(short, long)]
     watch: bool,
 
+    /// Show what Tenure has paused or deleted in the last hour, from the events of the keeper: what is no longer there, too
+    #[arg(long, conflicts_with_all = ["watch", "selector"])]
+    ended: bool,
+
     /// The namespace in which queues of T9k count, as the keeper has it
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
     t9k_system_namespace: String,
@@ -82,6 +88,7 @@ Examples:
   kubectl tenure list research -n team   # those of queue research in namespace team
   kubectl tenure list -l app=web -o name # names as kubectl takes them
   kubectl tenure list -A --watch         # go on, and print what changes
+  kubectl tenure list --ended            # what Tenure has paused or deleted in the last hour
   kubectl tenure list -A -o json | jq -r '.[] | select(.state == \"Paused\") | .workload'";
 
 impl ListArgs {
@@ -93,6 +100,7 @@ impl ListArgs {
             no_headers,
             output,
             watch,
+            ended,
             t9k_system_namespace,
             config,
         } = self;
@@ -100,6 +108,14 @@ impl ListArgs {
         let cluster = connect.connect().await?;
         let namespace = (!all_namespaces).then(|| cluster.namespace.clone());
         let place = namespace.as_ref().map_or_else(String::new, |name| format!(" in {name} namespace"));
+        if ended {
+            let mut ended = ended::ended(&cluster, namespace.as_deref()).await.map_err(explain)?;
+            ended.retain(|of| queues.is_empty() || of.queue.as_ref().is_some_and(|of| queues.contains(of)));
+            if ended.is_empty() {
+                tell(&format!("Tenure has paused or deleted nothing in the last hour{place}."));
+            }
+            return print(&ended::shown(&ended, output, (all_namespaces, !no_headers), cluster.clock.now())?);
+        }
         let gatherer = Gatherer::new(cluster, namespace, t9k_system_namespace, config).selecting(selector);
         let printer = Printer::new(output, all_namespaces, !no_headers);
         let mut list = List { gatherer, queues, printer };

@@ -39,6 +39,7 @@ use crate::{
     floors::FloorArgs,
     input::{self, Document, InputArgs},
     kinds::Kind,
+    list::row::name_of,
     server::{explain, is_forbidden},
     target::Target,
     tell::{warn, with_causes},
@@ -350,8 +351,11 @@ impl Source {
             }
             Self::Cluster(cluster) => {
                 let kind = cluster.kinds.resolve(word, table)?;
-                let found = kind.api(&cluster.client, Some(namespace)).get(name).await.map_err(explain)?;
-                Ok(Named { reference: kind.reference(name), object: serde_json::to_value(&found)? })
+                let reference = kind.reference(name);
+                match kind.api(&cluster.client, Some(namespace)).get(name).await {
+                    Ok(found) => Ok(Named { reference, object: serde_json::to_value(&found)? }),
+                    Err(error) => Err(cluster.missing(namespace, &name_of(&reference), error).await),
+                }
             }
         }
     }

@@ -24,9 +24,9 @@ pub use owner::{Owner, is_inactive, record_on, requeue_state_on};
 pub use plan::{Candidate, PausePlan, Until};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
-    Alone, AtEnd, DELETED_MESSAGE, Known, approaching, came_back, command, deleted_in_words, deleted_unready,
-    dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid, return_refused, reversed,
-    undone,
+    Alone, AtEnd, DELETED_MESSAGE, Ended, Known, approaching, came_back, command, deleted_in_words,
+    deleted_unready, dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid,
+    return_refused, reversed, undone,
 };
 
 /// Reason of the event and of the record when a ceiling was exceeded.

@@ -20,7 +20,7 @@ const ALLOWED: &str = "--output=jsonpath={.status.allowed}";
 const LEFT_OUT: &str = "Warning: you may not list queues.scheduling.run.ai, queues.scheduler.tensorstack.dev: what they say isn't shown\n";
 
 /// A kubeconfig of a service account that has a role in its namespace.
-async fn with_role(world: &World, namespace: &str, role: &str) -> PathBuf {
+pub async fn with_role(world: &World, namespace: &str, role: &str) -> PathBuf {
     let account = format!("--serviceaccount={namespace}:{role}");
     for create in [
         ["create", "serviceaccount", role].as_slice(),

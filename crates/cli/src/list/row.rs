@@ -247,7 +247,7 @@ fn state(run: &Run, terminating: bool, now: Timestamp) -> State {
 }
 
 /// Kinds of other groups than Kubernetes' own have namesakes.
-fn name_of(reference: &OwnerReference) -> String {
+pub fn name_of(reference: &OwnerReference) -> String {
     let (kind, name) = (reference.kind.to_lowercase(), &reference.name);
     match group_of(&reference.api_version) {
         "" | "apps" | "batch" => format!("{kind}/{name}"),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use anyhow::{Error, Result, ensure};
+use anyhow::{Error, Result, anyhow, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Api, Client, api::ListParams, core::DynamicObject};
@@ -15,8 +15,10 @@ use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};
 
 use super::{Key, Snapshot, Wanted, group_names};
 use crate::{
+    age,
     input::Document,
     kinds::{Kind, Kinds},
+    list::ended::ended,
     pages::{Pages, objects, pages},
     server::{Clock, explain, is_forbidden},
     target::is_segment,
@@ -188,6 +190,21 @@ impl Cluster {
         Ok(())
     }
 
+    /// An error about an object, with what Tenure has done if it is no longer there.
+    pub(super) async fn missing(&self, namespace: &str, workload: &str, error: kube::Error) -> Error {
+        let is_gone = matches!(&error, kube::Error::Api(status) if status.code == 404);
+        let error = explain(error);
+        if !is_gone {
+            return error;
+        }
+        // without the right to read events there is no more to say
+        let ended = ended(self, Some(namespace)).await.unwrap_or_default();
+        match ended.into_iter().rfind(|of| of.workload == workload) {
+            Some(of) => anyhow!("{error}\n{} at {}: {}", of.action, age::moment(of.at), of.message),
+            None => error,
+        }
+    }
+
     /// The kinds of owners that are listed in a namespace, which are then known.
     fn list_owners<'k, 'n>(
         &'k self,
@@ -212,8 +229,10 @@ impl Cluster {
         };
         for (namespace, name) in wanted {
             ensure!(is_segment(name) && is_segment(namespace), "{namespace}/{name} can't be a pod");
-            let pod =
-                Api::<Pod>::namespaced(self.client.clone(), namespace).get(name).await.map_err(explain)?;
+            let pod = match Api::<Pod>::namespaced(self.client.clone(), namespace).get(name).await {
+                Ok(pod) => pod,
+                Err(error) => return Err(self.missing(namespace, &format!("pod/{name}"), error).await),
+            };
             groups.extend(named(&pod, namespace));
             pods.push(pod);
         }

@@ -31,7 +31,7 @@ impl Actor {
             action: "Deleting",
             note,
             at,
-            cause: None,
+            cause: Some((object.clone(), due.queue.clone())),
         };
         if self.dry_run {
             let events = vec![event(reason, pause::dry_run(&message), due.deadline)];

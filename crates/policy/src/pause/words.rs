@@ -157,7 +157,7 @@ pub fn deleted_unready(queue: &str, alone: &Alone) -> String {
 
 /// The message in a dry run, which does nothing else.
 pub fn dry_run(message: &str) -> String {
-    format!("Dry run, nothing was done: {message}")
+    format!("{DRY_RUN}{message}")
 }
 
 /// The message of the event on an owner whose pause was reversed again.
@@ -228,6 +228,34 @@ pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &
     format!("{}. The pod was deleted, because {why}. To run it again, create it again", ended(queue, ceiling))
 }
 
+/// What the message of an event says of the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended<'m> {
+    /// The queue of the workload.
+    pub queue: &'m str,
+    /// The ceiling that was reached, for people.
+    pub ceiling: Option<&'m str>,
+}
+
+impl<'m> Ended<'m> {
+    /// Reads what [`in_words`] and [`deleted_in_words`] write.
+    pub fn read(message: &'m str) -> Option<Self> {
+        let (sentence, _) = message.strip_prefix(ENDED_IN)?.split_once(". ")?;
+        let (queue, rest) = sentence.split_once(ENDED_BY)?;
+        let ceiling = rest.strip_prefix(" of ").and_then(|rest| rest.split_once(", set by"));
+        Some(Self { queue, ceiling: ceiling.map(|(ceiling, _)| ceiling) })
+    }
+
+    /// True if a message is of a dry run.
+    pub fn is_dry_run(message: &str) -> bool {
+        message.starts_with(DRY_RUN)
+    }
+}
+
+const ENDED_IN: &str = "Its run in Queue ";
+const ENDED_BY: &str = " has reached the ceiling";
+const DRY_RUN: &str = "Dry run, nothing was done: ";
+
 fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
     let which = ceiling.map(|ExceededCeiling { max_duration, queue: of }| {
         let by = match of.as_deref() {
@@ -237,7 +265,7 @@ fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
         };
         format!(" of {max_duration}, {by}")
     });
-    format!("Its run in Queue {queue} has reached the ceiling{}", which.unwrap_or_default())
+    format!("{ENDED_IN}{queue}{ENDED_BY}{}", which.unwrap_or_default())
 }
 
 /// The message about an own ceiling that is no duration, with the error that says so.
@@ -502,6 +530,32 @@ mod tests {
             let because = "Deleted because its workload was not ready in time by the waitForPodsReady that applies in Queue research";
             assert_eq!(deleted_unready("research", &alone), format!("{because}, and {expected}"));
         }
+    }
+
+    #[test]
+    fn the_message_about_the_end_of_a_run_can_be_read_again() {
+        for (ceiling, expected) in [
+            (None, None),
+            (Some(("2h 30m", None)), Some("2h 30m")),
+            (Some(("1h", Some("research"))), Some("1h")),
+            (Some(("1h", Some("above"))), Some("1h")),
+        ] {
+            let ceiling = ceiling.map(|(text, queue): (&str, Option<&str>)| ExceededCeiling {
+                max_duration: text.into(),
+                queue: queue.map(str::to_owned),
+            });
+            let record = PausedRecord {
+                ceiling: ceiling.clone(),
+                ..record(MAX_DURATION_EXCEEDED, "spec.suspend", json!(true), json!(false))
+            };
+            let expected = Some(Ended { queue: "research", ceiling: expected });
+            let paused = in_words(&record, &RequeueState::default(), &job()).unwrap();
+            assert_eq!(Ended::read(&paused), expected, "{paused}");
+            let deleted = deleted_in_words("research", ceiling.as_ref(), &Alone::NoOwner);
+            assert_eq!(Ended::read(&deleted), expected, "{deleted}");
+            assert!(Ended::is_dry_run(&dry_run(&paused)) && !Ended::is_dry_run(&paused));
+        }
+        assert_eq!(Ended::read("Set spec.suspend to true"), None);
     }
 
     #[test]

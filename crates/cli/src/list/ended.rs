@@ -1,0 +1,198 @@
+//! What Tenure has paused or deleted of late, as the keeper's events tell it: of pods without an owner nothing else is
+//! left.
+
+use futures::TryStreamExt;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use kube::Api;
+use serde::Serialize;
+use tenure_policy::pause::{
+    DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, Ended as Run, RUN_ENDED,
+};
+use tenure_types::keys::EVENT_QUEUE_ANNOTATION;
+
+use super::{
+    print::{Format, moment},
+    row::name_of,
+};
+use crate::{
+    age::human,
+    pages::objects,
+    snapshot::Cluster,
+    table::{cell, table},
+};
+
+/// Selects what the keeper has written.
+const BY_KEEPER: &str = "reportingComponent=tenure.dev/keeper";
+
+/// API servers keep events for an hour, unless they are told otherwise.
+const OF_LATE: SignedDuration = SignedDuration::from_hours(1);
+
+/// The end of a run, as people and programs are told of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    pub namespace: String,
+    /// `deployment/test`: as kubectl takes it.
+    pub workload: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// The ceiling that was reached, as in `2h 30m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<String>,
+    pub at: Timestamp,
+    /// `Paused` or `Deleted`.
+    pub action: &'static str,
+    /// The reason of the event.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+impl Ended {
+    /// None if an event is not about the end of a run, or of a dry run.
+    fn read(event: Event) -> Option<Self> {
+        let Event { metadata, involved_object: of, event_time, reason, message, action, .. } = event;
+        let (reason, message) = (reason?, message.unwrap_or_default());
+        let is_end = [RUN_ENDED, EVICTED_DUE_TO_PODS_READY_TIMEOUT, DEACTIVATED_DUE_TO_LIMIT];
+        let action = match action.as_deref() {
+            Some("Pausing") => "Paused",
+            Some("Deleting") => "Deleted",
+            _ => return None,
+        };
+        if !is_end.contains(&reason.as_str()) || Run::is_dry_run(&message) {
+            return None;
+        }
+        let run = Run::read(&message).filter(|_| reason == RUN_ENDED);
+        let noted = metadata.annotations.and_then(|mut all| all.remove(EVENT_QUEUE_ANNOTATION));
+        let object = OwnerReference {
+            api_version: of.api_version.unwrap_or_default(),
+            kind: of.kind.unwrap_or_default(),
+            name: of.name.unwrap_or_default(),
+            ..OwnerReference::default()
+        };
+        Some(Self {
+            namespace: of.namespace.or(metadata.namespace).unwrap_or_default(),
+            workload: name_of(&object),
+            queue: noted.or_else(|| run.map(|run| run.queue.to_owned())).filter(|queue| !queue.is_empty()),
+            ceiling: run.and_then(|run| run.ceiling).map(str::to_owned),
+            at: event_time?.0,
+            action,
+            reason,
+            message,
+        })
+    }
+}
+
+/// What has ended of late in a namespace or in all, the latest last.
+pub async fn ended(cluster: &Cluster, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
+    let client = cluster.client.clone();
+    let api: Api<Event> = match namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
+    };
+    let events: Vec<Event> = objects(api, Some(BY_KEEPER)).try_concat().await?;
+    let now = cluster.clock.now();
+    let mut ended: Vec<Ended> = events.into_iter().filter_map(Ended::read).collect();
+    ended.retain(|of| now.duration_since(of.at) <= OF_LATE);
+    ended.sort_by(|one, other| (one.at, &one.workload).cmp(&(other.at, &other.workload)));
+    Ok(ended)
+}
+
+/// As a table, or as objects.
+pub fn shown(
+    ended: &[Ended],
+    format: Option<Format>,
+    (namespaces, headers): (bool, bool),
+    now: Timestamp,
+) -> anyhow::Result<String> {
+    let is_wide = match format {
+        Some(Format::Json) => return Ok(serde_json::to_string_pretty(ended)? + "\n"),
+        Some(Format::Yaml) => return Ok(serde_saphyr::to_string(&ended)?),
+        Some(Format::Name) => return Ok(ended.iter().map(|of| format!("{}\n", of.workload)).collect()),
+        Some(Format::Wide) => true,
+        None => false,
+    };
+    if ended.is_empty() {
+        return Ok(String::new());
+    }
+    let names = namespaces.then_some("NAMESPACE").into_iter();
+    let names = names.chain(["WORKLOAD", "QUEUE", "CEILING", "ENDED AT", "AGO", "ACTION", "REASON"]);
+    let names: Vec<&str> = names.chain(is_wide.then_some("MESSAGE")).collect();
+    let row = |of: &Ended| {
+        let ago = human(now.duration_since(of.at));
+        let cells = [
+            of.workload.clone(),
+            cell(of.queue.as_deref()),
+            cell(of.ceiling.as_deref()),
+            moment(Some(of.at)),
+            ago,
+            of.action.to_owned(),
+            of.reason.clone(),
+        ];
+        let namespace = namespaces.then(|| of.namespace.clone()).into_iter();
+        namespace.chain(cells).chain(is_wide.then(|| of.message.clone())).collect()
+    };
+    let table = table(&names, ended.iter().map(row));
+    let rows = table.split_once('\n').map_or("", |(_, rows)| rows).to_owned();
+    Ok(if headers { table } else { rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(reason: &str, action: &str, message: &str, annotations: &Value) -> Option<Ended> {
+        let event = json!({
+            "metadata": {"name": "e", "namespace": "team", "annotations": annotations},
+            "involvedObject": {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "namespace": "team"},
+            "reason": reason, "action": action, "message": message, "eventTime": "2026-01-01T00:00:00.000000Z",
+        });
+        Ended::read(serde_json::from_value(event).unwrap())
+    }
+
+    const WORDS: &str = "Its run in Queue research has reached the ceiling of 2h 30m, set by Queue company above it. It stays paused until you resume it";
+
+    #[test]
+    fn the_end_of_a_run_is_read_from_its_event() {
+        let ended = read(RUN_ENDED, "Pausing", WORDS, &Value::Null).unwrap();
+        assert_eq!((ended.workload.as_str(), ended.action), ("job/train", "Paused"));
+        assert_eq!((ended.queue.as_deref(), ended.ceiling.as_deref()), (Some("research"), Some("2h 30m")));
+        let annotated = json!({"tenure.dev/queue": "other"});
+        let unready =
+            read(EVICTED_DUE_TO_PODS_READY_TIMEOUT, "Deleting", "Deleted because", &annotated).unwrap();
+        assert_eq!(
+            (unready.action, unready.queue.as_deref(), unready.ceiling),
+            ("Deleted", Some("other"), None)
+        );
+    }
+
+    #[test]
+    fn other_events_and_those_of_a_dry_run_are_no_end() {
+        for (reason, action, message) in [
+            ("MaxDurationExceeded", "Pausing", "Set spec.suspend to true because"),
+            ("MaxDurationApproaching", "Announcing", "Its run in Queue research ends"),
+            ("Requeued", "Resuming", "Set spec.suspend back"),
+            (EVICTED_DUE_TO_PODS_READY_TIMEOUT, "Pausing", "Dry run, nothing was done: Set"),
+        ] {
+            assert_eq!(read(reason, action, message, &Value::Null), None, "{reason}");
+        }
+    }
+
+    #[test]
+    fn ends_are_a_table_with_the_message_where_there_is_room() {
+        let ended = [read(RUN_ENDED, "Pausing", WORDS, &Value::Null).unwrap()];
+        let now = "2026-01-01T00:10:00Z".parse().unwrap();
+        assert_eq!(
+            shown(&ended, None, (true, true), now).unwrap(),
+            "NAMESPACE   WORKLOAD    QUEUE      CEILING   ENDED AT               AGO   ACTION   REASON\nteam        job/train   research   2h 30m    2026-01-01T00:00:00Z   10m   Paused   RunEnded\n"
+        );
+        assert!(shown(&ended, Some(Format::Wide), (false, true), now).unwrap().ends_with("until you resume it\n"));
+        assert_eq!(shown(&ended, Some(Format::Name), (false, true), now).unwrap(), "job/train\n");
+        assert!(shown(&ended, None, (true, false), now).unwrap().starts_with("team "));
+        assert_eq!(shown(&[], None, (true, true), now).unwrap(), "");
+        assert_eq!(shown(&[], Some(Format::Json), (true, true), now).unwrap(), "[]\n");
+    }
+}
