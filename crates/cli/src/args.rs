@@ -9,7 +9,7 @@ use crate::{
     activate::Activate, change::ChangeArgs, completion::CompletionArgs, config::ConfigCommand,
     connect::ConnectArgs, deactivate::Deactivate, explain::Explain, list::ListArgs, matrix::MatrixArgs,
     output::print, queue::QueueArgs, requeue::Requeue, requeue_schedule::RequeueScheduleArgs, resume::Resume,
-    tell, validate::ValidateArgs,
+    status::StatusArgs, tell, validate::ValidateArgs,
 };
 
 /// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
@@ -58,6 +58,7 @@ enum Command {
     Config(ConfigCommand),
     Matrix(MatrixArgs),
     Explain(Box<Explain>),
+    Status(StatusArgs),
     RequeueSchedule(RequeueScheduleArgs),
     Validate(ValidateArgs),
     Completion(CompletionArgs),
@@ -79,6 +80,7 @@ impl Cli {
             Command::Config(config) => config.run(),
             Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
             Command::Explain(explain) => Box::pin(explain.run(connect)).await,
+            Command::Status(status) => Box::pin(status.run(connect)).await,
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),

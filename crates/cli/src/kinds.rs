@@ -118,6 +118,12 @@ impl Kinds {
         })
     }
 
+    /// The versions in which a kind is served, the preferred one first.
+    pub fn versions(&self, group: &str, kind: &str) -> Vec<&str> {
+        let served = self.0.iter().filter(|found| found.is(group, kind));
+        served.map(|found| found.resource.version.as_str()).collect()
+    }
+
     /// The kind of a family's queues, in the best version that it can be read in: Tenure's own has more to say than KAI's.
     pub fn queues(&self, family: Family) -> Option<&Kind> {
         let versions: &[&str] = match family {

@@ -23,6 +23,7 @@ mod resume;
 mod run;
 mod server;
 mod snapshot;
+mod status;
 mod table;
 mod target;
 mod tell;

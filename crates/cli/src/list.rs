@@ -4,7 +4,7 @@ pub mod ended;
 pub mod gather;
 pub mod print;
 pub mod row;
-mod view;
+pub mod view;
 
 use std::{
     collections::HashMap,

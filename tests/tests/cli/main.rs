@@ -7,6 +7,7 @@ mod examples;
 mod explain;
 mod refusals;
 mod requeue;
+mod status;
 mod users;
 
 use std::{

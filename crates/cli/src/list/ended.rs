@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Selects what the keeper has written.
-const BY_KEEPER: &str = "reportingComponent=tenure.dev/keeper";
+pub const BY_KEEPER: &str = "reportingComponent=tenure.dev/keeper";
 
 /// API servers keep events for an hour, unless they are told otherwise.
 const OF_LATE: SignedDuration = SignedDuration::from_hours(1);

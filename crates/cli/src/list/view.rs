@@ -111,6 +111,19 @@ impl View {
         asks.into_values().collect()
     }
 
+    /// The queues that pods are in or name, with the namespaces of these pods.
+    pub fn queues_of_pods(&mut self) -> Vec<(String, String)> {
+        let Self { snapshot: Snapshot { index, .. }, pods } = self;
+        let families = [Family::Tensorstack, Family::Runai];
+        let mut named = Vec::new();
+        for pod in pods {
+            let Some(standing) = index.standing_of(&pod.seen) else { continue };
+            let queues = families.into_iter().filter_map(|family| standing.queue(family));
+            named.extend(queues.map(|queue| (queue.to_string(), pod.namespace.clone())));
+        }
+        named
+    }
+
     /// Whether any pod is in a queue of a family.
     pub fn counts_on(&mut self, family: Family) -> bool {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;

@@ -1,0 +1,114 @@
+//! When a certificate ends.
+
+use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+
+/// Tags of DER.
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+
+/// The first end among the certificates of a PEM file; none if there is none that can be read.
+pub fn first_end(pem: &[u8]) -> Option<Timestamp> {
+    let ends: Option<Vec<Timestamp>> =
+        CertificateDer::pem_slice_iter(pem).map(|der| not_after(&der.ok()?)).collect();
+    ends?.into_iter().min()
+}
+
+/// The end of validity of a certificate (RFC 5280, 4.1).
+fn not_after(der: &[u8]) -> Option<Timestamp> {
+    let (_, certificate, _) = value(der)?;
+    let (_, mut rest, _) = value(certificate)?;
+    if let Some((VERSION, _, after)) = value(rest) {
+        rest = after;
+    }
+    // serial number, signature, issuer
+    for _ in 0..3 {
+        (_, _, rest) = value(rest)?;
+    }
+    let (SEQUENCE, validity, _) = value(rest)? else { return None };
+    let (_, _, rest) = value(validity)?;
+    let (tag, text, _) = value(rest)?;
+    let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
+    let text = match tag {
+        UTC_TIME => format!("{}{text}", if text.get(..2)? < "50" { "20" } else { "19" }),
+        _ => text.to_owned(),
+    };
+    let at = DateTime::strptime("%Y%m%d%H%M%S", text).ok()?;
+    Some(at.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// The tag of the first value, its content, and what follows it.
+fn value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (tag, rest) = der.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0x00..=0x7f => (usize::from(*first), rest),
+        // more than four bytes of length no certificate has
+        0x81..=0x84 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (bytes.iter().fold(0, |length: usize, byte| length << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((*tag, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Its end is a `UTCTime`.
+    const BEFORE_2050: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBdjCCARugAwIBAgIULcDvEFZziHSS4XW50abTQGVA7FgwCgYIKoZIzj0EAwIw
+EDEOMAwGA1UEAwwFc2hvcnQwHhcNMjYxMTIzMDE1NTU2WhcNMjcxMTIzMDE1NTU2
+WjAQMQ4wDAYDVQQDDAVzaG9ydDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABNoQ
+fnigYX6bWSK2N19US7d2XbyszbfFVdjEt3StYbBrDebeFv0TmWaKIBUGfqr0/hd0
+q01vSHy+Ph66I9p5I7WjUzBRMB0GA1UdDgQWBBQRshPIDiWqm5EWW82Ojte4o7sq
+3TAfBgNVHSMEGDAWgBQRshPIDiWqm5EWW82Ojte4o7sq3TAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0kAMEYCIQDpPo3mn4Wres7q+7yvQFJdlegFrkBJONrP
++RpT+2qctQIhAMq7yTKCBllCbJJ82GbOJc8N3MUybKpVVzKkAB80GVBM
+-----END CERTIFICATE-----
+";
+
+    /// Its end is a `GeneralizedTime`.
+    const AFTER_2050: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBdjCCARugAwIBAgIUSfxeU/5xTzKoD6FMZR5jwFoOv8cwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEbG9uZzAgFw0yNjExMjMwMTU1NTZaGA8yMDU5MTAwMTAxNTU1
+NlowDzENMAsGA1UEAwwEbG9uZzBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABHOD
+kHBQZT2E10NWTTgxwGnDSUTZFJzfX4F67JPhh/cGbMCVxRJMjdf99YLHgP+xta0/
+EAAP8XjrzDD1nbViokqjUzBRMB0GA1UdDgQWBBSmazsMkGJv72jS6k2qnhTL3xw6
+DDAfBgNVHSMEGDAWgBSmazsMkGJv72jS6k2qnhTL3xw6DDAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0kAMEYCIQCi495J7MBSQtsehICkRN9o7H2U4/GNfK73
+i3A8w+9EuQIhAI5Tjtk/73C+yJ3+S632IujmPCLJcalNCDK6p80xCfRS
+-----END CERTIFICATE-----
+";
+
+    #[test]
+    fn of_several_certificates_the_first_end_counts() {
+        let at = |text: &str| Some(text.parse().unwrap());
+        assert_eq!(first_end(BEFORE_2050.as_bytes()), at("2027-11-23T01:55:56Z"));
+        assert_eq!(first_end(AFTER_2050.as_bytes()), at("2059-10-01T01:55:56Z"));
+        let both = format!("{AFTER_2050}{BEFORE_2050}");
+        assert_eq!(first_end(both.as_bytes()), first_end(BEFORE_2050.as_bytes()));
+    }
+
+    #[test]
+    fn what_is_no_certificate_has_no_end() {
+        for pem in ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            assert_eq!(first_end(pem.as_bytes()), None, "{pem}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_odd(der in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = not_after(&der);
+        }
+    }
+}

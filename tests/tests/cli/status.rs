@@ -1,0 +1,88 @@
+//! `status`: whether Tenure works, what doesn't, and what the user may not know.
+
+use serde_json::Value;
+use tenure_testbed::{RELEASE_NAMESPACE, eventually};
+use tenure_tests::{
+    DEADLINE, World,
+    workloads::{Namespace, bare_pod, in_runai_queue},
+};
+
+use super::{NOTHING, Said, run, tenure, users::with_role};
+
+fn checks(said: &Said) -> Vec<[String; 3]> {
+    let checks: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
+    let text = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
+    checks.iter().map(|check| ["check", "status", "message"].map(|key| text(check, key))).collect()
+}
+
+fn of<'c>(checks: &'c [[String; 3]], name: &str) -> (&'c str, &'c str) {
+    let [_, status, message] = checks.iter().find(|[check, ..]| check == name).unwrap();
+    (status, message)
+}
+
+#[tokio::test]
+async fn what_works_and_what_does_not_is_told_with_what_helps() {
+    let world = Box::pin(World::running("cli-status")).await.unwrap();
+    let namespace = Namespace::new(&world).await;
+    let name = namespace.name();
+    let status = ["status", "-o", "json"];
+    // the keepers of a test are no pods
+    let healthy = async || {
+        let said = run(&world, &status).await;
+        Ok((said.code == Some(0)).then(|| checks(&said)))
+    };
+    let healthy = eventually("no problem", DEADLINE, healthy).await.unwrap();
+    for (check, expected) in [
+        ("definitions", "queues.scheduling.run.ai (v2, v3alpha1)"),
+        ("leader", "keeper-0 leads, and has renewed Lease tenure-system/tenure-keeper"),
+        ("webhook", "it is asked at https://127.0.0.1:"),
+        ("certificate", "good until 20"),
+        ("admission", "the API server asks the webhook"),
+        ("queues", "every queue that a pod names exists"),
+        ("ceilings", "no pod runs"),
+        ("refusals", "no return"),
+    ] {
+        let (status, message) = of(&healthy, check);
+        assert_eq!(status, "OK", "{check}: {message}");
+        assert!(message.contains(expected), "{check}: {message}");
+    }
+    let (unknown, message) = of(&healthy, "watches");
+    assert!(
+        unknown == "UNKNOWN" && message.contains("keeper-0 is no pod of namespace tenure-system"),
+        "{message}"
+    );
+
+    // a user sees what they may see, and that is no failure
+    let user = with_role(&world, name, "view").await;
+    let said = Said::of(tenure(&world.cluster, &user, &status).await).await;
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    let of_user = checks(&said);
+    for (check, right) in [
+        ("keeper", "you may not list deployments.apps in all namespaces"),
+        ("webhook", "you may not list validatingwebhookconfigurations.admissionregistration.k8s.io"),
+        ("admission", "you may not create queues.scheduling.run.ai"),
+        ("queues", "you may not list queues.scheduling.run.ai"),
+        ("refusals", "you may not list events in all namespaces"),
+    ] {
+        let (status, message) = of(&of_user, check);
+        assert!(status == "UNKNOWN" && message.starts_with(right), "{check}: {status} {message}");
+    }
+
+    // what is wrong is a problem, with a remedy
+    namespace.create(&bare_pod(name, "lost", &in_runai_queue("no-such-queue"), &NOTHING)).await;
+    world.tenure.stop_webhook().await.unwrap();
+    world.tenure.stop_keeper().await.unwrap();
+    let said = run(&world, &[&status[..], &["--tenure-namespace", RELEASE_NAMESPACE]].concat()).await;
+    assert_eq!((said.code, said.stderr.as_str()), (Some(1), ""), "{said:?}");
+    let broken = checks(&said);
+    for (check, expected) in [
+        ("leader", "no keeper leads: Lease tenure-system/tenure-keeper was given back"),
+        ("admission", "the API server can't ask the webhook: "),
+        ("queues", &format!("\"no-such-queue\" (by pods in {name})")),
+    ] {
+        let (status, message) = of(&broken, check);
+        assert!(status == "PROBLEM" && message.contains(expected), "{check}: {status} {message}");
+    }
+    let text = run(&world, &["status"]).await;
+    assert!(text.code == Some(1) && text.stdout.contains("-> kubectl logs"), "{text:?}");
+}
