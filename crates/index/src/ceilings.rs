@@ -1,4 +1,4 @@
-//! The reading of the keeper: whose ceiling is reached, whose workload isn't ready, and when.
+//! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
 mod capacity;
 mod explain;
@@ -31,35 +31,35 @@ use crate::{
     times::NEVER,
 };
 
-/// What an index is to go by.
+/// The settings of an index.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Which pods count.
+    /// The pods that count.
     pub scope: Scope,
-    /// Which owners can be paused.
+    /// The owners that can be paused.
     pub table: OwnerTable,
-    /// How long before the end of its run a workload is told, where its queue doesn't say. Zero: not at all.
+    /// The notice before the end of a run, where the queue doesn't say. Zero: no notice.
     pub notice: SignedDuration,
-    /// When workloads make room that don't get ready, where their queue doesn't say. None: never.
+    /// The rules for workloads that don't get ready, where the queue doesn't say. None: they never make room.
     pub pods_ready: Option<PodsReady>,
-    /// For how long workloads are safe from others where no queue says.
+    /// The floors of workloads, where no queue says.
     pub floors: Floors,
-    /// How long after its first pod was scheduled a workload may have started.
+    /// The longest time between the scheduling of a workload's first pod and its start.
     pub longest_formation: LongestFormation,
-    /// The queues that those of Kueue's stand for: they don't change.
+    /// The queues that Kueue's queues stand for. They don't change.
     pub kueue_queues: kueue::Queues,
-    /// When it is tried again to stop a pod, as the keeper was started with: it doesn't change.
+    /// The wait before another try to stop a pod, from the keeper's flags. It doesn't change.
     pub retry_after: RetryAfter,
 }
 
-/// How a pod stands, whether or not it is kept: see [`CeilingIndex::standing`].
+/// The standing of a pod: its clocks, queues and the end of its run. See [`CeilingIndex::standing`].
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// The two clocks that its ceilings run by.
     pub clocks: Clocks,
-    /// When its workload started: that of its `PodGroup`, if there is one.
+    /// The start of its workload: that of its `PodGroup`, if there is one.
     pub start: Option<Timestamp>,
-    /// There is one.
+    /// True if there is one.
     pub is_grouped: bool,
     /// Its queue of the tensorstack family.
     pub tensorstack: Option<ArcStr>,
@@ -67,7 +67,7 @@ pub struct Standing {
     pub runai: Option<ArcStr>,
     /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
     pub own: Option<SignedDuration>,
-    /// When its ceiling is reached, and the family that says so.
+    /// The time at which its ceiling is reached, and the family that sets it.
     pub expires: Option<(Timestamp, Family)>,
 }
 
@@ -88,7 +88,7 @@ pub struct Seen {
     of: Box<[Membership]>,
 }
 
-/// The pods in queues, by when something is due about them.
+/// The pods in queues, by the time at which their tasks are due.
 #[derive(Debug)]
 pub struct Ceilings {
     deadlines: Deadlines,
@@ -186,14 +186,14 @@ impl CeilingIndex {
         [Family::Runai, Family::Tensorstack].into_iter().any(|of| self.objects.limits(of, name).is_some())
     }
 
-    /// When the next pod's ceiling is reached, or was if it is overdue.
+    /// The time at which the next pod's ceiling is reached, or was if it is overdue.
     pub fn next_expiry(&mut self) -> Option<Timestamp> {
         self.reschedule();
         self.reader.deadlines.next_expiry()
     }
 
     /// Hands out the pod that is most overdue at `now`, with the others of its controller that are overdue too.
-    /// They are not handed out again before they are taken back. What has expired comes first.
+    /// They are not handed out again before they are taken back. Expired pods come first.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         self.reschedule();
         self.reader.deadlines.claim(now)
@@ -217,10 +217,10 @@ impl CeilingIndex {
         self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
     }
 
-    /// Notes of all pods of a root owner that they outlive the pause that this pod's run has led to: their run has ended with
+    /// Notes that all pods of a root owner outlive the pause that this pod's run has led to: their run has ended with
     /// it, even if they are due later, or are handed out now.
     fn judge(&mut self, uid: Uid) {
-        // that a pod outlives its pause was noted of all at once
+        // the note was made for all pods at once
         let Some(pod) = self.reader.deadlines.get(uid).filter(|pod| !pod.outlives()) else { return };
         let Some(root) = self.objects.owners.root(pod.controller) else { return };
         let pods: Vec<Uid> = self.pods_of(&pod.namespace, root).map(|(uid, _)| uid).collect();
@@ -237,8 +237,8 @@ impl CeilingIndex {
         self.objects.moved.pods.extend(self.reader.deadlines.release_all());
     }
 
-    /// The names of the live pods of a namespace that are exempt by priority: those first that are below this owner as far
-    /// as it is known.
+    /// The names of the live pods of a namespace that are exempt by priority. Pods that are known to be below this
+    /// owner come first.
     pub fn exempt_pods(&self, namespace: &str, owner: Uid) -> Vec<String> {
         let below: HashSet<Uid> = self.objects.owners.with_descendants(owner).into_iter().collect();
         let exempt = self.reader.deadlines.exempt(namespace);
@@ -248,7 +248,7 @@ impl CeilingIndex {
         pods.into_iter().map(|(_, name)| name.to_owned()).collect()
     }
 
-    /// When the first of the pods of a root owner expires, as far as it is known whose they are.
+    /// The time at which the first of a root owner's pods expires, as far as their owners are known.
     pub fn first_end(&mut self, namespace: &str, root: Uid) -> Option<Timestamp> {
         self.reschedule();
         let ends = self.pods_of(namespace, root).map(|(_, pod)| pod.expiry.at).filter(|at| *at != NEVER);
@@ -266,20 +266,21 @@ impl CeilingIndex {
         })
     }
 
-    /// How a pod stands by the queues, `PodGroup`s and owners that are known, without keeping it; none if it is in no
-    /// queue. Whether it is exempt doesn't matter here.
+    /// Computes the standing of a pod by the queues, `PodGroup`s and owners that are known, without keeping the pod;
+    /// none if it is in no queue. An exempt pod has one, too.
     pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
         let seen = self.see(pod)?;
         self.standing_of(&seen)
     }
 
-    /// What is to be known of a pod to say later how it stands, when all are known that are in its `PodGroup`s.
+    /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known; none if it is in no
+    /// queue.
     pub fn see(&mut self, pod: &projection::Pod) -> Option<Seen> {
         let of = memberships(pod, |text| self.objects.interner.names.shared(text));
         Some(Seen { pod: Pod::read(pod, &mut self.objects.interner)?, of })
     }
 
-    /// How a pod stands that was seen.
+    /// Computes the standing of a pod that was seen.
     pub fn standing_of(&mut self, seen: &Seen) -> Option<Standing> {
         self.objects.gangs.compute();
         let of_groups = self.objects.gangs.of(&seen.of);
@@ -287,19 +288,19 @@ impl CeilingIndex {
         (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
     }
 
-    /// How many pods run under a ceiling, apart from those that are claimed.
+    /// The number of pods that run under a ceiling, apart from claimed ones.
     pub fn pods_under_ceiling(&mut self) -> usize {
         self.reschedule();
         self.reader.deadlines.under_ceiling()
     }
 
-    /// How many pods are overdue, apart from those that are claimed.
+    /// The number of pods that are overdue, apart from claimed ones.
     pub fn overdue(&mut self, now: Timestamp) -> usize {
         self.reschedule();
         self.reader.deadlines.overdue(now)
     }
 
-    /// How many pods are kept.
+    /// The number of pods that are kept.
     pub fn pods(&self) -> usize {
         self.reader.deadlines.len()
     }

@@ -1,4 +1,4 @@
-//! What is due: one record a pod, and one order for each thing that may be due about it.
+//! Due tasks: one record a pod, and one order for each kind of task.
 
 mod due;
 mod expiry;
@@ -28,17 +28,17 @@ pub use record::Pod;
 pub use unready::ReadyUntil;
 use unready::Unready;
 
-/// A group has no more pods than that. The others are claimed after it; their owner is paused only once all the same.
+/// The most pods of a group. The others are claimed after it; their owner is paused only once all the same.
 const MOST_IN_GROUP: usize = 2_000;
 
-/// What applies to a pod.
+/// The ceiling that applies to a pod, and the time by which its workload must be ready.
 #[derive(Clone, Debug, Default)]
 pub struct PodDeadlines {
     pub ceiling: Option<Ceiling>,
     pub ready_until: Option<ReadyUntil>,
 }
 
-/// Pods in a few hundred bytes each, ordered by when something is to be done about them.
+/// Pods in a few hundred bytes each, ordered by the time of their next task.
 #[derive(Debug)]
 pub struct Deadlines {
     scope: Scope,
@@ -53,7 +53,7 @@ pub struct Deadlines {
     pub retry_after: RetryAfter,
 }
 
-/// Pods by when each task is due.
+/// Pods by the time at which each task is due.
 #[derive(Debug, Default)]
 struct Orders {
     expiries: Order,
@@ -62,7 +62,7 @@ struct Orders {
 }
 
 impl Orders {
-    /// Moves a pod to where it stands by now: nowhere, unless it is `open`.
+    /// Moves a pod to its present places: to none, unless it is `open`.
     fn place(&mut self, uid: Uid, pod: &mut Pod, open: bool) {
         let to = |next: Slot| if open { next } else { Slot::NONE };
         let next = to(pod.expiry.next());
@@ -92,7 +92,7 @@ impl Deadlines {
         }
     }
 
-    /// Takes a pod; returns its uid if its deadlines are to be computed.
+    /// Adds or updates a pod; returns its uid if its deadlines must be computed.
     pub fn apply(&mut self, pod: &projection::Pod, interner: &mut Interner) -> Option<Uid> {
         let uid = Uid::of(pod.metadata.uid.as_deref()?);
         match exemption(pod, &self.scope) {
@@ -166,12 +166,12 @@ impl Deadlines {
         }
     }
 
-    /// Computes when something is to be done about a pod.
+    /// Computes the times of a pod's tasks.
     pub fn schedule(&mut self, uid: Uid, deadlines: impl FnOnce(&Pod) -> PodDeadlines) {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
         let PodDeadlines { ceiling, ready_until } = deadlines(pod);
         if pod.claim.is_none() {
-            // otherwise, what it was handed out for is settled first
+            // otherwise, the task that it was handed out for is settled first
             pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
             pod.unready = Unready::plan(pod.unready.take(), ready_until);
         }
@@ -189,20 +189,20 @@ impl Deadlines {
         pods.filter(move |(_, pod)| pod.controller.is_some_and(|of| of.uid == controller))
     }
 
-    /// Later than the time itself, at which nothing is overdue yet.
+    /// The next instant at which a task is overdue: a moment after the task's own time.
     pub fn next_due(&self) -> Option<Timestamp> {
         let Orders { expiries, evictions, notices } = &self.orders;
         let next = [expiries, evictions, notices].into_iter().filter_map(Order::next).min()?;
         Timestamp::from_millisecond(next.saturating_add(1)).ok()
     }
 
-    /// When the next pod's ceiling is reached, or was.
+    /// The time at which the next pod's ceiling is reached, or was.
     pub fn next_expiry(&self) -> Option<Timestamp> {
         let first = self.orders.expiries.may_be_first().filter_map(|uid| self.pods.get(&uid));
         Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
     }
 
-    /// Hands out what is due: what has expired comes before what isn't ready, and that before what is to be told.
+    /// Hands out the pods with the next due task: expiries come before evictions, and evictions before notices.
     pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
         let now = now.as_millisecond();
         let Orders { expiries, evictions, notices } = &self.orders;
@@ -221,7 +221,7 @@ impl Deadlines {
         self.hand_out(task, &group)
     }
 
-    /// Pods of the same controller about which the same is due.
+    /// Pods of the same controller with the same due task.
     fn siblings<'p>(
         &'p self,
         first: &'p Pod,
@@ -264,14 +264,14 @@ impl Deadlines {
         Some(pod)
     }
 
-    /// The pod may be claimed again, at once; by itself, if `alone`.
+    /// Allows another claim of the pod at once; by itself, if `alone`.
     pub fn release(&mut self, due: &Due, alone: bool) {
         if let Some(pod) = self.claimed(due) {
             pod.alone = alone;
         }
     }
 
-    /// The pod may be claimed again, as its outcome says.
+    /// Allows another claim of the pod, as its outcome says.
     pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
         let retry_after = self.retry_after;
         let Some(pod) = self.claimed(due) else { return };
@@ -289,7 +289,7 @@ impl Deadlines {
         }
     }
 
-    /// Notes of pods that aren't ready that they outlive a pause of their workload.
+    /// Notes that pods which aren't ready outlive a pause of their workload.
     pub fn outlive(&mut self, pods: &[Uid]) {
         for uid in pods {
             if let Some(unready) = self.pods.get_mut(uid).and_then(|pod| pod.unready.as_mut()) {
@@ -298,7 +298,7 @@ impl Deadlines {
         }
     }
 
-    /// Takes back all that is claimed; returns which.
+    /// Takes back all claimed pods, and returns them.
     pub fn release_all(&mut self) -> Vec<Uid> {
         let claimed = self.pods.iter_mut().filter(|(_, pod)| pod.claim.is_some());
         let released = claimed.map(|(uid, pod)| {
@@ -315,7 +315,7 @@ impl Deadlines {
         here.map(|(_, (name, controller))| (&**name, *controller))
     }
 
-    /// How many pods are to expire some time, or have expired, apart from those that are claimed.
+    /// The number of pods with an expiry, past or future, apart from claimed ones.
     pub fn under_ceiling(&self) -> usize {
         self.orders.expiries.len()
     }

@@ -27,7 +27,7 @@ impl Controller {
     }
 }
 
-/// What is known of an owner; one with neither is not kept.
+/// The record of an owner. One with neither a controller nor a ceiling of its own is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub controller: Option<Controller>,
@@ -121,7 +121,7 @@ impl Owners {
         self.root_with_own(controller).map(|(_, _, own)| own.ceiling)
     }
 
-    /// That ancestor, the watch that has seen it, and what it notes; none if it notes nothing.
+    /// The topmost ancestor that can be paused, the watch that has seen it, and its own ceiling; none if it has none.
     pub fn root_with_own(&self, controller: Option<Controller>) -> Option<(Uid, u16, &Own)> {
         let root = self.root(controller)?;
         let owner = self.by_uid.get(&root)?;

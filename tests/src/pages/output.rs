@@ -33,7 +33,8 @@ fn same_words(shown: &[&str], printed: &[&str]) -> bool {
     match (shown.split_first(), printed.split_first()) {
         (None, None) => true,
         (Some((&LEFT_OUT, rest)), _) => {
-            same_words(rest, printed) || printed.split_first().is_some_and(|(_, less)| same_words(shown, less))
+            same_words(rest, printed)
+                || printed.split_first().is_some_and(|(_, less)| same_words(shown, less))
         }
         (Some((word, rest)), Some((print, less))) => same_word(word, print) && same_words(rest, less),
         _ => false,
@@ -72,7 +73,8 @@ fn is_span(word: &str) -> bool {
 
 /// `web-6d4cf56db6-x7k2p` is `web-5c9f8d7b4c-2lmnz`.
 fn is_generated_alike(shown: &str, printed: &str) -> bool {
-    let is_generated = |part: &str| (5..=10).contains(&part.len()) && part.chars().all(|c| GENERATED.contains(c));
+    let is_generated =
+        |part: &str| (5..=10).contains(&part.len()) && part.chars().all(|c| GENERATED.contains(c));
     let (some, others): (Vec<_>, Vec<_>) = (shown.split('-').collect(), printed.split('-').collect());
     some.len() > 1
         && some.len() == others.len()
@@ -89,11 +91,15 @@ mod tests {
             let shown: Vec<String> = shown.lines().map(str::to_owned).collect();
             matches(&shown, &printed.lines().collect::<Vec<_>>())
         };
-        let table = "NAME   AT                     AGE\nweb-6d4cf56db6-x7k2p   2026-01-02T03:04:05Z   3m12s\n";
+        let table =
+            "NAME   AT                     AGE\nweb-6d4cf56db6-x7k2p   2026-01-02T03:04:05Z   3m12s\n";
         assert!(same(table, "NAME AT AGE\nweb-5c9f8d7b4c-2lmnz 2026-11-21T09:42:10.5Z 5d"));
         assert!(!same(table, "NAME AT AGE\nweb-5c9f8d7b4c-2lmnz 2026-11-21T09:42:10Z <none>"));
         assert!(!same(table, "NAME AT AGE\napp-5c9f8d7b4c-2lmnz 2026-11-21T09:42:10Z 5d"));
-        assert!(same("until 2026-11-21T09:42:10Z (31m from now)", "until 2026-11-22T09:42:10Z (1h from now)"));
+        assert!(same(
+            "until 2026-11-21T09:42:10Z (31m from now)",
+            "until 2026-11-22T09:42:10Z (1h from now)"
+        ));
         assert!(!same("2 pods", "3 pods"));
         assert!(same("refused: … refused", "refused: dial tcp: refused") && !same("a … b", "a b c"));
         assert!(same("a\n...\nd", "a\nb\nc\nd") && same("a\n...", "a") && !same("a\n...\nd", "a\nb"));

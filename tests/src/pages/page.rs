@@ -148,8 +148,12 @@ fn blocks(text: &str) -> Vec<Block> {
             }
         } else if let Some(language) = content.strip_prefix("```") {
             let language = language.to_owned();
-            let block =
-                Block { heading: heading.clone(), language, text: String::new(), not_run: mem::take(&mut not_run) };
+            let block = Block {
+                heading: heading.clone(),
+                language,
+                text: String::new(),
+                not_run: mem::take(&mut not_run),
+            };
             open = Some((block, indentation));
         } else if let Some(reason) = content.strip_prefix("<!-- not run: ") {
             not_run = Some(reason.trim_end_matches(" -->").to_owned());

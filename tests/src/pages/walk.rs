@@ -35,7 +35,8 @@ kubectl() {
 
 /// Verbs that change nothing. A command with another one is run once; with these, until it prints what the page shows.
 const READS: [&str; 12] = [
-    "auth", "describe", "explain", "get", "list", "logs", "matrix", "queue", "rollout", "status", "validate", "version",
+    "auth", "describe", "explain", "get", "list", "logs", "matrix", "queue", "rollout", "status", "validate",
+    "version",
 ];
 
 /// Verbs that come with `READS` as arguments.
@@ -95,7 +96,9 @@ impl<'w> Walk<'w> {
         assert!(self.followed.insert(heading.to_owned()), "{heading:?} was followed");
         for step in self.page.steps(heading) {
             match step {
-                Step::Save { file, text } => fs::write(self.directory.join(file), self.replace(&text)).unwrap(),
+                Step::Save { file, text } => {
+                    fs::write(self.directory.join(file), self.replace(&text)).unwrap()
+                }
                 Step::Run(commands) => self.run(&commands).await,
                 Step::See { command, output } => {
                     let output: Vec<String> = output.iter().map(|line| self.replace(line)).collect();
@@ -156,7 +159,8 @@ impl<'w> Walk<'w> {
             .stdin(Stdio::null())
             .kill_on_drop(true);
         let output = timeout(DEADLINE, shell.output()).await;
-        let output = output.unwrap_or_else(|_| panic!("{}: `{commands}` doesn't end", self.page.name)).unwrap();
+        let output =
+            output.unwrap_or_else(|_| panic!("{}: `{commands}` doesn't end", self.page.name)).unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
         // of what is shown, a failure is a part
         (output.status.success() || is_shown, printed)

@@ -34,7 +34,7 @@ const CA_BUNDLE: &str = "/clientConfig/caBundle";
 /// Those that validate: one for each family of queues, and one for priority classes.
 const VALIDATING: usize = 3;
 
-/// With the one that mutates where the queues' CRD is somebody else's.
+/// The number with the webhook that mutates, for clusters in which another project installs the queues' CRD.
 const WEBHOOKS: usize = VALIDATING + 1;
 
 /// The certificate that a release runs on, as the API server has it.

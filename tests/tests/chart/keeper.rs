@@ -182,12 +182,12 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "onReversal": "DeletePods",
     });
     let values = json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]});
-    let start_time = json!({"trustedWriters": ["somebody"], "longestFormation": "1h"});
+    let start_time = json!({"trustedWriters": ["writer"], "longestFormation": "1h"});
     let values = json!({"keeper": values, "floors": floors(), "startTime": start_time});
     let objects = render("test", &values).await;
     let own = "system:serviceaccount:tenure-system:test-tenure-keeper";
     let mut expected = json!({
-        "trustedWriters": ["somebody", own],
+        "trustedWriters": ["writer", own],
         "longestFormation": "1h",
         "expiryNotice": "10m",
         "owners": [
@@ -234,7 +234,7 @@ async fn change_of_the_configuration_makes_no_new_pods_because_running_ones_take
     let configuration = json!({
         "keeper": {"expiryNotice": "5m", "owners": [rollout()]},
         "floors": floors(),
-        "startTime": {"trustedWriters": ["somebody"]},
+        "startTime": {"trustedWriters": ["writer"]},
     });
     assert_eq!(templates(configuration).await, before);
     let annotated = templates(json!({"keeper": {"podAnnotations": {"a": "b"}}})).await;

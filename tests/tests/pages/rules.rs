@@ -73,7 +73,8 @@ fn block_that_cannot_be_run_says_why_and_each_file_of_a_page_is_used_by_a_comman
         assert_eq!(not_run.len(), expected, "{name}: {not_run:?}");
         for block in blocks.iter().filter(|block| block.language == "yaml" && block.not_run.is_none()) {
             let file = block.file().unwrap_or_else(|| panic!("{name}: no file: {}", block.text));
-            let uses = |text: &str| text.contains(&format!("-f {file}")) || text.contains(&format!(" {file} "));
+            let uses =
+                |text: &str| text.contains(&format!("-f {file}")) || text.contains(&format!(" {file} "));
             let used = blocks.iter().filter(|block| block.is_for_a_shell()).any(|block| uses(&block.text));
             assert!(used, "{name}: no command uses {file}");
         }
@@ -139,7 +140,8 @@ fn link_of_any_page_leads_to_a_file_and_a_heading_of_it() {
                 continue;
             }
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if file.is_empty() { path.into() } else { Path::new(path).parent().unwrap().join(file) };
+            let file =
+                if file.is_empty() { path.into() } else { Path::new(path).parent().unwrap().join(file) };
             assert!(file.exists(), "{path}: {target}");
             if !anchor.is_empty() {
                 let text = fs::read_to_string(&file).unwrap();

@@ -107,9 +107,10 @@ async fn user_finds_out_who_paused_a_job_and_gets_it_back() {
 /// A kubeconfig of a user with role `edit` in a namespace.
 async fn user(world: &World, namespace: &str) -> PathBuf {
     let account = format!("--serviceaccount={namespace}:user");
-    for create in
-        [["create", "serviceaccount", "user"].as_slice(), &["create", "rolebinding", "user", "--clusterrole=edit", &account]]
-    {
+    for create in [
+        ["create", "serviceaccount", "user"].as_slice(),
+        &["create", "rolebinding", "user", "--clusterrole=edit", &account],
+    ] {
         world.cluster.kubectl(&[create, &["-n", namespace]].concat()).await.unwrap().success().unwrap();
     }
     world.cluster.service_account_kubeconfig(namespace, "user").await.unwrap()

@@ -1,4 +1,4 @@
-//! Who finds nobody to preempt waits for the end of a floor, and no longer.
+//! Preemptors that find no victim wait for the end of a floor, and no longer.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

@@ -189,7 +189,9 @@ mod tests {
             shown(&ended, None, (true, true), now).unwrap(),
             "NAMESPACE   WORKLOAD    QUEUE      CEILING   ENDED AT               AGO   ACTION   REASON\nteam        job/train   research   2h 30m    2026-01-01T00:00:00Z   10m   Paused   RunEnded\n"
         );
-        assert!(shown(&ended, Some(Format::Wide), (false, true), now).unwrap().ends_with("until you resume it\n"));
+        assert!(
+            shown(&ended, Some(Format::Wide), (false, true), now).unwrap().ends_with("until you resume it\n")
+        );
         assert_eq!(shown(&ended, Some(Format::Name), (false, true), now).unwrap(), "job/train\n");
         assert!(shown(&ended, None, (true, false), now).unwrap().starts_with("team "));
         assert_eq!(shown(&[], None, (true, true), now).unwrap(), "");

@@ -47,7 +47,7 @@ fn index(spec: Value) -> CeilingIndex {
     index
 }
 
-/// How far a pod is.
+/// The state of a pod.
 #[derive(Clone, Copy)]
 enum Is {
     Waiting,
@@ -155,7 +155,7 @@ fn who_gets_ready_is_not_due_any_more_and_is_said_to_be_the_first_time() {
     assert_eq!(index.claim(at(60)), None);
     assert!(!index.apply_pod(&pod("a", "job", Is::Lost(70))));
     assert!(!index.apply_pod(&pod("a", "job", Is::Ready)), "it was ready before");
-    assert!(!index.apply_pod(&pod("seen", "job", Is::Ready)), "nobody knows when it got ready");
+    assert!(!index.apply_pod(&pod("seen", "job", Is::Ready)), "the time is unknown at which it got ready");
 }
 
 #[test]
@@ -587,7 +587,7 @@ fn who_may_not_come_back_is_asked_for_ever_later_until_that_is_asked_of_another_
 }
 
 #[test]
-fn who_was_deactivated_while_it_waited_is_handed_out_whatever_its_time_and_its_pods() {
+fn a_workload_that_was_deactivated_while_it_waited_is_handed_out_at_once_even_with_pods() {
     let mut index = index(json!({}));
     let deactivated = |index: &mut CeilingIndex, reason: &str| {
         let record = json!({

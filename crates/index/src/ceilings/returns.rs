@@ -75,13 +75,13 @@ impl CeilingIndex {
         self.objects.limits(family, queue)?.slice_delay
     }
 
-    /// How long before the end of their run workloads of a queue are told; none if they aren't.
+    /// The notice before the end of a run of a queue's workloads; none if they get none.
     pub fn notice(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
         let notice = self.objects.limits(family, queue)?.notice.unwrap_or(self.reader.notice);
         notice.is_positive().then_some(notice)
     }
 
-    /// What happens to workloads of a queue whose pauses are undone.
+    /// The reaction to undone pauses of a queue's workloads.
     pub fn on_reversal(&mut self, family: Family, queue: &str) -> OnReversal {
         self.objects.limits(family, queue).map_or_else(OnReversal::default, |limits| limits.on_reversal)
     }

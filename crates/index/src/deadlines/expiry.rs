@@ -13,7 +13,7 @@ pub struct Ceiling {
     pub at: Timestamp,
     pub family: Family,
     pub queue: Option<ArcStr>,
-    /// Zero: not at all.
+    /// Zero: no notice.
     pub notice: SignedDuration,
 }
 
@@ -42,7 +42,7 @@ impl Expiry {
         }
     }
 
-    /// When something is to be done.
+    /// The time of the next task.
     pub fn next(&self) -> Slot {
         Slot::new(self.step.tries.lane(), self.at.max(self.step.tries.not_before()))
     }

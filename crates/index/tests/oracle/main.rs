@@ -35,7 +35,7 @@ use shrink::{report, run};
 const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
-/// What each run must have come across.
+/// The cases that each run must have come across.
 const MUST_BE_SEEN: [&str; 16] = [
     "expired",
     "expired again",

@@ -44,7 +44,7 @@ const PATH: &str = "/scheduler/preempt";
 /// Candidates of a question with whole pods.
 const WHOLE: usize = 100;
 
-/// Counts the bytes that are asked for and not yet given back, when it is told to.
+/// Counts the bytes that are allocated and not yet freed, while it is on.
 struct Counting;
 
 static COUNTS: AtomicBool = AtomicBool::new(false);

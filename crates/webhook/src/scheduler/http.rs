@@ -28,7 +28,7 @@ use crate::{
 /// or whole pods of 20 KB, ten of them on each of 150 nodes.
 pub const MAX_PREEMPTION_BYTES: usize = 32 * 1024 * 1024;
 
-/// For a turn, a body, and an answer. A scheduler waits for five seconds if nobody tells it otherwise.
+/// The time limit for a turn, a body, and an answer. A scheduler waits for five seconds by default.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 const OFF: &str = "the scheduler extender is off: start tenure-webhook with --scheduler-extender, or set schedulerExtender.enabled of its chart";

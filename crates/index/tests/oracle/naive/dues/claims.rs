@@ -1,4 +1,4 @@
-//! What is handed out of what is due, and what was done about it.
+//! Claims of due pods, and their results.
 
 use super::{Claim, Due, DuePod, Millis, NEVER, Record, Task, later};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 
 impl Naive {
-    /// What a claim of `now` may begin with: any of these, in whatever order. `since` is the same of all.
+    /// The pods with which a claim of `now` may begin, in no order: any of them. `since` is the same for all.
     pub fn claimable(&self) -> Option<(Task, Vec<u32>)> {
         let now = self.now.div_euclid(MILLI);
         let first = |at: fn(&Due) -> Option<Millis>| {
@@ -30,7 +30,7 @@ impl Naive {
         Some((task, untold))
     }
 
-    /// What a claim hands out that begins with this pod.
+    /// Returns the claim that begins with this pod.
     pub fn claim(&mut self, first: u32) -> Claim {
         let (tier, _) = self.claimable().expect("there is something to claim");
         let of = &self.dues[&first];
@@ -151,7 +151,7 @@ impl Naive {
 }
 
 impl Record {
-    /// What was final by its last controller is tried again.
+    /// Allows another try of the tasks that were final under its last controller.
     pub(super) fn revive(&mut self) {
         let unready = self.unready.iter_mut().map(|unready| &mut unready.not_before);
         for not_before in unready.chain([&mut self.not_before]).filter(|at| **at == NEVER) {
