@@ -118,6 +118,14 @@ mod tests {
     }
 
     #[test]
+    fn every_command_is_on_its_page() {
+        let page = include_str!("../../../docs/cli.md");
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            assert!(page.contains(&format!("`{}", command.get_name())), "{}", command.get_name());
+        }
+    }
+
+    #[test]
     fn usage_is_as_people_type_it() {
         let help = |words: &[&str]| {
             let words = ["/bin/kubectl-tenure"].iter().chain(words);
