@@ -1,15 +1,28 @@
 //! The command line.
 
-use std::{io, process::ExitCode};
+use std::{env, io, process::ExitCode};
 
 use anyhow::Error;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
-    activate::Activate, change::ChangeArgs, completion::CompletionArgs, config::ConfigCommand,
-    connect::ConnectArgs, deactivate::Deactivate, explain::Explain, list::ListArgs, matrix::MatrixArgs,
-    output::print, queue::QueueArgs, requeue::Requeue, requeue_schedule::RequeueScheduleArgs, resume::Resume,
-    status::StatusArgs, tell, validate::ValidateArgs,
+    activate::Activate,
+    change::ChangeArgs,
+    completion::{self, CompletionArgs},
+    config::ConfigCommand,
+    connect::ConnectArgs,
+    deactivate::Deactivate,
+    explain::Explain,
+    list::ListArgs,
+    matrix::MatrixArgs,
+    output::print,
+    queue::QueueArgs,
+    requeue::Requeue,
+    requeue_schedule::RequeueScheduleArgs,
+    resume::Resume,
+    status::StatusArgs,
+    tell,
+    validate::ValidateArgs,
 };
 
 /// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
@@ -67,6 +80,14 @@ enum Command {
 }
 
 impl Cli {
+    /// Does what the arguments of the process say, be it to complete others.
+    pub async fn run_process() -> ExitCode {
+        match completion::asked(env::args_os()) {
+            Some(words) => Box::pin(completion::answer(words)).await,
+            None => Self::parse().run().await,
+        }
+    }
+
     /// Does what the command line says.
     pub async fn run(self) -> ExitCode {
         let Self { command, connect } = self;

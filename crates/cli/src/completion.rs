@@ -1,10 +1,16 @@
-//! `kubectl tenure completion`: scripts that let a shell complete the command line.
+//! Completion of the command line: scripts for shells, and the answers that kubectl asks for.
+
+mod values;
+mod words;
+
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use anyhow::Result;
-use clap::{Args, Command};
+use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
+use words::{Place, place, texts};
 
-use crate::output::print;
+use crate::{args::Cli, output::print, table::printable};
 
 /// Print a script that lets a shell complete commands and flags
 ///
@@ -25,12 +31,58 @@ To install it, one of:
   kubectl-tenure completion powershell >> $PROFILE
   kubectl-tenure completion elvish >> ~/.config/elvish/rc.elv
 
-For kubectl tenure, kubectl asks a program: save this on the PATH as kubectl_complete-tenure, and make it executable:
-  #!/usr/bin/env bash
-  source <(kubectl-tenure completion bash)
-  COMP_WORDS=(kubectl-tenure \"$@\") COMP_CWORD=$#
-  _kubectl__tenure kubectl-tenure \"${@: -1}\" \"${@: -2:1}\"
-  printf '%s\\n' \"${COMPREPLY[@]}\" :0";
+For kubectl tenure, kubectl asks a program on the PATH that is called kubectl_complete-tenure: the plugin itself, which then
+completes queues, workloads, namespaces and contexts too:
+  ln -s \"$(command -v kubectl-tenure)\" /usr/local/bin/kubectl_complete-tenure";
+
+/// The name by which kubectl calls the plugin for an answer.
+const COMPLETER: &str = "kubectl_complete-tenure";
+/// The word by which the plugin is asked for one without that name.
+const ASK: &str = "__complete";
+
+/// The words of a line to be completed, of which the last is the beginning of one; none if this isn't asked for.
+pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
+    let program = arguments.next()?;
+    let is_completer = Path::new(&program).file_name().is_some_and(|name| name == COMPLETER);
+    (is_completer || arguments.next()? == ASK).then(|| arguments.collect())
+}
+
+/// Prints what the last of these words may be, one a line, and then what the shell is to do besides, as kubectl's own
+/// completion has it: 0 to complete names of files, 4 not to.
+pub async fn answer(words: Vec<OsString>) -> ExitCode {
+    let (found, is_file) = match texts(words) {
+        Some(words) => candidates(&words).await,
+        None => (String::new(), false),
+    };
+    let directive = if is_file { 0 } else { 4 };
+    // a shell that doesn't read it has gone on
+    let _ = print(&format!("{found}:{directive}\n"));
+    ExitCode::SUCCESS
+}
+
+async fn candidates(words: &[String]) -> (String, bool) {
+    let (current, before) = words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
+    let mut command = Cli::command();
+    command.build();
+    let (mut found, is_file) = match place(&command, before, current) {
+        Place::OneOf(found) => (found, false),
+        Place::Value { name, .. } if name.starts_with("FILE") => (Vec::new(), true),
+        Place::Value { name, of, before: others } => (values::of(&name, &of, &others, before).await, false),
+    };
+    let is_flag = |text: &&str| text.starts_with("--");
+    let begin = Some(current)
+        .filter(is_flag)
+        .and_then(|flag| flag.split_once('='))
+        .map_or(current, |(_, value)| value);
+    found.retain(|(name, _)| name.starts_with(begin));
+    found.sort();
+    found.dedup();
+    let line = |(name, help): (String, Option<String>)| {
+        let help = help.map(|help| format!("\t{}", printable(&help))).unwrap_or_default();
+        format!("{}{help}\n", printable(&name))
+    };
+    (found.into_iter().map(line).collect(), is_file)
+}
 
 /// As the file is called that a shell finds on its path.
 const PROGRAM: &str = "kubectl-tenure";
@@ -65,6 +117,31 @@ mod tests {
                 assert!(script.contains(command.get_name()), "{shell} {}", command.get_name());
             }
         }
+    }
+
+    #[test]
+    fn an_answer_is_asked_for_by_name_or_by_word() {
+        let asked = |line: &str| asked(line.split(' ').map(OsString::from)).map(|words| words.len());
+        assert_eq!(asked("/usr/bin/kubectl_complete-tenure list a"), Some(2));
+        assert_eq!(asked("kubectl-tenure __complete list a"), Some(2));
+        assert_eq!(asked("kubectl-tenure list a"), None);
+        assert_eq!(asked("kubectl-tenure"), None);
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_what_begins_as_the_word_does() {
+        let of = async |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            candidates(&words).await
+        };
+        let (found, is_file) = of("requeue").await;
+        assert!(
+            found.starts_with("requeue\tBring workloads back") && found.contains("\nrequeue-schedule\t"),
+            "{found}"
+        );
+        assert!(!is_file);
+        assert_eq!(of("list --output=js").await.0.split('\t').next(), Some("json"));
+        assert_eq!(of("validate -f ").await, (String::new(), true));
     }
 
     #[test]

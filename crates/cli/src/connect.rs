@@ -27,7 +27,7 @@ pub struct ConnectArgs {
     kubeconfig: Option<PathBuf>,
 
     /// The context of the kubeconfig
-    #[arg(long, value_name = "NAME", global = true)]
+    #[arg(long, value_name = "CONTEXT", global = true)]
     context: Option<String>,
 
     /// The address of the API server; without it, that of the context

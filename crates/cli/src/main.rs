@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tenure_cli::{Cli, install_crypto_provider};
 
 #[tokio::main]
 async fn main() -> ExitCode {
     install_crypto_provider();
-    Cli::parse().run().await
+    Cli::run_process().await
 }

@@ -41,7 +41,7 @@ const MOST_ROWS: i32 = 100_000;
 #[command(after_help = EXAMPLES)]
 pub struct RequeueScheduleArgs {
     /// Take waitForPodsReady from this queue, or else from its nearest ancestor that has one; flags override it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
 
     /// Take queues from this file and not from the cluster: YAML or JSON; of a directory all .yaml, .yml and .json

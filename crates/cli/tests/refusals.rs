@@ -305,7 +305,7 @@ fn command_lines_that_say_too_little_or_too_much() {
         ("resume -A --since 1h", which),
         (
             "resume --queue a job/b",
-            "error: the argument '--queue <NAME>' cannot be used with '[OBJECT]...'\n",
+            "error: the argument '--queue <QUEUE>' cannot be used with '[OBJECT]...'\n",
         ),
         ("resume --all --field spec.x", "error: the argument '--all' cannot be used with '--field <PATH>'\n"),
         (

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed helper is a failed test")]
 
 mod bulk;
+mod completion;
 mod ended;
 mod examples;
 mod explain;

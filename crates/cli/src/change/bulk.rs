@@ -23,7 +23,7 @@ use crate::{
 #[group(skip)]
 pub struct BulkArgs {
     /// In place of names: workloads that were paused in this queue. Can be repeated
-    #[arg(long = "queue", value_name = "NAME", conflicts_with_all = ["objects", "fields"])]
+    #[arg(long = "queue", value_name = "QUEUE", conflicts_with_all = ["objects", "fields"])]
     queues: Vec<String>,
 
     /// In place of names: paused workloads that have these labels, such as app=web,tier!=test

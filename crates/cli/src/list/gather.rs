@@ -37,6 +37,7 @@ pub struct Gatherer {
     /// By the labels of the workloads themselves.
     selector: Option<Selector>,
     told: HashSet<String>,
+    is_silent: bool,
 }
 
 impl Gatherer {
@@ -48,12 +49,26 @@ impl Gatherer {
         config: Config,
     ) -> Self {
         let (discovered, told) = (Instant::now(), HashSet::new());
-        Self { cluster, discovered, namespace, t9k_system_namespace, config, selector: None, told }
+        Self {
+            cluster,
+            discovered,
+            namespace,
+            t9k_system_namespace,
+            config,
+            selector: None,
+            told,
+            is_silent: false,
+        }
     }
 
     /// Leaves out workloads that a selector doesn't select.
     pub fn selecting(self, selector: Option<Selector>) -> Self {
         Self { selector, ..self }
+    }
+
+    /// Says nothing on standard error.
+    pub fn silent(self) -> Self {
+        Self { is_silent: true, ..self }
     }
 
     /// Gives back the cluster.
@@ -68,7 +83,7 @@ impl Gatherer {
 
     /// Says something on standard error, but only once.
     pub fn warn(&mut self, what: String) {
-        if !self.told.contains(&what) {
+        if !self.is_silent && !self.told.contains(&what) {
             warn(&what);
             self.told.insert(what);
         }

@@ -126,6 +126,13 @@ impl Cluster {
         self.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
     }
 
+    /// The names of the objects of a kind in a namespace, or of all of them.
+    pub async fn names(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<String>> {
+        let found =
+            self.metadata(kind, namespace).try_concat().await.map_err(|error| cannot_list(kind, error))?;
+        Ok(found.into_iter().filter_map(|metadata| metadata.name).collect())
+    }
+
     /// Lists kinds in their namespaces, whole objects of some and the metadata of others, and takes what is there.
     /// Returns what can't be listed, and why, in the order in which it was asked for.
     pub async fn read<'k>(

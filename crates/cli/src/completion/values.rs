@@ -1,0 +1,120 @@
+//! Values of the cluster that a word may be: queues, workloads and namespaces.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use kube::config::Kubeconfig;
+use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
+
+use super::words::Candidate;
+use crate::{
+    args::Cli,
+    connect::ConnectArgs,
+    list::{
+        gather::Gatherer,
+        row::{Row, State},
+    },
+    snapshot::Cluster,
+};
+
+/// Longer than this, people don't wait for a key to do something.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Where queues of T9k are, unless a flag says otherwise.
+const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
+
+/// The values of a name such as `QUEUE`, after these words. None where no cluster can be asked in time: there is nobody
+/// to complain to.
+pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Vec<Candidate> {
+    let found = tokio::time::timeout(PATIENCE, find(name, command, before, words)).await;
+    found.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+async fn find(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Candidate>> {
+    if name == "CONTEXT" {
+        let contexts = Kubeconfig::read()?.contexts;
+        return Ok(contexts.into_iter().map(|context| (context.name, None)).collect());
+    }
+    let matches = matches(words)?;
+    let cluster = ConnectArgs::from_arg_matches(&matches)?.connect().await?;
+    match name {
+        "QUEUE" => {
+            let mut found = Vec::new();
+            for (family, place) in [(Family::Runai, None), (Family::Tensorstack, Some(T9K_SYSTEM_NAMESPACE))]
+            {
+                if let Some(kind) = cluster.kinds.queues(family) {
+                    // a user may see those of one family alone
+                    found.extend(cluster.names(kind, place).await.unwrap_or_default());
+                }
+            }
+            Ok(found.into_iter().map(|name| (name, None)).collect())
+        }
+        "NAMESPACE" => match cluster.kinds.find("", "Namespace") {
+            Some(kind) => Ok(cluster.names(kind, None).await?.into_iter().map(|name| (name, None)).collect()),
+            None => Ok(Vec::new()),
+        },
+        "OBJECT" => workloads(cluster, command, before).await,
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The flags among words that may not be a whole command line yet.
+fn matches(words: &[String]) -> Result<ArgMatches> {
+    let words = ["kubectl-tenure"].into_iter().chain(words.iter().map(String::as_str));
+    Ok(Cli::command().ignore_errors(true).try_get_matches_from(words)?)
+}
+
+async fn workloads(cluster: Cluster, command: &str, before: &[String]) -> Result<Vec<Candidate>> {
+    let namespace = Some(cluster.namespace.clone());
+    let mut gatherer =
+        Gatherer::new(cluster, namespace, T9K_SYSTEM_NAMESPACE.into(), Config::default()).silent();
+    let rows = if command == "deactivate" {
+        gatherer.view().await?.rows(gatherer.now())
+    } else {
+        gatherer.paused().await?.0
+    };
+    let cluster = gatherer.into_cluster();
+    let is_wanted = |row: &&Row| match command {
+        "resume" => true,
+        "requeue" => row.state == State::Requeueing,
+        "activate" => row.state == State::Inactive,
+        _ => row.kind != "Pod",
+    };
+    let shown = |row: &Row, name: String| {
+        (
+            name,
+            Some(
+                row.queue
+                    .iter()
+                    .fold(format!("{:?}", row.state), |state, queue| format!("{state}, queue {queue}")),
+            ),
+        )
+    };
+    let rows = rows.iter().filter(is_wanted);
+    Ok(match before.first().filter(|word| !word.contains('/')) {
+        None => rows.map(|row| shown(row, row.workload.clone())).collect(),
+        // one kind, and then names
+        Some(word) => {
+            let table = OwnerTable::default();
+            let Ok(kind) = cluster.kinds.resolve(word, &table) else { return Ok(Vec::new()) };
+            let is_of =
+                |row: &&Row| row.kind == kind.resource.kind && row.api_version == kind.resource.api_version;
+            rows.filter(is_of).map(|row| shown(row, row.name.clone())).collect()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_read_from_a_line_that_is_not_whole() {
+        for line in ["resume -n team", "-n team resume", "queue --namespace=team", "explain -n team"] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let connect = ConnectArgs::from_arg_matches(&matches(&words).unwrap()).unwrap();
+            assert_eq!(connect.named_namespace(), Some("team"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Completion of queues, workloads and namespaces, as kubectl asks for it.
+
+use std::{env, fs, os::unix::fs::symlink, path::PathBuf};
+
+use serde_json::json;
+use tenure_testbed::program;
+use tenure_tests::{
+    World,
+    workloads::{Namespace, runai_queue},
+};
+use tokio::{process::Command, task::spawn_blocking};
+
+use super::{Said, deployment, paused, world};
+
+/// Where kubectl finds the plugin under both names.
+fn directory(world: &World) -> PathBuf {
+    world.cluster.directory().join("plugin")
+}
+
+/// What kubectl prints for a shell that completes the last of these words, after `kubectl tenure`.
+async fn completed(world: &World, words: &[&str]) -> String {
+    let old = env::var_os("PATH").unwrap_or_default();
+    let places = [directory(world)].into_iter().chain(env::split_paths(&old));
+    let mut command = Command::new(world.cluster.binaries().path("kubectl"));
+    command.args(["__complete", "tenure"]).args(words).env("PATH", env::join_paths(places).unwrap());
+    command.env("KUBECONFIG", world.cluster.kubeconfig()).env("HOME", world.cluster.directory());
+    let said = Said::of(command).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    said.stdout
+}
+
+#[tokio::test]
+async fn kubectl_completes_queues_workloads_and_namespaces() {
+    let world = world().await;
+    let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
+    fs::create_dir(directory(world)).unwrap();
+    for name in ["kubectl-tenure", "kubectl_complete-tenure"] {
+        symlink(&plugin, directory(world).join(name)).unwrap();
+    }
+    let namespace = Namespace::new(world).await;
+    let name = namespace.name();
+    world.apply(&runai_queue("cli-complete", "", "1d")).await;
+    for deployed in ["one", "two"] {
+        let object = deployment(&namespace, deployed);
+        paused(&namespace, &object, "spec.replicas", &json!(0), &json!(1)).await;
+    }
+    assert_eq!(completed(world, &["queue", "cli-compl"]).await, "cli-complete\n:4\n");
+    assert_eq!(completed(world, &["resume", "--queue", "cli-compl"]).await, "cli-complete\n:4\n");
+    assert_eq!(completed(world, &["list", "-n", name]).await, format!("{name}\n:4\n"));
+    assert_eq!(
+        completed(world, &["resume", "-n", name, ""]).await,
+        "deployment/one\tPaused, queue by-hand\ndeployment/two\tPaused, queue by-hand\n:4\n"
+    );
+    assert_eq!(
+        completed(world, &["-n", name, "resume", "deploy", "t"]).await,
+        "two\tPaused, queue by-hand\n:4\n"
+    );
+    assert_eq!(completed(world, &["activate", "-n", name, ""]).await, ":4\n");
+    assert_eq!(completed(world, &["validate", "-f", ""]).await, ":0\n");
+    assert_eq!(completed(world, &["queue", "--server", "https://127.0.0.1:1", ""]).await, ":4\n");
+}
