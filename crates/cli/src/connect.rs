@@ -42,7 +42,7 @@ pub struct ConnectArgs {
     #[arg(long = "as-group", value_name = "GROUP", global = true, requires = "as_user")]
     as_groups: Vec<String>,
 
-    /// How long a request may wait for an answer, such as 10s; 0 is for ever, and a number alone is seconds
+    /// How long a request may wait for an answer, such as 10s; a number alone is seconds, and 0 is no limit
     #[arg(long, value_name = "DURATION", global = true, value_parser = timeout, default_value = "1m")]
     request_timeout: Timeout,
 }

@@ -16,7 +16,7 @@ use crate::change::{BulkArgs, Change, Command, Subject};
 /// one that was deactivated is active again, as by activate.
 ///
 /// In place of names, --queue, -l and --all select workloads by the records of their pauses: what list shows as Paused or
-/// Requeueing. Those that were deactivated are left out. A count comes last; --dry-run shows what would be resumed.
+/// Requeueing. Deactivated workloads are left out. A count comes last; --dry-run shows what would be resumed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("objects", |objects| objects.required(false)))]
 pub struct Resume {

@@ -38,7 +38,7 @@ pub struct BulkArgs {
     #[arg(short = 'A', long, conflicts_with = "objects")]
     all_namespaces: bool,
 
-    /// With --queue, -l or --all: only those that were paused at most that long ago, such as 30m
+    /// With --queue, -l or --all: only workloads that were paused at most that long ago, such as 30m
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "objects")]
     since: Option<ExtendedDuration>,
 }
@@ -50,7 +50,7 @@ impl BulkArgs {
         self.all || by_labels || !self.queues.is_empty()
     }
 
-    /// True if a paused workload is one of those that are wanted.
+    /// True if a paused workload is wanted.
     fn is_wanted(&self, row: &Row, now: Timestamp) -> bool {
         let Self { queues, since, selector: _, all: _, all_namespaces: _ } = self;
         // a record that can't be read names neither queue nor time

@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Where queues of T9k are, unless a flag says otherwise.
 const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 
-/// The values of a name such as `QUEUE`, after these words. None where no cluster can be asked in time: there is nobody
-/// to complain to.
+/// The values of a name such as `QUEUE`, after these words. None where no cluster can be asked in time: a
+/// complaint would be in the way.
 pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Vec<Candidate> {
     let found = tokio::time::timeout(PATIENCE, find(name, command, before, words)).await;
     found.ok().and_then(Result::ok).unwrap_or_default()

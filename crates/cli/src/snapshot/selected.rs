@@ -1,4 +1,4 @@
-//! The objects that a label selector selects, of those that were read.
+//! The objects that a label selector selects, of all that were read.
 
 use std::collections::{BTreeMap, HashSet};
 
