@@ -45,7 +45,7 @@ Examples:
   kubectl tenure status --tenure-namespace tenure-system   # with rights in that namespace alone
   kubectl tenure status -o json | jq -r '.[] | select(.status != \"OK\") | .message'";
 
-/// How something is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 enum Status {
@@ -62,7 +62,7 @@ struct Check {
     name: &'static str,
     status: Status,
     message: String,
-    /// What helps, unless it is well.
+    /// A remedy, unless the status is OK.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }

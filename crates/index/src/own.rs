@@ -52,14 +52,14 @@ pub struct Ineffective {
     pub why: NoEffect,
 }
 
-/// Why annotation `tenure.dev/max-duration` has no effect.
+/// The reason for which annotation `tenure.dev/max-duration` has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoEffect {
     /// Its value is no duration.
     Invalid {
         /// The value, or its beginning.
         value: String,
-        /// What would be right.
+        /// The rule that it breaks.
         error: String,
     },
     /// It is longer than the ceiling of the workload's queue.
@@ -90,7 +90,7 @@ pub struct OwnCeilings {
     doubtful: HashSet<Uid>,
 }
 
-/// What is told of a namespace.
+/// Notes of a namespace.
 #[derive(Debug, Default)]
 struct Notes {
     /// Objects and values, the latest last.

@@ -1,4 +1,4 @@
-//! What a pause has left on a workload: why and when it was paused, and what brings it back.
+//! The record of a pause: why and when a workload was paused, and what brings it back.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -78,7 +78,7 @@ impl Paused {
         }))
     }
 
-    /// What people read.
+    /// Sentences for people.
     pub fn sentences(&self, now_at: &Value) -> Vec<String> {
         let Self { field, value, previous_value, .. } = self;
         let of =

@@ -78,7 +78,7 @@ impl PodArgs {
     }
 }
 
-/// What applies to a pod that was read.
+/// Answers what applies to a pod that was read.
 pub async fn answer(
     snapshot: &mut Snapshot,
     source: &Source,
@@ -97,14 +97,14 @@ pub async fn answer(
     Ok(question.answer((&action, workload.as_ref()), standing))
 }
 
-/// What the queue of a pod says of the end of its run, if a ceiling applies.
+/// The rules of a pod's queue for the end of its run, if a ceiling applies.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rules {
     /// None for a time slice.
     on_reversal: Option<OnReversal>,
-    /// How long before the end it is told.
+    /// The time before the end at which it is told.
     notice: Option<SignedDuration>,
-    /// How long after the end of a time slice it comes back.
+    /// The time from the end of a time slice until it comes back.
     slice_delay: Option<SignedDuration>,
 }
 
@@ -218,7 +218,7 @@ struct Would {
     /// `DeletePods` if its pods are deleted once three of its pauses were undone, each for a full run.
     #[serde(skip_serializing_if = "Option::is_none")]
     on_reversal: Option<OnReversal>,
-    /// How long it is paused, if it comes back by itself.
+    /// The time for which it is paused, if it comes back by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     comes_back_after: Option<String>,
     /// The command that resumes it before that, or at all.

@@ -87,14 +87,14 @@ struct Answer {
     workload: String,
     /// Its live pods that are in a queue.
     pods: usize,
-    /// What Tenure has done to it; null if it has no record of a pause.
+    /// The record of its pause; null if it has none.
     paused: Option<Paused>,
-    /// What is odd about its being paused or not.
+    /// A sentence about a record that can't be read, or a pause that isn't Tenure's.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// What applies to the pod whose run ends first; null if it has none in a queue.
+    /// The pod whose run ends first; null if it has none in a queue.
     first_pod: Option<pod::Answer>,
-    /// What its field holds that a pause has set.
+    /// The value of the field that a pause has set, as it is now.
     #[serde(skip)]
     field: Value,
 }
@@ -182,7 +182,7 @@ async fn members(
     Ok(members)
 }
 
-/// How many of these pods are in a queue and live, and the one of them whose run ends first.
+/// The number of these pods that are in a queue and live, and the one of them whose run ends first.
 fn first(snapshot: &mut Snapshot, pods: &[Key]) -> Result<(usize, Option<Key>)> {
     let mut standings = Vec::new();
     for key in pods {

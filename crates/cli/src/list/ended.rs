@@ -1,5 +1,4 @@
-//! What Tenure has paused or deleted of late, as the keeper's events tell it: of pods without an owner nothing else is
-//! left.
+//! Pauses and deletions of the last hour, as the keeper's events tell them: of pods without an owner nothing else is left.
 
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
@@ -84,7 +83,7 @@ impl Ended {
     }
 }
 
-/// What has ended of late in a namespace or in all, the latest last.
+/// Runs that have ended of late in a namespace or in all, the latest last.
 pub async fn ended(cluster: &Cluster, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
     let client = cluster.client.clone();
     let api: Api<Event> = match namespace {

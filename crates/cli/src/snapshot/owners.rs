@@ -51,7 +51,7 @@ pub struct Owners {
     by_uid: HashMap<Uid, Owner>,
     /// What was asked for one by one.
     asked: HashMap<Uid, Answer>,
-    /// What they note of a ceiling of their own.
+    /// Their annotations `tenure.dev/max-duration`.
     max_durations: HashMap<Uid, String>,
 }
 
@@ -89,7 +89,7 @@ impl Owners {
         self.max_durations.extend(noted.map(|(uid, text)| (Uid::of(uid), text.clone())));
     }
 
-    /// What an owner notes of a ceiling of its own, as far as it was read.
+    /// The annotation `tenure.dev/max-duration` of an owner, as far as it was read.
     pub fn max_duration(&self, owner: &OwnerReference) -> Option<&str> {
         self.max_durations.get(&Uid::of(&owner.uid)).map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! What all checks have in common, and their order.
+//! The order of all checks, and how they find the objects of the chart.
 
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
@@ -76,7 +76,7 @@ impl Inspector {
         Ok(api.list(&ListParams::default().labels(OURS)).await?.items)
     }
 
-    /// Where objects of Tenure are looked for, as the end of a sentence.
+    /// The place where objects of Tenure are looked for, as the end of a sentence.
     pub fn place(&self) -> String {
         match &self.tenure_namespace {
             Some(namespace) => format!("in namespace {namespace}"),

@@ -1,4 +1,4 @@
-//! Whether a keeper leads, and sees the cluster.
+//! Checks that a keeper leads, and sees the cluster.
 
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
@@ -41,7 +41,7 @@ impl Inspector {
         checks
     }
 
-    /// Whether a keeper leads, and which pod that is.
+    /// Checks that a keeper leads; returns which pod that is.
     async fn leader(&self, keeper: &Deployment) -> (Check, Option<String>) {
         let (namespace, name) = (keeper.namespace().unwrap_or_default(), keeper.name_any());
         if is_dry_run(keeper) {
@@ -72,7 +72,7 @@ impl Inspector {
         }
     }
 
-    /// Whether the keeper that leads has read all that it goes by. It says so on its admin port.
+    /// Checks that the keeper that leads has read all that it goes by. It says so on its admin port.
     async fn watches(&self, keeper: &Deployment, holder: &str) -> Check {
         let namespace = keeper.namespace().unwrap_or_default();
         let port = admin_port(keeper);
@@ -100,7 +100,7 @@ impl Inspector {
     }
 }
 
-/// Whether enough of a keeper's pods are ready.
+/// Checks that a pod of a keeper is ready.
 fn pods(keeper: &Deployment) -> Check {
     let name = format!("{}/{}", keeper.namespace().unwrap_or_default(), keeper.name_any());
     let wanted = keeper.spec.replicas.unwrap_or(1);
@@ -119,7 +119,7 @@ fn pods(keeper: &Deployment) -> Check {
     }
 }
 
-/// Whether the holder of a Lease has renewed it in time.
+/// Checks that the holder of a Lease has renewed it in time.
 fn leads(spec: &LeaseSpec, lease: &str, logs: &str, now: Timestamp) -> Check {
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
     let renewed = spec.renew_time.as_ref().map(|at| now.duration_since(at.0));

@@ -26,7 +26,7 @@ const OVERDUE: SignedDuration = SignedDuration::from_mins(1);
 const SHOWN: usize = 5;
 
 impl Inspector {
-    /// What the pods of the cluster show of its queues.
+    /// Checks the queues that pods name, and that no pod runs past its ceiling.
     pub async fn queues_and_pods(&self) -> Vec<Check> {
         let Self { cluster, t9k_system_namespace: place, .. } = self;
         let now = cluster.clock.now();
@@ -63,7 +63,7 @@ impl Inspector {
         vec![named(&missing), past_ceiling(&overdue.collect::<Vec<_>>())]
     }
 
-    /// What the API server or others have refused the keeper of late.
+    /// Checks that no return of a workload was refused of late.
     pub async fn refusals(&self) -> Vec<Check> {
         let api: Api<Event> = Api::all(self.cluster.client.clone());
         let events: Vec<Event> = match objects(api, Some(BY_KEEPER)).try_concat().await {
@@ -91,7 +91,7 @@ impl Inspector {
     }
 }
 
-/// Whether pods name queues that don't exist.
+/// Checks that pods name no queues that don't exist.
 fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Check {
     if missing.is_empty() {
         return Check::ok("queues", "every queue that a pod names exists");
@@ -108,7 +108,7 @@ fn named(missing: &BTreeMap<String, BTreeSet<String>>) -> Check {
     )
 }
 
-/// Whether pods run on though their ceiling is exceeded.
+/// Checks that no pods run on though their ceiling is exceeded.
 fn past_ceiling(pods: &[String]) -> Check {
     if pods.is_empty() {
         return Check::ok("ceilings", "no pod runs for more than a minute past its ceiling");

@@ -1,4 +1,4 @@
-//! Whether the API server reaches the webhook, and by which certificate.
+//! Checks that the API server reaches the webhook, and trusts its certificate.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,7 @@ use k8s_openapi::api::{
     admissionregistration::v1::{
         MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
     },
+    core::v1::Secret,
     discovery::v1::EndpointSlice,
 };
 use kube::{Api, ResourceExt, api::ListParams, client::Body};
@@ -19,6 +20,9 @@ use crate::age::{human, moment};
 
 /// A CA that ends so soon should have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+const RENEW: &str =
+    "renew the certificate, and have its CA in every caBundle: see webhook.certificate of the chart";
 
 impl Inspector {
     /// The webhook configurations of the chart: their Services, and the CA by which the API server trusts them.
@@ -51,7 +55,28 @@ impl Inspector {
             checks.push(Check::ok("webhook", format!("it is asked at {}", urls.join(", "))));
         }
         checks.push(trust(&configured, self.cluster.clock.now()));
+        checks.extend(self.served().await);
         checks
+    }
+
+    /// Checks the certificate that the webhook serves, where the chart made its Secret.
+    async fn served(&self) -> Vec<Check> {
+        let secrets = match self.ours::<Secret>("webhook").await {
+            Ok(secrets) => secrets,
+            Err(error) => {
+                return vec![Check::unread("certificate", error, &format!("list secrets {}", self.place()))];
+            }
+        };
+        let certificate = |secret: &Secret| {
+            let pem = secret.data.as_ref()?.get("tls.crt")?;
+            let name = format!("Secret {}/{}", secret.namespace().unwrap_or_default(), secret.name_any());
+            Some(lasts(
+                &format!("the certificate in {name}"),
+                certificate::first_end(&pem.0),
+                self.cluster.clock.now(),
+            ))
+        };
+        secrets.iter().filter_map(certificate).collect()
     }
 
     /// Names of configurations, with how each of their webhooks is asked.
@@ -75,7 +100,7 @@ impl Inspector {
         Ok(validating.chain(mutating).collect())
     }
 
-    /// Whether a Service has ready endpoints.
+    /// Checks that a Service has ready endpoints.
     async fn endpoints(&self, namespace: &str, name: &str) -> Check {
         let slices: Api<EndpointSlice> = Api::namespaced(self.cluster.client.clone(), namespace);
         let labels = format!("kubernetes.io/service-name={name}");
@@ -102,7 +127,7 @@ impl Inspector {
         Check::ok("webhook", format!("Service {namespace}/{name} has {ready} ready endpoints"))
     }
 
-    /// Whether the API server asks the webhook: a dry run of a Queue that draws a warning from it.
+    /// Checks that the API server asks the webhook, by a dry run of a Queue that draws a warning from it.
     pub async fn admission(&self) -> Vec<Check> {
         // without queues there is nothing to ask about
         let Some(kind) = self.cluster.kinds.queues(Family::Runai) else { return Vec::new() };
@@ -126,7 +151,7 @@ impl Inspector {
     }
 }
 
-/// What the answer to a dry run says of the webhook.
+/// Reads from the answer to a dry run that the webhook was asked.
 fn asked(code: u16, warned: bool, message: &str) -> Check {
     let down = "kubectl logs -l app.kubernetes.io/part-of=tenure,app.kubernetes.io/component=webhook -A; see as well whether a NetworkPolicy keeps the API server from it";
     match code {
@@ -153,34 +178,38 @@ fn asked(code: u16, warned: bool, message: &str) -> Check {
     }
 }
 
-/// Whether the CA of each configuration is there and good.
+/// Checks that the CA of each configuration is there and good.
 fn trust(configured: &[(String, WebhookClientConfig)], now: Timestamp) -> Check {
-    let remedy = "see docs/security.md: renew the certificate, and have its CA in every caBundle";
     let mut ends = Vec::new();
     for (name, config) in configured {
         let bundle = config.ca_bundle.as_ref().map(|bundle| bundle.0.as_slice()).unwrap_or_default();
         if bundle.is_empty() {
             let message =
                 format!("{name} has no caBundle: the API server trusts the webhook by its own CAs alone");
-            return Check::problem("certificate", message, remedy);
+            return Check::problem("certificate", message, RENEW);
         }
-        let Some(end) = certificate::first_end(bundle) else {
-            return Check::problem("certificate", format!("the caBundle of {name} can't be read"), remedy);
-        };
-        ends.push((end, name));
+        ends.push((certificate::first_end(bundle), name));
     }
-    let Some((end, name)) = ends.into_iter().min() else {
-        return Check::unknown("certificate", "no webhook is configured", remedy);
+    match ends.into_iter().min() {
+        Some((end, name)) => lasts(&format!("the CA in {name}"), end, now),
+        None => Check::unknown("certificate", "no webhook is configured", RENEW),
+    }
+}
+
+/// Checks that a certificate doesn't end soon. None: it can't be read.
+fn lasts(which: &str, end: Option<Timestamp>, now: Timestamp) -> Check {
+    let Some(end) = end else {
+        return Check::problem("certificate", format!("{which} can't be read"), RENEW);
     };
     let (at, left) = (moment(end), end.duration_since(now));
     if left.is_negative() {
-        return Check::problem("certificate", format!("the CA in {name} has ended at {at}"), remedy);
+        return Check::problem("certificate", format!("{which} has ended at {at}"), RENEW);
     }
     if left < SOON {
-        let message = format!("the CA in {name} ends in {}, at {at}", human(left));
-        return Check::problem("certificate", message, remedy);
+        let message = format!("{which} ends in {}, at {at}", human(left));
+        return Check::problem("certificate", message, RENEW);
     }
-    Check::ok("certificate", format!("the CA that the API server trusts is good until {at}"))
+    Check::ok("certificate", format!("{which} is good until {at}"))
 }
 
 #[cfg(test)]
@@ -213,5 +242,19 @@ mod tests {
         let config = ("tenure".to_owned(), WebhookClientConfig::default());
         assert_eq!(trust(&[config], Timestamp::UNIX_EPOCH).status, Status::Problem);
         assert_eq!(trust(&[], Timestamp::UNIX_EPOCH).status, Status::Unknown);
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_or_cannot_be_read_is_a_problem() {
+        let day = |days: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * days);
+        for (end, expected, message) in [
+            (Some(day(108)), Status::Ok, "it is good until 1970-04-19T00:00:00Z"),
+            (Some(day(106)), Status::Problem, "it ends in 6d, at 1970-04-17T00:00:00Z"),
+            (Some(day(99)), Status::Problem, "it has ended at 1970-04-10T00:00:00Z"),
+            (None, Status::Problem, "it can't be read"),
+        ] {
+            let check = lasts("it", end, day(100));
+            assert_eq!((check.status, check.message.as_str()), (expected, message));
+        }
     }
 }

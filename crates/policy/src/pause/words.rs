@@ -228,7 +228,7 @@ pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &
     format!("{}. The pod was deleted, because {why}. To run it again, create it again", ended(queue, ceiling))
 }
 
-/// What the message of an event says of the end of a run.
+/// The end of a run, as the message of its event tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended<'m> {
     /// The queue of the workload.

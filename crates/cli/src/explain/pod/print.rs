@@ -130,7 +130,7 @@ fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
     sentences
 }
 
-/// Whether what is paused comes back, and what resumes it.
+/// A sentence about the return of what is paused, and what resumes it.
 fn back(would: &Would) -> Option<String> {
     let resume = would.resume.as_ref()?;
     Some(match &would.comes_back_after {
