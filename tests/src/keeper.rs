@@ -88,13 +88,6 @@ impl Metrics {
         Self(get(admin, "/metrics").await.unwrap())
     }
 
-    /// True if a metric is registered, also one that has counted nothing.
-    pub fn has(&self, name: &str) -> bool {
-        let family = ["_total", "_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
-        let types = |of: &str| self.0.lines().any(|line| line.starts_with(&format!("# TYPE {of} ")));
-        types(name) || family.is_some_and(types)
-    }
-
     /// The value of a gauge without labels; none if it is absent.
     pub fn gauge(&self, name: &str) -> Option<f64> {
         let (_, value) =

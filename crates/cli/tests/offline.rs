@@ -113,7 +113,7 @@ fn validate_is_content_with_what_is_good() {
 fn queues_of_kai_count_as_ancestors_and_are_reviewed_with_their_annotations() {
     let input = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: a, annotations: {tenure.dev/max-duration: 0s}}\n---\napiVersion: scheduling.run.ai/v3alpha1\nkind: Queue\nmetadata: {name: b}\nspec: {parentQueue: a}\n";
     let (out, err, code) = run_with_input("validate -f -", input);
-    let error = "<stdin>:1: error: queue.scheduling.run.ai/a: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"0s\": must be greater than zero; leave it out for no limit\n";
+    let error = "<stdin>:1: error: queue.scheduling.run.ai/a: metadata.annotations[tenure.dev/max-duration]: Invalid value: \"0s\": must be greater than zero; leave it out for no limit of its own\n";
     assert_eq!(out, format!("{error}2 reviewed: 1 allowed, 1 refused, 0 with warnings; 0 skipped\n"));
     assert_eq!((err.as_str(), code), ("", 1));
 }

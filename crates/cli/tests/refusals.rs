@@ -96,7 +96,7 @@ const REFUSED: [(&str, &str, &str); 21] = [
     (
         QUEUE,
         "metadata: {name: a}\nspec: {maxDuration: 0s}",
-        "a: spec.maxDuration: Invalid value: \"0s\": must be greater than zero; leave it out for no limit",
+        "a: spec.maxDuration: Invalid value: \"0s\": must be greater than zero; leave it out for no limit of its own",
     ),
     (
         QUEUE,

@@ -17,6 +17,9 @@ use tenure_types::{
 
 use crate::{field::FieldError, owners::is_subdomain, ready::PodsReady, requeue::factor};
 
+/// The remedy for a ceiling of zero: that of an ancestor may still count.
+const NO_OWN_LIMIT: &str = "leave it out for no limit of its own";
+
 /// The expected values of `onReversal`.
 pub(crate) const ON_REVERSAL_EXPECTED: &str = "must be Pause or DeletePods";
 
@@ -76,7 +79,7 @@ impl RunaiQueue {
             parent: parent(spec.parent_queue.as_deref(), errors),
             preempt_floor: floor("spec.preemptMinRuntime", spec.preempt_min_runtime.as_ref(), errors),
             reclaim_floor: floor("spec.reclaimMinRuntime", spec.reclaim_min_runtime.as_ref(), errors),
-            ceiling: positive(&path("maxDuration"), spec.max_duration.as_ref(), errors),
+            ceiling: positive_or(&path("maxDuration"), spec.max_duration.as_ref(), NO_OWN_LIMIT, errors),
             notice: duration(&path("expiryNotice"), spec.expiry_notice.as_ref(), errors),
             action: spec.max_duration_action,
             requeue_delay: duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors),

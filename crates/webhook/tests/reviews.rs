@@ -236,7 +236,7 @@ async fn a_queue_of_v2_is_reviewed_with_its_annotations_which_errors_name() {
     assert_eq!(answer(&good).await, admitted());
     let (bad, stored) = review("0s", &Value::Null);
     let field = "metadata.annotations[tenure.dev/max-duration]";
-    let message = "Invalid value: \"0s\": must be greater than zero; leave it out for no limit";
+    let message = "Invalid value: \"0s\": must be greater than zero; leave it out for no limit of its own";
     assert_eq!(answer(&bad).await, refused_for(RUNAI, field, message));
     // it was stored around the webhook, and another client changes something else now
     let (same, _) = review("0s", &stored);

@@ -69,7 +69,7 @@ impl Page {
     pub fn steps(&self, heading: &str) -> Vec<Step> {
         let blocks = self.blocks().into_iter().filter(|block| block.heading == heading);
         let steps: Vec<Step> =
-            blocks.filter(|block| block.not_run.is_none()).flat_map(|block| block.steps()).collect();
+            blocks.filter(|block| block.not_run.is_none()).flat_map(Block::steps).collect();
         assert!(!steps.is_empty(), "{} has no commands below {heading:?}", self.name);
         steps
     }
@@ -92,7 +92,8 @@ impl Block {
     /// The name of the file that a reader saves it as.
     pub fn file(&self) -> Option<&str> {
         let name = self.text.lines().next()?.strip_prefix("# ")?;
-        (self.language == "yaml" && name.ends_with(".yaml") && !name.contains(' ')).then_some(name)
+        let is_name = name.strip_suffix(".yaml").is_some_and(|name| !name.contains(' '));
+        (self.language == "yaml" && is_name).then_some(name)
     }
 
     fn steps(self) -> Vec<Step> {
@@ -158,7 +159,7 @@ fn blocks(text: &str) -> Vec<Block> {
         } else if let Some(reason) = content.strip_prefix("<!-- not run: ") {
             not_run = Some(reason.trim_end_matches(" -->").to_owned());
         } else if content.starts_with('#') {
-            heading = content.trim_start_matches('#').trim().to_owned();
+            content.trim_start_matches('#').trim().clone_into(&mut heading);
         } else if !content.is_empty() {
             not_run = None;
         }

@@ -6,7 +6,6 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
 };
 
 use anyhow::ensure;
@@ -18,9 +17,6 @@ use super::{
     page::{Page, Step, workspace},
 };
 use crate::{DEADLINE, World};
-
-/// For a command that is run once: as long as one may take.
-const ONCE: Duration = Duration::ZERO;
 
 /// No kubelet serves the logs of pods here: the programs run beside the cluster.
 const LOGS: &str = r#"
@@ -88,7 +84,7 @@ impl<'w> Walk<'w> {
 
     /// Sets the file of the keeper's log.
     pub fn read_log(&mut self, log: &Path) {
-        self.keeper_log = log.to_owned();
+        log.clone_into(&mut self.keeper_log);
     }
 
     /// Does everything that stands below a heading.
@@ -97,7 +93,7 @@ impl<'w> Walk<'w> {
         for step in self.page.steps(heading) {
             match step {
                 Step::Save { file, text } => {
-                    fs::write(self.directory.join(file), self.replace(&text)).unwrap()
+                    fs::write(self.directory.join(file), self.replace(&text)).unwrap();
                 }
                 Step::Run(commands) => self.run(&commands).await,
                 Step::See { command, output } => {
@@ -130,13 +126,15 @@ impl<'w> Walk<'w> {
         let what = format!("{}: `{command}` to print\n{}\n", self.page.name, shown.join("\n"));
         let seen = async || {
             let (_, printed) = self.output(command, true).await;
-            ensure!(
-                output::matches(shown, &printed.trim_end().lines().collect::<Vec<_>>()),
-                "it printed\n{printed}"
-            );
+            let lines: Vec<_> = printed.trim_end().lines().collect();
+            ensure!(output::matches(shown, &lines), "{what}, and not\n{printed}");
             Ok(Some(()))
         };
-        eventually(&what, if reads { DEADLINE } else { ONCE }, seen).await.unwrap();
+        if reads {
+            eventually(&what, DEADLINE, seen).await.unwrap();
+        } else {
+            seen().await.unwrap();
+        }
     }
 
     /// True if all of the commands succeeded, and what they printed.

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tenure_testbed::RELEASE_NAMESPACE;
 use tenure_tests::{
     World,
-    keeper::{Keeper, Metrics},
-    pages::{Page, Walk, workspace},
+    keeper::Keeper,
+    pages::{Walk, workspace},
     workloads::{Namespace, bare_pod, distinct, in_runai_queue, runai_queue, workload},
 };
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -26,14 +26,12 @@ const VALUES: [&str; 6] = [
 async fn world() -> (&'static World, MutexGuard<'static, ()>) {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     static TURN: Mutex<()> = Mutex::const_new(());
-    let start = async || {
-        let world = Box::pin(World::installed("pages", &VALUES)).await?;
-        world.tenure.start_webhook(&world.cluster).await?;
-        world.tenure.start_keeper().await?;
-        Ok::<_, anyhow::Error>(world)
-    };
     let turn = TURN.lock().await;
-    (WORLD.get_or_try_init(start).await.unwrap(), turn)
+    let world = WORLD.get_or_try_init(|| Box::pin(World::installed("pages", &VALUES))).await.unwrap();
+    // the page before may have failed while they were down
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    world.tenure.start_keeper().await.unwrap();
+    (world, turn)
 }
 
 /// A workload whose pods run.
@@ -124,20 +122,28 @@ async fn node_is_drained_while_the_guard_is_on() {
     queue["spec"]["preemptMinRuntime"] = json!("30m");
     world.apply(&queue).await;
     let resources = json!({"cpu": "8", "memory": "64Gi", "pods": "50"});
+    let alone = json!({"key": "gpu", "effect": "NoSchedule"});
     let node = json!({
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu-node-7"},
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "gpu-node-7", "labels": {"kubernetes.io/hostname": "gpu-node-7"}},
+        "spec": {"taints": [alone]},
         "status": {"allocatable": resources, "capacity": resources},
     });
-    drained.create(&node).await;
-    let spec = json!({"nodeName": "gpu-node-7", "terminationGracePeriodSeconds": 0});
+    let node = drained.create(&node).await;
+    let spec = json!({
+        "nodeSelector": {"kubernetes.io/hostname": "gpu-node-7"},
+        "tolerations": [alone],
+        "terminationGracePeriodSeconds": 0,
+    });
     let pod = bare_pod(drained.name(), "training", &in_runai_queue("careful"), &spec);
     drained.create(&pod).await;
     drained.await_running(1).await;
-    let mut walk = Walk::new(world, "drains.md").with("--timeout=15s", "--timeout=11s");
+    let mut walk = Walk::new(world, "drains.md");
     for heading in ["See what will wait", "Wait for it", "Let some pods go", "In an emergency"] {
         walk.follow(heading).await;
     }
     assert!(drained.pod_names().await.is_empty());
+    drained.delete(&node).await;
     walk.end();
 }
 
@@ -149,9 +155,10 @@ async fn keeper_and_webhook_that_are_down_are_found_and_got_back() {
     running(&night, "Job", "training", "short").await;
     let mut walk = Walk::new(world, "outages.md");
     let tenure = &world.tenure;
+    walk.follow("Is the keeper there?").await;
     tenure.stop_keeper().await.unwrap();
     world.apply(&runai_queue("short", "", "1s")).await;
-    walk.follow("Is the keeper there?").await;
+    walk.follow("While no keeper leads").await;
     walk.follow("Get the keeper back").await;
     world.apply(&runai_queue("short", "", "7d")).await;
     tenure.stop_webhook().await.unwrap();
@@ -168,11 +175,19 @@ async fn apply_from_git_leaves_a_pause_alone_where_the_field_is_not_in_git() {
     let gitops = Namespace::named(world, "gitops").await;
     world.apply(&runai_queue("web", "", "1d")).await;
     let labels = json!({"kai.scheduler/queue": "web"});
-    let web = distinct(workload("Deployment", gitops.name(), "web", &labels, &Value::Null), "web");
-    let web = gitops.create(&web).await;
+    let mut web = distinct(workload("Deployment", gitops.name(), "web", &labels, &Value::Null), "web");
+    web["spec"]["replicas"] = json!(3);
+    // with the field in Git, and then without it
+    let apply = ["apply", "--server-side", "--field-manager=kustomize-controller", "-f", "-"];
+    let sync = async |web: &Value| {
+        world.cluster.kubectl_with_input(&apply, &web.to_string()).await.unwrap().success().unwrap();
+    };
+    sync(&web).await;
+    gitops.await_running(3).await;
     let mut walk = Walk::new(world, "gitops.md");
     walk.follow("Leave the field out of Git").await;
-    assert_eq!(gitops.field(&web, "spec.replicas").await, 3);
+    web["spec"].as_object_mut().unwrap().remove("replicas");
+    sync(&web).await;
     gitops.await_running(3).await;
     world.apply(&runai_queue("web", "", "1s")).await;
     gitops.await_paused("Deployment", "web").await;
@@ -184,7 +199,7 @@ async fn apply_from_git_leaves_a_pause_alone_where_the_field_is_not_in_git() {
 async fn release_is_upgraded_and_rolled_back() {
     let (world, _turn) = world().await;
     let mut walk = Walk::new(world, "upgrade.md");
-    for heading in ["Before", "Upgrade", "CRDs", "Rollback"] {
+    for heading in ["Before", "Upgrade", "Rollback"] {
         walk.follow(heading).await;
     }
     walk.end();
@@ -211,24 +226,4 @@ async fn queue_of_kai_gets_a_ceiling() {
     let mut walk = Walk::new(world, "kai.md");
     walk.follow("Give a queue a ceiling").await;
     walk.end();
-}
-
-#[tokio::test]
-async fn both_programs_have_the_metrics_of_the_alerts() {
-    let (world, _turn) = world().await;
-    let [webhook, keeper] = world.tenure.admin_urls();
-    let (webhook, keeper) = (Metrics::of(webhook).await, Metrics::of(keeper).await);
-    let page = Page::read("alerts.md").text;
-    let is_part_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
-    let mut named = 0;
-    for name in page.split(|c| !is_part_of_name(c)) {
-        let has = match name {
-            _ if name.starts_with("tenure_keeper_") => keeper.has(name),
-            _ if name.starts_with("tenure_webhook_") => webhook.has(name),
-            _ => continue,
-        };
-        assert!(has, "{name}");
-        named += 1;
-    }
-    assert!(named > 15, "{named}");
 }

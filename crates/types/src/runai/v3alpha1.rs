@@ -103,7 +103,7 @@ pub struct QueueSpec {
     /// or the pod is deleted if it has none. A duration such as 90m, 1h30m or 7d. Unset: no limit of its own.
     /// Zero is refused. A change applies to running workloads at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero; leave it out for no limit"))]
+    #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero; leave it out for no limit of its own"))]
     pub max_duration: Option<Written<ExtendedDuration>>,
     /// The time before the end of its run at which a workload gets a notice: an event `MaxDurationApproaching` and
     /// annotation tenure.dev/expires-at on its topmost owner, so that it can save its work. A duration such as 10m.
