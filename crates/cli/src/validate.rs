@@ -14,6 +14,7 @@ use tenure_policy::{
     admission::Findings,
     config::Config,
     field::FieldError,
+    inheritance::Inheritance,
     owners::group_of,
     review::{Context, Reviewable},
 };
@@ -118,7 +119,8 @@ impl Verdicts {
     fn of(documents: &[Document], t9k_system_namespace: &str, config: &Config) -> Self {
         let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
         let Config { floors, bounds, .. } = config;
-        let context = Context { tree: snapshot.tree(), t9k_system_namespace, floors, bounds };
+        let queues = &Inheritance::new(snapshot.tree(), floors);
+        let context = Context { queues, t9k_system_namespace, bounds };
         let (mut reviewed, mut skipped) = (Vec::new(), (0usize, BTreeSet::new()));
         for document in documents {
             match kinds::reviewable(document) {
@@ -205,6 +207,7 @@ fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> (Fi
         Ok(subject) => {
             let mut findings = subject.review(context);
             findings.errors.extend(subject.beyond_bounds(None, context));
+            findings.errors.extend(subject.created());
             (findings, true)
         }
         Err(error) => (error.into(), false),

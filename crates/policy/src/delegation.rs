@@ -1,6 +1,9 @@
 //! Bounds of what administrators of a part of the tree may set: the longest floors of the queues there.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt,
+};
 
 use serde_json::Value;
 use tenure_types::ExtendedDuration;
@@ -38,7 +41,7 @@ pub struct Change<'a> {
 
 /// The queues from a queue, itself included, to the root.
 struct Path<'t> {
-    names: Vec<&'t str>,
+    names: HashSet<&'t str>,
     /// The reason why there may be more of them.
     gap: Option<Gap<'t>>,
 }
@@ -110,7 +113,7 @@ impl Bounds {
 
     /// Returns the least bound that holds. If the queues above aren't known, each bound may hold.
     fn least<'t>(&'t self, path: &Path<'t>, field: Inherited) -> Option<Limit<'t>> {
-        let holds = |name: &str| path.gap.is_some() || path.names.contains(&name);
+        let holds = |name: &str| path.gap.is_some() || path.names.contains(name);
         let bounds = self.0.iter().filter(|(name, _)| holds(name));
         let values = bounds.filter_map(|(name, bound)| Some((bound.of(field)?, name.as_str())));
         values.min().map(|(value, of)| Limit { value, of, gap: path.gap })
@@ -129,13 +132,12 @@ impl Bound {
 
 impl Change<'_> {
     fn path<'t>(&'t self, tree: &'t QueueTree) -> Path<'t> {
-        let mut names = vec![self.name];
+        let mut names = HashSet::from([self.name]);
         let mut above = self.new.parent.as_deref();
         while let Some(name) = above {
-            if names.contains(&name) {
+            if !names.insert(name) {
                 return Path { names, gap: Some(Gap::Cycle) };
             }
-            names.push(name);
             let Some((_, queue)) = tree.queue(name) else {
                 return Path { names, gap: Some(Gap::Missing(name)) };
             };
@@ -182,8 +184,10 @@ impl Change<'_> {
             return None;
         }
         let floors = tree.queues().filter_map(|(name, queue)| Some((field.of(queue)?, name)));
-        let too_long = floors.filter(|(floor, name)| *floor > limit.value && self.is_above(name, tree));
-        let (floor, below) = too_long.max()?;
+        let mut too_long = floors.filter(|(floor, _)| *floor > limit.value).peekable();
+        too_long.peek()?;
+        let below = self.below(tree);
+        let (floor, below) = too_long.filter(|(_, name)| below.contains(name)).max()?;
         let detail = format!("queue {below:?} below it has {} {floor}: {limit}", field.name());
         Some(match self.old {
             Some(_) => FieldError::invalid("spec.parentQueue", self.new.parent.as_deref(), detail),
@@ -191,11 +195,21 @@ impl Change<'_> {
         })
     }
 
-    /// True of the queues below this one, which the tree may not have yet.
-    fn is_above(&self, name: &str, tree: &QueueTree) -> bool {
-        let path = tree.find(name).and_then(|id| tree.path(id).ok()).unwrap_or_default();
-        let parents = path.iter().filter_map(|id| tree.get(*id)?.1.parent.as_deref());
-        name != self.name && parents.into_iter().any(|parent| parent == self.name)
+    /// The queues below this one, which the tree may not have yet.
+    fn below<'t>(&'t self, tree: &'t QueueTree) -> HashSet<&'t str> {
+        let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (name, queue) in tree.queues() {
+            if let Some(parent) = queue.parent.as_deref() {
+                children.entry(parent).or_default().push(name);
+            }
+        }
+        let (mut below, mut next) = (HashSet::new(), vec![self.name]);
+        while let Some(parent) = next.pop() {
+            next.extend(children.remove(parent).unwrap_or_default());
+            below.insert(parent);
+        }
+        below.remove(self.name);
+        below
     }
 }
 

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use tenure_types::{ExtendedDuration, keys};
 
-use crate::tree::{Inherited, QueueId, QueueTree};
+use crate::{
+    queue::RunaiQueue,
+    tree::{Inherited, QueueId, QueueTree},
+};
 
 /// The configuration of floors, with the names of the `MinRuntime` plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,6 +221,44 @@ impl Floors {
             (None, Inherited::Preempt) => Floor { value: self.preempt, from: Source::Default },
             (None, Inherited::Reclaim) => Floor { value: self.reclaim, from: Source::Default },
         }
+    }
+}
+
+/// The floors of a queue against any preemptor and on any node, worked out on the way from the root down to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LongestFloors {
+    /// The nearest of its own, or of a queue above it.
+    preempt: Option<ExtendedDuration>,
+    reclaim: Option<ExtendedDuration>,
+    /// The longest on the way. Any queue on it may be the one below the lowest common ancestor.
+    longest_reclaim: Option<ExtendedDuration>,
+    /// The queue at the top has none: there the default counts.
+    has_default: Option<bool>,
+}
+
+impl LongestFloors {
+    /// The floors of a queue whose parent has these.
+    #[must_use]
+    pub(crate) fn below(self, queue: &RunaiQueue, floors: &Floors) -> Self {
+        let reclaim = queue.reclaim_floor.or(self.reclaim);
+        let longest_reclaim = match floors.method {
+            ReclaimResolveMethod::Lca => self.longest_reclaim.max(queue.reclaim_floor),
+            ReclaimResolveMethod::Queue => reclaim,
+        };
+        let has_default = match floors.method {
+            ReclaimResolveMethod::Lca => self.has_default.unwrap_or(queue.reclaim_floor.is_none()),
+            ReclaimResolveMethod::Queue => reclaim.is_none(),
+        };
+        let preempt = queue.preempt_floor.or(self.preempt);
+        Self { preempt, reclaim, longest_reclaim, has_default: Some(has_default) }
+    }
+
+    /// The longest of them.
+    pub(crate) fn longest(&self, floors: &Floors) -> ExtendedDuration {
+        let default = |field| floors.longest_default(field).value;
+        let preempt = self.preempt.unwrap_or_else(|| default(Inherited::Preempt));
+        let reclaim = self.has_default.unwrap_or(true).then(|| default(Inherited::Reclaim));
+        preempt.max(reclaim.max(self.longest_reclaim).unwrap_or_default())
     }
 }
 

@@ -10,6 +10,7 @@ pub mod field;
 pub mod floor;
 pub mod gang;
 pub mod guard;
+pub mod inheritance;
 pub mod kai;
 pub mod kueue;
 pub mod limits;

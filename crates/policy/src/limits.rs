@@ -7,7 +7,7 @@ use tenure_types::{
 };
 
 use crate::{
-    floor::Floors,
+    floor::{Floors, LongestFloors},
     queue::{RunaiQueue, TensorstackQueue},
     ready::PodsReady,
     tree::{Cycle, QueueId, QueueTree},
@@ -32,18 +32,19 @@ impl Limits {
     /// Resolves the limits of a leaf queue of the run.ai family.
     pub fn of(tree: &QueueTree, floors: &Floors, leaf: QueueId) -> Result<Self, Cycle> {
         let ids = tree.path(leaf)?;
-        let path: Vec<_> = ids.iter().filter_map(|id| Some((*id, tree.get(*id)?.1))).collect();
+        let path: Vec<_> = ids.iter().filter_map(|id| Some(tree.get(*id)?.1)).collect();
         let nearest = |field: fn(&RunaiQueue) -> Option<ExtendedDuration>| {
-            path.iter().find_map(|(_, queue)| field(queue)).map(ExtendedDuration::to_signed)
+            path.iter().find_map(|queue| field(queue)).map(ExtendedDuration::to_signed)
         };
-        let action = path.iter().find_map(|(_, queue)| queue.action).unwrap_or_default();
+        let slices = path.iter().rev().fold(Slices::default(), |above, queue| above.below(queue, floors));
+        let action = path.iter().find_map(|queue| queue.action).unwrap_or_default();
         let delay = || nearest(|queue| queue.requeue_delay).unwrap_or_default();
         Ok(Self {
-            ceiling: ceiling(tree, floors, &path).map(ExtendedDuration::to_signed),
+            ceiling: slices.ceiling().map(ExtendedDuration::to_signed),
             notice: nearest(|queue| queue.notice),
             slice_delay: (action == MaxDurationAction::Requeue).then(delay),
-            on_reversal: path.iter().find_map(|(_, queue)| queue.on_reversal).unwrap_or_default(),
-            pods_ready: path.iter().find_map(|(_, queue)| queue.pods_ready.as_deref().copied()),
+            on_reversal: path.iter().find_map(|queue| queue.on_reversal).unwrap_or_default(),
+            pods_ready: path.iter().find_map(|queue| queue.pods_ready.as_deref().copied()),
         })
     }
 }
@@ -60,27 +61,41 @@ impl From<&TensorstackQueue> for Limits {
     }
 }
 
-/// The least ceiling on a path, leaf first.
+/// The ceiling of a queue, worked out on the way from the root down to it: the least on the way.
 ///
 /// With `maxDurationAction: Requeue` the queue's own `maxDuration` is a time slice, which lasts at least as long as the
 /// longest floor of that very queue. The slice is bounded by what applies to workloads of the parent, of which no field
 /// of a child is a part: so a child can shorten that, and never lengthen it.
-fn ceiling(tree: &QueueTree, floors: &Floors, path: &[(QueueId, &RunaiQueue)]) -> Option<ExtendedDuration> {
-    let least = |one: Option<_>, other: Option<_>| one.into_iter().chain(other).min();
-    let mut action = MaxDurationAction::default();
-    let (mut unstretched, mut applies) = (None, None);
-    for (id, queue) in path.iter().rev() {
-        action = queue.action.unwrap_or(action);
-        unstretched = least(unstretched, queue.ceiling);
-        applies = match action {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slices {
+    action: MaxDurationAction,
+    unstretched: Option<ExtendedDuration>,
+    applies: Option<ExtendedDuration>,
+    floors: LongestFloors,
+}
+
+impl Slices {
+    /// The ceiling of a queue whose parent has this one.
+    #[must_use]
+    pub(crate) fn below(self, queue: &RunaiQueue, floors: &Floors) -> Self {
+        let least = |one: Option<_>, other: Option<_>| one.into_iter().chain(other).min();
+        let action = queue.action.unwrap_or(self.action);
+        let unstretched = least(self.unstretched, queue.ceiling);
+        let longest = self.floors.below(queue, floors);
+        let applies = match action {
             MaxDurationAction::Pause => unstretched,
             MaxDurationAction::Requeue => {
-                let slice = queue.ceiling.map(|own| own.max(floors.longest(tree, Some(*id))));
-                least(applies, slice)
+                let slice = queue.ceiling.map(|own| own.max(longest.longest(floors)));
+                least(self.applies, slice)
             }
         };
+        Self { action, unstretched, applies, floors: longest }
     }
-    applies
+
+    /// The longest run.
+    pub(crate) const fn ceiling(&self) -> Option<ExtendedDuration> {
+        self.applies
+    }
 }
 
 #[cfg(test)]

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tenure_types::{
     DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written,
+    amount::Amount,
     runai::{
         self, QueueVersion,
         v3alpha1::{self, MaxDurationAction, OnReversal, QueueResource, RequeuingStrategy, WaitForPodsReady},
     },
-    tensorstack::v1beta1,
+    tensorstack::v1beta1::{self, Quota},
 };
 
 use crate::{field::FieldError, owners::is_subdomain, ready::PodsReady, requeue::factor};
@@ -132,6 +133,9 @@ impl TensorstackQueue {
         let notice = duration("spec.expiryNotice", unless_empty(spec.expiry_notice.as_ref()), &mut errors);
         if let Some(priority) = spec.priority.filter(|priority| !(0..=100).contains(priority)) {
             errors.push(FieldError::invalid("spec.priority", priority, "must be from 0 to 100"));
+        }
+        if let Some(quota) = &spec.quota {
+            requests(quota, &mut errors);
         }
         (Self { ceiling, notice }, errors)
     }
@@ -258,19 +262,42 @@ fn at_least(least: i32, field: &str, value: Option<i32>, errors: &mut Vec<FieldE
     }
 }
 
+/// The quota or limit of a resource of which a queue may use any amount.
+const NO_LIMIT: f64 = -1.0;
+
+/// The longest name of a queue: pods name theirs by a label.
+const LONGEST_NAME: usize = 63;
+
+/// The error of a name that no label can have.
+pub(crate) fn too_long(name: &str) -> Option<FieldError> {
+    let detail = || {
+        format!(
+            "must be at most {LONGEST_NAME} characters: pods name their queue by a label, and that is the longest value of one"
+        )
+    };
+    (name.len() > LONGEST_NAME).then(|| FieldError::invalid("metadata.name", name, detail()))
+}
+
+/// Quantities that are less than nothing.
+fn requests(quota: &Quota, errors: &mut Vec<FieldError>) {
+    for (name, quantity) in quota.requests.iter().flatten() {
+        if Amount::parse(&quantity.0).is_some_and(Amount::is_negative) {
+            let field = format!("spec.quota.requests[{name}]");
+            errors.push(FieldError::invalid(field, quantity.0.as_str(), "must not be negative"));
+        }
+    }
+}
+
 fn resource(path: &str, resource: Option<&QueueResource>, errors: &mut Vec<FieldError>) {
     let Some(resource) = resource else { return };
-    for (name, value, least) in [
-        ("quota", resource.quota, -1.0),
-        ("overQuotaWeight", resource.over_quota_weight, 0.0),
-        ("limit", resource.limit, -1.0),
+    let limits = |value: &f64| *value == NO_LIMIT;
+    for (name, value, detail) in [
+        ("quota", resource.quota.filter(|value| !limits(value)), "must be at least 0, or -1 for no limit"),
+        ("overQuotaWeight", resource.over_quota_weight, "must be at least 0"),
+        ("limit", resource.limit.filter(|value| !limits(value)), "must be at least 0, or -1 for no limit"),
     ] {
-        if let Some(value) = value.filter(|value| *value < least) {
-            errors.push(FieldError::invalid(
-                format!("{path}.{name}"),
-                Value::from(value),
-                format!("must be at least {least}"),
-            ));
+        if let Some(value) = value.filter(|value| *value < 0.0) {
+            errors.push(FieldError::invalid(format!("{path}.{name}"), Value::from(value), detail));
         }
     }
 }
@@ -324,12 +351,41 @@ mod tests {
             "spec.waitForPodsReady.requeuingStrategy.backoffBaseSeconds: Invalid value: 0: must be at least 1",
             "spec.waitForPodsReady.requeuingStrategy.backoffLimitTimeout: Invalid value: 600: must be left out: set backoffLimitCount",
             "spec.waitForPodsReady.requeuingStrategy.backoffFactor: Invalid value: \"0.5\": must be a decimal number",
-            "spec.resources.gpu.quota: Invalid value: -2.0: must be at least -1",
+            "spec.resources.gpu.quota: Invalid value: -2.0: must be at least 0, or -1 for no limit",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for (error, expected) in errors.iter().zip(expected) {
             assert!(error.starts_with(expected), "{error} should start with {expected}");
         }
+    }
+
+    #[test]
+    fn quantities_less_than_nothing_are_refused() {
+        let gpu = |field: &str, value: f64| runai(json!({"resources": {"gpu": {field: value}}})).1;
+        for field in ["quota", "limit"] {
+            assert_eq!(gpu(field, -1.0), Vec::<String>::new(), "no limit");
+            assert_eq!(gpu(field, 0.0), Vec::<String>::new());
+            let expected = format!(
+                "spec.resources.gpu.{field}: Invalid value: -0.5: must be at least 0, or -1 for no limit"
+            );
+            assert_eq!(gpu(field, -0.5), [expected]);
+        }
+        assert_eq!(gpu("overQuotaWeight", -1.0).len(), 1);
+        let requests = json!({"cpu": "-4", "memory": "-1Gi", "nvidia.com/gpu": "8", "zero": "-0"});
+        let spec = serde_json::from_value(json!({"quota": {"requests": requests}})).unwrap();
+        let errors: Vec<String> = TensorstackQueue::read(&spec).1.iter().map(ToString::to_string).collect();
+        let expected = [("cpu", "-4"), ("memory", "-1Gi")].map(|(name, value)| {
+            format!("spec.quota.requests[{name}]: Invalid value: \"{value}\": must not be negative")
+        });
+        assert_eq!(errors, expected);
+    }
+
+    #[test]
+    fn a_name_that_no_label_can_have_is_too_long() {
+        assert_eq!(too_long(&"a".repeat(63)), None);
+        let error = too_long(&"a".repeat(64)).unwrap();
+        assert_eq!(error.field, "metadata.name");
+        assert!(error.detail.starts_with("must be at most 63 characters"), "{error}");
     }
 
     #[test]

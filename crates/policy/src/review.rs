@@ -22,9 +22,9 @@ use crate::{
     admission::{self, Findings, RunaiSubject, priority_class},
     delegation::{Bounds, Change},
     field::FieldError,
-    floor::Floors,
+    inheritance::Inheritance,
     queue::{self, RunaiQueue},
-    tree::{Inherited, QueueTree},
+    tree::Inherited,
 };
 
 /// A tree of values takes twenty times the memory of its JSON.
@@ -49,12 +49,10 @@ pub enum Reviewable {
 /// The facts that are known besides the object itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    /// The queues of the run.ai family.
-    pub tree: &'a QueueTree,
+    /// The queues of the run.ai family, and the configuration of floors.
+    pub queues: &'a Inheritance<'a>,
     /// The one namespace in which queues of the tensorstack family count.
     pub t9k_system_namespace: &'a str,
-    /// The configuration of floors.
-    pub floors: &'a Floors,
     /// The longest floors that queues may have.
     pub bounds: &'a Bounds,
 }
@@ -84,6 +82,8 @@ pub enum Subject {
     },
     /// A queue of the tensorstack family.
     TensorstackQueue {
+        /// `metadata.name`; empty if it is to be generated.
+        name: String,
         /// `metadata.namespace`.
         namespace: String,
         /// `spec`.
@@ -183,6 +183,7 @@ impl Reviewable {
                 annotations: metadata.annotations.unwrap_or_default(),
             }),
             Self::TensorstackQueue => resource(object).map(|(metadata, spec)| Subject::TensorstackQueue {
+                name: or(name, metadata.name),
                 namespace: or(namespace, metadata.namespace),
                 spec: Box::new(spec),
             }),
@@ -213,16 +214,14 @@ impl Subject {
         match self {
             Self::RunaiQueue { name, spec, annotations, in_v2 } => {
                 let queue = RunaiSubject { name, spec: &**spec, annotations };
-                let mut findings = admission::runai(&queue, context.tree, context.floors);
+                let mut findings = admission::runai(&queue, context.queues);
                 findings.errors.extend(in_v2.iter().flat_map(|spec| queue::v2::not_in_go(spec)));
                 findings
             }
-            Self::RunaiQueueV2 { name, spec, annotations } => admission::runai_v2(
-                &RunaiSubject { name, spec: &**spec, annotations },
-                context.tree,
-                context.floors,
-            ),
-            Self::TensorstackQueue { namespace, spec } => {
+            Self::RunaiQueueV2 { name, spec, annotations } => {
+                admission::runai_v2(&RunaiSubject { name, spec: &**spec, annotations }, context.queues)
+            }
+            Self::TensorstackQueue { namespace, spec, .. } => {
                 admission::tensorstack(namespace, spec, context.t9k_system_namespace)
             }
             Self::PriorityClass { value, annotations } => priority_class::review(*value, annotations),
@@ -231,11 +230,21 @@ impl Subject {
 }
 
 impl Subject {
+    /// Returns the errors that only a creation has. A stored object may stay, and is changed without these.
+    pub fn created(&self) -> Option<FieldError> {
+        match self {
+            Self::RunaiQueue { name, .. }
+            | Self::RunaiQueueV2 { name, .. }
+            | Self::TensorstackQueue { name, .. } => queue::too_long(name),
+            Self::PriorityClass { .. } => None,
+        }
+    }
+
     /// Returns the errors of floors that the object, or a change of it, sets beyond the bounds of its part of the tree.
     /// Apart from [`Self::review`], because an earlier floor beyond the bounds doesn't excuse a later one. `old` is the
     /// object as it is stored.
     pub fn beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
-        let Context { tree, floors, bounds, .. } = context;
+        let Context { queues: Inheritance { tree, floors, .. }, bounds, .. } = context;
         let found =
             self.change(old, |change| bounds.exceeded(change, |field| self.floor(field), tree, floors));
         found.unwrap_or_default()
@@ -243,7 +252,7 @@ impl Subject {
 
     /// Returns the errors of queues below this one, which are objects of their own.
     pub fn brought_beyond_bounds(&self, old: Option<&Self>, context: &Context<'_>) -> Vec<FieldError> {
-        self.change(old, |change| context.bounds.brought(change, context.tree)).unwrap_or_default()
+        self.change(old, |change| context.bounds.brought(change, context.queues.tree)).unwrap_or_default()
     }
 
     fn change<R>(&self, old: Option<&Self>, judge: impl FnOnce(&Change<'_>) -> R) -> Option<R> {

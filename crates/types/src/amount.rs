@@ -37,6 +37,11 @@ impl Amount {
         Some(Self(if negative { amount.saturating_neg() } else { amount }))
     }
 
+    /// True if it is below zero.
+    pub const fn is_negative(self) -> bool {
+        self.0 < 0
+    }
+
     /// Returns whole units, rounded up.
     pub fn units(self) -> i64 {
         self.over(BILLION)

@@ -14,6 +14,7 @@ use tenure_policy::{
     delegation::Bounds,
     field::FieldError,
     floor::Floors,
+    inheritance::Inheritance,
     review::{Context, Reviewable},
 };
 
@@ -136,10 +137,14 @@ impl Validator {
             Ok(subject) => self.queues.look(|queues| {
                 let t9k_system_namespace = &self.t9k_system_namespace;
                 let Settings { floors, bounds } = &*self.settings.read();
-                let context = Context { tree: queues.tree(), t9k_system_namespace, floors, bounds };
+                let queues = &Inheritance::new(queues.tree(), floors);
+                let context = Context { queues, t9k_system_namespace, bounds };
                 let old = request.old_object.and_then(|old| read(Some(old)).ok());
                 let mut beyond_bounds = subject.beyond_bounds(old.as_ref(), &context);
                 beyond_bounds.extend(subject.brought_beyond_bounds(old.as_ref(), &context));
+                if request.operation == "CREATE" {
+                    beyond_bounds.extend(subject.created());
+                }
                 (subject.review(&context), beyond_bounds)
             }),
             Err(error) => (error.into(), Vec::new()),

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::floor::{NodePool, ReclaimResolveMethod};
 
 /// Queues in a row: the first is the root, and each is the parent of the next.
 fn tree(row: &[Value]) -> QueueTree {
@@ -135,6 +136,22 @@ fn any_queue() -> impl Strategy<Value = Value> {
     })
 }
 
+/// The ceiling of the last queue of a row, looked up queue by queue.
+fn naive_ceiling(floors: &Floors, row: &[Value]) -> Option<SignedDuration> {
+    let tree = tree(row);
+    let path = tree.path(tree.find(&format!("q{}", row.len() - 1))?).ok()?;
+    let (mut action, mut unstretched, mut applies) = (MaxDurationAction::default(), None, None);
+    for id in path.into_iter().rev() {
+        let (_, queue) = tree.get(id)?;
+        let least = |one: Option<ExtendedDuration>, other| one.into_iter().chain(other).min();
+        action = queue.action.unwrap_or(action);
+        unstretched = least(unstretched, queue.ceiling);
+        let slice = queue.ceiling.map(|own| own.max(floors.longest(&tree, Some(id))));
+        applies = if action == MaxDurationAction::Pause { unstretched } else { least(applies, slice) };
+    }
+    applies.map(ExtendedDuration::to_signed)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -145,5 +162,21 @@ proptest! {
         let floors = Floors { preempt: format!("{default}s").parse().unwrap(), ..Floors::default() };
         let ceiling = |row: &[Value]| limits(&floors, row).ceiling.unwrap_or(SignedDuration::MAX);
         prop_assert!(ceiling(&row) <= ceiling(&row[..row.len() - 1]));
+    }
+
+    #[test]
+    fn a_ceiling_on_the_way_down_is_the_one_that_is_looked_up_queue_by_queue(
+        row in proptest::collection::vec(any_queue(), 1..6),
+        (preempt, reclaim, of_pool) in (0u32..50, 0u32..50, 0u32..50),
+        of_leaf in proptest::bool::ANY,
+    ) {
+        let seconds = |seconds: u32| format!("{seconds}s").parse().unwrap();
+        let pool = NodePool { preempt: None, reclaim: Some(seconds(of_pool)) };
+        let method = if of_leaf { ReclaimResolveMethod::Queue } else { ReclaimResolveMethod::Lca };
+        let floors = Floors {
+            preempt: seconds(preempt), reclaim: seconds(reclaim), method,
+            node_pools: [("a".to_owned(), pool)].into(), ..Floors::default()
+        };
+        prop_assert_eq!(limits(&floors, &row).ceiling, naive_ceiling(&floors, &row));
     }
 }

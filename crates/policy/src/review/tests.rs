@@ -1,6 +1,7 @@
 use serde_json::{json, value::to_raw_value};
 
 use super::*;
+use crate::{floor::Floors, tree::QueueTree};
 
 const KINDS: [(&str, &str, &str, Reviewable); 4] = [
     ("scheduling.run.ai", "v3alpha1", "Queue", Reviewable::RunaiQueue),
@@ -14,10 +15,10 @@ fn raw(object: &Value) -> Box<RawValue> {
 }
 
 fn errors_of(kind: Reviewable, object: &Value) -> Vec<String> {
+    let (tree, floors) = (QueueTree::default(), Floors::default());
     let context = Context {
-        tree: &QueueTree::default(),
+        queues: &Inheritance::new(&tree, &floors),
         t9k_system_namespace: "t9k-system",
-        floors: &Floors::default(),
         bounds: &Bounds::default(),
     };
     let found = kind.read("demo", "t9k-system", Some(&raw(object)));

@@ -56,7 +56,7 @@ fn every_bad_annotation_is_named_with_its_value_and_the_rule() {
         "metadata.annotations[tenure.dev/requeue-delay]: Invalid value: \"-1s\": must be a duration",
         &format!("{wait}.timeout: Invalid value: \"0s\": must be greater than zero"),
         &format!("{wait}.requeuingStrategy.backoffBaseSeconds: Invalid value: 0: must be at least 1"),
-        "spec.resources.gpu.quota: Invalid value: -2.0: must be at least -1",
+        "spec.resources.gpu.quota: Invalid value: -2.0: must be at least 0, or -1 for no limit",
     ];
     assert_eq!(errors.len(), expected.len(), "{errors:#?}");
     for (error, expected) in errors.iter().zip(expected) {

@@ -1,0 +1,143 @@
+//! The values that queues have from the queues above them, worked out once for each queue of a tree.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+};
+
+use jiff::SignedDuration;
+use tenure_types::{ExtendedDuration, runai::v3alpha1::MaxDurationAction};
+
+use crate::{
+    floor::Floors,
+    limits::Slices,
+    queue::RunaiQueue,
+    tree::{QueueId, QueueTree},
+};
+
+/// A duration, and the queue that has it.
+pub(crate) type Of<'t> = (&'t str, ExtendedDuration);
+
+/// The queues of a tree with the values that each of them inherits. It remembers these: to look at every queue of a tree
+/// takes time in proportion to the number of queues, however long the ways to the root are.
+#[derive(Debug)]
+pub struct Inheritance<'t> {
+    /// The queues.
+    pub tree: &'t QueueTree,
+    /// The configuration of floors.
+    pub floors: &'t Floors,
+    known: RefCell<HashMap<QueueId, Effective<'t>>>,
+}
+
+/// The values of a queue and of the queues above it that count for its workloads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effective<'t> {
+    /// The least `maxDuration`; that of the queue nearest to the leaf if several have it.
+    pub ceiling: Option<Of<'t>>,
+    /// The nearest `expiryNotice`.
+    pub notice: Option<Of<'t>>,
+    /// The nearest `preemptMinRuntime`.
+    pub preempt: Option<Of<'t>>,
+    /// The nearest `reclaimMinRuntime`.
+    pub reclaim: Option<Of<'t>>,
+    /// The nearest `maxDurationAction`.
+    pub action: Option<MaxDurationAction>,
+    slices: Slices,
+}
+
+/// Why there are no such values.
+pub(crate) enum Broken<'t> {
+    /// The parent doesn't exist.
+    Missing(&'t str),
+    /// The queue would be its own ancestor; the names on the way back to it.
+    Cycle(Vec<&'t str>),
+    /// A cycle that was stored, of which the queue is no part.
+    CycleAbove(&'t str),
+}
+
+impl<'t> Effective<'t> {
+    /// The values of a queue whose parent has these.
+    #[must_use]
+    pub fn below(self, name: &'t str, queue: &RunaiQueue, floors: &Floors) -> Self {
+        let own = |value: Option<ExtendedDuration>| value.map(|value| (name, value));
+        // of two that are equal the first is the least
+        let ceilings = own(queue.ceiling).into_iter().chain(self.ceiling);
+        Self {
+            ceiling: ceilings.min_by_key(|(_, ceiling)| *ceiling),
+            notice: own(queue.notice).or(self.notice),
+            preempt: own(queue.preempt_floor).or(self.preempt),
+            reclaim: own(queue.reclaim_floor).or(self.reclaim),
+            action: queue.action.or(self.action),
+            slices: self.slices.below(queue, floors),
+        }
+    }
+
+    /// The longest run of a workload, which a floor may stretch where it is a time slice.
+    pub fn longest_run(&self) -> Option<SignedDuration> {
+        self.slices.ceiling().map(ExtendedDuration::to_signed)
+    }
+}
+
+impl<'t> Inheritance<'t> {
+    /// Of the queues of a tree, by the floors that are configured.
+    pub fn new(tree: &'t QueueTree, floors: &'t Floors) -> Self {
+        Self { tree, floors, known: RefCell::default() }
+    }
+
+    /// The values that a queue has from above. The tree may not have the queue itself yet, or an older version of it.
+    pub(crate) fn above<'q>(
+        &'q self,
+        name: &str,
+        queue: &'q RunaiQueue,
+    ) -> Result<Effective<'q>, Broken<'q>> {
+        let Some(parent) = queue.parent.as_deref() else {
+            return Ok(Effective::default());
+        };
+        if parent == name {
+            return Err(Broken::Cycle(Vec::new()));
+        }
+        let id = self.tree.find(parent).ok_or(Broken::Missing(parent))?;
+        if let Some(way) = way_to(name, id, self.tree) {
+            return Err(Broken::Cycle(way));
+        }
+        self.tree.depth(id).map_err(|_| Broken::CycleAbove(parent))?;
+        Ok(self.of(id))
+    }
+
+    /// The values of a queue that is in no cycle.
+    fn of(&self, id: QueueId) -> Effective<'t> {
+        let mut known = self.known.borrow_mut();
+        let (mut unknown, mut next) = (Vec::new(), Some(id));
+        while let Some(id) = next.filter(|id| !known.contains_key(id)) {
+            unknown.push(id);
+            next = self.tree.parent(id);
+        }
+        let above = next.and_then(|id| known.get(&id)).copied().unwrap_or_default();
+        unknown.into_iter().rev().fold(above, |above, id| {
+            let Some((name, queue)) = self.tree.get(id) else { return above };
+            let own = above.below(name, queue, self.floors);
+            known.insert(id, own);
+            own
+        })
+    }
+}
+
+/// The queues from one of them up to a child of `name`; none if no queue on the way to the root is one.
+fn way_to<'t>(name: &str, from: QueueId, tree: &'t QueueTree) -> Option<Vec<&'t str>> {
+    let depth = |id| tree.depth(id).ok();
+    let depths = depth(from).zip(tree.find(name).and_then(depth));
+    if depths.is_some_and(|(from, of_name)| from <= of_name) {
+        // a queue has fewer queues above it than each queue below it
+        return None;
+    }
+    let (mut way, mut seen, mut next) = (Vec::new(), HashSet::new(), Some(from));
+    while let Some(id) = next.filter(|id| seen.insert(*id)) {
+        let (own, queue) = tree.get(id)?;
+        way.push(own);
+        if queue.parent.as_deref() == Some(name) {
+            return Some(way);
+        }
+        next = tree.parent(id);
+    }
+    None
+}
