@@ -1,6 +1,6 @@
 //! Counts the workloads of each queue, in one look at all pods.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
@@ -13,7 +13,7 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::CeilingIndex;
-use crate::{Workload, paused::Paused, times::NEVER};
+use crate::{Uid, Workload, cluster::Objects, paused::Paused, times::NEVER};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,12 +33,30 @@ struct Count {
     floor: Option<SignedDuration>,
 }
 
+/// What a running workload counts by: what would be paused as one.
+#[derive(PartialEq, Eq, Hash)]
+enum Holder {
+    /// Its root owner, by namespace.
+    Owner(ArcStr, Uid),
+    /// The group of pods of which no owner can be paused, by where the list of its pods is.
+    Group(*const Uid),
+    /// A pod by itself.
+    Pod(Uid),
+}
+
+/// The part of a running workload that is in one queue.
+#[derive(Default)]
+struct Run {
+    /// When the last of its floors ends; none if it isn't within one.
+    protected: Option<Timestamp>,
+}
+
 struct Counting<'i> {
     tree: &'i QueueTree,
     floors: &'i Floors,
     now: Timestamp,
     counts: HashMap<QueueId, Count>,
-    until: Option<Timestamp>,
+    runs: HashMap<(QueueId, Holder), Run>,
 }
 
 impl CeilingIndex {
@@ -49,16 +67,16 @@ impl CeilingIndex {
         if tree.is_empty() {
             return Tally::default();
         }
-        let mut counting = Counting { tree, floors, now, counts: HashMap::new(), until: None };
+        let (counts, runs) = (HashMap::new(), HashMap::new());
+        let mut counting = Counting { tree, floors, now, counts, runs };
         self.count_pods(&mut counting);
         self.count_paused(&mut counting);
         counting.tally()
     }
 
     fn count_pods(&self, counting: &mut Counting<'_>) {
-        let gangs = &self.objects.gangs;
-        // each group by where the list of its pods is
-        let mut counted = HashSet::new();
+        let Objects { gangs, owners, .. } = &self.objects;
+        let mut queues_of_groups = HashMap::new();
         for (uid, pod) in self.reader.deadlines.iter().filter(|(_, pod)| !pod.claims_exemption) {
             let memberships = gangs.memberships(uid);
             let group = gangs.workload(memberships);
@@ -71,12 +89,22 @@ impl CeilingIndex {
             if pod.started.is_none() {
                 continue;
             }
-            match group {
-                None => counting.runs(queue, pod.clocks().started),
-                Some(group) if counted.insert(group.members.as_ptr()) => {
-                    counting.runs(self.queue_of_group(&group), group.start);
-                }
-                Some(_) => {}
+            let of_group = group.map(|group| {
+                let list = group.members.as_ptr();
+                let find = || self.queue_of_group(&group).and_then(|queue| counting.tree.find(queue));
+                (list, *queues_of_groups.entry(list).or_insert_with(find), group.start)
+            });
+            let (queue, start) = match of_group {
+                Some((_, queue, start)) => (queue, start),
+                None => (queue.and_then(|queue| counting.tree.find(queue)), pod.clocks().started),
+            };
+            let holder = match (owners.root(pod.controller), of_group) {
+                (Some(root), _) => Holder::Owner(pod.namespace.clone(), root),
+                (None, Some((list, ..))) => Holder::Group(list),
+                (None, None) => Holder::Pod(uid),
+            };
+            if let Some(queue) = queue {
+                counting.runs((queue, holder), start);
             }
         }
     }
@@ -110,30 +138,28 @@ fn of_itself<'w>(group: &Workload<'w>) -> Option<&'w str> {
 
 impl Counting<'_> {
     /// None if there is no such queue.
-    fn of(&mut self, queue: &str) -> Option<(QueueId, &mut Count)> {
-        let id = self.tree.find(queue)?;
-        Some((id, self.counts.entry(id).or_default()))
+    fn of(&mut self, queue: &str) -> Option<&mut Count> {
+        Some(self.counts.entry(self.tree.find(queue)?).or_default())
     }
 
     fn expires(&mut self, queue: &str, at: i64) {
-        if let Some((_, count)) = self.of(queue) {
+        if let Some(count) = self.of(queue) {
             count.expires = count.expires.into_iter().chain([at]).min();
         }
     }
 
-    fn runs(&mut self, queue: Option<&str>, start: Option<Timestamp>) {
-        let (tree, floors, now) = (self.tree, self.floors, self.now);
-        let Some((id, count)) = queue.and_then(|queue| self.of(queue)) else { return };
-        add_one(&mut count.workloads.running);
-        let floor = *count.floor.get_or_insert_with(|| longest_floor(floors, tree, id));
-        if let Some(until) = start.and_then(|start| protected_until(start, floor, now)) {
-            add_one(&mut count.workloads.protected);
-            self.until = self.until.into_iter().chain([until]).min();
-        }
+    /// Takes a pod of a workload that started then.
+    fn runs(&mut self, of: (QueueId, Holder), start: Option<Timestamp>) {
+        let Self { tree, floors, now, counts, runs } = self;
+        let count = counts.entry(of.0).or_default();
+        let floor = *count.floor.get_or_insert_with(|| longest_floor(floors, tree, of.0));
+        let protected = start.and_then(|start| protected_until(start, floor, *now));
+        let run = runs.entry(of).or_default();
+        run.protected = run.protected.max(protected);
     }
 
     fn waits(&mut self, paused: &Paused) {
-        if let Some((_, Count { workloads, .. })) = self.of(&paused.queue) {
+        if let Some(Count { workloads, .. }) = self.of(&paused.queue) {
             add_one(if paused.returns.comes_back() {
                 &mut workloads.requeueing
             } else {
@@ -143,6 +169,14 @@ impl Counting<'_> {
     }
 
     fn tally(mut self) -> Tally {
+        for ((queue, _), run) in &self.runs {
+            let Count { workloads, .. } = self.counts.entry(*queue).or_default();
+            add_one(&mut workloads.running);
+            if run.protected.is_some() {
+                add_one(&mut workloads.protected);
+            }
+        }
+        let until = self.runs.values().filter_map(|run| run.protected).min();
         let mut children: HashMap<&str, Vec<String>> = HashMap::new();
         for (name, queue) in self.tree.queues() {
             if let Some(parent) = queue.parent.as_deref() {
@@ -156,7 +190,7 @@ impl Counting<'_> {
             let next_expiry = count.expires.and_then(|at| Timestamp::from_millisecond(at).ok());
             (name.to_owned(), QueueReport { children, workloads: count.workloads, next_expiry })
         });
-        Tally { reports: reports.collect(), until: self.until }
+        Tally { reports: reports.collect(), until }
     }
 }
 

@@ -59,6 +59,7 @@ macro_rules! floor_rule {
     printcolumn(name = "Max-Duration", type_ = "string", json_path = ".spec.maxDuration"),
     printcolumn(name = "Running", type_ = "integer", json_path = ".status.workloads.running"),
     printcolumn(name = "Paused", type_ = "integer", json_path = ".status.workloads.paused"),
+    printcolumn(name = "Requeueing", type_ = "integer", json_path = ".status.workloads.requeueing"),
     printcolumn(name = "Next-Expiry", type_ = "string", json_path = ".status.nextExpiry", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("!has(self.spec) || !has(self.spec.parentQueue) || self.spec.parentQueue != self.metadata.name")
@@ -314,7 +315,8 @@ pub struct QueueStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
     pub requested: Option<BTreeMap<String, Quantity>>,
-    /// The number of workloads that name this queue, by state. A workload is a pod group, or a pod that is in none.
+    /// The number of workloads that name this queue, by state. A workload is the topmost owner that can be paused, with all
+    /// its pods; of pods that have none, it is their pod group, or the pod by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<QueueWorkloads>,
     /// The time at which the first of the running workloads reaches its ceiling.

@@ -136,6 +136,32 @@ fn a_workload_counts_once_however_many_pods_it_has_and_in_the_leaf_that_it_names
 }
 
 #[test]
+fn the_pods_of_an_owner_count_once_running_or_paused() {
+    let mut world = World::new(&[("a", json!({"preemptMinRuntime": "30s"})), ("b", json!({}))]);
+    let of = |owner: &str, queue: &str| {
+        json!({"labels": {"kai.scheduler/queue": queue}, "ownerReferences": [deployment(owner)]})
+    };
+    for (uid, started) in [("1", 0), ("2", 10), ("3", 0)] {
+        world.pod_with(uid, &of("one", "a"), Some(started));
+    }
+    world.pod_with("4", &of("two", "a"), Some(0));
+    assert_eq!(world.counts("a", 9), [2, 2, 0, 0]);
+    assert_eq!(world.tally(9).until, Some(at(30)));
+    assert_eq!(world.counts("a", 35), [2, 1, 0, 0], "one of its pods is within a floor");
+    assert_eq!(world.tally(35).until, Some(at(40)));
+    world.pod_with("5", &of("one", "b"), Some(0));
+    assert_eq!(world.counts("b", 9), [1, 0, 0, 0], "it has pods in two queues");
+    // KAI-Scheduler gives each pod of a Deployment a group of its own
+    for uid in ["6", "7"] {
+        world.group(PodGroupKind::Runai, &format!("g{uid}"), &json!({"queue": "b"}));
+        let mut grouped = of("three", "b");
+        grouped["annotations"] = json!({"pod-group-name": format!("g{uid}")});
+        world.pod_with(uid, &grouped, Some(0));
+    }
+    assert_eq!(world.counts("b", 9), [2, 0, 0, 0]);
+}
+
+#[test]
 fn a_pod_in_several_groups_is_a_workload_of_the_first_alone() {
     let mut world = World::new(&[("a", json!({}))]);
     world.group(PodGroupKind::Runai, "g", &json!({"queue": "a"}));

@@ -6,7 +6,7 @@ use super::{Naive, owners::Back};
 use crate::world::{GroupKey, SECOND};
 
 /// A workload that takes room.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Holder {
     Group(GroupKey),
     /// In a namespace.

@@ -1,6 +1,6 @@
 //! The status of queues.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tenure_policy::{
     expiry::Family,
@@ -10,7 +10,7 @@ use tenure_policy::{
 };
 use tenure_types::podgroup::PodGroupKind;
 
-use super::Naive;
+use super::{Naive, capacity::Holder};
 use crate::{
     wire,
     world::{MILLI, Nanos, OwnerKind, PodObj, timestamp},
@@ -45,27 +45,35 @@ impl Naive {
             tally.reports.insert(wire::runai_name(*name), report);
         }
         let floors = wire::floors(&self.config);
-        let mut runs = |queue: Option<u8>, start: Option<Nanos>| {
-            let name = queue.map(wire::runai_name).unwrap_or_default();
-            let Some(report) = tally.reports.get_mut(&name) else { return };
-            report.workloads.running += 1;
-            let floor = tree.find(&name).map(|id| longest_floor(&floors, tree, id)).unwrap_or_default();
-            let end = start.map(|start| start + Nanos::try_from(floor.as_nanos()).unwrap());
-            if let Some(end) = end.filter(|end| !floor.is_zero() && self.now < *end) {
-                report.workloads.protected += 1;
-                tally.until = tally.until.into_iter().chain([end]).min();
-            }
-        };
-        let mut counted = BTreeSet::new();
+        // of each workload the ends of its floors, as far as it is within them
+        let mut runs: BTreeMap<(String, Holder), Vec<Nanos>> = BTreeMap::new();
         for pod in self.workload_pods().filter(|pod| pod.scheduled.is_some()) {
-            match pod.keys().find(|key| self.groups.contains_key(key)) {
-                None => runs(self.runai_of(pod), pod.scheduled()),
-                Some(key) if counted.insert(key) => {
+            let group = pod.keys().find(|key| self.groups.contains_key(key));
+            let (queue, start) = match group {
+                None => (self.runai_of(pod), pod.scheduled()),
+                Some(key) => {
                     let own = self.queue_of_group(key).filter(|_| key.0 == PodGroupKind::Runai);
                     let named = || self.kept().filter(|pod| pod.is_member(key)).find_map(|pod| pod.runai);
-                    runs(own.or_else(named), self.gangs[&key].start);
+                    (own.or_else(named), self.gangs[&key].start)
                 }
-                Some(_) => {}
+            };
+            let name = queue.map(wire::runai_name).unwrap_or_default();
+            let floor = tree.find(&name).map(|id| longest_floor(&floors, tree, id)).unwrap_or_default();
+            let end = start.map(|start| start + Nanos::try_from(floor.as_nanos()).unwrap());
+            let holder = match (self.root(pod.controller), group) {
+                (Some(root), _) => Holder::Owner(pod.namespace, root),
+                (None, Some(key)) => Holder::Group(key),
+                (None, None) => Holder::Pod(pod.uid),
+            };
+            let run = runs.entry((name, holder)).or_default();
+            run.extend(end.filter(|end| !floor.is_zero() && self.now < *end));
+        }
+        for ((name, _), ends) in runs {
+            let Some(report) = tally.reports.get_mut(&name) else { continue };
+            report.workloads.running += 1;
+            if let Some(last) = ends.into_iter().max() {
+                report.workloads.protected += 1;
+                tally.until = tally.until.into_iter().chain([last]).min();
             }
         }
         self.count_ends(&mut tally);
