@@ -128,20 +128,21 @@ impl Expiry {
     fn fail(&self, group: &Group, failure: &Failure) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let of = (first.family, queue.as_str());
         let error = with_causes(failure);
         match group.task {
             Task::Evict => {
                 if let Some(kind) = failure.refused() {
-                    self.metrics.refused(queue, kind);
+                    self.metrics.refused(of, kind);
                 }
                 error!(%queue, %namespace, %pod, error, "Failed to make room: will try again");
             }
             Task::Expire => {
                 let kind = failure.refused();
                 if let Some(kind) = kind {
-                    self.metrics.refused(queue, kind);
+                    self.metrics.refused(of, kind);
                 }
-                self.metrics.expired(queue, kind.unwrap_or_default(), Result::Failed);
+                self.metrics.expired(of, kind.unwrap_or_default(), Result::Failed);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
             }
             Task::Announce | Task::Withdraw if first.attempts > 0 => {
@@ -156,12 +157,13 @@ impl Expiry {
     fn record(&self, group: &Group, deed: &Deed, now: Timestamp) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let of = (first.family, queue.as_str());
         let dry_run = self.actor.dry_run;
         let lateness = now.duration_since(first.deadline).as_secs_f64();
         match deed {
             Deed::Paused { owner, until, reversals } if group.task == Task::Evict => {
                 if *reversals > 0 && !dry_run {
-                    self.metrics.reversed(queue, &owner.kind);
+                    self.metrics.reversed(of, &owner.kind);
                 }
                 let (owner, cause) = (describe(owner), first.cause.name());
                 match until {
@@ -169,28 +171,28 @@ impl Expiry {
                         info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
                     }
                     Until::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
-                        self.metrics.evicted(queue, cause);
+                        self.metrics.evicted(of, cause);
                         info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
                     }
                     _ => {
-                        self.metrics.evicted(queue, cause);
-                        self.metrics.deactivated(queue);
+                        self.metrics.evicted(of, cause);
+                        self.metrics.deactivated(of);
                         info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
                     }
                 }
             }
             Deed::Deleted if group.task == Task::Evict => {
                 if !dry_run {
-                    self.metrics.evicted(queue, first.cause.name());
+                    self.metrics.evicted(of, first.cause.name());
                 }
                 info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
             }
             Deed::Paused { owner, reversals, .. } => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
                 self.metrics.late(lateness);
-                self.metrics.expired(queue, kind, if dry_run { Result::WouldPause } else { Result::Paused });
+                self.metrics.expired(of, kind, if dry_run { Result::WouldPause } else { Result::Paused });
                 if *reversals > 0 && !dry_run {
-                    self.metrics.reversed(queue, kind);
+                    self.metrics.reversed(of, kind);
                 }
                 if dry_run {
                     info!(%queue, %namespace, owner, pods, "Dry run: would pause");
@@ -200,11 +202,7 @@ impl Expiry {
             }
             Deed::Deleted => {
                 self.metrics.late(lateness);
-                self.metrics.expired(
-                    queue,
-                    "Pod",
-                    if dry_run { Result::WouldDelete } else { Result::Deleted },
-                );
+                self.metrics.expired(of, "Pod", if dry_run { Result::WouldDelete } else { Result::Deleted });
                 info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
             Deed::Announced { owner, end } => {
@@ -226,10 +224,11 @@ impl Expiry {
     fn left_alone(&self, group: &Group, why: &str) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let of = (first.family, queue.as_str());
         let outlived = first.attempts == OUTLIVED;
         match group.task {
             Task::Expire => {
-                self.metrics.expired(queue, "", Result::Nothing);
+                self.metrics.expired(of, "", Result::Nothing);
                 if outlived {
                     warn!(%queue, %namespace, %pod, why, "Runs on beyond its ceiling, and nothing can be done");
                 } else {

@@ -14,6 +14,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+use tenure_policy::expiry::Family as QueueFamily;
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
 use by_queue::{ByQueue, QueueLabel};
@@ -40,6 +41,7 @@ pub struct Metrics {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ExpirationLabels {
+    family: &'static str,
     queue: String,
     kind: String,
     result: Result,
@@ -47,18 +49,21 @@ struct ExpirationLabels {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct PauseLabels {
+    family: &'static str,
     queue: String,
     kind: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct EvictionLabels {
+    family: &'static str,
     queue: String,
     cause: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct QueueLabels {
+    family: &'static str,
     queue: String,
 }
 
@@ -66,6 +71,16 @@ struct QueueLabels {
 struct StampLabels {
     group: &'static str,
     result: StampResult,
+}
+
+/// A queue, by its family and its name.
+pub type OfQueue<'q> = (QueueFamily, &'q str);
+
+const fn family((family, _): OfQueue<'_>) -> &'static str {
+    match family {
+        QueueFamily::Runai => "run.ai",
+        QueueFamily::Tensorstack => "t9k",
+    }
 }
 
 /// Implements [`QueueLabel`] for labels with a field `queue`.
@@ -193,7 +208,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "lateness",
-            "Time from the deadline of a pod until it was paused or deleted",
+            "Time from the deadline of a pod, or the change of its queue that made it overdue, until it was paused or deleted",
             Unit::Seconds,
             metrics.lateness.clone(),
         );
@@ -205,17 +220,17 @@ impl Metrics {
         metrics
     }
 
-    pub fn expired(&self, queue: &str, kind: &str, result: Result) {
-        let labels = ExpirationLabels { queue: queue.into(), kind: kind.into(), result };
+    pub fn expired(&self, of: OfQueue<'_>, kind: &str, result: Result) {
+        let labels = ExpirationLabels { family: family(of), queue: of.1.into(), kind: kind.into(), result };
         self.expirations.inc(labels);
     }
 
-    pub fn refused(&self, queue: &str, kind: &str) {
-        self.refused.inc(PauseLabels { queue: queue.into(), kind: kind.into() });
+    pub fn refused(&self, of: OfQueue<'_>, kind: &str) {
+        self.refused.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
     }
 
-    pub fn reversed(&self, queue: &str, kind: &str) {
-        self.reversed.inc(PauseLabels { queue: queue.into(), kind: kind.into() });
+    pub fn reversed(&self, of: OfQueue<'_>, kind: &str) {
+        self.reversed.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
     }
 
     /// Counts a stamp, by the API group of its `PodGroup`.
@@ -229,23 +244,23 @@ impl Metrics {
     }
 
     /// A workload made room, for this cause.
-    pub fn evicted(&self, queue: &str, cause: &'static str) {
-        self.evictions.inc(EvictionLabels { queue: queue.into(), cause });
+    pub fn evicted(&self, of: OfQueue<'_>, cause: &'static str) {
+        self.evictions.inc(EvictionLabels { family: family(of), queue: of.1.into(), cause });
     }
 
     /// A workload won't come back by itself.
-    pub fn deactivated(&self, queue: &str) {
-        self.deactivations.inc(QueueLabels { queue: queue.into() });
+    pub fn deactivated(&self, of: OfQueue<'_>) {
+        self.deactivations.inc(QueueLabels { family: family(of), queue: of.1.into() });
     }
 
     /// A workload came back.
-    pub fn returned(&self, queue: &str) {
-        self.returns.inc(QueueLabels { queue: queue.into() });
+    pub fn returned(&self, of: OfQueue<'_>) {
+        self.returns.inc(QueueLabels { family: family(of), queue: of.1.into() });
     }
 
     /// A workload may not come back.
-    pub fn refused_return(&self, queue: &str, kind: &str) {
-        self.refused_returns.inc(PauseLabels { queue: queue.into(), kind: kind.into() });
+    pub fn refused_return(&self, of: OfQueue<'_>, kind: &str) {
+        self.refused_returns.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
     }
 
     /// Forgets the counters of queues that don't exist.
@@ -306,10 +321,9 @@ impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
         self.metrics.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
-        let (under_ceiling, overdue, next, returning, past_end) = self.cluster.with(|index| {
-            let (next, returning) = (index.next_expiry(), index.returning(now));
-            let past_end = index.terminating_past_end(now);
-            (index.pods_under_ceiling(), index.overdue(now), next, returning, past_end)
+        let (under_ceiling, overdue, next, [returning, paused, past_end]) = self.cluster.with(|index| {
+            let owners = [index.returning(now), index.staying_paused(), index.terminating_past_end(now)];
+            (index.pods_under_ceiling(), index.overdue(now), index.next_expiry(), owners)
         });
         let in_flight = self.metrics.in_flight.load(Relaxed);
         let mut gauge = |name, help, value: f64| {
@@ -320,6 +334,7 @@ impl Collector for State {
         let help = "Expired pods that wait for their turn, and writes that are not yet done";
         gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
+        gauge("paused_owners", "Owners that stay paused until a person resumes them", count(paused))?;
         let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
         gauge("terminating_past_end", help, count(past_end))?;
         gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
@@ -366,17 +381,18 @@ mod tests {
 
     /// Counts at least once in each metric.
     fn count_each(metrics: &Metrics) {
-        metrics.expired("demo", "Deployment", Result::Paused);
-        metrics.expired("demo", "Deployment", Result::Paused);
-        metrics.expired("demo", "Pod", Result::Deleted);
-        metrics.refused("demo", "Job");
-        metrics.reversed("demo", "Deployment");
+        let demo = (QueueFamily::Runai, "demo");
+        metrics.expired(demo, "Deployment", Result::Paused);
+        metrics.expired(demo, "Deployment", Result::Paused);
+        metrics.expired(demo, "Pod", Result::Deleted);
+        metrics.refused(demo, "Job");
+        metrics.reversed(demo, "Deployment");
         metrics.stamped("scheduling.run.ai", StampResult::Stamped);
         metrics.status_written(StatusResult::Written);
-        metrics.evicted("demo", "WaitForStart");
-        metrics.deactivated("demo");
-        metrics.returned("demo");
-        metrics.refused_return("demo", "Job");
+        metrics.evicted(demo, "WaitForStart");
+        metrics.deactivated(demo);
+        metrics.returned((QueueFamily::Tensorstack, "demo"));
+        metrics.refused_return(demo, "Job");
         metrics.ready(2.5);
         metrics.late(0.25);
         metrics.late(0.5);
@@ -389,19 +405,19 @@ mod tests {
         let metrics = Metrics::register(&mut registry);
         count_each(&metrics);
         let expected = expected([
-            r#"deactivations_total{queue="demo"} 1"#,
-            r#"expirations_total{queue="demo",kind="Deployment",result="Paused"} 2"#,
-            r#"expirations_total{queue="demo",kind="Pod",result="Deleted"} 1"#,
+            r#"deactivations_total{family="run.ai",queue="demo"} 1"#,
+            r#"expirations_total{family="run.ai",queue="demo",kind="Deployment",result="Paused"} 2"#,
+            r#"expirations_total{family="run.ai",queue="demo",kind="Pod",result="Deleted"} 1"#,
             "lateness_seconds_count 2",
             "lateness_seconds_sum 0.75",
             "pod_time_to_ready_seconds_count 1",
             "pod_time_to_ready_seconds_sum 2.5",
-            r#"pods_ready_evictions_total{queue="demo",cause="WaitForStart"} 1"#,
+            r#"pods_ready_evictions_total{family="run.ai",queue="demo",cause="WaitForStart"} 1"#,
             r#"queue_status_writes_total{result="Written"} 1"#,
-            r#"refused_pauses_total{queue="demo",kind="Job"} 1"#,
-            r#"refused_returns_total{queue="demo",kind="Job"} 1"#,
-            r#"returns_total{queue="demo"} 1"#,
-            r#"reversed_pauses_total{queue="demo",kind="Deployment"} 1"#,
+            r#"refused_pauses_total{family="run.ai",queue="demo",kind="Job"} 1"#,
+            r#"refused_returns_total{family="run.ai",queue="demo",kind="Job"} 1"#,
+            r#"returns_total{family="t9k",queue="demo"} 1"#,
+            r#"reversed_pauses_total{family="run.ai",queue="demo",kind="Deployment"} 1"#,
             "shortened_terminations_total 1",
             r#"stamps_total{group="scheduling.run.ai",result="Stamped"} 1"#,
         ]);
@@ -450,6 +466,7 @@ mod tests {
         State::register(&mut registry, cluster.clone(), clock().await, Leadership::always(), &metrics);
         let nothing = expected([
             "leader 1.0",
+            "paused_owners 0.0",
             "pending_writes 0.0",
             "pods_under_ceiling 0.0",
             "terminating_past_end 0.0",
@@ -472,11 +489,16 @@ mod tests {
                 index.apply_pod(&pod);
             }
             index.apply_owner(1, &serde_json::from_value(paused("2026-01-01T00:10:00Z")).unwrap());
+            let mut staying = paused("");
+            (staying["name"], staying["uid"]) = (json!("staying"), json!("staying"));
+            json_patch::merge(&mut staying, &json!({"annotations": {"tenure.dev/requeue-state": null}}));
+            index.apply_owner(1, &serde_json::from_value(staying).unwrap());
         });
         metrics.in_flight(4);
         let all = expected([
             "leader 1.0",
             "next_expiry_timestamp_seconds 1767222000.0",
+            "paused_owners 1.0",
             "pending_writes 5.0",
             "pods_under_ceiling 3.0",
             "terminating_past_end 1.0",

@@ -139,7 +139,7 @@ impl Returns {
         let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
         // a record may name any queue: tenants can write it
         let exists = self.cluster.with(|index| index.has_queue(queue));
-        let counted = if exists { queue.as_str() } else { "" };
+        let counted = (paused.rules_of(), if exists { queue.as_str() } else { "" });
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: somebody has deactivated it");

@@ -7,13 +7,13 @@ use jiff::SignedDuration;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
 use tenure_index::RetryAfter;
 use tenure_policy::{
     config::Config,
     expiry::{SYSTEM_CRITICAL_PRIORITY, Scope},
 };
 use tenure_service::{
+    admin::registry,
     call::{ApiError, call, persist},
     clock::ServerClock,
     groups::follow_groups,
@@ -70,8 +70,9 @@ impl Args {
         } = self;
         log.init()?;
         info!(Start = "Run Duration Keeper");
-        let mut registry = Registry::with_prefix("tenure_keeper");
-        let (config, reload) = config.load(Config::parse, &mut registry)?;
+        let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
+        let registry = metrics_page.sub_registry_with_prefix("tenure_keeper");
+        let (config, reload) = config.load(Config::parse, registry)?;
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
         let client = client.client(&clock).await?;
@@ -82,13 +83,13 @@ impl Args {
         let scope = Scope { priority_threshold, schedulers, exempt_namespaces };
 
         let readiness = Readiness::default();
-        let metrics = Metrics::register(&mut registry);
+        let metrics = Metrics::register(registry);
         let cluster = Cluster::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
         let statuses = Statuses::default();
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
-        State::register(&mut registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
-        let admin = admin.serve(readiness.clone(), registry).await?;
+        State::register(registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
+        let admin = admin.serve(readiness.clone(), metrics_page).await?;
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
         let watches = watches(
             &client,

@@ -13,11 +13,19 @@ use axum::{
     routing::get,
 };
 use clap::Args;
-use prometheus_client::{encoding::text::encode, registry::Registry};
+use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
 use tracing::info;
 
 use crate::readiness::Readiness;
 use address::ListenAddress;
+
+/// Returns a registry with the version of Tenure. The metrics of a program are a part of it, below a prefix of their own.
+pub fn registry(version: &'static str) -> Registry {
+    let mut registry = Registry::default();
+    let help = "The version of Tenure, as the label says";
+    registry.register("tenure_build", help, Info::new([("version", version)]));
+    registry
+}
 
 /// The address of probes and metrics.
 #[derive(Clone, Debug, Args)]
@@ -84,6 +92,17 @@ mod tests {
     struct Program {
         #[command(flatten)]
         admin: AdminArgs,
+    }
+
+    #[test]
+    fn the_version_is_among_the_metrics() {
+        let mut text = String::new();
+        let mut registry = registry("1.2.3");
+        let counter: Counter = Counter::default();
+        registry.sub_registry_with_prefix("tenure_keeper").register("a", "a", counter);
+        encode(&mut text, &registry).unwrap();
+        assert!(text.contains("\ntenure_build_info{version=\"1.2.3\"} 1\n"), "{text}");
+        assert!(text.contains("\ntenure_keeper_a_total 0\n"), "{text}");
     }
 
     fn admin(arguments: &[&str]) -> Result<AdminArgs, clap::Error> {

@@ -81,8 +81,9 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
         if !text.contains(&said) {
             text = format!("{text}: {said}");
         }
-        // kube's text of an answer of the API server has all its fields
-        if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
+        // kube's text of an answer of the API server has all its fields; an error in a box is a cause of another type
+        let kube = cause.downcast_ref().or_else(|| cause.downcast_ref::<Box<kube::Error>>().map(Box::as_ref));
+        if let Some(kube::Error::Api(status)) = kube {
             return text.replace(&said, &format!("{} ({})", status.message, status.code));
         }
         next = cause.source();
@@ -96,6 +97,7 @@ mod tests {
     use tracing::Level;
 
     use super::*;
+    use crate::call::ApiError;
 
     #[derive(Parser)]
     struct Program {
@@ -133,6 +135,15 @@ mod tests {
                 .unwrap();
         let error = anyhow::Error::new(kube::Error::Api(Box::new(status))).context("list");
         assert_eq!(with_causes(error.as_ref()), "list: no such thing (404)");
+    }
+
+    #[test]
+    fn an_answer_of_the_api_server_is_never_shown_with_all_its_fields() {
+        let status = r#"{"status": "Failure", "message": "too many requests", "code": 429}"#;
+        let status: kube::core::Status = serde_json::from_str(status).unwrap();
+        let error = ApiError::from(kube::Error::Api(Box::new(status)));
+        assert!(matches!(error, ApiError::Other(_)));
+        assert_eq!(with_causes(&error), "no good answer: too many requests (429)");
     }
 
     #[test]

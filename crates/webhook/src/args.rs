@@ -1,9 +1,8 @@
 use clap::{ArgAction, Parser};
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
-use prometheus_client::registry::Registry;
 use tenure_policy::config::Config;
 use tenure_service::{
-    admin::AdminArgs,
+    admin::{AdminArgs, registry},
     client::ClientArgs,
     clock::ServerClock,
     config::ConfigArgs,
@@ -107,15 +106,16 @@ impl Args {
             log,
         } = self;
         log.init()?;
-        let mut registry = Registry::with_prefix("tenure_webhook");
-        let (config, reload) = config.load(Config::parse, &mut registry)?;
+        let mut metrics_page = registry(env!("CARGO_PKG_VERSION"));
+        let registry = metrics_page.sub_registry_with_prefix("tenure_webhook");
+        let (config, reload) = config.load(Config::parse, registry)?;
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
         let client = client.client(&clock).await?;
         let callers = callers.load(scheduler_extender)?;
         let readiness = Readiness::default();
-        let metrics = Metrics::register(&mut registry);
-        let kai = KaiWatch::new(&mut registry);
+        let metrics = Metrics::register(registry);
+        let kai = KaiWatch::new(registry);
         let queues = KnownQueues::default();
         let validator =
             Validator::new(queues.clone(), t9k_system_namespace).asking(client.clone(), runai_queue_version);
@@ -167,7 +167,7 @@ impl Args {
         let sight = Sight { placement, client, clock, readiness: readiness.clone() };
         let waker = extender.as_ref().and_then(Extender::waker);
         let look = Box::pin(sight.look(waker, extender.is_some(), guard.is_some()));
-        let admin = admin.serve(readiness.clone(), registry).await?;
+        let admin = admin.serve(readiness.clone(), metrics_page).await?;
         let router = router(validator, mutator, metrics.clone())
             .merge(scheduler::router(extender, metrics.clone()))
             .merge(guard::router(guard, metrics.clone()));

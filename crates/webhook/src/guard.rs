@@ -6,9 +6,13 @@
 mod http;
 mod subject;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use tenure_index::{Guarding, Sought, Uid};
 use tenure_policy::{
     floor::Floors,
@@ -41,6 +45,26 @@ pub struct Guard {
     /// The recent grants of this replica's extender.
     pub permits: Permits,
     settings: Arc<RwLock<Settings>>,
+    told: Arc<Mutex<Told>>,
+}
+
+/// The refusals that a line of log was written for. A drain asks for a pod every few seconds.
+#[derive(Debug, Default)]
+struct Told(HashSet<u64>);
+
+/// More than a drain has at a time. When there are so many, lines are repeated.
+const MOST_TOLD: usize = 10_000;
+
+impl Told {
+    /// True for the first of equal refusals.
+    fn is_new(&mut self, refusal: impl Hash) -> bool {
+        let mut hasher = DefaultHasher::new();
+        refusal.hash(&mut hasher);
+        if self.0.len() >= MOST_TOLD {
+            self.0.clear();
+        }
+        self.0.insert(hasher.finish())
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -65,7 +89,8 @@ impl Guard {
         readiness: Readiness,
         permits: Permits,
     ) -> Self {
-        Self { placement, queues, clock, readiness, permits, settings: Arc::default() }
+        let (settings, told) = Default::default();
+        Self { placement, queues, clock, readiness, permits, settings, told }
     }
 
     /// Goes by other floors from now on, and guards against others.
@@ -81,13 +106,29 @@ impl Guard {
         match Subject::read(operation, request) {
             Ok(subject) => {
                 let verdict = self.judge(&subject);
-                tell(&subject, &verdict);
+                self.tell(&subject, &verdict);
                 Reviewed::of(request, &subject, verdict)
             }
             Err(error) => {
                 let warning = format!("tenure: the pod can't be read, and isn't guarded: {error}");
                 Reviewed::admitted(request, name(operation), "unreadable", warning)
             }
+        }
+    }
+
+    fn tell(&self, subject: &Subject<'_>, Verdict { reason, hold, .. }: &Verdict) {
+        let Subject { operation, user, namespace, name: pod, .. } = subject;
+        let (operation, reason) = (name(*operation), reason.name());
+        let Some(hold) = hold else {
+            debug!(%namespace, name = pod, operation, user, reason, "Let a pod go");
+            return;
+        };
+        let is_new = self.told.lock().is_new((namespace, pod, operation, user, hold.rule.name(), hold.until));
+        let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
+        if is_new {
+            info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
+        } else {
+            debug!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod again");
         }
     }
 
@@ -153,13 +194,19 @@ const fn name(operation: Operation) -> &'static str {
     }
 }
 
-fn tell(subject: &Subject<'_>, Verdict { reason, hold, .. }: &Verdict) {
-    let Subject { operation, user, namespace, name: pod, .. } = subject;
-    let (operation, reason) = (name(*operation), reason.name());
-    let Some(hold) = hold else {
-        debug!(%namespace, name = pod, operation, user, reason, "Let a pod go");
-        return;
-    };
-    let (rule, until) = (hold.rule.name(), hold.until.map(tracing::field::display));
-    info!(%namespace, name = pod, operation, user, reason, rule, until, "Kept a pod that is protected");
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_equal_refusals_the_first_is_told_and_memory_is_bounded() {
+        let mut told = Told::default();
+        assert!(told.is_new(("ns", "pod", 1)));
+        assert!(!told.is_new(("ns", "pod", 1)));
+        assert!(told.is_new(("ns", "pod", 2)), "protected until another time");
+        for number in 0..3 * MOST_TOLD {
+            told.is_new(number);
+        }
+        assert!(told.0.len() <= MOST_TOLD);
+    }
 }

@@ -111,8 +111,9 @@ async fn validate(
     };
     let (outgoing, group, verdict) = validator.review(&request).await;
     if verdict == Verdict::Refused {
-        let Request { operation, kind, namespace, name, .. } = &request;
-        info!(%operation, %group, kind = %kind.kind, %namespace, %name, "Refused an object");
+        let Request { operation, kind, namespace, name, user_info, .. } = &request;
+        let (user, reason) = (&user_info.username, outgoing.reason());
+        info!(%operation, %group, kind = %kind.kind, %namespace, %name, %user, reason, "Refused an object");
     }
     metrics.reviewed(group, verdict, started.elapsed().as_secs_f64());
     json(&outgoing)

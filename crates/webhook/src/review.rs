@@ -192,6 +192,11 @@ impl<'b> Outgoing<'b> {
         Self::of(&request.uid, Some(too_early(pod, message, retry_after)), None, Vec::new())
     }
 
+    /// The message of a refusal; empty if it is none.
+    pub fn reason(&self) -> &str {
+        self.response.status.as_ref().and_then(|status| status.message.as_deref()).unwrap_or_default()
+    }
+
     /// The same, with what the API server is to write into its audit log.
     pub fn audited(mut self, annotations: BTreeMap<&'static str, String>) -> Self {
         self.response.audit_annotations = annotations;

@@ -26,6 +26,12 @@ impl CeilingIndex {
         returning.filter(|paused| paused.returns.comes_back() && waits(paused)).count()
     }
 
+    /// How many paused owners stay so until a person resumes them.
+    pub fn staying_paused(&self) -> usize {
+        let paused = self.objects.paused.roots(&self.objects.owners);
+        paused.filter(|paused| !paused.returns.comes_back() && !self.has_pods(paused)).count()
+    }
+
     /// Hands out the paused owners that come back at `now`: the highest priority first, then by the time that the rules
     /// of its queue say, then by name. They are not handed out again before they are settled. One that has pods still is
     /// left for later: they would count for its next run. Owners that a person has deactivated are among them, for that

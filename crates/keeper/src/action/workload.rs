@@ -8,6 +8,7 @@ use tenure_policy::{
     owners::OwnerTable,
     pause::Owner,
 };
+use tenure_service::log::with_causes;
 use tenure_types::projection::Pod;
 use tracing::warn;
 
@@ -60,7 +61,8 @@ impl Actor {
             }
             Err(error) => {
                 let namespace = &due.namespace;
-                warn!(%namespace, %error, "Workloads of Kueue can't be read: goes on without");
+                let error = with_causes(&error);
+                warn!(%namespace, error, "Workloads of Kueue can't be read: goes on without");
                 return Ok(None);
             }
         };
