@@ -90,9 +90,11 @@ fn runai_durations() -> Vec<Case> {
     let max_duration = |text: &str, verdict: Verdict| runai(json!({"maxDuration": text}), verdict);
     let refused_for =
         |text: &str, rule: &str| max_duration(text, bad("spec.maxDuration", &json!(text), rule));
-    let good = ["90m", "1h30m", "7d", "1w2d", "1.5h", "500ms", "1µs", ".5s"];
+    let good = ["90m", "1h30m", "7d", "1w2d", "1.5h", "10s"];
+    let short = ["500ms", "1µs", ".5s", "9s"];
     let no_durations = ["10 s", "1h 30m", "", "-5s", "+5s", "10", "1y", "1M", "1h30", "soon", "1.s.s"];
     let mut cases: Vec<Case> = good.map(|text| max_duration(text, Verdict::Accepted)).into();
+    cases.extend(short.map(|text| max_duration(text, Verdict::Warned("is less than 10s: most pods"))));
     cases.extend(no_durations.map(|text| refused_for(text, duration)));
     cases.extend(["0", "0s", "0h0m"].map(|text| refused_for(text, zero)));
     cases.extend([
@@ -243,6 +245,13 @@ fn runai_ranges() -> Vec<Case> {
             bad("spec.resources.gpu.quota", &json!(-2), "greater than or equal to -1"),
         ),
         runai(
+            json!({"resources": {"gpu": {"limit": -0.5}}}),
+            refused(
+                By::Webhook,
+                ["spec.resources.gpu.limit: Invalid value: -0.5", "must be at least 0, or -1 for no limit"],
+            ),
+        ),
+        runai(
             json!({"resources": {"cpu": {"overQuotaWeight": -1}}}),
             bad("spec.resources.cpu.overQuotaWeight", &json!(-1), "greater than or equal to 0"),
         ),
@@ -255,10 +264,11 @@ fn tensorstack_queues() -> Vec<Case> {
     let max_duration = |text: &str, verdict: Verdict| tensorstack(json!({"maxDuration": text}), verdict);
     let refused_for =
         |text: &str, rule: &str| max_duration(text, bad("spec.maxDuration", &json!(text), rule));
-    let good = ["", "10s", "2h", "3w", "2h45m", "1h20m15s", "15d", "1y", "500ms"];
+    let good = ["", "10s", "2h", "3w", "2h45m", "1h20m15s", "15d", "1y"];
     let no_durations = ["45m2h", "1h1h", "1.5h", "10 s", "10", "-1h", "1M", "5min", "1us", " 1h"];
     let mut cases: Vec<Case> = good.map(|text| max_duration(text, Verdict::Accepted)).into();
     cases.extend(no_durations.map(|text| refused_for(text, duration)));
+    cases.push(max_duration("500ms", Verdict::Warned("is less than 10s: most pods")));
     cases.extend(["0", "0s", "0h0s"].map(|text| refused_for(text, "must be greater than zero")));
     let whole = json!({
         "closed": false, "preemptible": true, "priority": 100, "quota": {"requests": {"cpu": "10", "memory": "1Gi"}},
@@ -266,6 +276,8 @@ fn tensorstack_queues() -> Vec<Case> {
     });
     let too_high = bad("spec.priority", &json!(101), "less than or equal to 100");
     let too_low = bad("spec.priority", &json!(-1), "greater than or equal to 0");
+    let negative =
+        refused(By::Webhook, ["spec.quota.requests[cpu]: Invalid value: \"-4\"", "must not be negative"]);
     let no_quantity = refused(By::Schema, ["spec.quota.requests.cpu: Invalid value: \"lots\""]);
     cases.extend([
         refused_for("300y", "292 years"),
@@ -286,6 +298,7 @@ fn tensorstack_queues() -> Vec<Case> {
         tensorstack(json!({"priority": 101}), too_high),
         tensorstack(json!({"priority": -1}), too_low),
         tensorstack(json!({"quota": {"requests": {"cpu": "lots"}}}), no_quantity),
+        tensorstack(json!({"quota": {"requests": {"cpu": "-4"}}}), negative),
         Case {
             namespace: "default",
             ..tensorstack(json!({}), Verdict::Warned("queues count only in namespace \"t9k-system\""))

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use futures::{StreamExt, stream};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tenure_policy::runs::Runs;
 use tenure_testbed::{Cluster, Output, Tenure};
 use tenure_tests::{
     World,
@@ -127,6 +129,81 @@ async fn a_cycle_is_refused_with_field_value_and_rule() {
 }
 
 #[tokio::test]
+async fn a_name_that_no_label_can_have_is_refused_for_new_queues_alone() {
+    let world = world().await;
+    let long = "q".repeat(64);
+    for (api_version, namespace) in [
+        ("scheduling.run.ai/v3alpha1", Value::Null),
+        ("scheduler.tensorstack.dev/v1beta1", json!("t9k-system")),
+    ] {
+        let queue = |name: &str| json!({"apiVersion": api_version, "kind": "Queue", "metadata": {"name": name, "namespace": namespace}});
+        let output = kubectl(world, &["create"], &queue(&long)).await;
+        let expected = format!("metadata.name: Invalid value: \"{long}\": must be at most 63 characters");
+        assert!(!output.status.success() && output.stderr.contains(&expected), "{}", output.stderr);
+        kubectl(world, &["create"], &queue(&long[1..])).await.success().unwrap();
+    }
+}
+
+/// As the keeper of another world would have it: none runs here.
+async fn say_running(world: &World, name: &str, started: &[Timestamp]) {
+    let runs = Runs::of(started.to_vec());
+    let workloads = json!({"running": started.len(), "runs": runs.written()});
+    let status = json!({"status": {"workloads": workloads}}).to_string();
+    let resource = "queues.v3alpha1.scheduling.run.ai";
+    let patch = ["patch", resource, name, "--subresource=status", "--type=merge", "--patch", &status];
+    world.cluster.kubectl(&patch).await.unwrap().success().unwrap();
+}
+
+#[tokio::test]
+async fn a_change_that_ends_runs_and_a_deletion_are_warned_of_with_their_numbers() {
+    let world = world().await;
+    let queue = |version: &str, name: &str, spec: Value| {
+        let api_version = format!("scheduling.run.ai/{version}");
+        json!({"apiVersion": api_version, "kind": "Queue", "metadata": {"name": name}, "spec": spec})
+    };
+    let v3 = |name: &str, spec: Value| queue("v3alpha1", name, spec);
+    for (name, spec) in [
+        ("busy", json!({"maxDuration": "10h"})),
+        ("busy-child", json!({"parentQueue": "busy"})),
+        ("busy-short", json!({"maxDuration": "1m"})),
+    ] {
+        world.apply(&v3(name, spec)).await;
+    }
+    let ago = |minutes: i64| Timestamp::now() - SignedDuration::from_mins(minutes);
+    say_running(world, "busy", &[ago(120), ago(90), ago(5)]).await;
+    say_running(world, "busy-child", &[ago(120)]).await;
+    let said = async |verb: &[&str], object: &Value, part: &str| {
+        tenure_testbed::eventually(&format!("a warning of {part}"), tenure_tests::DEADLINE, async || {
+            let output = kubectl(world, verb, object).await;
+            assert!(output.status.success(), "{}", output.stderr);
+            Ok((output.stderr.contains("Warning: ") && output.stderr.contains(part)).then_some(()))
+        })
+        .await
+        .unwrap();
+    };
+    let dry = ["apply", "--dry-run=server"];
+    // until the webhook's watch has told it of both statuses
+    let ended = "spec.maxDuration: this ends 3 running workloads of queues \"busy\", \"busy-child\", which have run for longer than 1h: paused at once";
+    said(&dry, &v3("busy", json!({"maxDuration": "1h"})), ended).await;
+    let moved = json!({"maxDuration": "10h", "parentQueue": "busy-short"});
+    said(&dry, &v3("busy", moved), "spec.parentQueue: this ends 4 running workloads").await;
+    let noticed = json!({"maxDuration": "1h", "expiryNotice": "10m"});
+    said(&dry, &v3("busy", noticed), "paused within 1m, after a notice").await;
+    let mut in_v2 = queue("v2", "busy", json!({}));
+    in_v2["metadata"]["annotations"] = json!({"tenure.dev/max-duration": "1h"});
+    said(&dry, &in_v2, "this ends 3 running workloads of").await;
+    let longer = kubectl(world, &dry, &v3("busy", json!({"maxDuration": "20h"}))).await;
+    assert_eq!(longer.stderr, "");
+    let root = "1 running workload names queue \"busy-child\": without the queue it has no ceiling";
+    let delete = ["delete", "--dry-run=server"];
+    said(&delete, &v3("busy-child", json!({})), root).await;
+    let children = "queue \"busy-child\" is below queue \"busy\", and comes to the top, without the ceiling of 10h of queue \"busy\": that concerns 1 running workload";
+    said(&delete, &v3("busy", json!({})), children).await;
+    let quiet = kubectl(world, &delete, &v3("busy-short", json!({}))).await;
+    assert_eq!((quiet.status.success(), quiet.stderr.as_str()), (true, ""));
+}
+
+#[tokio::test]
 async fn a_class_whose_toleration_can_not_be_read_is_refused_and_told_why() {
     let world = world().await;
     let bad = class("unreadable", &json!({MINIMUM: "10000", SECONDS: "10m"}));
@@ -197,6 +274,14 @@ async fn a_class_with_a_bad_toleration_that_was_stored_can_be_labelled_and_delet
 #[tokio::test]
 async fn classes_that_say_nothing_of_preemption_never_wait_for_the_webhook() {
     let world = &World::installed("admission-down", &[]).await.unwrap();
+    // deletions neither
+    world
+        .cluster
+        .kubectl(&["delete", "queues.v3alpha1.scheduling.run.ai", "--all"])
+        .await
+        .unwrap()
+        .success()
+        .unwrap();
     for (verb, annotations) in
         [("create", json!({"a": "b"})), ("replace", json!({})), ("replace", Value::Null)]
     {
@@ -246,6 +331,7 @@ async fn queues_are_printed_with_parent_priority_floors_and_ceiling() {
         "MAX-DURATION",
         "RUNNING",
         "PAUSED",
+        "REQUEUEING",
         "AGE",
     ];
     assert_eq!(columns, expected);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit, fixtures,
-    workloads::{Namespace, bare_pod, in_queue, in_runai_queue, queue, runai_queue, workload},
+    workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 use tokio::sync::OnceCell;
 
@@ -179,4 +179,31 @@ async fn an_own_ceiling_without_effect_draws_one_event_a_value_on_what_has_it() 
     let describe = ["describe", "deployment", "longer", "-n", name];
     let described = world.cluster.kubectl(&describe).await.unwrap().success().unwrap();
     assert!(described.contains("MaxDurationIgnored"), "{described}");
+}
+
+#[tokio::test]
+async fn a_shortened_ceiling_ends_no_run_without_its_notice() {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&with_notice(runai_queue("graced", "", "10h"), "5s")).await;
+    namespace.apply(&runai_queue("ungraced", "", "10h")).await;
+    let pod =
+        |name: &str| distinct(bare_pod(namespace.name(), name, &in_runai_queue(name), &Value::Null), name);
+    let graced = namespace.create(&pod("graced")).await;
+    namespace.create(&pod("ungraced")).await;
+    namespace.await_running(2).await;
+    for (name, notice) in [("graced", "5s"), ("ungraced", "0s")] {
+        namespace.apply(&with_notice(runai_queue(name, "", "1s"), notice)).await;
+    }
+    let changed = Timestamp::now();
+    // as by default, a minute after the change, of which it is told at once
+    let end = await_announced(&namespace, &graced).await;
+    assert!((50..=61).contains(&end.duration_since(changed).as_secs()), "{changed} {end}");
+    namespace.await_events_of(APPROACHING, 1).await;
+    namespace.await_pods(&["graced"]).await;
+    // another change, such as one that is taken back, doesn't lengthen it
+    namespace.apply(&with_notice(runai_queue("graced", "", "2s"), "5s")).await;
+    namespace.apply(&with_notice(runai_queue("graced", "", "1s"), "0s")).await;
+    namespace.await_pods(&[]).await;
+    assert!(Timestamp::now() < end, "without a notice it ends at once");
 }

@@ -114,6 +114,9 @@ automountServiceAccountToken: false
 {{- with .Values.keeper.expiryNotice }}
 {{-   $_ := set $config "expiryNotice" . }}
 {{- end }}
+{{- with .Values.keeper.graceOnChange }}
+{{-   $_ := set $config "graceOnChange" . }}
+{{- end }}
 {{- range $name, $value := .Values.floors }}
 {{-   if $value }}
 {{-     $_ := set $config $name $value }}

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
-    expiry::{Clocks, Family, Scope},
+    expiry::{Clocks, Family, GraceOnChange, PolicyChange, Scope},
     floor::Floors,
     kueue,
     owners::OwnerTable,
@@ -40,6 +40,8 @@ pub struct Settings {
     pub table: OwnerTable,
     /// The notice before the end of a run, where the queue doesn't say. Zero: no notice.
     pub notice: SignedDuration,
+    /// How much longer workloads run that a change of their queue has made overdue.
+    pub grace_on_change: GraceOnChange,
     /// The rules for workloads that don't get ready, where the queue doesn't say. None: they never make room.
     pub pods_ready: Option<PodsReady>,
     /// The floors of workloads, where no queue says.
@@ -95,6 +97,11 @@ pub struct Ceilings {
     notice: SignedDuration,
     pods_ready: Option<PodsReady>,
     terminating: Terminating,
+    grace_on_change: GraceOnChange,
+    /// All queues have been listed: what is seen of them from now on are changes.
+    knows_queues: bool,
+    /// A change of queues whose effect on pods is not computed yet.
+    policy_change: Option<PolicyChange>,
 }
 
 impl Reader for Ceilings {
@@ -125,6 +132,9 @@ impl CeilingIndex {
             notice: SignedDuration::ZERO,
             pods_ready: None,
             terminating: Terminating::default(),
+            grace_on_change: GraceOnChange::default(),
+            knows_queues: false,
+            policy_change: None,
         };
         let mut index = Self { objects: Objects::default(), reader };
         index.objects.gangs.serve_keeper();
@@ -135,13 +145,34 @@ impl CeilingIndex {
 
     /// Replaces the settings, apart from those that don't change.
     pub fn configure(&mut self, settings: Settings) {
-        let Settings { table, notice, pods_ready, floors, longest_formation, .. } = settings;
+        let Settings { table, notice, grace_on_change, pods_ready, floors, longest_formation, .. } = settings;
         let Objects { interner, runai, owners, moved, gangs, .. } = &mut self.objects;
         owners.set_pausable(interner.kinds.pausable(&table));
         runai.configure(floors);
         gangs.set_longest_formation(longest_formation);
         (self.reader.notice, self.reader.pods_ready) = (notice, pods_ready);
+        self.reader.grace_on_change = grace_on_change;
         moved.all = true;
+    }
+
+    /// Says that all queues have been listed. What the first lists show is no change: queues were so before.
+    pub const fn know_queues(&mut self) {
+        self.reader.knows_queues = true;
+    }
+
+    /// Changes queues, as seen at `now`. A run that the change has made overdue goes on for a while if it gets a notice;
+    /// nothing but queues may be changed here.
+    pub fn change_queues<T>(&mut self, now: Timestamp, change: impl FnOnce(&mut Self) -> T) -> T {
+        if !self.objects.moved.all {
+            // the ends of all runs by the queues as they were
+            self.reschedule();
+        }
+        let result = change(self);
+        let Ceilings { grace_on_change, knows_queues, policy_change, .. } = &mut self.reader;
+        if *knows_queues && self.objects.moved.all {
+            policy_change.get_or_insert(PolicyChange { at: now, grace: *grace_on_change });
+        }
+        result
     }
 
     /// Adds or updates a pod; says whether it was seen before it was ever ready, and is ready now.
@@ -306,9 +337,10 @@ impl CeilingIndex {
     }
 
     fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
-        let Self { objects, reader: Ceilings { deadlines, notice, pods_ready, .. } } = self;
+        let Self { objects, reader: Ceilings { deadlines, notice, pods_ready, policy_change, .. } } = self;
         for uid in pods {
-            deadlines.schedule(uid, |pod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod));
+            let deadlines_of = |pod: &Pod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod);
+            deadlines.schedule(uid, *policy_change, deadlines_of);
         }
     }
 
@@ -325,6 +357,7 @@ impl CeilingIndex {
             below.chain(of_groups).chain(pods).collect()
         };
         self.schedule(moved);
+        self.reader.policy_change = None;
     }
 }
 

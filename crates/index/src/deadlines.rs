@@ -14,7 +14,7 @@ use std::{
 
 use arcstr::ArcStr;
 use jiff::Timestamp;
-use tenure_policy::expiry::{Exemption, Scope, exemption, standing_exemption};
+use tenure_policy::expiry::{Exemption, PolicyChange, Scope, exemption, standing_exemption};
 use tenure_types::projection;
 
 use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, times::NEVER, uid::UidMap};
@@ -166,10 +166,16 @@ impl Deadlines {
         }
     }
 
-    /// Computes the times of a pod's tasks.
-    pub fn schedule(&mut self, uid: Uid, deadlines: impl FnOnce(&Pod) -> PodDeadlines) {
+    /// Computes the times of a pod's tasks, after a change of queues if there was one.
+    pub fn schedule(
+        &mut self,
+        uid: Uid,
+        change: Option<PolicyChange>,
+        deadlines: impl FnOnce(&Pod) -> PodDeadlines,
+    ) {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
         let PodDeadlines { ceiling, ready_until } = deadlines(pod);
+        let ceiling = pod.expiry.granted(ceiling, change);
         if pod.claim.is_none() {
             // otherwise, the task that it was handed out for is settled first
             pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());

@@ -34,6 +34,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Setti
         scope,
         table: config.table.clone(),
         notice: config.notice,
+        grace_on_change: config.grace_on_change,
         pods_ready: config.pods_ready,
         floors: config.floors.clone(),
         longest_formation: config.longest_formation,

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use tenure_index::RetryAfter;
+use tenure_index::{CeilingIndex, RetryAfter};
 use tenure_policy::{
     config::Config,
     expiry::{SYSTEM_CRITICAL_PRIORITY, Scope},
@@ -93,7 +93,7 @@ impl Args {
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
         let watches = watches(
             &client,
-            (&cluster, lead.clone(), metrics.clone()),
+            (&cluster, &clock, lead.clone(), metrics.clone()),
             statuses.clone(),
             &readiness,
             &t9k_system_namespace,
@@ -108,6 +108,7 @@ impl Args {
             move |kind| GroupStore { cluster: cluster.clone(), kind }
         };
         let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
+        let known = cluster.clone();
         let parts = Parts {
             client,
             cluster,
@@ -124,7 +125,10 @@ impl Args {
         let everything = async |shutdown: CancellationToken| {
             let work = async {
                 tokio::select! {
-                    () = readiness.ready() => info!(dry_run, "Knows all queues, PodGroups and pods"),
+                    () = readiness.ready() => {
+                        known.with(CeilingIndex::know_queues);
+                        info!(dry_run, "Knows all queues, PodGroups and pods");
+                    }
                     () = shutdown.cancelled() => return,
                 }
                 Box::pin(work.lead(&lead, election, &shutdown)).await;

@@ -10,6 +10,7 @@ use kube::{
 use tenure_index::{CeilingIndex, Uid};
 use tenure_policy::ready;
 use tenure_service::{
+    clock::ServerClock,
     leadership::Leadership,
     readiness::{Awaited, Readiness},
     watch::{Guarded, Store, follow},
@@ -91,6 +92,7 @@ impl Store<PodGroup> for GroupStore {
 #[derive(Debug)]
 pub struct RunaiStore {
     pub cluster: Cluster,
+    pub clock: ServerClock,
     pub statuses: Statuses,
 }
 
@@ -103,17 +105,20 @@ impl RunaiStore {
     ) {
         let name = metadata.name.as_deref().unwrap_or_default();
         let lacks = self.statuses.observe(name, metadata, status);
-        self.cluster.change_if(|index| apply(index, name) || lacks);
+        let now = self.clock.now();
+        self.cluster.change_if(|index| index.change_queues(now, |index| apply(index, name)) || lacks);
     }
 
     fn forget(&self, name: &str) {
         self.statuses.delete(name);
-        self.cluster.change(|index| index.delete_runai(name));
+        let now = self.clock.now();
+        self.cluster.change(|index| index.change_queues(now, |index| index.delete_runai(name)));
     }
 
     fn keep(&self, names: &HashSet<String>) {
         self.statuses.retain(names);
-        self.cluster.change(|index| index.retain_runai(names));
+        let now = self.clock.now();
+        self.cluster.change(|index| index.change_queues(now, |index| index.retain_runai(names)));
     }
 }
 
@@ -162,7 +167,17 @@ impl Store<RunaiQueueV2> for RunaiStore {
 
 /// Queues of the tensorstack family.
 #[derive(Debug)]
-pub struct TensorstackStore(pub Cluster);
+pub struct TensorstackStore {
+    pub cluster: Cluster,
+    pub clock: ServerClock,
+}
+
+impl TensorstackStore {
+    fn change(&self, change: impl FnOnce(&mut CeilingIndex)) {
+        let now = self.clock.now();
+        self.cluster.change(|index| index.change_queues(now, change));
+    }
+}
 
 impl Store<TensorstackQueue> for TensorstackStore {
     type Key = String;
@@ -172,22 +187,22 @@ impl Store<TensorstackQueue> for TensorstackStore {
     }
 
     fn apply(&mut self, queue: TensorstackQueue) {
-        self.0.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
+        self.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
     }
 
     fn delete(&mut self, name: &String) {
-        self.0.change(|index| index.delete_tensorstack(name));
+        self.change(|index| index.delete_tensorstack(name));
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        self.0.change(|index| index.retain_tensorstack(names));
+        self.change(|index| index.retain_tensorstack(names));
     }
 }
 
 /// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
 pub fn watches(
     client: &Client,
-    (cluster, lead, metrics): (&Cluster, Leadership, Metrics),
+    (cluster, clock, lead, metrics): (&Cluster, &ServerClock, Leadership, Metrics),
     statuses: Statuses,
     readiness: &Readiness,
     t9k_system_namespace: &str,
@@ -202,13 +217,13 @@ pub fn watches(
         runai_queue_version,
         client.clone(),
         readiness.awaiting("queues.scheduling.run.ai"),
-        Guarded(RunaiStore { cluster: cluster.clone(), statuses }),
+        Guarded(RunaiStore { cluster: cluster.clone(), clock: clock.clone(), statuses }),
     );
     let tensorstack = follow(
         Api::namespaced(client.clone(), t9k_system_namespace),
         all,
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
-        Guarded(TensorstackStore(cluster.clone())),
+        Guarded(TensorstackStore { cluster: cluster.clone(), clock: clock.clone() }),
     );
     async {
         tokio::join!(pods, runai, tensorstack);

@@ -4,6 +4,7 @@ pub mod priority_class;
 
 use std::{collections::BTreeMap, fmt::Display};
 
+use jiff::SignedDuration;
 use tenure_types::{
     ExtendedDuration, keys,
     runai::{
@@ -142,8 +143,20 @@ pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace:
     });
     let early = queue.notice.zip(queue.ceiling).filter(|(notice, ceiling)| notice >= ceiling);
     let early = early.map(|(notice, ceiling)| not_before_the_start("spec.expiryNotice", notice, ceiling));
-    let warnings = outside.into_iter().chain(early).collect();
+    let short = queue.ceiling.and_then(|own| too_short("spec.maxDuration", own.to_signed(), own));
+    let warnings = outside.into_iter().chain(short).chain(early).collect();
     Findings { errors, warnings, missing_parent: None }
+}
+
+/// In less time hardly a pod gets ready.
+const SHORT: SignedDuration = SignedDuration::from_secs(10);
+
+fn too_short(path: &str, ceiling: SignedDuration, written: impl Display) -> Option<String> {
+    (ceiling < SHORT).then(|| {
+        format!(
+            "{path}: {written} is less than {SHORT:#}: most pods take longer to start, and workloads end before they do anything"
+        )
+    })
 }
 
 fn not_before_the_start(path: &str, notice: impl Display, ceiling: impl Display) -> String {
@@ -168,6 +181,7 @@ fn runai_warnings(
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     let ceiling_path = version.path("maxDuration");
+    warnings.extend(queue.ceiling.and_then(|own| too_short(&ceiling_path, own.to_signed(), own)));
     if let (Some(own), Some((ancestor, least))) = (queue.ceiling, above.ceiling)
         && own > least
     {
@@ -296,6 +310,17 @@ mod tests {
             warnings,
             ["spec.maxDuration: 2h0m0s is longer than 1h0m0s of ancestor \"root\": 1h0m0s applies"]
         );
+    }
+
+    #[test]
+    fn warns_of_a_ceiling_in_which_hardly_a_pod_starts() {
+        let expected = "spec.maxDuration: 1ns is less than 10s: most pods take longer to start, and workloads end before they do anything";
+        assert_eq!(review("a", json!({"maxDuration": "1ns"}), &[]), (vec![], vec![expected.to_owned()]));
+        assert_eq!(review("a", json!({"maxDuration": "10s"}), &[]), (vec![], vec![]));
+        let spec = |ceiling: &str| serde_json::from_value(json!({"maxDuration": ceiling})).unwrap();
+        let t9k = |ceiling: &str| tensorstack("t9k-system", &spec(ceiling), "t9k-system").warnings;
+        assert!(t9k("9s")[0].starts_with("spec.maxDuration: 9s is less than 10s"), "{:?}", t9k("9s"));
+        assert_eq!(t9k("10s"), Vec::<String>::new());
     }
 
     #[test]

@@ -24,8 +24,8 @@ use jiff::SignedDuration;
 use thiserror::Error;
 
 use crate::{
-    delegation::Bounds, floor::Floors, guard::Guarded, owners::OwnerTable, pod_group::TrustedWriters,
-    ready::PodsReady, start::LongestFormation,
+    delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, owners::OwnerTable,
+    pod_group::TrustedWriters, ready::PodsReady, start::LongestFormation,
 };
 use fields::{Field, Problems};
 use tree::Node;
@@ -41,6 +41,8 @@ pub use tenancy::TENANCY_WRITERS;
 
 /// Key of the time before its end at which a workload gets a notice, where its queue has no value.
 pub const EXPIRY_NOTICE: &str = "expiryNotice";
+/// Key of the time for which a workload runs on when a change of its queue has made it overdue.
+pub const GRACE_ON_CHANGE: &str = "graceOnChange";
 /// Key of more kinds that can be paused.
 pub const OWNERS: &str = "owners";
 /// Key of the longest time from the scheduling of its first pod to a workload's start.
@@ -74,6 +76,7 @@ const FIELDS: &[&str] = &[
     LABEL_KEY,
     POOLS,
     EXPIRY_NOTICE,
+    GRACE_ON_CHANGE,
     OWNERS,
     LONGEST_FORMATION,
     TRUSTED_WRITERS,
@@ -90,6 +93,8 @@ const FIELDS: &[&str] = &[
 pub struct Config {
     /// The time before its end at which a workload gets a notice, where its queue has no value. Zero: no notice.
     pub notice: SignedDuration,
+    /// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
+    pub grace_on_change: GraceOnChange,
     /// The owners that can be paused.
     pub table: OwnerTable,
     /// Defaults of floors, and how they are resolved.
@@ -185,6 +190,7 @@ impl Config {
         let config = file.fields(&mut problems).map(|mut fields| {
             let floors = floors::read(&mut fields, &mut problems);
             let notice = fields.take(EXPIRY_NOTICE).and_then(|notice| notice.duration(&mut problems));
+            let grace = fields.take(GRACE_ON_CHANGE).and_then(|field| field.duration(&mut problems));
             let rules = fields.take(OWNERS).map(|field| owners::read(&field, &mut problems));
             let rules = rules.unwrap_or_default();
             let trusted = fields.take(TRUSTED_WRITERS).map(|field| trusted::read(&field, &mut problems));
@@ -212,6 +218,7 @@ impl Config {
             let table = OwnerTable::default().with(rules);
             Self {
                 notice: notice.unwrap_or_default().to_signed(),
+                grace_on_change: grace.map(|of| GraceOnChange(of.to_signed())).unwrap_or_default(),
                 rows,
                 table: if kueue.enabled { table } else { table.without_workloads() },
                 floors,

@@ -148,6 +148,47 @@ impl Family {
     }
 }
 
+/// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraceOnChange(pub SignedDuration);
+
+impl Default for GraceOnChange {
+    fn default() -> Self {
+        Self(SignedDuration::from_mins(1))
+    }
+}
+
+/// A change of queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyChange {
+    /// The time at which it was seen.
+    pub at: Timestamp,
+    /// The time for which runs go on that it has made overdue, if they get a notice.
+    pub grace: GraceOnChange,
+}
+
+impl PolicyChange {
+    /// Returns the time before which a run doesn't end that a change has shortened, from `before` to `after`; none if it
+    /// hasn't. A time of none is a run without end. The result is never later than `before`: no matter how often queues
+    /// change, no run ends later than without the changes. Without a notice it is the time of the change, which no end
+    /// that the change has moved can precede.
+    pub fn earliest_end(
+        self,
+        before: Option<Timestamp>,
+        after: Option<Timestamp>,
+        has_notice: bool,
+    ) -> Option<Timestamp> {
+        let after = after?;
+        if before.is_some_and(|before| before <= after) {
+            return None;
+        }
+        let grace = if has_notice { self.grace.0 } else { SignedDuration::ZERO };
+        let end = self.at.checked_add(grace).unwrap_or(Timestamp::MAX);
+        let end = before.map_or(end, |before| before.min(end));
+        (end > after).then_some(end)
+    }
+}
+
 /// Returns the last instant at which a pod may run, and the family whose ceiling sets it. The stricter of two ceilings
 /// counts. The deadline is exceeded when `now` is later; equality doesn't exceed it.
 pub fn deadline(
@@ -178,6 +219,23 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_change_of_queues_moves_an_end_that_is_past_by_the_grace_and_never_beyond_the_old_one() {
+        let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
+        let change = PolicyChange { at: at(100), grace: GraceOnChange(SignedDuration::from_secs(60)) };
+        let end = |before: Option<i64>, after: Option<i64>, has_notice| {
+            change.earliest_end(before.map(at), after.map(at), has_notice)
+        };
+        assert_eq!(end(Some(500), Some(50), true), Some(at(160)));
+        assert_eq!(end(None, Some(50), true), Some(at(160)), "it had none");
+        assert_eq!(end(Some(130), Some(50), true), Some(at(130)), "the old end comes first");
+        assert_eq!(end(Some(500), Some(120), true), Some(at(160)), "too soon for a notice");
+        assert_eq!(end(Some(500), Some(200), true), None, "in time for a notice");
+        assert_eq!(end(Some(500), Some(50), false), Some(at(100)), "not before the change");
+        assert_eq!(end(Some(500), Some(600), true), None, "it got longer");
+        assert_eq!((end(Some(50), Some(50), true), end(Some(90), None, true)), (None, None));
+    }
 
     #[test]
     fn a_family_is_known_by_the_group_of_its_queues() {

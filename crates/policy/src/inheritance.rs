@@ -46,6 +46,7 @@ pub(crate) struct Effective<'t> {
 }
 
 /// Why there are no such values.
+#[derive(Debug)]
 pub(crate) enum Broken<'t> {
     /// The parent doesn't exist.
     Missing(&'t str),

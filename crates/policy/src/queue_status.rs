@@ -6,6 +6,7 @@ use tenure_types::{keys, projection::ObservedStatus, runai::QueueVersion};
 
 use crate::{
     floor::Floors,
+    runs::Runs,
     tree::{QueueId, QueueTree},
 };
 
@@ -16,6 +17,8 @@ pub struct QueueReport {
     pub children: Vec<String>,
     /// The numbers of workloads that name it.
     pub workloads: Workloads,
+    /// The start times of the running ones.
+    pub runs: Runs,
     /// The time at which the first of them reaches its ceiling.
     pub next_expiry: Option<Timestamp>,
 }
@@ -106,8 +109,11 @@ impl QueueReport {
     /// Returns the fields that only Tenure writes.
     fn own(&self) -> Map<String, Value> {
         let Workloads { running, protected, paused, requeueing } = self.workloads;
-        let workloads =
-            json!({"running": running, "protected": protected, "paused": paused, "requeueing": requeueing});
+        // an empty list is written, too: what has been left out once others have written in v2 would stay
+        let workloads = json!({
+            "running": running, "protected": protected, "paused": paused, "requeueing": requeueing,
+            "runs": self.runs.written(),
+        });
         let mut own = Map::from_iter([("workloads".to_owned(), workloads)]);
         own.extend(self.next_expiry.map(|at| ("nextExpiry".to_owned(), json!(whole_second(at).to_string()))));
         own
@@ -144,6 +150,7 @@ mod tests {
         QueueReport {
             children: vec!["a".into(), "b".into()],
             workloads: Workloads { running: 3, protected: 2, paused: 1, requeueing: 0 },
+            runs: Runs::of(vec!["2026-01-01T00:00:00Z".parse().unwrap()]),
             next_expiry: Some("2026-01-02T03:04:05.001Z".parse().unwrap()),
         }
     }
@@ -171,7 +178,10 @@ mod tests {
     #[test]
     fn what_was_applied_is_no_different() {
         let applied = report().applied("q", "u", QueueVersion::V3alpha1, true);
-        let workloads = json!({"running": 3, "protected": 2, "paused": 1, "requeueing": 0});
+        let workloads = json!({
+            "running": 3, "protected": 2, "paused": 1, "requeueing": 0,
+            "runs": [{"startedBefore": "2026-01-01T00:00:01Z", "workloads": 1}],
+        });
         let status = json!({
             "childQueues": ["a", "b"], "workloads": workloads, "nextExpiry": "2026-01-02T03:04:06Z",
         });

@@ -24,6 +24,7 @@ use crate::{
     field::FieldError,
     inheritance::Inheritance,
     queue::{self, RunaiQueue},
+    queue_change::Known,
     tree::Inherited,
 };
 
@@ -238,6 +239,25 @@ impl Subject {
             | Self::TensorstackQueue { name, .. } => queue::too_long(name),
             Self::PriorityClass { .. } => None,
         }
+    }
+
+    /// Returns the warning of a change that ends runs, with their number as far as it is known. `old` is the object as it is stored.
+    pub fn ended(&self, old: Option<&Self>, known: &Known<'_, '_>) -> Option<String> {
+        let (name, new) = self.runai_queue()?;
+        let old = old.and_then(Self::runai_queue).map(|(_, old)| old);
+        let field = match (self, &old) {
+            (_, Some(old)) if old.ceiling == new.ceiling && old.parent != new.parent => {
+                "spec.parentQueue".into()
+            }
+            (Self::RunaiQueueV2 { .. }, _) => QueueVersion::V2.path("maxDuration"),
+            _ => QueueVersion::V3alpha1.path("maxDuration"),
+        };
+        known.ended(&field, name, &new, old.as_ref())
+    }
+
+    /// Returns the warnings of a deletion.
+    pub fn deleted(&self, known: &Known<'_, '_>) -> Vec<String> {
+        self.runai_queue().map_or_else(Vec::new, |(name, _)| known.deleted(name))
     }
 
     /// Returns the errors of floors that the object, or a change of it, sets beyond the bounds of its part of the tree.

@@ -153,7 +153,7 @@ impl Args {
                     guard.configure(config.floors.clone(), config.guarded);
                 }
                 kai.configure(config.floors.clone(), config.kai);
-                validator.configure(config.floors, config.bounds);
+                validator.configure(config.floors, config.bounds, config.notice, config.grace_on_change);
                 mutator.configure(config.trusted, config.tenancy_writers);
             }
         };

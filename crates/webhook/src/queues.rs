@@ -1,19 +1,52 @@
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use kube::{ResourceExt, core::ObjectMeta};
 use parking_lot::RwLock;
 use tenure_index::RunaiQueues;
+use tenure_policy::queue_change::Running;
 use tenure_service::watch::Store;
-use tenure_types::projection::{RunaiQueue, RunaiQueueV2};
+use tenure_types::projection::{ObservedStatus, RunaiQueue, RunaiQueueV2};
 
 /// The queues of the run.ai family, as the watch has seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
-pub struct KnownQueues(Arc<RwLock<RunaiQueues>>);
+pub struct KnownQueues {
+    queues: Arc<RwLock<RunaiQueues>>,
+    /// The running workloads of those that have some, as their statuses say.
+    running: Arc<RwLock<HashMap<String, Running>>>,
+}
 
 impl KnownQueues {
     /// Reads the queues.
     pub fn look<T>(&self, look: impl FnOnce(&RunaiQueues) -> T) -> T {
-        look(&self.0.read())
+        look(&self.queues.read())
+    }
+
+    /// Looks at the running workloads of queues.
+    pub fn look_at_running<T>(&self, look: impl FnOnce(&HashMap<String, Running>) -> T) -> T {
+        look(&self.running.read())
+    }
+
+    fn observe(&self, name: &str, status: &ObservedStatus) {
+        let running = Running::read(&status.workloads);
+        let mut all = self.running.write();
+        if running.workloads == 0 {
+            all.remove(name);
+        } else {
+            all.insert(name.to_owned(), running);
+        }
+    }
+
+    fn forget(&self, name: &str) {
+        self.queues.write().delete(name);
+        self.running.write().remove(name);
+    }
+
+    fn keep(&self, names: &HashSet<String>) {
+        self.queues.write().retain(names);
+        self.running.write().retain(|name, _| names.contains(name));
     }
 }
 
@@ -25,15 +58,17 @@ impl Store<RunaiQueue> for KnownQueues {
     }
 
     fn apply(&mut self, queue: RunaiQueue) {
-        self.0.write().apply(&queue.name_any(), &queue.spec);
+        let name = queue.name_any();
+        self.observe(&name, &queue.status);
+        self.queues.write().apply(&name, &queue.spec);
     }
 
     fn delete(&mut self, name: &String) {
-        self.0.write().delete(name);
+        self.forget(name);
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        self.0.write().retain(names);
+        self.keep(names);
     }
 }
 
@@ -49,14 +84,16 @@ impl Store<RunaiQueueV2> for KnownQueuesV2 {
     }
 
     fn apply(&mut self, queue: RunaiQueueV2) {
-        self.0.0.write().apply_v2(&queue.name_any(), &queue);
+        let name = queue.name_any();
+        self.0.observe(&name, &queue.observed_status());
+        self.0.queues.write().apply_v2(&name, &queue);
     }
 
     fn delete(&mut self, name: &String) {
-        self.0.delete(name);
+        self.0.forget(name);
     }
 
     fn retain(&mut self, names: &HashSet<String>) {
-        self.0.retain(names);
+        self.0.keep(names);
     }
 }

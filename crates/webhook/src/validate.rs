@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::{SignedDuration, Timestamp};
 use kube::{
     Api, Client,
     core::{ApiResource, DynamicObject, GroupVersionKind},
@@ -12,12 +13,15 @@ use serde_json::value::RawValue;
 use tenure_policy::{
     admission::Findings,
     delegation::Bounds,
+    expiry::GraceOnChange,
     field::FieldError,
     floor::Floors,
     inheritance::Inheritance,
+    queue_change::Known,
     review::{Context, Reviewable},
 };
 
+use tenure_service::log::with_causes;
 use tenure_types::runai::QueueVersion;
 use tokio::time::timeout;
 use tracing::debug;
@@ -47,6 +51,8 @@ pub struct Validator {
 struct Settings {
     floors: Floors,
     bounds: Bounds,
+    notice: SignedDuration,
+    grace: GraceOnChange,
 }
 
 /// The part of an object that doesn't depend on its kind.
@@ -89,16 +95,17 @@ impl Validator {
         match timeout(LOOKUP, queues.get_metadata_opt(queue)).await {
             Ok(Ok(found)) => found.is_some(),
             Ok(Err(error)) => {
-                debug!(queue, %error, "Can't look up a queue: it counts as absent");
+                debug!(queue, error = with_causes(&error), "Can't look up a queue: it counts as absent");
                 false
             }
             Err(_) => false,
         }
     }
 
-    /// Replaces the configured floors, and the longest that queues may have.
-    pub fn configure(&self, floors: Floors, bounds: Bounds) {
-        *self.settings.write() = Settings { floors, bounds };
+    /// Replaces the configured floors, the longest that queues may have, and the time from a change of a queue, or from
+    /// a notice, to the end of a run.
+    pub fn configure(&self, floors: Floors, bounds: Bounds, notice: SignedDuration, grace: GraceOnChange) {
+        *self.settings.write() = Settings { floors, bounds, notice, grace };
     }
 
     /// Answers a request, and says for the metrics of which group it was and how it ended.
@@ -129,6 +136,9 @@ impl Validator {
 
     /// Returns the faults of an object, and the values that exceed the bounds of its part of the tree.
     fn findings(&self, kind: Reviewable, request: &Request<'_>) -> (Findings, Vec<FieldError>) {
+        if request.operation == "DELETE" {
+            return (self.deletion(kind, request), Vec::new());
+        }
         if !matches!(&*request.operation, "CREATE" | "UPDATE") {
             return Default::default();
         }
@@ -136,7 +146,8 @@ impl Validator {
         match read(request.object) {
             Ok(subject) => self.queues.look(|queues| {
                 let t9k_system_namespace = &self.t9k_system_namespace;
-                let Settings { floors, bounds } = &*self.settings.read();
+                let settings = &*self.settings.read();
+                let Settings { floors, bounds, .. } = settings;
                 let queues = &Inheritance::new(queues.tree(), floors);
                 let context = Context { queues, t9k_system_namespace, bounds };
                 let old = request.old_object.and_then(|old| read(Some(old)).ok());
@@ -145,10 +156,39 @@ impl Validator {
                 if request.operation == "CREATE" {
                     beyond_bounds.extend(subject.created());
                 }
-                (subject.review(&context), beyond_bounds)
+                let mut findings = subject.review(&context);
+                let ended = self.knowing(queues, settings, |known| subject.ended(old.as_ref(), known));
+                findings.warnings.extend(ended);
+                (findings, beyond_bounds)
             }),
             Err(error) => (error.into(), Vec::new()),
         }
+    }
+}
+
+impl Validator {
+    /// The warnings of a deletion, which nothing here refuses.
+    fn deletion(&self, kind: Reviewable, request: &Request<'_>) -> Findings {
+        let Ok(subject) = kind.read(&request.name, &request.namespace, request.old_object) else {
+            return Findings::default();
+        };
+        let warnings = self.queues.look(|queues| {
+            let settings = &*self.settings.read();
+            let queues = &Inheritance::new(queues.tree(), &settings.floors);
+            self.knowing(queues, settings, |known| subject.deleted(known))
+        });
+        Findings { warnings, ..Findings::default() }
+    }
+
+    /// Has something asked of all that is known of running workloads.
+    fn knowing<T>(
+        &self,
+        queues: &Inheritance<'_>,
+        &Settings { notice, grace, .. }: &Settings,
+        ask: impl FnOnce(&Known<'_, '_>) -> T,
+    ) -> T {
+        self.queues
+            .look_at_running(|running| ask(&Known { queues, running, notice, grace, now: Timestamp::now() }))
     }
 }
 

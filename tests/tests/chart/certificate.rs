@@ -32,7 +32,7 @@ fn of_each_webhook<'a>(configuration: &'a Value, pointer: &str) -> Vec<Option<&'
 const CA_BUNDLE: &str = "/clientConfig/caBundle";
 
 /// Those that validate: one for each family of queues, and one for priority classes.
-const VALIDATING: usize = 3;
+const VALIDATING: usize = 4;
 
 /// The number with the webhook that mutates, for clusters in which another project installs the queues' CRD.
 const WEBHOOKS: usize = VALIDATING + 1;

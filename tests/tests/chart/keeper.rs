@@ -29,6 +29,7 @@ pub fn everything_set() -> Value {
         "maxTerminationGrace": "10m",
         "retryAfter": "1s",
         "expiryNotice": "1h30m",
+        "graceOnChange": "5m",
         "owners": [rollout()],
         "leaderElection": {"leaseDuration": "1m", "renewDeadline": "40s", "retryPeriod": "500ms"},
     })
@@ -181,7 +182,9 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "group": "example.com", "kind": "Lamp", "resource": "lamps", "path": "spec.lit", "value": false,
         "onReversal": "DeletePods",
     });
-    let values = json!({"expiryNotice": "10m", "owners": [rollout(), words, large, switch]});
+    let values = json!({
+        "expiryNotice": "10m", "graceOnChange": "5m", "owners": [rollout(), words, large, switch],
+    });
     let start_time = json!({"trustedWriters": ["writer"], "longestFormation": "1h"});
     let values = json!({"keeper": values, "floors": floors(), "startTime": start_time});
     let objects = render("test", &values).await;
@@ -190,6 +193,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "trustedWriters": ["writer", own],
         "longestFormation": "1h",
         "expiryNotice": "10m",
+        "graceOnChange": "5m",
         "owners": [
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
             {"group": "", "kind": "Thing", "path": "spec.mode", "value": "true"},

@@ -6,9 +6,9 @@ use serde::Serialize;
 use tenure_policy::{
     config::{
         Config, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
-        EXPIRY_NOTICE, File, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
-        LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS,
-        TRUSTED_WRITERS,
+        EXPIRY_NOTICE, File, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES,
+        LABEL_KEY, LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS,
+        TENANCY_WRITERS, TRUSTED_WRITERS,
     },
     delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
@@ -150,7 +150,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// What Tenure's own form has beyond KAI's.
-fn own(config: &Config) -> [(&'static str, String); 16] {
+fn own(config: &Config) -> [(&'static str, String); 17] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -159,6 +159,7 @@ fn own(config: &Config) -> [(&'static str, String); 16] {
     [
         (LABEL_KEY, config.floors.node_pool_label_key.clone()),
         (EXPIRY_NOTICE, go(config.notice)),
+        (GRACE_ON_CHANGE, go(config.grace_on_change.0)),
         (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         (OWNERS, count(config.rows, "row")),
         (LONGEST_FORMATION, go(config.longest_formation.0)),
@@ -242,6 +243,7 @@ defaultReclaimMinRuntime   1h0m0s                    file
 reclaimResolveMethod       lca                       default
 nodePoolLabelKey           kai.scheduler/node-pool   default
 expiryNotice               0s                        default
+graceOnChange              1m0s                      default
 waitForPodsReady           off                       default
 owners                     1 row                     file
 longestFormation           30m0s                     default

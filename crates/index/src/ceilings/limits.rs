@@ -33,7 +33,8 @@ pub fn deadlines(objects: &mut Objects, (notice, pods_ready): Defaults, uid: Uid
     let ceiling = standing.expires.map(|(at, family)| {
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
-        Ceiling { at, family, queue, notice: limits.and_then(|limits| limits.notice).unwrap_or(notice) }
+        let notice = limits.and_then(|limits| limits.notice).unwrap_or(notice);
+        Ceiling { at, family, queue, notice, is_sudden: false }
     });
     PodDeadlines { ceiling, ready_until }
 }

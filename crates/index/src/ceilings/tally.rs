@@ -8,6 +8,7 @@ use tenure_policy::{
     expiry::Family,
     floor::Floors,
     queue_status::{QueueReport, Workloads, longest_floor, protected_until},
+    runs::Runs,
     tree::{QueueId, QueueTree},
 };
 use tenure_types::podgroup::PodGroupKind;
@@ -31,6 +32,7 @@ struct Count {
     /// In milliseconds since the epoch.
     expires: Option<i64>,
     floor: Option<SignedDuration>,
+    starts: Vec<Timestamp>,
 }
 
 /// What a running workload counts by: what would be paused as one.
@@ -49,6 +51,8 @@ enum Holder {
 struct Run {
     /// When the last of its floors ends; none if it isn't within one.
     protected: Option<Timestamp>,
+    /// From when its ceiling counts.
+    since: Option<Timestamp>,
 }
 
 struct Counting<'i> {
@@ -86,9 +90,7 @@ impl CeilingIndex {
             {
                 counting.expires(queue, pod.expiry.at);
             }
-            if pod.started.is_none() {
-                continue;
-            }
+            let Some(scheduled) = pod.clocks().started else { continue };
             let of_group = group.map(|group| {
                 let list = group.members.as_ptr();
                 let find = || self.queue_of_group(&group).and_then(|queue| counting.tree.find(queue));
@@ -96,7 +98,7 @@ impl CeilingIndex {
             });
             let (queue, start) = match of_group {
                 Some((_, queue, start)) => (queue, start),
-                None => (queue.and_then(|queue| counting.tree.find(queue)), pod.clocks().started),
+                None => (queue.and_then(|queue| counting.tree.find(queue)), Some(scheduled)),
             };
             let holder = match (owners.root(pod.controller), of_group) {
                 (Some(root), _) => Holder::Owner(pod.namespace.clone(), root),
@@ -104,7 +106,7 @@ impl CeilingIndex {
                 (None, None) => Holder::Pod(uid),
             };
             if let Some(queue) = queue {
-                counting.runs((queue, holder), start);
+                counting.runs((queue, holder), start, scheduled);
             }
         }
     }
@@ -148,14 +150,15 @@ impl Counting<'_> {
         }
     }
 
-    /// Takes a pod of a workload that started then.
-    fn runs(&mut self, of: (QueueId, Holder), start: Option<Timestamp>) {
+    /// Takes a pod of a workload that started then, if it has.
+    fn runs(&mut self, of: (QueueId, Holder), start: Option<Timestamp>, scheduled: Timestamp) {
         let Self { tree, floors, now, counts, runs } = self;
         let count = counts.entry(of.0).or_default();
         let floor = *count.floor.get_or_insert_with(|| longest_floor(floors, tree, of.0));
         let protected = start.and_then(|start| protected_until(start, floor, *now));
         let run = runs.entry(of).or_default();
         run.protected = run.protected.max(protected);
+        run.since = run.since.into_iter().chain(start).chain([scheduled]).min();
     }
 
     fn waits(&mut self, paused: &Paused) {
@@ -170,7 +173,8 @@ impl Counting<'_> {
 
     fn tally(mut self) -> Tally {
         for ((queue, _), run) in &self.runs {
-            let Count { workloads, .. } = self.counts.entry(*queue).or_default();
+            let Count { workloads, starts, .. } = self.counts.entry(*queue).or_default();
+            starts.extend(run.since);
             add_one(&mut workloads.running);
             if run.protected.is_some() {
                 add_one(&mut workloads.protected);
@@ -188,7 +192,8 @@ impl Counting<'_> {
             children.sort_unstable();
             let count = self.tree.find(name).and_then(|id| self.counts.remove(&id)).unwrap_or_default();
             let next_expiry = count.expires.and_then(|at| Timestamp::from_millisecond(at).ok());
-            (name.to_owned(), QueueReport { children, workloads: count.workloads, next_expiry })
+            let Count { workloads, starts, .. } = count;
+            (name.to_owned(), QueueReport { children, workloads, runs: Runs::of(starts), next_expiry })
         });
         Tally { reports: reports.collect(), until }
     }

@@ -2,10 +2,10 @@
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::expiry::Family;
+use tenure_policy::expiry::{Family, PolicyChange};
 
 use super::order::{Slot, Step};
-use crate::times::{NEVER, milliseconds_up};
+use crate::times::{NEVER, milliseconds_up, time};
 
 /// The time at which a pod's ceiling is reached, the queue that sets it, and the length of the notice before it.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Ceiling {
     pub queue: Option<ArcStr>,
     /// Zero: no notice.
     pub notice: SignedDuration,
+    /// A change of queues has made it so early that the notice is given at once.
+    pub is_sudden: bool,
 }
 
 /// The progress of a pod's expiry.
@@ -25,11 +27,13 @@ pub struct Expiry {
     /// The queue whose ceiling counts.
     pub queue: Option<ArcStr>,
     pub step: Step,
+    /// Not before this, since a change of queues came so late; [`NEVER`] if the pod is new, and none has been computed.
+    earliest: i64,
 }
 
 impl Default for Expiry {
     fn default() -> Self {
-        Self { at: NEVER, queue: None, step: Step::default() }
+        Self { at: NEVER, queue: None, step: Step::default(), earliest: NEVER }
     }
 }
 
@@ -40,6 +44,25 @@ impl Expiry {
         if let Some(ceiling) = ceiling {
             self.queue = ceiling.queue;
         }
+    }
+
+    /// Returns the ceiling after a change of queues, or after the last one: it is reached no earlier than the time that the
+    /// change has granted.
+    pub fn granted(&mut self, ceiling: Option<Ceiling>, change: Option<PolicyChange>) -> Option<Ceiling> {
+        let is_new = self.earliest == NEVER;
+        if is_new {
+            self.earliest = i64::MIN;
+        } else if let Some(change) = change {
+            let before = (self.at != NEVER).then(|| time(self.at));
+            let after = ceiling.as_ref().map(|ceiling| time(milliseconds_up(ceiling.at)));
+            let has_notice = ceiling.as_ref().is_some_and(|ceiling| !ceiling.notice.is_zero());
+            self.earliest = change.earliest_end(before, after, has_notice).map_or(i64::MIN, milliseconds_up);
+        }
+        let mut ceiling = ceiling?;
+        if milliseconds_up(ceiling.at) < self.earliest {
+            (ceiling.at, ceiling.is_sudden) = (time(self.earliest), true);
+        }
+        Some(ceiling)
     }
 
     /// The time of the next task.

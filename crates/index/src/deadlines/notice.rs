@@ -27,8 +27,9 @@ impl Notice {
         let told = known.as_ref().and_then(|known| known.told).map(Milliseconds::get);
         let at = match (told, ceiling) {
             (None, None) => None,
-            (None, Some(Ceiling { at, notice, .. })) => {
+            (None, Some(Ceiling { at, notice, is_sudden, .. })) => {
                 let before = at.checked_sub(*notice).map_or(i64::MIN, Timestamp::as_millisecond);
+                let before = if *is_sudden { before.min(created) } else { before };
                 (!notice.is_zero()).then_some(before)
             }
             (Some(told), _) => {

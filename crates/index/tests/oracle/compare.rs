@@ -79,8 +79,10 @@ fn in_time(at: Nanos) -> Timestamp {
 impl Pair {
     pub fn new() -> Self {
         let model = Naive::default();
+        let mut index = CeilingIndex::new(wire::settings(&model.config));
+        index.know_queues();
         Self {
-            index: CeilingIndex::new(wire::settings(&model.config)),
+            index,
             model,
             claims: [const { None }; 4],
             stamps: Vec::new(),
@@ -96,6 +98,7 @@ impl Pair {
     pub fn step(&mut self, event: &Event) -> Result {
         self.tell(event)?;
         self.model.observe();
+        self.seen.note("graced", self.model.graced());
         self.placement.step(event, &mut self.seen)?;
         self.compare_due()?;
         self.compare_pods()?;
@@ -108,6 +111,7 @@ impl Pair {
     fn tell(&mut self, event: &Event) -> Result {
         let Self { index, model, .. } = self;
         let became_ready = model.apply(event);
+        let now = timestamp(model.now);
         match event {
             Event::Pod(pod) => {
                 let given = index.apply_pod(&wire::pod(pod));
@@ -131,21 +135,33 @@ impl Pair {
             Event::DeleteOwner(uid) => index.delete_owner(wire::uid(*uid)),
             Event::RetainOwners(kind, kept) => index.retain_owners(*kind as u16, &uids(&kept.0)),
             Event::RunaiQueue(name, queue) if queue.v2 => {
-                index.apply_runai_v2(&wire::runai_name(*name), &wire::runai_v2(queue));
+                index.change_queues(now, |index| {
+                    index.apply_runai_v2(&wire::runai_name(*name), &wire::runai_v2(queue))
+                });
             }
             Event::RunaiQueue(name, queue) => {
-                index.apply_runai(&wire::runai_name(*name), &wire::runai(queue));
+                index.change_queues(now, |index| {
+                    index.apply_runai(&wire::runai_name(*name), &wire::runai(queue))
+                });
             }
-            Event::DeleteRunai(name) => index.delete_runai(&wire::runai_name(*name)),
+            Event::DeleteRunai(name) => {
+                index.change_queues(now, |index| index.delete_runai(&wire::runai_name(*name)));
+            }
             Event::RetainRunai(names) => {
-                index.retain_runai(&names.0.iter().copied().map(wire::runai_name).collect());
+                let names = names.0.iter().copied().map(wire::runai_name).collect();
+                index.change_queues(now, |index| index.retain_runai(&names));
             }
             Event::TensorstackQueue(name, queue) => {
-                index.apply_tensorstack(&wire::tensorstack_name(*name), &wire::tensorstack(queue));
+                let (name, queue) = (wire::tensorstack_name(*name), wire::tensorstack(queue));
+                index.change_queues(now, |index| index.apply_tensorstack(&name, &queue));
             }
-            Event::DeleteTensorstack(name) => index.delete_tensorstack(&wire::tensorstack_name(*name)),
+            Event::DeleteTensorstack(name) => {
+                let name = wire::tensorstack_name(*name);
+                index.change_queues(now, |index| index.delete_tensorstack(&name));
+            }
             Event::RetainTensorstack(names) => {
-                index.retain_tensorstack(&names.0.iter().copied().map(wire::tensorstack_name).collect());
+                let names = names.0.iter().copied().map(wire::tensorstack_name).collect();
+                index.change_queues(now, |index| index.retain_tensorstack(&names));
             }
             Event::Configure(config) => index.configure(wire::settings(config)),
             Event::Claim(place) => return self.claim(usize::from(*place)),

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde_json::{Value, json};
 use tenure_index::{RetryAfter, Settings};
 use tenure_policy::{
+    expiry::GraceOnChange,
     expiry::Scope,
     floor::Floors,
     kueue,
@@ -316,6 +317,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),
         notice: SignedDuration::from_micros(of.notice),
+        grace_on_change: GraceOnChange(SignedDuration::from_micros(of.grace)),
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),
         longest_formation: FORMATION,

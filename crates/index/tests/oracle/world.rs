@@ -174,6 +174,7 @@ object! {
     /// The configuration.
     ConfigObj {
         notice: i64 = 0,
+        grace: i64 = 0,
         wait: Option<Wait> = None,
         preempt: i64 = 0,
         reclaim: i64 = 0,

@@ -143,7 +143,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tenure_policy::queue_status::Workloads;
+    use tenure_policy::{queue_status::Workloads, runs::Runs};
     use tenure_types::runai::QueueVersion;
 
     use super::*;
@@ -161,6 +161,7 @@ mod tests {
         QueueReport {
             children: children.iter().map(|&name| name.into()).collect(),
             workloads,
+            runs: Runs::default(),
             next_expiry: None,
         }
     }

@@ -40,6 +40,7 @@ nodePools:
   defaultPreemptMinRuntime: 1h
 - {name: h100, defaultReclaimMinRuntime: 0s}
 expiryNotice: 10m
+graceOnChange: 30s
 owners:
 - {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}
 trustedWriters: ['system:serviceaccount:a:b', admin]
@@ -62,7 +63,9 @@ fn each_field_is_read() {
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
-    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 15));
+    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 16));
+    assert_eq!(config.grace_on_change, GraceOnChange(SignedDuration::from_secs(30)));
+    assert_eq!(Config::default().grace_on_change, GraceOnChange(SignedDuration::from_mins(1)));
     assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);
     let pods_ready = config.pods_ready.unwrap();
     let expected =

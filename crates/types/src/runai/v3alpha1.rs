@@ -341,6 +341,23 @@ pub struct QueueWorkloads {
     /// Workloads that Tenure has paused and will resume by itself. They aren't counted in paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeueing: Option<i64>,
+    /// How many of the running ones had started before some times: at most 10 of them, the earliest first. Each number
+    /// includes those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Vec<QueueRuns>>,
+}
+
+/// Running workloads that had started before a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueRuns {
+    /// The time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub started_before: Option<Timestamp>,
+    /// How many workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<i64>,
 }
 
 /// A condition of a queue.

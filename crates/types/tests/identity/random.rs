@@ -50,7 +50,7 @@ const TEXTS: [&str; 16] = [
     "☂ \"\\\n\u{0}\u{2028}",
 ];
 
-const MAPS: [&str; 10] = [
+const MAPS: [&str; 11] = [
     "{}",
     r#"{"timeout":"5m"}"#,
     r#"{ "timeout" : "5m" }"#,
@@ -59,6 +59,7 @@ const MAPS: [&str; 10] = [
     r#"{"b":[1.50,-0.0,1e400,123456789012345678901234567890],"a":null}"#,
     r#"{"a":null,"b":[1.50,-0.0,1e400,0.1234567890123456789]}"#,
     r#"{"running":3,"protected":1,"paused":0,"requeueing":0}"#,
+    r#"{"running":1,"runs":[{"startedBefore":"2026-11-21T20:00:00Z","workloads":1}]}"#,
     r#"{"\u0061":"\u00fc\ud83e\udd80","a\n":"\ud800"}"#,
     r#"{"deep":[[[[[[[[[[[[[[[[[[[[{"b":1, "a":2}]]]]]]]]]]]]]]]]]]]]}"#,
 ];

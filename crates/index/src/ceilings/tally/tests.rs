@@ -138,9 +138,7 @@ fn a_workload_counts_once_however_many_pods_it_has_and_in_the_leaf_that_it_names
 #[test]
 fn the_pods_of_an_owner_count_once_running_or_paused() {
     let mut world = World::new(&[("a", json!({"preemptMinRuntime": "30s"})), ("b", json!({}))]);
-    let of = |owner: &str, queue: &str| {
-        json!({"labels": {"kai.scheduler/queue": queue}, "ownerReferences": [deployment(owner)]})
-    };
+    let of = |owner: &str, queue: &str| json!({"labels": {"kai.scheduler/queue": queue}, "ownerReferences": [deployment(owner)]});
     for (uid, started) in [("1", 0), ("2", 10), ("3", 0)] {
         world.pod_with(uid, &of("one", "a"), Some(started));
     }

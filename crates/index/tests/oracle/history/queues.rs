@@ -85,7 +85,8 @@ impl History {
         let mut floor = || if floors && random.percent(50) { random.of(&FLOORS) } else { 0 };
         let (preempt, reclaim) = (floor(), floor());
         let notice = random.maybe(50, |random| random.of(&SPANS)).unwrap_or(0);
+        let grace = random.maybe(70, |random| random.of(&SPANS)).unwrap_or(0);
         let things = random.percent(50);
-        self.events.push(Event::Configure(ConfigObj { notice, wait, preempt, reclaim, things }));
+        self.events.push(Event::Configure(ConfigObj { notice, grace, wait, preempt, reclaim, things }));
     }
 }

@@ -44,6 +44,10 @@ pub(super) struct Record {
     not_told_before: Millis,
     /// While its workload must get ready.
     unready: Option<Unready>,
+    /// The end of its run as it was last computed; none if it never was.
+    end: Option<Millis>,
+    /// Its run doesn't end before, since a change of queues came so late.
+    earliest: Millis,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +84,7 @@ pub struct Standing {
 #[allow(clippy::struct_excessive_bools, reason = "none follows from another")]
 pub struct Due {
     pub expires: Option<Millis>,
+    is_graced: bool,
     family: Family,
     queue: Option<u8>,
     until: Option<(Millis, Cause, Family, Option<u8>)>,
@@ -176,6 +181,8 @@ impl Naive {
                 tell_attempts: 0,
                 not_told_before: Millis::MIN,
                 unready: None,
+                end: None,
+                earliest: Millis::MIN,
             });
             if before.is_some_and(|before| before.map(|(_, uid)| uid) != pod.controller.map(|(_, uid)| uid)) {
                 record.revive();
@@ -261,6 +268,7 @@ impl Naive {
     }
 
     pub(super) fn observe_pods(&mut self) {
+        self.observe_changes();
         let dues = self.records.keys().map(|uid| (*uid, self.due(*uid))).collect();
         self.dues = dues;
         for (uid, due) in &self.dues {
@@ -272,11 +280,40 @@ impl Naive {
         }
     }
 
+    /// A run that a change of queues shortens doesn't end at once if it gets a notice, and never later than before.
+    fn observe_changes(&mut self) {
+        let uids: Vec<u32> = self.records.keys().copied().collect();
+        for uid in uids {
+            let standing = self.standing(&self.pods[&uid]);
+            let end = standing
+                .as_ref()
+                .and_then(|standing| standing.expires)
+                .map_or(NEVER, |(at, _)| millis_up(at));
+            let has_notice = standing.is_some_and(|standing| standing.notice > 0);
+            let grace = if has_notice { self.config.grace * 1_000 } else { 0 };
+            let after_change = millis_up(self.now + grace);
+            let record = self.records.get_mut(&uid).expect("it is one of them");
+            if let Some(before) = record.end.filter(|_| self.policy_changed) {
+                let granted = before.min(after_change);
+                record.earliest = if end < granted { granted } else { Millis::MIN };
+            }
+            record.end = Some(if end == NEVER { NEVER } else { end.max(record.earliest) });
+        }
+    }
+
+    /// The pods whose runs end later than their ceilings say.
+    pub fn graced(&self) -> usize {
+        self.dues.values().filter(|due| due.is_graced).count()
+    }
+
     fn due(&self, uid: u32) -> Due {
         let (record, pod) = (&self.records[&uid], &self.pods[&uid]);
         let standing = self.standing(pod);
         let until = standing.as_ref().and_then(|standing| self.until(pod, standing));
         let expiry = standing.as_ref().and_then(|standing| standing.expires);
+        let is_graced = expiry.is_some_and(|(at, _)| millis_up(at) < record.earliest);
+        let expiry =
+            if is_graced { expiry.map(|(_, family)| (record.earliest * MILLI, family)) } else { expiry };
         let expires = expiry.map(|(at, _)| millis_up(at));
         let end = expires.unwrap_or(NEVER);
         let told = match (record.told, expiry) {
@@ -284,7 +321,8 @@ impl Naive {
             (None, Some((at, _))) => standing
                 .as_ref()
                 .filter(|standing| standing.notice > 0)
-                .map(|standing| (at - standing.notice).div_euclid(MILLI)),
+                .map(|standing| (at - standing.notice).div_euclid(MILLI))
+                .map(|notice| if is_graced { notice.min(pod.created) } else { notice }),
             (None, None) => None,
         };
         let open = record.claim.is_none();
@@ -294,6 +332,7 @@ impl Naive {
         let unready = record.unready.filter(|_| !open || until.is_some());
         Due {
             expires,
+            is_graced,
             family,
             queue: standing.as_ref().and_then(|standing| match family {
                 Family::Tensorstack => standing.tensorstack,

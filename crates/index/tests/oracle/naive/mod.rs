@@ -44,6 +44,8 @@ pub struct Naive {
     pub gangs: BTreeMap<GroupKey, GangNow>,
     pub dues: BTreeMap<u32, Due>,
     tree: tally::Tree,
+    /// The last event has changed queues.
+    policy_changed: bool,
     ids: u64,
 }
 
@@ -51,6 +53,7 @@ impl Naive {
     /// Takes an event that is about an object or the time; says whether an applied pod got ready for the first time.
     pub fn apply(&mut self, event: &Event) -> bool {
         let mut became_ready = false;
+        self.policy_changed = self.changes_policy(event);
         match event {
             Event::Pass(millis) => self.now += millis * MILLI,
             Event::Pod(pod) => became_ready = self.apply_pod(pod),
@@ -91,6 +94,19 @@ impl Naive {
     pub fn observe(&mut self) {
         self.observe_groups();
         self.observe_pods();
+    }
+
+    /// True if queues mean something else after an event.
+    fn changes_policy(&self, event: &Event) -> bool {
+        match event {
+            Event::RunaiQueue(name, queue) => self.is_other(*name, queue),
+            Event::DeleteRunai(name) => self.runai.contains_key(name),
+            Event::RetainRunai(names) => self.runai.keys().any(|name| !names.0.contains(name)),
+            Event::TensorstackQueue(name, queue) => self.tensorstack.get(name) != Some(queue),
+            Event::DeleteTensorstack(name) => self.tensorstack.contains_key(name),
+            Event::RetainTensorstack(names) => self.tensorstack.keys().any(|name| !names.0.contains(name)),
+            _ => false,
+        }
     }
 
     fn apply_pod(&mut self, pod: &PodObj) -> bool {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use tenure_policy::{
     expiry::Family,
     queue::RunaiQueue,
     queue_status::{QueueReport, Workloads, longest_floor},
+    runs::Runs,
     tree::QueueTree,
 };
 use tenure_types::podgroup::PodGroupKind;
@@ -13,7 +15,7 @@ use tenure_types::podgroup::PodGroupKind;
 use super::{Naive, capacity::Holder};
 use crate::{
     wire,
-    world::{MILLI, Nanos, OwnerKind, PodObj, timestamp},
+    world::{MILLI, Nanos, OwnerKind, PodObj, RunaiObj, timestamp},
 };
 
 /// The queues as policy has them.
@@ -34,6 +36,12 @@ impl Naive {
             Tree(self.runai.iter().map(|(name, queue)| (wire::runai_name(*name), read(queue))).collect());
     }
 
+    /// True if a queue means something else than what is known of it.
+    pub(super) fn is_other(&self, name: u8, queue: &RunaiObj) -> bool {
+        let known = self.tree.0.queue(&wire::runai_name(name)).map(|(_, known)| known);
+        known != Some(&RunaiQueue::read(&wire::runai(queue)).0)
+    }
+
     pub fn tally(&self) -> Tally {
         let Tree(tree) = &self.tree;
         let mut tally = Tally::default();
@@ -45,8 +53,8 @@ impl Naive {
             tally.reports.insert(wire::runai_name(*name), report);
         }
         let floors = wire::floors(&self.config);
-        // of each workload the ends of its floors, as far as it is within them
-        let mut runs: BTreeMap<(String, Holder), Vec<Nanos>> = BTreeMap::new();
+        // of each workload the ends of its floors, as far as it is within them, and when it and its pods started
+        let mut runs: BTreeMap<(String, Holder), (Vec<Nanos>, Vec<Nanos>)> = BTreeMap::new();
         for pod in self.workload_pods().filter(|pod| pod.scheduled.is_some()) {
             let group = pod.keys().find(|key| self.groups.contains_key(key));
             let (queue, start) = match group {
@@ -66,15 +74,21 @@ impl Naive {
                 (None, None) => Holder::Pod(pod.uid),
             };
             let run = runs.entry((name, holder)).or_default();
-            run.extend(end.filter(|end| !floor.is_zero() && self.now < *end));
+            run.0.extend(end.filter(|end| !floor.is_zero() && self.now < *end));
+            run.1.extend(start.into_iter().chain(pod.scheduled()));
         }
-        for ((name, _), ends) in runs {
+        let mut starts: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
+        for ((name, _), (ends, started)) in runs {
             let Some(report) = tally.reports.get_mut(&name) else { continue };
             report.workloads.running += 1;
+            starts.entry(name).or_default().extend(started.into_iter().min().map(timestamp));
             if let Some(last) = ends.into_iter().max() {
                 report.workloads.protected += 1;
                 tally.until = tally.until.into_iter().chain([last]).min();
             }
+        }
+        for (name, starts) in starts {
+            tally.reports.get_mut(&name).expect("it is counted").runs = Runs::of(starts);
         }
         self.count_ends(&mut tally);
         self.count_paused(&mut tally);

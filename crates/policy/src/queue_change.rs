@@ -1,0 +1,210 @@
+//! The running workloads that a change of a queue, or its deletion, concerns.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use crate::{
+    ceiling::for_people,
+    expiry::GraceOnChange,
+    inheritance::{Effective, Inheritance},
+    queue::RunaiQueue,
+    runs::{AtLeast, Runs},
+};
+
+/// The running workloads of a queue, as its status has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Running {
+    /// All of them.
+    pub workloads: u64,
+    /// When they started.
+    pub runs: Runs,
+}
+
+impl Running {
+    /// As `status.workloads` says.
+    pub fn read(workloads: &Value) -> Self {
+        let running = workloads.get("running").and_then(Value::as_u64);
+        Self { workloads: running.unwrap_or_default(), runs: Runs::read(workloads) }
+    }
+}
+
+/// What is known of the cluster when a queue changes.
+pub struct Known<'a, 'q> {
+    /// The queues as they are before the change.
+    pub queues: &'a Inheritance<'q>,
+    /// The running workloads of each queue that has some, by its name.
+    pub running: &'a HashMap<String, Running>,
+    /// The notice that a workload gets where its queue says nothing of it.
+    pub notice: SignedDuration,
+    /// How long a workload may run on when a change has made it overdue, if it gets a notice.
+    pub grace: GraceOnChange,
+    /// The time of the change.
+    pub now: Timestamp,
+}
+
+/// As many names as a warning has.
+const SHOWN: usize = 5;
+
+impl Known<'_, '_> {
+    /// The warning of a change that ends runs: those of the queue itself, and of all queues below it. None if it ends none.
+    pub fn ended(
+        &self,
+        field: &str,
+        name: &str,
+        new: &RunaiQueue,
+        old: Option<&RunaiQueue>,
+    ) -> Option<String> {
+        let of_ceiling = |queue: &RunaiQueue| {
+            (queue.parent.clone(), queue.ceiling, queue.action, queue.preempt_floor, queue.reclaim_floor)
+        };
+        if old.map(of_ceiling) == Some(of_ceiling(new)) {
+            return None;
+        }
+        let floors = self.queues.floors;
+        let before = old.map(|old| {
+            let above = self.queues.above(name, old).unwrap_or_default();
+            above.below(name, old, floors)
+        });
+        let after = self.queues.above(name, new).ok()?.below(name, new, floors);
+        let children = self.children();
+        let (mut ended, mut queues) = (AtLeast::default(), BTreeSet::new());
+        let mut shortest: Option<SignedDuration> = None;
+        let mut next = vec![(name, before.unwrap_or_default(), after)];
+        // queues that go round in a circle are in no path to a root
+        let mut seen = BTreeSet::new();
+        while let Some((name, before, after)) = next.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            let of_queue = self.ended_of(name, &before, &after);
+            if of_queue.workloads > 0 {
+                queues.insert(name);
+                shortest = shortest.into_iter().chain(after.longest_run()).min();
+            }
+            ended += of_queue;
+            for child in children.get(name).into_iter().flatten() {
+                if let Some((child, queue)) = self.queues.tree.queue(child) {
+                    next.push((child, before.below(child, queue, floors), after.below(child, queue, floors)));
+                }
+            }
+        }
+        let shortest = shortest?;
+        let has_notice =
+            after.notice.map_or(!self.notice.is_zero(), |(_, notice)| !notice.to_signed().is_zero());
+        Some(self.sentence(field, ended, &queues, shortest, has_notice))
+    }
+
+    fn ended_of(&self, name: &str, before: &Effective<'_>, after: &Effective<'_>) -> AtLeast {
+        let Some((after, running)) = after.longest_run().zip(self.running.get(name)) else {
+            return AtLeast::default();
+        };
+        if before.longest_run().is_some_and(|before| before <= after) {
+            return AtLeast::default();
+        }
+        running.runs.longer_than(after, self.now)
+    }
+
+    fn sentence(
+        &self,
+        field: &str,
+        AtLeast { workloads, or_more }: AtLeast,
+        queues: &BTreeSet<&str>,
+        ceiling: SignedDuration,
+        has_notice: bool,
+    ) -> String {
+        let least = if or_more { "at least " } else { "" };
+        let (noun, have) = if workloads == 1 { ("workload", "has") } else { ("workloads", "have") };
+        let when = if has_notice && !self.grace.0.is_zero() {
+            format!("within {}, after a notice", for_people(self.grace.0))
+        } else {
+            "at once".into()
+        };
+        format!(
+            "{field}: this ends {least}{workloads} running {noun} of {}, which {have} run for longer than {}: paused {when}, or deleted where nothing can be paused",
+            named(queues),
+            for_people(ceiling)
+        )
+    }
+
+    /// The warnings of a deletion.
+    pub fn deleted(&self, name: &str) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let running = self.running.get(name).map_or(0, |running| running.workloads);
+        if running > 0 {
+            let (noun, they) =
+                if running == 1 { ("workload names", "it has") } else { ("workloads name", "they have") };
+            warnings.push(format!(
+                "{running} running {noun} queue {name:?}: without the queue {they} no ceiling, and only the default floors"
+            ));
+        }
+        let children = self.children().remove(name).unwrap_or_default();
+        let children: BTreeSet<&str> = children.into_iter().filter(|child| *child != name).collect();
+        if children.is_empty() {
+            return warnings;
+        }
+        let workloads = self.below(&children);
+        let of_path = self.queues.tree.queue(name).and_then(|(name, queue)| {
+            let above = self.queues.above(name, queue).ok()?;
+            above.below(name, queue, self.queues.floors).ceiling
+        });
+        let ceiling = of_path.map_or_else(String::new, |(of, ceiling)| {
+            format!(", without the ceiling of {} of queue {of:?}", for_people(ceiling.to_signed()))
+        });
+        let mut warning = if children.len() == 1 {
+            format!("{} is below queue {name:?}, and comes to the top{ceiling}", named(&children))
+        } else {
+            format!("{} are below queue {name:?}, and come to the top{ceiling}", named(&children))
+        };
+        if workloads > 0 {
+            // a text takes all that is written to it
+            let noun = if workloads == 1 { "workload" } else { "workloads" };
+            let _ = write!(warning, ": that concerns {workloads} running {noun}");
+        }
+        warnings.push(warning);
+        warnings
+    }
+
+    /// The running workloads of queues and of all that are below them.
+    fn below(&self, queues: &BTreeSet<&str>) -> u64 {
+        let children = self.children();
+        let (mut seen, mut next): (BTreeSet<&str>, Vec<&str>) =
+            (BTreeSet::new(), queues.iter().copied().collect());
+        let mut workloads = 0u64;
+        while let Some(name) = next.pop() {
+            if seen.insert(name) {
+                workloads =
+                    workloads.saturating_add(self.running.get(name).map_or(0, |running| running.workloads));
+                next.extend(children.get(name).into_iter().flatten());
+            }
+        }
+        workloads
+    }
+
+    /// The names of the queues whose parent each is.
+    fn children(&self) -> HashMap<&str, Vec<&str>> {
+        let mut children: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (name, queue) in self.queues.tree.queues() {
+            if let Some(parent) = queue.parent.as_deref() {
+                children.entry(parent).or_default().push(name);
+            }
+        }
+        children
+    }
+}
+
+/// `queue "a"`, or `queues "a", "b" and 7 more`
+fn named(queues: &BTreeSet<&str>) -> String {
+    let shown: Vec<String> = queues.iter().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    let more = queues.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let noun = if queues.len() == 1 { "queue" } else { "queues" };
+    format!("{noun} {}{more}", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests;
