@@ -11,6 +11,7 @@ mod certificate;
 mod crds;
 mod delegation;
 mod guard;
+mod hook;
 mod kai;
 mod keeper;
 mod kueue;

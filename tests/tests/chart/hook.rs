@@ -1,0 +1,42 @@
+//! What `helm test` runs.
+
+use serde_json::{Value, json};
+
+use crate::{assert_accepted, find, helm, kinds, parse, render, shared};
+
+#[tokio::test]
+async fn a_test_creates_a_queue_in_a_dry_run_with_rights_of_its_own() {
+    let values = json!({"test": {"enabled": true, "image": "example.com/kubectl:1"}});
+    let (cluster, show) = (shared().await, ["--show-only", "templates/tests/queue.yaml"]);
+    let rendered = helm(cluster, "template", "hooked", &values, &show).await.success().unwrap();
+    assert_accepted(&rendered, 5).await;
+    let objects = parse(&rendered);
+    let one =
+        ["ClusterRole", "ClusterRoleBinding", "ConfigMap", "Pod", "ServiceAccount"].map(|kind| (kind, 1));
+    assert_eq!(kinds(&objects), one.into());
+    for object in &objects {
+        let hook = object.pointer("/metadata/annotations/helm.sh~1hook").and_then(Value::as_str);
+        assert_eq!(hook, Some("test"), "{object}");
+    }
+    let pod = find(&objects, "Pod", "hooked-tenure-test");
+    let container = pod.pointer("/spec/containers/0").unwrap();
+    assert_eq!(container["image"], "example.com/kubectl:1");
+    assert!(container["args"].as_array().unwrap().contains(&json!("--dry-run=server")), "{container}");
+    let rules = find(&objects, "ClusterRole", "hooked-tenure-test")["rules"].clone();
+    let only = json!([{"apiGroups": ["scheduling.run.ai"], "resources": ["queues"], "verbs": ["create"]}]);
+    assert_eq!(rules, only);
+    let map = find(&objects, "ConfigMap", "hooked-tenure-test");
+    let queue = parse(map.pointer("/data/queue.yaml").unwrap().as_str().unwrap()).remove(0);
+    assert_eq!(
+        (queue["apiVersion"].clone(), queue["kind"].clone()),
+        (json!("scheduling.run.ai/v2"), json!("Queue"))
+    );
+}
+
+#[tokio::test]
+async fn without_it_there_is_no_hook() {
+    let objects = render("unhooked", &json!({})).await;
+    let hooks =
+        objects.iter().filter(|object| object.pointer("/metadata/annotations/helm.sh~1hook").is_some());
+    assert_eq!(hooks.count(), 0);
+}
