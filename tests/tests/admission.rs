@@ -136,7 +136,7 @@ async fn a_name_that_no_label_can_have_is_refused_for_new_queues_alone() {
         ("scheduling.run.ai/v3alpha1", Value::Null),
         ("scheduler.tensorstack.dev/v1beta1", json!("t9k-system")),
     ] {
-        let queue = |name: &str| json!({"apiVersion": api_version, "kind": "Queue", "metadata": {"name": name, "namespace": namespace}});
+        let queue = |name: &str| json!({"apiVersion": api_version, "kind": "Queue", "metadata": {"name": name, "namespace": namespace}, "spec": {}});
         let output = kubectl(world, &["create"], &queue(&long)).await;
         let expected = format!("metadata.name: Invalid value: \"{long}\": must be at most 63 characters");
         assert!(!output.status.success() && output.stderr.contains(&expected), "{}", output.stderr);
