@@ -1,4 +1,4 @@
-//! What is done about a pod that has expired, or will: to its topmost owner, or to the pod itself.
+//! Acts on pods that have expired or will expire: on their topmost owner, or on the pod itself.
 
 mod announce;
 mod delete;
@@ -39,21 +39,21 @@ pub use pause::told_of_pause;
 
 use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening, limit::WriteLimit};
 
-/// How often an owner is read anew because somebody else has just changed it.
+/// The most times that an owner is read, if other writers keep changing it.
 pub const READS: usize = 5;
 
 /// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
 /// paused, are set back, or don't stop it.
 const TRIES: u8 = 9;
 
-/// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: anybody may name one in
+/// After so many tries, an owner of a kind that can't be paused ends the chain if it can't be read: any user may name one in
 /// an API that is broken.
 const READING_TRIES: u8 = 3;
 
 /// So many pods that are exempt by priority are looked at for an owner that is to be paused. Anybody may make more.
 const EXEMPT_PODS: usize = 64;
 
-/// Does what is to be done about pods.
+/// Pauses owners, deletes pods, and announces the end of runs.
 pub struct Actor {
     pub cluster: Cluster,
     pub clock: ServerClock,
@@ -61,28 +61,28 @@ pub struct Actor {
     pub limit: WriteLimit,
     pub config: Current,
     pub scope: Scope,
-    /// Decide everything, and write nothing but events.
+    /// True to decide everything, and write nothing but events.
     pub dry_run: bool,
     /// For announcements, apart from the limit of pauses: they must not wait for each other.
     pub announcements: WriteLimit,
-    /// What owns pods that are exempt by priority.
+    /// The owners of pods that are exempt by priority.
     pub exempt_owners: Mutex<ExemptOwners>,
 }
 
-/// What was done, and what is to be told of it.
+/// The result of an action, with the events to write about it.
 pub struct Done {
     pub deed: Deed,
     pub events: Vec<Happening>,
     pub served: Served,
 }
 
-/// What was done.
+/// The action that was taken.
 pub enum Deed {
     /// This owner was paused, and so often its earlier pauses were reversed.
     Paused { owner: OwnerReference, reversals: u32, until: Until },
     /// The pod was deleted.
     Deleted,
-    /// The workload was told when its run will end, or that none is set.
+    /// The end of the run was announced on the workload, or withdrawn.
     Announced { owner: OwnerReference, end: Timestamp },
     /// Nothing, ever: its controller exempts it.
     Exempt,
@@ -122,7 +122,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whom it would meet.
+    /// The pods of the batch to which the failure applies.
     pub const fn serves(&self) -> Served {
         if matches!(self, Self::Delete(_)) { Served::First } else { Served::All }
     }
@@ -140,7 +140,7 @@ impl Failure {
         }
     }
 
-    /// The kind of what somebody didn't allow to be paused or deleted; none if it failed for another reason.
+    /// Returns the kind of the object whose pause or deletion was refused; none if it failed for another reason.
     pub fn refused(&self) -> Option<&str> {
         match self {
             Self::Pause { owner, source } if source.is_refusal() => Some(&owner.kind),
@@ -153,9 +153,9 @@ impl Failure {
     }
 }
 
-/// What is to be acted on.
+/// The object to act on.
 enum Target {
-    /// The last of these, and where that doesn't help the one before.
+    /// The last of these owners; if that doesn't stop the pod, the one before.
     Owners(Vec<OwnerReference>),
     /// The pod itself.
     Pod(Alone),
@@ -165,7 +165,7 @@ enum Target {
 }
 
 impl Actor {
-    /// Does what is to be done about a group.
+    /// Acts on a group.
     pub async fn act(&self, group: &Group) -> Result<Done, Failure> {
         let due = &group.first;
         if group.task == Task::Announce && due.deadline <= self.clock.now() {
@@ -309,20 +309,20 @@ fn is_last(task: Task, due: &Due) -> bool {
     matches!(task, Task::Expire | Task::Evict) && due.attempts >= TRIES
 }
 
-/// Whether a pod is ready that is a workload by itself: of others it takes more to be.
+/// True if a pod is ready and a workload by itself: other workloads need more than one ready pod.
 fn is_ready_by_itself(pod: &Pod) -> bool {
     let is_grouped = PodGroupKind::ALL.into_iter().any(|kind| kind.named_by(pod).is_some());
     !is_grouped && Readiness::of(pod) == Readiness::Ready
 }
 
-/// What people know an object by that was or is to be paused.
+/// Returns the object by which people know a paused owner: the job of a Workload of Kueue, else the owner itself.
 pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> Known {
     let namespace = metadata.namespace.as_deref();
     let of = kueue::known_as(metadata).filter(|_| kueue::is_workload(owner));
     Known { object: reference(of.unwrap_or(owner), namespace), workload: of.map(|_| owner.name.clone()) }
 }
 
-/// How events name an object. One of the whole cluster has no namespace.
+/// Returns the reference by which events name an object. A cluster-scoped object has no namespace.
 pub fn reference(owner: &OwnerReference, namespace: Option<&str>) -> ObjectReference {
     ObjectReference {
         api_version: Some(owner.api_version.clone()),
@@ -343,7 +343,7 @@ fn json(object: &DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// A pod as what owns it would be referred to.
+/// Returns a reference to a pod, in the form of a reference to an owner.
 fn of_pod(pod: &Pod) -> OwnerReference {
     OwnerReference {
         api_version: "v1".into(),

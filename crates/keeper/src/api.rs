@@ -34,10 +34,10 @@ use tracing::warn;
 /// A refusal that lasts for so long is meant.
 const MEANT_AFTER: Duration = Duration::from_secs(4);
 
-/// A list of the Workloads of one job has no more than these: there is one, but anybody may make others.
+/// The most Workloads of one job that are listed: there is one, but any user may create others.
 const MOST_WORKLOADS: u32 = 500;
 
-/// How long Kueue goes unseen, at most, when it is installed later.
+/// The longest time for which Kueue goes unseen when it is installed later.
 const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
 
 /// Name under which writes are recorded in `managedFields`.
@@ -58,7 +58,7 @@ pub struct Objects {
     kinds: Mutex<HashMap<Kind, (ApiResource, Scope)>>,
     /// The kinds that may not be read, and since when that is known.
     forbidden: Mutex<HashMap<Kind, Instant>>,
-    /// When it was last found that there are no Workloads of Kueue's here.
+    /// The time at which the cluster was last found to have no Workloads of Kueue.
     without_kueue_since: Mutex<Option<Instant>>,
 }
 
@@ -128,8 +128,7 @@ impl Objects {
         }
     }
 
-    /// Whether a refusal to have a kind read is meant. An API server that has just started forbids everything for a
-    /// moment.
+    /// True if a refusal to read a kind lasts. An API server that has just started forbids everything for a moment.
     fn is_meant(&self, owner: &OwnerReference, why: &str) -> bool {
         let mut forbidden = self.forbidden.lock();
         let since = *forbidden.entry(kind_of(owner)).or_insert_with(|| {
@@ -177,8 +176,8 @@ impl Objects {
         self.on(namespace, owner, async |api| call(api.get(&owner.name)).await).await
     }
 
-    /// Applies a merge patch, and returns what became of the object. A field that the served schema doesn't have is
-    /// an error, and then nothing is changed: without being asked, the API server would drop the field and say yes.
+    /// Applies a merge patch, and returns the changed object. A field that the served schema doesn't have is an error,
+    /// and then nothing is changed: by default the API server would drop the field and accept the patch.
     pub async fn merge(
         &self,
         namespace: &str,
@@ -201,7 +200,7 @@ impl Objects {
         if self.lead.holds() { Ok(()) } else { Err(ApiError::NotLeading) }
     }
 
-    /// Does something with the API of an owner's kind. Where nothing is found, the kind is looked for anew: its
+    /// Does something with the API of an owner's kind. If a remembered kind isn't found, it is looked up again: its
     /// definition may have changed since.
     async fn on<T>(
         &self,
@@ -255,7 +254,7 @@ impl Objects {
     }
 }
 
-/// The resource of a kind in whatever version of its group is served; the most stable counts.
+/// Returns the resource of a kind in the most stable version of its group that is served.
 pub fn of_kind(group: &ApiGroup, kind: &str) -> Option<(ApiResource, ApiCapabilities)> {
     group.resources_by_stability().into_iter().find(|(resource, _)| resource.kind == kind)
 }
@@ -277,8 +276,8 @@ const LONGEST_NAME: usize = 253;
 /// The longest version and kind of an API that Kubernetes allows.
 const LONGEST_LABEL: usize = 63;
 
-/// True if an owner reference could be that of a real object. It may say whatever a user likes, and what it says
-/// becomes a part of a path.
+/// True if an owner reference could be that of a real object. Users can write any text in it, and that text becomes a
+/// part of a path.
 fn could_exist(owner: &OwnerReference) -> bool {
     let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
     if group.len().max(owner.name.len()) > LONGEST_NAME || version.len().max(owner.kind.len()) > LONGEST_LABEL
@@ -289,7 +288,7 @@ fn could_exist(owner: &OwnerReference) -> bool {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(plain)
     };
-    // what may stand in a path as it is: some kinds have names with more than letters, digits, '-' and '.'
+    // characters that may stand in a path as they are: some names have more than letters, digits, '-' and '.'
     let is_segment = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
     (group.is_empty() || is_name(group))
         && is_name(version)

@@ -10,8 +10,8 @@ use tenure_types::runai::QueueVersion;
 
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///
-/// Where a queue or the configuration file has waitForPodsReady, it pauses workloads as well whose pods don't get
-/// ready in time, and brings them back later.
+/// If a queue or the configuration file has waitForPodsReady, it also pauses workloads whose pods don't get ready
+/// in time, and brings them back later.
 ///
 /// It pauses a pod's topmost owner (a Deployment is scaled to 0, a Job is suspended), or deletes the pod if it
 /// has none that can be paused. Never touched are pods of a DaemonSet, static pods, pods of priority 2000000000
@@ -30,7 +30,7 @@ pub struct Args {
     pub(crate) t9k_system_namespace: String,
 
     /// The version in which queues of scheduling.run.ai are read: v3alpha1, or v2 where KAI-Scheduler owns their
-    /// definition. Then annotations such as tenure.dev/max-duration stand for what v2 lacks
+    /// definition. Then annotations such as tenure.dev/max-duration stand for the fields that v2 lacks
     #[arg(long, value_name = "VERSION", default_value_t, help_heading = "Cluster")]
     pub(crate) runai_queue_version: QueueVersion,
 
@@ -53,12 +53,12 @@ pub struct Args {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = KUBE_SYSTEM, help_heading = "What is kept")]
     pub(crate) exempt_namespaces: Vec<String>,
 
-    /// Say what would be done, in events, metrics and logs, and do nothing else
+    /// Only report the actions that would be taken, in events, metrics and logs
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "What is kept")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) dry_run: bool,
 
-    /// How many owners are handled at the same time
+    /// The number of owners that are handled at the same time
     #[arg(
         long,
         value_name = "NUMBER",
@@ -69,21 +69,21 @@ pub struct Args {
     )]
     pub(crate) threadiness: NonZeroU32,
 
-    /// The most that is paused or deleted a second, on the average. As many each come back, are stamped with their
-    /// start, and are told of their end at the most: none of these waits for another
+    /// The most pauses and deletions a second, on average. Returns, stamps of start times and notices of the end have
+    /// limits of the same size, and wait for none of the others
     #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) writes_per_second: NonZeroU32,
 
-    /// The most that is paused or deleted at once, and so of the others
+    /// The most pauses and deletions at once. The other limits have the same burst
     #[arg(long, value_name = "NUMBER", default_value = "100", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) burst: NonZeroU32,
 
-    /// The longest time that a pod may terminate once it has reached its ceiling: where its grace period is longer, it is
-    /// deleted again with what is left of this
+    /// The longest time that a pod may terminate once it has reached its ceiling. A pod with a longer grace period is
+    /// deleted again, with the rest of this time as its grace period
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = at_least_a_second, help_heading = "Limits")]
     pub(crate) max_termination_grace: SignedDuration,
 
-    /// How long after the first try to pause or delete it is tried again, if the pod runs on. The time doubles with each
+    /// The time from the first try to pause or delete until the next, if the pod runs on. The time doubles with each
     /// try, up to eight times as long. After nine tries, which is five minutes by default, a pod whose owners can't be
     /// paused is deleted
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_a_second, help_heading = "Limits")]

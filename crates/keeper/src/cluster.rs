@@ -1,4 +1,4 @@
-//! The index, which all that the keeper does goes by.
+//! The index that all parts of the keeper share.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ pub struct Cluster {
     changed: Arc<watch::Sender<()>>,
     /// The kinds of owners, by the numbers of their watches.
     kinds: Arc<Mutex<HashMap<u16, ApiResource>>>,
-    /// What was paused of late.
+    /// The owners that were paused of late.
     pub recent: RecentPauses,
 }
 
@@ -32,7 +32,7 @@ impl Cluster {
         }
     }
 
-    /// Looks at the index, or changes it without a need for anybody to look again.
+    /// Reads the index, or changes it without waking its readers.
     pub fn with<T>(&self, look: impl FnOnce(&mut CeilingIndex) -> T) -> T {
         look(&mut self.index.lock())
     }
@@ -47,19 +47,19 @@ impl Cluster {
         self.kinds.lock().insert(source, kind);
     }
 
-    /// The changes from now on, for one who looks at the index whenever there is any.
+    /// The changes from now on, for a reader that looks at the index after each.
     pub fn changes(&self) -> Changes {
         Changes(self.changed.subscribe())
     }
 
-    /// Changes the index for those that look at it, if `change` says that they may see another.
+    /// Changes the index, and wakes its readers if `change` returns true.
     pub fn change_if(&self, change: impl FnOnce(&mut CeilingIndex) -> bool) {
         if self.with(change) {
             self.changed.send_replace(());
         }
     }
 
-    /// Changes the index for those that look at it.
+    /// Changes the index, and wakes its readers.
     pub fn change<T>(&self, change: impl FnOnce(&mut CeilingIndex) -> T) -> T {
         let result = self.with(change);
         self.changed.send_replace(());
@@ -67,12 +67,12 @@ impl Cluster {
     }
 }
 
-/// Changes that watches have made. Nobody else's looks take any away.
+/// Changes that watches have made. Each reader sees all of them.
 pub struct Changes(watch::Receiver<()>);
 
 impl Changes {
-    /// Returns when there was one since this was last asked, and a moment later: changes come in crowds, and each look
-    /// may have all pods scheduled anew.
+    /// Waits until there was a change since the last call, and a moment longer: changes come in crowds, and each look
+    /// may schedule all pods again.
     pub async fn next(&mut self) {
         // an error would mean that the sender is gone, but the cluster has it
         let _ = self.0.changed().await;

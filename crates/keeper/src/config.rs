@@ -14,12 +14,12 @@ use crate::cluster::Cluster;
 pub struct Current(watch::Receiver<Arc<Config>>);
 
 impl Current {
-    /// As it is now. What is one decision must go by one of these.
+    /// Returns the configuration as it is now. One decision must use one of these throughout.
     pub fn get(&self) -> Arc<Config> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Returns when it has changed since this clone was last told so.
+    /// Waits until the configuration has changed since the last call on this clone.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // it won't change any more
@@ -28,7 +28,7 @@ impl Current {
     }
 }
 
-/// What an index is to go by.
+/// Returns the settings of an index by a configuration.
 pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Settings {
     Settings {
         scope,
@@ -43,7 +43,7 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Setti
     }
 }
 
-/// Where another configuration goes.
+/// Replaces the configuration of all parts of the keeper.
 #[derive(Debug)]
 pub struct Configure {
     cluster: Cluster,
@@ -51,15 +51,15 @@ pub struct Configure {
 }
 
 impl Configure {
-    /// With the configuration that the cluster's index has already.
+    /// Starts with the configuration that the cluster's index has already.
     pub fn new(config: Config, cluster: Cluster) -> (Self, Current) {
         let (sender, receiver) = watch::channel(Arc::new(config));
         (Self { cluster, current: sender }, Current(receiver))
     }
 
-    /// Has everybody go by another configuration.
+    /// Replaces the configuration.
     pub fn apply(&self, config: Config) {
-        // whoever acts on what the index says must have the same table, or a later one
+        // replaced before the index: a part that acts by the index's answer must have the same table, or a later one
         let config = Arc::new(config);
         if self.current.borrow().kueue.queues != config.kueue.queues {
             warn!("kueue.queues has changed: that counts when the keeper is started again");

@@ -1,4 +1,4 @@
-//! Events on what was paused or deleted.
+//! Events about paused and deleted objects.
 
 use std::{
     collections::BTreeMap,
@@ -27,10 +27,10 @@ const CONTROLLER: &str = "tenure.dev/keeper";
 /// Events that are written at the same time.
 pub const IN_FLIGHT: usize = 16;
 
-/// For events that are still to be written at the end.
+/// The time for writing the remaining events at the end.
 pub const FOR_EVENTS: Duration = Duration::from_secs(5);
 
-/// The API server takes no longer ones.
+/// The longest note that the API server accepts.
 const LONGEST_NOTE_BYTES: usize = 1024;
 
 /// Writes events.
@@ -41,19 +41,19 @@ pub struct Events {
     instance: String,
 }
 
-/// What happened to an object, or will, and when.
+/// An event about an object: something that happened to it, or will, and when.
 pub struct Happening {
-    /// The object.
+    /// The object that the event is about.
     pub object: ObjectReference,
-    /// Why it is told, as a CamelCase word.
+    /// The reason, as a CamelCase word.
     pub reason: &'static str,
-    /// What was done, as a CamelCase verb.
+    /// The action, as a CamelCase verb.
     pub action: &'static str,
-    /// What was done, for people.
+    /// The message for people.
     pub note: String,
-    /// When it happened, or what tells it from others of its reason.
+    /// The time of the action, or another time that tells it from other events of its reason.
     pub at: Timestamp,
-    /// The pod for whose sake it happened, and its queue, if that is known.
+    /// The pod that caused the action, and its queue, if they are known.
     pub cause: Option<(ObjectReference, String)>,
 }
 
@@ -63,8 +63,8 @@ impl Events {
         Self { client, lead, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
-    /// Writes an event, a warning unless something comes back, unless it is there already: its name follows from what
-    /// happened, so that it can be written again after an error or a crash without becoming two.
+    /// Writes an event, unless it exists already: its name follows from the happening, so that a second write after an
+    /// error or a crash creates no second event. The event is a warning, unless a workload comes back.
     pub async fn tell(&self, happening: &Happening, now: Timestamp) -> Result<(), ApiError> {
         let object = &happening.object;
         let namespace = object.namespace.as_deref().unwrap_or("default");
@@ -113,7 +113,7 @@ fn name(happening: &Happening) -> String {
         text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
-    // what is told of an annotation is told by its value, and not by a time
+    // an event about an annotation is known by the value, and not by a time
     if matches!(*reason, INVALID_MAX_DURATION | MAX_DURATION_IGNORED) {
         let mut hasher = DefaultHasher::new();
         happening.note.hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! What is due is handed to the [`Actor`], and what it did is turned into events, metrics and a line of log.
+//! Hands due pods to the [`Actor`], and turns its results into events, metrics and a line of log.
 
 mod outcome;
 
@@ -22,7 +22,7 @@ use crate::{
 };
 use outcome::outcome;
 
-/// Between two looks for pauses of which nobody has told.
+/// The time between two looks for pauses whose event may not have been written.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
@@ -106,7 +106,7 @@ impl Expiry {
         sleep::towards(&self.clock, self.cluster.with(CeilingIndex::next_due)).await;
     }
 
-    /// Has something done about a group, and takes it back; returns what is to be told of it.
+    /// Acts on a group, and gives the result to the index; returns the events to write.
     async fn handle(&self, group: Group) -> Vec<Happening> {
         let result = self.actor.act(&group).await;
         let now = self.clock.now();

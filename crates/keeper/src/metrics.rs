@@ -21,7 +21,7 @@ use by_queue::{ByQueue, QueueLabel};
 
 use crate::cluster::Cluster;
 
-/// What the keeper counts.
+/// The metrics that the keeper counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     expirations: ByQueue<ExpirationLabels>,
@@ -96,14 +96,14 @@ macro_rules! with_queue {
 
 with_queue!(ExpirationLabels, PauseLabels, EvictionLabels, QueueLabels);
 
-/// How the stamping of a `PodGroup` ended.
+/// The result of stamping a `PodGroup`.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum StampResult {
     /// It was stamped.
     Stamped,
     /// It would have been stamped, if it weren't a dry run.
     WouldStamp,
-    /// It was changed or gone meanwhile, and is judged anew.
+    /// It was changed or gone meanwhile, and is judged again.
     Stale,
     /// It failed, and will be tried again.
     Failed,
@@ -114,7 +114,7 @@ struct StatusLabels {
     result: StatusResult,
 }
 
-/// How the writing of a queue's status ended.
+/// The result of writing a queue's status.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum StatusResult {
     /// It was written.
@@ -127,7 +127,7 @@ pub enum StatusResult {
     Failed,
 }
 
-/// How the handling of an expired pod ended.
+/// The result of handling an expired pod.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub enum Result {
     /// Its owner was paused.
@@ -446,7 +446,7 @@ mod tests {
         serde_json::from_value(pod).unwrap()
     }
 
-    /// What was paused, with the record and the state that the keeper notes.
+    /// A paused owner, with the record and the state that the keeper notes.
     fn paused(requeue_at: &str) -> Value {
         let record = json!({
             "at": "2025-12-31T23:00:00Z", "field": "spec.suspend", "previousValue": false, "value": true,

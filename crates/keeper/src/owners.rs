@@ -1,5 +1,5 @@
-//! Follows the owners of pods, for the ceilings that people note on them: of all kinds that the table has, and what the
-//! configuration adds to it.
+//! Follows the owners of pods, for the ceilings that people note on them: all kinds of the table, with those that the
+//! configuration adds.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -94,7 +94,7 @@ impl Kinds for Owners {
     const MEANWHILE: &str =
         "ceilings that people have noted on them don't count, and what is paused of them doesn't come back";
 
-    // nobody else is to wait for that
+    // no other watch is to wait for this
     const PATIENCE: u32 = 1;
 
     fn groups(&self) -> BTreeSet<String> {
@@ -149,7 +149,7 @@ struct Numbered {
 type GroupKind = (String, String);
 
 impl Numbered {
-    /// From now on those of this table are looked for.
+    /// Replaces the kinds by those of a table.
     fn update(&mut self, table: &OwnerTable) {
         let Self { numbers, now } = self;
         let number = |(group, kind, _): (&str, &str, bool)| {
@@ -168,7 +168,7 @@ impl Numbered {
         self.now.values().map(|(group, _)| group.clone()).collect()
     }
 
-    /// Those that there are, by their numbers.
+    /// Returns the served kinds, with their numbers.
     fn of(&self, served: &Served) -> impl Iterator<Item = (u16, ApiResource)> {
         self.now.iter().filter_map(|(number, (group, kind))| {
             let (resource, _) = of_kind(served.get(group)?, kind)?;

@@ -1,6 +1,6 @@
-//! Pauses of late, by whomever, as the watches show them. A pause and its event are two writes, between which a keeper
-//! can die or lose its lease; and a patch that was sent in time may arrive when another leads. Whoever leads then writes
-//! what may be missing.
+//! Recent pauses by any keeper, as the watches show them. A pause and its event are two writes, between which a keeper
+//! can die or lose its lease; and a patch that was sent in time may arrive when another keeper leads. The next leader
+//! then writes the events that may be missing.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use crate::action::known;
 /// Events themselves are kept for an hour: written much later, one would come a second time.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
-/// Who has paused an owner tells it at once; only what is older may be owed.
+/// The age from which the event of a pause may be missing: the keeper that pauses an owner writes it at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
 /// An owner that was paused.
@@ -38,13 +38,13 @@ pub struct RecentPauses(Arc<Mutex<Kept>>);
 #[derive(Debug, Default)]
 struct Kept {
     by_uid: HashMap<Uid, RecentPause>,
-    /// Pauses whose events this keeper has written or is writing, by what these are on.
+    /// Pauses whose events this keeper has written or is writing, by the object that has the events.
     told: HashMap<Uid, Timestamp>,
     sweep_at: usize,
 }
 
 impl RecentPauses {
-    /// Takes an owner as the API server has it at `now`.
+    /// Adds or updates an owner at `now`.
     pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
         let Some(uid) = metadata.uid.as_deref() else { return };
         // before the first look at the server's clock, all may be of late
@@ -72,27 +72,28 @@ impl RecentPauses {
         self.0.lock().by_uid.remove(&owner);
     }
 
-    /// This keeper tells of a pause, so that it isn't owed.
+    /// This keeper writes the event of a pause, so that it isn't missing.
     pub fn telling(&self, known: &Known, at: Timestamp) {
         self.0.lock().told.insert(told_on(known), at);
     }
 
-    /// It could not tell of a pause on the object of this uid.
+    /// The event of a pause on the object with this uid couldn't be written.
     pub fn not_told(&self, object: &str) {
         self.0.lock().told.remove(&Uid::of(object));
     }
 
-    /// It leads no longer, and what it was telling was dropped: should it lead again, it may owe all of that.
+    /// This keeper leads no longer, and the events that it was writing were dropped: if it leads again, all of them may
+    /// be missing.
     pub fn interrupted(&self) {
         self.0.lock().told.clear();
     }
 
-    /// Whether somebody may not have had the time to tell of this pause; that is said only once.
+    /// True if the event of this pause may not have been written. Returns true only once a pause.
     pub fn take_owed(&self, known: &Known, record: &PausedRecord, now: Timestamp) -> bool {
         is_recent(record, now) && self.0.lock().told.insert(told_on(known), record.at) != Some(record.at)
     }
 
-    /// Pauses of which somebody may not have had the time to tell; each only once.
+    /// Returns the pauses whose event may not have been written; each pause only once.
     pub fn owed(&self, now: Timestamp) -> Vec<RecentPause> {
         let mut kept = self.0.lock();
         let Kept { by_uid, told, .. } = &mut *kept;
@@ -120,12 +121,12 @@ impl Kept {
     }
 }
 
-/// What the events of a pause are on.
+/// Returns the uid of the object that has the events of a pause.
 fn told_on(known: &Known) -> Uid {
     Uid::of(known.object.uid.as_deref().unwrap_or_default())
 }
 
-/// Annotations can be written by anybody, with any time.
+/// True if a pause is recent by its record. A time far in the future isn't: any user can write the annotation.
 fn is_recent(record: &PausedRecord, now: Timestamp) -> bool {
     let age = now.duration_since(record.at);
     age < EVENT_REPAIR && age > -EVENT_REPAIR
@@ -149,7 +150,7 @@ mod tests {
         serde_json::from_value(metadata).unwrap()
     }
 
-    /// As what has this uid.
+    /// An object with this uid.
     fn as_known(uid: &str) -> Known {
         let owner = OwnerReference { uid: uid.into(), ..OwnerReference::default() };
         known(&owner, &ObjectMeta::default())

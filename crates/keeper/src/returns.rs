@@ -1,5 +1,5 @@
-//! Brings back what was paused to come back: after a backoff, after the pause between two time slices, and when somebody
-//! has activated it.
+//! Resumes workloads that were paused for a time: after a backoff, after the pause between two time slices, and when a
+//! person has activated them.
 
 mod attempt;
 
@@ -30,16 +30,16 @@ use attempt::{Attempt, Told, is_refusal};
 /// Between two looks for owners that are due and still have pods.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
-/// After that, one that could not be brought back, or of whose return the watches have not told yet, is tried again.
+/// The time after which a return is tried again that failed, or that the watches haven't shown yet.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
 
-/// After that, one is looked at again that is not ours to bring back, for somebody may have put that right.
+/// The time after which an owner that Tenure may not resume is looked at again: its record may have been corrected.
 const RETRY_NOT_OURS: SignedDuration = SignedDuration::from_mins(5);
 
-/// The how many-th refusal in a row is told to people: a server that has just started refuses everything for a moment.
+/// The second refusal in a row draws an event: a server that has just started refuses everything for a moment.
 const TOLD_REFUSAL: u8 = 2;
 
-/// Brings back what was paused to come back.
+/// Resumes workloads that were paused for a time.
 pub struct Returns {
     pub cluster: Cluster,
     pub clock: ServerClock,
@@ -102,7 +102,7 @@ impl Returns {
         tokio::join!(sleep::towards(&self.clock, next), tokio::time::sleep(BETWEEN_LOOKS));
     }
 
-    /// Returns what is to be told of it.
+    /// Resumes an owner, and returns the events to write.
     async fn bring_back(&self, paused: &Paused) -> Vec<Happening> {
         let Some(resource) = self.cluster.kind(paused.source) else {
             self.settle(paused, &Ok(Attempt::NotNow));
@@ -142,7 +142,7 @@ impl Returns {
         let counted = (paused.rules_of(), if exists { queue.as_str() } else { "" });
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
-                info!(%queue, %namespace, owner = name, "Doesn't come back: somebody has deactivated it");
+                info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");
                 self.owed(&told)
             }
             Ok(Attempt::Done(told)) => {
@@ -177,7 +177,8 @@ impl Returns {
         }
     }
 
-    /// With the record goes, or changes, what else would say that its pause may not have been told.
+    /// Returns the event of the pause if it may not have been written: a return changes or removes the record, so that
+    /// this can't be found out later.
     fn owed(&self, Told { known, record, state, .. }: &Told) -> Vec<Happening> {
         let owed = self.cluster.recent.take_owed(known, record, self.clock.now());
         if owed { told_of_pause(record, state, known) } else { Vec::new() }

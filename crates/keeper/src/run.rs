@@ -1,4 +1,4 @@
-//! How the parts of the keeper are put together.
+//! Puts the parts of the keeper together.
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -44,7 +44,7 @@ use crate::{
     terminations::Terminations,
 };
 
-/// For pauses in flight, after a signal to end.
+/// The time for pauses in flight after a signal to end.
 const GRACE: Duration = Duration::from_secs(20);
 
 impl Args {
@@ -149,7 +149,7 @@ impl Args {
     }
 }
 
-/// What all that the leader does has in common.
+/// The handles that all parts of the leader's work share.
 struct Parts {
     client: Client,
     cluster: Cluster,
@@ -158,7 +158,7 @@ struct Parts {
     lead: Leadership,
     config: Current,
     metrics: Metrics,
-    /// A second, and at once.
+    /// The most writes a second, and at once.
     writes: (NonZeroU32, NonZeroU32),
     longest_termination: SignedDuration,
     dry_run: bool,
@@ -240,7 +240,7 @@ impl Parts {
     }
 }
 
-/// What the leader does.
+/// The work of the leader.
 struct Work {
     expiry: Expiry,
     stamps: Stamps,
@@ -253,7 +253,7 @@ struct Work {
 }
 
 impl Work {
-    /// The lease is kept until what was begun is done.
+    /// Keeps the lease until all work that was begun is done.
     async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
         let Self { expiry, stamps, terminations, returns, reporter } = self;
         let done = CancellationToken::new();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_service::clock::ServerClock;
 
-/// The longest sleep without a look at the clock, which may have been set right in the meantime.
+/// The longest sleep without reading the clock, which may be corrected in the meantime.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Sleeps until a time, or until the clock is to be looked at again.
+/// Sleeps until a time, or until the clock is to be read again.
 pub async fn towards(clock: &ServerClock, until: Option<Timestamp>) {
     let rest = until
         .map_or(LONGEST, |until| Duration::try_from(until.duration_since(clock.now())).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Writes on each `PodGroup` when it started, from what its pods show.
+//! Stamps each `PodGroup` with its start time, from the conditions of its pods.
 
 use std::collections::HashSet;
 
@@ -46,7 +46,7 @@ enum StampError {
 }
 
 impl Stamps {
-    /// With a `limit` apart from that of pauses, which must not wait for a stamp. A dry run decides everything, and writes
+    /// Takes a `limit` apart from that of pauses, which must not wait for a stamp. A dry run decides everything, and writes
     /// nothing.
     pub fn new(
         cluster: Cluster,
@@ -176,7 +176,7 @@ impl Stamps {
     }
 }
 
-/// As something that it owned would name it. Of the versions that are served any will do.
+/// Returns the reference by which an object that the `PodGroup` owned would name it. Any served version will do.
 fn reference(stamping: &Stamping) -> OwnerReference {
     let version = stamping.kind.versions().first().copied().unwrap_or_default();
     OwnerReference {

@@ -1,7 +1,7 @@
-//! Tells in the status of each queue of the run.ai family what becomes of its workloads.
+//! Reports the workloads of each queue of the run.ai family in its status.
 //!
-//! What is to be said is counted anew whenever anything has changed, though not all the time, and compared with what the
-//! watch shows: so nothing is written twice, and what somebody else takes away is put back.
+//! The reports are counted again after changes, at a limited rate, and compared with the statuses that the watch shows:
+//! so nothing is written twice, and a field that another writer removes is restored.
 
 mod known;
 mod write;
@@ -29,10 +29,10 @@ use known::{Outcome, Write};
 pub use known::Statuses;
 pub use write::{WriteError, Writer};
 
-/// A look at everything is not for every change of a busy cluster.
+/// The least time between two counts: a busy cluster changes all the time.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// Nor more than this part of the time: whoever looks holds up everybody else.
+/// Counts take at most one part in so many of the time, because all other readers of the index wait meanwhile.
 const PART_OF_TIME: u32 = 50;
 
 /// Statuses that are written at the same time. The rate is the limiter's business; this only hides latency.
@@ -51,11 +51,11 @@ pub struct Reporter {
     pub config: Current,
     pub writer: Writer,
     pub metrics: Metrics,
-    /// What was complained of since a write last succeeded.
+    /// The problems that were logged since a write last succeeded.
     pub complaints: Mutex<HashSet<Complaint>>,
 }
 
-/// What concerns all queues, and is to be said once.
+/// A problem that concerns all queues, and is logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Complaint {
     Forbidden,
@@ -63,7 +63,7 @@ pub enum Complaint {
 }
 
 impl Reporter {
-    /// Works whenever this keeper leads, until `shutdown`. What is in flight then is dropped: whoever leads next looks.
+    /// Works whenever this keeper leads, until `shutdown`. Writes in flight are dropped: the next leader repeats them.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let work = async {
             loop {
@@ -96,7 +96,7 @@ impl Reporter {
         }
     }
 
-    /// Writes as many as can be begun until `next`, when there may be others; says whether those were all.
+    /// Starts writes until `next`, when there may be newer ones; returns true if all were started.
     async fn write_all(&self, writes: Vec<Write>, next: Instant) -> bool {
         let mut left = writes.into_iter();
         let begun = std::iter::from_fn(|| if Instant::now() < next { left.next() } else { None });
@@ -104,7 +104,7 @@ impl Reporter {
         left.next().is_none()
     }
 
-    /// Returns when there may be something else to say.
+    /// Waits until the reports may have changed.
     async fn wait(&self, changes: &mut Changes, until: Option<Timestamp>) {
         let retry = async {
             match self.statuses.next_retry() {

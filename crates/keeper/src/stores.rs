@@ -1,4 +1,4 @@
-//! What the watches show, taken into the index.
+//! Takes the objects that the watches show into the index.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ use tenure_types::{
 
 use crate::{cluster::Cluster, metrics::Metrics, status::Statuses};
 
-/// Pods, as far as they have not ended.
+/// Pods that have not ended.
 #[derive(Debug)]
 pub struct PodStore {
     pub cluster: Cluster,
@@ -88,7 +88,7 @@ impl Store<PodGroup> for GroupStore {
     }
 }
 
-/// Queues of the run.ai family, with what their statuses say.
+/// Queues of the run.ai family, with their statuses.
 #[derive(Debug)]
 pub struct RunaiStore {
     pub cluster: Cluster,
@@ -97,7 +97,8 @@ pub struct RunaiStore {
 }
 
 impl RunaiStore {
-    /// Takes a queue, whose status others write all the time: that is a change only if ours is to be put back.
+    /// Adds or updates a queue. Other writers change its status all the time: that counts as a change only if Tenure's
+    /// fields are to be restored.
     fn take(
         &self,
         (metadata, status): (&ObjectMeta, ObservedStatus),
@@ -143,7 +144,7 @@ impl Store<RunaiQueue> for RunaiStore {
     }
 }
 
-/// Where KAI-Scheduler owns the definition.
+/// For clusters where KAI-Scheduler owns the definition.
 impl Store<RunaiQueueV2> for RunaiStore {
     type Key = String;
 

@@ -10,7 +10,7 @@ use tracing::{debug, info, warn};
 
 use crate::{api::Objects, cluster::Cluster, limit::WriteLimit, metrics::Metrics};
 
-/// Between two rounds. A pod that couldn't be ended is tried again in the next.
+/// The time between two rounds. A pod that couldn't be ended is tried again in the next.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
 
 /// Shortens the grace periods of pods past their ceiling.

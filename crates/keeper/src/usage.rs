@@ -24,8 +24,8 @@ const DURATION_KEEPER: [(&str, &str, &str); 6] = [
     ("threadiness", "int", "number of threadiness to deal with expired pods, default is 1 (default 1)"),
 ];
 
-/// What `-h` prints: the flags of T9k's Duration Keeper in the words of its manual, and then those that only this
-/// program has.
+/// Returns the text of `-h`: the flags of T9k's Duration Keeper in the words of its manual, and then the flags that
+/// only this program has.
 pub fn short_help(command: &Command) -> String {
     let mut command = command.clone();
     // adds --help and --version
@@ -43,7 +43,7 @@ pub fn short_help(command: &Command) -> String {
     text
 }
 
-/// As Go's package `flag` does. To a string, nothing fails to be written.
+/// Writes a flag as Go's package `flag` does. A write to a string can't fail.
 fn write_flag(text: &mut String, name: &str, value: Option<&str>, help: &str) {
     let space = if value.is_some() { " " } else { "" };
     _ = writeln!(text, "  -{name}{space}{}\n    \t{help}", value.unwrap_or_default());
@@ -62,7 +62,7 @@ fn value_name(flag: &Arg) -> Option<String> {
     flag.get_action().takes_values().then(|| name.to_lowercase())
 }
 
-/// The first line of the help, what can be chosen from, and the default.
+/// Returns the first line of the help, the possible values, and the default.
 fn described(flag: &Arg) -> String {
     let help = flag.get_help().map(ToString::to_string).unwrap_or_default();
     let mut text = help.lines().next().unwrap_or_default().to_owned();

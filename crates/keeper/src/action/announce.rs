@@ -1,4 +1,4 @@
-//! Tells a workload when its run will end, once a run.
+//! Announces the end of a run on the workload, once a run.
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
@@ -14,7 +14,7 @@ use super::{Actor, Deed, Done, READS, json, reference};
 use crate::{events::Happening, recent::EVENT_REPAIR};
 
 impl Actor {
-    /// Tells an owner, or a pod that has none to be told, when the run of a group ends.
+    /// Announces the end of the run of a group on an owner, or on a pod that has no such owner.
     pub(super) async fn announce(
         &self,
         group: &Group,
@@ -68,7 +68,7 @@ impl Actor {
         Ok(Done { deed, events, served })
     }
 
-    /// When the first of an owner's pods ends, whichever of them are due.
+    /// Returns the earliest end among all pods of an owner, due or not.
     fn end(&self, group: &Group, owner: &OwnerReference) -> Timestamp {
         let of_all = self.cluster.with(|index| index.first_end(&group.first.namespace, Uid::of(&owner.uid)));
         group.pods().map(|pod| pod.deadline).chain(of_all).min().unwrap_or(group.first.deadline)
@@ -82,7 +82,7 @@ impl Actor {
         self.objects.merge(&due.namespace, owner, patch).await.map(drop)
     }
 
-    /// What the end of the run of a group means for what is told of it.
+    /// Returns what the keeper does at the end of the run of a group, for its announcement.
     fn at_end(&self, group: &Group, is_pausable: bool) -> AtEnd {
         let Due { family, queue, .. } = &group.first;
         let delay = self.cluster.with(|index| index.slice_delay(*family, queue));
@@ -101,21 +101,21 @@ impl Actor {
     }
 }
 
-/// What is to become of what an object says about the end of its run.
+/// The change to make to the end of the run that an object has noted.
 #[derive(Debug, PartialEq, Eq)]
 enum Decision {
-    /// It is right, or not ours.
+    /// The noted end is right, or not from Tenure.
     Keep,
-    /// It is right, but its event may be missing.
+    /// The noted end is right, but its event may be missing.
     TellAgain,
-    /// It is to be taken away.
+    /// The noted end is to be removed.
     Clear,
-    /// It is to be the end; an event is for the first of a run.
+    /// The end is to be noted; only the first note of a run has an event.
     Set { first: bool },
 }
 
 fn decide(group: &Group, end: Timestamp, announced: Option<Timestamp>, now: Timestamp) -> Decision {
-    // what these pods were told themselves
+    // the end that was announced for these pods
     let ours = announced.is_some() && group.pods().any(|pod| pod.told == announced);
     match announced {
         _ if group.task == Task::Withdraw && ours => Decision::Clear,
@@ -140,7 +140,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
     }
 
-    /// Pods by the end of their run and what they were told before; due since 600.
+    /// Pods by the end of their run and the end that was announced before; due since 600.
     fn group(task: Task, pods: &[(i64, Option<i64>)]) -> Group {
         let mut dues = pods.iter().map(|(end, told)| Due {
             claim: Claim::default(),

@@ -21,13 +21,13 @@ type PodName = (String, String);
 /// The owners of pods that are exempt, each with the time since when they are known.
 #[derive(Default)]
 pub struct ExemptOwners {
-    /// By the table of this configuration.
+    /// The configuration whose table found the owners.
     config: Option<Arc<Config>>,
     by_pod: HashMap<PodName, (PausableOwners, Instant)>,
 }
 
 impl ExemptOwners {
-    /// As it was a moment ago, by the same table.
+    /// Returns the owners of a pod, if they were found a moment ago by the same table.
     pub fn get(&self, pod: &PodName, config: &Arc<Config>) -> Option<PausableOwners> {
         let (owners, since) = self.by_pod.get(pod)?;
         let same = self.config.as_ref().is_some_and(|known| Arc::ptr_eq(known, config));

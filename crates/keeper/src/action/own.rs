@@ -8,11 +8,11 @@ use tracing::warn;
 use super::Actor;
 use crate::events::Happening;
 
-/// Events of this sort at a time: they must not hold up those of pauses.
+/// The most events of this sort at a time: they must not hold up the events of pauses.
 const AT_A_TIME: usize = 16;
 
 impl Actor {
-    /// The events on objects whose own ceiling has no effect. Each value is told once.
+    /// The events on objects whose own ceiling has no effect. Each value has one event.
     pub fn without_effect(&self) -> Vec<Happening> {
         let now = self.clock.now();
         let notes = self.cluster.with(|index| index.take_ineffective(AT_A_TIME, now));

@@ -23,18 +23,18 @@ use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, k
 use crate::{events::Happening, recent::RecentPause};
 use tracing::{info, warn};
 
-/// What became of a try.
+/// The result of a try.
 enum Attempt {
     Done(Done),
     /// It was paused before.
     Paused,
-    /// The owner's work has ended: what is left of it is the pod.
+    /// The owner's work has ended: only the pod is left of it.
     Finished,
     /// Each of its pauses was undone, and it isn't paused another time. The event says so.
     Undone(Box<Happening>),
 }
 
-/// What the record of a pause says of the run that it ends, and of pauses before it.
+/// The part of a pause's record about the run that it ends, and about pauses before it.
 struct Ended {
     ceiling: Option<ExceededCeiling>,
     reversals: Reversals,
@@ -68,7 +68,7 @@ impl Actor {
         let mut allowed = self.dry_run;
         loop {
             match self.try_to_pause((task, pod), due, &owner, table, &mut allowed).await {
-                // what a Job says changes as its pods get ready: it is judged anew by what the watches show then
+                // the status of a Job changes as its pods get ready: it is judged again by what the watches show then
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if task == Task::Evict => {
                     return Ok(Done::nothing("its owner has just changed", Served::All));
                 }
@@ -242,7 +242,7 @@ impl Actor {
         Ok((json(&returned), record))
     }
 
-    /// What is to be noted of the run that a pause ends.
+    /// Returns the part of the record about the run that a pause ends.
     fn ended(&self, (task, pod): (Task, &Pod), due: &Due, object: Owner<'_>) -> Ended {
         let standing = self.cluster.with(|index| index.standing(pod));
         let since = standing.and_then(|standing| standing.clocks.since(due.family));
@@ -292,7 +292,7 @@ impl Actor {
         })
     }
 
-    /// None if an owner isn't to be paused after all.
+    /// Returns the plan of a pause; none if the owner isn't to be paused after all.
     fn plan(
         &self,
         (task, pod): (Task, &Pod),
@@ -333,7 +333,7 @@ impl Actor {
         Done { deed, events, served: Served::All }
     }
 
-    /// What somebody may not have had the time to tell.
+    /// Returns the events of recent pauses that may not have been written.
     pub fn owed(&self) -> Vec<Happening> {
         if self.dry_run {
             return Vec::new();
@@ -343,7 +343,7 @@ impl Actor {
     }
 }
 
-/// The events of a pause, with what it noted.
+/// Returns the events of a pause, from its record.
 pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Known) -> Vec<Happening> {
     let event = |reason, note| Happening {
         object: known.object.clone(),
@@ -378,7 +378,7 @@ fn not_paused_again(
     }
 }
 
-/// What a merge patch would make of an object.
+/// Returns an object as a merge patch would change it.
 fn applied(object: &Value, patch: &Value) -> Value {
     let mut object = object.clone();
     json_patch::merge(&mut object, patch);

@@ -1,4 +1,4 @@
-//! What is done about a pod that its owners don't stop: by how often it was tried, and by what the API server says.
+//! Actions on a pod that its owners don't stop, by the number of tries and by the answers of the API server.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Duration};
@@ -23,9 +23,9 @@ struct Server(Arc<Mutex<State>>);
 
 struct State {
     objects: BTreeMap<&'static str, Value>,
-    /// What it refuses, with the status.
+    /// The requests that it refuses, with the status.
     refused: BTreeMap<(Method, &'static str), u16>,
-    /// What has changed.
+    /// The changes since they were last asked for.
     changes: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ impl Server {
         self.0.lock().refused.insert((method, object), status);
     }
 
-    /// Has an object be changed by somebody else.
+    /// Changes an object as another writer would.
     fn merge(&self, object: &str, patch: &Value) {
         json_patch::merge(self.0.lock().objects.get_mut(object).unwrap(), patch);
     }
@@ -155,7 +155,7 @@ fn due(attempts: u8) -> Group {
     Group { task: Task::Expire, first, rest: Vec::new() }
 }
 
-/// What is done, and what of it the API server saw.
+/// Returns the action, and the changes that the API server saw.
 async fn act(actor: &Actor, server: &Server, attempts: u8) -> (String, Vec<String>) {
     act_on(actor, server, &due(attempts)).await
 }

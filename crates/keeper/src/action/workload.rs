@@ -1,4 +1,4 @@
-//! Finds the Workload by which Kueue runs what is to be paused.
+//! Finds the Workload by which Kueue runs an owner that is to be paused.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
@@ -52,7 +52,7 @@ impl Actor {
         Ok(Some(workload))
     }
 
-    /// The Workload by which Kueue runs what has this uid. Once enough tries to read them were made, there is none.
+    /// The Workload by which Kueue runs the owner with this uid. None once enough tries to read Workloads have failed.
     async fn workload(&self, due: &Due, lookup: Lookup<'_>, uid: &str) -> Result<Option<Value>, Failure> {
         let found = match self.objects.workloads(&due.namespace, lookup).await {
             Ok(found) => found,

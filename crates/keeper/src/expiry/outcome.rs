@@ -1,4 +1,4 @@
-//! What a try means for its pods.
+//! The consequence of a try for its pods.
 
 use tenure_index::{Outcome, Task};
 
@@ -8,7 +8,7 @@ use crate::action::{Deed, Failure};
 /// can't be read or paused.
 pub const fn outcome(task: Task, dry_run: bool, result: Result<&Deed, &Failure>) -> Outcome {
     match (task, result) {
-        // what would have been done isn't said twice
+        // a dry run reports an action only once
         (Task::Expire | Task::Evict, Ok(Deed::Paused { .. } | Deed::Deleted)) if dry_run => Outcome::Final,
         (Task::Expire | Task::Evict, Ok(Deed::Exempt)) => Outcome::Final,
         (Task::Evict, Ok(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,

@@ -11,11 +11,11 @@ use prometheus_client::{
 
 /// Labels of which one is a queue.
 pub trait QueueLabel: Clone + Eq + Hash + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static {
-    /// The name of the queue; empty where there is none to name.
+    /// The name of the queue; empty if there is none.
     fn queue(&self) -> &str;
 }
 
-/// Counters that go with their queue: their number is bounded by that of the queues that exist.
+/// Counters that are dropped with their queue, so that there are no more of them than queues.
 #[derive(Clone, Debug)]
 pub struct ByQueue<L: QueueLabel> {
     counters: Family<L, Counter>,
@@ -23,14 +23,14 @@ pub struct ByQueue<L: QueueLabel> {
 }
 
 impl<L: QueueLabel> ByQueue<L> {
-    /// Makes counters that have counted nothing a part of a registry.
+    /// Registers counters that are at zero.
     pub fn register(registry: &mut Registry, name: &str, help: &str) -> Self {
         let counters = Family::default();
         registry.register(name, help, counters.clone());
         Self { counters, labels: Arc::default() }
     }
 
-    /// Counts one more.
+    /// Counts one.
     pub fn inc(&self, labels: L) {
         self.counters.get_or_create(&labels).inc();
         self.labels.lock().insert(labels);

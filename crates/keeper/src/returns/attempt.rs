@@ -1,4 +1,4 @@
-//! One owner that is to come back, as the API server has it.
+//! The resumption of one owner, by its present state in the API server.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
@@ -12,11 +12,11 @@ use tracing::warn;
 use super::Returns;
 use crate::action::{READS, describe, known};
 
-/// What became of a try.
+/// The result of a try.
 pub enum Attempt {
-    /// What was to be done is done.
+    /// The owner was resumed, or deactivated.
     Done(Box<Told>),
-    /// Somebody doesn't allow it.
+    /// The patch was refused, by the API server or a webhook.
     Refused(Box<Told>, ApiError),
     /// It doesn't come back now.
     NotNow,
@@ -24,7 +24,7 @@ pub enum Attempt {
     NotOurs,
 }
 
-/// What is to be told of a return.
+/// A return, for the events and the log.
 pub struct Told {
     pub known: Known,
     pub record: PausedRecord,
@@ -34,7 +34,7 @@ pub struct Told {
     pub is_early: bool,
 }
 
-/// Whether somebody said no, or the field that was set is no more: another try in a moment is in vain.
+/// True if the patch was refused, or the field that was set doesn't exist any more: an immediate retry would fail, too.
 pub const fn is_refusal(error: &ApiError) -> bool {
     error.is_refusal() || matches!(error, ApiError::UnknownField(_))
 }
@@ -67,7 +67,7 @@ impl Returns {
             return Ok(Attempt::NotNow);
         }
         let is_early = back.at().is_some_and(|at| at > now);
-        // whoever may write annotations could else have the keeper set any field for them
+        // else a user who may write annotations could have the keeper set any field
         let config = self.config.get();
         if !config.table.rules(owner).any(|rule| rule.field == record.field) {
             let (owner, field) = (describe(owner), &record.field);
@@ -83,7 +83,7 @@ impl Returns {
         match self.write(namespace, owner, back, patch.write()).await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),
-            // somebody has set the field since, and only the record goes
+            // the field was changed since the pause, and only the record goes
             Ok(()) if matches!(patch, Patch::Forget(_)) => Ok(Attempt::NotNow),
             Ok(()) => Ok(Attempt::Done(told)),
         }
@@ -112,10 +112,10 @@ impl Returns {
     }
 }
 
-/// What is to be written.
+/// The patch to write.
 enum Patch {
     Do(Value),
-    /// The field isn't ours to set any more.
+    /// Removes the record alone: the field isn't Tenure's to set any more.
     Forget(Value),
 }
 
@@ -130,7 +130,7 @@ fn patch(object: Owner<'_>, record: &PausedRecord, back: Return) -> Patch {
     if back == Return::Deactivate {
         return Patch::Do(pause::deactivate(object, record));
     }
-    // who has activated it wants it to run, whoever has paused it
+    // a person who activates it wants it to run, even if another has set the field since
     let set_since = back != Return::Reactivate && pause::was_set_since(object, record);
     if pause::is_ours(object, record) && !set_since {
         Patch::Do(pause::resume(object, record))

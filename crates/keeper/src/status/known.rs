@@ -1,4 +1,4 @@
-//! What the statuses of queues say, as the watch shows it, and what is to be written therefore.
+//! The statuses of queues as the watch shows them, and the writes that they need.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -23,37 +23,37 @@ pub struct Statuses(Arc<Mutex<HashMap<String, Known>>>);
 struct Known {
     uid: String,
     status: ObservedStatus,
-    /// What it was last found that it should say.
+    /// The report that the status was last found to need.
     wanted: Option<QueueReport>,
-    /// The names of children that somebody else has kept us from writing.
+    /// The names of children that weren't written because another field manager owns them.
     anothers: Option<Vec<String>>,
     written: Option<Instant>,
     failures: u8,
-    /// It is not tried again before.
+    /// The time before which no write is tried again.
     not_before: Option<Instant>,
 }
 
-/// What is to be written.
+/// A write of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     pub name: String,
     pub uid: String,
     pub report: QueueReport,
-    /// The names of the children are to be written, too.
+    /// True if the names of the children are to be written, too.
     pub children: bool,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The status is like this now.
+    /// The status after the write.
     Written(ObservedStatus),
-    /// It is to be tried again, unless the watch says that the queue is gone.
+    /// The write is to be tried again, unless the watch shows that the queue is gone.
     Failed,
 }
 
 impl Statuses {
-    /// Takes a queue as the API server has it; says whether there may be something to write.
+    /// Adds or updates a queue; returns true if its status may need a write.
     pub fn observe(&self, name: &str, metadata: &ObjectMeta, status: ObservedStatus) -> bool {
         let uid = metadata.uid.as_deref().unwrap_or_default();
         let mut all = self.0.lock();
@@ -73,12 +73,12 @@ impl Statuses {
         self.0.lock().remove(name);
     }
 
-    /// No queues are there but these.
+    /// Drops all queues but these.
     pub fn retain(&self, names: &HashSet<String>) {
         self.0.lock().retain(|name, _| names.contains(name));
     }
 
-    /// What is to be written at `now` so that all say what they should; that first which has waited longest.
+    /// Returns the writes that the statuses need at `now`; the one that has waited longest comes first.
     pub fn to_write(
         &self,
         reports: impl IntoIterator<Item = (String, QueueReport)>,
@@ -98,7 +98,7 @@ impl Statuses {
         writes.into_iter().map(|(_, write)| write).collect()
     }
 
-    /// Takes note of what became of a write; returns how often it has failed since it last succeeded.
+    /// Records the result of a write; returns the number of failures since it last succeeded.
     pub fn settle(&self, write: &Write, outcome: Outcome, now: Instant) -> u8 {
         let mut all = self.0.lock();
         let Some(known) = all.get_mut(&write.name).filter(|known| known.uid == write.uid) else { return 0 };
@@ -118,7 +118,7 @@ impl Statuses {
         known.failures
     }
 
-    /// When the first of what has failed is to be tried again.
+    /// Returns the time at which the first failed write is tried again.
     pub fn next_retry(&self) -> Option<Instant> {
         let lacks = |known: &&Known| known.wanted.as_ref().is_some_and(|wanted| known.lacks(wanted));
         self.0.lock().values().filter(lacks).filter_map(|known| known.not_before).min()
@@ -126,13 +126,13 @@ impl Statuses {
 }
 
 impl Known {
-    /// Whether there is something to write.
+    /// True if the status needs a write.
     fn lacks(&self, report: &QueueReport) -> bool {
         let Difference { children, own } = report.difference(&self.status);
         own || (children && !self.leaves_children(report))
     }
 
-    /// Whether the names of the children are somebody else's. If the field is gone, it is nobody's.
+    /// True if another field manager owns the names of the children. If the field is gone, no manager owns it.
     fn leaves_children(&self, report: &QueueReport) -> bool {
         report.difference(&self.status).children
             && !self.status.child_queues.is_null()
@@ -176,7 +176,7 @@ mod tests {
     }
 
     impl World {
-        /// With queue `q`, whose status says nothing.
+        /// Creates queue `q` with an empty status.
         fn new() -> Self {
             let world = Self { statuses: Statuses::default(), start: Instant::now() };
             assert!(world.statuses.observe("q", &uid("1"), ObservedStatus::default()));
@@ -257,7 +257,7 @@ mod tests {
         world.settle(&write, Outcome::Failed, now);
         assert_eq!(world.to_write(&report(0, &[]), now), None);
         world.statuses.observe("q", &uid("1"), says(&report(0, &[])));
-        assert_eq!(world.statuses.next_retry(), None, "somebody else has done it");
+        assert_eq!(world.statuses.next_retry(), None, "another writer has done it");
         let write = world.to_write(&report(1, &[]), now + 300).unwrap();
         assert_eq!(world.settle(&write, Outcome::Written(says(&write.report)), now), 0);
         assert_eq!(world.statuses.next_retry(), None);

@@ -1,4 +1,4 @@
-//! Writes a queue's status by server-side apply, so that what others write there stays theirs.
+//! Writes a queue's status by server-side apply, so that fields of other managers stay theirs.
 
 use kube::{
     Api, Client,
@@ -19,8 +19,8 @@ use thiserror::Error;
 use super::known::Write;
 use crate::limit::WriteLimit;
 
-/// Name under which fields of a status are recorded as ours. Apart from other writes, since an apply takes away what
-/// its manager has applied before and doesn't say any more.
+/// The field manager of statuses. Other writes have another one, because an apply removes the fields that its manager
+/// has applied before and now leaves out.
 const FIELD_MANAGER: &str = "tenure-keeper-status";
 
 const CHILDREN: &str = ".status.childQueues";
@@ -44,8 +44,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Has a queue say what it should, and returns what it says then. The names of the children are left out where
-    /// they are somebody else's.
+    /// Writes the status of a queue, and returns the status that it has then. The names of the children are left out if
+    /// another field manager owns them.
     pub async fn write(&self, write: &Write) -> Result<ObservedStatus, WriteError> {
         let status = match self.apply(write, write.children, !write.children).await {
             Err(ApiError::Owned(fields)) => {
@@ -64,7 +64,7 @@ impl Writer {
         if own { Err(WriteError::Dropped) } else { Ok(status) }
     }
 
-    /// By `force`, fields are taken from others.
+    /// Applies a report. With `force`, fields are taken from other field managers.
     async fn apply(&self, write: &Write, children: bool, force: bool) -> Result<ObservedStatus, ApiError> {
         let Write { name, uid, report, .. } = write;
         let patch = Patch::Apply(report.applied(name, uid, self.version, children));
