@@ -1,4 +1,4 @@
-//! What `kubectl tenure matrix -f` costs, beside the start of the same program: `cargo bench -p tenure-cli`.
+//! The cost of `kubectl tenure matrix -f`, beside the start of the same program: `cargo bench -p tenure-cli`.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -60,7 +60,7 @@ fn main() {
     }
 }
 
-/// How long a command took, how much it printed, and the most memory that it held while it did.
+/// Returns the run time of a command, the bytes that it printed, and its peak memory.
 fn timed(arguments: &[&str]) -> (Duration, usize, usize) {
     let begin = Instant::now();
     let mut child =
@@ -87,7 +87,7 @@ fn held(process: u32) -> usize {
     kilobytes.unwrap_or_default() * 1024
 }
 
-/// Five hundred trees, or as many as it takes, in which each queue but the first of a branch has a parent.
+/// Five hundred trees, or more if needed, in which each queue but the first of a branch has a parent.
 fn queue(number: usize) -> (String, Option<String>) {
     let parent = (!number.is_multiple_of(DEPTH)).then(|| format!("q{}", number - 1));
     (format!("q{number}"), parent)

@@ -1,4 +1,4 @@
-//! `kubectl tenure activate`: lets go on what was deactivated.
+//! `kubectl tenure activate`: resumes workloads that were deactivated.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -11,12 +11,12 @@ use crate::{
     table::printable,
 };
 
-/// Let workloads go on that were deactivated
+/// Resume workloads that were deactivated
 ///
 /// Tenure deactivates a workload whose pods don't get ready when it has come back as often as its queue allows
 /// (backoffLimitCount), and a person does it by deactivate. In one write, this sets back the field that the pause has
 /// set, and removes the record of the pause (annotation tenure.dev/paused), annotation tenure.dev/active, and the count
-/// of returns (annotation tenure.dev/requeue-state), which begins anew.
+/// of returns (annotation tenure.dev/requeue-state), which begins again at 0.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Activate;

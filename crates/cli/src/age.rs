@@ -24,12 +24,12 @@ pub fn human(duration: SignedDuration) -> String {
     }
 }
 
-/// As Go prints it, whose durations the fields of queues are: `1h30m0s`.
+/// Returns a duration as Go prints it, like those of queues: `1h30m0s`.
 pub fn go(duration: SignedDuration) -> String {
     GoDuration::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)).to_string()
 }
 
-/// To the second.
+/// Returns a time to the second.
 pub fn moment(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -25,11 +25,10 @@ use crate::{
     validate::ValidateArgs,
 };
 
-/// See whose time is over when, let paused workloads go on, and ask what floors and ceilings come to.
+/// Show when workloads expire, resume paused workloads, and explain floors and ceilings.
 ///
-/// Tenure gives workloads of a queue a guaranteed minimum run and a bounded maximum run: it pauses those that have run
-/// for longer than the maxDuration of their queue. Needs no more than the rights of whoever runs it, and with -f no
-/// cluster at all.
+/// Tenure gives workloads of a queue a guaranteed minimum run and a bounded maximum run: it pauses workloads that have
+/// run for longer than the maxDuration of their queue. This plugin needs only your own rights, and with -f no cluster.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubectl-tenure",
@@ -50,11 +49,11 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   kubectl tenure list                     # workloads of this namespace that are in a queue
-  kubectl tenure list -A research -w      # those of queue research in all namespaces, and what changes
-  kubectl tenure queue research           # who runs in queue research, and who comes back when
-  kubectl tenure resume deployment/test   # let a Deployment go on that Tenure has paused
+  kubectl tenure list -A research -w      # workloads of queue research in all namespaces, and their changes
+  kubectl tenure queue research           # workloads that run in queue research, and when others come back
+  kubectl tenure resume deployment/test   # resume a Deployment that Tenure has paused
   kubectl tenure explain pod team/train-0 # until when a pod is protected, and when it expires
-  kubectl tenure matrix -f queues.yaml    # what applies in and between queues that are not applied yet
+  kubectl tenure matrix -f queues.yaml    # floors and ceilings of queues that are not applied yet
   kubectl tenure validate -f queues.yaml  # what the API server and the webhook would say of them
 
 Exit codes: 0 if all went well; 1 if something didn't: standard error says what; 2 for a bad command line.";
@@ -80,7 +79,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what the arguments of the process say, be it to complete others.
+    /// Runs the command in the process's arguments, or completes the words of a command line.
     pub async fn run_process() -> ExitCode {
         match completion::asked(env::args_os()) {
             Some(words) => Box::pin(completion::answer(words)).await,
@@ -88,7 +87,7 @@ impl Cli {
         }
     }
 
-    /// Does what the command line says.
+    /// Runs the command.
     pub async fn run(self) -> ExitCode {
         let Self { command, connect } = self;
         let result = match command {
@@ -111,7 +110,7 @@ impl Cli {
     }
 }
 
-/// Whoever reads our output may have read enough, as `head` has: that is no failure.
+/// Prints an error, and returns the exit code. A closed pipe is no failure: a reader such as `head` has read enough.
 fn fail(error: &Error) -> ExitCode {
     let is_closed = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
     if error.downcast_ref::<io::Error>().is_some_and(is_closed) {

@@ -1,4 +1,4 @@
-//! Writes to workloads, one after the other: what `resume`, `activate`, `deactivate` and `requeue` have in common.
+//! Writes to workloads, one after the other: the common part of `resume`, `activate`, `deactivate` and `requeue`.
 
 mod bulk;
 mod subject;
@@ -33,21 +33,21 @@ use crate::{
 pub use bulk::BulkArgs;
 pub use subject::{Change, Object, Subject, shown};
 
-/// How often an object that changes under our hands is read anew.
+/// The most times that an object is read, if other writers keep changing it.
 const TRIES: u32 = 6;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 
 /// Name under which the write is recorded in `managedFields`.
 const FIELD_MANAGER: &str = "kubectl-tenure";
 
-// Which workloads, and whether it is meant. No doc comment: that of the command is what people are shown.
+// The workloads, and the flag for a dry run. No doc comment: help shows that of the command.
 #[derive(Clone, Debug, Args)]
 pub struct ChangeArgs<C: Args> {
     /// KIND/NAME..., or one KIND and its NAMEs. A kind as kubectl takes it: deploy, deployments, deployment.apps
     #[arg(value_name = "OBJECT", required = true)]
     objects: Vec<String>,
 
-    /// Ask the API server what would be done, and change nothing
+    /// Send the change to the API server as a dry run, and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -57,10 +57,10 @@ pub struct ChangeArgs<C: Args> {
 
 /// A command that changes workloads.
 pub trait Command {
-    /// What it does, as in "to resume takes the rights to …".
+    /// The verb of the command, as in "to resume takes the rights to …".
     const VERB: &'static str;
 
-    /// True if it pauses what runs; else it is about what was paused.
+    /// True if the command pauses running workloads; false if it changes paused ones.
     const PAUSES: bool = false;
 
     /// The flags that select workloads, for a command that takes these in place of names.
@@ -68,7 +68,7 @@ pub trait Command {
         None
     }
 
-    /// Decides by the object as it is at a time.
+    /// Decides on the change by the state of the object.
     fn judge(&self, subject: Subject<'_>) -> Result<Change>;
 }
 
@@ -96,7 +96,7 @@ impl<C: Args + Command> ChangeArgs<C> {
     }
 }
 
-/// True if a change was made; false if it failed, which is then told. An error if there is no point in going on.
+/// Returns true if a change was made, and false if it failed and the error was printed. An error ends the command.
 fn is_done(change: Result<()>) -> Result<bool> {
     match change {
         Err(error) if error.is::<io::Error>() => Err(error),
@@ -115,12 +115,12 @@ struct Changer<C> {
     dry_run: bool,
 }
 
-/// How a change is told.
+/// The form of the message about a change.
 #[derive(Clone, Copy, Debug, Default)]
 struct Telling {
-    /// Names the namespace, as there are several.
+    /// True to name the namespace, if there are several.
     namespaces: bool,
-    /// Leaves out what else is worth knowing: it would be said of each.
+    /// True to leave out notes, which would be repeated for each object.
     briefly: bool,
 }
 
@@ -173,7 +173,7 @@ impl<C: Command> Changer<C> {
         Ok(())
     }
 
-    /// Returns what was decided, and what became of the object.
+    /// Returns the change that was decided, and the object after it.
     async fn write(&self, object: Object<'_>) -> Result<(Change, Value)> {
         let api = object.kind.api(&self.cluster.client, Some(object.namespace));
         for _ in 0..TRIES {
@@ -213,8 +213,8 @@ impl<C: Command> Changer<C> {
     }
 }
 
-/// It was changed, or replaced by a namesake, since it was read. Another uid in a patch is 409 or, where it is taken for
-/// an attempt to change it, 422.
+/// True if the object was changed, or replaced by a namesake, since it was read. Another uid in a patch draws 409, or
+/// 422 if it is taken for an attempt to change the uid.
 fn is_stale(error: &kube::Error) -> bool {
     says(error, &[409], "") || says(error, &[422], "metadata.uid")
 }
@@ -231,7 +231,7 @@ fn says(error: &kube::Error, codes: &[u16], what: &str) -> bool {
     }
 }
 
-/// Why the API server refused, and which rights it takes.
+/// Returns an error with the reason of a refusal by the API server, and the rights that the command needs.
 fn refused<C: Command>(object: Object<'_>, error: kube::Error) -> Error {
     let forbidden = is_forbidden(&error);
     let error = explain(error);

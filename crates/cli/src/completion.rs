@@ -14,7 +14,7 @@ use crate::{args::Cli, output::print, table::printable};
 
 /// Print a script that lets a shell complete commands and flags
 ///
-/// The script is for kubectl-tenure, as the plugin is called without kubectl; below is what kubectl itself needs.
+/// The script completes kubectl-tenure, the plugin without kubectl. The steps for kubectl itself are below.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompletionArgs {
@@ -47,8 +47,8 @@ pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<OsStri
     (is_completer || arguments.next()? == ASK).then(|| arguments.collect())
 }
 
-/// Prints what the last of these words may be, one a line, and then what the shell is to do besides, as kubectl's own
-/// completion has it: 0 to complete names of files, 4 not to.
+/// Prints the candidates for the last of these words, one a line, and then a directive for the shell, as kubectl's own
+/// completion does: 0 to complete names of files, 4 not to.
 pub async fn answer(words: Vec<OsString>) -> ExitCode {
     let (found, is_file) = match texts(words) {
         Some(words) => candidates(&words).await,
@@ -84,7 +84,7 @@ async fn candidates(words: &[String]) -> (String, bool) {
     (found.into_iter().map(line).collect(), is_file)
 }
 
-/// As the file is called that a shell finds on its path.
+/// The name of the program on the path of a shell.
 const PROGRAM: &str = "kubectl-tenure";
 
 impl CompletionArgs {
@@ -136,7 +136,7 @@ mod tests {
         };
         let (found, is_file) = of("requeue").await;
         assert!(
-            found.starts_with("requeue\tBring workloads back") && found.contains("\nrequeue-schedule\t"),
+            found.starts_with("requeue\tResume workloads") && found.contains("\nrequeue-schedule\t"),
             "{found}"
         );
         assert!(!is_file);

@@ -1,4 +1,4 @@
-//! `kubectl tenure config check`: what a configuration file says, and what is wrong with it.
+//! `kubectl tenure config check`: the values of a configuration file, and its errors.
 
 mod report;
 
@@ -11,17 +11,17 @@ use tenure_policy::config::{File, Problem};
 use crate::{output::OutputArgs, tell::tell};
 use report::Report;
 
-/// Look at the configuration file of Tenure's servers
+/// Check the configuration file of Tenure's servers
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     Check(CheckArgs),
 }
 
-/// Check a configuration file, and print what applies with it
+/// Check a configuration file, and print the values that apply with it
 ///
-/// It is a file for --config of tenure-keeper and tenure-webhook, or a configuration of KAI-Scheduler, of which the
-/// plugin minruntime counts; either may be in a ConfigMap. KAI takes what it can't read for 0s or lca in silence: here
-/// that is an error, and the table has what KAI makes of it. No cluster is needed.
+/// The file is for --config of tenure-keeper and tenure-webhook, or a configuration of KAI-Scheduler, of which the
+/// plugin minruntime counts; either may be in a ConfigMap. KAI silently takes a value that it can't read as 0s or lca:
+/// here that is an error, and the table has the value that KAI takes. No cluster is needed.
 ///
 /// FROM says whether a value is from the file or a default.
 #[derive(Clone, Debug, Args)]
@@ -49,7 +49,7 @@ impl ConfigCommand {
         let (name, file) = read(&file)?;
         let report = Report::of(&file);
         output.show(&report, || report.tables())?;
-        // what is wrong with a file that could be read all the same
+        // problems of a file that could be read all the same
         let File::Kai(kai) = file else { return Ok(()) };
         for note in &kai.notes {
             tell(&format!("note: {}", complaint(&name, note)));
@@ -58,8 +58,8 @@ impl ConfigCommand {
     }
 }
 
-/// Reads a file, or standard input for `-`, and says what messages call it. An error has a line for each thing that is
-/// wrong.
+/// Reads a file, or standard input for `-`, and returns it with its name in messages. An error has a line for each
+/// problem.
 pub fn read(path: &str) -> Result<(String, File)> {
     let (name, text) = if path == "-" {
         let text = io::read_to_string(io::stdin()).context("standard input")?;
@@ -77,7 +77,7 @@ fn complaints(name: &str, problems: &[Problem]) -> Error {
     anyhow!(lines.join("\nerror: "))
 }
 
-/// As compilers say it, so that editors find the place.
+/// Returns a problem in the form of compilers, so that editors find the place.
 pub fn complaint(name: &str, Problem { line, text }: &Problem) -> String {
     format!("{name}:{line}: {text}")
 }

@@ -1,4 +1,4 @@
-//! Which cluster, as whom, and in which namespace.
+//! The flags for the cluster, the user and the namespace.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -12,7 +12,7 @@ use kube::{
 
 use crate::{floors::duration, server::unreachable, snapshot::Cluster, target::is_segment};
 
-/// Where objects are that name no namespace.
+/// The namespace of objects that name none.
 pub const DEFAULT: &str = "default";
 
 /// The flags of kubectl that matter here.
@@ -42,7 +42,7 @@ pub struct ConnectArgs {
     #[arg(long = "as-group", value_name = "GROUP", global = true, requires = "as_user")]
     as_groups: Vec<String>,
 
-    /// How long a request may wait for an answer, such as 10s; a number alone is seconds, and 0 is no limit
+    /// The longest wait for an answer to a request, such as 10s; a number alone is seconds, and 0 is no limit
     #[arg(long, value_name = "DURATION", global = true, value_parser = timeout, default_value = "1m")]
     request_timeout: Timeout,
 }
@@ -85,7 +85,7 @@ impl ConnectArgs {
         let mut config = self.config().await?;
         // kube's own policy can make a write land minutes after it was decided
         config.default_retry = false;
-        // on a connection that died unnoticed a list would wait for ever
+        // on a connection that died unnoticed a list would never end
         config.read_timeout = self.request_timeout.0;
         if let Some(timeout) = self.request_timeout.0 {
             config.connect_timeout = Some(config.connect_timeout.map_or(timeout, |usual| usual.min(timeout)));

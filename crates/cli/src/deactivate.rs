@@ -1,4 +1,4 @@
-//! `kubectl tenure deactivate`: stops workloads until somebody activates them.
+//! `kubectl tenure deactivate`: stops workloads until they are activated.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -23,8 +23,8 @@ use crate::{
 /// Stop workloads until they are activated
 ///
 /// Pauses a workload as Tenure does (a Deployment is scaled to 0, a Job is suspended), and marks it with annotation
-/// tenure.dev/active: "false", in one write. It doesn't come back by itself. One that Tenure has paused already stays
-/// paused, and doesn't come back by itself any more. activate takes it back.
+/// tenure.dev/active: "false", in one write. It doesn't come back by itself. A workload that Tenure has paused already
+/// stays paused, and doesn't come back by itself any more. activate reverses this.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Deactivate;
@@ -102,7 +102,8 @@ fn note(object: Object<'_>) -> String {
     format!("{object} stays paused until it is activated: {}", object.command("activate"))
 }
 
-/// The queue of a workload, as far as it names one itself: that of the labels of its pods, wherever in it they are templated, else that of its own.
+/// Returns the queue that a workload names itself: by the labels of its pod templates, at any depth, or else by its own
+/// labels.
 fn queue_of(object: &Value) -> Option<(Family, &str)> {
     let below = match object {
         Value::Object(fields) => fields.values().find_map(queue_of),

@@ -1,4 +1,4 @@
-//! `kubectl tenure explain`: what applies to a workload or a pod, and whether a pod may be preempted.
+//! `kubectl tenure explain`: the floors and ceilings of a workload or a pod, and decisions on preemption.
 
 mod pause;
 mod pod;
@@ -19,8 +19,8 @@ use crate::{
 
 /// Explain a workload, a pod or a decision, in sentences or as JSON
 ///
-/// Of a workload it says why, when and by which queue and ceiling it was paused, whether and when it comes back, and the
-/// command that resumes it. While it has pods, it says what applies to the one whose run ends first.
+/// For a workload: why, when and by which queue and ceiling it was paused, whether and when it comes back, and the
+/// command that resumes it. While it has pods: the floors and the ceiling of the pod whose run ends first.
 #[derive(Clone, Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -62,7 +62,7 @@ fn pod_name(text: &str) -> Result<Key, String> {
     Ok((namespace.into(), name.into()))
 }
 
-/// Where no namespace is named, it is this one.
+/// Returns a key with this namespace, if it names none.
 fn key((named, name): Key, namespace: &str) -> Key {
     (if named.is_empty() { namespace.to_owned() } else { named }, name)
 }
@@ -84,7 +84,7 @@ fn reference(owner: &OwnerReference, namespace: &str) -> ObjectReference {
     }
 }
 
-/// A heading and what follows from it.
+/// A heading and the sentences below it.
 fn paragraph(heading: &str, sentences: &[String]) -> String {
     let sentences = sentences.iter().map(|sentence| format!("  - {}\n", printable(sentence)));
     std::iter::once(format!("{}\n", printable(heading))).chain(sentences).collect()

@@ -1,4 +1,4 @@
-//! Which floors are to be reckoned with, where no cluster can be asked.
+//! The flags for default floors, for when no cluster can be asked.
 
 use anyhow::Result;
 use clap::Args;
@@ -22,26 +22,26 @@ pub struct FloorArgs {
     #[arg(long, value_name = "FILE", help_heading = "Floors")]
     config: Option<String>,
 
-    /// How long a workload is safe from preemption where no queue says [default: the file's, or 0s]
+    /// The floor against preemption if no queue sets one [default: the file's, or 0s]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Floors")]
     default_preempt_min_runtime: Option<ExtendedDuration>,
 
-    /// How long a workload is safe from reclaim where no queue says [default: the file's, or 0s]
+    /// The floor against reclaim if no queue sets one [default: the file's, or 0s]
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Floors")]
     default_reclaim_min_runtime: Option<ExtendedDuration>,
 
-    /// Where the search for a victim's reclaimMinRuntime begins: lca, one below the lowest common ancestor with the
-    /// preemptor, or queue, at the victim's own queue [default: the file's, or lca]
+    /// The start of the search for a victim's reclaimMinRuntime: lca, one below the lowest common ancestor with the
+    /// preemptor, or queue, the victim's own queue [default: the file's, or lca]
     #[arg(long, value_name = "METHOD", help_heading = "Floors")]
     reclaim_resolve_method: Option<ReclaimResolveMethod>,
 
-    /// The node pool that the victim runs in, where pools have defaults of their own
+    /// The node pool that the victim runs in, if pools have defaults of their own
     #[arg(long, value_name = "NAME", help_heading = "Floors")]
     pub node_pool: Option<String>,
 }
 
 impl FloorArgs {
-    /// What the flags say, and for the rest the file.
+    /// Returns the configuration by the flags, and for the rest by the file.
     pub fn config(&self) -> Result<Config> {
         let mut config = of_file(self.config.as_deref())?;
         let floors = &mut config.floors;
@@ -68,7 +68,8 @@ impl From<Floor<'_>> for Sourced {
     }
 }
 
-/// What a file says, or the defaults; with a warning of what KAI-Scheduler takes for something else than what is written.
+/// Returns the configuration of a file, or the defaults. Warns of values that KAI-Scheduler takes for something else
+/// than is written.
 pub fn of_file(path: Option<&str>) -> Result<Config> {
     let Some(path) = path else { return Ok(Config::default()) };
     match read(path)? {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 pub use document::Document;
 pub use files::shown;
 
-/// Where the objects of a decision come from, and when it is taken.
+/// The source of the objects of a decision, and its time.
 #[derive(Clone, Debug, Default, Args)]
 pub struct InputArgs {
     /// Take objects from this file and not from the cluster: YAML or JSON, many documents, Lists; of a directory all
@@ -20,12 +20,12 @@ pub struct InputArgs {
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
     pub filename: Vec<String>,
 
-    /// What time it is taken to be, such as 2026-01-02T03:04:05Z; without it, now
+    /// The time of the decision, such as 2026-01-02T03:04:05Z; without it, now
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub now: Option<Timestamp>,
 }
 
-/// Of a `--now`.
+/// Parses the value of `--now`.
 pub fn time(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "must be a time with its zone, such as 2026-01-02T03:04:05Z".to_owned())
 }

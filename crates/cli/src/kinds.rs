@@ -52,7 +52,7 @@ impl Kind {
         qualified(&self.resource.plural, &self.resource.group)
     }
 
-    /// `deployment.apps`, as kubectl says what it did.
+    /// Returns the kind as in the messages of kubectl: `deployment.apps`.
     pub fn singular(&self) -> String {
         qualified(&self.singular, &self.resource.group)
     }

@@ -27,20 +27,20 @@ use print::{Format, Printer};
 use row::{Row, State};
 use view::View;
 
-/// A watch looks this often, at most, and spends at most a tenth of its time asking.
+/// The least time between two looks of a watch, which spends at most a tenth of its time asking.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 const REST: u32 = 9;
 
-/// List workloads that are in a queue, and those that Tenure has paused
+/// List workloads that are in a queue, and workloads that Tenure has paused
 ///
-/// A workload is what Tenure would pause: the topmost owner of pods that it knows, or a pod by itself. AGE and EXPIRES
-/// AT count from the pods' creation in queues of T9k (scheduler.tensorstack.dev), and from their scheduling in queues of
-/// group scheduling.run.ai. Of several pods the one counts that expires first. FLOOR UNTIL is when the workload's
-/// preemptMinRuntime and every reclaimMinRuntime on the way to the root are over; where no queue says, the defaults of
-/// --config count.
+/// A workload is the object that Tenure would pause: the topmost owner of pods that it knows, or a pod by itself. AGE
+/// and EXPIRES AT count from the pods' creation in queues of T9k (scheduler.tensorstack.dev), and from their scheduling
+/// in queues of group scheduling.run.ai. Of several pods, the first to expire counts. FLOOR UNTIL is the end of the
+/// workload's preemptMinRuntime and of every reclaimMinRuntime on the way to the root; if no queue sets them, the
+/// defaults of --config count.
 ///
-/// STATE is Pending, Running, Expired (about to be paused), Paused (until somebody resumes it), Requeueing (paused, and
-/// COMES BACK AT says until when), Inactive (paused until somebody activates it), Exempt (never touched) or Terminating.
+/// STATE is Pending, Running, Expired (about to be paused), Paused (until it is resumed), Requeueing (paused until the
+/// time in COMES BACK AT), Inactive (paused until it is activated), Exempt (never touched) or Terminating.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ListArgs {
@@ -56,19 +56,20 @@ pub struct ListArgs {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<Selector>,
 
-    /// No line of headers
+    /// Print no line of headers
     #[arg(long)]
     no_headers: bool,
 
-    /// Another form than the table
+    /// The form of the answer, if not a table
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Format>,
 
-    /// Go on, and print what changes, until Ctrl-C
+    /// After the list, print changes until Ctrl-C
     #[arg(short, long)]
     watch: bool,
 
-    /// Show what Tenure has paused or deleted in the last hour, from the events of the keeper: what is no longer there, too
+    /// Show the workloads that Tenure has paused or deleted in the last hour, also those that no longer exist, from the
+    /// events of the keeper
     #[arg(long, conflicts_with_all = ["watch", "selector"])]
     ended: bool,
 
@@ -84,11 +85,11 @@ pub struct ListArgs {
 const EXAMPLES: &str = "\
 Examples:
   kubectl tenure list                    # workloads of this namespace
-  kubectl tenure list -A -o wide         # those of all namespaces, with why and since when
-  kubectl tenure list research -n team   # those of queue research in namespace team
+  kubectl tenure list -A -o wide         # workloads of all namespaces, with reasons and start times
+  kubectl tenure list research -n team   # workloads of queue research in namespace team
   kubectl tenure list -l app=web -o name # names as kubectl takes them
-  kubectl tenure list -A --watch         # go on, and print what changes
-  kubectl tenure list --ended            # what Tenure has paused or deleted in the last hour
+  kubectl tenure list -A --watch         # print changes until Ctrl-C
+  kubectl tenure list --ended            # workloads that Tenure has paused or deleted in the last hour
   kubectl tenure list -A -o json | jq -r '.[] | select(.state == \"Paused\") | .workload'";
 
 impl ListArgs {
@@ -136,7 +137,7 @@ impl ListArgs {
     }
 }
 
-/// Why a queue can't be shown.
+/// The error if a queue can't be shown.
 pub fn no_queue(name: &str) -> String {
     format!("there is no queue {name:?}, as far as you may see")
 }
@@ -154,7 +155,7 @@ impl List {
         rows
     }
 
-    /// For ever, or until nobody reads any more.
+    /// Prints the rows, and then their changes, until the output is closed.
     async fn watch(&mut self, first: Vec<Row>) -> Result<()> {
         self.print(&first)?;
         let mut seen: HashMap<_, Row> = first.into_iter().map(|row| (row.key(), row)).collect();

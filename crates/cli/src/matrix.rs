@@ -1,4 +1,4 @@
-//! `kubectl tenure matrix`: what applies in each queue, and between each two of them.
+//! `kubectl tenure matrix`: the floors and ceilings of all queues, and the floors between them.
 
 use std::io;
 
@@ -26,10 +26,10 @@ use crate::{
 ///
 /// For each queue: its preemptMinRuntime, which holds against workloads of the same leaf queue, and its effective
 /// maxDuration. For each ordered pair of queues: the reclaimMinRuntime that holds for a victim in the one against a
-/// preemptor in the other. Each with where it comes from.
+/// preemptor in the other. Each value is shown with its source.
 ///
-/// Only queues of group scheduling.run.ai have floors. Who keeps them depends on the scheduler: docs/kube-scheduler.md.
-/// Pairs are computed as they are printed: however many there are, they take no memory.
+/// Only queues of group scheduling.run.ai have floors. How they are kept depends on the scheduler
+/// (docs/kube-scheduler.md). Pairs are computed as they are printed, and need no memory.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MatrixArgs {
@@ -53,8 +53,8 @@ pub struct MatrixArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  kubectl tenure matrix                                   # of the cluster's queues
-  kubectl tenure matrix -f queues/                        # of queues that are not yet in a cluster
+  kubectl tenure matrix                                   # the cluster's queues
+  kubectl tenure matrix -f queues/                        # queues that are not yet in a cluster
   kubectl tenure matrix --preemptor-queue a --victim-queue b
   kubectl tenure matrix -o json | jq -r '.reclaim[] | \"\\(.preemptor) -> \\(.victim): \\(.value)\"'";
 
@@ -79,19 +79,19 @@ impl MatrixArgs {
     }
 }
 
-/// What applies in a queue.
+/// The floor and the ceiling of a queue.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row<'t> {
     name: &'t str,
-    /// From the root to the queue itself.
+    /// The path from the root to the queue itself.
     path: Vec<&'t str>,
     preempt_min_runtime: Sourced,
     /// Null: no limit.
     max_duration: Option<Sourced>,
 }
 
-/// What applies between two queues.
+/// The floor between two queues.
 #[derive(Debug, Serialize)]
 struct Pair<'t> {
     preemptor: &'t str,
@@ -100,7 +100,7 @@ struct Pair<'t> {
     floor: Sourced,
 }
 
-/// Queues, and all that can be asked of them. Pairs are made as they are written.
+/// The queues of a matrix. Pairs are computed as they are written.
 struct Matrix<'t> {
     snapshot: &'t Snapshot,
     pool: Option<&'t str>,
@@ -108,12 +108,12 @@ struct Matrix<'t> {
     queues: Vec<(&'t str, QueueId)>,
     preemptors: Vec<(&'t str, QueueId)>,
     victims: Vec<(&'t str, QueueId)>,
-    /// Whether a queue is asked for with itself.
+    /// True to pair a queue with itself.
     itself: bool,
 }
 
 impl<'t> Matrix<'t> {
-    /// Of the pairs with this preemptor and this victim; none: with all.
+    /// Makes the matrix of the pairs with this preemptor and this victim; none: with all.
     fn new(
         snapshot: &'t Snapshot,
         pool: Option<&'t str>,
@@ -148,7 +148,7 @@ impl<'t> Matrix<'t> {
         [names.max_by_key(String::len), floors.max_by_key(String::len)].map(Option::unwrap_or_default)
     }
 
-    /// What applies in each queue. In a cycle there is no root: then the way to it is the queue alone.
+    /// Returns a row for each queue. In a cycle there is no root: then the path is the queue alone.
     fn rows(&self) -> impl Iterator<Item = Row<'t>> {
         let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.queues.iter().map(move |(name, id)| {
@@ -163,8 +163,7 @@ impl<'t> Matrix<'t> {
         })
     }
 
-    /// What applies between each two queues that are asked for. A queue isn't another than itself, unless just that is
-    /// asked for.
+    /// Returns the pairs of the queues that are asked for. A queue is paired with itself only on request.
     fn pairs(&self) -> impl Iterator<Item = Pair<'t>> {
         let (tree, floors) = (self.snapshot.tree(), &self.snapshot.floors);
         self.preemptors.iter().flat_map(move |ours| {

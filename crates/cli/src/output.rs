@@ -1,4 +1,4 @@
-//! How an answer is printed.
+//! Prints answers.
 
 use std::io::{self, BufWriter, Write};
 
@@ -33,7 +33,7 @@ impl OutputArgs {
         self.stream(answer, |out| out.write_all(table().as_bytes()))
     }
 
-    /// The same with a table that may be too large to be held.
+    /// Prints an answer with a table that may be too large for memory.
     pub fn stream(
         self,
         answer: &impl Serialize,
@@ -52,7 +52,7 @@ pub fn print(text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Where something is printed.
+/// A writer of output.
 pub type Out<'o> = &'o mut dyn Write;
 
 impl Output {

@@ -9,7 +9,7 @@ use futures::{
 use kube::{Api, api::ListParams, core::ObjectList};
 use serde::de::DeserializeOwned;
 
-/// What `kubectl get` asks for at a time.
+/// The number of objects that `kubectl get` asks for at a time.
 const PAGE: u32 = 500;
 
 /// Objects, page by page.

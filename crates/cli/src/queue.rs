@@ -1,4 +1,4 @@
-//! `kubectl tenure queue`: who runs in a queue, who comes back and when, and who doesn't.
+//! `kubectl tenure queue`: the running, returning and paused workloads of a queue.
 
 use std::cmp::Ordering;
 
@@ -23,13 +23,13 @@ use crate::{
     tell::tell,
 };
 
-/// Show who runs in a queue, who comes back and when, and who is paused
+/// Show the workloads of a queue: running, coming back, deactivated and paused
 ///
-/// RUNNING are workloads that have pods, those that have run for longest first, with how many of their pods are ready
-/// and how many it takes; their times are as those of list. COMING BACK are those that Tenure has paused for a while,
-/// in the order in which they come back: of those that are due at once the higher priority comes first, then who was
-/// paused, or created, earlier, as the queue's requeuingStrategy says. RETURNS is how often a workload was paused because
-/// its pods didn't get ready. DEACTIVATED are those that wait for activate, and PAUSED those that wait for resume.
+/// RUNNING are workloads that have pods, the longest runs first, with the number of ready pods and the number that they
+/// need; their times are as in list. COMING BACK are workloads that Tenure has paused for a while, in the order in
+/// which they come back. Of workloads that are due at once, the higher priority comes first, then the earlier pause or
+/// creation, by the queue's requeuingStrategy. RETURNS is the number of pauses because pods didn't get ready.
+/// DEACTIVATED are workloads that wait for activate, and PAUSED workloads that wait for resume.
 ///
 /// Workloads of all namespaces, or with -n of one.
 #[derive(Clone, Debug, Args)]
@@ -43,8 +43,8 @@ pub struct QueueArgs {
     #[arg(long, value_name = "NAMESPACE", default_value = "t9k-system")]
     t9k_system_namespace: String,
 
-    /// The configuration file of the servers, whose waitForPodsReady and default floors count where no queue has any; -
-    /// for standard input
+    /// The configuration file of the servers, whose waitForPodsReady and default floors count if no queue has any;
+    /// - for standard input
     #[arg(long, value_name = "FILE")]
     config: Option<String>,
 
@@ -55,7 +55,7 @@ pub struct QueueArgs {
 const EXAMPLES: &str = "\
 Examples:
   kubectl tenure queue research                  # workloads of all namespaces
-  kubectl tenure queue research -n team          # those of one
+  kubectl tenure queue research -n team          # workloads of one namespace
   kubectl tenure queue research -o json | jq -r '.comingBack[] | \"\\(.requeueAt) \\(.workload)\"'";
 
 impl QueueArgs {
@@ -77,7 +77,7 @@ impl QueueArgs {
         let is_there = is_known || !tables.is_empty();
         ensure!(is_there, no_queue(&answer.queue));
         if tables.is_empty() && output.output == Output::Table {
-            tell(&format!("Nobody runs, comes back or is paused in queue {}.", answer.queue));
+            tell(&format!("No workloads run, come back or are paused in queue {}.", answer.queue));
         }
         output.show(&answer, || tables)
     }
@@ -88,7 +88,7 @@ impl QueueArgs {
 #[serde(rename_all = "camelCase")]
 struct Answer {
     queue: String,
-    /// Those that have pods, the longest runs first.
+    /// Workloads that have pods, the longest runs first.
     running: Vec<Row>,
     /// In the order in which they come back.
     coming_back: Vec<Row>,
@@ -168,7 +168,8 @@ const DEACTIVATED: [Column; 4] =
 
 const PAUSED: [Column; 3] = [("PAUSED", |row, _| row.workload.clone()), PAUSED_AT, BECAUSE_OF];
 
-/// Those that are due come back at once, in the order of the queue.
+/// Compares workloads by the order in which they come back. All that are due come back at once, in the order of the
+/// queue.
 fn returns(
     one: &Row,
     other: &Row,

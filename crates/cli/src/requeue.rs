@@ -1,4 +1,4 @@
-//! `kubectl tenure requeue`: brings back at once what would come back by itself.
+//! `kubectl tenure requeue`: resumes workloads at once that would come back by themselves.
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -9,17 +9,17 @@ use crate::{
     table::printable,
 };
 
-/// Bring workloads back at once that would come back by themselves
+/// Resume workloads at once that would come back by themselves
 ///
-/// A workload whose pods didn't get ready, or whose time slice has ended, waits before Tenure lets it go on. This ends
-/// the wait, in one write. How often it came back because its pods didn't get ready still counts.
+/// A workload whose pods didn't get ready, or whose time slice has ended, waits before Tenure resumes it. This ends
+/// the wait, in one write. The count of its returns because its pods didn't get ready is kept.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Requeue;
 
 const EXAMPLES: &str = "\
 Examples:
-  kubectl tenure queue research                  # who waits, and until when
+  kubectl tenure queue research                  # workloads that wait, and until when
   kubectl tenure requeue job/training
   kubectl tenure requeue job training-1 training-2 -n research --dry-run";
 
@@ -38,7 +38,7 @@ impl Command for Requeue {
             }
             Return::Never | Return::Reactivate | Return::Deactivate => {
                 let reason = printable(&record.reason);
-                (format!("it was paused because of {reason}, until somebody resumes it"), "resume")
+                (format!("it was paused because of {reason}, until a person resumes it"), "resume")
             }
         };
         bail!("{object} doesn't wait to come back: {why}. To let it go on: {}", object.command(verb))
@@ -99,7 +99,7 @@ mod tests {
             ),
             (
                 suspended("MaxDurationExceeded", &[]),
-                "until somebody resumes it. To let it go on: kubectl tenure resume job.batch/test -n ns",
+                "until a person resumes it. To let it go on: kubectl tenure resume job.batch/test -n ns",
             ),
         ] {
             let error = judged(&Requeue, "job", &found).unwrap_err();

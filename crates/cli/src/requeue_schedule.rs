@@ -23,18 +23,18 @@ use crate::{
     tell::{tell, warn},
 };
 
-/// Rows, where nothing says how many.
+/// The number of rows, if neither flag nor limit sets it.
 const ROWS: i32 = 30;
 
-/// Nobody reads more.
+/// The most rows that are printed: more than anyone reads.
 const MOST_ROWS: i32 = 100_000;
 
 /// Show when a workload whose pods don't get ready comes back, and when it is given up
 ///
 /// A workload whose pods are not all ready within the timeout is paused. It comes back after a delay, which grows from
 /// one time to the next: backoffBaseSeconds * backoffFactor^(retry - 1), at most backoffMaxSeconds. Once it has come
-/// back backoffLimitCount times, it is deactivated: it stays paused until somebody activates it. A delay is made longer
-/// at random by up to 0.01 percent, which isn't shown.
+/// back backoffLimitCount times, it is deactivated: it stays paused until it is activated. Each delay gets a random
+/// addition of up to 0.01 percent, which isn't shown.
 ///
 /// CUMULATIVE is the time from the first start to the timeout that follows the retry.
 #[derive(Clone, Debug, Args)]
@@ -49,7 +49,7 @@ pub struct RequeueScheduleArgs {
     #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-", requires = "queue")]
     filename: Vec<String>,
 
-    /// How long pods may take to get ready [default: 5m]
+    /// The time in which pods must get ready [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = timeout, allow_hyphen_values = true)]
     timeout: Option<ExtendedDuration>,
 
@@ -57,7 +57,7 @@ pub struct RequeueScheduleArgs {
     #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, i32::MAX), allow_negative_numbers = true)]
     backoff_base_seconds: Option<i32>,
 
-    /// From one delay to the next [default: 1.41284738]
+    /// The factor from one delay to the next [default: 1.41284738]
     #[arg(long, value_name = "FACTOR", value_parser = factor, allow_negative_numbers = true)]
     backoff_factor: Option<f64>,
 
@@ -65,11 +65,11 @@ pub struct RequeueScheduleArgs {
     #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, i32::MAX), allow_negative_numbers = true)]
     backoff_max_seconds: Option<i32>,
 
-    /// How often a workload comes back [default: always]
+    /// The number of times that a workload comes back [default: always]
     #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 0, i32::MAX), allow_negative_numbers = true)]
     backoff_limit_count: Option<i32>,
 
-    /// How many rows to print [default: as many as the limit, else 30]
+    /// The number of rows to print [default: as many as the limit, else 30]
     #[arg(long, value_name = "N", value_parser = |text: &str| whole(text, 1, MOST_ROWS), allow_negative_numbers = true)]
     retries: Option<i32>,
 
@@ -148,7 +148,7 @@ fn whole(text: &str, least: i32, most: i32) -> Result<i32, String> {
 }
 
 /// The block of the nearest queue on the way to the root that has one, with the name of that queue. It counts as a whole:
-/// what it leaves out is as by default, and not as an ancestor has it.
+/// a field that it leaves out has the default, and not the value of an ancestor.
 fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)> {
     let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
     let tree = snapshot.tree();
@@ -171,21 +171,21 @@ fn find(documents: &[Document], leaf: &str) -> Result<(Backoff, Option<String>)>
     Ok((Backoff::from(&wait), Some(queue.into())))
 }
 
-/// What a queue has itself, and the version that it is in.
+/// Returns the waitForPodsReady of a queue itself, and the version of the queue.
 fn block(document: &Document) -> Option<(QueueVersion, Value)> {
     let version = document.version().parse().unwrap_or_default();
     let value = match version {
         QueueVersion::V3alpha1 => document.value.pointer("/spec/waitForPodsReady")?.clone(),
         QueueVersion::V2 => {
             let text = queues::annotations(document).remove(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
-            // what isn't JSON is no object, and told as that
+            // a text that isn't JSON is reported as no object
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         }
     };
     Some((version, value)).filter(|(_, value)| !value.is_null())
 }
 
-/// What is printed.
+/// The answer, as it is printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -232,7 +232,7 @@ impl Answer {
                 format!("Deactivated after {}, at the timeout that follows retry {limit}.", last.cumulative)
             }
             (Some(limit), _) => format!("And so on until it is deactivated after retry {limit}."),
-            (None, _) => "And so on for ever: there is no limit.".into(),
+            (None, _) => "And so on: there is no limit.".into(),
         }
     }
 }
@@ -252,7 +252,7 @@ fn short(duration: SignedDuration) -> String {
     }
 }
 
-/// `1d2h3m4s`, to the second and without what is zero.
+/// Returns a duration such as `1d2h3m4s`, to the second and without zero parts.
 fn long(duration: SignedDuration) -> String {
     let seconds = whole_seconds(duration);
     let parts =

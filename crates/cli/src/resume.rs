@@ -1,4 +1,4 @@
-//! `kubectl tenure resume`: lets go on what Tenure has paused.
+//! `kubectl tenure resume`: resumes workloads that Tenure has paused.
 
 use anyhow::Result;
 use clap::Args;
@@ -6,22 +6,23 @@ use tenure_policy::pause::{Return, is_deactivation};
 
 use crate::change::{BulkArgs, Change, Command, Subject};
 
-/// Let workloads go on that Tenure has paused
+/// Resume workloads that Tenure has paused
 ///
-/// Sets the field that the pause has set back to what it held before, and removes the record of the pause (annotation
-/// tenure.dev/paused), in one write. If the field was set to something else since, it stays as it is and only the record
-/// goes. New pods get a full ceiling of their queue.
+/// Restores the field that the pause has set to its former value, and removes the record of the pause (annotation
+/// tenure.dev/paused), in one write. If the field was changed since, it is left alone and only the record is removed.
+/// New pods get a full ceiling of their queue.
 ///
-/// Takes back every pause of Tenure's: a workload that would have come back by itself does so now, as by requeue, and
-/// one that was deactivated is active again, as by activate.
+/// Takes back every pause by Tenure: a workload that would have come back by itself does so now, as by requeue, and a
+/// deactivated workload is active again, as by activate.
 ///
-/// In place of names, --queue, -l and --all select workloads by the records of their pauses: what list shows as Paused or
-/// Requeueing. Deactivated workloads are left out. A count comes last; --dry-run shows what would be resumed.
+/// In place of names, --queue, -l and --all select workloads by the records of their pauses, as list shows them with
+/// state Paused or Requeueing. Deactivated workloads are left out. A count comes last; --dry-run shows the workloads
+/// that would be resumed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("objects", |objects| objects.required(false)))]
 pub struct Resume {
-    /// A field that may be restored although Tenure itself wouldn't set it for this kind: that of a row which an admin
-    /// has added to the keeper's table
+    /// A field that may be restored although Tenure's own table doesn't have it for this kind, because an admin has added
+    /// it to the keeper's table
     #[arg(long = "field", value_name = "PATH")]
     fields: Vec<String>,
 
@@ -35,7 +36,7 @@ Examples:
   kubectl tenure resume job training-1 training-2 -n research
   kubectl tenure resume pytorchjobs.kubeflow.org/bert deploy/web --dry-run
   kubectl tenure resume rollout/web --field spec.replicas    # of a kind that your admin has added
-  kubectl tenure resume -A --queue research --since 1h --dry-run    # what was paused there in the last hour
+  kubectl tenure resume -A --queue research --since 1h --dry-run    # workloads paused in the last hour
   kubectl tenure resume --all -n research";
 
 impl Command for Resume {

@@ -1,4 +1,4 @@
-//! The runs of pods, put together to that of their workload.
+//! The run of a workload, joined from the runs of its pods.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_index::Standing;
@@ -12,23 +12,23 @@ use tenure_policy::{
 #[derive(Clone, Debug)]
 pub struct Run {
     pub pods: usize,
-    /// That of the pod that expires first, with the clocks of all.
+    /// The standing of the pod that expires first, with the clocks of all.
     pub standing: Standing,
-    /// Why none of the pods is ever touched; none if the ceiling applies to any.
+    /// The reason why none of the pods is ever touched; none if the ceiling applies to any.
     pub exemption: Option<Exemption>,
-    /// When the youngest pod was created.
+    /// The creation of the youngest pod.
     pub created_last: Timestamp,
 }
 
 impl Run {
-    /// That of one pod.
+    /// Returns the run of one pod.
     pub fn of(standing: Standing, exemption: Option<Exemption>) -> Self {
         let expires = standing.expires.filter(|_| exemption.is_none());
         let created_last = standing.clocks.created;
         Self { pods: 1, standing: Standing { expires, ..standing }, exemption, created_last }
     }
 
-    /// The one that expires first says what applies to both. A pod that is exempt says nothing of one that isn't.
+    /// Joins two runs: the one that expires first counts for both. An exempt pod counts nothing beside one that isn't.
     pub fn with(self, other: Self) -> Self {
         let (mut first, other) = if self.rank() <= other.rank() { (self, other) } else { (other, self) };
         first.pods = first.pods.saturating_add(other.pods);
@@ -56,12 +56,12 @@ impl Run {
         self.standing.expires.map(|(at, _)| at)
     }
 
-    /// Since when the ceiling counts.
+    /// Returns the time from which the ceiling counts.
     pub fn since(&self) -> Option<Timestamp> {
         self.standing.clocks.since(self.family())
     }
 
-    /// What that is, for people.
+    /// Returns the name of that time, for people.
     pub fn since_from(&self) -> &'static str {
         let Standing { is_grouped, start, clocks, .. } = &self.standing;
         let of_group = *is_grouped && start.is_some() && *start == clocks.started;

@@ -1,4 +1,4 @@
-//! What the API server says, in kubectl's words, and what time it has.
+//! The errors of the API server, in kubectl's words, and its clock.
 
 use anyhow::{Error, anyhow};
 use http::{Request, Uri, header::DATE};
@@ -57,7 +57,7 @@ const ADDRESS: &str =
 const AUTHORITY: &str = "check the certificate-authority of the kubeconfig's context";
 const USER: &str = "check the user of the kubeconfig's context";
 
-/// Whether the API server doesn't allow it.
+/// True if the API server forbids the request.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
@@ -69,7 +69,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// As the API server shows it; ours if it can't be told.
+    /// Returns the clock by an answer of the API server; the local clock if there is none.
     pub async fn of(client: &Client) -> Self {
         let Ok(request) = Request::get("/version").body(Body::empty()) else { return Self::default() };
         let response = client.send(request).await.ok();

@@ -1,4 +1,4 @@
-//! One reading of a cluster or of files: what all commands answer from.
+//! One reading of a cluster or of files, from which all commands answer.
 
 mod cluster;
 mod owners;
@@ -52,10 +52,10 @@ pub use selected::Selected;
 /// Namespace and name.
 pub type Key = (String, String);
 
-/// What is known of a cluster.
+/// The known objects of a cluster.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// By the clock of the API server.
+    /// The time, by the clock of the API server.
     pub now: Timestamp,
     /// The keeper's own arithmetic. It keeps no pods here.
     pub index: CeilingIndex,
@@ -68,13 +68,13 @@ pub struct Snapshot {
     pods: BTreeMap<Key, Pod>,
     classes: HashMap<String, PriorityClass>,
     nodes: HashMap<String, ObjectMeta>,
-    /// What of the queues doesn't count as it is written.
+    /// Warnings about fields of queues that don't count as they are written.
     of_queues: Vec<String>,
-    /// What is odd about other objects.
+    /// Warnings about other objects.
     oddities: Vec<String>,
 }
 
-/// What an explanation is about, and what it goes by.
+/// The objects that an explanation is about, and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     pub pods: &'a [Key],
@@ -85,14 +85,14 @@ pub struct Wanted<'a> {
     pub floors: &'a FloorArgs,
 }
 
-/// Where more can be asked for.
+/// The source of further objects.
 pub enum Source {
     Files(Vec<Document>),
     Cluster(Cluster),
 }
 
 impl Snapshot {
-    /// Of nothing yet. None: queues of T9k don't matter.
+    /// Returns an empty snapshot. No namespace: queues of T9k don't matter.
     pub fn new(config: &Config, t9k_system_namespace: Option<&str>, now: Timestamp) -> Self {
         let Config { table, floors, longest_formation, pods_ready, kueue, notice, .. } = config.clone();
         let settings = Settings {
@@ -120,7 +120,7 @@ impl Snapshot {
         }
     }
 
-    /// Reads what an explanation needs, and warns of what is odd about it.
+    /// Reads the objects that an explanation needs, and prints warnings about them.
     pub async fn read(input: InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<(Self, Source)> {
         let (place, config) = (wanted.t9k_system_namespace, wanted.floors.config()?);
         let InputArgs { filename, now } = input;
@@ -140,7 +140,7 @@ impl Snapshot {
         Ok((snapshot, source))
     }
 
-    /// What objects show that are all that there is. Of a queue that is there twice, the last one counts.
+    /// Returns the snapshot of a cluster that has these objects alone. If a queue occurs twice, the last one counts.
     pub fn of_documents(
         documents: &[Document],
         config: &Config,
@@ -158,7 +158,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Takes objects. What can't be read is left out: it may have nothing to do with what is asked.
+    /// Adds objects. An object that can't be read is left out: it may have nothing to do with the question.
     pub fn take<'d>(&mut self, documents: impl IntoIterator<Item = &'d Document>) {
         for document in documents {
             if let Err(error) = self.try_take(document) {
@@ -213,7 +213,7 @@ impl Snapshot {
         self.index.apply_group(kind, &group);
     }
 
-    /// Takes nodes, or objects that may own pods, of a kind that is listed as a whole.
+    /// Adds nodes, or objects that may own pods, of a kind that is listed as a whole.
     pub fn take_metadata(&mut self, kind: &Kind, found: Vec<ObjectMeta>) {
         for metadata in found {
             self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
@@ -236,13 +236,13 @@ impl Snapshot {
         self.index.tree()
     }
 
-    /// What of the queues doesn't count as it is written, and how they don't hang together.
+    /// Returns warnings about fields of queues that don't count as they are written, and about faults of the tree.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let troubles = troubles(self.tree()).into_iter().map(|trouble| trouble.to_string());
         self.of_queues.iter().cloned().chain(troubles)
     }
 
-    /// Tells what doesn't count as it is written.
+    /// Prints all warnings.
     pub fn warn(&self) {
         self.warnings().for_each(|warning| warn(&warning));
         self.oddities.iter().for_each(|oddity| warn(oddity));
@@ -265,7 +265,8 @@ impl Snapshot {
         Step::Done(climb.action())
     }
 
-    /// What would be paused for a pod: climbs as the keeper does, and takes all owners that it meets.
+    /// Returns the action that the keeper would take for a pod. Climbs as the keeper does, and reads the owners on the
+    /// way.
     pub async fn climb(
         &mut self,
         source: &Source,
@@ -296,7 +297,7 @@ impl Snapshot {
     }
 }
 
-/// The Workload by which Kueue runs what the keeper would pause, or the pod that it would delete.
+/// Returns the Workload by which Kueue runs the owner that the keeper would pause, or the pod that it would delete.
 pub async fn workload(
     source: &Source,
     table: &OwnerTable,

@@ -1,4 +1,4 @@
-//! `kubectl tenure status`: whether Tenure works in a cluster, and what to do where it doesn't.
+//! `kubectl tenure status`: checks that Tenure works in a cluster, and prints remedies for problems.
 
 mod certificate;
 mod inspect;
@@ -22,8 +22,9 @@ use inspect::Inspector;
 
 /// Check whether Tenure works: keeper, webhook, certificates, queues
 ///
-/// Each line is OK, PROBLEM or UNKNOWN, and says what helps. UNKNOWN is what you may not read: the line names the right that
-/// it takes. The webhook is checked by a dry run of a Queue that doesn't get stored. Ends with 1 if there is a problem.
+/// Each line is OK, PROBLEM or UNKNOWN, with a remedy. UNKNOWN means that you may not read an object: the line names the
+/// missing right. The webhook is checked by a dry run of a Queue, which isn't stored. The exit code is 1 if there is a
+/// problem.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
@@ -51,7 +52,7 @@ Examples:
 enum Status {
     Ok,
     Problem,
-    /// You may not read what it takes to know.
+    /// The user may not read an object that the check needs.
     Unknown,
 }
 
@@ -103,7 +104,7 @@ impl StatusArgs {
     }
 }
 
-/// Lines, each with what helps below it.
+/// Returns the checks as lines, each with its remedy below it.
 fn text(checks: &[Check]) -> String {
     let row = |check: &Check| {
         let status = match check.status {

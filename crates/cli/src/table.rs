@@ -9,7 +9,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// As wide as these rows need, of which the first has the headers.
+    /// Returns columns as wide as these rows need. The first row has the headers.
     pub fn fitting(rows: &[Vec<String>]) -> Self {
         let mut widths = Vec::new();
         for row in rows {
@@ -45,7 +45,7 @@ pub fn table(headers: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> S
 /// Headers, and rows.
 pub type Part = (Vec<&'static str>, Vec<Vec<String>>);
 
-/// Tables one below the other, except those that are empty.
+/// Joins tables one below the other, and leaves out empty ones.
 pub fn tables(parts: impl IntoIterator<Item = Part>) -> String {
     let parts = parts.into_iter().filter(|(_, rows)| !rows.is_empty());
     parts.map(|(headers, rows)| table(&headers, rows)).collect::<Vec<_>>().join("\n")

@@ -31,7 +31,7 @@ fn of_kind(kind: &str, name: &str) -> Result<Target> {
     Ok((kind.into(), name.into()))
 }
 
-/// Whether a name can stand in a path as it is.
+/// True if a name can stand in a path as it is.
 pub fn is_segment(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:@!$&'()*+,;=".contains(c);
     !matches!(name, "" | "." | "..") && name.chars().all(plain)

@@ -1,4 +1,4 @@
-//! What is said on standard error.
+//! Prints messages on standard error.
 
 use std::{
     fmt,
@@ -9,19 +9,19 @@ use anyhow::Error;
 
 use crate::{server::FROM_SERVER, table::printable};
 
-/// A line on standard error. If nobody reads it, there is nobody to tell. Some of it may be others' words, who might
-/// send commands to the terminal.
+/// Prints a line on standard error, and ignores errors: there is no other place to report them. Control characters are
+/// escaped, because parts of the line may come from other users, who could send commands to the terminal.
 pub fn tell(line: &str) {
     let lines: Vec<String> = line.split('\n').map(printable).collect();
     let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
 }
 
-/// Something that is odd, but keeps nobody from going on.
+/// Prints a warning: something is odd, but the command goes on.
 pub fn warn(what: &str) {
     tell(&format!("Warning: {what}"));
 }
 
-/// Something went wrong, and people know what.
+/// The error of a command that has already printed what went wrong.
 #[derive(Debug)]
 pub struct Told;
 
@@ -31,14 +31,14 @@ impl fmt::Display for Told {
     }
 }
 
-/// What went wrong.
+/// Prints an error.
 pub fn complain(error: &Error) {
     let message = with_causes(error);
     let whose = if message.starts_with(FROM_SERVER) { "" } else { "error: " };
     tell(&format!("{whose}{message}"));
 }
 
-/// An error and its causes, but for those that repeat what was said.
+/// Returns an error and its causes, except causes that repeat what was said.
 pub fn with_causes(error: &Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |said, cause| {
         if said.is_empty() {

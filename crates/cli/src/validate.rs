@@ -1,4 +1,4 @@
-//! `kubectl tenure validate`: what the API server and the webhook would say of objects in files.
+//! `kubectl tenure validate`: a review of files as by the API server and the webhook.
 
 mod kinds;
 mod schema;
@@ -29,7 +29,7 @@ use crate::{
     tell::{Told, warn},
 };
 
-/// Say what the API server and Tenure's webhook would say of objects in files, without a cluster
+/// Validate objects in files as the API server and Tenure's webhook would, without a cluster
 ///
 /// Queues of groups scheduling.run.ai and scheduler.tensorstack.dev are reviewed, and objects of kind PriorityClass: their
 /// versions, names, fields and types, as kubectl has the API server check them, and then the webhook's rules. Other kinds
@@ -68,7 +68,7 @@ impl ValidateArgs {
         let config = floors.config()?;
         let documents = input::read(&filename)?;
         let verdicts = Verdicts::of(&documents, &t9k_system_namespace, &config);
-        // what a review says of a queue needn't be said twice
+        // only these: reviews repeat the other warnings of a queue
         queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;
         ensure!(verdicts.refused() == 0, Told);
@@ -78,15 +78,15 @@ impl ValidateArgs {
     }
 }
 
-/// What would become of the objects of some files.
+/// The verdicts on the objects of some files.
 #[derive(Debug)]
 struct Verdicts {
     reviewed: Vec<Verdict>,
-    /// How many objects of other kinds there are, and which kinds.
+    /// The number of objects of other kinds, and these kinds.
     skipped: (usize, BTreeSet<String>),
 }
 
-/// What would become of an object.
+/// The verdict on an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
@@ -101,7 +101,7 @@ struct Verdict {
     warnings: Vec<String>,
 }
 
-/// Why an object would be refused.
+/// A reason to refuse an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Reason {
     field: String,
@@ -115,7 +115,7 @@ impl From<FieldError> for Reason {
 }
 
 impl Verdicts {
-    /// The queues among the objects are all that there are.
+    /// Reviews objects. The queues among them are all that exist.
     fn of(documents: &[Document], t9k_system_namespace: &str, config: &Config) -> Self {
         let snapshot = Snapshot::of_documents(documents, &Config::default(), None, Timestamp::now());
         let Config { floors, bounds, .. } = config;
@@ -154,8 +154,8 @@ impl Verdicts {
 }
 
 impl Verdict {
-    /// What the API server says comes first. What both say of a field is said once: by the webhook, unless it couldn't so
-    /// much as read the object.
+    /// Reviews an object. The errors of the API server come first. If both refuse a field, only the webhook's error is
+    /// kept, or that of the API server if the webhook can't read the object.
     fn of(document: &Document, kind: Reviewable, context: &Context<'_>) -> Self {
         let (Findings { errors, warnings, missing_parent: _ }, is_read) = findings(document, kind, context);
         let mut of_webhook: Vec<Reason> = errors.into_iter().map(Reason::from).collect();
@@ -196,7 +196,7 @@ impl Verdict {
     }
 }
 
-/// What the webhook says, and false if it can't read the object.
+/// Returns the findings of the webhook, and false if it can't read the object.
 fn findings(document: &Document, kind: Reviewable, context: &Context<'_>) -> (Findings, bool) {
     let raw = match to_raw_value(&document.value) {
         Ok(raw) => raw,

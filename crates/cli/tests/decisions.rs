@@ -1,4 +1,4 @@
-//! What `matrix` and `explain` answer about objects of files.
+//! The answers of `matrix` and `explain` about objects of files.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::{
@@ -19,7 +19,7 @@ fn tenure(arguments: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // whoever refuses its arguments doesn't read
+    // a command that refuses its arguments doesn't read
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -68,7 +68,7 @@ fn with(mut object: Value, key: &str, value: Value) -> Value {
     object
 }
 
-/// Two trees, with a gang of three, an elastic workload of three of which it takes one, and a preemptor in each tree.
+/// Two trees, with a gang of three, an elastic workload of three pods that needs one, and a preemptor in each tree.
 fn cluster() -> Vec<Value> {
     let start = "2026-01-01T00:59:50Z";
     let mut items = vec![
@@ -97,7 +97,7 @@ fn cluster() -> Vec<Value> {
 struct Verdict {
     allowed: bool,
     kind: String,
-    /// Whether protected, by which rule, until when.
+    /// For each victim: true if it is protected, the rule, and the end.
     rulings: Vec<Value>,
     because: String,
 }
@@ -172,10 +172,10 @@ fn a_matrix_is_the_same_in_yaml_and_a_table_for_people() {
 
 #[test]
 fn a_matrix_of_a_queue_that_is_not_there_says_so() {
-    let output = tenure(&["matrix", "-f", "-", "--victim-queue", "nobody"], &objects(&cluster()));
+    let output = tenure(&["matrix", "-f", "-", "--victim-queue", "missing"], &objects(&cluster()));
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "error: there is no queue \"nobody\" of group scheduling.run.ai\n");
+    assert_eq!(said, "error: there is no queue \"missing\" of group scheduling.run.ai\n");
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
     assert!(text.contains("then Job ns/train is paused: spec.suspend is set to true"), "{text}");
     assert!(!text.contains("onReversal"), "{text}");
 
-    // what its queue says of pauses that are undone, unless it comes back by itself
+    // its queue's onReversal, unless it comes back by itself
     let undone = "once three pauses of Job ns/train were undone, each for a full run, it isn't paused any more: its pods are deleted in its place (onReversal: DeletePods)";
     let prod = |action: &str| {
         let spec = json!({"maxDuration": "2h", "onReversal": "DeletePods", "maxDurationAction": action});
@@ -308,7 +308,7 @@ fn a_pod_is_explained_with_its_floors_its_end_and_what_would_be_paused() {
     assert!(!told("Requeue").contains("onReversal"), "{}", told("Requeue"));
 }
 
-/// Each is told once, by each command that meets it.
+/// Each warning is printed once, by each command that meets it.
 #[test]
 fn what_can_not_be_meant_draws_a_warning_each_and_nothing_hangs() {
     let mut items = cluster();
@@ -316,7 +316,7 @@ fn what_can_not_be_meant_draws_a_warning_each_and_nothing_hangs() {
         queue("c1", &json!({"parentQueue": "c2", "preemptMinRuntime": "1h"})),
         queue("c2", &json!({"parentQueue": "c1", "reclaimMinRuntime": "1h"})),
         queue("self", &json!({"parentQueue": "self"})),
-        queue("lonely", &json!({"parentQueue": "nobody"})),
+        queue("lonely", &json!({"parentQueue": "missing"})),
         queue("negative", &json!({"preemptMinRuntime": "-5s"})),
         group("future", "c1", 1, "2099-01-01T00:00:00Z"),
         pod("from-the-future", "future"),
@@ -339,7 +339,7 @@ fn what_can_not_be_meant_draws_a_warning_each_and_nothing_hangs() {
         for expected in [
             "c1 -> c2 -> c1",
             "queue \"self\" is its own parent",
-            "its parent \"nobody\" doesn't exist",
+            "its parent \"missing\" doesn't exist",
             "queue \"negative\": spec.preemptMinRuntime: Invalid value: \"-5s\"",
             "2099-01-01T00:00:00Z lies in the future",
             "PriorityClass \"garbage\": metadata.annotations",

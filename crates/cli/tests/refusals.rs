@@ -34,7 +34,7 @@ const UNREADABLE: [(&str, &str); 15] = [
     ("apiVersion: v1\nkind: Queue\nspec: *gone\n", "f:3: reference to unknown value"),
 ];
 
-/// The beginning of an object, the rest of it, and what is said of it after the place and its kind.
+/// The beginning of an object, the rest of it, and the message about it after the place and its kind.
 const REFUSED: [(&str, &str, &str); 21] = [
     (
         "scheduling.run.ai/v9 Queue",

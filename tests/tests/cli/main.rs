@@ -422,7 +422,7 @@ async fn a_value_that_was_set_since_the_pause_stays() {
     let told = in_namespace(world, namespace.name(), &["resume", "deployment", "a"]).await.good();
     assert_eq!(
         told,
-        "deployment.apps/a resumed (spec.replicas: 5, which somebody has set since; only the record of the pause was removed)\n"
+        "deployment.apps/a resumed (spec.replicas: 5, which was set after the pause; only the record of the pause was removed)\n"
     );
     assert_eq!(namespace.field(&scaled, "spec.replicas").await, 5);
     assert_eq!(record_of(&namespace, &scaled).await, None);
@@ -447,7 +447,7 @@ async fn what_cannot_be_resumed_is_told_and_the_others_go_on() {
     assert_eq!(told.stdout, "deployment.apps/good resumed (spec.replicas: 1)\n");
     assert_eq!(told.code, Some(1));
     for expected in [
-        "error: deployment.apps/stopped was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0, which somebody else has set\n",
+        "error: deployment.apps/stopped was not paused by Tenure: it has no annotation tenure.dev/paused, though its spec.replicas is 0: set by another user or controller\n",
         "error: deployment.apps/unreadable: annotation tenure.dev/paused can't be read: soon\n",
         "Error from server (NotFound): deployments.apps \"gone\" not found\n",
         "error: the server doesn't have a resource type \"nonsense\"\n",

@@ -164,7 +164,7 @@ async fn a_queue_is_shown_in_tables_and_one_that_is_not_there_is_an_error() {
     world.apply(&runai_queue("cli-empty", "", "1d")).await;
     let empty = run(world, &["queue", "cli-empty"]).await;
     assert_eq!((empty.code, empty.stdout.as_str()), (Some(0), ""));
-    assert_eq!(empty.stderr, "Nobody runs, comes back or is paused in queue cli-empty.\n");
+    assert_eq!(empty.stderr, "No workloads run, come back or are paused in queue cli-empty.\n");
     let gone = run(world, &["queue", "cli-gone"]).await.bad();
     assert_eq!(gone, "error: there is no queue \"cli-gone\", as far as you may see\n");
 }

@@ -44,7 +44,7 @@ pub struct BulkArgs {
 }
 
 impl BulkArgs {
-    /// True if they say which workloads. A namespace or a time alone doesn't.
+    /// True if the flags select workloads. A namespace or a time alone doesn't.
     fn selects(&self) -> bool {
         let by_labels = self.selector.as_ref().is_some_and(|selector| !selector.is_empty());
         self.all || by_labels || !self.queues.is_empty()

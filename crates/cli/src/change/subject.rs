@@ -1,4 +1,4 @@
-//! The object of a change, what Tenure has noted on it, and what is written to it.
+//! The object of a change, Tenure's records on it, and the patch.
 
 use std::fmt;
 
@@ -15,12 +15,12 @@ use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
 use crate::{kinds::Kind, server::Clock, table::printable};
 
-/// Which object.
+/// A reference to an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Object<'o> {
     pub kind: &'o Kind,
     pub name: &'o str,
-    /// The one in which it is, if its kind is in namespaces.
+    /// The namespace of the object, if its kind is namespaced.
     pub namespace: &'o str,
 }
 
@@ -61,16 +61,16 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// An object as it is, and what else a decision about it goes by.
+/// An object in its present state, and the other input of a decision about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'o> {
     pub object: Object<'o>,
     pub found: Owner<'o>,
-    /// Its own.
+    /// The metadata of the object.
     pub metadata: &'o ObjectMeta,
     pub table: &'o OwnerTable,
     pub clock: Clock,
-    /// What is about to be done, as in "to resume takes the rights to …".
+    /// The verb of the command, as in "to resume takes the rights to …".
     pub verb: &'static str,
 }
 
@@ -85,13 +85,17 @@ impl<'o> Subject<'o> {
         self.rules().into_iter().find(|rule| self.found.is_paused(rule))
     }
 
-    /// The record of a pause that may be taken back. `fields` may be restored beside those of the table: whoever may
-    /// write annotations could else have somebody with more rights set any field for them.
+    /// The record of a pause that may be taken back. Only fields of the table and `fields` may be restored: otherwise a
+    /// user who may write annotations could have a user with more rights set any field.
     pub fn paused(self, fields: &[String]) -> Result<PausedRecord> {
         let Self { object, found, .. } = self;
         let Some(text) = self.record_text() else {
             let other = self.paused_by().map_or_else(String::new, |rule| {
-                format!(", though its {} is {}, which somebody else has set", rule.field, shown(&rule.value))
+                format!(
+                    ", though its {} is {}: set by another user or controller",
+                    rule.field,
+                    shown(&rule.value)
+                )
             });
             bail!("{object} was not paused by Tenure: it has no annotation {PAUSED_ANNOTATION}{other}");
         };
@@ -113,12 +117,12 @@ impl<'o> Subject<'o> {
         Ok(record)
     }
 
-    /// The record of a pause, be it one that can't be read.
+    /// The text of the record of a pause, even if it can't be read.
     pub fn record_text(self) -> Option<&'o Value> {
         self.found.0.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)
     }
 
-    /// Refuses an object whose controller is what Tenure pauses: a Deployment's annotations live on in its
+    /// Refuses an object whose controller Tenure would pause in its place: a Deployment's annotations live on in its
     /// `ReplicaSet`s.
     pub fn not_copied(self) -> Result<()> {
         let Self { object, table, verb, .. } = self;
@@ -129,13 +133,13 @@ impl<'o> Subject<'o> {
         bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: {verb} that")
     }
 
-    /// What is told of a wait that ends early.
+    /// The note about a wait that ends early.
     pub fn keeps_count(self, at: Timestamp) -> String {
         let (object, count) = (self.object, self.found.requeue_state().count);
         format!("{object} would have come back by itself at {at}. It keeps its count of returns, {count}.")
     }
 
-    /// A patch that takes the annotation away and sets back the field that looks paused, to the likeliest value.
+    /// A patch that removes the annotation, and sets the field that looks paused back to its likeliest value.
     fn resumption_by_hand(self) -> Value {
         let restored = |rule: &PauseRule| {
             let running = match &rule.value {
@@ -152,7 +156,7 @@ impl<'o> Subject<'o> {
         patch
     }
 
-    /// Takes back the pause that has this record. `word` is what the workload then is: `resumed`.
+    /// Takes back the pause that has this record. `word` is the state of the workload then: `resumed`.
     pub fn resumption(self, record: PausedRecord, word: &'static str, note: Option<String>) -> Change {
         let Self { object, found, .. } = self;
         // else only the record goes
@@ -167,7 +171,7 @@ impl<'o> Subject<'o> {
             let shown = shown(value);
             if !restores {
                 return Ok(format!(
-                    "{word} ({field}: {shown}, which somebody has set since; only the record of the pause was removed)"
+                    "{word} ({field}: {shown}, which was set after the pause; only the record of the pause was removed)"
                 ));
             }
             if *value == record.value && *value != record.previous_value {
@@ -181,20 +185,20 @@ impl<'o> Subject<'o> {
     }
 }
 
-/// Says what was done by what the object then is.
+/// Returns the message about a change, by the object after it.
 type Told = Box<dyn Fn(&Value) -> Result<String> + Send + Sync>;
 
-/// What is to be written.
+/// The patch to write, and the messages about it.
 pub struct Change {
     pub patch: Value,
-    /// Patches that are tried one after the other where the API server doesn't know a field of the first.
+    /// Patches that are tried one after the other if the API server doesn't know a field of the first.
     pub otherwise: Vec<Value>,
     pub told: Told,
     pub note: Option<String>,
 }
 
 impl Change {
-    /// A merge patch, what was done by what the object then is, and what else is worth knowing when it was done.
+    /// Creates a change of a merge patch, the message by the object after it, and a note for afterwards.
     pub fn new(
         patch: Value,
         told: impl Fn(&Value) -> Result<String> + Send + Sync + 'static,

@@ -31,7 +31,7 @@ fn kinds() -> Kinds {
     Kinds::read(groups.into_iter())
 }
 
-/// What a command makes of an object `ns/test` of this kind.
+/// Returns the decision of a command on an object `ns/test` of this kind.
 pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<Change, String> {
     let (kinds, table) = (kinds(), OwnerTable::default());
     let object = Object { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
@@ -41,7 +41,7 @@ pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<Chan
     command.judge(subject).map_err(|error| error.to_string())
 }
 
-/// What is told of a change that has made an object so.
+/// Returns the message about a change, by the object after it.
 pub fn told(change: &Change, now: &Value) -> Result<String, String> {
     (change.told)(now).map_err(|error| error.to_string())
 }

@@ -18,10 +18,10 @@ use crate::{
     snapshot::Cluster,
 };
 
-/// Longer than this, people don't wait for a key to do something.
+/// The longest time that people wait for a key to do something.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Where queues of T9k are, unless a flag says otherwise.
+/// The default namespace of queues of T9k.
 const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 
 /// The values of a name such as `QUEUE`, after these words. None where no cluster can be asked in time: a

@@ -1,13 +1,13 @@
-//! Where on the command line a word stands, by the definition of the command line.
+//! Finds the place of a word on the command line, by the definition of the command line.
 
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
 
-/// A candidate, and what it is.
+/// A candidate, and its description.
 pub type Candidate = (String, Option<String>);
 
-/// What a word may be.
+/// The words that may stand at a place.
 #[derive(Debug, PartialEq)]
 pub enum Place {
     /// One of these.
@@ -17,7 +17,7 @@ pub enum Place {
     Value { name: String, of: String, before: Vec<String> },
 }
 
-/// Where the word after others stands. It begins with `current`.
+/// Returns the place of the word after others. It begins with `current`.
 pub fn place(mut command: &Command, before: &[String], current: &str) -> Place {
     let (mut words, mut positional, mut is_raw) = (before.iter(), Vec::new(), false);
     let mut open = None;

@@ -1,4 +1,4 @@
-//! What applies with a file.
+//! The values that apply with a configuration file.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +23,11 @@ use crate::{
     table::{cell, tables},
 };
 
-/// All of it, as it is printed.
+/// The answer, as it is printed.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Whose configuration it is.
+    /// The program whose configuration it is.
     of: &'static str,
     parameters: Vec<Parameter>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -49,7 +49,7 @@ struct Parameter {
     from: &'static str,
 }
 
-/// What it leaves out is as for all nodes.
+/// The defaults of a node pool. A value that it leaves out is as for all nodes.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pool {
@@ -149,7 +149,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
     lists.concat()
 }
 
-/// What Tenure's own form has beyond KAI's.
+/// The parameters that only Tenure's own form has.
 fn own(config: &Config) -> [(&'static str, String); 17] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),

@@ -1,4 +1,4 @@
-//! The record of a pause: why and when a workload was paused, and what brings it back.
+//! The record of a pause: the reason and the time, and the command that resumes the workload.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -9,7 +9,7 @@ use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling};
 
 use crate::{age::moment, change::shown, table::printable};
 
-/// A pause, as programs are told of it.
+/// A pause, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Paused {
@@ -28,7 +28,7 @@ pub struct Paused {
     previous_value: Value,
     /// False if something else has set the field since.
     in_force: bool,
-    /// When it comes back by itself; null if it doesn't.
+    /// The time at which it comes back by itself; null if it doesn't.
     comes_back_at: Option<Timestamp>,
     /// The command that lets it run again.
     command: String,

@@ -1,4 +1,4 @@
-//! `kubectl tenure explain pod`: what applies to a pod.
+//! `kubectl tenure explain pod`: the protection of a pod, and the end of its run.
 
 mod print;
 
@@ -36,10 +36,10 @@ use crate::{
     snapshot::{Gang, Key, Snapshot, Source, Wanted, workload},
 };
 
-/// Say what applies to a pod: until when it is protected, when it expires, and what would be paused
+/// Explain a pod: the end of its protection, the end of its run, and the action then
 ///
-/// Protection is told against a preemptor of the same leaf queue, one elsewhere below each of the queue's ancestors,
-/// and one of each other top-level queue. The end of its run is computed by the keeper's own code.
+/// Protection is shown against preemptors of the same leaf queue, against others below each of the queue's ancestors,
+/// and against those of each other top-level queue. The end of the run is computed by the keeper's own code.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PodArgs {
@@ -78,7 +78,7 @@ impl PodArgs {
     }
 }
 
-/// Answers what applies to a pod that was read.
+/// Answers the floors and the ceiling of a pod that was read.
 pub async fn answer(
     snapshot: &mut Snapshot,
     source: &Source,
@@ -102,7 +102,7 @@ pub async fn answer(
 struct Rules {
     /// None for a time slice.
     on_reversal: Option<OnReversal>,
-    /// The time before the end at which it is told.
+    /// The time from the notice until the end.
     notice: Option<SignedDuration>,
     /// The time from the end of a time slice until it comes back.
     slice_delay: Option<SignedDuration>,
@@ -122,31 +122,31 @@ impl Rules {
     }
 }
 
-/// As programs are told of it.
+/// The answer for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     pod: String,
     /// `PodGroup ns/name`, or `pod ns/name`.
     workload: String,
-    /// Of the run.ai family.
+    /// The queue of the run.ai family.
     queue: Option<String>,
-    /// From the root to the queue; empty if there is no way.
+    /// The path from the root to the queue; empty if there is none.
     path: Vec<String>,
-    /// Of the tensorstack family.
+    /// The queue of the tensorstack family.
     tensorstack_queue: Option<String>,
     started_at: Option<Timestamp>,
     started_at_from: &'static str,
-    /// It may lose pods at any time, but while it is protected none that it takes to run.
+    /// True if the workload may lose pods at any time, except the pods that it needs to run while it is protected.
     elastic: bool,
-    /// Of nobody once it has ended, or is terminating.
+    /// Empty once the pod has ended, or is terminating.
     protected: Vec<Protection>,
     preemption_toleration: Option<TolerationAnswer>,
-    /// Why nothing is known of its toleration.
+    /// The reason why its toleration isn't known.
     priority_class_trouble: Option<String>,
-    /// Counted from `ceiling_since`.
+    /// The end of its run, counted from `ceiling_since`.
     expires_at: Option<Timestamp>,
-    /// When it is told of its end, if it is.
+    /// The time at which its end is announced, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     notice_at: Option<Timestamp>,
     ceiling_since: Option<Timestamp>,
@@ -161,7 +161,7 @@ pub struct Answer {
     exempt: Option<&'static str>,
 }
 
-/// How long it is safe from a workload of some queue.
+/// Its protection against workloads of some queue.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Protection {
@@ -175,15 +175,15 @@ struct Protection {
     until: Option<Timestamp>,
 }
 
-/// How a preemptor's queue stands to the pod's.
+/// The relation of a preemptor's queue to the pod's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Relation {
-    /// It is the same.
+    /// The same queue.
     Same,
-    /// It is an ancestor of the pod's, or another of that ancestor's descendants.
+    /// An ancestor of the pod's queue, or another descendant of that ancestor.
     Below,
-    /// It is another top-level queue, or below that.
+    /// Another top-level queue, or a queue below it.
     OtherTree,
 }
 
@@ -193,26 +193,26 @@ struct TolerationAnswer {
     priority_class: String,
     minimum_preemptable_priority: i64,
     toleration_seconds: i64,
-    /// Null: not protected by it now, or for ever if the seconds are negative.
+    /// Null: not protected by it now, or without end if the seconds are negative.
     until: Option<Timestamp>,
 }
 
-/// What the keeper would do on expiry.
+/// The keeper's action on expiry.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Would {
-    /// `pause`, `delete`, or why nothing.
+    /// `pause`, `delete`, or the reason for neither.
     action: &'static str,
     kind: String,
     name: String,
-    /// What Kueue runs by it, as in `Job ns/name`, if it is a Workload of Kueue's.
+    /// The job that Kueue runs by it, as in `Job ns/name`, if it is a Workload of Kueue.
     #[serde(skip_serializing_if = "Option::is_none")]
     kueue_workload_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value>,
-    /// Where the served schema has another field than that.
+    /// The field that is set if the served schema doesn't have `field`.
     #[serde(skip_serializing_if = "Option::is_none")]
     or_field: Option<String>,
     /// `DeletePods` if its pods are deleted once three of its pauses were undone, each for a full run.
@@ -309,7 +309,7 @@ impl Question<'_> {
         protections
     }
 
-    /// What its class tolerates, or why nothing is known of that.
+    /// The toleration of its class, or the reason why it isn't known.
     fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
         let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
         let trouble = |what| Err(format!("its PriorityClass {name:?} {what}"));
@@ -319,7 +319,7 @@ impl Question<'_> {
             ClassState::None => return Ok(None),
             ClassState::Missing => {
                 return trouble(
-                    "doesn't exist: until it does, nobody may preempt the pod, but for system-critical pods",
+                    "doesn't exist: until it does, only system-critical pods may preempt the pod",
                 );
             }
             ClassState::Unreadable => {

@@ -22,17 +22,17 @@ use crate::{
     snapshot::{Gang, Key, Snapshot, Wanted},
 };
 
-/// Say whether a pod may preempt others, and what protects those that it may not
+/// Explain whether a pod may preempt others, and the rule that protects each victim
 ///
 /// Judges by the floors of queues (preemptMinRuntime within a leaf queue, reclaimMinRuntime across queues), the minimum
-/// of elastic workloads, and what the priority classes of the victims tolerate. Whether a scheduler would choose these
-/// victims is another question: that their priority is lower, or that they make enough room, is not judged.
+/// of elastic workloads, and the tolerations of the victims' priority classes. It doesn't judge whether a scheduler would
+/// choose these victims: whether their priority is lower, or whether they free enough room.
 ///
-/// A kube-scheduler that asks Tenure (docs/kube-scheduler.md) is held to what is said here.
+/// A kube-scheduler that asks Tenure (docs/kube-scheduler.md) gets the same answer.
 ///
 /// JSON: {"allowed", "kind": "preempt"|"reclaim", "victims": [{"pod", "protected", "rule": "preemptMinRuntime"|
 /// "reclaimMinRuntime"|"preemptionToleration"|"minAvailable"|null, "until": TIME|null, "because": [SENTENCE...]}]}.
-/// Where several rules protect a victim, the one is named that does so for longest.
+/// If several rules protect a victim, the rule that does so for longest is named.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PreemptionArgs {

@@ -26,7 +26,7 @@ use crate::{
     target,
 };
 
-// No doc comment: that of `explain` is what people are shown.
+// No doc comment: help shows that of `explain`.
 #[derive(Clone, Debug, Args)]
 pub struct WorkloadArgs {
     /// The workload: KIND/NAME, or KIND and NAME. A kind as kubectl takes it: deploy, deployments, deployment.apps
@@ -79,7 +79,7 @@ impl WorkloadArgs {
     }
 }
 
-/// As programs are told of it.
+/// The answer for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Answer {
@@ -136,7 +136,7 @@ async fn answer(
     Ok(Answer { workload, pods: count, paused, note, first_pod, field })
 }
 
-/// Refuses what Tenure doesn't pause.
+/// Refuses a workload that Tenure doesn't pause.
 fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload: &str) -> Result<()> {
     let metadata = object.get("metadata").cloned().unwrap_or_default();
     let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
@@ -199,7 +199,7 @@ fn first(snapshot: &mut Snapshot, pods: &[Key]) -> Result<(usize, Option<Key>)> 
     Ok((count, standings.into_iter().min().map(|(.., key)| key.clone())))
 }
 
-/// The pause of a workload, be it of the Workload by which Kueue runs it, and what the field holds now.
+/// Returns the pause of a workload, or of the Workload by which Kueue runs it, and the value of the field now.
 async fn pause(
     source: &Source,
     table: &OwnerTable,

@@ -11,10 +11,10 @@ use anyhow::{Context, Result, anyhow};
 /// The path that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// How a text is called in messages, and the text.
+/// The name of a text in messages, and the text.
 pub type File = (String, String);
 
-/// How a path is called in messages.
+/// Returns the name of a path in messages.
 pub fn shown(path: &str) -> &str {
     if path == STDIN { "<stdin>" } else { path }
 }

@@ -5,13 +5,13 @@ use serde_saphyr::{Error, MessageFormatter, Options, UserMessageFormatter, budge
 
 use super::value::Unambiguous;
 
-/// As deep as JSON may be.
+/// The deepest nesting, as in JSON.
 const DEEPEST: usize = 128;
 
-/// How many bytes of text aliases may add to a document.
+/// The most bytes of text that aliases may add to a document.
 const COPIED: usize = 64 << 20;
 
-/// The line, counted from 1, of what can't be read, and why it can't.
+/// The line, counted from 1, of a text that can't be read, and the reason.
 pub type ReadError = (usize, String);
 
 /// All values with the lines in which they begin. Nulls are left out.
@@ -26,7 +26,7 @@ pub fn values(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     Ok(values)
 }
 
-/// What begins like JSON may still be YAML; but if it is neither, it was meant to be JSON.
+/// Reads JSON or YAML. A text that begins like JSON may still be YAML; if it is neither, the error is that of JSON.
 fn of_document(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     let of_yaml = || yaml(text).map(|value| vec![(1, value)]);
     if text.trim_start().starts_with('{') {

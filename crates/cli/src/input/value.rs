@@ -22,7 +22,7 @@ impl<'de> Deserialize<'de> for Unambiguous {
 
 struct AnyValue;
 
-/// Takes what is the same in JSON.
+/// Visits values that are the same in JSON.
 macro_rules! scalars {
     ($($visit:ident: $type:ty),*) => {
         $(fn $visit<E: Error>(self, value: $type) -> Result<Value, E> {

@@ -21,13 +21,13 @@ use crate::{
     table::{cell, table},
 };
 
-/// Selects what the keeper has written.
+/// Selects the events of the keeper.
 pub const BY_KEEPER: &str = "reportingComponent=tenure.dev/keeper";
 
-/// API servers keep events for an hour, unless they are told otherwise.
+/// API servers keep events for an hour by default.
 const OF_LATE: SignedDuration = SignedDuration::from_hours(1);
 
-/// The end of a run, as people and programs are told of it.
+/// The end of a run, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
@@ -83,7 +83,7 @@ impl Ended {
     }
 }
 
-/// Runs that have ended of late in a namespace or in all, the latest last.
+/// Returns the runs that have ended of late in a namespace or in all, the latest last.
 pub async fn ended(cluster: &Cluster, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
     let client = cluster.client.clone();
     let api: Api<Event> = match namespace {
@@ -98,7 +98,7 @@ pub async fn ended(cluster: &Cluster, namespace: Option<&str>) -> kube::Result<V
     Ok(ended)
 }
 
-/// As a table, or as objects.
+/// Returns the answer as a table, or as objects.
 pub fn shown(
     ended: &[Ended],
     format: Option<Format>,

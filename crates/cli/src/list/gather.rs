@@ -1,4 +1,4 @@
-//! Reads from the API server what a list is made of.
+//! Reads the objects of a list from the API server.
 
 use std::{
     collections::HashSet,
@@ -23,7 +23,7 @@ use crate::{
 /// Owners that are asked for one by one before a look at what they have answered.
 const ROUND: usize = 64;
 
-/// How long a kind that comes later goes unseen by a watch.
+/// The longest time for which a watch misses a kind that is installed later.
 const BETWEEN_DISCOVERIES: Duration = Duration::from_mins(1);
 
 /// Lists workloads, again and again.
@@ -34,14 +34,14 @@ pub struct Gatherer {
     namespace: Option<String>,
     t9k_system_namespace: String,
     config: Config,
-    /// By the labels of the workloads themselves.
+    /// Selects by the labels of the workloads themselves.
     selector: Option<Selector>,
     told: HashSet<String>,
     is_silent: bool,
 }
 
 impl Gatherer {
-    /// By the servers' configuration.
+    /// Lists by the servers' configuration.
     pub fn new(
         cluster: Cluster,
         namespace: Option<String>,
@@ -66,7 +66,7 @@ impl Gatherer {
         Self { selector, ..self }
     }
 
-    /// Says nothing on standard error.
+    /// Prints nothing on standard error.
     pub fn silent(self) -> Self {
         Self { is_silent: true, ..self }
     }
@@ -76,12 +76,12 @@ impl Gatherer {
         self.cluster
     }
 
-    /// What time the API server has.
+    /// Returns the time of the API server.
     pub fn now(&self) -> Timestamp {
         self.cluster.clock.now()
     }
 
-    /// Says something on standard error, but only once.
+    /// Prints a warning on standard error, but only once.
     pub fn warn(&mut self, what: String) {
         if !self.is_silent && !self.told.contains(&what) {
             warn(&what);
@@ -96,7 +96,7 @@ impl Gatherer {
             self.discovered = Instant::now();
         }
         let mut view = self.empty();
-        // before the pods: what they are in, and whose they are
+        // before the pods: their queues, groups and owners
         let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
         let place = self.t9k_system_namespace.as_str();
         let runai = kinds.queues(Family::Runai).map(|kind| (kind, None));
@@ -115,7 +115,7 @@ impl Gatherer {
         for warning in view.snapshot.warnings() {
             self.warn(warning);
         }
-        // some clusters have the queues of one family alone: the other matters where somebody counts on it
+        // some clusters have the queues of one family alone: the other matters if a pod names it
         let is_absent = |family: &Family| self.cluster.kinds.queues(*family).is_none();
         let mut absent = vec![Family::Runai, Family::Tensorstack];
         absent.retain(is_absent);

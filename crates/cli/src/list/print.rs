@@ -1,4 +1,4 @@
-//! How rows look.
+//! The columns and formats of rows.
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -24,7 +24,7 @@ pub enum Format {
     Name,
 }
 
-/// A column of a table of workloads: its header, and what it shows of one. Ages only if it is known what time it is.
+/// A column of a table of workloads: its header, and its cell for a workload. Ages are shown only if a time is given.
 pub type Column = (&'static str, fn(&Row, Option<Timestamp>) -> String);
 
 pub const NAMESPACE: Column = ("NAMESPACE", |row, _| row.namespace.clone());
@@ -50,7 +50,7 @@ const WIDE: [Column; 5] = [
     ("REASON", |row, _| why(row)),
 ];
 
-/// Prints rows, and what changes in them.
+/// Prints rows, and their changes.
 #[derive(Debug)]
 pub struct Printer {
     format: Option<Format>,
@@ -89,7 +89,7 @@ impl Printer {
         }
     }
 
-    /// Whether two rows look different, but for their ages.
+    /// True if two rows look different, ages apart.
     pub fn differ(&self, before: &Row, after: &Row) -> bool {
         match self.format {
             Some(Format::Json | Format::Yaml) => before != after,

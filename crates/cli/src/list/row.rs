@@ -1,4 +1,4 @@
-//! What is said of a workload.
+//! The row of a workload.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ use tenure_types::{
 
 use crate::run::Run;
 
-/// How a workload is.
+/// The state of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum State {
     /// No pod of it was scheduled.
@@ -29,14 +29,14 @@ pub enum State {
     Running,
     /// Its ceiling is exceeded, and it wasn't paused yet.
     Expired,
-    /// Tenure has paused it, until somebody resumes it.
+    /// Tenure has paused it, until it is resumed.
     #[default]
     Paused,
     /// It is paused, and comes back by itself.
     Requeueing,
-    /// It was deactivated: it is paused until somebody activates it.
+    /// It was deactivated: it is paused until it is activated.
     Inactive,
-    /// No ceiling applies, whatever its queue says.
+    /// No ceiling applies, even if its queue has one.
     Exempt,
     /// It is being deleted.
     Terminating,
@@ -44,7 +44,7 @@ pub enum State {
     Gone,
 }
 
-/// A workload, as people and programs are told of it. Times are exact.
+/// A workload, for people and programs. Times are exact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -66,16 +66,16 @@ pub struct Row {
     /// Why it is paused or exempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it was paused.
+    /// The time of its pause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
-    /// When it comes back.
+    /// The time at which it comes back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_at: Option<Timestamp>,
-    /// How often it was paused because its pods didn't get ready, since it was last activated.
+    /// The number of pauses because its pods didn't get ready, since it was last activated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requeue_count: Option<u32>,
-    /// Since when the ceiling counts.
+    /// The time from which the ceiling counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,10 +86,10 @@ pub struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_from: Option<String>,
     pub pods: usize,
-    /// How many of its pods are ready.
+    /// The number of its ready pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_pods: Option<usize>,
-    /// How many of them it takes to run.
+    /// The number of pods that it needs to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed_pods: Option<usize>,
     /// Its place among others that come back, in queues of this family.
@@ -100,7 +100,7 @@ pub struct Row {
     pub other_queue: Option<String>,
 }
 
-/// What tells workloads apart.
+/// The key of a workload: its namespace, and its kind and name.
 pub type Key = (String, String);
 
 impl Row {
@@ -108,7 +108,7 @@ impl Row {
         (self.namespace.clone(), self.workload.clone())
     }
 
-    /// Whether it is in any of these queues.
+    /// True if it is in any of these queues.
     pub fn is_in(&self, queues: &[String]) -> bool {
         [&self.queue, &self.other_queue].into_iter().flatten().any(|queue| queues.contains(queue))
     }
@@ -119,11 +119,11 @@ impl Row {
 pub struct Workload {
     namespace: String,
     reference: OwnerReference,
-    /// Of its pods that are in a queue.
+    /// The run of its pods that are in a queue.
     run: Option<Run>,
     ready: usize,
     needed: usize,
-    /// The groups, and the pods by themselves, that are part of what is needed.
+    /// The groups and single pods whose needs are counted in `needed`.
     units: HashSet<Uid>,
     /// Its metadata, if it has the record of a pause.
     pub pause: Option<ObjectMeta>,
@@ -137,7 +137,7 @@ impl Workload {
         Self { namespace: namespace.to_owned(), reference, ..Self::default() }
     }
 
-    /// Takes one more pod: its run, whether it is ready, and its group or itself with how many pods that takes.
+    /// Adds a pod: its run, whether it is ready, and its group (or the pod itself) with the number of pods needed.
     pub fn add(&mut self, run: Run, ready: bool, (unit, needed): (Uid, usize)) {
         self.ready = self.ready.saturating_add(usize::from(ready));
         if self.units.insert(unit) {
@@ -149,7 +149,7 @@ impl Workload {
         });
     }
 
-    /// None if there is nothing to say.
+    /// Returns the row; none if the workload neither runs nor is paused.
     pub fn row(self, tree: &QueueTree, floors: &Floors, now: Timestamp) -> Option<Row> {
         let Self { namespace, reference, run, ready, needed, units: _, pause, of_kueue, terminating } = self;
         let row = Row {
@@ -163,7 +163,7 @@ impl Workload {
         };
         if let Some(metadata) = pause {
             let record = pause::record_on(&metadata);
-            // younger pods show that somebody has reversed it
+            // younger pods show that the pause was reversed
             let is_over = |run: &Run| record.as_ref().is_none_or(|record| run.created_last > record.at);
             if !run.as_ref().is_some_and(is_over) {
                 return Some(Row { kueue_workload: of_kueue, ..paused(row, &metadata, record) });
@@ -171,7 +171,7 @@ impl Workload {
         }
         let row = Row { ready_pods: Some(ready), needed_pods: Some(needed), ..row };
         let run = run?;
-        // when it is safe from nobody any more: from workloads of other queues it depends on where they are
+        // the end of its last protection: against other queues, the floor depends on their place in the tree
         let floor =
             run.standing.queue(Family::Runai).map(|queue| floors.longest(tree, tree.find(queue)).to_signed());
         let floor_until =
@@ -181,7 +181,7 @@ impl Workload {
     }
 }
 
-/// Of an object with a record, or with one that can't be read.
+/// Returns the row of an object with a record, or with one that can't be read.
 fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row {
     let RequeueState { count, priority, .. } = pause::requeue_state_on(metadata);
     let requeue_count = (count > 0).then_some(count);

@@ -20,7 +20,7 @@ use crate::{
     snapshot::{Snapshot, Step},
 };
 
-/// What was read. Pods come last, and then it is [complete](View::complete).
+/// The objects that were read. Pods come last, and then it is [complete](View::complete).
 #[derive(Debug)]
 pub struct View {
     pub snapshot: Snapshot,
@@ -37,7 +37,7 @@ struct Member {
     /// Why it would be exempt if its controller existed.
     claimed: Option<Exemption>,
     ready: bool,
-    /// Its group, or itself, and how many pods that takes.
+    /// Its group, or itself, and the number of pods that this needs.
     unit: (Uid, usize),
     seen: Seen,
 }
@@ -50,7 +50,7 @@ impl View {
         Self { snapshot, pods: Vec::new() }
     }
 
-    /// Takes pods.
+    /// Adds pods.
     pub fn pods(&mut self, pods: &[Pod]) {
         let Self { snapshot: Snapshot { index, selected, .. }, pods: members } = self;
         for pod in pods {
@@ -85,7 +85,7 @@ impl View {
         }
     }
 
-    /// All pods are there, and with them what is known of their groups: those that are in a queue count.
+    /// Drops pods that are in no queue. To be called once all pods and groups were added.
     pub fn complete(&mut self) {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
         pods.retain(|pod| index.standing_of(&pod.seen).is_some());
@@ -124,7 +124,7 @@ impl View {
         named
     }
 
-    /// Whether any pod is in a queue of a family.
+    /// True if any pod is in a queue of a family.
     pub fn counts_on(&mut self, family: Family) -> bool {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
         let mut standings = pods.iter().filter_map(|pod| index.standing_of(&pod.seen));
@@ -179,7 +179,7 @@ impl View {
     }
 }
 
-/// By namespace and uid.
+/// Workloads by namespace and uid.
 type Workloads = HashMap<(String, Uid), Workload>;
 
 fn entry<'w>(all: &'w mut Workloads, namespace: &str, reference: &OwnerReference) -> &'w mut Workload {

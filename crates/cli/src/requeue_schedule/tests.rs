@@ -41,7 +41,7 @@ Deactivated after 1m, at the first timeout.
 
 #[test]
 fn fewer_rows_than_there_are_retries_say_so() {
-    assert!(table(&["--retries", "1"]).ends_with("\nAnd so on for ever: there is no limit.\n"));
+    assert!(table(&["--retries", "1"]).ends_with("\nAnd so on: there is no limit.\n"));
     let limited = table(&["--retries", "1", "--backoff-limit-count", "3"]);
     assert!(limited.ends_with("\nAnd so on until it is deactivated after retry 3.\n"), "{limited}");
     assert_eq!(table(&[]).lines().count(), 30 + 3);

@@ -45,10 +45,10 @@ enum Page {
     Metadata(Vec<ObjectMeta>),
 }
 
-/// A cluster, with what it has and what time it is there.
+/// A cluster, with its kinds and its clock.
 pub struct Cluster {
     pub client: Client,
-    /// The one that is asked for.
+    /// The namespace that is asked for.
     pub namespace: String,
     pub kinds: Kinds,
     pub clock: Clock,
@@ -133,8 +133,8 @@ impl Cluster {
         Ok(found.into_iter().filter_map(|metadata| metadata.name).collect())
     }
 
-    /// Lists kinds in their namespaces, whole objects of some and the metadata of others, and takes what is there.
-    /// Returns what can't be listed, and why, in the order in which it was asked for.
+    /// Lists kinds in their namespaces, whole objects of some and the metadata of others, and adds the objects.
+    /// Returns the kinds that can't be listed, with the errors, in the order of the request.
     pub async fn read<'k>(
         &self,
         whole: impl Iterator<Item = (&'k Kind, Option<&str>)>,
@@ -163,7 +163,7 @@ impl Cluster {
         failed.into_values().collect()
     }
 
-    /// Reads what an explanation needs.
+    /// Reads the objects that an explanation needs.
     pub(super) async fn explain(&self, wanted: &Wanted<'_>, snapshot: &mut Snapshot) -> Result<()> {
         snapshot.take_pods(self.with_groups(wanted.pods).await?);
         if let Some(namespace) = wanted.namespace {
@@ -197,7 +197,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// An error about an object, with what Tenure has done if it is no longer there.
+    /// Returns an error about an object; if it no longer exists, with Tenure's last action on it.
     pub(super) async fn missing(&self, namespace: &str, workload: &str, error: kube::Error) -> Error {
         let is_gone = matches!(&error, kube::Error::Api(status) if status.code == 404);
         let error = explain(error);
@@ -260,7 +260,7 @@ fn cannot_list(kind: &Kind, error: kube::Error) -> Error {
     explain(error).context(format!("can't list {}", kind.plural()))
 }
 
-/// Items of a list don't say what they are.
+/// Returns an item of a list as a document. Items don't name their own kind.
 fn document(kind: &Kind, object: &DynamicObject) -> serde_json::Result<Document> {
     Ok(Document {
         source: format!("{}/{}", kind.singular(), object.metadata.name.as_deref().unwrap_or_default()),

@@ -43,19 +43,19 @@ impl Owner {
     }
 }
 
-/// What is known of owners.
+/// The known owners.
 #[derive(Debug, Default)]
 pub struct Owners {
-    /// Group and kind of what was listed as a whole.
+    /// Group and kind of owners that were listed as a whole.
     listed: HashSet<(String, String)>,
     by_uid: HashMap<Uid, Owner>,
-    /// What was asked for one by one.
+    /// The answers about owners that were asked for one by one.
     asked: HashMap<Uid, Answer>,
     /// Their annotations `tenure.dev/max-duration`.
     max_durations: HashMap<Uid, String>,
 }
 
-/// Where a climb has come to.
+/// The next step of a climb.
 #[derive(Debug, PartialEq)]
 pub enum Step {
     /// This owner is to be asked for first.
@@ -82,7 +82,7 @@ impl Owners {
         self.asked.insert(Uid::of(&owner.uid), answer);
     }
 
-    /// Takes what an owner notes of a ceiling of its own.
+    /// Records the annotation `tenure.dev/max-duration` of an owner.
     pub fn note(&mut self, metadata: &ObjectMeta) {
         let text = metadata.annotations.as_ref().and_then(|all| all.get(MAX_DURATION_ANNOTATION));
         let noted = metadata.uid.as_deref().zip(text);
@@ -94,7 +94,7 @@ impl Owners {
         self.max_durations.get(&Uid::of(&owner.uid)).map(String::as_str)
     }
 
-    /// What is known of an owner of something in a namespace; none if it is to be asked for.
+    /// Returns the answer about an owner of an object in a namespace; none if it is to be asked for.
     pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<Answer> {
         let uid = Uid::of(&owner.uid);
         let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
@@ -109,13 +109,13 @@ impl Owners {
         Some(self.by_uid.get(&uid).filter(is_meant).map_or(Answer::Absent, |found| found.answer.clone()))
     }
 
-    /// Those that have a record of a pause.
+    /// Returns the owners that have a record of a pause.
     pub fn paused(&self) -> impl Iterator<Item = (&Owner, &ObjectMeta)> {
         self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
     }
 }
 
-/// What is said of an owner by its metadata.
+/// Returns the answer about an owner, by its metadata.
 pub fn found(metadata: &ObjectMeta) -> Answer {
     Answer::Found(Found {
         uid: metadata.uid.clone().unwrap_or_default(),
@@ -127,8 +127,8 @@ pub fn found(metadata: &ObjectMeta) -> Answer {
     })
 }
 
-/// The metadata of an owner among the objects of files. One that isn't there is taken to exist: whoever gives some
-/// objects needn't give all. Manifests have no uid.
+/// Returns the metadata of an owner among the objects of files. An owner that isn't among them is taken to exist: files
+/// needn't hold all objects of a cluster. Manifests have no uid.
 pub fn in_files(documents: &[Document], namespace: &str, owner: &OwnerReference) -> ObjectMeta {
     let (group, name) = (group_of(&owner.api_version), Some(owner.name.as_str()));
     let of = |namespace: Option<&str>| {

@@ -25,7 +25,7 @@ const BUILT_IN: [(&str, i32); 2] =
     [("system-cluster-critical", SYSTEM_CRITICAL_PRIORITY), ("system-node-critical", 2_000_001_000)];
 
 impl Snapshot {
-    /// Adds what manifests leave to the API server, once everything is known, and looks for what is odd.
+    /// Adds the fields that manifests leave to the API server, once all objects are known, and collects warnings.
     pub(super) fn complete(&mut self) {
         let Self { pods, classes, index, now, oddities, .. } = self;
         let default = classes.values().find(|class| class.global_default == Some(true));
@@ -78,7 +78,7 @@ impl Snapshot {
         self.classes.get(pod.spec.priority_class_name.as_deref()?)
     }
 
-    /// What a pod's class says.
+    /// Returns the state of a pod's priority class.
     pub fn class_state(&self, pod: &Pod) -> ClassState {
         let Some(name) = pod.spec.priority_class_name.as_deref().filter(|name| !name.is_empty()) else {
             return ClassState::None;
@@ -109,12 +109,12 @@ pub struct Gang<'s> {
     /// `PodGroup ns/name`, or `pod ns/name`.
     pub name: String,
     pub workload: Workload<'s>,
-    /// Where the start time comes from.
+    /// The source of the start time.
     pub start_from: &'static str,
 }
 
 impl Snapshot {
-    /// What tells a pod's workload from others: its `PodGroup`, or its own key.
+    /// Returns the key of a pod's workload: that of its `PodGroup`, or its own.
     pub fn gang_key(&self, pod: &Pod) -> (Option<PodGroupKind>, Key) {
         match self.index.gang(pod) {
             Some(gang) => (Some(gang.kind), (gang.namespace.to_string(), gang.name.to_string())),
@@ -151,7 +151,7 @@ impl Snapshot {
     }
 }
 
-/// What is wrong with a stamp that isn't a time.
+/// Returns a warning about a stamp that isn't a time.
 pub fn unreadable_stamp(group: &ObjectMeta) -> Option<String> {
     let text = start::stamp(group)?.err()?;
     let (namespace, name) = super::key(group);

@@ -31,7 +31,7 @@ pub async fn documents(filename: &[String], connect: ConnectArgs) -> Result<Vec<
     cluster.list(kind).await
 }
 
-/// The queues of the tree by name, and warnings of those that don't count.
+/// Returns the queues of the tree by name, and warnings about queues that don't count.
 pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<String>) {
     let (mut counting, mut warnings) = (BTreeMap::new(), Vec::new());
     for document in documents.iter().filter(|document| is_queue(document)) {
@@ -49,13 +49,13 @@ pub fn counting(documents: &[Document]) -> (BTreeMap<&str, &Document>, Vec<Strin
     (counting, warnings)
 }
 
-/// Whether it is a queue of the tree, in one of the versions that are known.
+/// True for a queue of the tree in a known version.
 pub fn is_queue(document: &Document) -> bool {
     document.kind == "Queue" && document.group() == GROUP && matches!(document.version(), "v3alpha1" | "v2")
 }
 
 impl Snapshot {
-    /// Takes a queue of the tree.
+    /// Adds a queue of the tree.
     pub(super) fn take_queue(&mut self, name: &str, document: &Document) {
         let mut spec = document.value.get("spec").filter(|spec| !spec.is_null());
         if let Some(bad) = spec.take_if(|spec| !spec.is_object()) {
@@ -80,7 +80,7 @@ impl Snapshot {
     }
 }
 
-/// Those that are texts: others can't be stored.
+/// Returns the annotations that are texts: others can't be stored.
 pub fn annotations(document: &Document) -> BTreeMap<String, String> {
     let annotations = document.value.get("metadata").and_then(|metadata| metadata.get("annotations"));
     let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
@@ -94,7 +94,7 @@ fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
     P::deserialize(MapDeserializer::<_, serde_json::Error>::new(object)).unwrap_or_default()
 }
 
-/// What a stored field counts as in which something is wrong.
+/// Returns the value for which an invalid stored field counts.
 fn counts_as(queue: &RunaiQueue, field: &str) -> String {
     let is = |name: &str| [QueueVersion::V3alpha1, QueueVersion::V2].iter().any(|of| of.path(name) == field);
     let value = match field {
@@ -141,7 +141,7 @@ mod tests {
     fn queues_of_both_versions_are_in_one_tree() {
         let documents = [
             queue("leaf", json!({"parentQueue": "root", "preemptMinRuntime": "1d"})),
-            queue_of("v2", "root", json!({"reclaimMinRuntime": "1h", "resources": "whatever"})),
+            queue_of("v2", "root", json!({"reclaimMinRuntime": "1h", "resources": "any text"})),
             queue_of("v9", "other", json!({})),
             Document { api_version: "v1".into(), ..queue("pod", json!({})) },
         ];

@@ -17,7 +17,7 @@ impl Selected {
         Self { selector, uids: HashSet::new() }
     }
 
-    /// Takes an object.
+    /// Adds an object, if it is selected.
     pub fn take(&mut self, uid: Option<&str>, labels: Option<&BTreeMap<String, String>>) {
         let Self { selector: Some(selector), uids } = self else { return };
         let none = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! When a certificate ends.
+//! Reads the end of validity of certificates.
 
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -38,7 +38,7 @@ fn not_after(der: &[u8]) -> Option<Timestamp> {
     Some(at.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// The tag of the first value, its content, and what follows it.
+/// Returns the tag of the first value, its content, and the bytes after it.
 fn value(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (tag, rest) = der.split_first()?;
     let (first, rest) = rest.split_first()?;

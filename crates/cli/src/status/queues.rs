@@ -1,4 +1,4 @@
-//! Queues that pods name and that don't exist, workloads past their ceiling, and what was refused.
+//! Checks for queues that pods name and that don't exist, for workloads past their ceiling, and for refusals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,10 +19,10 @@ use crate::{
     snapshot::{LIVE, NotListed, Snapshot},
 };
 
-/// A pause takes a moment, and more of them wait for each other.
+/// The time past a ceiling that is no problem: a pause takes a moment, and many of them wait for each other.
 const OVERDUE: SignedDuration = SignedDuration::from_mins(1);
 
-/// So many names are shown.
+/// The most names that are shown.
 const SHOWN: usize = 5;
 
 impl Inspector {

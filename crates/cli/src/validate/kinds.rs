@@ -12,9 +12,9 @@ pub const REVIEWED: &str = "the kinds that are reviewed are Queue of scheduling.
 struct Group {
     name: &'static str,
     kind: &'static str,
-    /// Of that kind.
+    /// The versions of that kind.
     versions: &'static [&'static str],
-    /// Others that the group has.
+    /// Other kinds of the group.
     others: &'static [&'static str],
 }
 
@@ -34,7 +34,7 @@ const GROUPS: [Group; 3] = [
     },
 ];
 
-/// How an object is reviewed; none if it isn't. An error if the API server has no such kind or version.
+/// Returns the review for an object; none if it isn't reviewed. An error if the API server has no such kind or version.
 pub fn reviewable(document: &Document) -> Result<Option<Reviewable>, FieldError> {
     let (group, version, kind) = (document.group(), document.version(), document.kind.as_str());
     let Some(of) = GROUPS.iter().find(|of| of.name == group) else { return Ok(None) };

@@ -276,7 +276,7 @@ fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<String> {
     (!is_right).then(|| format!("must be {name}"))
 }
 
-/// What a value must be, of an error that says what was expected.
+/// Returns the rule for a value, from an error that names the expected type.
 fn rule(error: &str) -> String {
     let Some((_, expected)) = error.rsplit_once("expected ") else { return error.into() };
     let expected = match expected {

@@ -26,7 +26,7 @@ pub fn plugin(directory: &Path, line: &str) -> Command {
     command
 }
 
-/// What it printed, what it complained of, and its exit code.
+/// Returns standard output, standard error and the exit code of the plugin.
 pub fn run(directory: &TempDir, line: &str) -> (String, String, i32) {
     told(plugin(directory.path(), line).stdin(Stdio::null()).output().unwrap())
 }

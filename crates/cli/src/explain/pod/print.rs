@@ -9,7 +9,7 @@ use crate::{
     floors::Sourced,
 };
 
-/// What people read.
+/// Sentences for people.
 pub fn sentences(answer: &Answer, now: Timestamp) -> String {
     let paragraphs = [
         paragraph(&answer.pod, &who(answer, now)),
@@ -46,7 +46,7 @@ fn protected(answer: &Answer, now: Timestamp) -> Vec<String> {
         answer.protected.iter().partition(|protection| protection.preemptor != Relation::OtherTree);
     let near = near.into_iter().map(|protection| sentence(protection, &against(protection), now));
     let mut sentences: Vec<String> = near.collect();
-    // whoever comes from another tree meets the same floor
+    // preemptors of all other trees meet the same floor
     sentences.extend(far.first().map(|first| match far.len() {
         1 => sentence(first, &against(first), now),
         many => sentence(first, &format!("against each of the {many} other top-level queues"), now),
@@ -69,7 +69,7 @@ fn tolerated(toleration: &TolerationAnswer, now: Timestamp) -> String {
     let TolerationAnswer { priority_class: class, minimum_preemptable_priority: minimum, .. } = toleration;
     match (toleration.toleration_seconds, toleration.until) {
         (0, _) => format!("its PriorityClass {class:?} gives no protection"),
-        (..0, _) => format!("against priorities below {minimum}: for ever (PriorityClass {class:?})"),
+        (..0, _) => format!("against priorities below {minimum}: always (PriorityClass {class:?})"),
         (_, Some(at)) => {
             format!("against priorities below {minimum}: until {} (PriorityClass {class:?})", moment(at, now))
         }
@@ -130,7 +130,7 @@ fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
     sentences
 }
 
-/// A sentence about the return of what is paused, and what resumes it.
+/// A sentence about the return of a paused workload, and the command that resumes it.
 fn back(would: &Would) -> Option<String> {
     let resume = would.resume.as_ref()?;
     Some(match &would.comes_back_after {
