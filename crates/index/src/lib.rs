@@ -23,7 +23,8 @@ pub use deadlines::{Claim, Due, Group, Outcome, RetryAfter, Served, Task};
 pub use own::{Bearer, Ineffective, NoEffect};
 pub use paused::Paused;
 pub use placement::{
-    Answer, Dropped, Guarding, Pending, PendingPod, PlacementIndex, Placements, Question, Sought, Taken,
+    Guarding, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest, Rejection,
+    Sought, Taken,
 };
 pub use podgroups::{Stamped, Stamping, Workload};
 pub use queues::{RunaiQueues, TensorstackQueues};

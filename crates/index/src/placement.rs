@@ -34,7 +34,7 @@ use crate::{
     uid::UidMap,
 };
 
-pub use answer::{Answer, Dropped, Question, Taken};
+pub use answer::{NodeVerdict, PreemptionRequest, Rejection, Taken};
 use budgets::{Budgets, Labels};
 pub use guard::{Guarding, Sought};
 pub use pending::Pending;
@@ -81,7 +81,7 @@ pub type PlacementIndex = Cluster<Placements>;
 
 /// The record of a pod, with the facts that decisions need.
 #[derive(Clone, Debug)]
-struct Placed {
+struct PodRecord {
     /// Its uid as the API server writes it, if that is an odd one: answers name it.
     odd_uid: Option<Box<str>>,
     namespace: ArcStr,
@@ -129,7 +129,7 @@ impl PlacementIndex {
             self.reader.delete_pod(uid);
             return;
         }
-        let mut placed = Placed::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);
+        let mut placed = PodRecord::read(&pod, &room, &mut self.objects.interner, &mut self.reader.interned);
         self.reader.schedulers.put(uid, &pod, &placed, &mut self.objects.interner.names);
         match room.needs {
             None => self.reader.needs.remove(&uid),

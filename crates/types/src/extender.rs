@@ -389,12 +389,12 @@ impl<'de> Visitor<'de> for Uid {
 /// The response, an `ExtenderPreemptionResult`: the nodes that remain candidates, and the victims of each. It is kept
 /// as the JSON to be sent, but for its end.
 #[derive(Debug)]
-pub struct Answer(Vec<u8>);
+pub struct PreemptionResult(Vec<u8>);
 
 /// The approximate size of a pod in a response, in bytes.
 const POD_BYTES: usize = 50;
 
-impl Answer {
+impl PreemptionResult {
     /// Creates a response without nodes, with room for about so many pods.
     pub fn with_capacity(pods: usize) -> Self {
         let mut json = Vec::with_capacity(pods.saturating_mul(POD_BYTES));
@@ -539,7 +539,7 @@ mod tests {
     }
 
     fn answer(nodes: &[(&str, &[&str], i64)]) -> String {
-        let mut answer = Answer::with_capacity(nodes.len());
+        let mut answer = PreemptionResult::with_capacity(nodes.len());
         for (node, uids, pdb_violations) in nodes {
             answer.add(node, uids.iter().copied(), *pdb_violations);
         }

@@ -28,9 +28,9 @@ pub struct PodWithRoom {
     status: Status,
 }
 
-/// The room that a pod takes from other pods on its node.
+/// The resources of its node that a pod demands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct ResourceDemand {
     /// The requests, by resource: processors in thousandths, all else in whole units.
     pub requests: BTreeMap<String, i64>,
     /// Further needs of its node; none if requests are all.
@@ -129,9 +129,9 @@ fn is_of_pods(resource: &str) -> bool {
 
 impl PodWithRoom {
     /// Splits this into the pod and its room.
-    pub fn split(self) -> (Pod, Room) {
+    pub fn split(self) -> (Pod, ResourceDemand) {
         let Self { metadata, spec, status } = self;
-        let room = Room::new(spec.requests(&status), Needs::read(&metadata, &spec));
+        let room = ResourceDemand::new(spec.requests(&status), Needs::read(&metadata, &spec));
         let Spec {
             priority,
             scheduler_name,
@@ -155,7 +155,7 @@ impl PodWithRoom {
     }
 }
 
-impl Room {
+impl ResourceDemand {
     /// A pod that names resources that no node has, by their length or their number, gets no room anywhere. Nothing of
     /// it is kept then.
     fn new(requests: BTreeMap<String, i64>, needs: Option<Needs>) -> Self {

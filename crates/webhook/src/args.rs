@@ -24,7 +24,7 @@ use crate::{
     guard,
     kai::KaiWatch,
     router,
-    scheduler::{self, Waker},
+    scheduler::{self, NominationNudger},
 };
 use tracing::warn;
 
@@ -199,7 +199,7 @@ struct Sight {
 
 impl Sight {
     /// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
-    async fn look(self, waker: Option<Waker>, extends: bool, guards: bool) {
+    async fn look(self, waker: Option<NominationNudger>, extends: bool, guards: bool) {
         let Self { placement, client, clock, readiness } = self;
         if !extends && !guards {
             return std::future::pending().await;

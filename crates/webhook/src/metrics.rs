@@ -4,7 +4,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::scheduler::Counts;
+use crate::scheduler::NodeCounts;
 
 /// The webhook's metrics.
 #[derive(Clone, Debug)]
@@ -167,8 +167,8 @@ impl Metrics {
         self.conversion_seconds.observe(seconds);
     }
 
-    pub(crate) fn preemption_answered(&self, counts: &Counts, seconds: f64) {
-        let Counts { kept, instead, protected, unknown } = *counts;
+    pub(crate) fn preemption_answered(&self, counts: &NodeCounts, seconds: f64) {
+        let NodeCounts { kept, instead, protected, unknown } = *counts;
         let results =
             [("kept", kept), ("substituted", instead), ("protected", protected), ("unknown", unknown)];
         for (result, nodes) in results {
@@ -218,8 +218,8 @@ mod tests {
         metrics.guarded("delete", "protected", 0.125);
         metrics.converted("v2", true, 7, 0.5);
         metrics.converted("v2", false, 3, 0.5);
-        metrics.preemption_answered(&Counts { kept: 4, instead: 3, protected: 2, unknown: 1 }, 0.5);
-        metrics.preemption_answered(&Counts { kept: 1, ..Counts::default() }, 0.25);
+        metrics.preemption_answered(&NodeCounts { kept: 4, instead: 3, protected: 2, unknown: 1 }, 0.5);
+        metrics.preemption_answered(&NodeCounts { kept: 1, ..NodeCounts::default() }, 0.25);
         metrics.waiting(6);
         metrics.waiting(5);
         metrics.woken();

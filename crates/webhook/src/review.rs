@@ -18,9 +18,9 @@ use crate::http::MAX_BODY_BYTES;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// Why a body is no request for a review.
+/// The reason why a body is no request for a review.
 #[derive(Debug, Error)]
-pub enum Malformed {
+pub enum MalformedReview {
     /// It isn't JSON, or not of the right shape.
     #[error("not an AdmissionReview: {0}")]
     Json(#[from] serde_json::Error),
@@ -110,13 +110,13 @@ pub struct Kind<'b> {
 
 impl<'b> Request<'b> {
     /// The request in a body.
-    pub fn read(body: &'b [u8]) -> Result<Self, Malformed> {
+    pub fn read(body: &'b [u8]) -> Result<Self, MalformedReview> {
         let Incoming { api_version, kind, request } = serde_json::from_slice(body)?;
         if api_version != API_VERSION || kind != KIND {
-            return Err(Malformed::OtherKind(api_version.into(), kind.into()));
+            return Err(MalformedReview::OtherKind(api_version.into(), kind.into()));
         }
-        request.ok_or(Malformed::NoRequest).and_then(|request| match &*request.uid {
-            "" => Err(Malformed::NoUid),
+        request.ok_or(MalformedReview::NoRequest).and_then(|request| match &*request.uid {
+            "" => Err(MalformedReview::NoUid),
             _ => Ok(request),
         })
     }

@@ -6,7 +6,7 @@ mod http;
 mod permits;
 mod preemptor;
 mod question;
-mod unsettled;
+mod recent_grants;
 mod waiters;
 mod wake;
 
@@ -21,10 +21,10 @@ use crate::{KnownQueues, Metrics, placement::Placement};
 
 pub use http::{MAX_PREEMPTION_BYTES, router};
 pub use permits::{Permit, Permits};
-pub(crate) use question::Counts;
-use unsettled::Unsettled;
+pub(crate) use question::NodeCounts;
+use recent_grants::RecentGrants;
 use waiters::Waiters;
-pub use wake::Waker;
+pub use wake::NominationNudger;
 
 /// The calls to the API server a second, and in a burst, for all wake-ups together. A wake-up takes three.
 const CALLS_A_SECOND: NonZeroU32 = NonZeroU32::new(20).unwrap();
@@ -92,7 +92,7 @@ pub struct Extender {
     patience: Duration,
     patient: Arc<Semaphore>,
     waiters: Arc<Mutex<Waiters>>,
-    unsettled: Arc<Mutex<Unsettled>>,
+    recent_grants: Arc<Mutex<RecentGrants>>,
 }
 
 impl Extender {
@@ -117,7 +117,7 @@ impl Extender {
             patience: PATIENCE,
             patient: Arc::new(Semaphore::new(MOST_PATIENT)),
             waiters: Arc::default(),
-            unsettled: Arc::default(),
+            recent_grants: Arc::default(),
         }
     }
 
@@ -126,7 +126,7 @@ impl Extender {
         *self.floors.write() = floors;
     }
 
-    /// Turns the [`Waker`] of refused preemptors on or off.
+    /// Turns the [`NominationNudger`] of refused preemptors on or off.
     #[must_use]
     pub const fn waking(mut self, wakes: bool) -> Self {
         self.wakes = wakes;
@@ -151,8 +151,8 @@ impl Extender {
     }
 
     /// Returns the task that wakes refused preemptors once the floors end that were in their way; none if it is off.
-    pub fn waker(&self) -> Option<Waker> {
-        self.wakes.then(|| Waker {
+    pub fn waker(&self) -> Option<NominationNudger> {
+        self.wakes.then(|| NominationNudger {
             clock: self.clock.clone(),
             placement: self.placement.clone(),
             waiters: Arc::clone(&self.waiters),

@@ -12,14 +12,14 @@ use tenure_policy::{
 use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::Needs};
 
 use super::{
-    Placed, PlacementIndex,
+    PlacementIndex, PodRecord,
     workloads::{Here, Workloads},
 };
 use crate::Uid;
 
-/// A scheduler's question, with the inputs of the answer besides the pods.
+/// A scheduler's request to preempt, with the inputs of the verdicts besides the pods.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'q> {
+pub struct PreemptionRequest<'q> {
     /// The rules to decide by.
     pub rules: Rules<'q>,
     /// The pod that needs room.
@@ -28,9 +28,9 @@ pub struct Question<'q> {
     pub neighbor: Neighbor<'q>,
 }
 
-/// The answer for a node.
+/// The verdict on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub enum NodeVerdict<'a> {
     /// As it was offered, each pod once, the most important first.
     Keep(Vec<Taken<'a>>),
     /// Other victims in their place, the most important first.
@@ -41,7 +41,7 @@ pub enum Answer<'a> {
         budget_violations: usize,
     },
     /// No pod on this node makes room.
-    Drop(Dropped),
+    Drop(Rejection),
 }
 
 /// A pod that may be taken.
@@ -57,20 +57,20 @@ pub struct Taken<'a> {
 
 /// The reason why no pod makes room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Dropped {
+pub enum Rejection {
     /// A victim is protected, and no other pods will do. Another question is worthwhile once others may do, too.
     Protected(Protected),
     /// A victim isn't known, or isn't known to be on this node: it may be protected.
     Unknown(String),
     /// No victim was offered.
-    Nobody,
+    NoVictims,
 }
 
 /// Buffers that are filled for each node: to allocate them each time takes longer than most answers.
 struct Scratch<'o, 'q, 'i> {
     workloads: Workloads<'q, 'i>,
     /// The pods that were offered, with their uids as the scheduler writes them.
-    found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i Placed>)>,
+    found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i PodRecord>)>,
     /// The pods of the node, the offered ones first.
     here: Vec<Here<'o, 'i>>,
     /// The number of searches for other victims that are left.
@@ -96,7 +96,11 @@ static THREADS: LazyLock<usize> = LazyLock::new(|| {
 
 impl PlacementIndex {
     /// Answers for all nodes, in the order of the offers, by the starts that [`Self::settle`] last computed.
-    pub fn answer<'a>(&'a self, question: &Question<'_>, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
+    pub fn answer<'a>(
+        &'a self,
+        question: &PreemptionRequest<'_>,
+        offers: &[Offer<'a>],
+    ) -> Vec<NodeVerdict<'a>> {
         let itself = question.preemptor.metadata.uid.as_deref().map(Uid::of);
         let asked = Asked { index: self, question, preemptor: self.preemptor(question), itself };
         let mut answers = asked.nodes(offers.get(..FEW_NODES).unwrap_or(offers), FEW_SEARCHES);
@@ -108,7 +112,7 @@ impl PlacementIndex {
     }
 
     /// The preemptor as rules see it.
-    pub(super) fn preemptor<'q>(&'q self, question: &Question<'q>) -> Preemptor<'q> {
+    pub(super) fn preemptor<'q>(&'q self, question: &PreemptionRequest<'q>) -> Preemptor<'q> {
         Preemptor {
             place: Place::find(question.rules.tree, self.queue_of_preemptor(question.preemptor)),
             claim: toleration::Preemptor {
@@ -135,7 +139,7 @@ impl PlacementIndex {
 
 struct Asked<'a, 'i> {
     index: &'i PlacementIndex,
-    question: &'a Question<'a>,
+    question: &'a PreemptionRequest<'a>,
     preemptor: Preemptor<'a>,
     /// The uid of the preemptor.
     itself: Option<Uid>,
@@ -143,7 +147,7 @@ struct Asked<'a, 'i> {
 
 impl<'i> Asked<'_, 'i> {
     /// Answers in the order of the offers, on this number of threads.
-    fn divided(&self, offers: &[Offer<'i>], threads: usize) -> Vec<Answer<'i>> {
+    fn divided(&self, offers: &[Offer<'i>], threads: usize) -> Vec<NodeVerdict<'i>> {
         let mut shares = offers.chunks(offers.len().div_ceil(threads.max(1)).max(1));
         let own = shares.next().unwrap_or_default();
         thread::scope(|scope| {
@@ -164,7 +168,7 @@ impl<'i> Asked<'_, 'i> {
     }
 
     /// Answers in the order of the offers, up to the one that takes the last of the allowed searches.
-    fn nodes(&self, offers: &[Offer<'i>], searches: usize) -> Vec<Answer<'i>> {
+    fn nodes(&self, offers: &[Offer<'i>], searches: usize) -> Vec<NodeVerdict<'i>> {
         let workloads = Workloads::new(self.index, self.question.rules.tree);
         let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new(), searches };
         let mut answers = Vec::with_capacity(offers.len());
@@ -177,7 +181,7 @@ impl<'i> Asked<'_, 'i> {
         answers
     }
 
-    fn node<'o>(&self, offer: &'o Offer<'i>, scratch: &mut Scratch<'o, '_, 'i>) -> Answer<'i> {
+    fn node<'o>(&self, offer: &'o Offer<'i>, scratch: &mut Scratch<'o, '_, 'i>) -> NodeVerdict<'i> {
         let Scratch { workloads, found, here, searches } = scratch;
         let residents = self.index.reader.places.on(&offer.node);
         found.clear();
@@ -186,9 +190,10 @@ impl<'i> Asked<'_, 'i> {
             (text, uid, residents.and_then(|residents| residents.find(uid)))
         }));
         // no pod makes room for itself
-        let may_go = |uid: Uid, pod: Option<&Placed>| pod.is_some_and(is_bound) && self.itself != Some(uid);
+        let may_go =
+            |uid: Uid, pod: Option<&PodRecord>| pod.is_some_and(is_bound) && self.itself != Some(uid);
         if let Some((unknown, ..)) = found.iter().find(|(_, uid, pod)| !may_go(*uid, *pod)) {
-            return Answer::Drop(Dropped::Unknown(unknown.to_string()));
+            return NodeVerdict::Drop(Rejection::Unknown(unknown.to_string()));
         }
         // schedulers sort them too; but they judge an answer by its first pod, which has to be the highest
         found.sort_by_key(|(_, _, pod)| Reverse(pod.map(|pod| pod.priority)));
@@ -205,13 +210,15 @@ impl<'i> Asked<'_, 'i> {
         let (offered, pool) = (here.len(), self.index.pool(self.question.rules.floors, &offer.node));
         // most nodes need no more than this
         let victims = here.iter().filter_map(|of| of.victim(workloads, pool));
-        let Some(residents) = residents.filter(|_| offered > 0) else { return Answer::Drop(Dropped::Nobody) };
+        let Some(residents) = residents.filter(|_| offered > 0) else {
+            return NodeVerdict::Drop(Rejection::NoVictims);
+        };
         let Some(protected) = protected(&self.question.rules, &self.preemptor, victims) else {
-            return Answer::Keep(here.iter().map(Here::taken).collect());
+            return NodeVerdict::Keep(here.iter().map(Here::taken).collect());
         };
         let needs = self.question.neighbor.needs;
         if needs.is_some_and(|needs| needs.is_unknown) {
-            return Answer::Drop(Dropped::Protected(protected));
+            return NodeVerdict::Drop(Rejection::Protected(protected));
         }
         // pods that are never taken matter only to a preemptor with volumes
         let all = needs.is_some_and(Needs::attaches);
@@ -232,7 +239,7 @@ impl<'i> Asked<'_, 'i> {
         offered: usize,
         workloads: &Workloads<'_, 'i>,
         protected: Protected,
-    ) -> Answer<'i> {
+    ) -> NodeVerdict<'i> {
         let pool = self.index.pool(self.question.rules.floors, node);
         let candidates = here.iter().enumerate().filter_map(|(place, of)| {
             Some(Candidate {
@@ -261,22 +268,22 @@ impl<'i> Asked<'_, 'i> {
         match search.others(&candidates, &offered) {
             Ok(Others { victims, budget_violations }) => {
                 let victims = victims.iter().filter_map(|place| here.get(*place)).map(Here::taken).collect();
-                Answer::Instead { victims, budget_violations }
+                NodeVerdict::Instead { victims, budget_violations }
             }
             Err(others_from) => {
                 let until = others_from.into_iter().chain(protected.until).min();
-                Answer::Drop(Dropped::Protected(Protected { until, ..protected }))
+                NodeVerdict::Drop(Rejection::Protected(Protected { until, ..protected }))
             }
         }
     }
 }
 
 /// True if a pod is bound. A scheduler knows that a moment before the index.
-fn is_bound(pod: &Placed) -> bool {
+fn is_bound(pod: &PodRecord) -> bool {
     pod.scheduled.is_some() || pod.progress != Progress::Running
 }
 
 /// True if the pod leaves room when it goes: it is bound, and nothing brings it back.
-fn leaves_room(pod: &Placed) -> bool {
+fn leaves_room(pod: &PodRecord) -> bool {
     pod.frees && is_bound(pod)
 }

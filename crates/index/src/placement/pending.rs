@@ -11,7 +11,7 @@ use tenure_policy::{
 
 use super::{
     PlacementIndex,
-    answer::{Question, Taken},
+    answer::{PreemptionRequest, Taken},
     workloads::{Here, InGroup, Workloads},
 };
 use crate::Uid;
@@ -68,7 +68,7 @@ impl PlacementIndex {
     /// to a node, only its victims on that node count; once it is placed, none do.
     pub fn pending<'q, 'i: 'q, 'p>(
         &'i self,
-        question: &Question<'q>,
+        question: &PreemptionRequest<'q>,
         granted: impl Iterator<Item = (Uid, &'p [Uid])>,
     ) -> Pending<'q, 'i> {
         let mut workloads = Workloads::new(self, question.rules.tree);

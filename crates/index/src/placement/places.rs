@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use arcstr::ArcStr;
 
-use super::Placed;
+use super::PodRecord;
 use crate::{Uid, uid::UidMap};
 
 /// Pods by each key that they are looked up by.
@@ -12,9 +12,9 @@ use crate::{Uid, uid::UidMap};
 pub struct Places {
     /// The node of each pod that is on one.
     nodes: UidMap<ArcStr>,
-    on: HashMap<ArcStr, Residents>,
+    on: HashMap<ArcStr, NodePods>,
     /// The pods that are on none.
-    homeless: UidMap<Box<Placed>>,
+    homeless: UidMap<Box<PodRecord>>,
     /// The pods that wait for room on a node.
     nominated_to: HashMap<ArcStr, HashSet<Uid>>,
     /// By namespace and name.
@@ -25,31 +25,31 @@ pub struct Places {
 /// gather them from all over the memory took most of the time of an answer. Their uids are apart from the rest, since
 /// a search reads many of them.
 #[derive(Debug, Default)]
-pub struct Residents {
+pub struct NodePods {
     uids: Vec<Uid>,
-    pods: Vec<Placed>,
+    pods: Vec<PodRecord>,
 }
 
-impl Residents {
+impl NodePods {
     /// Finds a pod, by a look at one uid after the other: uids are few and random, and in a binary search a processor
     /// would mispredict every other step.
-    pub fn find(&self, uid: Uid) -> Option<&Placed> {
+    pub fn find(&self, uid: Uid) -> Option<&PodRecord> {
         self.pods.get(self.uids.iter().position(|of| *of == uid)?)
     }
 
     /// All pods of the node.
-    pub fn all(&self) -> impl Iterator<Item = (Uid, &Placed)> {
+    pub fn all(&self) -> impl Iterator<Item = (Uid, &PodRecord)> {
         self.uids.iter().copied().zip(&self.pods)
     }
 
-    fn insert(&mut self, uid: Uid, pod: Placed) {
+    fn insert(&mut self, uid: Uid, pod: PodRecord) {
         if let Err(place) = self.uids.binary_search(&uid) {
             self.uids.insert(place, uid);
             self.pods.insert(place, pod);
         }
     }
 
-    fn remove(&mut self, uid: Uid) -> Option<Placed> {
+    fn remove(&mut self, uid: Uid) -> Option<PodRecord> {
         let place = self.uids.binary_search(&uid).ok()?;
         self.uids.remove(place);
         Some(self.pods.remove(place))
@@ -58,7 +58,7 @@ impl Residents {
 
 impl Places {
     /// Adds or updates a pod.
-    pub fn put(&mut self, uid: Uid, pod: Placed) {
+    pub fn put(&mut self, uid: Uid, pod: PodRecord) {
         self.remove(uid);
         if let Some(node) = &pod.nominated {
             self.nominated_to.entry(node.clone()).or_default().insert(uid);
@@ -93,7 +93,7 @@ impl Places {
         }
     }
 
-    fn take(&mut self, uid: Uid) -> Option<Placed> {
+    fn take(&mut self, uid: Uid) -> Option<PodRecord> {
         let Some(node) = self.nodes.remove(&uid) else { return self.homeless.remove(&uid).map(|pod| *pod) };
         let here = self.on.get_mut(&node)?;
         let pod = here.remove(uid);
@@ -104,13 +104,13 @@ impl Places {
     }
 
     /// A pod, on a node or on none.
-    pub fn get(&self, uid: Uid) -> Option<&Placed> {
+    pub fn get(&self, uid: Uid) -> Option<&PodRecord> {
         let Some(node) = self.nodes.get(&uid) else { return self.homeless.get(&uid).map(Box::as_ref) };
         self.on.get(node)?.find(uid)
     }
 
     /// Pods on a node; none if there are none.
-    pub fn on(&self, node: &str) -> Option<&Residents> {
+    pub fn on(&self, node: &str) -> Option<&NodePods> {
         self.on.get(node)
     }
 

@@ -9,10 +9,10 @@ use tenure_policy::{
 };
 use tenure_types::{
     projection::Pod,
-    room::{Needs, Room},
+    room::{Needs, ResourceDemand},
 };
 
-use super::{Placed, budgets::Labels};
+use super::{PodRecord, budgets::Labels};
 use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
 
 /// Values that many pods share.
@@ -53,7 +53,7 @@ impl<T: Eq + Hash> Shared<T> {
 }
 
 impl Interned {
-    fn requests(&mut self, room: &Room, names: &mut Names) -> Arc<Requests> {
+    fn requests(&mut self, room: &ResourceDemand, names: &mut Names) -> Arc<Requests> {
         let amounts = room.requests.iter().map(|(name, amount)| (names.shared(name), *amount));
         self.requests.shared(Requests::of_pod(amounts))
     }
@@ -63,8 +63,8 @@ impl Interned {
     }
 }
 
-impl Placed {
-    pub fn read(pod: &Pod, room: &Room, interner: &mut Interner, pool: &mut Interned) -> Self {
+impl PodRecord {
+    pub fn read(pod: &Pod, room: &ResourceDemand, interner: &mut Interner, pool: &mut Interned) -> Self {
         let Interner { names, kueue_queues, .. } = interner;
         let labels = Labels::read(pod.metadata.labels.as_ref(), names);
         let requests = pool.requests(room, names);

@@ -7,7 +7,7 @@ use arcstr::ArcStr;
 use tenure_policy::{gang::Progress, victims::Neighbor};
 use tenure_types::projection::Pod;
 
-use super::{Placed, PlacementIndex};
+use super::{PlacementIndex, PodRecord};
 use crate::{Uid, names::Names, uid::UidMap};
 
 /// The schedulers of pods that wait for a node. The schedulers of other pods don't matter, so they aren't part of each
@@ -16,7 +16,7 @@ use crate::{Uid, names::Names, uid::UidMap};
 pub struct Schedulers(UidMap<ArcStr>);
 
 impl Schedulers {
-    pub fn put(&mut self, uid: Uid, pod: &Pod, placed: &Placed, names: &mut Names) {
+    pub fn put(&mut self, uid: Uid, pod: &Pod, placed: &PodRecord, names: &mut Names) {
         match pod.spec.scheduler_name.as_deref() {
             Some(name) if placed.progress == Progress::Waiting => {
                 self.0.insert(uid, names.shared(name));
@@ -80,7 +80,7 @@ impl PlacementIndex {
         self.reader.places.get(uid).map(|pod| self.as_neighbor(uid, pod))
     }
 
-    pub(super) fn as_neighbor<'i>(&'i self, uid: Uid, pod: &'i Placed) -> Neighbor<'i> {
+    pub(super) fn as_neighbor<'i>(&'i self, uid: Uid, pod: &'i PodRecord) -> Neighbor<'i> {
         let needs = if pod.plain { None } else { self.reader.needs.get(&uid).map(Arc::as_ref) };
         Neighbor { namespace: &pod.namespace, labels: &*pod.labels, needs }
     }

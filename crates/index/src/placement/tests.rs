@@ -7,7 +7,7 @@ use tenure_policy::{
     tree::QueueTree,
     victims::{Neighbor, Protected},
 };
-use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::Room};
+use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, room::ResourceDemand};
 
 use super::*;
 
@@ -71,15 +71,15 @@ impl World {
         self.index.settle();
     }
 
-    fn asked_by<'a>(&'a self, preemptor: &Value, victims: &[&'a str]) -> Answer<'a> {
+    fn asked_by<'a>(&'a self, preemptor: &Value, victims: &[&'a str]) -> NodeVerdict<'a> {
         self.asked_of(preemptor, &[offer("n", victims)]).remove(0)
     }
 
-    fn asked_of<'a>(&'a self, preemptor: &Value, offers: &[Offer<'a>]) -> Vec<Answer<'a>> {
+    fn asked_of<'a>(&'a self, preemptor: &Value, offers: &[Offer<'a>]) -> Vec<NodeVerdict<'a>> {
         let whole: PodWithRoom = serde_json::from_value(preemptor.clone()).unwrap();
         let (preemptor, room) = whole.split();
         let neighbor = neighbor(&preemptor, &room);
-        let question = Question { rules: self.rules(), preemptor: &preemptor, neighbor };
+        let question = PreemptionRequest { rules: self.rules(), preemptor: &preemptor, neighbor };
         self.index.answer(&question, offers)
     }
 
@@ -87,12 +87,12 @@ impl World {
         Rules { floors: &self.floors, tree: &self.tree, now: NOW.parse().unwrap() }
     }
 
-    fn asked<'a>(&'a self, victims: &[&'a str]) -> Answer<'a> {
+    fn asked<'a>(&'a self, victims: &[&'a str]) -> NodeVerdict<'a> {
         self.asked_by(&preemptor(), victims)
     }
 }
 
-fn neighbor<'a>(pod: &'a Pod, room: &'a Room) -> Neighbor<'a> {
+fn neighbor<'a>(pod: &'a Pod, room: &'a ResourceDemand) -> Neighbor<'a> {
     static NONE: BTreeMap<String, String> = BTreeMap::new();
     Neighbor {
         namespace: pod.metadata.namespace.as_deref().unwrap_or_default(),
@@ -116,20 +116,20 @@ fn taken<'a>(victims: &[&'a str], in_group: bool) -> Vec<Taken<'a>> {
     victims.iter().map(|text| Taken { text: (*text).into(), uid: Uid::of(text), in_group }).collect()
 }
 
-fn keep<'a>(victims: &[&'a str]) -> Answer<'a> {
-    Answer::Keep(taken(victims, false))
+fn keep<'a>(victims: &[&'a str]) -> NodeVerdict<'a> {
+    NodeVerdict::Keep(taken(victims, false))
 }
 
-fn keep_of_group<'a>(victims: &[&'a str]) -> Answer<'a> {
-    Answer::Keep(taken(victims, true))
+fn keep_of_group<'a>(victims: &[&'a str]) -> NodeVerdict<'a> {
+    NodeVerdict::Keep(taken(victims, true))
 }
 
-fn instead<'a>(victims: &[&'a str]) -> Answer<'a> {
-    Answer::Instead { victims: taken(victims, false), budget_violations: 0 }
+fn instead<'a>(victims: &[&'a str]) -> NodeVerdict<'a> {
+    NodeVerdict::Instead { victims: taken(victims, false), budget_violations: 0 }
 }
 
-fn is_protected(answer: &Answer<'_>, rule: Rule) -> bool {
-    matches!(answer, Answer::Drop(Dropped::Protected(Protected { rule: by, .. })) if *by == rule)
+fn is_protected(answer: &NodeVerdict<'_>, rule: Rule) -> bool {
+    matches!(answer, NodeVerdict::Drop(Rejection::Protected(Protected { rule: by, .. })) if *by == rule)
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_pod_that_a_daemon_set_or_a_kubelet_brings_back_goes_in_place_of_no_other() 
         json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
     ] {
         let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &more)]);
-        assert!(matches!(world.asked(&["young"]), Answer::Drop(_)), "{more}");
+        assert!(matches!(world.asked(&["young"]), NodeVerdict::Drop(_)), "{more}");
     }
 }
 
@@ -166,9 +166,9 @@ fn a_pod_of_which_nothing_is_known_may_be_protected() {
     let elsewhere = pod("elsewhere", 700, &json!({"spec": {"nodeName": "m"}}));
     let world = World::new(&[waiting, elsewhere]);
     for uid in ["missing", "waiting", "elsewhere"] {
-        assert_eq!(world.asked(&[uid]), Answer::Drop(Dropped::Unknown(uid.into())));
+        assert_eq!(world.asked(&[uid]), NodeVerdict::Drop(Rejection::Unknown(uid.into())));
     }
-    assert_eq!(world.asked(&[]), Answer::Drop(Dropped::Nobody));
+    assert_eq!(world.asked(&[]), NodeVerdict::Drop(Rejection::NoVictims));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn many_nodes_are_answered_in_the_order_in_which_they_were_offered() {
 fn no_pod_makes_room_for_itself() {
     let world = World::new(&[pod("old", 700, &json!({}))]);
     let itself = pod("old", 700, &json!({"spec": {"priority": 9}}));
-    assert_eq!(world.asked_by(&itself, &["old"]), Answer::Drop(Dropped::Unknown("old".into())));
+    assert_eq!(world.asked_by(&itself, &["old"]), NodeVerdict::Drop(Rejection::Unknown("old".into())));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_pod_that_has_gone_or_moved_takes_no_room_any_more() {
     world.apply(&pod("moved", 700, &json!({"spec": {"nodeName": "m"}})));
     world.apply(&pod("ended", 700, &json!({"status": {"phase": "Succeeded"}})));
     world.index.delete_pod(Uid::of("deleted"));
-    assert!(matches!(world.asked(&["young"]), Answer::Drop(_)));
+    assert!(matches!(world.asked(&["young"]), NodeVerdict::Drop(_)));
     assert_eq!(world.index.pods(), 2);
     world.index.retain_pods(&HashSet::from([Uid::of("young")]));
     assert_eq!((world.index.pods(), world.index.reader.places.len()), (1, (1, 0, 1)));
@@ -250,7 +250,7 @@ fn the_queue_of_its_group_counts_and_the_groups_start() {
     assert!(is_protected(&world.asked(&["a"]), Rule::PreemptMinRuntime), "it started with the second");
     world.index.delete_group(PodGroupKind::Runai, "ns", "g");
     let answer = world.asked(&["a"]);
-    assert!(matches!(answer, Answer::Instead { .. }), "its pods stay in its queue: {answer:?}");
+    assert!(matches!(answer, NodeVerdict::Instead { .. }), "its pods stay in its queue: {answer:?}");
     world.group(&json!({"queue": "q", "minMember": 1}));
     assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]), "it started with the first");
 }
@@ -321,7 +321,9 @@ fn workers_without_a_minimum_of_their_own_are_part_of_the_gangs() {
     world.index.settle();
     assert_eq!(world.asked(&["a"]), keep_of_group(&["a"]));
     assert!(is_protected(&world.asked(&["a", "b"]), Rule::MinAvailable));
-    let Answer::Instead { victims, .. } = world.asked(&["master"]) else { panic!("a worker can be spared") };
+    let NodeVerdict::Instead { victims, .. } = world.asked(&["master"]) else {
+        panic!("a worker can be spared")
+    };
     assert!(victims.len() == 1 && victims[0].text != "master", "{victims:?}");
 }
 
@@ -392,7 +394,7 @@ fn what_a_disruption_budget_keeps_goes_last() {
     world.index.apply_budget(&budget("b"));
     assert_eq!(
         world.asked(&["young"]),
-        Answer::Instead { victims: taken(&["a"], false), budget_violations: 1 }
+        NodeVerdict::Instead { victims: taken(&["a"], false), budget_violations: 1 }
     );
     world.index.delete_budget("ns", "a");
     assert_eq!(world.asked(&["young"]), instead(&["a"]));
@@ -413,7 +415,7 @@ fn keeps(labels: &Value, selector: &Value, disrupted: &Value) -> bool {
     });
     world.index.apply_budget(&serde_json::from_value(budget).unwrap());
     match world.asked(&["young"]) {
-        Answer::Instead { victims, budget_violations: 0 } => victims == taken(&["b"], false),
+        NodeVerdict::Instead { victims, budget_violations: 0 } => victims == taken(&["b"], false),
         other => panic!("{other:?}"),
     }
 }
@@ -454,7 +456,7 @@ fn resources_stay_apart_however_many_there_were() {
     }
     world.apply(&with("young", 60, "example.com/gpu"));
     world.apply(&with("other", 700, "example.com/fpga"));
-    assert!(matches!(world.asked(&["young"]), Answer::Drop(_)), "another device is no substitute");
+    assert!(matches!(world.asked(&["young"]), NodeVerdict::Drop(_)), "another device is no substitute");
     world.apply(&with("same", 700, "example.com/gpu"));
     assert_eq!(world.asked(&["young"]), instead(&["same"]));
     assert!(world.index.objects.interner.names.len() < 10_000, "names of resources go with their pods");
@@ -464,7 +466,7 @@ fn resources_stay_apart_however_many_there_were() {
 fn asked_again_after(world: &World, preemptor: &Value, victims: &[&str]) -> i64 {
     let now: Timestamp = NOW.parse().unwrap();
     match world.asked_by(preemptor, victims) {
-        Answer::Drop(Dropped::Protected(Protected { until: Some(until), .. })) => {
+        NodeVerdict::Drop(Rejection::Protected(Protected { until: Some(until), .. })) => {
             until.duration_since(now).as_secs()
         }
         other => panic!("{other:?}"),
@@ -501,7 +503,7 @@ fn a_preemptor_that_needs_more_than_room_gets_what_was_offered_or_nothing() {
     let world = World::new(&[pod("young", 60, &json!({})), pod("old", 700, &json!({}))]);
     let mut picky = preemptor();
     merge(&mut picky, &spread());
-    assert!(matches!(world.asked_by(&picky, &["young"]), Answer::Drop(_)));
+    assert!(matches!(world.asked_by(&picky, &["young"]), NodeVerdict::Drop(_)));
     assert_eq!(world.asked_by(&picky, &["old"]), keep(&["old"]));
     picky["metadata"]["namespace"] = json!("elsewhere");
     assert_eq!(world.asked_by(&picky, &["young"]), instead(&["old"]), "it isn't spread over those");

@@ -9,7 +9,7 @@ use tenure_policy::{
     tree::QueueTree,
 };
 
-use super::{Placed, PlacementIndex, Taken};
+use super::{PlacementIndex, PodRecord, Taken};
 use crate::{
     Uid,
     podgroups::{Counted, GangId, Membership},
@@ -45,7 +45,7 @@ pub struct Here<'o, 'i> {
     /// Its uid as its scheduler writes it, if the scheduler has named it.
     pub text: Option<&'o Cow<'i, str>>,
     pub uid: Uid,
-    pub pod: &'i Placed,
+    pub pod: &'i PodRecord,
     class: ClassState,
     of: Of<'i>,
 }
@@ -82,7 +82,7 @@ impl<'i> Here<'_, 'i> {
             Of::Group(InGroup { group, subgroup }) => (workloads.groups.get(*group)?, *subgroup),
             Of::Itself(workload) => (workload, 0),
         };
-        let Placed { progress, scheduled, .. } = *self.pod;
+        let PodRecord { progress, scheduled, .. } = *self.pod;
         Some(Victim { workload, subgroup, progress, pool, class: self.class, scheduled_at: scheduled })
     }
 }
@@ -102,20 +102,20 @@ impl<'q, 'i> Workloads<'q, 'i> {
     }
 
     /// Finds the workload of a pod.
-    pub fn here<'o>(&mut self, uid: Uid, pod: &'i Placed) -> Here<'o, 'i> {
+    pub fn here<'o>(&mut self, uid: Uid, pod: &'i PodRecord) -> Here<'o, 'i> {
         let class = self.class(pod);
         let group = if pod.memberships().is_empty() { None } else { self.in_group(pod) };
         let itself = || Of::Itself(Workload::alone(self.place(pod, None), pod.scheduled));
         Here { text: None, uid, pod, class, of: group.map_or_else(itself, Of::Group) }
     }
 
-    fn class(&mut self, pod: &Placed) -> ClassState {
+    fn class(&mut self, pod: &PodRecord) -> ClassState {
         let Some(name) = &pod.class else { return ClassState::None };
         let find = || self.index.reader.classes.get(name.as_str()).copied().unwrap_or(ClassState::Missing);
         *self.classes.entry(name.as_ptr()).or_insert_with(find)
     }
 
-    fn in_group(&mut self, pod: &'i Placed) -> Option<InGroup> {
+    fn in_group(&mut self, pod: &'i PodRecord) -> Option<InGroup> {
         let memberships = pod.memberships();
         if let Some(known) = self.of_memberships.get(&memberships.as_ptr()) {
             return *known;
@@ -130,7 +130,7 @@ impl<'q, 'i> Workloads<'q, 'i> {
     }
 
     /// Adds the workload of a group, and those of its crews; returns the number of the first.
-    fn add(&mut self, pod: &'i Placed, counted: Counted<'i>) -> usize {
+    fn add(&mut self, pod: &'i PodRecord, counted: Counted<'i>) -> usize {
         let (place, start, shape) = (self.place(pod, Some(counted)), counted.start(), counted.shape());
         let pods = counted.count();
         let crews = counted.crews(&pods);
@@ -145,7 +145,7 @@ impl<'q, 'i> Workloads<'q, 'i> {
     }
 
     /// Where the workload of a pod is, which is that of its group, if it is in one.
-    fn place(&mut self, pod: &'i Placed, group: Option<Counted<'i>>) -> Place<'i> {
+    fn place(&mut self, pod: &'i PodRecord, group: Option<Counted<'i>>) -> Place<'i> {
         let Some(queue) = self.index.queue(pod, group) else { return Place::default() };
         *self.places.entry(queue.as_ptr()).or_insert_with(|| Place::find(self.tree, Some(queue)))
     }
@@ -154,7 +154,7 @@ impl<'q, 'i> Workloads<'q, 'i> {
 impl PlacementIndex {
     /// The queue of a pod's workload, which is in this group: that of its `PodGroup`, even if that is gone, else that of the
     /// first of its pods that names one, so that it is always the same.
-    pub(super) fn queue<'i>(&'i self, pod: &'i Placed, group: Option<Counted<'i>>) -> Option<&'i str> {
+    pub(super) fn queue<'i>(&'i self, pod: &'i PodRecord, group: Option<Counted<'i>>) -> Option<&'i str> {
         let queue_of = |uid: &Uid| self.reader.places.get(*uid)?.queue.as_deref();
         let of_members = || group?.members().iter().find_map(queue_of);
         self.objects.gangs.queue(pod.memberships()).or_else(of_members).or(pod.queue.as_deref())

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn room(spec: &Value) -> Room {
+fn room(spec: &Value) -> ResourceDemand {
     let pod: PodWithRoom = serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": spec})).unwrap();
     pod.split().1
 }
@@ -20,7 +20,7 @@ fn containers_are_added_up_and_the_overhead_comes_on_top() {
     let two = [container("1"), container("500m")];
     assert_eq!(cpu(&json!({"containers": two})), 1_500);
     assert_eq!(cpu(&json!({"containers": two, "overhead": {"cpu": "1"}})), 2_500);
-    assert_eq!(room(&json!({"containers": null})), Room::default());
+    assert_eq!(room(&json!({"containers": null})), ResourceDemand::default());
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn what_a_pod_holds_itself_counts_without_its_overhead() {
 fn resources_that_no_node_has_leave_no_trace() {
     let with = |requests: Value| room(&json!({"containers": [{"resources": {"requests": requests}}]}));
     let many: BTreeMap<String, u32> = (0..300).map(|number| (format!("example.com/{number}"), 1)).collect();
-    let unknown = Room { needs: Some(Needs::unknown()), ..Room::default() };
+    let unknown = ResourceDemand { needs: Some(Needs::unknown()), ..ResourceDemand::default() };
     assert_eq!(with(json!(many)), unknown);
     assert_eq!(with(json!({"a".repeat(318): 1})), unknown);
     assert_eq!(with(json!({"a".repeat(317): 1})).needs, None);

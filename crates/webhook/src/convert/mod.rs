@@ -23,7 +23,7 @@ use tokio::{
 use tower_http::timeout::TimeoutLayer;
 use tracing::{error, warn};
 
-use self::review::{Answer, Malformed, answer};
+use self::review::{ConversionResult, MalformedConversion, answer};
 use crate::{
     Metrics,
     http::{LARGE_BYTES, announced, is_plain_json, reject},
@@ -89,11 +89,11 @@ async fn take_turn(turns: &Arc<Semaphore>, announced: Option<u64>) -> Option<Own
 
 fn respond(
     metrics: &Metrics,
-    result: Result<Answer, Malformed>,
+    result: Result<ConversionResult, MalformedConversion>,
     turn: Option<OwnedSemaphorePermit>,
     started: Instant,
 ) -> Response {
-    let Answer { bytes, version, objects, failure } = match result {
+    let ConversionResult { bytes, version, objects, failure } = match result {
         Ok(answer) => answer,
         Err(malformed) => return reject(metrics, StatusCode::BAD_REQUEST, malformed.to_string()),
     };

@@ -26,7 +26,7 @@ const LONGEST_NAME: usize = 253;
 
 /// The reason why a body is no request for a conversion.
 #[derive(Debug, Error)]
-pub(super) enum Malformed {
+pub(super) enum MalformedConversion {
     /// It isn't JSON, or not of the right shape.
     #[error("not a ConversionReview: {0}")]
     Json(#[from] serde_json::Error),
@@ -68,14 +68,14 @@ fn shown(name: &str) -> String {
 }
 
 impl<'b> Request<'b> {
-    fn read(body: &'b [u8]) -> Result<Self, Malformed> {
+    fn read(body: &'b [u8]) -> Result<Self, MalformedConversion> {
         let Incoming { api_version, kind, request } = serde_json::from_slice(body)?;
         if api_version != API_VERSION || kind != KIND {
-            return Err(Malformed::OtherKind(shown(&api_version), shown(&kind)));
+            return Err(MalformedConversion::OtherKind(shown(&api_version), shown(&kind)));
         }
-        request.ok_or(Malformed::NoRequest).and_then(|request| match request.uid.len() {
+        request.ok_or(MalformedConversion::NoRequest).and_then(|request| match request.uid.len() {
             1..=LONGEST_NAME => Ok(request),
-            _ => Err(Malformed::NoUid),
+            _ => Err(MalformedConversion::NoUid),
         })
     }
 }
@@ -123,7 +123,7 @@ impl Serialize for Objects<'_> {
 }
 
 /// The answer, and its facts for the metrics and the log.
-pub(super) struct Answer {
+pub(super) struct ConversionResult {
     pub(super) bytes: Vec<u8>,
     /// The version asked for.
     pub(super) version: &'static str,
@@ -133,7 +133,7 @@ pub(super) struct Answer {
 }
 
 /// Converts all objects of a review, or none.
-pub(super) fn answer(body: &[u8]) -> Result<Answer, Malformed> {
+pub(super) fn answer(body: &[u8]) -> Result<ConversionResult, MalformedConversion> {
     let Request { uid, desired, objects } = Request::read(body)?;
     let Some(to) = version_of(&desired) else {
         let failure = format!("desiredAPIVersion: Invalid value: {:?}: {MUST_BE_KNOWN}", shown(&desired));
@@ -144,18 +144,23 @@ pub(super) fn answer(body: &[u8]) -> Result<Answer, Malformed> {
     let mut bytes = Vec::with_capacity(body.len().saturating_add(body.len() / 8));
     let response = Response { uid: &uid, result: Outcome::Success, converted_objects: Some(converted) };
     match write(&mut bytes, response) {
-        Ok(()) => Ok(Answer { bytes, version: to.name(), objects: objects.len(), failure: None }),
+        Ok(()) => Ok(ConversionResult { bytes, version: to.name(), objects: objects.len(), failure: None }),
         Err(error) => failed(&uid, to.name(), objects.len(), converted.failure(&error)),
     }
 }
 
-fn failed(uid: &str, version: &'static str, objects: usize, failure: String) -> Result<Answer, Malformed> {
+fn failed(
+    uid: &str,
+    version: &'static str,
+    objects: usize,
+    failure: String,
+) -> Result<ConversionResult, MalformedConversion> {
     let mut bytes = Vec::new();
     write(
         &mut bytes,
         Response { uid, result: Outcome::Failed { message: &failure }, converted_objects: None },
     )?;
-    Ok(Answer { bytes, version, objects, failure: Some(failure) })
+    Ok(ConversionResult { bytes, version, objects, failure: Some(failure) })
 }
 
 fn write(bytes: &mut Vec<u8>, response: Response<'_>) -> serde_json::Result<()> {

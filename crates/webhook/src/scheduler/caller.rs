@@ -89,7 +89,7 @@ impl Drop for Call {
 
 impl Extender {
     fn take_back(&self, Granted { uid, at, waited }: Granted) {
-        self.unsettled.lock().remove(Uid::of(&uid), at);
+        self.recent_grants.lock().remove(Uid::of(&uid), at);
         self.permits.revoke(&uid, at);
         if let Some(waiter) = waited {
             self.waiters.lock().wait_again(waiter);
@@ -132,7 +132,7 @@ mod tests {
     /// Preemptor p gets victim v, for which it has waited.
     fn grant(extender: &Extender) -> Granted {
         let victims = vec![Uid::of("v")];
-        extender.unsettled.lock().add(Uid::of("p"), now(), victims.clone());
+        extender.recent_grants.lock().add(Uid::of("p"), now(), victims.clone());
         let name = || "p".to_owned();
         let permit = Permit { preemptor: name(), namespace: name(), name: name(), at: now(), victims };
         extender.permits.grant(permit);
@@ -142,7 +142,7 @@ mod tests {
     /// True if v is granted, true if it counts as gone, and the number of waiters.
     fn standing(extender: &Extender) -> (bool, bool, usize) {
         let is_granted = extender.permits.covering(Uid::of("v"), now()).is_some();
-        let counts = extender.unsettled.lock().to_others(Uid::of("q"), now()).next().is_some();
+        let counts = extender.recent_grants.lock().to_others(Uid::of("q"), now()).next().is_some();
         (is_granted, counts, extender.waiters.lock().len())
     }
 

@@ -9,7 +9,7 @@ use tenure_types::{
     projection::{Pod, PodSpec, PodStatus},
 };
 
-use super::question::Malformed;
+use super::question::MalformedArgs;
 
 #[derive(Deserialize)]
 struct Claim {
@@ -25,14 +25,14 @@ struct Metadata {
 
 /// Returns the uid of the pod that a question is for. One that can't be read counts as that of an unknown pod: without
 /// an answer, a scheduler may go on without the extender, and then no pod is protected.
-pub fn uid(pod: &RawValue) -> Result<String, Malformed> {
+pub fn uid(pod: &RawValue) -> Result<String, MalformedArgs> {
     let text = pod.get();
     match serde_json::from_str::<Claim>(text) {
         Ok(claim) if text.starts_with('{') => {
             Ok(claim.metadata.and_then(|metadata| metadata.uid).unwrap_or_default())
         }
         Err(_) if text.starts_with('{') => Ok(String::new()),
-        _ => Err(Malformed::Pod),
+        _ => Err(MalformedArgs::Pod),
     }
 }
 

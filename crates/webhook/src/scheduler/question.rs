@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::{SignedDuration, Timestamp};
-use tenure_index::{Answer, Dropped, PendingPod, PlacementIndex, Question, Taken, Uid};
+use tenure_index::{NodeVerdict, PendingPod, PlacementIndex, PreemptionRequest, Rejection, Taken, Uid};
 use tenure_policy::preemption::{Rule, Rules};
 use tenure_types::extender::{self, Args, Offer};
 use thiserror::Error;
@@ -16,7 +16,7 @@ use super::{
     Extender, Permit,
     caller::{Caller, Granted},
     preemptor,
-    unsettled::SETTLED_AFTER,
+    recent_grants::SETTLED_AFTER,
     waiters::Waiter,
 };
 
@@ -27,9 +27,9 @@ const UNKNOWN_FOR: SignedDuration = SignedDuration::from_secs(5);
 /// The time between two lookups of a preemptor that the index doesn't know yet.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// The reason why a body is no question.
+/// The reason why a body is not valid `ExtenderPreemptionArgs`.
 #[derive(Debug, Error)]
-pub enum Malformed {
+pub enum MalformedArgs {
     /// It isn't JSON, or not of the right shape.
     #[error("not ExtenderPreemptionArgs: {0}")]
     Args(serde_json::Error),
@@ -43,7 +43,7 @@ pub enum Malformed {
 
 /// The number of an answer's nodes by result, for the metrics.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
+pub struct NodeCounts {
     /// Nodes that remain with the offered victims.
     pub kept: u64,
     /// Nodes that remain with other victims.
@@ -73,19 +73,23 @@ impl<'i> Obstacle<'i> {
 }
 
 /// The victims that a node may lose.
-fn taken<'a, 'v>(answer: &'v Answer<'a>) -> &'v [Taken<'a>] {
+fn taken<'a, 'v>(answer: &'v NodeVerdict<'a>) -> &'v [Taken<'a>] {
     match answer {
-        Answer::Keep(victims) | Answer::Instead { victims, .. } => victims,
-        Answer::Drop(_) => &[],
+        NodeVerdict::Keep(victims) | NodeVerdict::Instead { victims, .. } => victims,
+        NodeVerdict::Drop(_) => &[],
     }
 }
 
 impl Extender {
     /// Returns the body of the answer to a question. It comes a little later if the preemptor isn't known yet, and
     /// grants no victims if the preemptor isn't known to wait.
-    pub(super) fn answer(&self, body: &[u8], caller: &Caller) -> Result<(Vec<u8>, Counts), Malformed> {
-        let args = Args::read(body).map_err(Malformed::Args)?;
-        let uid = preemptor::uid(args.pod.ok_or(Malformed::NoPod)?)?;
+    pub(super) fn answer(
+        &self,
+        body: &[u8],
+        caller: &Caller,
+    ) -> Result<(Vec<u8>, NodeCounts), MalformedArgs> {
+        let args = Args::read(body).map_err(MalformedArgs::Args)?;
+        let uid = preemptor::uid(args.pod.ok_or(MalformedArgs::NoPod)?)?;
         self.await_pod(&uid, caller);
         let now = self.clock.now();
         let floors = self.floors.read().clone();
@@ -95,7 +99,7 @@ impl Extender {
                 let Some((known, neighbor)) = known else { return Ok(protect_all(&args)) };
                 let pod = preemptor::as_asked(&known);
                 let rules = Rules { floors: &floors, tree: queues.tree(), now };
-                let question = Question { rules, preemptor: &pod, neighbor };
+                let question = PreemptionRequest { rules, preemptor: &pod, neighbor };
                 let answers = index.answer(&question, &args.nodes);
                 Ok(self.conclude(index, &question, &known, caller, &args.nodes, &answers))
             })
@@ -118,21 +122,21 @@ impl Extender {
     fn conclude(
         &self,
         index: &PlacementIndex,
-        question: &Question<'_>,
+        question: &PreemptionRequest<'_>,
         preemptor: &PendingPod<'_>,
         caller: &Caller,
         offers: &[Offer<'_>],
-        answers: &[Answer<'_>],
-    ) -> (Vec<u8>, Counts) {
-        let (mut counts, mut obstacle) = (Counts::default(), Obstacle::default());
+        answers: &[NodeVerdict<'_>],
+    ) -> (Vec<u8>, NodeCounts) {
+        let (mut counts, mut obstacle) = (NodeCounts::default(), Obstacle::default());
         let most = answers.iter().map(|answer| taken(answer).len()).sum();
-        let mut body = extender::Answer::with_capacity(most);
+        let mut body = extender::PreemptionResult::with_capacity(most);
         let (mut granted, mut of_groups) = (Vec::new(), Vec::new());
         let now = question.rules.now;
         let uid = Uid::of(&preemptor.uid);
         // until the victims of this preemptor are known, no other gets any
-        let mut unsettled = self.unsettled.lock();
-        let mut pending = index.pending(question, unsettled.to_others(uid, now));
+        let mut recent_grants = self.recent_grants.lock();
+        let mut pending = index.pending(question, recent_grants.to_others(uid, now));
         for (offer, answer) in offers.iter().zip(answers) {
             let (node, victims) = (&*offer.node, taken(answer));
             if !pending.spares(node, victims) {
@@ -142,29 +146,29 @@ impl Extender {
                 continue;
             }
             let pdb_violations = match answer {
-                Answer::Keep(_) => {
+                NodeVerdict::Keep(_) => {
                     counts.kept += 1;
                     offer.pdb_violations
                 }
-                Answer::Instead { budget_violations, .. } => {
+                NodeVerdict::Instead { budget_violations, .. } => {
                     counts.instead += 1;
                     let uids = || victims.iter().map(|of| &*of.text).collect::<Vec<_>>();
                     debug!(node, victims = ?uids(), "Found other victims");
                     i64::try_from(*budget_violations).unwrap_or(i64::MAX)
                 }
-                Answer::Drop(dropped) => {
+                NodeVerdict::Drop(dropped) => {
                     match dropped {
-                        Dropped::Protected(protected) => {
+                        Rejection::Protected(protected) => {
                             counts.protected += 1;
                             obstacle.add(protected.rule.name(), protected.until, index.node(node));
                         }
-                        Dropped::Unknown(uid) => {
+                        Rejection::Unknown(uid) => {
                             counts.unknown += 1;
                             debug!(node, uid, "Nothing is known of this victim on this node yet");
                             let soon = now.checked_add(UNKNOWN_FOR).ok();
                             obstacle.add("a victim that isn't known yet", soon, index.node(node));
                         }
-                        Dropped::Nobody => {}
+                        Rejection::NoVictims => {}
                     }
                     continue;
                 }
@@ -178,7 +182,7 @@ impl Extender {
                 self.refuse(preemptor, &obstacle);
                 return None;
             }
-            unsettled.add(uid, now, of_groups);
+            recent_grants.add(uid, now, of_groups);
             Some(self.grant(now, preemptor, granted))
         });
         (body.into_json(), counts)
@@ -223,8 +227,11 @@ impl Extender {
 }
 
 /// The answer for a preemptor that isn't known to wait: it gets no node, and has no effect.
-fn protect_all(args: &Args<'_>) -> (Vec<u8>, Counts) {
+fn protect_all(args: &Args<'_>) -> (Vec<u8>, NodeCounts) {
     debug!("A scheduler asks for a pod that isn't known to wait for a node");
     let unknown = args.nodes.len().try_into().unwrap_or(u64::MAX);
-    (extender::Answer::with_capacity(0).into_json(), Counts { unknown, ..Counts::default() })
+    (
+        extender::PreemptionResult::with_capacity(0).into_json(),
+        NodeCounts { unknown, ..NodeCounts::default() },
+    )
 }

@@ -33,9 +33,9 @@ const BETWEEN: Duration = Duration::from_secs(1);
 /// The wait before a retry. By then, another pod's wake-up may have made it unnecessary.
 const RETRY: SignedDuration = SignedDuration::from_secs(5);
 
-/// Wakes refused preemptors.
+/// Makes the scheduler try refused preemptors again: writes to their nominations when a floor ends.
 #[derive(Debug)]
-pub struct Waker {
+pub struct NominationNudger {
     pub(super) clock: ServerClock,
     pub(super) placement: Placement,
     pub(super) waiters: Arc<Mutex<Waiters>>,
@@ -59,7 +59,7 @@ enum Woken {
     NotNeeded,
 }
 
-impl Waker {
+impl NominationNudger {
     /// Wakes preemptors as they become due. Never ends.
     pub async fn run(self, client: Client) {
         loop {

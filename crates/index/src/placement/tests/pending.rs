@@ -34,7 +34,7 @@ impl World {
         let whole: PodWithRoom = serde_json::from_value(preemptor).unwrap();
         let (preemptor, room) = whole.split();
         let neighbor = neighbor(&preemptor, &room);
-        let question = Question { rules: self.rules(), preemptor: &preemptor, neighbor };
+        let question = PreemptionRequest { rules: self.rules(), preemptor: &preemptor, neighbor };
         let granted: Vec<Uid> = granted.iter().map(|uid| Uid::of(uid)).collect();
         let mut pending = self.index.pending(&question, [(Uid::of("p"), granted.as_slice())].into_iter());
         pending.spares(node, &taken(victims, true))

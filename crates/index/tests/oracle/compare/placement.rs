@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use tenure_index::{Answer, PlacementIndex, Question};
+use tenure_index::{NodeVerdict, PlacementIndex, PreemptionRequest};
 use tenure_policy::{preemption::Rules, victims::Neighbor};
 use tenure_types::extender::Offer;
 
@@ -79,7 +79,7 @@ impl Placement {
         let neighbor = Neighbor { namespace: "", labels: &labels, needs: None };
         let floors = model.floors();
         let rules = Rules { floors: &floors, tree: model.tree(), now: timestamp(model.now) };
-        let question = Question { rules, preemptor: &preemptor, neighbor };
+        let question = PreemptionRequest { rules, preemptor: &preemptor, neighbor };
         let offer = Offer { node: node.into(), victims, pdb_violations: 0 };
         let answers = index.answer(&question, &[offer]);
         let wrong = |why: &str| {
@@ -88,14 +88,16 @@ impl Placement {
         };
         let are_protected = model.are_protected(ask, &offered);
         match answers.as_slice() {
-            [Answer::Keep(taken)] => {
+            [NodeVerdict::Keep(taken)] => {
                 seen.note("kept", 1);
                 let taken: HashSet<_> = taken.iter().map(|of| of.uid).collect();
                 let all: HashSet<_> = offered.iter().map(|pod| wire::uid(pod.uid)).collect();
                 if are_protected || taken != all { wrong("what is protected goes") } else { Ok(()) }
             }
-            [Answer::Drop(_) | Answer::Instead { .. }] if !are_protected => wrong("nothing is protected"),
-            [Answer::Instead { victims, .. }] => {
+            [NodeVerdict::Drop(_) | NodeVerdict::Instead { .. }] if !are_protected => {
+                wrong("nothing is protected")
+            }
+            [NodeVerdict::Instead { victims, .. }] => {
                 seen.note("replaced", 1);
                 let is_one = |pod: &&PodObj| victims.iter().any(|of| of.uid == wire::uid(pod.uid));
                 let others: Vec<_> = model.running_on(ask.node).into_iter().filter(is_one).collect();

@@ -135,14 +135,14 @@ fn waiter(name: &str, priority: i32) -> Waiter {
 
 const DONE: Fates = |_, _| Fate::Done;
 
-fn waker(waiters: impl IntoIterator<Item = Waiter>) -> Waker {
+fn waker(waiters: impl IntoIterator<Item = Waiter>) -> NominationNudger {
     let (all, placement) = (Arc::<Mutex<Waiters>>::default(), Placement::default());
     for waiter in waiters {
         let pod = serde_json::from_value(pod(&waiter.name)).unwrap();
         placement.change(|index| index.apply_pod(pod));
         all.lock().wait(waiter);
     }
-    Waker {
+    NominationNudger {
         clock: ServerClock::default(),
         placement,
         waiters: all,
@@ -303,7 +303,7 @@ async fn pods_that_wait_and_pods_that_were_woken_are_counted() {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let waiters = [waiter("p", 3), Waiter { until: at(9), ..waiter("high", 2) }, waiter("low", 1)];
-    let waker = Waker { metrics, ..waker(waiters) };
+    let waker = NominationNudger { metrics, ..waker(waiters) };
     let counted = |waiting: u32, woken: u32| {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();

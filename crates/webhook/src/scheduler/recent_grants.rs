@@ -14,7 +14,7 @@ const MOST: usize = 1_000;
 
 /// The last grants, the oldest first.
 #[derive(Debug, Default)]
-pub struct Unsettled(VecDeque<Grant>);
+pub struct RecentGrants(VecDeque<Grant>);
 
 #[derive(Debug)]
 struct Grant {
@@ -23,7 +23,7 @@ struct Grant {
     victims: Vec<Uid>,
 }
 
-impl Unsettled {
+impl RecentGrants {
     /// Adds a grant, in place of an earlier one to the same preemptor.
     pub fn add(&mut self, preemptor: Uid, at: Timestamp, victims: Vec<Uid>) {
         self.0.retain(|old| old.preemptor != preemptor && is_recent(old, at));
@@ -56,32 +56,32 @@ fn is_recent(grant: &Grant, now: Timestamp) -> bool {
 mod tests {
     use super::*;
 
-    fn to_others(unsettled: &Unsettled, of: &str, at: i64) -> Vec<Uid> {
+    fn to_others(recent_grants: &RecentGrants, of: &str, at: i64) -> Vec<Uid> {
         let now = Timestamp::from_second(at).unwrap();
-        unsettled.to_others(Uid::of(of), now).flat_map(|(_, victims)| victims.to_vec()).collect()
+        recent_grants.to_others(Uid::of(of), now).flat_map(|(_, victims)| victims.to_vec()).collect()
     }
 
     #[test]
     fn what_others_were_granted_last_counts_for_a_moment() {
-        let mut unsettled = Unsettled::default();
+        let mut recent_grants = RecentGrants::default();
         let mut add = |preemptor: &str, at, victim: &str| {
-            unsettled.add(Uid::of(preemptor), Timestamp::from_second(at).unwrap(), vec![Uid::of(victim)]);
+            recent_grants.add(Uid::of(preemptor), Timestamp::from_second(at).unwrap(), vec![Uid::of(victim)]);
         };
         add("p", 0, "a");
         add("q", 1, "b");
         add("p", 2, "c");
-        assert_eq!(to_others(&unsettled, "p", 5), [Uid::of("b")]);
-        assert_eq!(to_others(&unsettled, "r", 5), [Uid::of("b"), Uid::of("c")]);
-        assert_eq!(to_others(&unsettled, "r", 6), [Uid::of("c")]);
-        assert_eq!(to_others(&unsettled, "r", 7), []);
+        assert_eq!(to_others(&recent_grants, "p", 5), [Uid::of("b")]);
+        assert_eq!(to_others(&recent_grants, "r", 5), [Uid::of("b"), Uid::of("c")]);
+        assert_eq!(to_others(&recent_grants, "r", 6), [Uid::of("c")]);
+        assert_eq!(to_others(&recent_grants, "r", 7), []);
     }
 
     #[test]
     fn no_more_are_kept_than_a_scheduler_gets_to() {
-        let mut unsettled = Unsettled::default();
+        let mut recent_grants = RecentGrants::default();
         for number in 0..=MOST {
-            unsettled.add(Uid::of(&number.to_string()), Timestamp::UNIX_EPOCH, vec![Uid::of("v")]);
+            recent_grants.add(Uid::of(&number.to_string()), Timestamp::UNIX_EPOCH, vec![Uid::of("v")]);
         }
-        assert_eq!(unsettled.0.len(), MOST);
+        assert_eq!(recent_grants.0.len(), MOST);
     }
 }
