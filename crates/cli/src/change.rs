@@ -18,7 +18,7 @@ use serde_json::Value;
 use tenure_policy::{
     kueue::{self, Lookup},
     owners::OwnerTable,
-    pause::{self, Owner},
+    pause::{self, OwnerObject},
 };
 
 use crate::{
@@ -155,8 +155,8 @@ impl<C: Command> Changer<C> {
         let has_record = pause::record_on(&found.metadata).is_some();
         let uid = found.metadata.uid.unwrap_or_default();
         let found = self.cluster.workloads(object.namespace, Lookup::Labelled(&uid)).await?;
-        let is_meant = |of: &Owner<'_>| C::PAUSES && !has_record || of.record().is_some();
-        let workload = kueue::owned(&found, &uid).into_iter().map(Owner).find(is_meant);
+        let is_meant = |of: &OwnerObject<'_>| C::PAUSES && !has_record || of.record().is_some();
+        let workload = kueue::owned(&found, &uid).into_iter().map(OwnerObject).find(is_meant);
         Ok(workload.map(|workload| (kind, kueue::refer_to(workload).name, !has_record)))
     }
 
@@ -179,7 +179,7 @@ impl<C: Command> Changer<C> {
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let (value, metadata) = (serde_json::to_value(&found)?, &found.metadata);
-            let (found, table, clock) = (Owner(&value), &self.table, self.cluster.clock);
+            let (found, table, clock) = (OwnerObject(&value), &self.table, self.cluster.clock);
             let change =
                 self.command.judge(Subject { object, found, metadata, table, clock, verb: C::VERB })?;
             match self.patch(&api, object.name, &change).await {

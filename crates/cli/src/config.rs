@@ -6,7 +6,7 @@ use std::{fs, io};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::{Args, Subcommand};
-use tenure_policy::config::{File, Problem};
+use tenure_policy::config::{ConfigFile, Problem};
 
 use crate::{output::OutputArgs, tell::tell};
 use report::Report;
@@ -50,7 +50,7 @@ impl ConfigCommand {
         let report = Report::of(&file);
         output.show(&report, || report.tables())?;
         // problems of a file that could be read all the same
-        let File::Kai(kai) = file else { return Ok(()) };
+        let ConfigFile::Kai(kai) = file else { return Ok(()) };
         for note in &kai.notes {
             tell(&format!("note: {}", complaint(&name, note)));
         }
@@ -60,7 +60,7 @@ impl ConfigCommand {
 
 /// Reads a file, or standard input for `-`, and returns it with its name in messages. An error has a line for each
 /// problem.
-pub fn read(path: &str) -> Result<(String, File)> {
+pub fn read(path: &str) -> Result<(String, ConfigFile)> {
     let (name, text) = if path == "-" {
         let text = io::read_to_string(io::stdin()).context("standard input")?;
         ensure!(!text.trim().is_empty(), "standard input is empty");
@@ -68,7 +68,7 @@ pub fn read(path: &str) -> Result<(String, File)> {
     } else {
         (path, fs::read_to_string(path).with_context(|| path.to_owned())?)
     };
-    let file = File::parse(&text).map_err(|error| complaints(name, &error.problems))?;
+    let file = ConfigFile::parse(&text).map_err(|error| complaints(name, &error.problems))?;
     Ok((name.to_owned(), file))
 }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tenure_policy::{
     expiry::Family,
     owners::PauseRule,
-    pause::{self, DEACTIVATED, Owner, Reversals, Until, is_deactivation},
+    pause::{self, DEACTIVATED, OwnerObject, ResumeCondition, Reversals, is_deactivation},
 };
 use tenure_types::{
     keys::{RUNAI_QUEUE_LABEL, TENSORSTACK_QUEUE_LABEL},
@@ -85,11 +85,12 @@ fn pauses(subject: Subject<'_>) -> Option<Change> {
         PausedRecord { queue_group: record.queue_group.filter(|_| !queue.is_empty()), ..record }
     };
     let by: Vec<_> = subject.rules().into_iter().map(|rule| (rule.clone(), record(rule))).collect();
-    let mut patches = by.iter().map(|(rule, record)| pause::patch(found, rule, record, &Until::Activated));
+    let mut patches =
+        by.iter().map(|(rule, record)| pause::patch(found, rule, record, &ResumeCondition::Activated));
     let (first, otherwise) = (patches.next()?, patches.collect());
     let name = object.to_string();
     let told = move |now: &Value| {
-        let took = by.iter().find(|(rule, record)| pause::took(Owner(now), rule, record));
+        let took = by.iter().find(|(rule, record)| pause::took(OwnerObject(now), rule, record));
         let (rule, _) = took.with_context(|| {
             format!("{name}: the API server took the write, but didn't keep what pauses it")
         })?;

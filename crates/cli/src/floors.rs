@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use tenure_policy::{
-    config::{Config, File},
+    config::{Config, ConfigFile},
     floor::{Floor, ReclaimResolveMethod},
 };
 use tenure_types::{DurationError, ExtendedDuration};
@@ -73,8 +73,8 @@ impl From<Floor<'_>> for Sourced {
 pub fn of_file(path: Option<&str>) -> Result<Config> {
     let Some(path) = path else { return Ok(Config::default()) };
     match read(path)? {
-        (_, File::Tenure(config)) => Ok(*config),
-        (name, File::Kai(kai)) => {
+        (_, ConfigFile::Tenure(config)) => Ok(*config),
+        (name, ConfigFile::Kai(kai)) => {
             for problem in &kai.problems {
                 warn(&complaint(&name, problem));
             }

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
-    climb::{Action, Answer, Climb},
+    climb::{Action, Climb, OwnerLookup},
     config::Config,
     expiry::Family,
     floor::Floors,
@@ -288,8 +288,8 @@ impl Snapshot {
                     self.owners.note(&metadata);
                     found(&metadata)
                 }
-                Ok(None) => Answer::Absent,
-                Err(error) if is_forbidden(&error) => Answer::Forbidden,
+                Ok(None) => OwnerLookup::Absent,
+                Err(error) if is_forbidden(&error) => OwnerLookup::Forbidden,
                 Err(error) => return Err(explain(error)),
             };
             self.owners.learn(&owner, answer);
@@ -311,7 +311,7 @@ pub async fn workload(
     };
     let Some((lookup, uid)) = lookup.zip(uid) else { return Ok(None) };
     let found = source.workloads(namespace, lookup).await?;
-    Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::Owner(found))))
+    Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::OwnerObject(found))))
 }
 
 impl Source {

@@ -19,12 +19,12 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{Due, Group, Served, Task, Uid};
 use tenure_policy::{
-    climb::{self, Action, Answer, Climb},
+    climb::{self, Action, Climb, OwnerLookup},
     config::Config,
     expiry::{Scope, exemption},
     kueue,
     owners::OwnerTable,
-    pause::{Alone, Known, Until},
+    pause::{Alone, PausedObject, ResumeCondition},
     ready::Readiness,
 };
 use tenure_service::{call::ApiError, clock::ServerClock};
@@ -79,7 +79,7 @@ pub struct Done {
 /// The action that was taken.
 pub enum Deed {
     /// This owner was paused, and so often its earlier pauses were reversed.
-    Paused { owner: OwnerReference, reversals: u32, until: Until },
+    Paused { owner: OwnerReference, reversals: u32, until: ResumeCondition },
     /// The pod was deleted.
     Deleted,
     /// The end of the run was announced on the workload, or withdrawn.
@@ -255,7 +255,7 @@ impl Actor {
                 Err(source) if due.attempts < tries => {
                     return Err(Failure::Unreadable { owner: owner.clone(), source });
                 }
-                Err(_) => Answer::Absent,
+                Err(_) => OwnerLookup::Absent,
             };
             climb.answer(answer);
         }
@@ -316,10 +316,13 @@ fn is_ready_by_itself(pod: &Pod) -> bool {
 }
 
 /// Returns the object by which people know a paused owner: the job of a Workload of Kueue, else the owner itself.
-pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> Known {
+pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> PausedObject {
     let namespace = metadata.namespace.as_deref();
     let of = kueue::known_as(metadata).filter(|_| kueue::is_workload(owner));
-    Known { object: reference(of.unwrap_or(owner), namespace), workload: of.map(|_| owner.name.clone()) }
+    PausedObject {
+        object: reference(of.unwrap_or(owner), namespace),
+        workload: of.map(|_| owner.name.clone()),
+    }
 }
 
 /// Returns the reference by which events name an object. A cluster-scoped object has no namespace.

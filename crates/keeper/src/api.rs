@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::Uid;
 use tenure_policy::{
-    climb::{Answer, Found},
+    climb::{FoundOwner, OwnerLookup},
     kueue::Lookup,
 };
 use tenure_service::{
@@ -109,21 +109,21 @@ impl Objects {
         namespace: &str,
         owner: &OwnerReference,
         labels: &BTreeMap<String, String>,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<OwnerLookup, ApiError> {
         let found = self.get(namespace, owner).await;
         if !matches!(found, Err(ApiError::Forbidden(_))) {
             self.forbidden.lock().remove(&kind_of(owner));
         }
         match found {
-            Ok(found) => Ok(Answer::Found(Found {
+            Ok(found) => Ok(OwnerLookup::Found(FoundOwner {
                 selects: selects(&found.data, labels),
                 cluster_scoped: found.metadata.namespace.is_none(),
                 controller: projection::controller(&found.metadata).cloned(),
                 deleting: found.metadata.deletion_timestamp.is_some(),
                 uid: found.metadata.uid.unwrap_or_default(),
             })),
-            Err(ApiError::NotFound) => Ok(Answer::Absent),
-            Err(ApiError::Forbidden(why)) if self.is_meant(owner, &why) => Ok(Answer::Forbidden),
+            Err(ApiError::NotFound) => Ok(OwnerLookup::Absent),
+            Err(ApiError::Forbidden(why)) if self.is_meant(owner, &why) => Ok(OwnerLookup::Forbidden),
             Err(error) => Err(error),
         }
     }

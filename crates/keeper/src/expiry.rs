@@ -7,7 +7,7 @@ use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
 use tenure_index::{CeilingIndex, Group, Task};
-use tenure_policy::pause::Until;
+use tenure_policy::pause::ResumeCondition;
 use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::paused::RequeueState;
 use tokio_util::sync::CancellationToken;
@@ -170,7 +170,7 @@ impl Expiry {
                     _ if dry_run => {
                         info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
                     }
-                    Until::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
+                    ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
                         self.metrics.evicted(of, cause);
                         info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
                     }

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tenure_index::Uid;
-use tenure_policy::pause::{self, Known};
+use tenure_policy::pause::{self, PausedObject};
 use tenure_types::paused::{PausedRecord, RequeueState};
 
 use crate::action::known;
@@ -26,7 +26,7 @@ const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 /// An owner that was paused.
 #[derive(Clone, Debug)]
 pub struct RecentPause {
-    pub known: Known,
+    pub known: PausedObject,
     pub record: PausedRecord,
     pub state: RequeueState,
 }
@@ -73,7 +73,7 @@ impl RecentPauses {
     }
 
     /// This keeper writes the event of a pause, so that it isn't missing.
-    pub fn telling(&self, known: &Known, at: Timestamp) {
+    pub fn telling(&self, known: &PausedObject, at: Timestamp) {
         self.0.lock().told.insert(told_on(known), at);
     }
 
@@ -89,7 +89,7 @@ impl RecentPauses {
     }
 
     /// True if the event of this pause may not have been written. Returns true only once a pause.
-    pub fn take_owed(&self, known: &Known, record: &PausedRecord, now: Timestamp) -> bool {
+    pub fn take_owed(&self, known: &PausedObject, record: &PausedRecord, now: Timestamp) -> bool {
         is_recent(record, now) && self.0.lock().told.insert(told_on(known), record.at) != Some(record.at)
     }
 
@@ -122,7 +122,7 @@ impl Kept {
 }
 
 /// Returns the uid of the object that has the events of a pause.
-fn told_on(known: &Known) -> Uid {
+fn told_on(known: &PausedObject) -> Uid {
     Uid::of(known.object.uid.as_deref().unwrap_or_default())
 }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     /// An object with this uid.
-    fn as_known(uid: &str) -> Known {
+    fn as_known(uid: &str) -> PausedObject {
         let owner = OwnerReference { uid: uid.into(), ..OwnerReference::default() };
         known(&owner, &ObjectMeta::default())
     }

@@ -16,9 +16,9 @@ use crate::{
 
 /// The cluster's answer about an owner. A timeout or a server's error is no answer: ask again, decide nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum OwnerLookup {
     /// The owner exists.
-    Found(Found),
+    Found(FoundOwner),
     /// The object doesn't exist, or its kind doesn't.
     Absent,
     /// Tenure may not read the owner.
@@ -27,7 +27,7 @@ pub enum Answer {
 
 /// An owner that exists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundOwner {
     /// Its uid, which may be another than the reference's if the name was used again.
     pub uid: String,
     /// True while it is being deleted.
@@ -109,19 +109,19 @@ impl<'t> Climb<'t> {
     }
 
     /// Takes in the result for [`Climb::next`].
-    pub fn answer(&mut self, answer: Answer) {
+    pub fn answer(&mut self, answer: OwnerLookup) {
         let Some(owner) = self.next.take() else { return };
         match answer {
-            Answer::Found(found) => self.find(owner, found),
-            Answer::Forbidden if self.table.knows(&owner) || exempts(&owner) => {
+            OwnerLookup::Found(found) => self.find(owner, found),
+            OwnerLookup::Forbidden if self.table.knows(&owner) || exempts(&owner) => {
                 self.stop = Some(Action::Forbidden(owner));
             }
-            Answer::Absent | Answer::Forbidden => {}
+            OwnerLookup::Absent | OwnerLookup::Forbidden => {}
         }
     }
 
-    fn find(&mut self, owner: OwnerReference, found: Found) {
-        let Found { uid, deleting, cluster_scoped, selects, controller } = found;
+    fn find(&mut self, owner: OwnerReference, found: FoundOwner) {
+        let FoundOwner { uid, deleting, cluster_scoped, selects, controller } = found;
         if uid != owner.uid {
             return;
         }
@@ -206,12 +206,12 @@ mod tests {
         }
     }
 
-    fn found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> Answer {
-        Answer::Found(as_found(owner, controller))
+    fn found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> OwnerLookup {
+        OwnerLookup::Found(as_found(owner, controller))
     }
 
-    fn as_found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> Found {
-        Found {
+    fn as_found(owner: &OwnerReference, controller: Option<&OwnerReference>) -> FoundOwner {
+        FoundOwner {
             uid: owner.uid.clone(),
             deleting: false,
             cluster_scoped: false,
@@ -220,12 +220,12 @@ mod tests {
         }
     }
 
-    fn deleting(owner: &OwnerReference) -> Answer {
-        Answer::Found(Found { deleting: true, ..as_found(owner, None) })
+    fn deleting(owner: &OwnerReference) -> OwnerLookup {
+        OwnerLookup::Found(FoundOwner { deleting: true, ..as_found(owner, None) })
     }
 
     /// Climbs a chain, lowest owner first, of which every link is there; `last` is said of the topmost.
-    fn climb(chain: &[&OwnerReference], last: impl Fn(&OwnerReference) -> Answer) -> Action {
+    fn climb(chain: &[&OwnerReference], last: impl Fn(&OwnerReference) -> OwnerLookup) -> Action {
         let table = OwnerTable::default();
         let mut climb = Climb::from(chain.first().copied(), &table);
         while let Some(owner) = climb.next().cloned() {
@@ -237,7 +237,7 @@ mod tests {
         climb.action()
     }
 
-    fn top(owner: &OwnerReference) -> Answer {
+    fn top(owner: &OwnerReference) -> OwnerLookup {
         found(owner, None)
     }
 
@@ -272,9 +272,12 @@ mod tests {
     #[test]
     fn an_absent_owner_and_a_namesake_end_the_chain() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let namesake = |o: &OwnerReference| Answer::Found(Found { uid: "other".into(), ..as_found(o, None) });
-        for last in [&(|_: &OwnerReference| Answer::Absent) as &dyn Fn(&OwnerReference) -> Answer, &namesake]
-        {
+        let namesake =
+            |o: &OwnerReference| OwnerLookup::Found(FoundOwner { uid: "other".into(), ..as_found(o, None) });
+        for last in [
+            &(|_: &OwnerReference| OwnerLookup::Absent) as &dyn Fn(&OwnerReference) -> OwnerLookup,
+            &namesake,
+        ] {
             assert_eq!(climb(&[&set, &deployment], last), Action::Pause(set.clone()));
             assert_eq!(climb(&[&set], last), Action::DeletePod);
         }
@@ -295,13 +298,13 @@ mod tests {
     #[test]
     fn a_forbidden_owner_of_the_table_is_named() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        assert_eq!(climb(&[&set, &deployment], |_| Answer::Forbidden), Action::Forbidden(deployment));
+        assert_eq!(climb(&[&set, &deployment], |_| OwnerLookup::Forbidden), Action::Forbidden(deployment));
     }
 
     #[test]
     fn a_forbidden_owner_of_another_kind_ends_the_chain() {
         let (set, rollout) = (owner("apps/v1", "ReplicaSet"), owner("argoproj.io/v1alpha1", "Rollout"));
-        assert_eq!(climb(&[&set, &rollout], |_| Answer::Forbidden), Action::Pause(set));
+        assert_eq!(climb(&[&set, &rollout], |_| OwnerLookup::Forbidden), Action::Pause(set));
     }
 
     #[test]
@@ -325,10 +328,11 @@ mod tests {
     #[test]
     fn an_owner_that_does_not_select_the_pod_or_is_of_the_cluster_ends_the_chain() {
         let (set, deployment) = (owner("apps/v1", "ReplicaSet"), owner("apps/v1", "Deployment"));
-        let stranger = |o: &OwnerReference| Answer::Found(Found { selects: false, ..as_found(o, None) });
+        let stranger =
+            |o: &OwnerReference| OwnerLookup::Found(FoundOwner { selects: false, ..as_found(o, None) });
         let of_cluster =
-            |o: &OwnerReference| Answer::Found(Found { cluster_scoped: true, ..as_found(o, None) });
-        for last in [&stranger as &dyn Fn(&OwnerReference) -> Answer, &of_cluster] {
+            |o: &OwnerReference| OwnerLookup::Found(FoundOwner { cluster_scoped: true, ..as_found(o, None) });
+        for last in [&stranger as &dyn Fn(&OwnerReference) -> OwnerLookup, &of_cluster] {
             assert_eq!(climb(&[&set, &deployment], last), Action::Pause(set.clone()));
             assert_eq!(climb(&[&set], last), Action::DeletePod);
         }
@@ -369,14 +373,15 @@ mod tests {
     fn a_real_daemon_set_exempts_its_pods() {
         let real = owner("apps/v1", "DaemonSet");
         assert_eq!(climb(&[&real], top), Action::Exempt);
-        assert_eq!(climb(&[&real], |_| Answer::Absent), Action::DeletePod);
-        assert_eq!(climb(&[&real], |_| Answer::Forbidden), Action::Forbidden(real.clone()));
-        let stranger = |o: &OwnerReference| Answer::Found(Found { selects: false, ..as_found(o, None) });
+        assert_eq!(climb(&[&real], |_| OwnerLookup::Absent), Action::DeletePod);
+        assert_eq!(climb(&[&real], |_| OwnerLookup::Forbidden), Action::Forbidden(real.clone()));
+        let stranger =
+            |o: &OwnerReference| OwnerLookup::Found(FoundOwner { selects: false, ..as_found(o, None) });
         assert_eq!(climb(&[&real], stranger), Action::DeletePod);
         assert_eq!(climb(&[&owner("example.com/v1", "DaemonSet")], top), Action::DeletePod);
         let node = owner("v1", "Node");
         let of_cluster =
-            |o: &OwnerReference| Answer::Found(Found { cluster_scoped: true, ..as_found(o, None) });
+            |o: &OwnerReference| OwnerLookup::Found(FoundOwner { cluster_scoped: true, ..as_found(o, None) });
         assert_eq!(climb(&[&node], of_cluster), Action::Exempt);
         let set = owner("apps/v1", "ReplicaSet");
         assert_eq!(climb(&[&set, &node], of_cluster), Action::Pause(set), "no node controls a ReplicaSet");

@@ -28,7 +28,7 @@ use crate::{
     pod_group::TrustedWriters, ready::PodsReady, start::LongestFormation,
 };
 use fields::{Field, Problems};
-use tree::Node;
+use tree::YamlNode;
 
 pub use delegation::DELEGATION_BOUNDS;
 pub use fields::nearest;
@@ -123,7 +123,7 @@ pub struct Config {
 
 /// A file in either of the supported forms.
 #[derive(Clone, Debug, PartialEq)]
-pub enum File {
+pub enum ConfigFile {
     /// A configuration of Tenure.
     Tenure(Box<Config>),
     /// A configuration of KAI-Scheduler.
@@ -161,13 +161,13 @@ impl Config {
     /// Reads the file of a server: Tenure's own, or KAI-Scheduler's, of which only the floors are used. An empty file
     /// means the defaults.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let root = Node::parse(text)?;
+        let root = YamlNode::parse(text)?;
         if kai::is_kai(&root) { Self::of_kai(&root) } else { Self::read(&root) }
     }
 
     /// Refuses values that KAI takes for something else than what is written, and values that KAI doesn't know: neither
     /// is intended.
-    fn of_kai(root: &Node) -> Result<Self, ConfigError> {
+    fn of_kai(root: &YamlNode) -> Result<Self, ConfigError> {
         let Kai { floors, set: written, problems, notes: _ } = Kai::read(root);
         let mut problems = Problems(problems);
         for name in set(root, FIELDS) {
@@ -181,7 +181,7 @@ impl Config {
         }
     }
 
-    fn read(root: &Node) -> Result<Self, ConfigError> {
+    fn read(root: &YamlNode) -> Result<Self, ConfigError> {
         if root.is_null() {
             return Ok(Self::default());
         }
@@ -240,13 +240,13 @@ impl Config {
     }
 }
 
-impl File {
+impl ConfigFile {
     /// Reads a file of either form, also when it is wrapped in a `ConfigMap`.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let root = Node::parse(text)?;
+        let root = YamlNode::parse(text)?;
         match kai::within_config_map(&root)? {
             Some((inner, lines_before)) => {
-                let inner = Node::parse(inner).map_err(|error| error.shifted(lines_before))?;
+                let inner = YamlNode::parse(inner).map_err(|error| error.shifted(lines_before))?;
                 Self::read(&inner)
                     .map(|file| file.shifted(lines_before))
                     .map_err(|error| error.shifted(lines_before))
@@ -255,7 +255,7 @@ impl File {
         }
     }
 
-    fn read(root: &Node) -> Result<Self, ConfigError> {
+    fn read(root: &YamlNode) -> Result<Self, ConfigError> {
         if kai::is_kai(root) {
             return Ok(Self::Kai(Kai::read(root)));
         }
@@ -297,7 +297,7 @@ fn in_order(Problems(mut problems): Problems) -> ConfigError {
 }
 
 /// The names that a map sets.
-fn set(map: &Node, names: &[&'static str]) -> BTreeSet<&'static str> {
+fn set(map: &YamlNode, names: &[&'static str]) -> BTreeSet<&'static str> {
     names.iter().copied().filter(|name| map.get(name).is_some_and(|value| !value.is_null())).collect()
 }
 

@@ -13,7 +13,7 @@ use tenure_types::{
 };
 
 pub use counts::{Counts, Headcount};
-use tree::Tree;
+use tree::SubgroupTree;
 
 /// The subgroup of pods that name none.
 const DEFAULT_SUBGROUP: &str = "default";
@@ -48,13 +48,13 @@ pub struct Shape {
     /// The minimum of all pods together.
     minimum: u32,
     /// The subgroups, if there are any.
-    tree: Option<Box<Tree>>,
+    tree: Option<Box<SubgroupTree>>,
 }
 
 impl Shape {
     /// Creates the shape of a `PodGroup`: its subgroups, or all of it if it has none.
     pub fn of(kind: PodGroupKind, spec: &PodGroupSpec) -> Self {
-        let tree = Tree::new(&spec.sub_groups, spec.min_sub_group).map(Box::new);
+        let tree = SubgroupTree::new(&spec.sub_groups, spec.min_sub_group).map(Box::new);
         let unset = u32::from(tree.is_none());
         Self { kind: Some(kind), minimum: spec.min_member.unwrap_or(unset), tree }
     }

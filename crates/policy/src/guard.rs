@@ -50,7 +50,7 @@ pub struct Asked<'a> {
 
 /// The facts about the pod that decide.
 #[derive(Clone, Debug, Default)]
-pub struct Found<'a> {
+pub struct PodFacts<'a> {
     /// The reason why the pod may go in spite of any protection, by its own record: see [`spared`].
     pub spared: Option<Reason>,
     /// True if its namespace is being deleted.
@@ -58,14 +58,14 @@ pub struct Found<'a> {
     /// True while not all objects are known yet.
     pub syncing: bool,
     /// The pod's state; none if nothing is known of it.
-    pub known: Option<Known<'a>>,
+    pub known: Option<GuardedPod<'a>>,
     /// The namespace and name of a preemptor that the extender has granted it to.
     pub permit: Option<(String, String)>,
 }
 
 /// A pod that may be protected.
 #[derive(Clone, Debug)]
-pub struct Known<'a> {
+pub struct GuardedPod<'a> {
     /// The rules that decide.
     pub rules: Rules<'a>,
     /// The pod as a victim. If its queue doesn't exist, its workload names no queue: a spelling mistake holds up
@@ -169,7 +169,7 @@ impl Reason {
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct GuardVerdict {
     /// Its reason.
     pub reason: Reason,
     /// The preemptor that decided it, if one did: its namespace and name.
@@ -191,7 +191,7 @@ pub struct Hold {
     pub message: String,
 }
 
-impl Verdict {
+impl GuardVerdict {
     /// The verdict that the pod may go.
     pub const fn allowed(reason: Reason) -> Self {
         Self { reason, preemptor: None, hold: None }
@@ -215,21 +215,21 @@ pub fn spared(pod: &Pod) -> Option<Reason> {
 }
 
 /// Decides about a request. The pod is looked up only if it matters.
-pub fn judge(guarded: &Guarded, asked: &Asked<'_>, look: impl FnOnce() -> Verdict) -> Verdict {
-    guarded.passes(asked).map_or_else(look, Verdict::allowed)
+pub fn judge(guarded: &Guarded, asked: &Asked<'_>, look: impl FnOnce() -> GuardVerdict) -> GuardVerdict {
+    guarded.passes(asked).map_or_else(look, GuardVerdict::allowed)
 }
 
-impl Found<'_> {
+impl PodFacts<'_> {
     /// Decides about a request that must be judged by its pod.
-    pub fn verdict(&self, asked: &Asked<'_>) -> Verdict {
+    pub fn verdict(&self, asked: &Asked<'_>) -> GuardVerdict {
         let gone = self.namespace_goes.then_some(Reason::NamespaceTerminating);
         let syncing = self.syncing.then_some(Reason::Syncing);
         if let Some(reason) = self.spared.or(gone).or(syncing) {
-            return Verdict::allowed(reason);
+            return GuardVerdict::allowed(reason);
         }
-        let Some(known) = &self.known else { return Verdict::allowed(Reason::Unknown) };
+        let Some(known) = &self.known else { return GuardVerdict::allowed(Reason::Unknown) };
         if known.victim.progress == Progress::Waiting {
-            return Verdict::allowed(Reason::NotScheduled);
+            return GuardVerdict::allowed(Reason::NotScheduled);
         }
         match asked.operation {
             Operation::Delete => known.deletion(asked, self.permit.as_ref()),

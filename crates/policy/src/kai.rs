@@ -60,7 +60,7 @@ pub struct KaiDefaults {
 
 /// A default of KAI's that differs from Tenure's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct KaiDifference {
     /// The setting.
     pub setting: Setting,
     /// The path in KAI's configuration.
@@ -73,7 +73,7 @@ pub struct Difference {
     pub tenure: String,
 }
 
-impl Difference {
+impl KaiDifference {
     /// Returns the advice to the user.
     pub fn remedy(&self) -> String {
         let Self { setting: _, field, kai, tenures_field, tenure } = self;
@@ -156,7 +156,7 @@ impl KaiDefaults {
     }
 
     /// Returns the settings for which Tenure has another value.
-    pub fn differences(&self, ours: &Floors) -> Vec<Difference> {
+    pub fn differences(&self, ours: &Floors) -> Vec<KaiDifference> {
         let Self { floors, pool, paths: [at_preempt, at_reclaim], arguments, issues: _ } = self;
         let pool = pool.as_deref();
         let of_pool = |setting: Setting| match pool {
@@ -172,7 +172,7 @@ impl KaiDefaults {
         ];
         let differing = rows.into_iter().filter(|(.., kai, tenure)| kai != tenure);
         differing
-            .map(|(setting, field, kai, tenure)| Difference {
+            .map(|(setting, field, kai, tenure)| KaiDifference {
                 setting,
                 field: field.clone(),
                 kai,

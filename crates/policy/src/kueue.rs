@@ -16,7 +16,7 @@ use tenure_types::{
 
 use crate::{
     owners::{OwnerTable, group_of},
-    pause::Owner,
+    pause::OwnerObject,
 };
 
 pub use queues::{KueueQueue, Queues};
@@ -39,7 +39,7 @@ pub fn is_workload(owner: &OwnerReference) -> bool {
 }
 
 /// A reference to a Workload.
-pub fn refer_to(workload: Owner<'_>) -> OwnerReference {
+pub fn refer_to(workload: OwnerObject<'_>) -> OwnerReference {
     let text = |path: &str| workload.at(path).as_str().unwrap_or_default();
     let reference = reference(text("metadata.name"), text("metadata.uid"));
     match text("apiVersion") {
@@ -98,22 +98,23 @@ pub fn of_pod<'p>(pod: &'p Pod, table: &OwnerTable) -> Option<Lookup<'p>> {
 
 /// Returns the Workload by which Kueue runs the owner with this uid.
 pub fn chosen<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Option<&'w Value> {
-    owned(workloads, uid).into_iter().find(|workload| keeps_going(Owner(workload)))
+    owned(workloads, uid).into_iter().find(|workload| keeps_going(OwnerObject(workload)))
 }
 
 /// Returns the Workloads that the owner with this uid really owns, and that are neither finished nor being deleted: an
 /// admitted one first, then the oldest.
 pub fn owned<'w>(workloads: impl IntoIterator<Item = &'w Value>, uid: &str) -> Vec<&'w Value> {
-    let text = |workload: &'w Value, path: &str| Owner(workload).at(path).as_str().unwrap_or_default();
-    let mut owned: Vec<_> = workloads.into_iter().filter(|workload| is_of(Owner(workload), uid)).collect();
+    let text = |workload: &'w Value, path: &str| OwnerObject(workload).at(path).as_str().unwrap_or_default();
+    let mut owned: Vec<_> =
+        workloads.into_iter().filter(|workload| is_of(OwnerObject(workload), uid)).collect();
     owned.sort_by_key(|workload| {
         let age = (text(workload, "metadata.creationTimestamp"), text(workload, "metadata.uid"));
-        (!is_true(Owner(workload), "Admitted"), age)
+        (!is_true(OwnerObject(workload), "Admitted"), age)
     });
     owned
 }
 
-fn is_of(workload: Owner<'_>, uid: &str) -> bool {
+fn is_of(workload: OwnerObject<'_>, uid: &str) -> bool {
     let is_deleting = !workload.at("metadata.deletionTimestamp").is_null();
     let owners = workload.at("metadata.ownerReferences").as_array();
     let is_meant = |owner: &Value| owner.get("uid").and_then(Value::as_str) == Some(uid);
@@ -123,7 +124,7 @@ fn is_of(workload: Owner<'_>, uid: &str) -> bool {
 
 /// True if Kueue runs the job of a Workload, or Tenure has paused it. The status says so, which tenants don't write. A
 /// Workload that another user has deactivated doesn't count.
-fn keeps_going(workload: Owner<'_>) -> bool {
+fn keeps_going(workload: OwnerObject<'_>) -> bool {
     let is_admitted = is_true(workload, "Admitted");
     if workload.at(ACTIVE) != &Value::Bool(false) {
         return is_admitted;
@@ -131,14 +132,14 @@ fn keeps_going(workload: Owner<'_>) -> bool {
     workload.record().is_some() && (is_admitted || is_true(workload, "Evicted"))
 }
 
-fn is_true(workload: Owner<'_>, condition: &str) -> bool {
+fn is_true(workload: OwnerObject<'_>, condition: &str) -> bool {
     let conditions = workload.at("status.conditions").as_array();
     let is = |of: &Value, key: &str, value: &str| of.get(key).and_then(Value::as_str) == Some(value);
     conditions.into_iter().flatten().any(|of| is(of, "type", condition) && is(of, "status", "True"))
 }
 
 /// True if one of these pods owns a Workload.
-pub fn is_owned_by_any(workload: Owner<'_>, pods: &[String]) -> bool {
+pub fn is_owned_by_any(workload: OwnerObject<'_>, pods: &[String]) -> bool {
     let is_pod = |owner: &Value| owner["kind"] == "Pod" && owner["apiVersion"] == "v1";
     let is_named = |owner: &Value| pods.iter().any(|pod| owner["name"] == pod.as_str());
     let owners = workload.at("metadata.ownerReferences").as_array();
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(known_as(&metadata(&pods)), None);
         let is_owned_by_any = |more: &Value, pods: &[&str]| {
             let pods: Vec<String> = pods.iter().map(|&pod| pod.to_owned()).collect();
-            is_owned_by_any(Owner(&workload_with("w", 0, more)), &pods)
+            is_owned_by_any(OwnerObject(&workload_with("w", 0, more)), &pods)
         };
         assert!(is_owned_by_any(&pods, &["b", "a"]) && !is_owned_by_any(&pods, &["b"]));
         assert!(!is_owned_by_any(&json!({}), &["train"]), "a Job");
@@ -297,7 +298,7 @@ mod tests {
         for (workload, version) in
             [(workload, "kueue.x-k8s.io/v1beta1"), (of_items, "kueue.x-k8s.io/v1beta2")]
         {
-            let OwnerReference { api_version, kind, name, uid, .. } = refer_to(Owner(&workload));
+            let OwnerReference { api_version, kind, name, uid, .. } = refer_to(OwnerObject(&workload));
             assert_eq!([&*api_version, &*kind, &*name, &*uid], [version, "Workload", "a", "u"]);
         }
     }

@@ -20,11 +20,11 @@ use crate::{
     expiry::Family,
     owners::{PauseRule, group_of},
 };
-pub use owner::{Owner, is_inactive, record_on, requeue_state_on};
-pub use plan::{Candidate, PausePlan, Until};
+pub use owner::{OwnerObject, is_inactive, record_on, requeue_state_on};
+pub use plan::{PauseCandidate, PausePlan, ResumeCondition};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
-    Alone, AtEnd, DELETED_MESSAGE, Ended, Known, approaching, came_back, command, deleted_in_words,
+    Alone, AtEnd, DELETED_MESSAGE, PausedObject, RunEnd, approaching, came_back, command, deleted_in_words,
     deleted_unready, dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid,
     return_refused, reversed, undone,
 };
@@ -124,7 +124,7 @@ impl Return {
 
 /// Creates the record of a pause at `at` by the rules of a queue, after the reversals of earlier pauses.
 pub fn record(
-    owner: Owner<'_>,
+    owner: OwnerObject<'_>,
     rule: &PauseRule,
     reason: &str,
     (family, queue): (Family, &str),
@@ -147,7 +147,12 @@ pub fn record(
 }
 
 /// Returns the merge patch that pauses, writes the record and the state of its return, and removes the announcement.
-pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord, until: &Until) -> Value {
+pub fn patch(
+    owner: OwnerObject<'_>,
+    rule: &PauseRule,
+    record: &PausedRecord,
+    until: &ResumeCondition,
+) -> Value {
     let mut patch = nested(&rule.field, rule.value.clone());
     let mut annotations = json!({
         keys::PAUSED_ANNOTATION: json!(record).to_string(),
@@ -156,11 +161,11 @@ pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord, until: &
     if let Some(annotations) = annotations.as_object_mut() {
         // a time of return from an earlier pause, or from any writer, would undo this one
         let state = match until {
-            Until::Requeued(state) => Some(json!(state).to_string().into()),
-            Until::Resumed | Until::Activated => without_return(owner),
+            ResumeCondition::Requeued(state) => Some(json!(state).to_string().into()),
+            ResumeCondition::Resumed | ResumeCondition::Activated => without_return(owner),
         };
         annotations.extend(state.map(|state| (keys::REQUEUE_STATE_ANNOTATION.to_owned(), state)));
-        if *until == Until::Activated {
+        if *until == ResumeCondition::Activated {
             annotations.insert(keys::ACTIVE_ANNOTATION.to_owned(), INACTIVE.into());
         }
     }
@@ -170,7 +175,7 @@ pub fn patch(owner: Owner<'_>, rule: &PauseRule, record: &PausedRecord, until: &
 
 /// Returns the merge patch that undoes a pause: it restores the field's earlier value and removes the record. The
 /// number of returns is kept, unless the workload was deactivated: then it starts from 0.
-pub fn resume(owner: Owner<'_>, record: &PausedRecord) -> Value {
+pub fn resume(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     if !is_ours(owner, record) {
         return forget(owner, record);
     }
@@ -178,11 +183,11 @@ pub fn resume(owner: Owner<'_>, record: &PausedRecord) -> Value {
 }
 
 /// Returns the merge patch that removes the record, and leaves the field as a user or controller has set it since.
-pub fn forget(owner: Owner<'_>, record: &PausedRecord) -> Value {
+pub fn forget(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     with_fields(owner, record, Map::new())
 }
 
-fn with_fields(owner: Owner<'_>, record: &PausedRecord, mut patch: Map<String, Value>) -> Value {
+fn with_fields(owner: OwnerObject<'_>, record: &PausedRecord, mut patch: Map<String, Value>) -> Value {
     let mut annotations = Map::from_iter([(keys::PAUSED_ANNOTATION.to_owned(), Value::Null)]);
     if owner.is_inactive() {
         annotations.insert(keys::ACTIVE_ANNOTATION.to_owned(), Value::Null);
@@ -198,7 +203,7 @@ fn with_fields(owner: Owner<'_>, record: &PausedRecord, mut patch: Map<String, V
 
 /// Returns the merge patch that keeps a paused workload paused until it is activated. The number of returns is kept
 /// until then.
-pub fn deactivate(owner: Owner<'_>, record: &PausedRecord) -> Value {
+pub fn deactivate(owner: OwnerObject<'_>, record: &PausedRecord) -> Value {
     let record = PausedRecord { reason: DEACTIVATED.into(), ..record.clone() };
     let mut annotations = Map::from_iter([
         (keys::PAUSED_ANNOTATION.to_owned(), json!(record).to_string().into()),
@@ -210,7 +215,7 @@ pub fn deactivate(owner: Owner<'_>, record: &PausedRecord) -> Value {
 
 /// Returns the value of the requeue state without its time of return, which keeps the number of returns; none if it has
 /// no such time.
-fn without_return(owner: Owner<'_>) -> Option<Value> {
+fn without_return(owner: OwnerObject<'_>) -> Option<Value> {
     let state = owner.requeue_state();
     state.requeue_at?;
     let state = RequeueState { requeue_at: None, ..state };
@@ -228,14 +233,14 @@ pub fn is_for_readiness(record: &PausedRecord) -> bool {
 }
 
 /// True if the field holds the value that the pause has set. Otherwise Tenure must not undo it.
-pub fn is_ours(owner: Owner<'_>, record: &PausedRecord) -> bool {
+pub fn is_ours(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
     owner.at(&record.field) == &record.value || record.value.is_null()
 }
 
 /// True if another writer than Tenure has set the field since the record was written, as far as
 /// `metadata.managedFields` shows. When a person resumes a workload and pauses it again, that pause is the person's,
 /// though it looks like Tenure's.
-pub fn was_set_since(owner: Owner<'_>, record: &PausedRecord) -> bool {
+pub fn was_set_since(owner: OwnerObject<'_>, record: &PausedRecord) -> bool {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array);
     let fields = || entries.into_iter().flatten().filter_map(|entry| entry.get("fieldsV1"));
     let noted = ["metadata", "annotations", keys::PAUSED_ANNOTATION];
@@ -283,28 +288,28 @@ pub fn cron_job_of(job: &ObjectReference, metadata: &ObjectMeta) -> Option<Owner
 }
 
 /// True if a `CronJob` starts no `Job` while another of its Jobs hasn't ended, as a paused one hasn't.
-pub fn forbids_others(cron_job: Owner<'_>) -> bool {
+pub fn forbids_others(cron_job: OwnerObject<'_>) -> bool {
     cron_job.at("spec.concurrencyPolicy") == "Forbid"
 }
 
 /// Returns the merge patch that announces the end of the run.
-pub fn announce(owner: Owner<'_>, at: Timestamp) -> Value {
+pub fn announce(owner: OwnerObject<'_>, at: Timestamp) -> Value {
     annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: at.to_string()}))
 }
 
 /// Returns the merge patch that removes the announcement.
-pub fn withdraw(owner: Owner<'_>) -> Value {
+pub fn withdraw(owner: OwnerObject<'_>) -> Value {
     annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: null}))
 }
 
 /// Returns a merge patch that changes nothing but annotations.
-pub fn annotate(owner: Owner<'_>, annotations: &Value) -> Value {
+pub fn annotate(owner: OwnerObject<'_>, annotations: &Value) -> Value {
     json!({"metadata": preconditioned(owner, annotations)})
 }
 
 /// Returns the metadata of a patch. With the object's uid and resourceVersion as preconditions the patch can't hit
 /// another object of the same name, nor apply twice, nor undo a change that was made since the object was read.
-fn preconditioned(owner: Owner<'_>, annotations: &Value) -> Value {
+fn preconditioned(owner: OwnerObject<'_>, annotations: &Value) -> Value {
     let metadata = |key: &str| owner.0.get("metadata").and_then(|m| m.get(key)).cloned().unwrap_or_default();
     json!({
         "uid": metadata("uid"), "resourceVersion": metadata("resourceVersion"), "annotations": annotations,
@@ -323,7 +328,7 @@ pub fn nested(path: &str, value: Value) -> Map<String, Value> {
 
 /// True if the object that the server returned shows the pause and its record. A structural schema prunes fields that
 /// it doesn't know, and the server still answers 200.
-pub fn took(returned: Owner<'_>, rule: &PauseRule, record: &PausedRecord) -> bool {
+pub fn took(returned: OwnerObject<'_>, rule: &PauseRule, record: &PausedRecord) -> bool {
     returned.is_paused(rule) && returned.record().as_ref() == Some(record)
 }
 

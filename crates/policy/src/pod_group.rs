@@ -29,14 +29,14 @@ pub struct Review {
     /// The stamp to write.
     pub stamp: Option<String>,
     /// The change to the stamp.
-    pub deed: Deed,
+    pub deed: StampChange,
     /// The warning to the writer.
     pub warning: Option<String>,
 }
 
 /// The change that a review makes to a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum StampChange {
     /// No change.
     Admitted,
     /// A missing stamp was set.
@@ -49,7 +49,7 @@ pub enum Deed {
     Dropped,
 }
 
-impl Deed {
+impl StampChange {
     /// The name of the change, as in metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Deed {
 
 /// A write of a `PodGroup`, as far as its stamp is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Write<'a> {
+pub struct StampWrite<'a> {
     /// True if the user that writes may set stamps.
     pub trusted: bool,
     /// The stamp that is written.
@@ -102,10 +102,10 @@ pub fn review(
     trust: Trust,
     now: Timestamp,
 ) -> Result<Reviewed, Unreadable> {
-    let object = read::Object::read(object)?;
-    let old = old.map(read::Object::read).transpose()?;
-    let stamps = (object.stamp(), old.as_ref().and_then(read::Object::stamp));
-    let write = Write { trusted: trust.start, stamp: stamps.0, old: stamps.1 };
+    let object = read::RawPodGroup::read(object)?;
+    let old = old.map(read::RawPodGroup::read).transpose()?;
+    let stamps = (object.stamp(), old.as_ref().and_then(read::RawPodGroup::stamp));
+    let write = StampWrite { trusted: trust.start, stamp: stamps.0, old: stamps.1 };
     // What an update says of the status isn't stored: that is written by itself. What a creation says of it is stored
     // for some kinds, and is the writer's word alone: no pod of the group has run yet. And what goes needs no stamp any
     // more.
@@ -117,7 +117,7 @@ pub fn review(
     Ok(Reviewed { start, queue, conflicts })
 }
 
-impl Write<'_> {
+impl StampWrite<'_> {
     /// Reviews the stamp, with the start that the status shows.
     pub fn review(&self, shown: impl Fn() -> Shown, now: Timestamp) -> Review {
         // what can't be read is as good as none
@@ -126,17 +126,17 @@ impl Write<'_> {
         let may = self.trusted || is_kept || self.is_ours(old, &shown, now);
         let given = if may { self.stamp } else { old };
         let (stamp, deed) = match given.map(|text| (text, start::read(text))) {
-            Some((_, Some(at))) if at > now => (Some(start::write(now)), Deed::Clamped),
-            Some((text, Some(_))) => (Some(text.to_owned()), Deed::Admitted),
-            Some((_, None)) => (stamp(&shown, now), Deed::Dropped),
+            Some((_, Some(at))) if at > now => (Some(start::write(now)), StampChange::Clamped),
+            Some((text, Some(_))) => (Some(text.to_owned()), StampChange::Admitted),
+            Some((_, None)) => (stamp(&shown, now), StampChange::Dropped),
             // who may remove it knows better than the status
-            None if self.trusted && self.old.is_some() => (None, Deed::Admitted),
+            None if self.trusted && self.old.is_some() => (None, StampChange::Admitted),
             None => match stamp(&shown, now) {
-                Some(stamp) => (Some(stamp), Deed::Stamped),
-                None => (None, Deed::Admitted),
+                Some(stamp) => (Some(stamp), StampChange::Stamped),
+                None => (None, StampChange::Admitted),
             },
         };
-        let deed = if may { deed } else { Deed::Reverted };
+        let deed = if may { deed } else { StampChange::Reverted };
         let warning = self.warning(deed, stamp.as_deref());
         Review { stamp, deed, warning }
     }

@@ -22,7 +22,7 @@ pub use going::{Going, Left, LeftOf};
 
 /// The kind of a preemption: within a leaf queue, or across queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PreemptionKind {
     /// Preemptor and victim are in the same leaf queue.
     Preempt,
     /// Preemptor and victim are in different queues.
@@ -77,12 +77,12 @@ impl<'a> Place<'a> {
         self.queue
     }
 
-    fn kind(&self, preemptor: &Self) -> Kind {
+    fn kind(&self, preemptor: &Self) -> PreemptionKind {
         let same = match (self.queue, preemptor.queue) {
             (Some(queue), Some(other)) => queue == other,
             _ => self.name == preemptor.name,
         };
-        if same { Kind::Preempt } else { Kind::Reclaim }
+        if same { PreemptionKind::Preempt } else { PreemptionKind::Reclaim }
     }
 }
 
@@ -134,7 +134,7 @@ pub struct Preemptor<'a> {
     /// Its place in the tree of queues.
     pub place: Place<'a>,
     /// Its priority and its preemption policy.
-    pub claim: toleration::Preemptor,
+    pub claim: toleration::PreemptorClaim,
 }
 
 /// The input of decisions, besides preemptor and victims.
@@ -153,8 +153,8 @@ pub struct Rules<'t> {
 pub struct Verdict<'t> {
     /// True if no victim is protected.
     pub allowed: bool,
-    /// [`Kind::Reclaim`] if any victim is in another queue than the preemptor.
-    pub kind: Kind,
+    /// [`PreemptionKind::Reclaim`] if any victim is in another queue than the preemptor.
+    pub kind: PreemptionKind,
     /// The rulings, one for each victim, in their order.
     pub rulings: Vec<Ruling<'t>>,
 }
@@ -167,7 +167,7 @@ pub struct Ruling<'t> {
     /// The end of its protection; none if it isn't protected, or if the end isn't known.
     pub until: Option<Timestamp>,
     /// The kind, by the places of the victim and of the preemptor.
-    pub kind: Kind,
+    pub kind: PreemptionKind,
     /// Its floor; none if it is in no queue.
     pub floor: Option<Floor<'t>>,
     /// The start of its workload, as far as it is known: a start in the future counts as now.
@@ -206,7 +206,7 @@ impl<'t> Rules<'t> {
     /// True if a victim may be considered for preemption by a workload of its own leaf queue. Elastic ones always may:
     /// the validator sees to them.
     pub fn preempt_filter(&self, victim: &Workload<'_>, pool: Option<&str>) -> bool {
-        victim.is_elastic() || self.within(Kind::Preempt, None, victim, pool).is_none()
+        victim.is_elastic() || self.within(PreemptionKind::Preempt, None, victim, pool).is_none()
     }
 
     /// True if a victim may be considered for reclaim by a workload of another leaf queue. Elastic ones always may: the
@@ -217,20 +217,25 @@ impl<'t> Rules<'t> {
         victim: &Workload<'_>,
         pool: Option<&str>,
     ) -> bool {
-        victim.is_elastic() || self.within(Kind::Reclaim, preemptor, victim, pool).is_none()
+        victim.is_elastic() || self.within(PreemptionKind::Reclaim, preemptor, victim, pool).is_none()
     }
 
     /// True if a scenario within a queue leaves its minimum to every elastic workload within its floor.
     pub fn preempt_scenario_validator(&self, scenario: &[Evicted<'_>]) -> bool {
-        self.leaves_enough(Kind::Preempt, None, scenario)
+        self.leaves_enough(PreemptionKind::Preempt, None, scenario)
     }
 
     /// True if a scenario across queues leaves its minimum to every elastic workload within its floor.
     pub fn reclaim_scenario_validator(&self, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
-        self.leaves_enough(Kind::Reclaim, preemptor, scenario)
+        self.leaves_enough(PreemptionKind::Reclaim, preemptor, scenario)
     }
 
-    fn leaves_enough(&self, kind: Kind, preemptor: Option<QueueId>, scenario: &[Evicted<'_>]) -> bool {
+    fn leaves_enough(
+        &self,
+        kind: PreemptionKind,
+        preemptor: Option<QueueId>,
+        scenario: &[Evicted<'_>],
+    ) -> bool {
         // pods of one subgroup may be in several pools
         let all = going(scenario.iter().map(|of| (of.workload, of.subgroup, of.pods)));
         scenario.iter().all(|Evicted { workload, subgroup, pool, .. }| {
@@ -243,10 +248,10 @@ impl<'t> Rules<'t> {
     /// Judges all of a scenario's victims.
     pub fn verdict(&self, preemptor: &Preemptor<'_>, victims: &[Victim<'_>]) -> Verdict<'t> {
         let rulings: Vec<Ruling<'t>> = self.rulings(preemptor, victims.iter().copied()).collect();
-        let reclaims = rulings.iter().any(|ruling| ruling.kind == Kind::Reclaim);
+        let reclaims = rulings.iter().any(|ruling| ruling.kind == PreemptionKind::Reclaim);
         Verdict {
             allowed: rulings.iter().all(|ruling| ruling.rule.is_none()),
-            kind: if reclaims { Kind::Reclaim } else { Kind::Preempt },
+            kind: if reclaims { PreemptionKind::Reclaim } else { PreemptionKind::Preempt },
             rulings,
         }
     }
@@ -304,12 +309,13 @@ impl<'t> Rules<'t> {
     /// Returns the rulings against a preemptor of the victim's queue, and against one of another queue, for which this
     /// floor holds. The preemptor's priority is just above the victim's.
     fn against_unknown(&self, victim: &Victim<'_>, priority: i32, reclaim: Floor<'t>) -> [Ruling<'t>; 2] {
-        let claim = toleration::Preemptor { priority: priority.saturating_add(1), never_preempts: false };
-        let within = self.floor(Kind::Preempt, None, victim.workload, victim.pool);
+        let claim =
+            toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
+        let within = self.floor(PreemptionKind::Preempt, None, victim.workload, victim.pool);
         let across = victim.workload.place.name.map(|_| reclaim);
         let mut going = Going::default();
         going.add(victim.workload, victim.subgroup, u32::from(victim.progress == Progress::Running));
-        [(Kind::Preempt, within), (Kind::Reclaim, across)]
+        [(PreemptionKind::Preempt, within), (PreemptionKind::Reclaim, across)]
             .map(|(kind, floor)| self.ruling(kind, floor, claim, victim, &going))
     }
 
@@ -322,9 +328,9 @@ impl<'t> Rules<'t> {
 
     fn ruling(
         &self,
-        kind: Kind,
+        kind: PreemptionKind,
         floor: Option<Floor<'t>>,
-        claim: toleration::Preemptor,
+        claim: toleration::PreemptorClaim,
         victim: &Victim<'_>,
         going: &Going,
     ) -> Ruling<'t> {
@@ -351,7 +357,7 @@ impl<'t> Rules<'t> {
     /// The floor that applies between two places; none if the victim is in no queue.
     pub fn floor(
         &self,
-        kind: Kind,
+        kind: PreemptionKind,
         preemptor: Option<QueueId>,
         victim: &Workload<'_>,
         pool: Option<&str>,
@@ -359,14 +365,14 @@ impl<'t> Rules<'t> {
         victim.place.name?;
         let victim = victim.place.queue;
         Some(match kind {
-            Kind::Preempt => self.floors.preempt(self.tree, victim, pool),
-            Kind::Reclaim => self.floors.reclaim(self.tree, preemptor, victim, pool),
+            PreemptionKind::Preempt => self.floors.preempt(self.tree, victim, pool),
+            PreemptionKind::Reclaim => self.floors.reclaim(self.tree, preemptor, victim, pool),
         })
     }
 
     fn within(
         &self,
-        kind: Kind,
+        kind: PreemptionKind,
         preemptor: Option<QueueId>,
         victim: &Workload<'_>,
         pool: Option<&str>,
@@ -397,8 +403,8 @@ impl Ruling<'_> {
     fn floor_rule(&self) -> Option<Rule> {
         match (self.left, self.kind) {
             (Some(left), _) => (!left.is_enough()).then_some(Rule::MinAvailable),
-            (None, Kind::Preempt) => Some(Rule::PreemptMinRuntime),
-            (None, Kind::Reclaim) => Some(Rule::ReclaimMinRuntime),
+            (None, PreemptionKind::Preempt) => Some(Rule::PreemptMinRuntime),
+            (None, PreemptionKind::Reclaim) => Some(Rule::ReclaimMinRuntime),
         }
     }
 }

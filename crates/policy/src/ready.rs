@@ -60,7 +60,7 @@ pub fn leaves_room(pod: &Pod) -> bool {
 
 /// A pod of a workload that is neither finished nor terminating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct LivePod {
     /// The number of its subgroup.
     pub subgroup: usize,
     /// The time of its creation.
@@ -73,7 +73,7 @@ pub struct Standing {
 
 /// A workload that has fewer ready pods than it takes to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lacking {
+pub struct NotReady {
     /// The creation of the first of its pods, as far as it is known.
     pub created: Timestamp,
     /// The time since which it takes room: the scheduling of the first pod of its run, or the start of the run. None if
@@ -113,13 +113,13 @@ impl RunMemory {
     }
 
     /// Adds the readiness of earlier pods of the run to that of the present ones.
-    pub fn recall(&mut self, shown: Lacking) -> Lacking {
+    pub fn recall(&mut self, shown: NotReady) -> NotReady {
         let first = || Box::new(Lacked { first_since: shown.since, since: None });
         let lacked = self.lacked.get_or_insert_with(first);
         let since = lacked.since.map_or(shown.since, |since| since.min(shown.since));
         lacked.since = Some(since);
         self.was_ready |= shown.was_ready;
-        Lacking { since, first_since: lacked.first_since, was_ready: self.was_ready, ..shown }
+        NotReady { since, first_since: lacked.first_since, was_ready: self.was_ready, ..shown }
     }
 }
 
@@ -142,15 +142,15 @@ impl Cause {
     }
 }
 
-impl Lacking {
+impl NotReady {
     /// Returns the lack of ready pods; none if enough pods of each subgroup are ready, or if there are no pods. Pods
     /// beyond a minimum may take any time, and pods that were not created can't be waited for. `start` is that of the
     /// run, as far as it is known: pods that were replaced took room before the present ones.
-    pub fn of(shape: &Shape, pods: &[Standing], start: Option<Timestamp>) -> Option<Self> {
+    pub fn of(shape: &Shape, pods: &[LivePod], start: Option<Timestamp>) -> Option<Self> {
         let created = pods.iter().map(|pod| pod.created).min()?;
         let first = pods.iter().filter_map(|pod| pod.scheduled).min();
         let started = first.map(|first| start.map_or(first, |start| start.min(first)));
-        let onset = |pod: &Standing| match pod.readiness {
+        let onset = |pod: &LivePod| match pod.readiness {
             Readiness::Ready => None,
             Readiness::NotYet => Some((pod.created, pod.subgroup)),
             Readiness::Lost(at) => Some((at, pod.subgroup)),
@@ -225,7 +225,7 @@ impl PodsReady {
     ///
     /// A run that had too few pods since a time after its timeout when it was first seen was ready before: else it
     /// would have been paused by then.
-    pub fn deadline(&self, lacking: Lacking) -> Option<(Timestamp, Cause)> {
+    pub fn deadline(&self, lacking: NotReady) -> Option<(Timestamp, Cause)> {
         let after = |from: Timestamp, time| from.checked_add(time).unwrap_or(Timestamp::MAX);
         let was_ready = lacking.started.is_some_and(|started| {
             lacking.was_ready || lacking.first_since > after(started, self.backoff.timeout)

@@ -31,7 +31,7 @@ impl LongestFormation {
 /// The known facts about the present run of a `PodGroup`. An active pod is one that is scheduled, and has not ended and
 /// is not terminating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Run {
+pub struct RunFacts {
     /// The stamped start. None, too, if the stamp can't be read.
     pub stamp: Option<Timestamp>,
     /// The stamp that the last run left behind, if its end was seen.
@@ -44,7 +44,7 @@ pub struct Run {
     pub latest: Option<Timestamp>,
 }
 
-impl Run {
+impl RunFacts {
     /// Returns the start; none if the workload doesn't run, or hasn't met its minimums. It may still lie in the future
     /// by a clock that is behind.
     pub fn start(&self) -> Option<Timestamp> {
@@ -129,9 +129,9 @@ mod tests {
 
     /// A run by its stamp, the stamp that the last run left, the creation of the oldest active pod, and the shown
     /// start.
-    fn run(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Run {
+    fn run(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> RunFacts {
         let at = |second: Option<i64>| second.and_then(at);
-        Run { stamp: at(stamp), left: at(left), oldest: at(oldest), shown: at(shown), latest: None }
+        RunFacts { stamp: at(stamp), left: at(left), oldest: at(oldest), shown: at(shown), latest: None }
     }
 
     fn starts(stamp: Option<i64>, left: Option<i64>, oldest: Option<i64>, shown: Option<i64>) -> Option<i64> {
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_start_is_no_later_than_the_longest_formation() {
         let of = |stamp, shown| {
-            let run = Run { latest: at(30), ..run(stamp, None, Some(1), shown) };
+            let run = RunFacts { latest: at(30), ..run(stamp, None, Some(1), shown) };
             run.start().map(|start| start.as_second() - 1_000_000)
         };
         assert_eq!(of(None, Some(20)), Some(20));
@@ -199,10 +199,10 @@ mod tests {
     fn stamps_are_in_whole_seconds() {
         let start = "2026-01-02T03:04:05.999Z".parse().unwrap();
         assert_eq!(write(start), "2026-01-02T03:04:05Z");
-        let run = Run { shown: Some(start), oldest: Some(start), ..Run::default() };
+        let run = RunFacts { shown: Some(start), oldest: Some(start), ..RunFacts::default() };
         let stamped = run.to_stamp(Timestamp::MAX);
         assert_eq!(stamped.map(write).as_deref(), Some("2026-01-02T03:04:05Z"));
-        assert_eq!(Run { stamp: stamped, ..run }.to_stamp(Timestamp::MAX), None);
+        assert_eq!(RunFacts { stamp: stamped, ..run }.to_stamp(Timestamp::MAX), None);
     }
 
     #[test]

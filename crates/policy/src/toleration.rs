@@ -104,7 +104,7 @@ impl ClassState {
 
 /// A pod that could make room for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Preemptor {
+pub struct PreemptorClaim {
     /// `spec.priority`; a pod without one has 0.
     pub priority: i32,
     /// Its `spec.preemptionPolicy` is `Never`.
@@ -239,7 +239,7 @@ impl fmt::Display for Tolerates {
 pub fn judge(
     class: ClassState,
     scheduled_at: Option<Timestamp>,
-    preemptor: &Preemptor,
+    preemptor: &PreemptorClaim,
     now: Timestamp,
 ) -> Judgement {
     if preemptor.priority >= SYSTEM_CRITICAL_PRIORITY {

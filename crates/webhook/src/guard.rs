@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use tenure_index::{Guarding, Sought, Uid};
 use tenure_policy::{
     floor::Floors,
-    guard::{self, Guarded, Operation, Verdict},
+    guard::{self, GuardVerdict, Guarded, Operation},
     preemption::Rules,
 };
 use tenure_service::{clock::ServerClock, readiness::Readiness};
@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub use http::router;
-use subject::{Subject, operation};
+use subject::{PodRemoval, operation};
 
 /// Keeps schedulers and those who drain nodes from ending a pod's run too early. Clones are one.
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl Guard {
             // a webhook configuration sends other objects here; that is no reason to stop their cluster
             return Reviewed::admitted(request, "other", "not-guarded", unknown(request));
         };
-        match Subject::read(operation, request) {
+        match PodRemoval::read(operation, request) {
             Ok(subject) => {
                 let verdict = self.judge(&subject);
                 self.tell(&subject, &verdict);
@@ -116,8 +116,8 @@ impl Guard {
         }
     }
 
-    fn tell(&self, subject: &Subject<'_>, Verdict { reason, hold, .. }: &Verdict) {
-        let Subject { operation, user, namespace, name: pod, .. } = subject;
+    fn tell(&self, subject: &PodRemoval<'_>, GuardVerdict { reason, hold, .. }: &GuardVerdict) {
+        let PodRemoval { operation, user, namespace, name: pod, .. } = subject;
         let (operation, reason) = (name(*operation), reason.name());
         let Some(hold) = hold else {
             debug!(%namespace, name = pod, operation, user, reason, "Let a pod go");
@@ -132,7 +132,7 @@ impl Guard {
         }
     }
 
-    fn judge(&self, subject: &Subject<'_>) -> Verdict {
+    fn judge(&self, subject: &PodRemoval<'_>) -> GuardVerdict {
         let Settings { floors, guarded } = &*self.settings.read();
         let asked = subject.asked(guarded.unknown_preemptor(subject.user));
         guard::judge(guarded, &asked, || {
@@ -161,8 +161,8 @@ impl<'r> Reviewed<'r> {
         Self { outgoing, operation, reason }
     }
 
-    fn of(request: &'r Request<'_>, subject: &Subject<'_>, verdict: Verdict) -> Self {
-        let Verdict { reason, preemptor, hold } = verdict;
+    fn of(request: &'r Request<'_>, subject: &PodRemoval<'_>, verdict: GuardVerdict) -> Self {
+        let GuardVerdict { reason, preemptor, hold } = verdict;
         let mut annotations = annotations(hold.is_none(), reason.name());
         let preemptor = preemptor.map(|(namespace, name)| format!("{namespace}/{name}"));
         annotations.extend(preemptor.map(|preemptor| ("preemptor", preemptor)));

@@ -24,7 +24,7 @@ use tracing::{debug, info};
 
 use crate::{
     Metrics, Mutator, Validator, convert, large,
-    metrics::Verdict,
+    metrics::ReviewResult,
     review::{Outgoing, Request},
 };
 
@@ -110,7 +110,7 @@ async fn validate(
         Err((status, message)) => return reject(metrics, status, message),
     };
     let (outgoing, group, verdict) = validator.review(&request).await;
-    if verdict == Verdict::Refused {
+    if verdict == ReviewResult::Refused {
         let Request { operation, kind, namespace, name, user_info, .. } = &request;
         let (user, reason) = (&user_info.username, outgoing.reason());
         info!(%operation, %group, kind = %kind.kind, %namespace, %name, %user, reason, "Refused an object");

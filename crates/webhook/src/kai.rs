@@ -21,7 +21,7 @@ use serde_json::Value;
 use tenure_policy::{
     config::{ConfigMapKey, KaiSources},
     floor::Floors,
-    kai::{Difference, KaiDefaults, Setting},
+    kai::{KaiDefaults, KaiDifference, Setting},
 };
 use tenure_service::{
     readiness::Readiness,
@@ -57,7 +57,7 @@ struct State {
 /// The findings on an object.
 #[derive(Debug, Default, PartialEq)]
 struct Findings {
-    differences: Vec<Difference>,
+    differences: Vec<KaiDifference>,
     issues: Vec<String>,
 }
 
@@ -198,7 +198,7 @@ impl State {
 /// Logs the findings that weren't logged before.
 fn tell((kind, name): &Object, findings: &Findings, told: &Findings) {
     for difference in findings.differences.iter().filter(|found| !told.differences.contains(found)) {
-        let Difference { setting: _, field, kai, tenures_field: _, tenure } = difference;
+        let KaiDifference { setting: _, field, kai, tenures_field: _, tenure } = difference;
         let remedy = difference.remedy();
         warn!(kind, name, field, kai, tenure, remedy, "KAI-Scheduler's default differs from Tenure's");
     }

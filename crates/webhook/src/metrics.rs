@@ -26,7 +26,7 @@ pub struct Metrics {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ReviewLabels {
     group: &'static str,
-    verdict: Verdict,
+    verdict: ReviewResult,
 }
 
 /// The object of a mutating review, and its result.
@@ -61,7 +61,7 @@ struct GuardLabels {
 
 /// The result of a review.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum Verdict {
+pub enum ReviewResult {
     /// Admitted without warnings.
     Admitted,
     /// Admitted with warnings.
@@ -149,7 +149,7 @@ impl Metrics {
         metrics
     }
 
-    pub(crate) fn reviewed(&self, group: &'static str, verdict: Verdict, seconds: f64) {
+    pub(crate) fn reviewed(&self, group: &'static str, verdict: ReviewResult, seconds: f64) {
         self.reviews.get_or_create(&ReviewLabels { group, verdict }).inc();
         self.seconds.observe(seconds);
     }
@@ -213,7 +213,7 @@ mod tests {
 
     /// Raises each metric at least once.
     fn count_each(metrics: &Metrics) {
-        metrics.reviewed("scheduling.run.ai", Verdict::Warned, 0.5);
+        metrics.reviewed("scheduling.run.ai", ReviewResult::Warned, 0.5);
         metrics.mutated(&MutationLabels { group: "g", kind: "PodGroup", result: "reverted" }, 0.25);
         metrics.guarded("delete", "protected", 0.125);
         metrics.converted("v2", true, 7, 0.5);

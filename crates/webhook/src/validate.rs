@@ -28,7 +28,7 @@ use tracing::debug;
 
 use crate::{
     KnownQueues,
-    metrics::Verdict,
+    metrics::ReviewResult,
     review::{Outgoing, Request},
 };
 
@@ -109,11 +109,14 @@ impl Validator {
     }
 
     /// Answers a request, and says for the metrics of which group it was and how it ended.
-    pub(crate) async fn review<'r>(&self, request: &'r Request<'_>) -> (Outgoing<'r>, &'static str, Verdict) {
+    pub(crate) async fn review<'r>(
+        &self,
+        request: &'r Request<'_>,
+    ) -> (Outgoing<'r>, &'static str, ReviewResult) {
         let Some(kind) = Reviewable::of(&request.kind.group, &request.kind.version, &request.kind.kind)
         else {
             // a webhook configuration sends other objects here; that is no reason to stop their cluster
-            return (Outgoing::admit(request, vec![unknown(request)]), "other", Verdict::Warned);
+            return (Outgoing::admit(request, vec![unknown(request)]), "other", ReviewResult::Warned);
         };
         let (mut findings, beyond_bounds) = self.findings(kind, request);
         if let Some(parent) = &findings.missing_parent
@@ -128,9 +131,9 @@ impl Validator {
         errors.extend(beyond_bounds);
         if !errors.is_empty() {
             let refusal = Outgoing::refuse(request, &name_of(request), &errors, warnings);
-            return (refusal, kind.group(), Verdict::Refused);
+            return (refusal, kind.group(), ReviewResult::Refused);
         }
-        let verdict = if warnings.is_empty() { Verdict::Admitted } else { Verdict::Warned };
+        let verdict = if warnings.is_empty() { ReviewResult::Admitted } else { ReviewResult::Warned };
         (Outgoing::admit(request, warnings), kind.group(), verdict)
     }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_policy::{
     kueue,
     owners::{OwnerTable, PauseRule},
-    pause::{self, Owner},
+    pause::{self, OwnerObject},
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
@@ -65,7 +65,7 @@ pub fn shown(value: &Value) -> String {
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'o> {
     pub object: Object<'o>,
-    pub found: Owner<'o>,
+    pub found: OwnerObject<'o>,
     /// The metadata of the object.
     pub metadata: &'o ObjectMeta,
     pub table: &'o OwnerTable,
@@ -167,7 +167,7 @@ impl<'o> Subject<'o> {
         let (patch, name) = (pause::resume(found, &record), object.to_string());
         let told = move |now: &Value| {
             let field = &record.field;
-            let value = Owner(now).at(field);
+            let value = OwnerObject(now).at(field);
             let shown = shown(value);
             if !restores {
                 return Ok(format!(

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::{Value, json};
-use tenure_policy::{owners::OwnerTable, pause::Owner};
+use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
 
 use super::{Change, Command, Object, Subject};
 use crate::{kinds::Kinds, server::Clock};
@@ -36,7 +36,7 @@ pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<Chan
     let (kinds, table) = (kinds(), OwnerTable::default());
     let object = Object { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
     let metadata = &serde_json::from_value(found["metadata"].clone()).unwrap();
-    let (found, table, clock) = (Owner(found), &table, Clock::default());
+    let (found, table, clock) = (OwnerObject(found), &table, Clock::default());
     let subject = Subject { object, found, metadata, table, clock, verb: C::VERB };
     command.judge(subject).map_err(|error| error.to_string())
 }

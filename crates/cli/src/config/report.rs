@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use tenure_policy::{
     config::{
-        Config, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
-        EXPIRY_NOTICE, File, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES,
-        LABEL_KEY, LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS,
-        TENANCY_WRITERS, TRUSTED_WRITERS,
+        Config, ConfigFile, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
+        EXPIRY_NOTICE, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
+        LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS,
+        TRUSTED_WRITERS,
     },
     delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
@@ -70,10 +70,10 @@ struct BoundRow {
 }
 
 impl Report {
-    pub fn of(file: &File) -> Self {
+    pub fn of(file: &ConfigFile) -> Self {
         let (of, floors, set) = match file {
-            File::Kai(kai) => ("KAI-Scheduler", &kai.floors, &kai.set),
-            File::Tenure(config) => ("Tenure", &config.floors, &config.set),
+            ConfigFile::Kai(kai) => ("KAI-Scheduler", &kai.floors, &kai.set),
+            ConfigFile::Tenure(config) => ("Tenure", &config.floors, &config.set),
         };
         let Floors { preempt, reclaim, method, .. } = floors;
         let mut values = vec![
@@ -82,7 +82,7 @@ impl Report {
             (METHOD, method.to_string()),
         ];
         let mut report = Self { of, ..Self::default() };
-        if let File::Tenure(config) = file {
+        if let ConfigFile::Tenure(config) = file {
             values.extend(own(config));
             report.node_pools = pools(floors);
             report.trusted_writers = config.trusted.names().map(str::to_owned).collect();
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn printed(text: &str) -> String {
-        Report::of(&File::parse(text).unwrap()).tables()
+        Report::of(&ConfigFile::parse(text).unwrap()).tables()
     }
 
     #[test]
@@ -360,7 +360,7 @@ reclaimResolveMethod       lca     default
 
     #[test]
     fn json_and_yaml_say_the_same() {
-        let report = Report::of(&File::parse("nodePools: [{name: a}]").unwrap());
+        let report = Report::of(&ConfigFile::parse("nodePools: [{name: a}]").unwrap());
         let json = serde_json::to_value(&report).unwrap();
         let yaml: serde_json::Value =
             serde_saphyr::from_str(&serde_saphyr::to_string(&report).unwrap()).unwrap();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
-use tenure_policy::pause::{self, Known, Owner, Return};
+use tenure_policy::pause::{self, OwnerObject, PausedObject, Return};
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::ExceededCeiling};
 
 use crate::{age::moment, change::shown, table::printable};
@@ -38,9 +38,9 @@ pub struct Paused {
 
 impl Paused {
     /// Reads the record on an object. The error is a sentence about one that can't be read; none if there is no record.
-    pub fn read(object: &Value, known: &Known) -> Option<Result<Self, String>> {
+    pub fn read(object: &Value, known: &PausedObject) -> Option<Result<Self, String>> {
         let text = object.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)?;
-        let Some(record) = Owner(object).record() else {
+        let Some(record) = OwnerObject(object).record() else {
             let text = printable(text.as_str().unwrap_or_default());
             return Some(Err(format!("annotation {PAUSED_ANNOTATION} can't be read: {text}")));
         };
@@ -49,7 +49,7 @@ impl Paused {
         let returns = Return::of(&record, &metadata);
         let is_deactivated = pause::is_deactivation(&record) || pause::is_inactive(&metadata);
         let command = pause::command(if is_deactivated { "activate" } else { "resume" }, &known.object);
-        let state = Owner(object).requeue_state();
+        let state = OwnerObject(object).requeue_state();
         let message = match returns {
             Return::Reactivate => "It was activated, and comes back at once".to_owned(),
             _ if pause::is_inactive(&metadata) => {
@@ -64,7 +64,7 @@ impl Paused {
         };
         Some(Ok(Self {
             at: record.at,
-            in_force: pause::is_ours(Owner(object), &record),
+            in_force: pause::is_ours(OwnerObject(object), &record),
             queue: record.queue,
             ceiling: record.ceiling,
             kueue_workload: known.workload.clone(),

@@ -19,8 +19,8 @@ use tenure_policy::{
     floor::Floor,
     gang::{Progress, progress},
     pause,
-    preemption::{Kind, protected_until},
-    toleration::{ClassState, Preemptor, Toleration, judge},
+    preemption::{PreemptionKind, protected_until},
+    toleration::{ClassState, PreemptorClaim, Toleration, judge},
     tree::QueueId,
 };
 use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
@@ -287,7 +287,7 @@ impl Question<'_> {
         let Self { snapshot, pool, .. } = *self;
         let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
         let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
-        let against = |name: &str, preemptor, kind: Kind, floor: Floor<'_>| Protection {
+        let against = |name: &str, preemptor, kind: PreemptionKind, floor: Floor<'_>| Protection {
             preemptor_queue: name.to_owned(),
             preemptor,
             kind: kind.name(),
@@ -296,10 +296,10 @@ impl Question<'_> {
         };
         let reclaim = |preemptor: QueueId, relation| {
             let floor = floors.reclaim(tree, Some(preemptor), queue, pool);
-            against(tree.name(preemptor), relation, Kind::Reclaim, floor)
+            against(tree.name(preemptor), relation, PreemptionKind::Reclaim, floor)
         };
         let preempt = floors.preempt(tree, queue, pool);
-        let mut protections = vec![against(name, Relation::Same, Kind::Preempt, preempt)];
+        let mut protections = vec![against(name, Relation::Same, PreemptionKind::Preempt, preempt)];
         protections.extend(path.iter().skip(1).map(|above| reclaim(*above, Relation::Below)));
         let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
         others.sort_unstable();
@@ -328,7 +328,7 @@ impl Question<'_> {
         };
         let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
         // the one that is tolerated if any is
-        let least = Preemptor { priority: i32::MIN, never_preempts: false };
+        let least = PreemptorClaim { priority: i32::MIN, never_preempts: false };
         Ok(Some(TolerationAnswer {
             priority_class: name.to_owned(),
             minimum_preemptable_priority,

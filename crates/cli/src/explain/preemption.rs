@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tenure_policy::{
     gang::progress,
-    preemption::{Kind, Preemptor, Rule, Rules, Ruling, Victim},
+    preemption::{PreemptionKind, Preemptor, Rule, Rules, Ruling, Victim},
     toleration,
 };
 use tenure_types::projection::Pod;
@@ -146,10 +146,10 @@ impl<'s> Question<'s> {
         }
     }
 
-    fn claim(&self, pod: &Pod) -> toleration::Preemptor {
+    fn claim(&self, pod: &Pod) -> toleration::PreemptorClaim {
         let of_class = || self.snapshot.class(pod)?.preemption_policy.as_deref();
         let policy = pod.spec.preemption_policy.as_deref().or_else(of_class);
-        toleration::Preemptor { priority: priority(pod), never_preempts: policy == Some("Never") }
+        toleration::PreemptorClaim { priority: priority(pod), never_preempts: policy == Some("Never") }
     }
 
     fn because(
@@ -165,7 +165,7 @@ impl<'s> Question<'s> {
             because.push(format!("the start time is from {}", gang.start_from));
         }
         let (theirs, ours) = (priority(pod), preemptor.claim.priority);
-        if ruling.kind == Kind::Preempt && theirs >= ours {
+        if ruling.kind == PreemptionKind::Preempt && theirs >= ours {
             because.push(format!(
                 "its priority, {theirs}, is not below the preemptor's, {ours}: no scheduler would choose it"
             ));

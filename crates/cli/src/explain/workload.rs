@@ -11,7 +11,7 @@ use tenure_policy::{
     expiry::{Exemption, Scope, exemption},
     kueue,
     owners::{OwnerTable, group_of},
-    pause::{Known, Owner},
+    pause::{OwnerObject, PausedObject},
 };
 use tenure_types::podgroup::PodGroupKind;
 
@@ -117,7 +117,7 @@ async fn answer(
         Some((Ok(paused), field)) => (Some(paused), None, field),
         Some((Err(note), _)) => (None, Some(note), Value::Null),
         None => {
-            let rule = snapshot.table.rules(of).find(|rule| Owner(object).is_paused(rule));
+            let rule = snapshot.table.rules(of).find(|rule| OwnerObject(object).is_paused(rule));
             let note = rule.map(|rule| {
                 format!(
                     "its {} is {}, which something else than Tenure has set",
@@ -206,10 +206,10 @@ async fn pause(
     namespace: &str,
     Named { reference: of, object }: &Named,
 ) -> Result<Option<(Result<Paused, String>, Value)>> {
-    let known = Known { object: reference(of, namespace), workload: None };
-    let read = |object: &Value, known: &Known| {
+    let known = PausedObject { object: reference(of, namespace), workload: None };
+    let read = |object: &Value, known: &PausedObject| {
         let paused = Paused::read(object, known)?;
-        let field = Owner(object).record().map(|record| Owner(object).at(&record.field).clone());
+        let field = OwnerObject(object).record().map(|record| OwnerObject(object).at(&record.field).clone());
         Some((paused, field.unwrap_or_default()))
     };
     if let Some(paused) = read(object, &known) {
@@ -225,8 +225,8 @@ async fn pause(
     };
     let found = source.workloads(namespace, lookup).await?;
     let paused = kueue::owned(&found, uid).into_iter().find_map(|workload| {
-        let name = kueue::refer_to(Owner(workload)).name;
-        read(workload, &Known { workload: Some(name), ..known.clone() })
+        let name = kueue::refer_to(OwnerObject(workload)).name;
+        read(workload, &PausedObject { workload: Some(name), ..known.clone() })
     });
     Ok(paused)
 }

@@ -5,9 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::Api;
 use serde::Serialize;
-use tenure_policy::pause::{
-    DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, Ended as Run, RUN_ENDED,
-};
+use tenure_policy::pause::{DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, RUN_ENDED, RunEnd};
 use tenure_types::keys::EVENT_QUEUE_ANNOTATION;
 
 use super::{
@@ -59,10 +57,10 @@ impl Ended {
             Some("Deleting") => "Deleted",
             _ => return None,
         };
-        if !is_end.contains(&reason.as_str()) || Run::is_dry_run(&message) {
+        if !is_end.contains(&reason.as_str()) || RunEnd::is_dry_run(&message) {
             return None;
         }
-        let run = Run::read(&message).filter(|_| reason == RUN_ENDED);
+        let run = RunEnd::read(&message).filter(|_| reason == RUN_ENDED);
         let noted = metadata.annotations.and_then(|mut all| all.remove(EVENT_QUEUE_ANNOTATION));
         let object = OwnerReference {
             api_version: of.api_version.unwrap_or_default(),

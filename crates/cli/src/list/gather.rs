@@ -9,7 +9,7 @@ use std::{
 use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
-use tenure_policy::{climb::Answer, config::Config, expiry::Family};
+use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family};
 use tenure_types::selector::Selector;
 
 use super::{row::Row, view::View};
@@ -184,8 +184,8 @@ impl Gatherer {
             let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
             for (owner, look) in looks {
                 let answer = match look {
-                    None => Answer::Forbidden,
-                    Some(Ok(None)) => Answer::Absent,
+                    None => OwnerLookup::Forbidden,
+                    Some(Ok(None)) => OwnerLookup::Absent,
                     Some(Ok(Some(met))) => {
                         view.snapshot.selected.take(met.uid.as_deref(), met.labels.as_ref());
                         found(&met)
@@ -196,7 +196,7 @@ impl Gatherer {
                         }
                         let error = with_causes(&explain(error));
                         self.warn(format!("can't get owners of kind {}: {error}", owner.kind));
-                        Answer::Forbidden
+                        OwnerLookup::Forbidden
                     }
                 };
                 view.snapshot.owners.learn(&owner, answer);

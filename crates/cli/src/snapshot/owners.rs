@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::core::PartialObjectMeta;
 use tenure_index::Uid;
 use tenure_policy::{
-    climb::{Action, Answer, Found},
+    climb::{Action, FoundOwner, OwnerLookup},
     owners::group_of,
 };
 use tenure_types::{
@@ -22,7 +22,7 @@ use crate::{input::Document, kinds::Kind, tell::warn};
 pub struct Owner {
     pub namespace: String,
     pub reference: OwnerReference,
-    answer: Answer,
+    answer: OwnerLookup,
     /// Its metadata, if it has the record of a pause.
     paused: Option<Box<ObjectMeta>>,
 }
@@ -50,7 +50,7 @@ pub struct Owners {
     listed: HashSet<(String, String)>,
     by_uid: HashMap<Uid, Owner>,
     /// The answers about owners that were asked for one by one.
-    asked: HashMap<Uid, Answer>,
+    asked: HashMap<Uid, OwnerLookup>,
     /// Their annotations `tenure.dev/max-duration`.
     max_durations: HashMap<Uid, String>,
 }
@@ -78,7 +78,7 @@ impl Owners {
         self.by_uid.extend(owners.into_iter().map(|owner| (Uid::of(&owner.reference.uid), owner)));
     }
 
-    pub fn learn(&mut self, owner: &OwnerReference, answer: Answer) {
+    pub fn learn(&mut self, owner: &OwnerReference, answer: OwnerLookup) {
         self.asked.insert(Uid::of(&owner.uid), answer);
     }
 
@@ -95,7 +95,7 @@ impl Owners {
     }
 
     /// Returns the answer about an owner of an object in a namespace; none if it is to be asked for.
-    pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<Answer> {
+    pub fn answer(&self, namespace: &str, owner: &OwnerReference) -> Option<OwnerLookup> {
         let uid = Uid::of(&owner.uid);
         let key = (group_of(&owner.api_version).to_owned(), owner.kind.clone());
         if !self.listed.contains(&key) {
@@ -106,7 +106,7 @@ impl Owners {
             (place.is_empty() || place == namespace)
                 && (&reference.name, &reference.kind) == (&owner.name, &owner.kind)
         };
-        Some(self.by_uid.get(&uid).filter(is_meant).map_or(Answer::Absent, |found| found.answer.clone()))
+        Some(self.by_uid.get(&uid).filter(is_meant).map_or(OwnerLookup::Absent, |found| found.answer.clone()))
     }
 
     /// Returns the owners that have a record of a pause.
@@ -116,8 +116,8 @@ impl Owners {
 }
 
 /// Returns the answer about an owner, by its metadata.
-pub fn found(metadata: &ObjectMeta) -> Answer {
-    Answer::Found(Found {
+pub fn found(metadata: &ObjectMeta) -> OwnerLookup {
+    OwnerLookup::Found(FoundOwner {
         uid: metadata.uid.clone().unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         // a manifest, which has no version yet, may leave its namespace out
@@ -176,7 +176,7 @@ mod tests {
         Owner {
             namespace: "ns".into(),
             reference: reference.clone(),
-            answer: Answer::Found(Found {
+            answer: OwnerLookup::Found(FoundOwner {
                 uid,
                 deleting: false,
                 cluster_scoped: false,

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use tenure_policy::{
     expiry::{self, Clocks, Family},
     gang::Shape,
-    ready::{Lacking, PodsReady},
+    ready::{NotReady, PodsReady},
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
@@ -54,7 +54,7 @@ fn ready_until(
     objects: &mut Objects,
     pods_ready: Option<PodsReady>,
     pod: &Pod,
-    lacking: Option<Lacking>,
+    lacking: Option<NotReady>,
     standing: &Standing,
 ) -> Option<ReadyUntil> {
     let family = if standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
@@ -65,7 +65,7 @@ fn ready_until(
         pod.started?;
     }
     let lacking =
-        if standing.is_grouped { lacking } else { Lacking::of(Shape::alone(), &[pod.standing()], None) };
+        if standing.is_grouped { lacking } else { NotReady::of(Shape::alone(), &[pod.standing()], None) };
     let (at, cause) = rules.deadline(lacking?)?;
     // pods may name any queue: what is counted by queue has no other queues than there are
     let queue = if limits.is_some() { queue.clone() } else { ArcStr::new() };

@@ -4,7 +4,7 @@ use arcstr::ArcStr;
 use jiff::SignedDuration;
 use tenure_policy::{
     expiry::{Clocks, Family, claimed},
-    ready::{Cause, Readiness, Standing},
+    ready::{Cause, LivePod, Readiness},
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection};
 
@@ -104,9 +104,9 @@ impl Pod {
     }
 
     /// The pod as a part of its workload.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> LivePod {
         let Clocks { created, started } = self.clocks();
-        Standing { subgroup: 0, created, scheduled: started, readiness: self.readiness.get() }
+        LivePod { subgroup: 0, created, scheduled: started, readiness: self.readiness.get() }
     }
 
     pub fn is_ready(&self) -> bool {

@@ -115,7 +115,7 @@ impl PlacementIndex {
     pub(super) fn preemptor<'q>(&'q self, question: &PreemptionRequest<'q>) -> Preemptor<'q> {
         Preemptor {
             place: Place::find(question.rules.tree, self.queue_of_preemptor(question.preemptor)),
-            claim: toleration::Preemptor {
+            claim: toleration::PreemptorClaim {
                 priority: question.preemptor.spec.priority.unwrap_or(0),
                 never_preempts: question.preemptor.spec.preemption_policy.as_deref() == Some("Never"),
             },

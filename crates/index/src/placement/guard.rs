@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use tenure_policy::{
     gang::Progress,
-    guard::{Asked, Found, Known, Nominated, Verdict, spared},
+    guard::{Asked, GuardVerdict, GuardedPod, Nominated, PodFacts, spared},
     preemption::{Place, Preemptor, Rules, Victim},
     toleration,
 };
@@ -35,13 +35,13 @@ pub enum Sought<'q> {
 
 impl PlacementIndex {
     /// Decides on a request, by the starts that [`Self::settle`] last computed.
-    pub fn guard(&self, guarding: &Guarding<'_>, asked: &Asked<'_>, sought: Sought<'_>) -> Verdict {
+    pub fn guard(&self, guarding: &Guarding<'_>, asked: &Asked<'_>, sought: Sought<'_>) -> GuardVerdict {
         let uid = match sought {
             Sought::Named => self.reader.places.named(asked.namespace, asked.name),
             Sought::Shown(pod) => pod.metadata.uid.as_deref().map(Uid::of),
         };
         let placed = uid.and_then(|uid| Some((uid, self.reader.places.get(uid)?)));
-        let mut found = Found {
+        let mut found = PodFacts {
             spared: match sought {
                 Sought::Named => placed.and_then(|(_, pod)| pod.spared),
                 Sought::Shown(pod) => spared(pod),
@@ -67,7 +67,7 @@ impl PlacementIndex {
         if workload.place.queue().is_none() {
             workload.place = Place::default();
         }
-        found.known = Some(Known {
+        found.known = Some(GuardedPod {
             rules: guarding.rules,
             victim: Victim { workload: &workload, ..victim },
             priority: pod.priority,
@@ -91,7 +91,8 @@ impl PlacementIndex {
                 guarding.rules.tree,
                 self.queue(pod, self.objects.gangs.counted(pod.memberships()).map(|(group, _)| group)),
             );
-            let claim = toleration::Preemptor { priority: pod.priority, never_preempts: pod.never_preempts };
+            let claim =
+                toleration::PreemptorClaim { priority: pod.priority, never_preempts: pod.never_preempts };
             let preemptor = Preemptor { place, claim };
             Some(Nominated { namespace: &pod.namespace, name: &pod.name, preemptor })
         });

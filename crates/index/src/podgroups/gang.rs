@@ -5,8 +5,8 @@ use std::iter;
 use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
-    ready::Lacking,
-    start::{LongestFormation, Run},
+    ready::NotReady,
+    start::{LongestFormation, RunFacts},
 };
 
 use super::{group::PodGroup, members::Member, readiness::RunReadiness, stamps::Stamp};
@@ -87,7 +87,7 @@ impl Gang {
     }
 
     /// Its lack of ready pods, as last computed; none if enough are ready.
-    pub fn lacking(&self) -> Option<Lacking> {
+    pub fn lacking(&self) -> Option<NotReady> {
         self.keeper.as_ref()?.readiness.lacking.as_deref().copied()
     }
 
@@ -259,7 +259,7 @@ impl Gang {
     }
 
     /// Its lack of ready pods as its pods alone show it, without the memory of the run.
-    fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<Lacking> {
+    fn shown_lacking(&self, members: &UidMap<Box<Member>>) -> Option<NotReady> {
         let shape = &self.group.as_ref()?.shape;
         if self.keeper.as_ref()?.readiness.are_enough(shape) {
             return None;
@@ -267,7 +267,7 @@ impl Gang {
         // pods that were replaced took room before those that are there
         let start = in_time(self.shown.first_scheduled).into_iter().chain(self.start).min();
         let pods: Vec<_> = live(&self.members, members).map(|pod| pod.standing(pod.number(shape))).collect();
-        Lacking::of(shape, &pods, start)
+        NotReady::of(shape, &pods, start)
     }
 
     /// Moves a start in the future back to `now`, even if the group's stamp or its pods say otherwise. Returns true if
@@ -281,11 +281,11 @@ impl Gang {
     }
 
     /// Returns the facts about its run, which may take at most `formation` to form; none if there is no such group.
-    pub fn run(&self, formation: LongestFormation) -> Option<Run> {
+    pub fn run(&self, formation: LongestFormation) -> Option<RunFacts> {
         let stamp = self.group.as_ref()?.stamp;
         let Shown { oldest, first_scheduled, start, .. } = self.shown;
         let latest = in_time(first_scheduled).and_then(|first| formation.latest(first));
-        Some(Run { stamp, left: self.left, oldest: in_time(oldest), shown: start, latest })
+        Some(RunFacts { stamp, left: self.left, oldest: in_time(oldest), shown: start, latest })
     }
 }
 

@@ -6,7 +6,7 @@ use arcstr::ArcStr;
 use jiff::Timestamp;
 use tenure_policy::{
     gang::{Progress, Shape, progress},
-    ready::Standing,
+    ready::LivePod,
 };
 use tenure_types::{podgroup::PodGroupKind, projection};
 
@@ -77,9 +77,9 @@ impl Member {
     }
 
     /// The member as a part of its group, in the subgroup of this number.
-    pub fn standing(&self, subgroup: usize) -> Standing {
+    pub fn standing(&self, subgroup: usize) -> LivePod {
         let readiness = self.readiness.get();
-        Standing { subgroup, created: self.created(), scheduled: self.scheduled(), readiness }
+        LivePod { subgroup, created: self.created(), scheduled: self.scheduled(), readiness }
     }
 
     pub fn created(&self) -> Timestamp {

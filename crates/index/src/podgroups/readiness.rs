@@ -2,7 +2,7 @@
 
 use tenure_policy::{
     gang::{Counts, Shape},
-    ready::{Lacking, Readiness, RunMemory},
+    ready::{NotReady, Readiness, RunMemory},
 };
 
 use super::members::Member;
@@ -19,7 +19,7 @@ pub struct RunReadiness {
     /// When the first of its pods was created, of this run or of those that wait for it, whether or not it was replaced.
     created: Option<Milliseconds>,
     /// Its lack of ready pods, as last computed; none if enough are ready.
-    pub lacking: Option<Box<Lacking>>,
+    pub lacking: Option<Box<NotReady>>,
 }
 
 impl RunReadiness {
@@ -77,10 +77,10 @@ impl RunReadiness {
     }
 
     /// Combines the lack that pods show with the memory of the run; returns true if the result has changed.
-    pub fn recall(&mut self, shown: Option<Lacking>) -> bool {
+    pub fn recall(&mut self, shown: Option<NotReady>) -> bool {
         let lacking = shown.map(|shown| {
             let created = in_time(self.created).into_iter().chain([shown.created]).min();
-            let shown = Lacking { created: created.unwrap_or(shown.created), ..shown };
+            let shown = NotReady { created: created.unwrap_or(shown.created), ..shown };
             // pods that take no room belong to no run yet
             Box::new(if shown.started.is_some() { self.memory.recall(shown) } else { shown })
         });

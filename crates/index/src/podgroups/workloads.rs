@@ -6,7 +6,7 @@ use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
 use tenure_policy::{
     gang::{Headcount, Shape},
-    ready::Lacking,
+    ready::NotReady,
 };
 use tenure_types::podgroup::PodGroupKind;
 
@@ -51,7 +51,7 @@ pub struct OfGroups {
     /// Of that.
     pub start: Option<Timestamp>,
     /// Of that: too few of its pods are ready.
-    pub lacking: Option<Lacking>,
+    pub lacking: Option<NotReady>,
 }
 
 /// The queue that a group names.

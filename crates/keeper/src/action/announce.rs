@@ -6,7 +6,7 @@ use serde_json::Value;
 use tenure_index::{Due, Group, Served, Task, Uid};
 use tenure_policy::{
     owners::OwnerTable,
-    pause::{self, AtEnd, Owner},
+    pause::{self, AtEnd, OwnerObject},
 };
 use tenure_service::call::ApiError;
 
@@ -45,15 +45,17 @@ impl Actor {
         }
         let at = reference(owner, found.metadata.namespace.as_deref());
         let object = json(&found);
-        if table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
+        if table.rules(owner).any(|rule| OwnerObject(&object).is_paused(rule)) {
             return Ok(Done::nothing("its owner is paused", served));
         }
         let end = self.end(group, owner);
-        let (patch, event) = match decide(group, end, Owner(&object).announced(), self.clock.now()) {
+        let (patch, event) = match decide(group, end, OwnerObject(&object).announced(), self.clock.now()) {
             Decision::Keep => (None, None),
             Decision::TellAgain => (None, Some(end)),
-            Decision::Clear => (Some(pause::withdraw(Owner(&object))), None),
-            Decision::Set { first } => (Some(pause::announce(Owner(&object), end)), first.then_some(end)),
+            Decision::Clear => (Some(pause::withdraw(OwnerObject(&object))), None),
+            Decision::Set { first } => {
+                (Some(pause::announce(OwnerObject(&object), end)), first.then_some(end))
+            }
         };
         let deed = if patch.is_some() {
             Deed::Announced { owner: owner.clone(), end }

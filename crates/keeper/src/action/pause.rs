@@ -10,7 +10,10 @@ use tenure_index::{Due, Served, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
-    pause::{self, Alone, Candidate, Known, Owner, PausePlan, Reversals, TOLD_REVERSALS, Until},
+    pause::{
+        self, Alone, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition, Reversals,
+        TOLD_REVERSALS,
+    },
     requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
@@ -113,7 +116,7 @@ impl Actor {
             Ok(found) => {
                 found.metadata.deletion_timestamp.is_some() || {
                     let object = json(&found);
-                    table.rules(owner).any(|rule| Owner(&object).is_paused(rule))
+                    table.rules(owner).any(|rule| OwnerObject(&object).is_paused(rule))
                 }
             }
             Err(error) => matches!(error, ApiError::NotFound),
@@ -164,10 +167,10 @@ impl Actor {
         }
         let known = known(owner, &object.metadata);
         let object = json(&object);
-        if table.rules(owner).any(|rule| Owner(&object).is_paused(rule)) {
+        if table.rules(owner).any(|rule| OwnerObject(&object).is_paused(rule)) {
             return Ok(Attempt::Paused);
         }
-        if Owner(&object).is_finished() {
+        if OwnerObject(&object).is_finished() {
             return Ok(Attempt::Finished);
         }
         // a sibling may have been the reason for a pause since this pod was handed out
@@ -175,8 +178,8 @@ impl Actor {
             let why = "its owner was resumed, and the pod belongs to the run that was evicted";
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         }
-        let ended = self.ended(why, due, Owner(&object));
-        let undone = Owner(&object)
+        let ended = self.ended(why, due, OwnerObject(&object));
+        let undone = OwnerObject(&object)
             .record()
             .filter(|_| why.0 == Task::Expire && self.deletes_pods(due, owner, table, &ended.reversals));
         if let Some(record) = undone {
@@ -186,7 +189,7 @@ impl Actor {
         if !std::mem::replace(allowed, true) {
             self.limit.until_ready().await;
         }
-        let Some(plan) = self.plan(why, due, owner, Owner(&object)) else {
+        let Some(plan) = self.plan(why, due, owner, OwnerObject(&object)) else {
             let why = "its queue doesn't wait for pods to be ready any more";
             return Ok(Attempt::Done(Done::nothing(why, Served::All)));
         };
@@ -195,12 +198,12 @@ impl Actor {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
                 Ok((returned, record)) => {
-                    if !pause::took(Owner(&returned), rule, &record) {
+                    if !pause::took(OwnerObject(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
-                    let state = Owner(&returned).requeue_state();
+                    let state = OwnerObject(&returned).requeue_state();
                     let mut events = told_of_pause(&record, &state, &known);
-                    if !self.dry_run && !matches!(plan.until, Until::Requeued(_)) {
+                    if !self.dry_run && !matches!(plan.until, ResumeCondition::Requeued(_)) {
                         events.extend(self.held_up(due, &object, &known, record.at).await);
                     }
                     self.cluster.recent.telling(&known, record.at);
@@ -221,10 +224,10 @@ impl Actor {
         rule: &PauseRule,
         object: &Value,
     ) -> Result<(Value, PausedRecord), ApiError> {
-        let (object_now, queue) = (Owner(object), (due.family, due.queue.as_str()));
+        let (object_now, queue) = (OwnerObject(object), (due.family, due.queue.as_str()));
         let record = pause::record(object_now, rule, reason, queue, *at, ended.reversals.clone());
         let record = PausedRecord { ceiling: ended.ceiling.clone(), ..record };
-        let patch = pause::patch(Owner(object), rule, &record, until);
+        let patch = pause::patch(OwnerObject(object), rule, &record, until);
         if self.dry_run {
             return Ok((applied(object, &patch), record));
         }
@@ -232,7 +235,7 @@ impl Actor {
             // it may have been applied all the same
             Err(error) if error.is_open() => {
                 let found = persist(async || self.objects.get(&due.namespace, owner).await).await?;
-                if Owner(&json(&found)).record().as_ref() != Some(&record) {
+                if OwnerObject(&json(&found)).record().as_ref() != Some(&record) {
                     return Err(error);
                 }
                 found
@@ -243,7 +246,7 @@ impl Actor {
     }
 
     /// Returns the part of the record about the run that a pause ends.
-    fn ended(&self, (task, pod): (Task, &Pod), due: &Due, object: Owner<'_>) -> Ended {
+    fn ended(&self, (task, pod): (Task, &Pod), due: &Due, object: OwnerObject<'_>) -> Ended {
         let standing = self.cluster.with(|index| index.standing(pod));
         let since = standing.and_then(|standing| standing.clocks.since(due.family));
         if task == Task::Expire {
@@ -277,12 +280,18 @@ impl Actor {
 
     /// The event on a `CronJob` that starts no further Job while this one is paused; none if it isn't one of such a `CronJob`, or
     /// if that can't be read.
-    async fn held_up(&self, due: &Due, job: &Value, known: &Known, at: Timestamp) -> Option<Happening> {
+    async fn held_up(
+        &self,
+        due: &Due,
+        job: &Value,
+        known: &PausedObject,
+        at: Timestamp,
+    ) -> Option<Happening> {
         let metadata: ObjectMeta = serde_json::from_value(job.get("metadata")?.clone()).ok()?;
         let cron_job = pause::cron_job_of(&known.object, &metadata)?;
         let found = self.objects.get(&due.namespace, &cron_job).await.ok()?;
         let is_same = found.metadata.uid.as_deref() == Some(&cron_job.uid);
-        (is_same && pause::forbids_others(Owner(&json(&found)))).then(|| Happening {
+        (is_same && pause::forbids_others(OwnerObject(&json(&found)))).then(|| Happening {
             object: reference(&cron_job, Some(&due.namespace)),
             reason: pause::CRON_JOB_HELD_UP,
             action: "Pausing",
@@ -298,10 +307,10 @@ impl Actor {
         (task, pod): (Task, &Pod),
         Due { family, queue, .. }: &Due,
         owner: &OwnerReference,
-        object: Owner<'_>,
+        object: OwnerObject<'_>,
     ) -> Option<PausePlan> {
         let (now, state, priority) = (self.clock.now(), object.requeue_state(), pod.spec.priority);
-        let candidate = Candidate { now, state, priority };
+        let candidate = PauseCandidate { now, state, priority };
         if task == Task::Evict {
             let backoff = self.cluster.with(|index| index.pods_ready(*family, queue))?.backoff;
             let random = |count| Backoff::random(&owner.uid, count);
@@ -316,7 +325,7 @@ impl Actor {
         (due, pod): (&Due, &Pod),
         owner: &OwnerReference,
         record: &PausedRecord,
-        until: Until,
+        until: ResumeCondition,
         mut events: Vec<Happening>,
     ) -> Done {
         let pod = reference(&of_pod(pod), Some(&due.namespace));
@@ -344,7 +353,7 @@ impl Actor {
 }
 
 /// Returns the events of a pause, from its record.
-pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Known) -> Vec<Happening> {
+pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<Happening> {
     let event = |reason, note| Happening {
         object: known.object.clone(),
         reason,
@@ -366,7 +375,7 @@ fn not_paused_again(
     (due, pod): (&Due, &Pod),
     record: &PausedRecord,
     reversals: &Reversals,
-    known: &Known,
+    known: &PausedObject,
 ) -> Happening {
     Happening {
         object: known.object.clone(),

@@ -6,7 +6,7 @@ use tenure_index::{Due, Task, Uid};
 use tenure_policy::{
     kueue::{self, Lookup},
     owners::OwnerTable,
-    pause::Owner,
+    pause::OwnerObject,
 };
 use tenure_service::log::with_causes;
 use tenure_types::projection::Pod;
@@ -26,7 +26,7 @@ impl Actor {
         let lookup = kueue::of_owner(owner, table).filter(|_| pauses(task));
         let Some(lookup) = lookup else { return Ok(None) };
         let found = self.workload(due, lookup, &owner.uid).await?;
-        Ok(found.map(|found| kueue::refer_to(Owner(&found))))
+        Ok(found.map(|found| kueue::refer_to(OwnerObject(&found))))
     }
 
     /// The Workload to pause in place of deleting a pod; none if there is none, or if it has another pod that is exempt by
@@ -42,9 +42,9 @@ impl Actor {
         let Some(lookup) = lookup else { return Ok(None) };
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let Some(found) = self.workload(due, lookup, uid).await? else { return Ok(None) };
-        let workload = kueue::refer_to(Owner(&found));
+        let workload = kueue::refer_to(OwnerObject(&found));
         let exempt = self.cluster.with(|index| index.exempt_pods(&due.namespace, Uid::of(&workload.uid)));
-        if kueue::is_owned_by_any(Owner(&found), &exempt) {
+        if kueue::is_owned_by_any(OwnerObject(&found), &exempt) {
             let (namespace, owner) = (&due.namespace, describe(&workload));
             warn!(%namespace, owner, "Not paused, for it has a pod that is exempt by priority");
             return Ok(None);

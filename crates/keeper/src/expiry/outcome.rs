@@ -21,13 +21,13 @@ pub const fn outcome(task: Task, dry_run: bool, result: Result<&Deed, &Failure>)
 #[cfg(test)]
 mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-    use tenure_policy::pause::Until;
+    use tenure_policy::pause::ResumeCondition;
     use tenure_service::call::ApiError;
 
     use super::*;
 
     fn paused() -> Deed {
-        Deed::Paused { owner: OwnerReference::default(), reversals: 0, until: Until::Resumed }
+        Deed::Paused { owner: OwnerReference::default(), reversals: 0, until: ResumeCondition::Resumed }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::Paused;
-use tenure_policy::pause::{self, Known, Owner, Return};
+use tenure_policy::pause::{self, OwnerObject, PausedObject, Return};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::paused::{PausedRecord, RequeueState};
 use tracing::warn;
@@ -26,7 +26,7 @@ pub enum Attempt {
 
 /// A return, for the events and the log.
 pub struct Told {
-    pub known: Known,
+    pub known: PausedObject,
     pub record: PausedRecord,
     pub state: RequeueState,
     pub back: Return,
@@ -76,7 +76,7 @@ impl Returns {
         }
         let known = known(owner, &found.metadata);
         let object = serde_json::to_value(&found).unwrap_or_default();
-        let object = Owner(&object);
+        let object = OwnerObject(&object);
         let patch = patch(object, &record, back);
         self.limit.until_ready().await;
         let told = Box::new(Told { known, state: object.requeue_state(), record, back, is_early });
@@ -126,7 +126,7 @@ impl Patch {
     }
 }
 
-fn patch(object: Owner<'_>, record: &PausedRecord, back: Return) -> Patch {
+fn patch(object: OwnerObject<'_>, record: &PausedRecord, back: Return) -> Patch {
     if back == Return::Deactivate {
         return Patch::Do(pause::deactivate(object, record));
     }

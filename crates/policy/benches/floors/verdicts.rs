@@ -76,7 +76,7 @@ fn populate<'a>(
 ) -> (Preemptor<'a>, Vec<Workload<'a>>) {
     let mut numbers = Numbers(2);
     let mut place = || Place::find(tree, Some(&numbers.one_of(&forest.leaves).0));
-    let claim = toleration::Preemptor { priority: 50, never_preempts: false };
+    let claim = toleration::PreemptorClaim { priority: 50, never_preempts: false };
     let preemptor = Preemptor { place: place(), claim };
     let places: Vec<Place<'a>> =
         (0..workloads).map(|_| if same { preemptor.place } else { place() }).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     fields::{Field, Problems},
-    tree::Node,
+    tree::YamlNode,
 };
 use crate::{
     delegation::{Bound, Bounds},
@@ -55,7 +55,7 @@ fn rows(field: &Field<'_>, problems: &mut Problems) -> Bounds {
 }
 
 /// The paths of the fields that it sets.
-pub fn set(delegation: &Node) -> BTreeSet<&'static str> {
+pub fn set(delegation: &YamlNode) -> BTreeSet<&'static str> {
     let bounds = delegation.get(BOUNDS).filter(|value| !value.is_null());
     bounds.map(|_| DELEGATION_BOUNDS).into_iter().collect()
 }

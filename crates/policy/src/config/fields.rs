@@ -6,7 +6,7 @@ use tenure_types::{DurationError, ExtendedDuration};
 
 use super::{
     Problem,
-    tree::{Entry, Node, Tree},
+    tree::{Entry, YamlNode, YamlValue},
 };
 use crate::field::FieldError;
 
@@ -30,7 +30,7 @@ impl Problems {
 #[derive(Clone, Debug)]
 pub struct Field<'n> {
     pub path: String,
-    pub node: &'n Node,
+    pub node: &'n YamlNode,
 }
 
 impl<'n> Field<'n> {
@@ -63,7 +63,7 @@ impl<'n> Field<'n> {
     }
 
     pub fn list(&self, problems: &mut Problems) -> Vec<Self> {
-        if !matches!(self.node.tree, Tree::List(_)) {
+        if !matches!(self.node.tree, YamlValue::List(_)) {
             self.refuse("must be a list", problems);
         }
         let item = |(index, node)| Field { path: format!("{}[{index}]", self.path), node };
@@ -73,11 +73,11 @@ impl<'n> Field<'n> {
     /// The fields of a map.
     pub fn fields(&self, problems: &mut Problems) -> Option<Fields<'n>> {
         match &self.node.tree {
-            Tree::Map(entries) => {
+            YamlValue::Map(entries) => {
                 let rest = entries.iter().collect();
                 Some(Fields { path: self.path.clone(), line: self.node.line, rest, known: Vec::new() })
             }
-            Tree::Scalar(_) | Tree::List(_) => {
+            YamlValue::Scalar(_) | YamlValue::List(_) => {
                 self.refuse("must be a map of fields", problems);
                 None
             }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     fields::{Field, Fields, Problems},
-    names::{self, GROUP, NAMESPACE, Names, TWICE, USER},
-    tree::{Node, Tree},
+    names::{self, GROUP, NAMESPACE, NameRule, TWICE, USER},
+    tree::{YamlNode, YamlValue},
 };
 use crate::guard::{Guarded, Scheduler, UnknownPreemptor};
 
@@ -45,7 +45,7 @@ pub fn read(field: &Field<'_>, problems: &mut Problems) -> Guarded {
 fn list(
     fields: &mut Fields<'_>,
     name: &'static str,
-    of: Names,
+    of: NameRule,
     problems: &mut Problems,
 ) -> Option<BTreeSet<String>> {
     fields.take(name).map(|field| names::names(&field, of, problems))
@@ -67,7 +67,7 @@ fn schedulers(field: &Field<'_>, problems: &mut Problems) -> Vec<Scheduler> {
 
 /// A name alone is short for an entry that leaves all else at its default.
 fn scheduler<'n>(item: &Field<'n>, problems: &mut Problems) -> Option<(Field<'n>, Scheduler)> {
-    if !matches!(item.node.tree, Tree::Map(_)) {
+    if !matches!(item.node.tree, YamlValue::Map(_)) {
         let scheduler = Scheduler::named(names::name(item, names::SCHEDULER, problems)?);
         return Some((item.clone(), scheduler));
     }
@@ -89,7 +89,7 @@ fn unknown_preemptor(field: &Field<'_>, problems: &mut Problems) -> Option<Unkno
 }
 
 /// Returns the paths of the fields that it sets.
-pub fn set(guard: &Node) -> BTreeSet<&'static str> {
+pub fn set(guard: &YamlNode) -> BTreeSet<&'static str> {
     let is_set = |name| guard.get(name).is_some_and(|value| !value.is_null());
     PATHS.into_iter().filter(|(name, _)| is_set(name)).map(|(_, path)| path).collect()
 }

@@ -13,7 +13,7 @@ use super::{
     fields::{DURATION, Problems, nearest},
     floors::{METHOD, PREEMPT, RECLAIM},
     in_order, set, shift,
-    tree::{Entry, Node, Tree},
+    tree::{Entry, YamlNode, YamlValue},
 };
 use crate::{
     field::FieldError,
@@ -43,15 +43,15 @@ pub struct Kai {
 impl Kai {
     /// Reads a file; none if it isn't KAI's.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>, ConfigError> {
-        let root = Node::parse(text)?;
+        let root = YamlNode::parse(text)?;
         Ok(is_kai(&root).then(|| Self::read(&root)))
     }
 
-    pub(super) fn read(root: &Node) -> Self {
+    pub(super) fn read(root: &YamlNode) -> Self {
         let mut kai = Self::default();
-        let tiers = root.get("tiers").into_iter().flat_map(Node::items);
-        let plugins = tiers.flat_map(|tier| tier.get("plugins").into_iter().flat_map(Node::items));
-        let ours = |plugin: &&Node| plugin.get("name").and_then(Node::as_str) == Some(PLUGIN);
+        let tiers = root.get("tiers").into_iter().flat_map(YamlNode::items);
+        let plugins = tiers.flat_map(|tier| tier.get("plugins").into_iter().flat_map(YamlNode::items));
+        let ours = |plugin: &&YamlNode| plugin.get("name").and_then(YamlNode::as_str) == Some(PLUGIN);
         let mut plugins = plugins.filter(ours);
         let mut problems = Problems::default();
         match plugins.next() {
@@ -68,11 +68,11 @@ impl Kai {
         kai
     }
 
-    fn take(&mut self, plugin: &Node, problems: &mut Problems) {
+    fn take(&mut self, plugin: &YamlNode, problems: &mut Problems) {
         let Some(arguments) = plugin.get("arguments").filter(|arguments| !arguments.is_null()) else {
             return;
         };
-        let Tree::Map(entries) = &arguments.tree else {
+        let YamlValue::Map(entries) = &arguments.tree else {
             problems.add(arguments.line, "arguments: must be a map");
             return;
         };
@@ -161,7 +161,7 @@ fn path(entry: &Entry) -> String {
 }
 
 /// Returns a value as a text: KAI has no other type.
-fn written(node: &Node) -> String {
+fn written(node: &YamlNode) -> String {
     match node.to_json() {
         Value::String(text) => text,
         Value::Null => String::new(),
@@ -170,14 +170,14 @@ fn written(node: &Node) -> String {
 }
 
 /// True if a file is KAI's and not Tenure's own.
-pub fn is_kai(root: &Node) -> bool {
+pub fn is_kai(root: &YamlNode) -> bool {
     ["tiers", "actions"].iter().any(|key| root.get(key).is_some())
 }
 
 /// The configuration that a `ConfigMap` holds, and how many lines there are before its first; none if this isn't a
 /// `ConfigMap`.
-pub fn within_config_map(root: &Node) -> Result<Option<(&str, u64)>, ConfigError> {
-    if root.get("kind").and_then(Node::as_str) != Some("ConfigMap") {
+pub fn within_config_map(root: &YamlNode) -> Result<Option<(&str, u64)>, ConfigError> {
+    if root.get("kind").and_then(YamlNode::as_str) != Some("ConfigMap") {
         return Ok(None);
     }
     let data = root.get("data").unwrap_or(root);

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{
     fields::{Field, Problems},
-    names::{NAMESPACE, Names, name},
-    tree::Node,
+    names::{NAMESPACE, NameRule, name},
+    tree::YamlNode,
 };
 use crate::owners::is_subdomain;
 
@@ -22,12 +22,12 @@ const SHARDS: &str = "shards";
 /// The key that KAI's operator writes.
 const KEY: &str = "config.yaml";
 
-const OBJECT: Names = Names {
+const OBJECT: NameRule = NameRule {
     expected: "must be the name of an object: small letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253",
     is_good: is_subdomain,
 };
 
-const DATA: Names = Names {
+const DATA: NameRule = NameRule {
     expected: "must be a key of a ConfigMap, such as config.yaml: letters, digits, '-', '_' and '.'",
     is_good: |key| {
         !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
@@ -75,7 +75,7 @@ fn config_map(field: &Field<'_>, problems: &mut Problems) -> Option<ConfigMapKey
 }
 
 /// Returns the fields that a file sets.
-pub fn set(map: &Node) -> BTreeSet<&'static str> {
+pub fn set(map: &YamlNode) -> BTreeSet<&'static str> {
     [(CONFIG_MAP, KAI_CONFIG_MAP), (SHARDS, KAI_SHARDS)]
         .into_iter()
         .filter(|(name, _)| map.get(name).is_some_and(|value| !value.is_null()))

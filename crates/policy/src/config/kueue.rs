@@ -2,7 +2,7 @@
 
 use super::{
     fields::{Field, Problems},
-    tree::Node,
+    tree::YamlNode,
 };
 use crate::{
     kueue::{KueueQueue, Queues},
@@ -99,7 +99,7 @@ fn name(field: &Field<'_>, problems: &mut Problems) -> Option<String> {
 }
 
 /// The paths of the fields that it sets.
-pub fn set(kueue: &Node) -> Vec<&'static str> {
+pub fn set(kueue: &YamlNode) -> Vec<&'static str> {
     let is_set = |name: &str| kueue.get(name).is_some_and(|value| !value.is_null());
     let paths = [(ENABLED, KUEUE_ENABLED), (QUEUES, KUEUE_QUEUES)];
     paths.into_iter().filter(|(name, _)| is_set(name)).map(|(_, path)| path).collect()

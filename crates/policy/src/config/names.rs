@@ -7,28 +7,28 @@ use crate::owners::is_subdomain;
 
 /// The rules for names, as in messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Names {
+pub struct NameRule {
     pub(super) expected: &'static str,
     pub(super) is_good: fn(&str) -> bool,
 }
 
-pub const USER: Names = Names {
+pub const USER: NameRule = NameRule {
     expected: "must be the name of a user, such as system:serviceaccount:kai-scheduler:scheduler, without spaces around it",
     is_good: is_trimmed,
 };
 
 /// A user that is no person: what else a name can be isn't meant, such as a list of names in one.
-pub const SCHEDULER: Names = Names {
+pub const SCHEDULER: NameRule = NameRule {
     expected: "must be the name of one user: letters, digits and . _ : / @ + = # ~ % -, where a service account is system:serviceaccount:NAMESPACE:NAME; give each scheduler an entry of its own",
     is_good: is_program,
 };
 
-pub const GROUP: Names = Names {
+pub const GROUP: NameRule = NameRule {
     expected: "must be the name of a group of users, such as system:masters, without spaces around it",
     is_good: is_trimmed,
 };
 
-pub const NAMESPACE: Names = Names {
+pub const NAMESPACE: NameRule = NameRule {
     expected: "must be the name of a namespace, such as kube-system: at most 63 small letters, digits and '-', with a letter or digit at both ends",
     is_good: |name| name.len() <= 63 && !name.contains('.') && is_subdomain(name),
 };
@@ -48,7 +48,7 @@ fn is_program(name: &str) -> bool {
 }
 
 /// The valid names of a list.
-pub fn names(field: &Field<'_>, of: Names, problems: &mut Problems) -> BTreeSet<String> {
+pub fn names(field: &Field<'_>, of: NameRule, problems: &mut Problems) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for item in field.list(problems) {
         let Some(name) = name(&item, of, problems) else { continue };
@@ -60,8 +60,8 @@ pub fn names(field: &Field<'_>, of: Names, problems: &mut Problems) -> BTreeSet<
 }
 
 /// Reads one name; none if it is invalid.
-pub fn name<'n>(field: &Field<'n>, of: Names, problems: &mut Problems) -> Option<&'n str> {
-    let Names { expected, is_good } = of;
+pub fn name<'n>(field: &Field<'n>, of: NameRule, problems: &mut Problems) -> Option<&'n str> {
+    let NameRule { expected, is_good } = of;
     let name = field.text(expected, problems)?;
     if !is_good(name) {
         field.refuse(expected, problems);

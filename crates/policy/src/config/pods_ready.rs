@@ -9,7 +9,7 @@ use tenure_types::{
 use super::{
     PODS_READY,
     fields::{DURATION, Field, Problems},
-    tree::Node,
+    tree::YamlNode,
 };
 use crate::{queue::wait_for_pods_ready, ready::PodsReady};
 
@@ -76,7 +76,7 @@ fn value<T: DeserializeOwned>(
 }
 
 /// Returns the line of a field by its path, which begins with the block's own.
-fn line_of(block: &Node, path: &str) -> u64 {
+fn line_of(block: &YamlNode, path: &str) -> u64 {
     let mut keys = path.split('.').skip(1);
     keys.try_fold(block, |node, key| node.get(key)).map_or(block.line, |node| node.line)
 }

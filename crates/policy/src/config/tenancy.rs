@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     fields::{Field, Problems},
     names::{USER, names},
-    tree::Node,
+    tree::YamlNode,
 };
 
 /// Users that may move bound pods and `PodGroup`s to other queues.
@@ -22,7 +22,7 @@ pub fn read(field: &Field<'_>, problems: &mut Problems) -> BTreeSet<String> {
 }
 
 /// The paths of the fields that it sets.
-pub fn set(tenancy: &Node) -> BTreeSet<&'static str> {
+pub fn set(tenancy: &YamlNode) -> BTreeSet<&'static str> {
     let writers = tenancy.get(WRITERS).filter(|value| !value.is_null());
     writers.map(|_| TENANCY_WRITERS).into_iter().collect()
 }

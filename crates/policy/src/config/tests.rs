@@ -471,9 +471,9 @@ fn aliases_are_followed() {
 }
 
 fn kai_of(text: &str) -> Kai {
-    match File::parse(text).unwrap() {
-        File::Kai(kai) => kai,
-        File::Tenure(config) => panic!("not of KAI: {config:?}"),
+    match ConfigFile::parse(text).unwrap() {
+        ConfigFile::Kai(kai) => kai,
+        ConfigFile::Tenure(config) => panic!("not of KAI: {config:?}"),
     }
 }
 
@@ -601,18 +601,21 @@ fn a_kai_without_the_plugin_is_told_of() {
 fn a_config_map_is_unwrapped_and_lines_are_its_own() {
     let map = |key: &str, inner: &str| format!("kind: ConfigMap\ndata:\n  {key}: |\n{inner}");
     let inner = "    tiers:\n    - plugins:\n      - name: minruntime\n        arguments:\n          defaultPreemptMinRuntime: x\n";
-    let File::Kai(kai) = File::parse(&map("config.yaml", inner)).unwrap() else { panic!() };
+    let ConfigFile::Kai(kai) = ConfigFile::parse(&map("config.yaml", inner)).unwrap() else { panic!() };
     assert_eq!(kai.problems[0].line, 8);
-    let File::Kai(kai) = File::parse(&map("config.yaml", &format!("\n\n{inner}"))).unwrap() else { panic!() };
+    let ConfigFile::Kai(kai) = ConfigFile::parse(&map("config.yaml", &format!("\n\n{inner}"))).unwrap()
+    else {
+        panic!()
+    };
     assert_eq!(kai.problems[0].line, 10);
     let ours = map("tenure.yaml", "    expiryNotice: 1m\n    unknown: 1\n");
-    assert_eq!(File::parse(&ours).unwrap_err().problems[0].line, 5);
+    assert_eq!(ConfigFile::parse(&ours).unwrap_err().problems[0].line, 5);
     let ours = map("tenure.yaml", "    defaultPreemptMinRuntime: 1m\n");
-    assert_eq!(File::parse(&ours).unwrap().floors().preempt, duration("1m"));
+    assert_eq!(ConfigFile::parse(&ours).unwrap().floors().preempt, duration("1m"));
     let folded = "kind: ConfigMap\ndata:\n  config.yaml: \"tiers: []\"\n";
-    let File::Kai(kai) = File::parse(folded).unwrap() else { panic!() };
+    let ConfigFile::Kai(kai) = ConfigFile::parse(folded).unwrap() else { panic!() };
     assert_eq!(kai.problems[0].line, 3);
-    assert!(File::parse("kind: ConfigMap\ndata: {other: x}\n").is_err());
+    assert!(ConfigFile::parse("kind: ConfigMap\ndata: {other: x}\n").is_err());
 }
 
 /// Lines of which many files can be made, good and bad.
@@ -641,7 +644,7 @@ proptest! {
         ],
     ) {
         let lines = u64::try_from(text.lines().count()).unwrap() + 1;
-        if let Err(ConfigError { problems }) = File::parse(&text) {
+        if let Err(ConfigError { problems }) = ConfigFile::parse(&text) {
             prop_assert!(!problems.is_empty());
             prop_assert!(problems.iter().all(|problem| (1..=lines).contains(&problem.line)), "{problems:?}");
         }

@@ -13,16 +13,16 @@ use super::{ConfigError, Problem};
 
 /// A value and the line that it stands in.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct YamlNode {
     pub line: u64,
-    pub tree: Tree,
+    pub tree: YamlValue,
 }
 
 #[derive(Clone, Debug)]
-pub enum Tree {
+pub enum YamlValue {
     /// Null, a boolean, a number or a text.
     Scalar(Value),
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     Map(Vec<Entry>),
 }
 
@@ -31,51 +31,53 @@ pub enum Tree {
 pub struct Entry {
     pub line: u64,
     pub key: String,
-    pub value: Node,
+    pub value: YamlNode,
 }
 
-impl Node {
+impl YamlNode {
     /// Reads a file. One that is empty is null.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let says_nothing = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
         if text.lines().all(says_nothing) {
-            return Ok(Self { line: 1, tree: Tree::Scalar(Value::Null) });
+            return Ok(Self { line: 1, tree: YamlValue::Scalar(Value::Null) });
         }
         serde_saphyr::from_str(text).map_err(|error| unreadable(&error))
     }
 
     pub fn is_null(&self) -> bool {
-        matches!(self.tree, Tree::Scalar(Value::Null))
+        matches!(self.tree, YamlValue::Scalar(Value::Null))
     }
 
     /// The value of a key; none if this is no map, or there is no such key.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.tree {
-            Tree::Map(entries) => entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value),
-            Tree::Scalar(_) | Tree::List(_) => None,
+            YamlValue::Map(entries) => {
+                entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+            }
+            YamlValue::Scalar(_) | YamlValue::List(_) => None,
         }
     }
 
     /// The items of a list; none of anything else.
     pub fn items(&self) -> &[Self] {
         match &self.tree {
-            Tree::List(items) => items,
-            Tree::Scalar(_) | Tree::Map(_) => &[],
+            YamlValue::List(items) => items,
+            YamlValue::Scalar(_) | YamlValue::Map(_) => &[],
         }
     }
 
     pub fn as_str(&self) -> Option<&str> {
         match &self.tree {
-            Tree::Scalar(Value::String(text)) => Some(text),
+            YamlValue::Scalar(Value::String(text)) => Some(text),
             _ => None,
         }
     }
 
     pub fn to_json(&self) -> Value {
         match &self.tree {
-            Tree::Scalar(value) => value.clone(),
-            Tree::List(items) => items.iter().map(Self::to_json).collect(),
-            Tree::Map(entries) => {
+            YamlValue::Scalar(value) => value.clone(),
+            YamlValue::List(items) => items.iter().map(Self::to_json).collect(),
+            YamlValue::Map(entries) => {
                 let pairs = entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json()));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
@@ -98,14 +100,14 @@ fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     ConfigError { problems: vec![Problem { line, text }] }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Spanned { value, referenced, .. } = Spanned::<Tree>::deserialize(deserializer)?;
+        let Spanned { value, referenced, .. } = Spanned::<YamlValue>::deserialize(deserializer)?;
         Ok(Self { line: referenced.line(), tree: value })
     }
 }
 
-impl<'de> Deserialize<'de> for Tree {
+impl<'de> Deserialize<'de> for YamlValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Trees)
     }
@@ -114,58 +116,58 @@ impl<'de> Deserialize<'de> for Tree {
 struct Trees;
 
 impl<'de> Visitor<'de> for Trees {
-    type Value = Tree;
+    type Value = YamlValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Scalar(Value::Null))
+    fn visit_unit<E>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Scalar(Value::Null))
     }
 
-    fn visit_none<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Scalar(Value::Null))
+    fn visit_none<E>(self) -> Result<YamlValue, E> {
+        Ok(YamlValue::Scalar(Value::Null))
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
-        Tree::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlValue, D::Error> {
+        YamlValue::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
+    fn visit_bool<E>(self, value: bool) -> Result<YamlValue, E> {
+        Ok(YamlValue::Scalar(value.into()))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Scalar(value.into()))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Scalar(value.into()))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
+    fn visit_f64<E>(self, value: f64) -> Result<YamlValue, E> {
+        Ok(YamlValue::Scalar(value.into()))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
+    fn visit_str<E>(self, value: &str) -> Result<YamlValue, E> {
+        Ok(YamlValue::Scalar(value.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<YamlValue, A::Error> {
         let mut list = Vec::new();
         while let Some(item) = items.next_element()? {
             list.push(item);
         }
-        Ok(Tree::List(list))
+        Ok(YamlValue::List(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<YamlValue, A::Error> {
         let mut map = Vec::new();
-        while let Some((key, value)) = entries.next_entry::<Spanned<String>, Node>()? {
+        while let Some((key, value)) = entries.next_entry::<Spanned<String>, YamlNode>()? {
             map.push(Entry { line: key.referenced.line(), key: key.value, value });
         }
-        Ok(Tree::Map(map))
+        Ok(YamlValue::Map(map))
     }
 }
 
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn every_value_knows_its_line() {
-        let node = Node::parse("a: 1\nb:\n- x: true\n  y: 0s\n- null\nc: |\n  one\n  two\n").unwrap();
+        let node = YamlNode::parse("a: 1\nb:\n- x: true\n  y: 0s\n- null\nc: |\n  one\n  two\n").unwrap();
         assert_eq!(node.to_json(), json!({"a": 1, "b": [{"x": true, "y": "0s"}, null], "c": "one\ntwo\n"}));
         let list = node.get("b").unwrap();
         assert_eq!(list.items()[0].get("y").unwrap().line, 4);
@@ -188,14 +190,14 @@ mod tests {
     #[test]
     fn a_file_without_a_word_is_null() {
         for text in ["", "\n", "# nothing\n", "---\n", "~", "# a\n---\n# b\n"] {
-            assert!(Node::parse(text).unwrap().is_null(), "{text:?}");
+            assert!(YamlNode::parse(text).unwrap().is_null(), "{text:?}");
         }
     }
 
     #[test]
     fn what_is_no_yaml_is_refused_with_its_line() {
         for (text, line) in [("a: 1\na: 2\n", 2), ("a: [\n", 1), ("a: 1\n  b: 2\n", 2), ("a: *b\n", 1)] {
-            let ConfigError { problems } = Node::parse(text).unwrap_err();
+            let ConfigError { problems } = YamlNode::parse(text).unwrap_err();
             assert_eq!((problems.len(), problems[0].line), (1, line), "{text:?}: {problems:?}");
             assert!(!problems[0].text.contains('\n'), "{problems:?}");
         }

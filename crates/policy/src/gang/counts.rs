@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Shape, tree::Node};
+use super::{Shape, tree::SubgroupNode};
 
 /// The numbers of pods of a workload and of each of its subgroups. Always used with the shape that they were counted
 /// by.
@@ -76,7 +76,7 @@ impl Counts {
         number: usize,
         lost: &'c BTreeMap<usize, u32>,
     ) -> impl Iterator<Item = (u32, u32, u32)> {
-        let of = |(number, node): (usize, &Node)| {
+        let of = |(number, node): (usize, &SubgroupNode)| {
             let lost = lost.get(&number).copied().unwrap_or_default();
             (self.nodes.get(number).copied().unwrap_or_default(), lost, node.minimum)
         };
@@ -102,7 +102,7 @@ impl Counts {
 
 impl Shape {
     /// Returns the subgroup of this number and all its parents, from below; nothing if there is no such subgroup.
-    fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &Node)> {
+    fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &SubgroupNode)> {
         self.tree
             .as_ref()
             .filter(|tree| number < tree.leaves())

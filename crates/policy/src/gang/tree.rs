@@ -6,22 +6,22 @@ use tenure_types::projection::SubGroup;
 
 /// Subgroups that have pods come first, by name; each parent after all its children; and last the whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub struct SubgroupTree {
     /// The names of the subgroups that have pods.
     names: Arc<[Box<str>]>,
-    nodes: Box<[Node]>,
+    nodes: Box<[SubgroupNode]>,
 }
 
 /// A subgroup with pods, or a parent of subgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Node {
+pub struct SubgroupNode {
     /// The minimum of its pods; or of its children that must meet their own minimums.
     pub minimum: u32,
     /// The number of the parent; of the whole, a number that no node has.
     parent: usize,
 }
 
-impl Tree {
+impl SubgroupTree {
     /// Builds the tree; none if no subgroup has pods. Of several subgroups with one name the first counts. A subgroup
     /// whose parent doesn't exist, or is a part of itself, is at the top. `top_minimum` is the number of top-level
     /// subgroups that must meet their minimums.
@@ -38,7 +38,8 @@ impl Tree {
             places.get_mut(*number)?.clone_from(&place);
         }
         let mut held: Vec<u32> = vec![0; root.saturating_add(1)];
-        let (mut nodes, mut names): (Vec<Node>, Vec<Box<str>>) = (Vec::with_capacity(held.len()), Vec::new());
+        let (mut nodes, mut names): (Vec<SubgroupNode>, Vec<Box<str>>) =
+            (Vec::with_capacity(held.len()), Vec::new());
         for (place, number) in order.into_iter().enumerate() {
             let of = sorted.get(number)?;
             let parent = parents.get(number).copied().flatten().and_then(|parent| places.get(parent));
@@ -50,10 +51,10 @@ impl Tree {
                 }
                 Some(held) => of.min_sub_group.unwrap_or(*held),
             };
-            nodes.push(Node { minimum, parent });
+            nodes.push(SubgroupNode { minimum, parent });
             increase(held.get_mut(parent));
         }
-        nodes.push(Node { minimum: top_minimum.unwrap_or(*held.last()?), parent: usize::MAX });
+        nodes.push(SubgroupNode { minimum: top_minimum.unwrap_or(*held.last()?), parent: usize::MAX });
         (!names.is_empty()).then(|| Self { names: names.into(), nodes: nodes.into() })
     }
 
@@ -66,16 +67,16 @@ impl Tree {
         self.names.binary_search_by(|of| (**of).cmp(name)).unwrap_or(self.names.len())
     }
 
-    pub fn node(&self, number: usize) -> Option<&Node> {
+    pub fn node(&self, number: usize) -> Option<&SubgroupNode> {
         self.nodes.get(number)
     }
 
-    pub fn root(&self) -> Option<&Node> {
+    pub fn root(&self) -> Option<&SubgroupNode> {
         self.nodes.last()
     }
 
     /// A node and all that holds it.
-    pub fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &Node)> {
+    pub fn way_up(&self, number: usize) -> impl Iterator<Item = (usize, &SubgroupNode)> {
         let first = self.nodes.get(number).map(|node| (number, node));
         iter::successors(first, |(_, node)| Some((node.parent, self.nodes.get(node.parent)?)))
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{
-    Asked, Hold, Known, Nominated, Operation, Reason, UnknownPreemptor, Verdict,
+    Asked, GuardVerdict, GuardedPod, Hold, Nominated, Operation, Reason, UnknownPreemptor,
     words::{self, seconds_left},
 };
 use crate::{
@@ -17,11 +17,11 @@ const LONGEST_RETRY: i32 = 10;
 /// The shortest time: a nomination may be about to arrive, and `kubectl drain` says soon why it waits.
 const SOON: i32 = 1;
 
-impl Known<'_> {
-    pub(super) fn deletion(&self, asked: &Asked<'_>, permit: Option<&(String, String)>) -> Verdict {
+impl GuardedPod<'_> {
+    pub(super) fn deletion(&self, asked: &Asked<'_>, permit: Option<&(String, String)>) -> GuardVerdict {
         if let Some(preemptor) = permit {
             let preemptor = Some(preemptor.clone());
-            return Verdict { reason: Reason::Permit, preemptor, hold: None };
+            return GuardVerdict { reason: Reason::Permit, preemptor, hold: None };
         }
         let nominated = self.of_nominated(asked);
         match asked.unknown_preemptor {
@@ -39,27 +39,27 @@ impl Known<'_> {
         }
     }
 
-    pub(super) fn eviction(&self, asked: &Asked<'_>) -> Verdict {
+    pub(super) fn eviction(&self, asked: &Asked<'_>) -> GuardVerdict {
         // a drain must be able to end
         self.with_an_end(asked, |victim| self.rules.against_anybody(victim, self.priority))
     }
 
     /// Decides by a rule. A toleration without an end holds up nothing; the pod's floor still counts.
-    fn with_an_end<'r>(&self, asked: &Asked<'_>, rule: impl Fn(&Victim<'_>) -> Ruling<'r>) -> Verdict {
+    fn with_an_end<'r>(&self, asked: &Asked<'_>, rule: impl Fn(&Victim<'_>) -> Ruling<'r>) -> GuardVerdict {
         let ruling = rule(&self.victim);
         if ruling.rule != Some(Rule::PreemptionToleration) || ruling.until.is_some() {
             return self.verdict(asked, Reason::Protected, &ruling, None);
         }
         let ruling = rule(&Victim { class: ClassState::None, ..self.victim });
         match ruling.rule {
-            None => Verdict::allowed(Reason::Endless),
+            None => GuardVerdict::allowed(Reason::Endless),
             Some(_) => self.verdict(asked, Reason::Protected, &ruling, None),
         }
     }
 
     /// Decides by the pods that are nominated to the node. None if none of them can be the preemptor, because of its
     /// priority or its policy.
-    fn of_nominated(&self, asked: &Asked<'_>) -> Option<Verdict> {
+    fn of_nominated(&self, asked: &Asked<'_>) -> Option<GuardVerdict> {
         let mut waits: Option<(Ruling<'_>, &Nominated<'_>)> = None;
         for nominated in &self.nominated {
             let claim = nominated.preemptor.claim;
@@ -68,7 +68,7 @@ impl Known<'_> {
             }
             let verdict = self.rules.verdict(&nominated.preemptor, &[self.victim]);
             if verdict.allowed {
-                return Some(Verdict {
+                return Some(GuardVerdict {
                     reason: Reason::Nominated,
                     preemptor: Some(name(nominated)),
                     hold: None,
@@ -91,8 +91,8 @@ impl Known<'_> {
         reason: Reason,
         ruling: &Ruling<'_>,
         preemptor: Option<&Nominated<'_>>,
-    ) -> Verdict {
-        let Some(rule) = ruling.rule else { return Verdict::allowed(Reason::Unprotected) };
+    ) -> GuardVerdict {
+        let Some(rule) = ruling.rule else { return GuardVerdict::allowed(Reason::Unprotected) };
         let left = seconds_to_wait(ruling.until, self.rules.now);
         let retry_after = match (asked.operation, reason) {
             (Operation::Delete, Reason::Protected) => SOON,
@@ -104,7 +104,7 @@ impl Known<'_> {
         };
         let message = words::message(self, asked, ruling, preemptor);
         let hold = Hold { rule, until: ruling.until, retry_after, message };
-        Verdict { reason, preemptor: preemptor.map(name), hold: Some(hold) }
+        GuardVerdict { reason, preemptor: preemptor.map(name), hold: Some(hold) }
     }
 }
 

@@ -40,7 +40,7 @@ impl World {
         Workload::alone(place, Some(at(0)))
     }
 
-    fn known<'a>(&'a self, workload: &'a Workload<'a>, now: i64) -> Known<'a> {
+    fn known<'a>(&'a self, workload: &'a Workload<'a>, now: i64) -> GuardedPod<'a> {
         let victim = Victim {
             workload,
             subgroup: 0,
@@ -49,7 +49,7 @@ impl World {
             class: ClassState::None,
             scheduled_at: Some(at(0)),
         };
-        Known {
+        GuardedPod {
             rules: Rules { floors: &self.floors, tree: &self.tree, now: at(now) },
             victim,
             priority: 5,
@@ -59,7 +59,7 @@ impl World {
     }
 
     fn nominated<'a>(&self, name: &'a str, queue: &'a str, priority: i32) -> Nominated<'a> {
-        let claim = toleration::Preemptor { priority, never_preempts: false };
+        let claim = toleration::PreemptorClaim { priority, never_preempts: false };
         let preemptor = Preemptor { place: Place::find(&self.tree, Some(queue)), claim };
         Nominated { namespace: "wait", name, preemptor }
     }
@@ -76,11 +76,11 @@ const EVICT: Asked<'static> = asked(Operation::Evict);
 /// A deletion by a scheduler that nominates no pod.
 const DELETE_UNSHOWN: Asked<'static> = Asked { unknown_preemptor: UnknownPreemptor::Weaker, ..DELETE };
 
-fn found(known: Known<'_>) -> Found<'_> {
-    Found { known: Some(known), ..Found::default() }
+fn found(known: GuardedPod<'_>) -> PodFacts<'_> {
+    PodFacts { known: Some(known), ..PodFacts::default() }
 }
 
-fn hold(verdict: Verdict) -> Hold {
+fn hold(verdict: GuardVerdict) -> Hold {
     verdict.hold.unwrap()
 }
 
@@ -99,7 +99,7 @@ fn what_is_asked_first_counts() {
         exempt_groups: ["bosses".to_owned()].into(),
         exempt_namespaces: ["kube-system".to_owned()].into(),
     };
-    let known = |now, nominated: &[Nominated<'static>]| Known {
+    let known = |now, nominated: &[Nominated<'static>]| GuardedPod {
         nominated: nominated.to_vec(),
         ..world.known(&workload, now)
     };
@@ -108,19 +108,19 @@ fn what_is_asked_first_counts() {
     let mut pending = world.known(&waiting, 0);
     pending.victim.progress = Progress::Waiting;
     let permit = Some(("wait".to_owned(), "granted".to_owned()));
-    let all = Found {
+    let all = PodFacts {
         spared: Some(Reason::Unguarded),
         namespace_goes: true,
         syncing: true,
         known: None,
         permit: permit.clone(),
     };
-    let unspared = Found { spared: None, ..all.clone() };
-    let staying = Found { namespace_goes: false, ..unspared.clone() };
-    let synced = Found { syncing: false, ..staying.clone() };
+    let unspared = PodFacts { spared: None, ..all.clone() };
+    let staying = PodFacts { namespace_goes: false, ..unspared.clone() };
+    let synced = PodFacts { syncing: false, ..staying.clone() };
     let both = names(&["system:nodes", "bosses"]);
     let bosses = names(&["bosses"]);
-    let steps: [(&str, &[String], &str, Found<'_>, Reason); 16] = [
+    let steps: [(&str, &[String], &str, PodFacts<'_>, Reason); 16] = [
         (MANAGER, &both, "kube-system", all.clone(), Reason::Kubelet),
         (MANAGER, &bosses, "kube-system", all.clone(), Reason::Controller),
         ("boss", &bosses, "kube-system", all.clone(), Reason::ExemptUser),
@@ -131,8 +131,8 @@ fn what_is_asked_first_counts() {
         (SCHEDULER, &[], "ns", unspared, Reason::NamespaceTerminating),
         (SCHEDULER, &[], "ns", staying, Reason::Syncing),
         (SCHEDULER, &[], "ns", synced, Reason::Unknown),
-        (SCHEDULER, &[], "ns", Found { permit: permit.clone(), ..found(pending) }, Reason::NotScheduled),
-        (SCHEDULER, &[], "ns", Found { permit, ..found(known(70, &[may_not, may])) }, Reason::Permit),
+        (SCHEDULER, &[], "ns", PodFacts { permit: permit.clone(), ..found(pending) }, Reason::NotScheduled),
+        (SCHEDULER, &[], "ns", PodFacts { permit, ..found(known(70, &[may_not, may])) }, Reason::Permit),
         (SCHEDULER, &[], "ns", found(known(70, &[may_not, may])), Reason::Nominated),
         (SCHEDULER, &[], "ns", found(known(70, &[may_not])), Reason::NominatedWaits),
         (SCHEDULER, &[], "ns", found(known(70, &[])), Reason::Protected),
@@ -152,9 +152,9 @@ fn evictions_by_anybody_are_held_up_and_no_preemptor_counts_for_them() {
     let world = World::new();
     let workload = world.workload();
     let nominated = vec![world.nominated("may", "q", 9)];
-    let known = Known { nominated, ..world.known(&workload, 70) };
+    let known = GuardedPod { nominated, ..world.known(&workload, 70) };
     let permit = Some(("wait".to_owned(), "granted".to_owned()));
-    let found = Found { permit, ..found(known) };
+    let found = PodFacts { permit, ..found(known) };
     for user in ["admin", "system:serviceaccount:kube-system:cluster-autoscaler", SCHEDULER] {
         let asked = Asked { user, ..EVICT };
         let verdict = judge(&Guarded::default(), &asked, || found.verdict(&asked));
@@ -238,7 +238,7 @@ fn a_pod_that_is_nominated_to_the_node_has_what_the_rules_give_it() {
     let world = World::new();
     let workload = world.workload();
     let verdict = |now, nominated: Vec<Nominated<'_>>| {
-        let known = Known { nominated, ..world.known(&workload, now) };
+        let known = GuardedPod { nominated, ..world.known(&workload, now) };
         let verdict = found(known).verdict(&DELETE);
         (verdict.reason, verdict.preemptor.map(|(_, name)| name), verdict.hold.and_then(|hold| hold.until))
     };
@@ -286,7 +286,7 @@ fn a_nomination_holds_up_no_scheduler_that_makes_none() {
     let world = World::new();
     let workload = world.workload();
     let verdict = |asked, now, nominated| {
-        let known = Known { nominated: vec![nominated], ..world.known(&workload, now) };
+        let known = GuardedPod { nominated: vec![nominated], ..world.known(&workload, now) };
         let verdict = found(known).verdict(&asked);
         (verdict.reason, verdict.hold.and_then(|hold| hold.until))
     };
@@ -365,7 +365,7 @@ fn who_is_denied_is_told_when_to_come_back() {
     let world = World::new();
     let workload = world.workload();
     let retry = |asked, now: Timestamp, nominated: &[Nominated<'static>]| {
-        let mut known = Known { nominated: nominated.to_vec(), ..world.known(&workload, 0) };
+        let mut known = GuardedPod { nominated: nominated.to_vec(), ..world.known(&workload, 0) };
         known.rules.now = now;
         hold(found(known).verdict(&asked)).retry_after
     };
@@ -399,7 +399,7 @@ fn a_denial_says_which_pod_why_until_when_and_what_can_be_done() {
     let world = World::new();
     let workload = world.workload();
     let mut known = world.known(&workload, 10);
-    let message = |known: &Known<'_>, asked| hold(found(known.clone()).verdict(&asked)).message;
+    let message = |known: &GuardedPod<'_>, asked| hold(found(known.clone()).verdict(&asked)).message;
     assert_eq!(
         message(&known, EVICT),
         "tenure: pod ns/pod is protected from being evicted until 1970-01-12T13:48:20Z, for another 1m30s: reclaimMinRuntime of its queue \"q\" is 1m40s, from queue \"q\"; wait, or set annotation tenure.dev/unguarded: \"true\" on the pod"

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::{GoDuration, keys};
 
-use super::{Asked, Known, Nominated, Operation};
+use super::{Asked, GuardedPod, Nominated, Operation};
 use crate::{
     floor::Source,
     preemption::{LeftOf, Rule, Ruling},
@@ -14,7 +14,7 @@ const NANOSECONDS: i64 = 1_000_000_000;
 
 /// Returns the message: the pod, the reason, the end of the protection, and the remedies.
 pub fn message(
-    known: &Known<'_>,
+    known: &GuardedPod<'_>,
     asked: &Asked<'_>,
     ruling: &Ruling<'_>,
     preemptor: Option<&Nominated<'_>>,
@@ -42,7 +42,7 @@ pub fn message(
     )
 }
 
-fn floor(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
+fn floor(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
     let field = ruling.kind.field();
     let value = ruling.floor.map(|floor| floor.value).unwrap_or_default();
     let from = match ruling.floor.map(|floor| floor.from) {
@@ -61,7 +61,7 @@ fn floor(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
     }
 }
 
-fn tolerated(known: &Known<'_>, ruling: &Ruling<'_>) -> String {
+fn tolerated(known: &GuardedPod<'_>, ruling: &Ruling<'_>) -> String {
     let class = known.class.unwrap_or_default();
     let below =
         |minimum| format!("PriorityClass {class:?} tolerates preemption by priorities below {minimum}");

@@ -18,7 +18,7 @@ fn of_arguments(arguments: &str) -> KaiDefaults {
 
 /// The differences, as `field: theirs, tenure's field: ours`.
 fn told(kai: &KaiDefaults, ours: &Floors) -> Vec<String> {
-    let told = |Difference { setting: _, field, kai, tenures_field, tenure }| {
+    let told = |KaiDifference { setting: _, field, kai, tenures_field, tenure }| {
         format!("{field}: {kai}, {tenures_field}: {tenure}")
     };
     kai.differences(ours).into_iter().map(told).collect()

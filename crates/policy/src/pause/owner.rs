@@ -14,9 +14,9 @@ use crate::owners::PauseRule;
 
 /// The whole object to be paused, as it is now.
 #[derive(Clone, Copy, Debug)]
-pub struct Owner<'o>(pub &'o Value);
+pub struct OwnerObject<'o>(pub &'o Value);
 
-impl<'o> Owner<'o> {
+impl<'o> OwnerObject<'o> {
     /// Returns the value of the rule's field; null if it is absent.
     pub fn field(self, rule: &PauseRule) -> &'o Value {
         self.at(&rule.field)

@@ -8,7 +8,7 @@ use crate::requeue::{AfterTimeout, Backoff};
 
 /// The condition that ends a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum ResumeCondition {
     /// A user resumes the workload.
     Resumed,
     /// The workload comes back by itself, as this says.
@@ -25,12 +25,12 @@ pub struct PausePlan {
     /// The beginning, in whole milliseconds, as the record is read back.
     pub at: Timestamp,
     /// The condition that ends it.
-    pub until: Until,
+    pub until: ResumeCondition,
 }
 
 /// A workload that is about to be paused.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate {
+pub struct PauseCandidate {
     /// The time by the API server's clock.
     pub now: Timestamp,
     /// The number of returns, as the owner's annotation has it.
@@ -42,35 +42,40 @@ pub struct Candidate {
 impl PausePlan {
     /// Plans the pause of a workload whose ceiling was exceeded. It comes back after `slice_delay`, which doesn't count as
     /// a return; without one it stays paused.
-    pub fn expired(candidate: &Candidate, slice_delay: Option<SignedDuration>) -> Self {
-        let until = slice_delay.map_or(Until::Resumed, |delay| candidate.back(candidate.state.count, delay));
+    pub fn expired(candidate: &PauseCandidate, slice_delay: Option<SignedDuration>) -> Self {
+        let until = slice_delay
+            .map_or(ResumeCondition::Resumed, |delay| candidate.back(candidate.state.count, delay));
         Self { reason: MAX_DURATION_EXCEEDED, at: candidate.at(), until }
     }
 
     /// Plans the pause of a workload that wasn't ready in time. It comes back after its backoff, with jitter by the number
     /// that `random` gives for the return: at least 0 and less than 1. One that has come back as often as it may is
     /// deactivated.
-    pub fn unready(candidate: &Candidate, backoff: &Backoff, random: impl FnOnce(i32) -> f64) -> Self {
+    pub fn unready(candidate: &PauseCandidate, backoff: &Backoff, random: impl FnOnce(i32) -> f64) -> Self {
         let before = i32::try_from(candidate.state.count).unwrap_or(i32::MAX);
         let (reason, until) = match backoff.after_timeout(before) {
             AfterTimeout::Requeue { count, .. } => {
                 let wait = backoff.wait_with_jitter(count, random(count));
                 (PODS_READY_TIMEOUT, candidate.back(count.try_into().unwrap_or_default(), wait))
             }
-            AfterTimeout::Deactivate => (WORKLOAD_INACTIVE, Until::Activated),
+            AfterTimeout::Deactivate => (WORKLOAD_INACTIVE, ResumeCondition::Activated),
         };
         Self { reason, at: candidate.at(), until }
     }
 }
 
-impl Candidate {
+impl PauseCandidate {
     fn at(&self) -> Timestamp {
         Timestamp::from_millisecond(self.now.as_millisecond()).unwrap_or(self.now)
     }
 
-    fn back(&self, count: u32, wait: SignedDuration) -> Until {
+    fn back(&self, count: u32, wait: SignedDuration) -> ResumeCondition {
         let requeue_at = self.at().checked_add(wait).unwrap_or(Timestamp::MAX);
-        Until::Requeued(RequeueState { count, requeue_at: Some(requeue_at), priority: self.priority })
+        ResumeCondition::Requeued(RequeueState {
+            count,
+            requeue_at: Some(requeue_at),
+            priority: self.priority,
+        })
     }
 }
 
@@ -78,13 +83,17 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    fn candidate(count: u32) -> Candidate {
+    fn candidate(count: u32) -> PauseCandidate {
         let now = "2026-01-02T03:04:05.678901Z".parse().unwrap();
-        Candidate { now, state: RequeueState { count, requeue_at: None, priority: None }, priority: Some(7) }
+        PauseCandidate {
+            now,
+            state: RequeueState { count, requeue_at: None, priority: None },
+            priority: Some(7),
+        }
     }
 
-    fn back(count: u32, at: &str) -> Until {
-        Until::Requeued(RequeueState { count, requeue_at: at.parse().ok(), priority: Some(7) })
+    fn back(count: u32, at: &str) -> ResumeCondition {
+        ResumeCondition::Requeued(RequeueState { count, requeue_at: at.parse().ok(), priority: Some(7) })
     }
 
     fn unready(count: u32, backoff: Backoff) -> PausePlan {
@@ -94,7 +103,7 @@ mod tests {
     #[test]
     fn a_ceiling_pauses_until_a_person_resumes_it_or_the_next_time_slice_begins() {
         let plan = PausePlan::expired(&candidate(3), None);
-        assert_eq!((plan.reason, plan.until), ("MaxDurationExceeded", Until::Resumed));
+        assert_eq!((plan.reason, plan.until), ("MaxDurationExceeded", ResumeCondition::Resumed));
         let plan = PausePlan::expired(&candidate(3), Some(SignedDuration::from_secs(9)));
         assert_eq!(plan.until, back(3, "2026-01-02T03:04:14.678Z"), "which is no return");
         assert_eq!(plan.reason, "MaxDurationExceeded");
@@ -128,10 +137,10 @@ mod tests {
         let backoff = Backoff { limit: Some(2), ..Backoff::default() };
         assert_eq!(unready(1, backoff).reason, "PodsReadyTimeout");
         let plan = unready(2, backoff);
-        assert_eq!((plan.reason, plan.until), ("WorkloadInactive", Until::Activated));
+        assert_eq!((plan.reason, plan.until), ("WorkloadInactive", ResumeCondition::Activated));
         assert_eq!(
             unready(u32::MAX, backoff).until,
-            Until::Activated,
+            ResumeCondition::Activated,
             "for any number that a tenant has written"
         );
     }

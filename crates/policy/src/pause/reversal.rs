@@ -7,7 +7,7 @@ use tenure_types::{
     runai::v3alpha1::OnReversal,
 };
 
-use super::{MAX_DURATION_EXCEEDED, Owner, Part, part};
+use super::{MAX_DURATION_EXCEEDED, OwnerObject, Part, part};
 
 /// With [`OnReversal::DeletePods`], the number of reversals, each followed by a full ceiling, after which pods are
 /// deleted.
@@ -30,7 +30,7 @@ pub struct Reversals {
 impl Reversals {
     /// Reads the reversals from an owner that is about to be paused for `reason`. A record that is still there belongs
     /// to a pause that was undone. `since` is the beginning of the run that ends now; none if it isn't known.
-    pub fn of(owner: Owner<'_>, reason: &str, since: Option<Timestamp>) -> Self {
+    pub fn of(owner: OwnerObject<'_>, reason: &str, since: Option<Timestamp>) -> Self {
         let Some(before) = owner.record() else { return Self::default() };
         Self {
             count: before.reversals.saturating_add(1),
@@ -57,7 +57,7 @@ fn is_full(before: &PausedRecord, reason: &str, since: Option<Timestamp>) -> boo
 
 /// Returns the field manager that has written a field last, according to `metadata.managedFields`; none if it isn't
 /// recorded there.
-pub fn last_writer(owner: Owner<'_>, field: &str) -> Option<FieldManager> {
+pub fn last_writer(owner: OwnerObject<'_>, field: &str) -> Option<FieldManager> {
     let entries = owner.0.pointer("/metadata/managedFields").and_then(Value::as_array)?;
     let has = |entry: &Value, which: Part| {
         entry.get("fieldsV1").is_some_and(|fields| part(fields, field.split('.')) == which)
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn full(reason: &str, next: &str, since: Option<Timestamp>) -> u32 {
-        let reversals = Reversals::of(Owner(&undone(reason, 2)), next, since);
+        let reversals = Reversals::of(OwnerObject(&undone(reason, 2)), next, since);
         assert_eq!(reversals.count, 8, "each counts");
         reversals.full
     }
@@ -137,7 +137,7 @@ mod tests {
     fn an_owner_without_a_record_that_can_be_read_has_no_reversals() {
         for annotation in ["", "{}", "[]", r#"{"reversals": 9, "fullReversals": 9}"#] {
             let owner = json!({"metadata": {"annotations": {"tenure.dev/paused": annotation}}});
-            let read = Reversals::of(Owner(&owner), MAX_DURATION_EXCEEDED, at(AT));
+            let read = Reversals::of(OwnerObject(&owner), MAX_DURATION_EXCEEDED, at(AT));
             assert_eq!(read, Reversals::default(), "{annotation}");
         }
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_forged_count_does_not_overflow() {
         let owner = undone(MAX_DURATION_EXCEEDED, u32::MAX);
-        assert_eq!(Reversals::of(Owner(&owner), MAX_DURATION_EXCEEDED, at(AT)).full, u32::MAX);
+        assert_eq!(Reversals::of(OwnerObject(&owner), MAX_DURATION_EXCEEDED, at(AT)).full, u32::MAX);
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
 
     fn managed(entries: &Value) -> Option<FieldManager> {
         let owner = json!({"metadata": {"managedFields": entries}});
-        last_writer(Owner(&owner), "spec.replicas")
+        last_writer(OwnerObject(&owner), "spec.replicas")
     }
 
     fn entry(manager: &str, time: &str, fields: &Value) -> Value {

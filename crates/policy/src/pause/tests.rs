@@ -7,7 +7,7 @@ fn rule(field: &str, value: Value) -> PauseRule {
 
 /// The record of a pause, with the reversals that the owner shows.
 fn record(
-    owner: Owner<'_>,
+    owner: OwnerObject<'_>,
     rule: &PauseRule,
     reason: &str,
     queue: (Family, &str),
@@ -25,7 +25,7 @@ fn deployment() -> Value {
 #[test]
 fn the_patch_pauses_records_and_is_preconditioned() {
     let (object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-    let owner = Owner(&object);
+    let owner = OwnerObject(&object);
     let record = record(
         owner,
         &rule,
@@ -42,14 +42,14 @@ fn the_patch_pauses_records_and_is_preconditioned() {
         serde_json::from_str::<PausedRecord>(annotation)
             .map(|record| json!(record).to_string().into())
             .unwrap();
-    assert_eq!(patch(owner, &rule, &record, &Until::Resumed), expected);
+    assert_eq!(patch(owner, &rule, &record, &ResumeCondition::Resumed), expected);
 }
 
 #[test]
 fn evictions_and_deactivations_after_them_are_for_readiness() {
     let object = deployment();
     let rule = rule("spec.replicas", json!(0));
-    let of = |reason| record(Owner(&object), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
+    let of = |reason| record(OwnerObject(&object), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
     let for_readiness = [PODS_READY_TIMEOUT, WORKLOAD_INACTIVE, MAX_DURATION_EXCEEDED, DEACTIVATED];
     assert_eq!(for_readiness.map(|reason| is_for_readiness(&of(reason))), [true, true, false, false]);
 }
@@ -58,9 +58,9 @@ fn evictions_and_deactivations_after_them_are_for_readiness() {
 fn deep_fields_are_set_without_touching_their_siblings() {
     let object = json!({"metadata": {}});
     let rule = rule("spec.runMode.pause.enabled", json!(true));
-    let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+    let record = record(OwnerObject(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
     assert_eq!(record.previous_value, Value::Null);
-    let patch = patch(Owner(&object), &rule, &record, &Until::Resumed);
+    let patch = patch(OwnerObject(&object), &rule, &record, &ResumeCondition::Resumed);
     assert_eq!(patch["spec"], json!({"runMode": {"pause": {"enabled": true}}}));
 }
 
@@ -68,7 +68,7 @@ fn deep_fields_are_set_without_touching_their_siblings() {
 fn a_pause_of_what_was_paused_before_counts_as_reversed() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
     for expected in 0..3 {
-        let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+        let record = record(OwnerObject(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
         assert_eq!(record.reversals, expected);
         object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
     }
@@ -77,13 +77,13 @@ fn a_pause_of_what_was_paused_before_counts_as_reversed() {
 #[test]
 fn a_pause_is_taken_back_with_its_record() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-    let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+    let record = record(OwnerObject(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
     object["spec"]["replicas"] = json!(0);
     let metadata = json!({"uid": "u", "resourceVersion": "7", "annotations": {"tenure.dev/paused": null}});
     let expected = json!({"metadata": metadata, "spec": {"replicas": 2}});
-    assert_eq!(resume(Owner(&object), &record), expected);
+    assert_eq!(resume(OwnerObject(&object), &record), expected);
     object["spec"]["replicas"] = json!(5);
-    assert_eq!(resume(Owner(&object), &record), json!({"metadata": metadata}), "not ours to undo");
+    assert_eq!(resume(OwnerObject(&object), &record), json!({"metadata": metadata}), "not ours to undo");
 }
 
 fn returning(count: u32, requeue_at: Option<&str>) -> Value {
@@ -100,13 +100,13 @@ fn a_pause_says_itself_when_it_ends() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
     let now = Timestamp::UNIX_EPOCH;
     let requeued = RequeueState { count: 3, requeue_at: Some(now), priority: Some(7) };
-    let of = |object: &Value, until: &Until| {
-        let record = record(Owner(object), &rule, MAX_DURATION_EXCEEDED, QUEUE, now);
-        patch(Owner(object), &rule, &record, until)
+    let of = |object: &Value, until: &ResumeCondition| {
+        let record = record(OwnerObject(object), &rule, MAX_DURATION_EXCEEDED, QUEUE, now);
+        patch(OwnerObject(object), &rule, &record, until)
     };
-    let written = state(&of(&object, &Until::Requeued(requeued)));
+    let written = state(&of(&object, &ResumeCondition::Requeued(requeued)));
     assert_eq!(written, Some(json!({"count": 3, "requeueAt": "1970-01-01T00:00:00Z", "priority": 7})));
-    for until in [Until::Resumed, Until::Activated] {
+    for until in [ResumeCondition::Resumed, ResumeCondition::Activated] {
         object["metadata"]["annotations"] = json!({});
         assert_eq!(state(&of(&object, &until)), None);
         // from an earlier pause that was reversed
@@ -117,7 +117,7 @@ fn a_pause_says_itself_when_it_ends() {
         object["metadata"]["annotations"] = returning(2, None);
         assert_eq!(state(&of(&object, &until)), None, "as it is");
     }
-    let deactivated = of(&object, &Until::Activated);
+    let deactivated = of(&object, &ResumeCondition::Activated);
     assert_eq!(deactivated["metadata"]["annotations"]["tenure.dev/active"], "false");
 }
 
@@ -126,10 +126,10 @@ fn the_count_outlives_a_return_and_begins_anew_after_a_deactivation() {
     let rule = rule("spec.replicas", json!(0));
     let paused = |reason: &str, annotations: Value| {
         let mut object = deployment();
-        let record = record(Owner(&object), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
+        let record = record(OwnerObject(&object), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
         object["spec"]["replicas"] = json!(0);
         object["metadata"]["annotations"] = annotations;
-        resume(Owner(&object), &record)
+        resume(OwnerObject(&object), &record)
     };
     let due = || returning(2, Some("1970-01-01T00:00:00Z"));
     assert_eq!(state(&paused(PODS_READY_TIMEOUT, due())), Some(json!({"count": 2})));
@@ -153,7 +153,7 @@ fn what_is_inactive_never_returns_and_what_is_active_again_does_at_once() {
     let (owner, now) = (deployment(), Some(Timestamp::MIN));
     let of = |reason: &str, active: Option<&str>| {
         let rule = rule("spec.replicas", json!(0));
-        let record = record(Owner(&owner), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
+        let record = record(OwnerObject(&owner), &rule, reason, QUEUE, Timestamp::UNIX_EPOCH);
         let mut annotations = returning(1, Some("2026-01-01T00:00:00Z"));
         annotations["tenure.dev/active"] = json!(active);
         annotations.as_object_mut().unwrap().retain(|_, value| !value.is_null());
@@ -186,13 +186,13 @@ fn what_is_inactive_never_returns_and_what_is_active_again_does_at_once() {
 #[test]
 fn what_a_person_has_deactivated_while_it_waited_begins_anew_when_it_is_activated() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-    let record = record(Owner(&object), &rule, PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
+    let record = record(OwnerObject(&object), &rule, PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
     let mut annotations = returning(2, Some("2026-01-01T00:00:00Z"));
     annotations["tenure.dev/active"] = json!("false");
     annotations["tenure.dev/paused"] = json!(json!(record).to_string());
     (object["spec"]["replicas"], object["metadata"]["annotations"]) = (json!(0), annotations);
 
-    let patch = deactivate(Owner(&object), &record);
+    let patch = deactivate(OwnerObject(&object), &record);
     assert_eq!((patch.get("spec"), state(&patch)), (None, Some(json!({"count": 2}))));
     assert_eq!(
         (&patch["metadata"]["uid"], &patch["metadata"]["resourceVersion"]),
@@ -200,14 +200,14 @@ fn what_a_person_has_deactivated_while_it_waited_begins_anew_when_it_is_activate
     );
     let mut annotations = patch["metadata"]["annotations"].clone();
     object["metadata"]["annotations"] = annotations.clone();
-    let inactive = Owner(&object).record().unwrap();
+    let inactive = OwnerObject(&object).record().unwrap();
     assert_eq!(inactive, PausedRecord { reason: DEACTIVATED.into(), ..record });
     assert_eq!(Return::of(&inactive, &noted(&annotations)), Return::Never);
 
     annotations.as_object_mut().unwrap().remove("tenure.dev/active");
     assert_eq!(Return::of(&inactive, &noted(&annotations)), Return::Reactivate);
     object["metadata"]["annotations"] = annotations;
-    let resumed = resume(Owner(&object), &inactive);
+    let resumed = resume(OwnerObject(&object), &inactive);
     assert_eq!((&resumed["spec"]["replicas"], state(&resumed)), (&json!(2), Some(Value::Null)));
 }
 
@@ -237,8 +237,8 @@ fn a_field_that_another_writer_has_set_and_set_back_is_not_ours_to_undo() {
     let mut was_set = |field: &str, managed: Value| {
         object["metadata"]["managedFields"] = managed;
         let record =
-            record(Owner(&object), &field_of(field), PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
-        was_set_since(Owner(&object), &record)
+            record(OwnerObject(&object), &field_of(field), PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
+        was_set_since(OwnerObject(&object), &record)
     };
     let entry = |annotation: &str, spec: Value| {
         let annotations = json!({format!("f:{annotation}"): {}});
@@ -268,10 +268,10 @@ fn a_field_that_another_writer_has_set_and_set_back_is_not_ours_to_undo() {
 #[test]
 fn who_only_forgets_leaves_the_field_as_it_is() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-    let record = record(Owner(&object), &rule, PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
+    let record = record(OwnerObject(&object), &rule, PODS_READY_TIMEOUT, QUEUE, Timestamp::UNIX_EPOCH);
     object["spec"]["replicas"] = json!(0);
     object["metadata"]["annotations"] = returning(2, Some("2026-01-01T00:00:00Z"));
-    let patch = forget(Owner(&object), &record);
+    let patch = forget(OwnerObject(&object), &record);
     assert_eq!((patch.get("spec"), state(&patch)), (None, Some(json!({"count": 2}))));
     assert_eq!(patch["metadata"]["annotations"]["tenure.dev/paused"], Value::Null);
 }
@@ -279,23 +279,23 @@ fn who_only_forgets_leaves_the_field_as_it_is() {
 #[test]
 fn a_job_that_has_ended_is_finished() {
     let job = |kind: &str, condition: &str, status: &str| json!({"kind": kind, "status": {"conditions": [{"type": condition, "status": status}]}});
-    assert!(Owner(&job("Job", "Complete", "True")).is_finished());
-    assert!(Owner(&job("Job", "Failed", "True")).is_finished());
-    assert!(!Owner(&job("Job", "Failed", "False")).is_finished());
-    assert!(!Owner(&job("Job", "Suspended", "True")).is_finished());
-    assert!(!Owner(&job("Deployment", "Failed", "True")).is_finished());
-    assert!(!Owner(&json!({"kind": "Job"})).is_finished());
+    assert!(OwnerObject(&job("Job", "Complete", "True")).is_finished());
+    assert!(OwnerObject(&job("Job", "Failed", "True")).is_finished());
+    assert!(!OwnerObject(&job("Job", "Failed", "False")).is_finished());
+    assert!(!OwnerObject(&job("Job", "Suspended", "True")).is_finished());
+    assert!(!OwnerObject(&job("Deployment", "Failed", "True")).is_finished());
+    assert!(!OwnerObject(&json!({"kind": "Job"})).is_finished());
 }
 
 #[test]
 fn a_pruned_field_and_a_lost_record_are_failures() {
     let (mut object, rule) = (deployment(), rule("spec.replicas", json!(0)));
-    let record = record(Owner(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
-    assert!(!took(Owner(&object), &rule, &record));
+    let record = record(OwnerObject(&object), &rule, MAX_DURATION_EXCEEDED, QUEUE, Timestamp::UNIX_EPOCH);
+    assert!(!took(OwnerObject(&object), &rule, &record));
     object["spec"]["replicas"] = json!(0);
-    assert!(!took(Owner(&object), &rule, &record));
+    assert!(!took(OwnerObject(&object), &rule, &record));
     object["metadata"]["annotations"] = json!({"tenure.dev/paused": json!(record).to_string()});
-    assert!(took(Owner(&object), &rule, &record));
+    assert!(took(OwnerObject(&object), &rule, &record));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_job_that_a_cron_job_controls_holds_it_up_if_that_forbids_others() {
     assert_eq!(of(&job("batch/v1"), "example.com/v1", true), None);
     assert_eq!(of(&job("batch.volcano.sh/v1alpha1"), "batch/v1", true), None);
     for (policy, expected) in [("Forbid", true), ("Allow", false), ("Replace", false)] {
-        assert_eq!(forbids_others(Owner(&json!({"spec": {"concurrencyPolicy": policy}}))), expected);
+        assert_eq!(forbids_others(OwnerObject(&json!({"spec": {"concurrencyPolicy": policy}}))), expected);
     }
-    assert!(!forbids_others(Owner(&json!({}))), "Allow is the default");
+    assert!(!forbids_others(OwnerObject(&json!({}))), "Allow is the default");
 }

@@ -16,7 +16,7 @@ use crate::{ceiling::for_people, field::FieldError};
 
 /// The names by which users know a paused object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Known {
+pub struct PausedObject {
     /// The object that gets the event: the paused object itself or, if that is a Kueue Workload, the object that it
     /// belongs to.
     pub object: ObjectReference,
@@ -24,7 +24,7 @@ pub struct Known {
     pub workload: Option<String>,
 }
 
-impl Known {
+impl PausedObject {
     /// Returns the field that was set, with the Workload if that has it.
     fn field(&self, record: &PausedRecord) -> String {
         let of = self.workload.as_ref().map(|name| format!(" of its Workload {name}"));
@@ -33,7 +33,7 @@ impl Known {
 }
 
 /// The message of the event on a paused owner that has this state.
-pub fn message(record: &PausedRecord, state: &RequeueState, known: &Known) -> String {
+pub fn message(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> String {
     let PausedRecord { reason, value, queue, .. } = record;
     let (field, value) = (known.field(record), plain(value));
     let because = match reason.as_str() {
@@ -84,7 +84,7 @@ pub fn event_reason(record: &PausedRecord) -> Option<&'static str> {
 
 /// The message of the event on an owner that comes back, with how often its pods weren't ready in time, and whether it
 /// comes before its time.
-pub fn came_back(record: &PausedRecord, count: u32, known: &Known, is_early: bool) -> String {
+pub fn came_back(record: &PausedRecord, count: u32, known: &PausedObject, is_early: bool) -> String {
     let early = || format!(", early because another workload of Queue {} has left", record.queue);
     let because = match record.reason.as_str() {
         PODS_READY_TIMEOUT => {
@@ -98,7 +98,7 @@ pub fn came_back(record: &PausedRecord, count: u32, known: &Known, is_early: boo
 }
 
 /// The message of the event on an owner that isn't allowed to come back. The error, which may be long, comes last.
-pub fn return_refused(record: &PausedRecord, error: &str, known: &Known) -> String {
+pub fn return_refused(record: &PausedRecord, error: &str, known: &PausedObject) -> String {
     format!(
         "Could not set {} back to {}, and tries again and again: have the keeper allowed to, or do it yourself by {}. {error}",
         known.field(record),
@@ -161,7 +161,7 @@ pub fn dry_run(message: &str) -> String {
 }
 
 /// The message of the event on an owner whose pause was reversed again.
-pub fn reversed(record: &PausedRecord, known: &Known) -> String {
+pub fn reversed(record: &PausedRecord, known: &PausedObject) -> String {
     format!(
         "{} was set back {} times after it was set to {}{}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore {0}",
         known.field(record),
@@ -173,7 +173,7 @@ pub fn reversed(record: &PausedRecord, known: &Known) -> String {
 
 /// The message of the event on an owner that isn't paused another time after these reversals: its pods are deleted. The
 /// record is of its last pause.
-pub fn undone(record: &PausedRecord, reversals: &Reversals, known: &Known) -> String {
+pub fn undone(record: &PausedRecord, reversals: &Reversals, known: &PausedObject) -> String {
     format!(
         "{} was set back {} times after it was set to {}, each time for a full run{}: not paused again, its pods are deleted when they exceed maxDuration (onReversal: DeletePods). To have it paused again: {}",
         known.field(record),
@@ -212,7 +212,7 @@ pub fn approaching(at: Timestamp, queue: &str, object: &ObjectReference, then: A
 }
 
 /// The message of the event that says in plain words that a ceiling has paused a workload; none if something else has.
-pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &Known) -> Option<String> {
+pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Option<String> {
     let resume = command("resume", &known.object);
     let then = match state.requeue_at {
         Some(at) => format!("It is paused, and comes back by itself at {at:.0}. To resume it now: {resume}"),
@@ -230,14 +230,14 @@ pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &
 
 /// The end of a run, as the message of its event tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended<'m> {
+pub struct RunEnd<'m> {
     /// The queue of the workload.
     pub queue: &'m str,
     /// The ceiling that was reached, for people.
     pub ceiling: Option<&'m str>,
 }
 
-impl<'m> Ended<'m> {
+impl<'m> RunEnd<'m> {
     /// Reads what [`in_words`] and [`deleted_in_words`] write.
     pub fn read(message: &'m str) -> Option<Self> {
         let (sentence, _) = message.strip_prefix(ENDED_IN)?.split_once(". ")?;
@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    fn job() -> Known {
+    fn job() -> PausedObject {
         let text = |text: &str| Some(text.to_owned());
         let object = ObjectReference {
             api_version: text("batch/v1"),
@@ -327,12 +327,12 @@ mod tests {
             namespace: text("team"),
             ..ObjectReference::default()
         };
-        Known { object, workload: None }
+        PausedObject { object, workload: None }
     }
 
     #[test]
     fn of_a_job_that_kueue_runs_it_is_told_that_its_workload_was_paused() {
-        let job = Known { workload: Some("job-train-1f".into()), ..job() };
+        let job = PausedObject { workload: Some("job-train-1f".into()), ..job() };
         let record = record(MAX_DURATION_EXCEEDED, "spec.active", json!(false), Value::Null);
         let told = message(&record, &RequeueState::default(), &job);
         assert!(told.starts_with("Set spec.active of its Workload job-train-1f to false because"), "{told}");
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn who_was_not_ready_in_time_is_told_by_which_queue_and_when_it_comes_back_or_what_helps() {
         let at = "2026-01-02T03:09:05.678901Z".parse().ok();
-        let of = |reason: &str, count, requeue_at, owner: &Known| {
+        let of = |reason: &str, count, requeue_at, owner: &PausedObject| {
             let state = RequeueState { count, requeue_at, priority: None };
             message(&record(reason, "spec.suspend", json!(true), json!(false)), &state, owner)
         };
@@ -372,7 +372,7 @@ mod tests {
         let told = message(&nowhere, &RequeueState::default(), &job());
         assert!(told.ends_with("ready in time by the waitForPodsReady of the configuration"), "{told}");
         let object = ObjectReference { api_version: Some("v1".into()), namespace: None, ..job().object };
-        let core = Known { object, workload: None };
+        let core = PausedObject { object, workload: None };
         let told = of(WORKLOAD_INACTIVE, 0, None, &core);
         assert!(told.ends_with("(0): it stays so until kubectl tenure activate job/train"), "{told}");
     }
@@ -466,10 +466,10 @@ mod tests {
                 "spec.runMode was set back 2 times after it was set to paused{by}: if a controller does so (an autoscaler, Argo CD, Flux), have it ignore spec.runMode"
             )
         };
-        assert_eq!(reversed(&record, &Known::default()), expected(""));
+        assert_eq!(reversed(&record, &PausedObject::default()), expected(""));
         let record = PausedRecord { reversed_by: Some(argocd()), ..record };
         let by = ", last by field manager \"argocd-controller\" (Apply at 2026-01-02T03:04:05Z)";
-        assert_eq!(reversed(&record, &Known::default()), expected(by));
+        assert_eq!(reversed(&record, &PausedObject::default()), expected(by));
     }
 
     fn argocd() -> FieldManager {
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_is_told_why() {
-        let known = Known::default();
+        let known = PausedObject::default();
         let of = |reason: &str, before| {
             came_back(&record(reason, "spec.replicas", json!(0), before), 3, &known, false)
         };
@@ -548,14 +548,14 @@ mod tests {
                 ceiling: ceiling.clone(),
                 ..record(MAX_DURATION_EXCEEDED, "spec.suspend", json!(true), json!(false))
             };
-            let expected = Some(Ended { queue: "research", ceiling: expected });
+            let expected = Some(RunEnd { queue: "research", ceiling: expected });
             let paused = in_words(&record, &RequeueState::default(), &job()).unwrap();
-            assert_eq!(Ended::read(&paused), expected, "{paused}");
+            assert_eq!(RunEnd::read(&paused), expected, "{paused}");
             let deleted = deleted_in_words("research", ceiling.as_ref(), &Alone::NoOwner);
-            assert_eq!(Ended::read(&deleted), expected, "{deleted}");
-            assert!(Ended::is_dry_run(&dry_run(&paused)) && !Ended::is_dry_run(&paused));
+            assert_eq!(RunEnd::read(&deleted), expected, "{deleted}");
+            assert!(RunEnd::is_dry_run(&dry_run(&paused)) && !RunEnd::is_dry_run(&paused));
         }
-        assert_eq!(Ended::read("Set spec.suspend to true"), None);
+        assert_eq!(RunEnd::read("Set spec.suspend to true"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{read::Object, words};
+use super::{read::RawPodGroup, words};
 
 /// The queue that a group keeps.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub struct KeptQueue {
 }
 
 /// Returns the queue that the group keeps; none if the write doesn't change it.
-pub fn kept(object: &Object<'_>, old: &Object<'_>) -> Option<KeptQueue> {
+pub fn kept(object: &RawPodGroup<'_>, old: &RawPodGroup<'_>) -> Option<KeptQueue> {
     let (written, queue) = (object.queue(), old.queue());
     (written != queue).then(|| KeptQueue {
         warning: words::kept_queue(written.as_ref(), queue.as_ref()),

@@ -29,7 +29,7 @@ pub enum Unreadable {
 }
 
 #[derive(Deserialize)]
-pub struct Object<'b> {
+pub struct RawPodGroup<'b> {
     #[serde(borrow)]
     metadata: Metadata<'b>,
     #[serde(borrow)]
@@ -64,7 +64,7 @@ struct Annotations<'b> {
 #[derive(Deserialize)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
-impl<'b> Object<'b> {
+impl<'b> RawPodGroup<'b> {
     pub fn read(raw: &'b RawValue) -> Result<Self, Unreadable> {
         // serde would read an array as well, field by field
         if !raw.get().starts_with('{') {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json, value::to_raw_value};
 use tenure_types::keys::LAST_START_ANNOTATION as STAMP;
 
-use super::{Deed::*, *};
+use super::{StampChange::*, *};
 
 const NOW: &str = "2026-01-02T12:00:00.5Z";
 /// `NOW`, as it is written.
@@ -16,7 +16,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-fn reviewed(write: Write<'_>, shown: Shown) -> (Option<String>, Deed) {
+fn reviewed(write: StampWrite<'_>, shown: Shown) -> (Option<String>, StampChange) {
     let Review { stamp, deed, warning } = write.review(|| shown, at(NOW));
     // a value that is dropped or changed draws a warning, and nothing else does
     assert_eq!(warning.is_some(), !matches!(deed, Admitted | Stamped), "{write:?}");
@@ -52,7 +52,7 @@ fn a_stamp_is_created_by_trusted_writers_alone() {
         (true, Some(GARBAGE), Shown::Nothing, None, Dropped),
         (true, Some(GARBAGE), Shown::Running, Some(STAMPED), Dropped),
     ] {
-        let write = Write { trusted, stamp, old: None };
+        let write = StampWrite { trusted, stamp, old: None };
         assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), deed), "{write:?} {shown:?}");
     }
 }
@@ -90,7 +90,7 @@ fn a_stamp_is_changed_and_removed_by_trusted_writers_alone() {
         (false, None, None, running, Some(STAMPED), Stamped),
         (true, None, None, running, Some(STAMPED), Stamped),
     ] {
-        let write = Write { trusted, stamp, old };
+        let write = StampWrite { trusted, stamp, old };
         assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), deed), "{write:?} {shown:?}");
     }
 }
@@ -106,7 +106,7 @@ fn what_was_stored_around_the_webhook_is_put_right() {
             (Some(GARBAGE), GARBAGE, running, Some(STAMPED), Dropped),
             (None, GARBAGE, nothing, None, Admitted),
         ] {
-            let write = Write { trusted, stamp, old: Some(old) };
+            let write = StampWrite { trusted, stamp, old: Some(old) };
             assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), deed), "{write:?} {shown:?}");
         }
     }
@@ -117,7 +117,7 @@ fn what_was_stored_around_the_webhook_is_put_right() {
         (Some(PAST), GARBAGE, running, Some(STAMPED)),
         (Some("later"), GARBAGE, nothing, None),
     ] {
-        let write = Write { trusted: false, stamp, old: Some(old) };
+        let write = StampWrite { trusted: false, stamp, old: Some(old) };
         let expected = (expected.map(str::to_owned), Reverted);
         assert_eq!(reviewed(write, shown), expected, "{write:?} {shown:?}");
     }
@@ -133,7 +133,7 @@ fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
         ("2026-01-02T11:59:30+00:00", Shown::Running, Reverted),
         ("2026-01-02T11:59:30Z", Shown::Since(at(PAST)), Reverted),
     ] {
-        let write = Write { trusted: false, stamp: Some(stamp), old: None };
+        let write = StampWrite { trusted: false, stamp: Some(stamp), old: None };
         assert_eq!(reviewed(write, shown).1, deed, "{stamp} {shown:?}");
     }
 }
@@ -141,7 +141,7 @@ fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
 #[test]
 fn warnings_tell_the_change_of_the_stamp_and_who_may_set_it() {
     let told = |trusted, stamp, old| {
-        let warning = Write { trusted, stamp, old }.review(|| Shown::Nothing, at(NOW)).warning.unwrap();
+        let warning = StampWrite { trusted, stamp, old }.review(|| Shown::Nothing, at(NOW)).warning.unwrap();
         let prefix = "tenure: metadata.annotations[kai.scheduler/last-start-timestamp]: ";
         warning.strip_prefix(prefix).unwrap().to_owned()
     };
@@ -186,7 +186,7 @@ fn warnings_tell_the_change_of_the_stamp_and_who_may_set_it() {
 fn no_warning_is_so_long_that_it_is_cut() {
     for stamp in [FUTURE.to_owned(), "ä".repeat(10_000), "\u{1}".repeat(10_000)] {
         let write =
-            Write { trusted: false, stamp: Some(&stamp), old: Some("2026-01-02T03:04:05.000000+00:00") };
+            StampWrite { trusted: false, stamp: Some(&stamp), old: Some("2026-01-02T03:04:05.000000+00:00") };
         let warning = write.review(|| Shown::Nothing, at(NOW)).warning.unwrap();
         let length = warning.chars().count();
         assert!(length <= 256 || stamp.starts_with('\u{1}'), "{length}: {warning}");
@@ -195,7 +195,7 @@ fn no_warning_is_so_long_that_it_is_cut() {
 }
 
 /// Reviews an object, and returns its stamp.
-fn stamp_of(kind: PodGroupKind, object: &Value, old: Option<&Value>) -> (Option<String>, Deed) {
+fn stamp_of(kind: PodGroupKind, object: &Value, old: Option<&Value>) -> (Option<String>, StampChange) {
     let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
     let Review { stamp, deed, .. } =
         review(kind, &object, old.as_deref(), Trust::default(), at(NOW)).unwrap().start;
@@ -406,12 +406,12 @@ proptest! {
     fn what_a_review_wrote_is_admitted_by_the_next(
         trusted: bool, stamp in stamps(), old in stamps(), shown in shown(), later in 0..=30_000_i64,
     ) {
-        let write = Write { trusted, stamp: stamp.as_deref(), old: old.as_deref() };
+        let write = StampWrite { trusted, stamp: stamp.as_deref(), old: old.as_deref() };
         let first = write.review(|| shown, at(NOW));
         // what was taken for an answer has already been on the way for a while
         let is_taken = first.deed == Admitted && !trusted && stamp != old;
         let later = if is_taken { 0 } else { later };
-        let again = Write { stamp: first.stamp.as_deref(), ..write };
+        let again = StampWrite { stamp: first.stamp.as_deref(), ..write };
         let second = again.review(|| shown, at(NOW) + SignedDuration::from_millis(later));
         prop_assert_eq!((&second.stamp, second.deed, &second.warning), (&first.stamp, Admitted, &None));
     }
@@ -420,7 +420,7 @@ proptest! {
     fn no_stamp_from_the_future_and_none_that_can_not_be_read_passes(
         trusted: bool, stamp in stamps(), old in stamps(), shown in shown(),
     ) {
-        let write = Write { trusted, stamp: stamp.as_deref(), old: old.as_deref() };
+        let write = StampWrite { trusted, stamp: stamp.as_deref(), old: old.as_deref() };
         if let Some(stamp) = write.review(|| shown, at(NOW)).stamp {
             prop_assert!(start::read(&stamp).unwrap() <= at(NOW));
         }
@@ -429,7 +429,7 @@ proptest! {
     #[test]
     fn only_a_trusted_writer_moves_a_good_stamp(stamp in stamps(), old in instant(), shown in shown()) {
         let old = start::write(old.min(at(NOW) - COMES_BACK_WITHIN));
-        let write = Write { trusted: false, stamp: stamp.as_deref(), old: Some(&old) };
+        let write = StampWrite { trusted: false, stamp: stamp.as_deref(), old: Some(&old) };
         prop_assert_eq!(write.review(|| shown, at(NOW)).stamp, Some(old));
     }
 }

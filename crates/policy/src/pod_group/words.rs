@@ -4,7 +4,7 @@
 use serde_json::Value;
 use tenure_types::keys;
 
-use super::{Deed, Write};
+use super::{StampChange, StampWrite};
 use crate::toleration::field;
 
 /// The longest value that is shown: more than a time takes.
@@ -14,17 +14,21 @@ const TRUSTED: &str = "(see trustedWriters in Tenure's configuration)";
 
 const TRUSTED_OF_TENANCY: &str = "(see tenancy.trustedWriters in Tenure's configuration)";
 
-impl Write<'_> {
+impl StampWrite<'_> {
     /// Returns the warning; none if the write is kept as it is, or only got a stamp.
-    pub(super) fn warning(&self, deed: Deed, stamp: Option<&str>) -> Option<String> {
+    pub(super) fn warning(&self, deed: StampChange, stamp: Option<&str>) -> Option<String> {
         let became =
             stamp.map_or_else(|| "was dropped".into(), |stamp| format!("was set back to {}", quote(stamp)));
         let text = match (deed, self.stamp) {
-            (Deed::Admitted | Deed::Stamped, _) => return None,
-            (Deed::Clamped, _) => format!("{became}: it lies in the future"),
-            (Deed::Dropped, _) => format!("{became}: it must be a time such as 2026-01-02T03:04:05Z"),
-            (Deed::Reverted, Some(_)) => format!("{became}: only trusted writers may set it {TRUSTED}"),
-            (Deed::Reverted, None) => format!("{became}: only trusted writers may remove it {TRUSTED}"),
+            (StampChange::Admitted | StampChange::Stamped, _) => return None,
+            (StampChange::Clamped, _) => format!("{became}: it lies in the future"),
+            (StampChange::Dropped, _) => format!("{became}: it must be a time such as 2026-01-02T03:04:05Z"),
+            (StampChange::Reverted, Some(_)) => {
+                format!("{became}: only trusted writers may set it {TRUSTED}")
+            }
+            (StampChange::Reverted, None) => {
+                format!("{became}: only trusted writers may remove it {TRUSTED}")
+            }
         };
         let given = self.stamp.map(|given| format!("{} ", quote(given))).unwrap_or_default();
         Some(format!("tenure: {}: {given}{text}", field(keys::LAST_START_ANNOTATION)))

@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::GoDuration;
 
-use super::{Kind, Left, LeftOf, Place, Preemptor, Progress, Ruling};
+use super::{Left, LeftOf, Place, PreemptionKind, Preemptor, Progress, Ruling};
 use crate::{expiry::SYSTEM_CRITICAL_PRIORITY, floor::Source};
 
-impl Kind {
+impl PreemptionKind {
     /// Returns the name in API responses.
     pub const fn name(self) -> &'static str {
         match self {
@@ -51,11 +51,11 @@ impl Ruling<'_> {
 
     fn place(&self, preemptor: &Place<'_>, victim: &Place<'_>) -> String {
         match (self.kind, victim.name()) {
-            (Kind::Preempt, Some(queue)) => {
+            (PreemptionKind::Preempt, Some(queue)) => {
                 format!("preemptor and victim are both in queue {queue:?}: preemptMinRuntime counts")
             }
             (_, None) => "it is in no queue: no floor counts".into(),
-            (Kind::Reclaim, Some(queue)) => {
+            (PreemptionKind::Reclaim, Some(queue)) => {
                 let other = preemptor.name().map_or("no queue".into(), |name| format!("queue {name:?}"));
                 format!("it is in queue {queue:?}, and the preemptor in {other}: reclaimMinRuntime counts")
             }

@@ -62,7 +62,7 @@ impl Case {
     }
 
     fn preemptor<'a>(&self, queue: &'a str, priority: i32) -> Preemptor<'a> {
-        let claim = toleration::Preemptor { priority, never_preempts: false };
+        let claim = toleration::PreemptorClaim { priority, never_preempts: false };
         Preemptor { place: Place::find(&self.tree, Some(queue)), claim }
     }
 }
@@ -125,7 +125,7 @@ fn a_job_is_not_reclaimed_before_its_floor_is_over() {
         let workload = case.workload("production", Some(-ran), &[(1, 1)]);
         let verdict = case.rules().verdict(&preemptor, &[victim(&workload, 0)]);
         let expected = end.map(|end| (Rule::ReclaimMinRuntime, Some(at(end))));
-        assert_eq!((verdict.kind, until(&verdict.rulings[0])), (Kind::Reclaim, expected), "{ran}");
+        assert_eq!((verdict.kind, until(&verdict.rulings[0])), (PreemptionKind::Reclaim, expected), "{ran}");
         assert_eq!(verdict.allowed, expected.is_none());
         let free = case.workload("other", Some(-ran), &[(1, 1)]);
         assert!(case.rules().reclaim_filter(case.tree.find("production"), &free, None), "0s: at once");
@@ -324,15 +324,15 @@ fn a_verdict_says_for_each_victim_what_protects_it_and_until_when() {
     let preempt = (Some(Rule::PreemptMinRuntime), Some(at(1)));
     let minimum = (Some(Rule::MinAvailable), Some(at(20)));
     let free = (None, None);
-    assert_eq!(judge(&[victim(&workloads[0], 0)]), (false, Kind::Reclaim, vec![reclaim]));
-    assert_eq!(judge(&[victim(&workloads[1], 0)]), (true, Kind::Reclaim, vec![free]));
-    assert_eq!(judge(&[victim(&workloads[2], 0)]), (false, Kind::Preempt, vec![preempt]));
+    assert_eq!(judge(&[victim(&workloads[0], 0)]), (false, PreemptionKind::Reclaim, vec![reclaim]));
+    assert_eq!(judge(&[victim(&workloads[1], 0)]), (true, PreemptionKind::Reclaim, vec![free]));
+    assert_eq!(judge(&[victim(&workloads[2], 0)]), (false, PreemptionKind::Preempt, vec![preempt]));
     assert_eq!(
         judge(&[victim(&workloads[2], 0), victim(&workloads[1], 0)]),
-        (false, Kind::Reclaim, vec![preempt, free])
+        (false, PreemptionKind::Reclaim, vec![preempt, free])
     );
-    assert_eq!(judge(&[victim(&workloads[3], 0)]), (true, Kind::Reclaim, vec![free]));
-    assert_eq!(judge(&[victim(&workloads[3], 0); 2]), (false, Kind::Reclaim, vec![minimum; 2]));
+    assert_eq!(judge(&[victim(&workloads[3], 0)]), (true, PreemptionKind::Reclaim, vec![free]));
+    assert_eq!(judge(&[victim(&workloads[3], 0); 2]), (false, PreemptionKind::Reclaim, vec![minimum; 2]));
 }
 
 #[test]
@@ -459,7 +459,7 @@ impl Scene {
         let workloads: Vec<_> = self.workloads.iter().map(workload).collect();
         let victims: Vec<_> =
             self.victims.iter().map(|(of, subgroup)| victim(&workloads[*of], *subgroup)).collect();
-        let claim = toleration::Preemptor { priority: 5, never_preempts: false };
+        let claim = toleration::PreemptorClaim { priority: 5, never_preempts: false };
         let preemptor = Preemptor { place: Place::find(&tree, Some("a")), claim };
         let verdict = rules.verdict(&preemptor, &victims);
         let by_parts = victims.iter().all(|victim| by_parts(&rules, &preemptor, victim, &victims));

@@ -72,26 +72,26 @@ fn room_is_free_that_a_pod_leaves_for_good() {
 }
 
 /// A pod that was created at 0.
-fn standing(subgroup: usize, scheduled: Option<i64>, readiness: Readiness) -> Standing {
-    Standing { subgroup, created: at(0), scheduled: scheduled.map(at), readiness }
+fn standing(subgroup: usize, scheduled: Option<i64>, readiness: Readiness) -> LivePod {
+    LivePod { subgroup, created: at(0), scheduled: scheduled.map(at), readiness }
 }
 
-fn ready() -> Standing {
+fn ready() -> LivePod {
     standing(0, Some(1), Readiness::Ready)
 }
 
-fn not_yet() -> Standing {
+fn not_yet() -> LivePod {
     standing(0, Some(1), Readiness::NotYet)
 }
 
-fn lost(since: i64) -> Standing {
+fn lost(since: i64) -> LivePod {
     standing(0, Some(1), Readiness::Lost(at(since)))
 }
 
 /// A workload that was created and takes room since 0, and has had too few pods since then.
-fn since(seconds: i64) -> Lacking {
+fn since(seconds: i64) -> NotReady {
     let since = at(seconds);
-    Lacking { created: at(0), started: Some(at(0)), since, first_since: since, was_ready: false }
+    NotReady { created: at(0), started: Some(at(0)), since, first_since: since, was_ready: false }
 }
 
 fn group(spec: &Value) -> Shape {
@@ -103,8 +103,8 @@ fn of_at_least(minimum: u32) -> Shape {
 }
 
 /// The second since which too few are ready, and whether enough were.
-fn lacks(shape: &Shape, pods: &[Standing]) -> Option<(i64, bool)> {
-    let lacking = Lacking::of(shape, pods, None)?;
+fn lacks(shape: &Shape, pods: &[LivePod]) -> Option<(i64, bool)> {
+    let lacking = NotReady::of(shape, pods, None)?;
     Some((lacking.since.duration_since(at(0)).as_secs(), lacking.was_ready))
 }
 
@@ -134,33 +134,33 @@ fn a_workload_lacks_pods_since_the_last_of_those_that_it_takes_was_ready() {
 #[test]
 fn a_workload_takes_room_when_the_first_of_its_pods_is_scheduled() {
     let waits = || standing(0, None, Readiness::NotYet);
-    let lacking = Lacking::of(&of_at_least(2), &[waits(), waits()], None).unwrap();
+    let lacking = NotReady::of(&of_at_least(2), &[waits(), waits()], None).unwrap();
     assert_eq!(lacking.started, None, "it takes no room");
     let late = standing(0, Some(30), Readiness::NotYet);
-    let lacking = Lacking::of(&of_at_least(2), &[waits(), late], None).unwrap();
-    assert_eq!(lacking, Lacking { started: Some(at(30)), since: at(30), ..since(30) });
+    let lacking = NotReady::of(&of_at_least(2), &[waits(), late], None).unwrap();
+    assert_eq!(lacking, NotReady { started: Some(at(30)), since: at(30), ..since(30) });
 }
 
 #[test]
 fn a_pod_that_replaces_another_is_missing_since_it_was_created() {
-    let replacement = Standing { created: at(500), ..standing(0, Some(501), Readiness::NotYet) };
+    let replacement = LivePod { created: at(500), ..standing(0, Some(501), Readiness::NotYet) };
     assert_eq!(lacks(&of_at_least(2), &[ready(), replacement]), Some((500, false)));
 }
 
 #[test]
 fn pods_that_were_replaced_took_room_since_the_run_started() {
-    let replacement = |created: i64, scheduled: Option<i64>, readiness| Standing {
+    let replacement = |created: i64, scheduled: Option<i64>, readiness| LivePod {
         created: at(created),
         ..standing(0, scheduled, readiness)
     };
     let pods =
         [replacement(9_000, Some(9_005), Readiness::Ready), replacement(9_180, None, Readiness::NotYet)];
     for (start, started) in [(None, 9_005), (Some(at(5)), 5), (Some(at(9_999)), 9_005)] {
-        let lacking = Lacking::of(&of_at_least(2), &pods, start).unwrap();
-        let expected = Lacking { created: at(9_000), started: Some(at(started)), ..since(9_180) };
+        let lacking = NotReady::of(&of_at_least(2), &pods, start).unwrap();
+        let expected = NotReady { created: at(9_000), started: Some(at(started)), ..since(9_180) };
         assert_eq!(lacking, expected, "{start:?}");
     }
-    let lacking = Lacking::of(&of_at_least(1), &[pods[1]], Some(at(5))).unwrap();
+    let lacking = NotReady::of(&of_at_least(1), &[pods[1]], Some(at(5))).unwrap();
     assert_eq!(lacking.started, None, "it takes no room any more");
 }
 
@@ -169,7 +169,7 @@ fn each_subgroup_has_a_minimum_of_its_own() {
     let shape = group(&json!({"subGroups": [
         {"name": "leader", "minMember": 1}, {"name": "worker", "minMember": 2},
     ]}));
-    let of = |subgroup: usize, pod: Standing| Standing { subgroup, ..pod };
+    let of = |subgroup: usize, pod: LivePod| LivePod { subgroup, ..pod };
     let leader = of(0, ready());
     assert_eq!(lacks(&shape, &[leader, of(1, ready()), of(1, ready())]), None);
     assert_eq!(lacks(&shape, &[leader, of(1, ready()), of(1, lost(60)), of(1, lost(40))]), Some((60, true)));
@@ -184,8 +184,8 @@ fn so_many_subgroups_have_to_be_ready_as_the_group_takes() {
     let shape = group(&json!({"minSubGroup": 2, "subGroups": [
         {"name": "a"}, {"name": "b"}, {"name": "c", "minMember": 2},
     ]}));
-    let of = |subgroup: usize, pod: Standing| Standing { subgroup, ..pod };
-    let lacks = |pods: &[Standing]| lacks(&shape, pods);
+    let of = |subgroup: usize, pod: LivePod| LivePod { subgroup, ..pod };
+    let lacks = |pods: &[LivePod]| lacks(&shape, pods);
     assert_eq!(lacks(&[of(0, ready()), of(1, ready()), of(2, not_yet())]), None, "it isn't needed");
     assert_eq!(lacks(&[of(0, ready()), of(1, lost(70)), of(2, ready()), of(2, ready())]), None);
     assert_eq!(lacks(&[of(0, lost(60)), of(1, lost(70)), of(2, ready()), of(2, ready())]), Some((70, true)));
@@ -206,7 +206,7 @@ fn waits(recovery: Option<&str>) -> PodsReady {
 fn what_was_ready_has_its_recovery_and_what_was_not_has_its_timeout() {
     use Cause::{WaitForRecovery, WaitForStart};
     let of = |recovery, seconds: i64, was_ready| {
-        let deadline = waits(recovery).deadline(Lacking { was_ready, ..since(seconds) });
+        let deadline = waits(recovery).deadline(NotReady { was_ready, ..since(seconds) });
         deadline.map(|(until, cause)| (until.duration_since(at(0)).as_secs(), cause))
     };
     assert_eq!(of(None, 0, false), Some((300, WaitForStart)));
@@ -234,7 +234,7 @@ fn what_is_too_far_ahead_is_never_reached() {
 }
 
 /// The second until which a workload may lack pods.
-fn until(block: &Value, lacking: Lacking) -> Option<i64> {
+fn until(block: &Value, lacking: NotReady) -> Option<i64> {
     let rules = PodsReady::from(&serde_json::from_value::<WaitForPodsReady>(block.clone()).unwrap());
     let (until, _) = PodsReady::applying(Some(rules), None)?.deadline(lacking)?;
     Some(until.duration_since(at(0)).as_secs())
@@ -243,23 +243,23 @@ fn until(block: &Value, lacking: Lacking) -> Option<i64> {
 #[test]
 fn what_takes_no_room_may_wait_unless_its_creation_counts() {
     let (scheduled, created) = (json!({"timeout": "5m"}), json!({"timeout": "5m", "countFrom": "Creation"}));
-    let waits = Lacking { created: at(-60), started: None, ..since(0) };
+    let waits = NotReady { created: at(-60), started: None, ..since(0) };
     assert_eq!((until(&scheduled, waits), until(&created, waits)), (None, Some(240)));
-    let placed = Lacking { started: Some(at(100)), ..waits };
+    let placed = NotReady { started: Some(at(100)), ..waits };
     assert_eq!((until(&scheduled, placed), until(&created, placed)), (Some(400), Some(240)));
     // the start of a run whose first pods were replaced
-    let replaced = Lacking { created: at(50), started: Some(at(20)), ..waits };
+    let replaced = NotReady { created: at(50), started: Some(at(20)), ..waits };
     assert_eq!((until(&scheduled, replaced), until(&created, replaced)), (Some(320), Some(320)));
 }
 
 #[test]
 fn what_has_never_been_placed_was_never_ready_whenever_its_present_pods_were_created() {
     let created = json!({"timeout": "5m", "recoveryTimeout": "1m", "countFrom": "Creation"});
-    let replaced = Lacking { created: at(0), started: None, ..since(900) };
+    let replaced = NotReady { created: at(0), started: None, ..since(900) };
     assert_eq!(until(&created, replaced), Some(300), "to replace its pods gains no time");
-    let placed_late = Lacking { created: at(0), started: Some(at(880)), ..since(900) };
+    let placed_late = NotReady { created: at(0), started: Some(at(880)), ..since(900) };
     assert_eq!(until(&created, placed_late), Some(300));
-    let was_ready = Lacking { was_ready: true, ..placed_late };
+    let was_ready = NotReady { was_ready: true, ..placed_late };
     assert_eq!(until(&created, was_ready), Some(960));
 }
 
@@ -276,8 +276,8 @@ fn rules_that_are_turned_off_apply_to_no_workload_and_hide_the_configured_ones()
 }
 
 /// A run that has too few ready pods since a second, with the memory of it.
-fn recalled(memory: &mut RunMemory, seconds: i64, was_ready: bool) -> Lacking {
-    memory.recall(Lacking { was_ready, ..since(seconds) })
+fn recalled(memory: &mut RunMemory, seconds: i64, was_ready: bool) -> NotReady {
+    memory.recall(NotReady { was_ready, ..since(seconds) })
 }
 
 #[test]

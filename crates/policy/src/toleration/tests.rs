@@ -4,7 +4,7 @@ use super::*;
 
 const MIN: &str = MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION;
 const SEC: &str = TOLERATION_SECONDS_ANNOTATION;
-const LOWER: Preemptor = Preemptor { priority: 0, never_preempts: false };
+const LOWER: PreemptorClaim = PreemptorClaim { priority: 0, never_preempts: false };
 
 fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -20,12 +20,12 @@ fn class(value: i32, pairs: &[(&str, &str)]) -> ClassState {
     ClassState::of(value, Some(&annotations(pairs)))
 }
 
-fn preemptor(priority: i32) -> Preemptor {
-    Preemptor { priority, never_preempts: false }
+fn preemptor(priority: i32) -> PreemptorClaim {
+    PreemptorClaim { priority, never_preempts: false }
 }
 
-fn never(priority: i32) -> Preemptor {
-    Preemptor { priority, never_preempts: true }
+fn never(priority: i32) -> PreemptorClaim {
+    PreemptorClaim { priority, never_preempts: true }
 }
 
 fn now() -> Timestamp {
@@ -292,7 +292,7 @@ proptest! {
         now in timestamps(),
     ) {
         let (shorter, longer) = if no_longer(one, other) { (one, other) } else { (other, one) };
-        let preemptor = Preemptor { priority, never_preempts };
+        let preemptor = PreemptorClaim { priority, never_preempts };
         let exempt = |seconds| judge(known(minimum.into(), seconds), scheduled_at, &preemptor, now).is_exempt();
         prop_assert!(!exempt(shorter) || exempt(longer));
     }
@@ -318,7 +318,7 @@ proptest! {
         priority in SYSTEM_CRITICAL_PRIORITY..,
         never_preempts in any::<bool>(),
     ) {
-        let preemptor = Preemptor { priority, never_preempts };
+        let preemptor = PreemptorClaim { priority, never_preempts };
         prop_assert!(!judge(known(minimum, seconds), None, &preemptor, now()).is_exempt());
     }
 

@@ -77,7 +77,7 @@ impl World {
     }
 
     fn answer_of(&self, candidates: &[Candidate<'_>], offered: &[usize]) -> Answer {
-        let claim = toleration::Preemptor { priority: 10, never_preempts: false };
+        let claim = toleration::PreemptorClaim { priority: 10, never_preempts: false };
         let preemptor = Preemptor { place: Place::find(&self.tree, Some("q")), claim };
         let rules = Rules { floors: &self.floors, tree: &self.tree, now: at(NOW) };
         let victims: Vec<Victim<'_>> = offered.iter().map(|place| candidates[*place].victim).collect();

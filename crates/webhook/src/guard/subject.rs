@@ -9,7 +9,7 @@ use tenure_types::projection::Pod;
 use crate::review::Request;
 
 /// A pod that is to go.
-pub struct Subject<'r> {
+pub struct PodRemoval<'r> {
     pub operation: Operation,
     pub user: &'r str,
     pub groups: Vec<String>,
@@ -37,7 +37,7 @@ pub fn operation(request: &Request<'_>) -> Option<Operation> {
     }
 }
 
-impl<'r> Subject<'r> {
+impl<'r> PodRemoval<'r> {
     /// Reads a review of such an operation.
     pub fn read(operation: Operation, request: &'r Request<'_>) -> Reading<Self> {
         let (metadata, pod) = match operation {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use json_patch::Patch;
 use serde_json::value::RawValue;
-use tenure_policy::pod_group::{self, Deed, Reviewed, Trust};
+use tenure_policy::pod_group::{self, Reviewed, StampChange, Trust};
 use tenure_types::{keys::LAST_START_ANNOTATION, podgroup::PodGroupKind};
 use tracing::info;
 
@@ -34,7 +34,7 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
     let mut patch = Patch::default();
     let mut warnings = Vec::new();
     let mut result = start.deed;
-    if start.deed != Deed::Admitted {
+    if start.deed != StampChange::Admitted {
         patch.0.extend(patch::annotations(object, [(LAST_START_ANNOTATION, start.stamp)]).0);
     }
     if let Some(why) = start.warning {
@@ -45,7 +45,7 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
         set_back("a queue", &kept.warning);
         patch.0.push(patch::queue(kept.queue, kept.has_spec));
         warnings.push(kept.warning);
-        result = Deed::Reverted;
+        result = StampChange::Reverted;
     }
     let result = if conflicts { CONFLICT } else { result.name() };
     Mutation { result, patch: Some(patch).filter(|patch| !patch.0.is_empty()), warnings }

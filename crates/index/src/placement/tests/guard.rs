@@ -1,4 +1,4 @@
-use tenure_policy::guard::{Asked, Operation, Reason, UnknownPreemptor, Verdict};
+use tenure_policy::guard::{Asked, GuardVerdict, Operation, Reason, UnknownPreemptor};
 
 use super::*;
 
@@ -21,11 +21,11 @@ impl World {
         Guarding { rules: self.rules(), syncing: false, permit: None }
     }
 
-    fn evicted(&self, name: &str) -> Verdict {
+    fn evicted(&self, name: &str) -> GuardVerdict {
         self.index.guard(&self.guarding(), &asked(Operation::Evict, name), Sought::Named)
     }
 
-    fn deleted(&self, pod: &Value) -> Verdict {
+    fn deleted(&self, pod: &Value) -> GuardVerdict {
         let pod: Pod = serde_json::from_value(pod.clone()).unwrap();
         let name = pod.metadata.name.as_deref().unwrap();
         self.index.guard(&self.guarding(), &asked(Operation::Delete, name), Sought::Shown(&pod))

@@ -334,16 +334,16 @@ impl Naive {
     }
 
     /// Returns the facts about the run of an existing group.
-    pub fn run(&self, key: GroupKey) -> Option<(start::Run, &Run)> {
+    pub fn run(&self, key: GroupKey) -> Option<(start::RunFacts, &Run)> {
         let (run, group) = (self.runs.get(&key)?, self.groups.get(&key)?);
         Some((run.of(group), run))
     }
 }
 
 impl Run {
-    fn of(&self, group: &GroupObj) -> start::Run {
+    fn of(&self, group: &GroupObj) -> start::RunFacts {
         let time = |at: Option<Nanos>| at.map(timestamp);
-        start::Run {
+        start::RunFacts {
             stamp: time(stamp_of(group)),
             left: time(self.left),
             oldest: time(self.oldest),

@@ -63,7 +63,7 @@ fn others_of(
             Candidate { neighbor, ..candidate(&pod(1, *age, 0), workload, requests) }
         })
         .collect();
-    let claim = toleration::Preemptor { priority: 10, never_preempts: false };
+    let claim = toleration::PreemptorClaim { priority: 10, never_preempts: false };
     let by = Preemptor { place: Place::find(&world.tree, Some("q")), claim };
     let rules = Rules { floors: &world.floors, tree: &world.tree, now: at(NOW) };
     let search = Search {
