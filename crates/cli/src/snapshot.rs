@@ -31,7 +31,7 @@ use tenure_policy::{
 };
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
-    projection::{Pod, TensorstackQueue},
+    projection::{Pod, TensorstackQueueObject},
 };
 
 use crate::{
@@ -175,7 +175,7 @@ impl Snapshot {
             ("scheduling.k8s.io", "PriorityClass") => self.take_class(decode(document)?),
             (group, "Queue") => match (Family::of(group), document.name()) {
                 (Some(Family::Tensorstack), _) if self.t9k_system_namespace.as_deref() == Some(place) => {
-                    let queue: TensorstackQueue = decode(document)?;
+                    let queue: TensorstackQueueObject = decode(document)?;
                     self.index.apply_tensorstack(&queue.name_any(), &queue.spec);
                 }
                 (_, Some(name)) if queues::is_queue(document) => self.take_queue(name, document),

@@ -24,8 +24,8 @@ use tenure_types::projection;
 pub use tally::Tally;
 
 use crate::{
-    Group, Outcome, Served, Task, Uid,
-    cluster::{Cluster, Moved, Objects, Reader},
+    BatchCoverage, Group, Outcome, Task, Uid,
+    cluster::{ClusterModel, Moved, Objects, Reader},
     deadlines::{Deadlines, Pod, RetryAfter},
     podgroups::{Membership, memberships},
     times::NEVER,
@@ -120,7 +120,7 @@ pub use terminating::Overlong;
 use terminating::Terminating;
 
 /// The model of the keeper: everything that a ceiling's expiry depends on.
-pub type CeilingIndex = Cluster<Ceilings>;
+pub type CeilingIndex = ClusterModel<Ceilings>;
 
 impl CeilingIndex {
     /// An index of an empty cluster.
@@ -232,17 +232,17 @@ impl CeilingIndex {
 
     /// Takes back a group, of which the pods that were `served` had this `outcome`. The others are due again at once.
     /// Pods that were handed out again since, or are not the same records any more, stay as they are.
-    pub fn settle(&mut self, group: &Group, served: Served, outcome: Outcome, now: Timestamp) {
+    pub fn settle(&mut self, group: &Group, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
         if group.task == Task::Evict && outcome == Outcome::Paused {
             self.judge(group.first.uid);
         }
         let deadlines = &mut self.reader.deadlines;
         deadlines.settle(&group.first, group.task, outcome, now);
         for pod in &group.rest {
-            if served == Served::All {
+            if served == BatchCoverage::All {
                 deadlines.settle(pod, group.task, outcome, now);
             } else {
-                deadlines.release(pod, served == Served::First);
+                deadlines.release(pod, served == BatchCoverage::First);
             }
         }
         self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));

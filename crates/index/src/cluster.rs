@@ -15,9 +15,9 @@ use crate::{
     Uid,
     interner::Interner,
     own::{Bearer, OwnCeilings},
-    owners::{Controller, Own, Owner, Owners},
+    owners::{Controller, Own, OwnerRecord, OwnerRecords},
     paused::PausedOwners,
-    podgroups::{Gangs, GroupKey, Workload, memberships},
+    podgroups::{Gangs, GroupKey, GroupWorkload, memberships},
     queues::{RunaiQueues, TensorstackQueues},
 };
 
@@ -35,7 +35,7 @@ pub trait Reader {
 /// Queues, `PodGroup`s and owners can come after their pods, and a change of one may concern many: what depends on it is
 /// computed once, when it is next asked for.
 #[derive(Debug, Default)]
-pub struct Cluster<R> {
+pub struct ClusterModel<R> {
     pub(crate) objects: Objects,
     pub(crate) reader: R,
 }
@@ -47,7 +47,7 @@ pub struct Objects {
     pub runai: RunaiQueues,
     pub tensorstack: TensorstackQueues,
     pub gangs: Gangs,
-    pub owners: Owners,
+    pub owners: OwnerRecords,
     pub paused: PausedOwners,
     pub moved: Moved,
 }
@@ -71,7 +71,7 @@ impl Objects {
     }
 }
 
-impl<R: Reader> Cluster<R> {
+impl<R: Reader> ClusterModel<R> {
     /// Adds or updates a queue of the run.ai family; says whether a decision may have changed.
     pub fn apply_runai(&mut self, name: &str, spec: &v3alpha1::QueueSpec) -> bool {
         let changed = self.objects.runai.apply(name, spec);
@@ -80,7 +80,7 @@ impl<R: Reader> Cluster<R> {
     }
 
     /// Adds or updates a queue in KAI-Scheduler's version; says whether a decision may have changed.
-    pub fn apply_runai_v2(&mut self, name: &str, queue: &projection::RunaiQueueV2) -> bool {
+    pub fn apply_runai_v2(&mut self, name: &str, queue: &projection::RunaiQueueV2Object) -> bool {
         let changed = self.objects.runai.apply_v2(name, queue);
         self.objects.moved.all |= changed;
         changed
@@ -144,7 +144,7 @@ impl<R: Reader> Cluster<R> {
             let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
             Box::new(Own { ceiling, namespace: text(&metadata.namespace), name: text(&metadata.name) })
         });
-        let owner = Owner { controller, own, source };
+        let owner = OwnerRecord { controller, own, source };
         if owners.replace(uid, Some(owner)) {
             moved.owners.insert(uid);
         }
@@ -203,14 +203,14 @@ impl<R: Reader> Cluster<R> {
     }
 
     /// All `PodGroup`s that there are, with what their pods show.
-    pub fn gangs(&mut self) -> impl Iterator<Item = Workload<'_>> {
+    pub fn gangs(&mut self) -> impl Iterator<Item = GroupWorkload<'_>> {
         self.objects.gangs.compute();
         self.objects.gangs.workloads()
     }
 
     /// The `PodGroup` that counts for the workload of a pod, if there is one. Its start is as it was when
     /// [all](Self::gangs) were last asked for.
-    pub fn gang(&self, pod: &projection::Pod) -> Option<Workload<'_>> {
+    pub fn gang(&self, pod: &projection::Pod) -> Option<GroupWorkload<'_>> {
         self.objects.gangs.workload(&memberships(pod, |text| text.into()))
     }
 }

@@ -19,7 +19,7 @@ use tenure_types::projection;
 
 use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, times::NEVER, uid::UidMap};
 
-pub use due::{Claim, Due, Group, Outcome, Served, Task};
+pub use due::{BatchCoverage, Claim, Due, Group, Outcome, Task};
 pub use expiry::Ceiling;
 use notice::Notice;
 pub use order::RetryAfter;

@@ -2,12 +2,12 @@
 
 use tenure_policy::kueue;
 
-use crate::{kinds::Kinds, names::Names, own::OwnCeilings};
+use crate::{kinds::KindHasher, names::Names, own::OwnCeilings};
 
 /// Names, kinds, own ceilings and queues, as records keep them.
 #[derive(Debug, Default)]
 pub struct Interner {
-    pub kinds: Kinds,
+    pub kinds: KindHasher,
     pub names: Names,
     pub own: OwnCeilings,
     /// The queues of pods that name none of Tenure's, but one of Kueue's. It doesn't change while pods are kept.

@@ -12,27 +12,27 @@ use tenure_policy::owners::{OwnerTable, group_of};
 
 /// A group and kind, hashed. Not zero: so an `Option` of it takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kind(NonZeroU32);
+pub struct KindHash(NonZeroU32);
 
 /// Hashes kinds with a random key, so that no user can invent a kind that collides with another.
 #[derive(Debug, Default)]
-pub struct Kinds(RandomState);
+pub struct KindHasher(RandomState);
 
-impl Kinds {
-    pub fn of(&self, owner: &OwnerReference) -> Kind {
+impl KindHasher {
+    pub fn of(&self, owner: &OwnerReference) -> KindHash {
         self.named(group_of(&owner.api_version), &owner.kind)
     }
 
     /// The kinds of a table that can be paused themselves.
-    pub fn pausable(&self, table: &OwnerTable) -> HashSet<Kind> {
+    pub fn pausable(&self, table: &OwnerTable) -> HashSet<KindHash> {
         let pausable = table.ancestors().filter(|(_, _, pausable)| *pausable);
         pausable.map(|(group, kind, _)| self.named(group, kind)).collect()
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
-    fn named(&self, group: &str, kind: &str) -> Kind {
+    fn named(&self, group: &str, kind: &str) -> KindHash {
         let hash = self.0.hash_one((group, kind)) as u32;
-        Kind(NonZeroU32::new(hash).unwrap_or(NonZeroU32::MIN))
+        KindHash(NonZeroU32::new(hash).unwrap_or(NonZeroU32::MIN))
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_its_group_and_kind_in_every_version() {
-        let kinds = Kinds::default();
+        let kinds = KindHasher::default();
         let job = kinds.of(&owner("batch/v1", "Job"));
         assert_eq!(kinds.of(&owner("batch/v1beta1", "Job")), job);
         assert_ne!(kinds.of(&owner("batch.volcano.sh/v1", "Job")), job);
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn kinds_that_are_only_passed_through_are_not_pausable() {
-        let kinds = Kinds::default();
+        let kinds = KindHasher::default();
         let pausable = kinds.pausable(&OwnerTable::default());
         assert!(pausable.contains(&kinds.of(&owner("batch/v1", "Job"))));
         assert!(!pausable.contains(&kinds.of(&owner("serving.knative.dev/v1", "Service"))));

@@ -18,14 +18,14 @@ mod times;
 mod uid;
 
 pub use ceilings::{CeilingIndex, Ceilings, Overlong, Seen, Settings, Standing, Tally};
-pub use cluster::{Cluster, Reader};
-pub use deadlines::{Claim, Due, Group, Outcome, RetryAfter, Served, Task};
+pub use cluster::{ClusterModel, Reader};
+pub use deadlines::{BatchCoverage, Claim, Due, Group, Outcome, RetryAfter, Task};
 pub use own::{Bearer, Ineffective, NoEffect};
 pub use paused::Paused;
 pub use placement::{
     Guarding, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest, Rejection,
     Sought, Taken,
 };
-pub use podgroups::{Stamped, Stamping, Workload};
+pub use podgroups::{GroupWorkload, Stamped, Stamping};
 pub use queues::{RunaiQueues, TensorstackQueues};
 pub use uid::Uid;

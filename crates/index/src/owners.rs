@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use crate::{
     Uid,
     controlled::Controlled,
-    kinds::{Kind, Kinds},
+    kinds::{KindHash, KindHasher},
 };
 
 /// More ancestors than any real chain has.
@@ -18,18 +18,18 @@ const MAX_DEPTH: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Controller {
     pub uid: Uid,
-    pub kind: Kind,
+    pub kind: KindHash,
 }
 
 impl Controller {
-    pub fn read(owner: &OwnerReference, kinds: &Kinds) -> Self {
+    pub fn read(owner: &OwnerReference, kinds: &KindHasher) -> Self {
         Self { uid: Uid::of(&owner.uid), kind: kinds.of(owner) }
     }
 }
 
 /// The record of an owner. One with neither a controller nor a ceiling of its own is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct OwnerRecord {
     pub controller: Option<Controller>,
     /// The workload's own ceiling.
     pub own: Option<Box<Own>>,
@@ -47,25 +47,25 @@ pub struct Own {
 
 /// Owners, by uid.
 #[derive(Debug, Default)]
-pub struct Owners {
-    by_uid: HashMap<Uid, Owner>,
+pub struct OwnerRecords {
+    by_uid: HashMap<Uid, OwnerRecord>,
     by_controller: Controlled,
     /// The number of owners with a ceiling of their own. While it is zero, chains of owners don't matter.
     with_own: usize,
     /// Kinds that can be paused.
-    pausable: HashSet<Kind>,
+    pausable: HashSet<KindHash>,
 }
 
-impl Owners {
+impl OwnerRecords {
     /// From now on these kinds can be paused, and no others.
-    pub fn set_pausable(&mut self, pausable: HashSet<Kind>) {
+    pub fn set_pausable(&mut self, pausable: HashSet<KindHash>) {
         self.pausable = pausable;
     }
 
     /// Takes an owner, or that it is gone; says whether a ceiling may have changed.
-    pub fn replace(&mut self, uid: Uid, owner: Option<Owner>) -> bool {
+    pub fn replace(&mut self, uid: Uid, owner: Option<OwnerRecord>) -> bool {
         let after = owner.filter(|owner| owner.controller.is_some() || owner.own.is_some());
-        let said = |owner: Option<&Owner>| {
+        let said = |owner: Option<&OwnerRecord>| {
             owner.map_or((None, None), |owner| (owner.controller, owner.own.as_ref().map(|own| own.ceiling)))
         };
         let (to, own) = said(after.as_ref());
@@ -82,7 +82,7 @@ impl Owners {
 
     /// The owners that one of the watches has seen, but for these.
     pub fn gone(&self, source: u16, uids: &HashSet<Uid>) -> Vec<Uid> {
-        let gone = |(uid, owner): &(&Uid, &Owner)| owner.source == source && !uids.contains(uid);
+        let gone = |(uid, owner): &(&Uid, &OwnerRecord)| owner.source == source && !uids.contains(uid);
         self.by_uid.iter().filter(gone).map(|(uid, _)| *uid).collect()
     }
 
@@ -155,8 +155,8 @@ mod tests {
     /// Owners of two kinds, of which all that isn't passed through can be paused.
     #[derive(Default)]
     struct World {
-        kinds: Kinds,
-        owners: Owners,
+        kinds: KindHasher,
+        owners: OwnerRecords,
     }
 
     impl World {
@@ -178,7 +178,7 @@ mod tests {
                 let ceiling = SignedDuration::from_secs(seconds);
                 Box::new(Own { ceiling, namespace: "ns".into(), name: uid.into() })
             });
-            self.owners.replace(Uid::of(uid), Some(Owner { controller, own, source: 0 }))
+            self.owners.replace(Uid::of(uid), Some(OwnerRecord { controller, own, source: 0 }))
         }
 
         fn own_of(&self, uid: &str) -> Option<i64> {

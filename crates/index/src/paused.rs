@@ -18,7 +18,7 @@ use tenure_types::runai::v3alpha1::RequeuingTimestamp;
 use crate::{
     Uid,
     names::Names,
-    owners::{Controller, Owners},
+    owners::{Controller, OwnerRecords},
     podgroups::GroupKey,
     times::Wait,
 };
@@ -110,7 +110,7 @@ impl Paused {
     }
 
     /// True if it was paused itself, and doesn't just bear a copy of the record.
-    fn is_root(&self, owners: &Owners) -> bool {
+    fn is_root(&self, owners: &OwnerRecords) -> bool {
         owners.root(self.controller).is_none()
     }
 
@@ -213,12 +213,12 @@ impl PausedOwners {
     }
 
     /// Owners that were paused themselves: annotations of a Deployment are copied to its `ReplicaSet`s.
-    pub fn roots(&self, owners: &Owners) -> impl Iterator<Item = &Paused> {
+    pub fn roots(&self, owners: &OwnerRecords) -> impl Iterator<Item = &Paused> {
         self.by_uid.values().filter(move |paused| paused.is_root(owners))
     }
 
     /// The time at which the next of them comes back, apart from claimed ones.
-    pub fn next_return(&self, owners: &Owners) -> Option<Timestamp> {
+    pub fn next_return(&self, owners: &OwnerRecords) -> Option<Timestamp> {
         let is_root = |uid| self.by_uid.get(uid).is_some_and(|paused| paused.is_root(owners));
         self.order.iter().find(|(_, uid)| is_root(uid)).map(|(at, _)| *at)
     }
@@ -238,7 +238,7 @@ impl PausedOwners {
     /// The owners of a queue that wait for their next try to get ready.
     pub fn waiting<'p>(
         &'p self,
-        owners: &'p Owners,
+        owners: &'p OwnerRecords,
         (family, queue): (Family, &'p str),
     ) -> impl Iterator<Item = (Uid, &'p Paused)> {
         let of_queue = move |paused: &Paused| paused.rules_of() == family && paused.queue == queue;
@@ -255,7 +255,7 @@ impl PausedOwners {
     /// settled. One whose own time hasn't come waits for it if the workload that had left `is_back`.
     pub fn claim_returns(
         &mut self,
-        owners: &Owners,
+        owners: &OwnerRecords,
         now: Timestamp,
         may: impl Fn(&Paused) -> bool,
         is_back: impl Fn(&Holder) -> bool,
@@ -323,13 +323,13 @@ mod tests {
     use tenure_policy::owners::OwnerTable;
 
     use super::*;
-    use crate::kinds::Kinds;
+    use crate::kinds::KindHasher;
 
     #[derive(Default)]
     struct World {
         names: Names,
-        kinds: Kinds,
-        owners: Owners,
+        kinds: KindHasher,
+        owners: OwnerRecords,
         paused: PausedOwners,
     }
 

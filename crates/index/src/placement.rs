@@ -29,13 +29,13 @@ use tenure_types::room::{Needs, PodWithRoom};
 
 use crate::{
     Uid,
-    cluster::{Cluster, Moved, Reader},
+    cluster::{ClusterModel, Moved, Reader},
     podgroups::Membership,
     uid::UidMap,
 };
 
 pub use answer::{NodeVerdict, PreemptionRequest, Rejection, Taken};
-use budgets::{Budgets, Labels};
+use budgets::{Budgets, PodLabels};
 pub use guard::{Guarding, Sought};
 pub use pending::Pending;
 use places::Places;
@@ -77,7 +77,7 @@ impl Reader for Placements {
 }
 
 /// The model of the webhook: everything that decides which pods may make room.
-pub type PlacementIndex = Cluster<Placements>;
+pub type PlacementIndex = ClusterModel<Placements>;
 
 /// The record of a pod, with the facts that decisions need.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ struct PodRecord {
     scheduled: Option<Timestamp>,
     progress: Progress,
     requests: Arc<Requests>,
-    labels: Arc<Labels>,
+    labels: Arc<PodLabels>,
     /// The groups that it names. Gangs know them as well, but a lookup there takes time.
     memberships: Option<Arc<[Membership]>>,
     /// True if it needs nothing but room. Other needs are kept apart.

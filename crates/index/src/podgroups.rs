@@ -22,12 +22,12 @@ use crate::{Uid, interner::Interner, names::Names, uid::UidMap};
 
 use gang::Gang;
 pub use group::GroupKey;
-use group::PodGroup;
+use group::GroupRecord;
 use members::Member;
 pub use members::{Membership, memberships};
-use stamps::Stamps;
+use stamps::StampSchedule;
 pub use stamps::{Stamped, Stamping};
-pub use workloads::{Counted, GangId, GroupQueue, OfGroups, Workload};
+pub use workloads::{Counted, GangId, GroupQueue, GroupWorkload, OfGroups};
 
 /// The number of a group's pods that are compared with a new one. Most groups have fewer subgroups.
 const FEW: usize = 8;
@@ -41,7 +41,7 @@ pub struct Gangs {
     changed: HashSet<GroupKey>,
     /// Pods whose workload has another queue, ceiling or start than before.
     moved: HashSet<Uid>,
-    stamps: Stamps,
+    stamps: StampSchedule,
     for_keeper: bool,
     /// The longest time between the scheduling of a workload's first pod and its start.
     formation: LongestFormation,
@@ -152,7 +152,7 @@ impl Gangs {
         let (namespace, name) = (object.metadata.namespace.as_deref(), object.metadata.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
         let key = GroupKey::new(kind, namespace, name, &mut interner.names);
-        let group = PodGroup::read(kind, object, interner);
+        let group = GroupRecord::read(kind, object, interner);
         self.put(&key, Some(Box::new(group)));
     }
 
@@ -176,7 +176,7 @@ impl Gangs {
         }
     }
 
-    fn put(&mut self, key: &GroupKey, group: Option<Box<PodGroup>>) {
+    fn put(&mut self, key: &GroupKey, group: Option<Box<GroupRecord>>) {
         if group.is_none() && !self.by_key.contains_key(key) {
             return;
         }

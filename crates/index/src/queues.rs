@@ -9,7 +9,7 @@ use tenure_policy::{
     queue::{RunaiQueue, TensorstackQueue},
     tree::QueueTree,
 };
-use tenure_types::{projection::RunaiQueueV2, runai::v3alpha1, tensorstack::v1beta1};
+use tenure_types::{projection::RunaiQueueV2Object, runai::v3alpha1, tensorstack::v1beta1};
 use tracing::warn;
 
 /// Queues of group `scheduling.run.ai`.
@@ -39,7 +39,7 @@ impl RunaiQueues {
     }
 
     /// Adds or updates a queue in KAI-Scheduler's version, with the same result.
-    pub fn apply_v2(&mut self, name: &str, queue: &RunaiQueueV2) -> bool {
+    pub fn apply_v2(&mut self, name: &str, queue: &RunaiQueueV2Object) -> bool {
         let none = BTreeMap::new();
         let annotations = queue.metadata.annotations.as_ref().unwrap_or(&none);
         self.put(name, RunaiQueue::read_v2(&queue.spec, annotations))

@@ -17,7 +17,7 @@ use k8s_openapi::{
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_index::{Due, Group, Served, Task, Uid};
+use tenure_index::{BatchCoverage, Due, Group, Task, Uid};
 use tenure_policy::{
     climb::{self, Action, Climb, OwnerLookup},
     config::Config,
@@ -37,7 +37,7 @@ use exempt::PausableOwners;
 pub use exempt::ExemptOwners;
 pub use pause::told_of_pause;
 
-use crate::{api::Objects, cluster::Cluster, config::Current, events::Happening, limit::WriteLimit};
+use crate::{api::ObjectClient, cluster::Cluster, config::Current, events::Happening, limit::WriteLimit};
 
 /// The most times that an owner is read, if other writers keep changing it.
 pub const READS: usize = 5;
@@ -57,7 +57,7 @@ const EXEMPT_PODS: usize = 64;
 pub struct Actor {
     pub cluster: Cluster,
     pub clock: ServerClock,
-    pub objects: Objects,
+    pub objects: ObjectClient,
     pub limit: WriteLimit,
     pub config: Current,
     pub scope: Scope,
@@ -73,7 +73,7 @@ pub struct Actor {
 pub struct Done {
     pub deed: Deed,
     pub events: Vec<Happening>,
-    pub served: Served,
+    pub served: BatchCoverage,
 }
 
 /// The action that was taken.
@@ -93,11 +93,11 @@ pub enum Deed {
 }
 
 impl Done {
-    const fn nothing(why: &'static str, served: Served) -> Self {
+    const fn nothing(why: &'static str, served: BatchCoverage) -> Self {
         Self::without_events(Deed::Nothing(why), served)
     }
 
-    const fn without_events(deed: Deed, served: Served) -> Self {
+    const fn without_events(deed: Deed, served: BatchCoverage) -> Self {
         Self { deed, events: Vec::new(), served }
     }
 }
@@ -123,8 +123,8 @@ pub enum Failure {
 
 impl Failure {
     /// The pods of the batch to which the failure applies.
-    pub const fn serves(&self) -> Served {
-        if matches!(self, Self::Delete(_)) { Served::First } else { Served::All }
+    pub const fn serves(&self) -> BatchCoverage {
+        if matches!(self, Self::Delete(_)) { BatchCoverage::First } else { BatchCoverage::All }
     }
 
     /// True if it counts as a try, after enough of which the pod itself is deleted: the API server answers, and this owner
@@ -169,19 +169,19 @@ impl Actor {
     pub async fn act(&self, group: &Group) -> Result<Done, Failure> {
         let due = &group.first;
         if group.task == Task::Announce && due.deadline <= self.clock.now() {
-            return Ok(Done::nothing("its run has ended", Served::All));
+            return Ok(Done::nothing("its run has ended", BatchCoverage::All));
         }
         let Some(pod) = self.still_there(due).await? else {
-            return Ok(Done::nothing("the pod is gone or exempt", Served::Gone));
+            return Ok(Done::nothing("the pod is gone or exempt", BatchCoverage::Gone));
         };
         if group.task == Task::Evict && is_ready_by_itself(&pod) {
-            return Ok(Done::nothing("the pod is ready by now", Served::First));
+            return Ok(Done::nothing("the pod is ready by now", BatchCoverage::First));
         }
         // a change in between must not part the climb from the pause
         let config = self.config.get();
         match (group.task, self.target(group.task, due, &pod, &config).await?) {
-            (_, Target::Nothing(why)) => Ok(Done::nothing(why, Served::All)),
-            (_, Target::Exempt) => Ok(Done::without_events(Deed::Exempt, Served::First)),
+            (_, Target::Nothing(why)) => Ok(Done::nothing(why, BatchCoverage::All)),
+            (_, Target::Exempt) => Ok(Done::without_events(Deed::Exempt, BatchCoverage::First)),
             (task @ (Task::Expire | Task::Evict), Target::Owners(owners)) => {
                 self.pause(task, due, owners, &pod, &config).await
             }
@@ -190,11 +190,11 @@ impl Actor {
             }
             (Task::Announce | Task::Withdraw, Target::Owners(mut owners)) => {
                 let owner = owners.pop().unwrap_or_else(|| of_pod(&pod));
-                Ok(self.announce(group, &owner, Served::All, &config.table).await?)
+                Ok(self.announce(group, &owner, BatchCoverage::All, &config.table).await?)
             }
             (Task::Announce | Task::Withdraw, Target::Pod(_)) => {
                 let alone = Group { rest: Vec::new(), ..group.clone() };
-                Ok(self.announce(&alone, &of_pod(&pod), Served::First, &config.table).await?)
+                Ok(self.announce(&alone, &of_pod(&pod), BatchCoverage::First, &config.table).await?)
             }
         }
     }

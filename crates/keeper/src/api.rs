@@ -52,7 +52,7 @@ fn kind_of(owner: &OwnerReference) -> Kind {
 
 /// Reads objects of any kind, and writes them while this keeper leads. Which resource a kind has is asked once and
 /// remembered, until one of its objects isn't found.
-pub struct Objects {
+pub struct ObjectClient {
     client: Client,
     lead: Leadership,
     kinds: Mutex<HashMap<Kind, (ApiResource, Scope)>>,
@@ -62,7 +62,7 @@ pub struct Objects {
     without_kueue_since: Mutex<Option<Instant>>,
 }
 
-impl Objects {
+impl ObjectClient {
     pub fn new(client: Client, lead: Leadership) -> Self {
         let (kinds, forbidden, without_kueue_since) = Default::default();
         Self { client, lead, kinds, forbidden, without_kueue_since }

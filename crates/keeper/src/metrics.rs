@@ -360,7 +360,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
     use tenure_index::Settings;
-    use tenure_service::readiness::Readiness;
+    use tenure_service::readiness::ProcessReadiness;
     use tenure_types::tensorstack::v1beta1;
 
     use super::*;
@@ -429,7 +429,7 @@ mod tests {
         let service = tower::service_fn(async |_: Request<Body>| {
             Response::builder().header(DATE, "Thu, 01 Jan 2026 00:00:00 GMT").body(Body::empty())
         });
-        let (clock, readiness) = (ServerClock::default(), Readiness::default());
+        let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
         let measured = readiness.awaiting("the time");
         tokio::spawn(clock.clone().measure(Client::new(service, "default"), measured));
         readiness.ready().await;

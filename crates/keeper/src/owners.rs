@@ -13,7 +13,7 @@ use tenure_index::Uid;
 use tenure_policy::{kueue, owners::OwnerTable};
 use tenure_service::{
     clock::ServerClock,
-    readiness::Readiness,
+    readiness::ProcessReadiness,
     served::{Kinds, Served},
     watch::{Store, follow_while_served},
 };
@@ -118,7 +118,7 @@ impl Kinds for Owners {
         &self,
         source: u16,
         resource: ApiResource,
-        readiness: &Readiness,
+        readiness: &ProcessReadiness,
         end: CancellationToken,
     ) -> BoxFuture<'static, u16> {
         let synced = readiness.awaiting(format!("{}.{}", resource.plural, resource.group));

@@ -17,7 +17,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::{
     action::{describe, told_of_pause},
-    api::Objects,
+    api::ObjectClient,
     cluster::Cluster,
     config::Current,
     events::{Events, FOR_EVENTS, Happening, IN_FLIGHT},
@@ -25,7 +25,7 @@ use crate::{
     metrics::Metrics,
     sleep,
 };
-use attempt::{Attempt, Told, is_refusal};
+use attempt::{Attempt, ReturnReport, is_refusal};
 
 /// Between two looks for owners that are due and still have pods.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ const TOLD_REFUSAL: u8 = 2;
 pub struct Returns {
     pub cluster: Cluster,
     pub clock: ServerClock,
-    pub objects: Objects,
+    pub objects: ObjectClient,
     pub limit: WriteLimit,
     pub config: Current,
     pub events: Events,
@@ -179,19 +179,19 @@ impl Returns {
 
     /// Returns the event of the pause if it may not have been written: a return changes or removes the record, so that
     /// this can't be found out later.
-    fn owed(&self, Told { known, record, state, .. }: &Told) -> Vec<Happening> {
+    fn owed(&self, ReturnReport { known, record, state, .. }: &ReturnReport) -> Vec<Happening> {
         let owed = self.cluster.recent.take_owed(known, record, self.clock.now());
         if owed { told_of_pause(record, state, known) } else { Vec::new() }
     }
 
-    fn came_back(&self, told: &Told) -> Happening {
+    fn came_back(&self, told: &ReturnReport) -> Happening {
         let reason = if told.back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED };
         let note = pause::came_back(&told.record, told.state.count, &told.known, told.is_early);
         let object = told.known.object.clone();
         Happening { object, reason, action: "Resuming", note, at: self.clock.now(), cause: None }
     }
 
-    fn refused(&self, told: &Told, error: &str) -> Happening {
+    fn refused(&self, told: &ReturnReport, error: &str) -> Happening {
         let note = pause::return_refused(&told.record, error, &told.known);
         Happening {
             object: told.known.object.clone(),

@@ -18,7 +18,7 @@ use tenure_service::{
     clock::ServerClock,
     groups::follow_groups,
     leadership::{Election, LeaderArgs, Leadership},
-    readiness::Readiness,
+    readiness::ProcessReadiness,
     served::follow_served,
     shutdown::Signals,
 };
@@ -29,7 +29,7 @@ use tracing::info;
 use crate::{
     Args,
     action::Actor,
-    api::Objects,
+    api::ObjectClient,
     cluster::Cluster,
     config::{Configure, Current, settings},
     events::Events,
@@ -82,7 +82,7 @@ impl Args {
         let exempt_namespaces = exempt_namespaces.into_iter().filter(|name| !name.is_empty()).collect();
         let scope = Scope { priority_threshold, schedulers, exempt_namespaces };
 
-        let readiness = Readiness::default();
+        let readiness = ProcessReadiness::default();
         let metrics = Metrics::register(registry);
         let cluster = Cluster::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
         let statuses = Statuses::default();
@@ -166,7 +166,7 @@ struct Parts {
 
 impl Parts {
     fn work(self, scope: Scope, version: QueueVersion, threadiness: NonZeroU32) -> Work {
-        let objects = || Objects::new(self.client.clone(), self.lead.clone());
+        let objects = || ObjectClient::new(self.client.clone(), self.lead.clone());
         // apart for each, so that none holds up another
         let limit = || write_limit(self.writes.0, self.writes.1);
         let events = Events::new(self.client.clone(), self.lead.clone());

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use crate::{
-    api::Objects,
+    api::ObjectClient,
     cluster::Cluster,
     limit::WriteLimit,
     metrics::{Metrics, StampResult},
@@ -29,7 +29,7 @@ const AT_ONCE: usize = 16;
 pub struct Stamps {
     cluster: Cluster,
     clock: ServerClock,
-    objects: Objects,
+    objects: ObjectClient,
     limit: WriteLimit,
     metrics: Metrics,
     dry_run: bool,
@@ -51,7 +51,7 @@ impl Stamps {
     pub fn new(
         cluster: Cluster,
         clock: ServerClock,
-        objects: Objects,
+        objects: ObjectClient,
         limit: WriteLimit,
         metrics: Metrics,
         dry_run: bool,

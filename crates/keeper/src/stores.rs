@@ -12,12 +12,12 @@ use tenure_policy::ready;
 use tenure_service::{
     clock::ServerClock,
     leadership::Leadership,
-    readiness::{Awaited, Readiness},
-    watch::{Guarded, Store, follow},
+    readiness::{Awaited, ProcessReadiness},
+    watch::{Store, TolerantStore, follow},
 };
 use tenure_types::{
     podgroup::{PodGroup, PodGroupKind},
-    projection::{ObservedStatus, Pod, RunaiQueue, RunaiQueueV2, TensorstackQueue},
+    projection::{ObservedStatus, Pod, RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
     runai::QueueVersion,
 };
 
@@ -123,15 +123,15 @@ impl RunaiStore {
     }
 }
 
-impl Store<RunaiQueue> for RunaiStore {
+impl Store<RunaiQueueObject> for RunaiStore {
     type Key = String;
 
     fn key(metadata: &ObjectMeta) -> String {
         metadata.name.clone().unwrap_or_default()
     }
 
-    fn apply(&mut self, queue: RunaiQueue) {
-        let RunaiQueue { metadata, spec, status } = queue;
+    fn apply(&mut self, queue: RunaiQueueObject) {
+        let RunaiQueueObject { metadata, spec, status } = queue;
         self.take((&metadata, status), |index, name| index.apply_runai(name, &spec));
     }
 
@@ -145,14 +145,14 @@ impl Store<RunaiQueue> for RunaiStore {
 }
 
 /// For clusters where KAI-Scheduler owns the definition.
-impl Store<RunaiQueueV2> for RunaiStore {
+impl Store<RunaiQueueV2Object> for RunaiStore {
     type Key = String;
 
     fn key(metadata: &ObjectMeta) -> String {
         metadata.name.clone().unwrap_or_default()
     }
 
-    fn apply(&mut self, queue: RunaiQueueV2) {
+    fn apply(&mut self, queue: RunaiQueueV2Object) {
         let status = queue.observed_status();
         self.take((&queue.metadata, status), |index, name| index.apply_runai_v2(name, &queue));
     }
@@ -180,14 +180,14 @@ impl TensorstackStore {
     }
 }
 
-impl Store<TensorstackQueue> for TensorstackStore {
+impl Store<TensorstackQueueObject> for TensorstackStore {
     type Key = String;
 
     fn key(metadata: &ObjectMeta) -> String {
         metadata.name.clone().unwrap_or_default()
     }
 
-    fn apply(&mut self, queue: TensorstackQueue) {
+    fn apply(&mut self, queue: TensorstackQueueObject) {
         self.change(|index| index.apply_tensorstack(&queue.name_any(), &queue.spec));
     }
 
@@ -205,7 +205,7 @@ pub fn watches(
     client: &Client,
     (cluster, clock, lead, metrics): (&Cluster, &ServerClock, Leadership, Metrics),
     statuses: Statuses,
-    readiness: &Readiness,
+    readiness: &ProcessReadiness,
     t9k_system_namespace: &str,
     runai_queue_version: QueueVersion,
 ) -> impl Future<Output = ()> + use<> {
@@ -218,27 +218,32 @@ pub fn watches(
         runai_queue_version,
         client.clone(),
         readiness.awaiting("queues.scheduling.run.ai"),
-        Guarded(RunaiStore { cluster: cluster.clone(), clock: clock.clone(), statuses }),
+        TolerantStore(RunaiStore { cluster: cluster.clone(), clock: clock.clone(), statuses }),
     );
     let tensorstack = follow(
         Api::namespaced(client.clone(), t9k_system_namespace),
         all,
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
-        Guarded(TensorstackStore { cluster: cluster.clone(), clock: clock.clone() }),
+        TolerantStore(TensorstackStore { cluster: cluster.clone(), clock: clock.clone() }),
     );
     async {
         tokio::join!(pods, runai, tensorstack);
     }
 }
 
-async fn runai_queues(version: QueueVersion, client: Client, synced: Awaited, queues: Guarded<RunaiStore>) {
+async fn runai_queues(
+    version: QueueVersion,
+    client: Client,
+    synced: Awaited,
+    queues: TolerantStore<RunaiStore>,
+) {
     let all = watcher::Config::default();
     match version {
         QueueVersion::V3alpha1 => {
-            follow(Api::<DeserializeGuard<RunaiQueue>>::all(client), all, synced, queues).await;
+            follow(Api::<DeserializeGuard<RunaiQueueObject>>::all(client), all, synced, queues).await;
         }
         QueueVersion::V2 => {
-            follow(Api::<DeserializeGuard<RunaiQueueV2>>::all(client), all, synced, queues).await;
+            follow(Api::<DeserializeGuard<RunaiQueueV2Object>>::all(client), all, synced, queues).await;
         }
     }
 }

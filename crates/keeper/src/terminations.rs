@@ -8,7 +8,7 @@ use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership,
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::Objects, cluster::Cluster, limit::WriteLimit, metrics::Metrics};
+use crate::{api::ObjectClient, cluster::Cluster, limit::WriteLimit, metrics::Metrics};
 
 /// The time between two rounds. A pod that couldn't be ended is tried again in the next.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
 pub struct Terminations {
     pub cluster: Cluster,
     pub clock: ServerClock,
-    pub objects: Objects,
+    pub objects: ObjectClient,
     pub limit: WriteLimit,
     pub metrics: Metrics,
     /// The longest time that a pod may terminate.

@@ -16,7 +16,7 @@ use clap::Args;
 use prometheus_client::{encoding::text::encode, metrics::info::Info, registry::Registry};
 use tracing::info;
 
-use crate::readiness::Readiness;
+use crate::readiness::ProcessReadiness;
 use address::ListenAddress;
 
 /// Returns a registry with the version of Tenure. The metrics of a program are a part of it, below a prefix of their own.
@@ -40,7 +40,7 @@ impl AdminArgs {
     /// Binds the port, and serves it as long as the returned future is polled.
     pub async fn serve(
         self,
-        readiness: Readiness,
+        readiness: ProcessReadiness,
         registry: Registry,
     ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>>> {
         let Self { admin_listen } = self;
@@ -52,7 +52,7 @@ impl AdminArgs {
 }
 
 /// The admin port's routes.
-pub fn router(readiness: Readiness, registry: Registry) -> Router {
+pub fn router(readiness: ProcessReadiness, registry: Registry) -> Router {
     Router::new()
         // liveness never depends on the cluster: a restart mends nothing there
         .route("/live", get(async || "live\n"))
@@ -60,7 +60,7 @@ pub fn router(readiness: Readiness, registry: Registry) -> Router {
         .route("/metrics", get(metrics).with_state(Arc::new(registry)))
 }
 
-async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
+async fn ready(State(readiness): State<ProcessReadiness>) -> (StatusCode, String) {
     match readiness.reason() {
         None => (StatusCode::OK, "ready\n".into()),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
@@ -121,13 +121,14 @@ mod tests {
     async fn an_address_in_use_is_told_with_its_flag() {
         let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = taken.local_addr().unwrap().to_string();
-        let served =
-            admin(&["--admin-listen", &address]).unwrap().serve(Readiness::default(), Registry::default());
+        let served = admin(&["--admin-listen", &address])
+            .unwrap()
+            .serve(ProcessReadiness::default(), Registry::default());
         let error = format!("{:#}", served.await.err().unwrap());
         assert!(error.starts_with(&format!("--admin-listen {address}: ")), "{error}");
     }
 
-    async fn answer(readiness: &Readiness, path: &str) -> (StatusCode, String) {
+    async fn answer(readiness: &ProcessReadiness, path: &str) -> (StatusCode, String) {
         let counter = Counter::<u64>::default();
         counter.inc();
         let mut registry = Registry::with_prefix("tenure");
@@ -141,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn ready_says_what_is_awaited() {
-        let readiness = Readiness::default();
+        let readiness = ProcessReadiness::default();
         let pods = readiness.awaiting("pods");
         let (status, body) = answer(&readiness, "/ready").await;
         assert_eq!((status, body.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "waiting for pods\n"));
@@ -152,7 +153,7 @@ mod tests {
 
     #[tokio::test]
     async fn metrics_are_served() {
-        let (status, body) = answer(&Readiness::default(), "/metrics").await;
+        let (status, body) = answer(&ProcessReadiness::default(), "/metrics").await;
         assert_eq!(status, StatusCode::OK);
         assert!(body.contains("tenure_deeds_total 1"), "{body}");
     }

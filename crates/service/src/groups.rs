@@ -9,7 +9,7 @@ use tenure_types::podgroup::{PodGroup, PodGroupKind};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    readiness::{Awaited, Readiness},
+    readiness::{Awaited, ProcessReadiness},
     served::{Kinds, Served, follow_served},
     watch::{Store, follow, follow_while_served},
 };
@@ -22,7 +22,7 @@ const FAMILIES: [PodGroupKind; 2] = [PodGroupKind::Runai, PodGroupKind::Tensorst
 pub async fn follow_groups<S>(
     client: Client,
     store: impl Fn(PodGroupKind) -> S + Send + Sync + 'static,
-    readiness: Readiness,
+    readiness: ProcessReadiness,
     looked: Awaited,
 ) where
     S: Store<PodGroup> + Send + 'static,
@@ -91,7 +91,7 @@ where
         &self,
         kind: PodGroupKind,
         resource: ApiResource,
-        readiness: &Readiness,
+        readiness: &ProcessReadiness,
         end: CancellationToken,
     ) -> BoxFuture<'static, PodGroupKind> {
         let synced = readiness.awaiting(name(&resource));

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// The conditions that a process waits for. It is unready while there are any, and again once it [drains](Self::drain).
 #[derive(Clone, Debug, Default)]
-pub struct Readiness {
+pub struct ProcessReadiness {
     awaited: Arc<watch::Sender<BTreeSet<String>>>,
     draining: Arc<AtomicBool>,
 }
@@ -21,10 +21,10 @@ pub struct Readiness {
 #[derive(Clone, Debug)]
 pub struct Awaited {
     what: String,
-    readiness: Readiness,
+    readiness: ProcessReadiness,
 }
 
-impl Readiness {
+impl ProcessReadiness {
     /// Adds a condition: the process is unready until [`Awaited::done`].
     pub fn awaiting(&self, what: impl Into<String>) -> Awaited {
         let what = what.into();
@@ -83,7 +83,7 @@ mod tests {
 
     #[tokio::test]
     async fn ready_is_when_nothing_is_awaited() {
-        let readiness = Readiness::default();
+        let readiness = ProcessReadiness::default();
         assert_eq!(readiness.reason(), None);
         let (pods, queues) = (readiness.awaiting("pods"), readiness.awaiting("queues"));
         assert_eq!(readiness.reason().as_deref(), Some("waiting for pods, queues"));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn who_drains_is_unready() {
-        let readiness = Readiness::default();
+        let readiness = ProcessReadiness::default();
         readiness.drain();
         assert_eq!(readiness.reason().as_deref(), Some("shutting down"));
     }

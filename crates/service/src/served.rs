@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 use crate::{
     call::{ApiError, call},
     log::with_causes,
-    readiness::{Awaited, Readiness},
+    readiness::{Awaited, ProcessReadiness},
 };
 
 /// The interval of the checks, and so the longest time for which a new kind stays unseen.
@@ -64,14 +64,19 @@ pub trait Kinds {
         &self,
         key: Self::Key,
         resource: ApiResource,
-        readiness: &Readiness,
+        readiness: &ProcessReadiness,
         end: CancellationToken,
     ) -> BoxFuture<'static, Self::Key>;
 }
 
 /// Follows all kinds that the cluster has; never returns. Ready when the objects of the kinds that it has at first are
 /// known.
-pub async fn follow_served<K: Kinds>(client: Client, mut kinds: K, readiness: Readiness, looked: Awaited) {
+pub async fn follow_served<K: Kinds>(
+    client: Client,
+    mut kinds: K,
+    readiness: ProcessReadiness,
+    looked: Awaited,
+) {
     let mut followed: HashMap<K::Key, CancellationToken> = HashMap::new();
     let mut follows = FuturesUnordered::new();
     let mut readiness = Some(readiness);

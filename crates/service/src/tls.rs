@@ -41,7 +41,7 @@ use tracing::{error, info};
 
 use crate::{
     callers::{AnyClient, ClientCa, ClientChain},
-    readiness::Readiness,
+    readiness::ProcessReadiness,
 };
 
 /// The timeout for the handshake of a client.
@@ -90,7 +90,7 @@ impl TlsArgs {
         self,
         router: Router,
         authorities: Vec<ClientCa>,
-        readiness: Readiness,
+        readiness: ProcessReadiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
         let Self { listen, tls_cert_file, tls_key_file, tls_reload_interval, drain_delay } = self;
@@ -126,7 +126,7 @@ impl TlsArgs {
 
 /// Tells clients close to a shutdown not to use their connections again: a request that is sent while an idle
 /// connection is closed is lost.
-fn draining(router: Router, readiness: Readiness) -> Router {
+fn draining(router: Router, readiness: ProcessReadiness) -> Router {
     router.layer(middleware::map_response(move |mut response: Response| {
         // hyper leaves the header out of HTTP/2, which says the same in its own way
         if readiness.is_draining() {

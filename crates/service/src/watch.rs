@@ -234,9 +234,9 @@ fn is_over(error: &Error) -> bool {
 
 /// A store for objects that may not decode, as custom resources may not: such an object is logged and counts as absent.
 #[derive(Debug)]
-pub struct Guarded<S>(pub S);
+pub struct TolerantStore<S>(pub S);
 
-impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<DeserializeGuard<K>> for Guarded<S> {
+impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<DeserializeGuard<K>> for TolerantStore<S> {
     type Key = S::Key;
 
     fn key(metadata: &ObjectMeta) -> S::Key {

@@ -214,7 +214,7 @@ pub struct Namespace {
 /// Other programs write the status, the quotas and the fields of other versions, and none of these may make a ceiling
 /// unreadable. So of `spec` only the fields that decisions need are filled in.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct RunaiQueue {
+pub struct RunaiQueueObject {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
@@ -239,10 +239,10 @@ pub struct ObservedStatus {
     pub next_expiry: Value,
 }
 
-/// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueue`]. Its annotations are
+/// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueueObject`]. Its annotations are
 /// as much a part of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct RunaiQueueV2 {
+pub struct RunaiQueueV2Object {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
@@ -251,7 +251,7 @@ pub struct RunaiQueueV2 {
     pub spec: runai::v2::QueueSpec,
 }
 
-impl RunaiQueueV2 {
+impl RunaiQueueV2Object {
     /// Returns the status in annotation `tenure.dev/status`; the default if it can't be read.
     pub fn observed_status(&self) -> ObservedStatus {
         let annotations = self.metadata.annotations.as_ref();
@@ -260,9 +260,9 @@ impl RunaiQueueV2 {
     }
 }
 
-/// A queue of the tensorstack family, reduced to the fields that Tenure reads; see [`RunaiQueue`].
+/// A queue of the tensorstack family, reduced to the fields that Tenure reads; see [`RunaiQueueObject`].
 #[derive(Clone, Debug, Default, Deserialize)]
-pub struct TensorstackQueue {
+pub struct TensorstackQueueObject {
     /// The metadata, without the parts that no decision needs.
     #[serde(default, deserialize_with = "slim")]
     pub metadata: ObjectMeta,
@@ -462,9 +462,9 @@ projection_of!(Pod, core::Pod);
 projection_of!(PodWithRoom, core::Pod);
 projection_of!(Node, core::Node);
 projection_of!(Namespace, core::Namespace);
-projection_of!(RunaiQueue, runai::v3alpha1::Queue);
-projection_of!(RunaiQueueV2, runai::v2::Queue);
-projection_of!(TensorstackQueue, tensorstack::v1beta1::Queue);
+projection_of!(RunaiQueueObject, runai::v3alpha1::Queue);
+projection_of!(RunaiQueueV2Object, runai::v2::Queue);
+projection_of!(TensorstackQueueObject, tensorstack::v1beta1::Queue);
 impl Resource for Owner {
     type DynamicType = ApiResource;
     type Scope = NamespaceResourceScope;
@@ -536,7 +536,7 @@ mod tests {
 
     #[test]
     fn what_others_write_into_a_queue_cannot_make_its_ceiling_unreadable() {
-        let queue: RunaiQueue = serde_json::from_value(json!({
+        let queue: RunaiQueueObject = serde_json::from_value(json!({
             "metadata": {"name": "a"},
             "spec": {"maxDuration": "1h", "parentQueue": null, "maxDurationAction": "FromTheFuture", "onReversal": 5, "priority": "high"},
             "status": {"conditions": [{}]},
@@ -544,7 +544,7 @@ mod tests {
         .unwrap();
         assert_eq!(queue.spec.max_duration, Some("1h".into()));
         assert_eq!(queue.spec.parent_queue, None);
-        let queue: TensorstackQueue =
+        let queue: TensorstackQueueObject =
             serde_json::from_value(json!({"metadata": {}, "spec": {"maxDuration": 10, "quota": 7}})).unwrap();
         assert_eq!(queue.spec.max_duration, Some("10".into()));
     }
@@ -552,7 +552,9 @@ mod tests {
     #[test]
     fn a_status_of_any_shape_is_observed_as_it_stands() {
         let observed = |status: Value| {
-            serde_json::from_value::<RunaiQueue>(json!({"metadata": {}, "status": status})).unwrap().status
+            serde_json::from_value::<RunaiQueueObject>(json!({"metadata": {}, "status": status}))
+                .unwrap()
+                .status
         };
         let status = observed(json!({"childQueues": "a", "workloads": {"running": 1}, "conditions": [{}]}));
         assert_eq!((status.child_queues, status.workloads), (json!("a"), json!({"running": 1})));
@@ -562,7 +564,7 @@ mod tests {
         }
         let of_annotation = |text: &str| {
             let metadata = json!({"annotations": {"tenure.dev/status": text}});
-            let queue: RunaiQueueV2 = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            let queue: RunaiQueueV2Object = serde_json::from_value(json!({"metadata": metadata})).unwrap();
             queue.observed_status()
         };
         assert_eq!(of_annotation(r#"{"nextExpiry": "soon"}"#).next_expiry, json!("soon"));

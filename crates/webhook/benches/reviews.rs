@@ -28,7 +28,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tenure_certs::Authority;
 use tenure_service::watch::Store;
-use tenure_types::projection::RunaiQueue;
+use tenure_types::projection::RunaiQueueObject;
 use tenure_webhook::KnownQueues;
 use tls::{Server, connect, eventually};
 
@@ -309,7 +309,7 @@ fn queues() -> KnownQueues {
     let mut queues = KnownQueues::default();
     let mut apply = |name: String, spec: Value| {
         let queue = json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec});
-        queues.apply(serde_json::from_value::<RunaiQueue>(queue).unwrap());
+        queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
     };
     apply("root".into(), json!({"maxDuration": "7d"}));
     for department in 0..9 {

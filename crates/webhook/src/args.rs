@@ -7,13 +7,13 @@ use tenure_service::{
     clock::ServerClock,
     config::ConfigArgs,
     log::LogArgs,
-    readiness::{Awaited, Readiness},
+    readiness::{Awaited, ProcessReadiness},
     shutdown::Signals,
     tls::TlsArgs,
     watch,
 };
 use tenure_types::{
-    projection::{RunaiQueue, RunaiQueueV2},
+    projection::{RunaiQueueObject, RunaiQueueV2Object},
     runai::QueueVersion,
 };
 
@@ -113,7 +113,7 @@ impl Args {
         let clock = ServerClock::default();
         let client = client.client(&clock).await?;
         let callers = callers.load(scheduler_extender)?;
-        let readiness = Readiness::default();
+        let readiness = ProcessReadiness::default();
         let metrics = Metrics::register(registry);
         let kai = KaiWatch::new(registry);
         let queues = KnownQueues::default();
@@ -194,7 +194,7 @@ struct Sight {
     placement: Placement,
     client: Client,
     clock: ServerClock,
-    readiness: Readiness,
+    readiness: ProcessReadiness,
 }
 
 impl Sight {
@@ -224,13 +224,13 @@ async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: 
     let all = watcher::Config::default();
     match version {
         QueueVersion::V3alpha1 => {
-            let api: Api<DeserializeGuard<RunaiQueue>> = Api::all(client);
-            watch::follow_converted(api, all, synced, watch::Guarded(queues)).await;
+            let api: Api<DeserializeGuard<RunaiQueueObject>> = Api::all(client);
+            watch::follow_converted(api, all, synced, watch::TolerantStore(queues)).await;
         }
         QueueVersion::V2 => {
-            let api: Api<DeserializeGuard<RunaiQueueV2>> = Api::all(client);
+            let api: Api<DeserializeGuard<RunaiQueueV2Object>> = Api::all(client);
             // stored as v3alpha1, where the definition is Tenure's
-            watch::follow_converted(api, all, synced, watch::Guarded(KnownQueuesV2(queues))).await;
+            watch::follow_converted(api, all, synced, watch::TolerantStore(KnownQueuesV2(queues))).await;
         }
     }
 }

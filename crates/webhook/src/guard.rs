@@ -19,7 +19,7 @@ use tenure_policy::{
     guard::{self, GuardVerdict, Guarded, Operation},
     preemption::Rules,
 };
-use tenure_service::{clock::ServerClock, readiness::Readiness};
+use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
 use tracing::{debug, info};
 
 use crate::{
@@ -41,7 +41,7 @@ pub struct Guard {
     /// The clock by which floors end.
     pub clock: ServerClock,
     /// The readiness of the watches and the clock.
-    pub readiness: Readiness,
+    pub readiness: ProcessReadiness,
     /// The recent grants of this replica's extender.
     pub permits: Permits,
     settings: Arc<RwLock<Settings>>,
@@ -86,7 +86,7 @@ impl Guard {
         placement: Placement,
         queues: KnownQueues,
         clock: ServerClock,
-        readiness: Readiness,
+        readiness: ProcessReadiness,
         permits: Permits,
     ) -> Self {
         let (settings, told) = Default::default();

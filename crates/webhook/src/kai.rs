@@ -24,7 +24,7 @@ use tenure_policy::{
     kai::{KaiDefaults, KaiDifference, Setting},
 };
 use tenure_service::{
-    readiness::Readiness,
+    readiness::ProcessReadiness,
     watch::{Store, follow},
 };
 use tokio::sync::watch;
@@ -144,14 +144,14 @@ impl KaiWatch {
         let api = Api::<ConfigMap>::namespaced(client, &key.namespace);
         let this = watcher::Config::default().fields(&format!("metadata.name={}", key.name));
         let name = format!("{}/{}", key.namespace, key.name);
-        let synced = Readiness::default().awaiting(format!("{CONFIG_MAP} {name}"));
+        let synced = ProcessReadiness::default().awaiting(format!("{CONFIG_MAP} {name}"));
         follow(api, this, synced, File { watch: self.clone(), object: (CONFIG_MAP, name), key: key.key })
             .await;
     }
 
     async fn follow_shards(&self, client: Client) {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kai.scheduler", "v1", SHARD));
-        let synced = Readiness::default().awaiting("schedulingshards.kai.scheduler");
+        let synced = ProcessReadiness::default().awaiting("schedulingshards.kai.scheduler");
         let api = Api::<DynamicObject>::all_with(client, &kind);
         follow(api, watcher::Config::default(), synced, Shards(self.clone())).await;
     }

@@ -10,7 +10,7 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 use tenure_index::{PlacementIndex, Uid};
 use tenure_service::{
     groups::follow_groups,
-    readiness::Readiness,
+    readiness::ProcessReadiness,
     watch::{Store, follow},
 };
 use tenure_types::{
@@ -37,7 +37,7 @@ impl Placement {
     }
 
     /// Follows all objects that it holds, except namespaces. Never ends.
-    pub async fn follow(self, client: Client, readiness: Readiness) {
+    pub async fn follow(self, client: Client, readiness: ProcessReadiness) {
         let all = watcher::Config::default;
         // pods that have ended take no room
         let live = all().fields("status.phase!=Succeeded,status.phase!=Failed");
@@ -56,7 +56,7 @@ impl Placement {
     }
 
     /// Follows namespaces. Never ends.
-    pub async fn follow_namespaces(self, client: Client, readiness: Readiness) {
+    pub async fn follow_namespaces(self, client: Client, readiness: ProcessReadiness) {
         let synced = readiness.awaiting("namespaces");
         follow(Api::all(client), watcher::Config::default(), synced, Namespaces(self)).await;
     }

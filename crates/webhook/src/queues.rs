@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 use tenure_index::RunaiQueues;
 use tenure_policy::queue_change::Running;
 use tenure_service::watch::Store;
-use tenure_types::projection::{ObservedStatus, RunaiQueue, RunaiQueueV2};
+use tenure_types::projection::{ObservedStatus, RunaiQueueObject, RunaiQueueV2Object};
 
 /// The queues of the run.ai family, as the watch has seen them. Clones share their state.
 #[derive(Clone, Debug, Default)]
@@ -50,14 +50,14 @@ impl KnownQueues {
     }
 }
 
-impl Store<RunaiQueue> for KnownQueues {
+impl Store<RunaiQueueObject> for KnownQueues {
     type Key = String;
 
     fn key(metadata: &ObjectMeta) -> String {
         metadata.name.clone().unwrap_or_default()
     }
 
-    fn apply(&mut self, queue: RunaiQueue) {
+    fn apply(&mut self, queue: RunaiQueueObject) {
         let name = queue.name_any();
         self.observe(&name, &queue.status);
         self.queues.write().apply(&name, &queue.spec);
@@ -76,14 +76,14 @@ impl Store<RunaiQueue> for KnownQueues {
 #[derive(Clone, Debug, Default)]
 pub struct KnownQueuesV2(pub KnownQueues);
 
-impl Store<RunaiQueueV2> for KnownQueuesV2 {
+impl Store<RunaiQueueV2Object> for KnownQueuesV2 {
     type Key = String;
 
     fn key(metadata: &ObjectMeta) -> String {
         KnownQueues::key(metadata)
     }
 
-    fn apply(&mut self, queue: RunaiQueueV2) {
+    fn apply(&mut self, queue: RunaiQueueV2Object) {
         let name = queue.name_any();
         self.0.observe(&name, &queue.observed_status());
         self.0.queues.write().apply_v2(&name, &queue);

@@ -55,7 +55,7 @@ pub struct Request<'b> {
     pub uid: Cow<'b, str>,
     /// Of the object.
     #[serde(borrow, default)]
-    pub kind: Kind<'b>,
+    pub kind: GroupVersionKind<'b>,
     /// CREATE, UPDATE, DELETE or CONNECT.
     #[serde(borrow, default)]
     pub operation: Cow<'b, str>,
@@ -96,7 +96,7 @@ pub struct UserInfo<'b> {
 /// Group, version and kind of an object.
 #[derive(Debug, Default, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "the API's own words")]
-pub struct Kind<'b> {
+pub struct GroupVersionKind<'b> {
     /// Empty for the core group.
     #[serde(borrow, default)]
     pub group: Cow<'b, str>,
@@ -239,7 +239,7 @@ fn too_early(pod: &str, message: String, retry_after: i32) -> Status {
     }
 }
 
-fn invalid(kind: &Kind<'_>, name: &str, errors: &[FieldError]) -> Status {
+fn invalid(kind: &GroupVersionKind<'_>, name: &str, errors: &[FieldError]) -> Status {
     let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let text = match texts.as_slice() {
         [one] => one.clone(),

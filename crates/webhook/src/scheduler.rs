@@ -14,7 +14,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, RwLock};
 use tenure_policy::floor::Floors;
-use tenure_service::{clock::ServerClock, limit::write_limit, readiness::Readiness};
+use tenure_service::{clock::ServerClock, limit::write_limit, readiness::ProcessReadiness};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{KnownQueues, Metrics, placement::Placement};
@@ -81,7 +81,7 @@ pub struct Extender {
     /// The floors of the configuration.
     pub floors: Arc<RwLock<Floors>>,
     /// The readiness of the watches and the clock.
-    pub readiness: Readiness,
+    pub readiness: ProcessReadiness,
     /// The recent grants.
     pub permits: Permits,
     /// Counts grants and refusals.
@@ -101,7 +101,7 @@ impl Extender {
         placement: Placement,
         queues: KnownQueues,
         clock: ServerClock,
-        readiness: Readiness,
+        readiness: ProcessReadiness,
         metrics: Metrics,
     ) -> Self {
         Self {

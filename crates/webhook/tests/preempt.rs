@@ -27,8 +27,8 @@ use prometheus_client::registry::Registry;
 use proptest::{collection::vec, prelude::*, sample::Index};
 use serde_json::{Value, json};
 use tenure_index::Uid;
-use tenure_service::{clock::ServerClock, readiness::Readiness, watch::Store};
-use tenure_types::{projection::RunaiQueue, room::PodWithRoom};
+use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
+use tenure_types::{projection::RunaiQueueObject, room::PodWithRoom};
 use tenure_webhook::{Extender, KnownQueues, MAX_PREEMPTION_BYTES, Metrics, Placement, scheduler_router};
 use tower::ServiceExt;
 
@@ -42,12 +42,12 @@ fn metrics() -> Metrics {
 }
 
 /// An extender that doesn't know the time yet: so all floors last.
-fn extender(readiness: Readiness) -> Extender {
+fn extender(readiness: ProcessReadiness) -> Extender {
     let mut queues = KnownQueues::default();
     for (name, floor) in [("guarded", json!("1h")), ("free", Value::Null)] {
         let spec = json!({"preemptMinRuntime": floor, "reclaimMinRuntime": floor});
         let queue = json!({"metadata": {"name": name}, "spec": spec});
-        queues.apply(serde_json::from_value::<RunaiQueue>(queue).unwrap());
+        queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
     }
     let placement = Placement::default();
     for (node, uid) in MAY_GO {
@@ -71,7 +71,7 @@ fn pod(uid: &str, node: &str, queue: &str) -> PodWithRoom {
 }
 
 fn router() -> Router {
-    scheduler_router(Some(extender(Readiness::default())), metrics())
+    scheduler_router(Some(extender(ProcessReadiness::default())), metrics())
 }
 
 fn preemptor() -> Value {
@@ -576,7 +576,7 @@ async fn an_extender_that_is_off_says_how_to_turn_it_on() {
 
 #[tokio::test]
 async fn an_extender_that_does_not_know_all_pods_yet_gives_none_away() {
-    let readiness = Readiness::default();
+    let readiness = ProcessReadiness::default();
     let awaited = readiness.awaiting("pods");
     let router = scheduler_router(Some(extender(readiness)), metrics());
     let (status, text) = outcome(&router, post(good())).await.unwrap_err();
@@ -648,7 +648,7 @@ async fn a_preemptor_that_becomes_known_within_a_moment_is_answered_as_any_other
 
 /// An extender that waits for a preemptor that it doesn't know.
 fn patient() -> Extender {
-    let extender = extender(Readiness::default()).patient(Duration::from_secs(20));
+    let extender = extender(ProcessReadiness::default()).patient(Duration::from_secs(20));
     extender.placement.change(|index| index.delete_pod(Uid::of("p")));
     extender
 }

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use support::{UID, review, webhook};
 use tenure_policy::{config::Config, expiry::GraceOnChange};
 use tenure_service::watch::Store;
-use tenure_types::{projection::RunaiQueue, runai::QueueVersion};
+use tenure_types::{projection::RunaiQueueObject, runai::QueueVersion};
 use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
 
 const RUNAI: &str = "scheduling.run.ai";
@@ -90,7 +90,7 @@ fn update_class(old: &Value, new: &Value) -> Value {
     class_review("UPDATE", &class(new), &class(old))
 }
 
-fn queue(name: &str, spec: &Value) -> RunaiQueue {
+fn queue(name: &str, spec: &Value) -> RunaiQueueObject {
     serde_json::from_value(
         json!({"apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": name}, "spec": spec}),
     )

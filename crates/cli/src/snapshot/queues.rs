@@ -63,14 +63,14 @@ impl Snapshot {
             self.of_queues.push(format!("queue {name:?}: {error}: it counts as empty"));
         }
         let (queue, errors) = if document.version() == "v2" {
-            let mut found: projection::RunaiQueueV2 = project(spec);
+            let mut found: projection::RunaiQueueV2Object = project(spec);
             let annotations = annotations(document);
             let read = RunaiQueue::read_v2(&found.spec, &annotations);
             found.metadata.annotations = Some(annotations);
             self.index.apply_runai_v2(name, &found);
             read
         } else {
-            let found: projection::RunaiQueue = project(spec);
+            let found: projection::RunaiQueueObject = project(spec);
             self.index.apply_runai(name, &found.spec);
             RunaiQueue::read(&found.spec)
         };

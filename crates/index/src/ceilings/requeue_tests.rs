@@ -22,7 +22,7 @@ use tenure_types::{
 };
 
 use super::{CeilingIndex, Settings};
-use crate::{Group, Outcome, Served, Task, Uid};
+use crate::{BatchCoverage, Group, Outcome, Task, Uid};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -213,7 +213,7 @@ fn who_was_evicted_in_vain_is_due_again_ever_later_and_afresh_after_it_was_ready
     let mut now = at(11);
     for wait in [5, 10, 20, 40, 40] {
         let group = evicted(&mut index, now).unwrap();
-        index.settle(&group, Served::All, Outcome::Acted, now);
+        index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
         let next = index.next_due().unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
@@ -229,13 +229,13 @@ fn what_outlives_a_pause_is_handed_out_as_such_and_apart_from_what_comes_later_u
     index.apply_pod(&pod("a", "job", Is::Scheduled(0)));
     let group = evicted(&mut index, at(11)).unwrap();
     assert!(!group.first.outlives);
-    index.settle(&group, Served::All, Outcome::Paused, at(11));
+    index.settle(&group, BatchCoverage::All, Outcome::Paused, at(11));
     index.apply_pod(&pod("b", "job", Is::Scheduled(1)));
     let later = at(60);
     let mut outlive = Vec::new();
     while let Some(group) = evicted(&mut index, later) {
         outlive.extend(group.pods().map(|pod| (pod.name.clone(), pod.outlives)));
-        index.settle(&group, Served::All, Outcome::Acted, later);
+        index.settle(&group, BatchCoverage::All, Outcome::Acted, later);
     }
     outlive.sort();
     assert_eq!(outlive, [("a".to_owned(), true), ("b".to_owned(), false)], "one group each");
@@ -253,10 +253,10 @@ fn all_pods_of_an_owner_outlive_its_pause_even_if_they_were_due_later() {
     let group = evicted(&mut index, at(10) + SignedDuration::from_millis(1)).unwrap();
     assert_eq!(group.pods().count(), 1, "the others aren't due yet");
     let in_flight = evicted(&mut index, at(12)).unwrap();
-    index.settle(&group, Served::All, Outcome::Paused, at(12));
+    index.settle(&group, BatchCoverage::All, Outcome::Paused, at(12));
     let outlives = ["a", "b", "c"].map(|name| index.outlives(Uid::of(name)));
     assert_eq!(outlives, [true, true, false]);
-    index.settle(&in_flight, Served::All, Outcome::Acted, at(12));
+    index.settle(&in_flight, BatchCoverage::All, Outcome::Acted, at(12));
     assert!(index.outlives(Uid::of("b")), "what was handed out before, too");
 }
 
@@ -699,7 +699,7 @@ impl Simulation {
                 life.returns = Some(returns);
                 paused(&mut self.index, &name, now, Some(returns), &json!({}));
             }
-            self.index.settle(&group, Served::All, Outcome::Acted, now);
+            self.index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
         }
     }
 

@@ -14,7 +14,7 @@ use tenure_policy::{
 use tenure_types::podgroup::PodGroupKind;
 
 use super::CeilingIndex;
-use crate::{Uid, Workload, cluster::Objects, paused::Paused, times::NEVER};
+use crate::{GroupWorkload, Uid, cluster::Objects, paused::Paused, times::NEVER};
 
 /// The reports on the queues of the run.ai family.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,7 +112,7 @@ impl CeilingIndex {
     }
 
     /// That which it names itself, else the one that its pods name, which may be several: then it is always the same.
-    fn queue_of_group<'w>(&'w self, group: &Workload<'w>) -> Option<&'w str> {
+    fn queue_of_group<'w>(&'w self, group: &GroupWorkload<'w>) -> Option<&'w str> {
         let mut pods = group.members.iter().filter_map(|uid| self.reader.deadlines.get(*uid));
         of_itself(group).or_else(|| pods.find_map(|pod| pod.runai.as_deref()))
     }
@@ -134,7 +134,7 @@ impl CeilingIndex {
     }
 }
 
-fn of_itself<'w>(group: &Workload<'w>) -> Option<&'w str> {
+fn of_itself<'w>(group: &GroupWorkload<'w>) -> Option<&'w str> {
     group.queue.filter(|_| group.kind == PodGroupKind::Runai).map(ArcStr::as_str)
 }
 

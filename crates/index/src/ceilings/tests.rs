@@ -16,7 +16,7 @@ use tenure_policy::{
     owners::{OwnerTable, PauseRule},
 };
 
-use crate::{Group, Outcome, Served, Task, Uid};
+use crate::{BatchCoverage, Group, Outcome, Task, Uid};
 
 const THRESHOLD: i32 = 2_000_000_000;
 
@@ -110,7 +110,7 @@ fn a_change_of_the_queue_moves_the_deadlines_of_its_pods() {
     assert_eq!(index.claim(at(20)), None);
     tensorstack(&mut index, "10s");
     let group = index.claim(at(20)).unwrap();
-    index.settle(&group, Served::All, Outcome::Acted, at(20));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(20));
     tensorstack(&mut index, "1h");
     assert_eq!(index.claim(at(100)), None);
     index.delete_tensorstack("demo");
@@ -176,7 +176,7 @@ fn what_a_pod_says_of_its_owner_is_judged_when_it_is_due_and_again_when_it_says_
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     let group = index.claim(at(20)).unwrap();
-    index.settle(&group, Served::First, Outcome::Final, at(20));
+    index.settle(&group, BatchCoverage::First, Outcome::Final, at(20));
     assert_eq!(index.next_due(), None);
     index.apply_pod(&pod("a", &owned_by("DaemonSet", "d")));
     assert_eq!(index.next_due(), None, "the same owner");
@@ -254,7 +254,7 @@ fn what_is_claimed_is_not_claimed_again_until_settled_and_then_ever_later() {
         index.apply_pod(&pod("a", &json!({})));
         assert_eq!(index.claim(at(now)), None);
         assert_eq!(group.first.deadline, at(10), "a retry doesn't hide how late it is");
-        index.settle(&group, Served::All, Outcome::Acted, at(now));
+        index.settle(&group, BatchCoverage::All, Outcome::Acted, at(now));
         assert_eq!(index.claim(at(now + wait)), None);
         now += wait + 1;
     }
@@ -297,7 +297,7 @@ fn pods_of_one_controller_are_due_again_at_once_and_by_themselves_if_only_the_fi
     index.apply_pod(&pod("third", &json!({"metadata": {"creationTimestamp": at(-3)}})));
     let group = index.claim(at(20)).unwrap();
     assert_eq!(group.pods().count(), 3);
-    index.settle(&group, Served::First, Outcome::Acted, at(20));
+    index.settle(&group, BatchCoverage::First, Outcome::Acted, at(20));
     assert_eq!(claimed(&mut index, at(20)), [Uid::of("second")]);
     assert_eq!(claimed(&mut index, at(20)), [Uid::of("third")]);
     assert_eq!(index.claim(at(20)), None);
@@ -333,7 +333,7 @@ fn a_workload_is_told_once_before_its_end() {
     let group = index.claim(at(41)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.since), (Task::Announce, at(60), at(40)));
     assert_eq!(index.claim(at(41)), None);
-    index.settle(&group, Served::All, Outcome::Acted, at(41));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(41));
     assert_eq!(index.claim(at(60)), None);
     assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
 }
@@ -343,7 +343,7 @@ fn who_could_not_be_told_is_told_after_a_while_and_expires_on_time() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(41)).unwrap();
-    index.settle(&group, Served::All, Outcome::Failed, at(55));
+    index.settle(&group, BatchCoverage::All, Outcome::Failed, at(55));
     assert_eq!(index.claim(at(60)), None);
     assert_eq!(index.claim(at(61)).unwrap().task, Task::Expire);
 }
@@ -353,16 +353,16 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let mut index = with_notice("60s", "20s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(41)).unwrap();
-    index.settle(&group, Served::All, Outcome::Acted, at(41));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(41));
     set_notice(&mut index, "5m", "20s");
     let group = index.claim(at(42)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
-    index.settle(&group, Served::All, Outcome::Acted, at(42));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(42));
     assert_eq!(index.claim(at(299)), None);
     index.delete_tensorstack("demo");
     let group = index.claim(at(299)).unwrap();
     assert_eq!((group.task, group.first.told), (Task::Withdraw, Some(at(300))));
-    index.settle(&group, Served::All, Outcome::Acted, at(299));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(299));
     assert_eq!(index.next_due(), None);
 }
 
@@ -397,7 +397,7 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
         ..Settings::default()
     });
     assert_eq!(index.claim(at(31)), None, "what is claimed stays claimed");
-    index.settle(&group, Served::All, Outcome::Acted, at(31));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(31));
     index.configure(Settings {
         table: OwnerTable::default(),
         notice: SignedDuration::ZERO,
@@ -493,7 +493,7 @@ fn nothing_more_is_done_about_what_is_settled_for_good() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(11)).unwrap();
-    index.settle(&group, Served::All, Outcome::Final, at(11));
+    index.settle(&group, BatchCoverage::All, Outcome::Final, at(11));
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.claim(at(1_000_000)), None);
 }
@@ -526,7 +526,7 @@ fn a_claim_settles_only_the_record_that_it_was_handed_out_for() {
     let mut index = index();
     let group = relabelled(&mut index);
     for outcome in [Outcome::Acted, Outcome::Final] {
-        index.settle(&group, Served::All, outcome, at(12));
+        index.settle(&group, BatchCoverage::All, outcome, at(12));
         assert_eq!((index.next_expiry(), index.pods_under_ceiling()), (Some(at(3_600)), 1));
     }
     let due = index.claim(at(3_601)).unwrap().first;
@@ -537,7 +537,7 @@ fn a_claim_settles_only_the_record_that_it_was_handed_out_for() {
 fn nothing_is_left_of_a_relabelled_pod_that_is_gone_and_others_are_claimed() {
     let mut index = index();
     let group = relabelled(&mut index);
-    index.settle(&group, Served::All, Outcome::Acted, at(12));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(12));
     index.delete_pod(Uid::of("a"));
     assert_eq!((index.next_due(), index.claim(Timestamp::MAX)), (None, None));
     index.apply_pod(&pod("b", &json!({})));
@@ -552,9 +552,9 @@ fn a_claim_that_was_taken_back_settles_nothing() {
     let group = index.claim(at(11)).unwrap();
     index.release_all();
     let again = index.claim(at(11)).unwrap();
-    index.settle(&group, Served::All, Outcome::Final, at(12));
+    index.settle(&group, BatchCoverage::All, Outcome::Final, at(12));
     assert_eq!(index.claim(at(13)), None, "it is handed out by the other claim");
-    index.settle(&again, Served::All, Outcome::Acted, at(12));
+    index.settle(&again, BatchCoverage::All, Outcome::Acted, at(12));
     assert_eq!(index.next_due(), Some(at(17) + SignedDuration::from_millis(1)));
 }
 
@@ -567,13 +567,13 @@ fn failed_tries_are_repeated_ever_later_and_do_not_count_as_tries_in_vain() {
     for wait in [5, 10, 20] {
         let group = index.claim(now).unwrap();
         assert_eq!(group.first.attempts, 0);
-        index.settle(&group, Served::All, Outcome::Failed, now);
+        index.settle(&group, BatchCoverage::All, Outcome::Failed, now);
         let next = index.next_due().unwrap();
         assert_eq!(next.duration_since(now).as_secs(), wait);
         now = next;
     }
     let group = index.claim(now).unwrap();
-    index.settle(&group, Served::All, Outcome::Acted, now);
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, now);
     assert_eq!(index.claim(at(200)).unwrap().first.attempts, 1);
 }
 
@@ -620,7 +620,7 @@ fn pods_of_one_controller_stay_together_if_the_first_is_gone() {
         index.apply_pod(&pod(uid, &json!({"metadata": {"creationTimestamp": at(created)}})));
     }
     let group = index.claim(at(20)).unwrap();
-    index.settle(&group, Served::Gone, Outcome::Acted, at(20));
+    index.settle(&group, BatchCoverage::Gone, Outcome::Acted, at(20));
     assert_eq!(claimed(&mut index, at(20)), [Uid::of("second"), Uid::of("third")]);
 }
 
@@ -631,7 +631,7 @@ fn only_who_was_told_counts_as_told() {
     index.apply_pod(&pod("second", &json!({})));
     let group = index.claim(at(50)).unwrap();
     assert_eq!(group.pods().count(), 2);
-    index.settle(&group, Served::First, Outcome::Acted, at(50));
+    index.settle(&group, BatchCoverage::First, Outcome::Acted, at(50));
     assert_eq!(claimed(&mut index, at(50)), [Uid::of("second")]);
     assert_eq!(index.claim(at(50)), None);
 }
@@ -642,7 +642,7 @@ fn what_did_not_help_comes_after_what_was_not_tried() {
     tensorstack(&mut index, "10s");
     index.apply_pod(&pod("old", &json!({"metadata": {"ownerReferences": null}})));
     let group = index.claim(at(11)).unwrap();
-    index.settle(&group, Served::All, Outcome::Acted, at(11));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(11));
     index
         .apply_pod(&pod("new", &json!({"metadata": {"ownerReferences": null, "creationTimestamp": at(90)}})));
     assert_eq!(claimed(&mut index, at(200)), [Uid::of("new")]);

@@ -80,7 +80,7 @@ impl Group {
 
 /// The pods of a group that an action has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub enum BatchCoverage {
     /// All of its pods.
     All,
     /// The first. Each of the others needs an action of its own.

@@ -13,7 +13,7 @@ use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, roo
 
 use super::{
     PlacementIndex, PodRecord,
-    workloads::{Here, Workloads},
+    workloads::{Here, WorkloadCache},
 };
 use crate::Uid;
 
@@ -68,7 +68,7 @@ pub enum Rejection {
 
 /// Buffers that are filled for each node: to allocate them each time takes longer than most answers.
 struct Scratch<'o, 'q, 'i> {
-    workloads: Workloads<'q, 'i>,
+    workloads: WorkloadCache<'q, 'i>,
     /// The pods that were offered, with their uids as the scheduler writes them.
     found: Vec<(&'o Cow<'i, str>, Uid, Option<&'i PodRecord>)>,
     /// The pods of the node, the offered ones first.
@@ -169,7 +169,7 @@ impl<'i> Asked<'_, 'i> {
 
     /// Answers in the order of the offers, up to the one that takes the last of the allowed searches.
     fn nodes(&self, offers: &[Offer<'i>], searches: usize) -> Vec<NodeVerdict<'i>> {
-        let workloads = Workloads::new(self.index, self.question.rules.tree);
+        let workloads = WorkloadCache::new(self.index, self.question.rules.tree);
         let mut scratch = Scratch { workloads, found: Vec::new(), here: Vec::new(), searches };
         let mut answers = Vec::with_capacity(offers.len());
         for offer in offers {
@@ -237,7 +237,7 @@ impl<'i> Asked<'_, 'i> {
         node: &str,
         here: &[Here<'_, 'i>],
         offered: usize,
-        workloads: &Workloads<'_, 'i>,
+        workloads: &WorkloadCache<'_, 'i>,
         protected: Protected,
     ) -> NodeVerdict<'i> {
         let pool = self.index.pool(self.question.rules.floors, node);

@@ -15,16 +15,16 @@ use crate::names::Names;
 /// The labels of a pod, by key. Their texts are shared: keys are few, and the pods of a workload have most values in
 /// common.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub struct Labels(Box<[(ArcStr, ArcStr)]>);
+pub struct PodLabels(Box<[(ArcStr, ArcStr)]>);
 
-impl Labels {
+impl PodLabels {
     pub fn read(labels: Option<&BTreeMap<String, String>>, names: &mut Names) -> Self {
         let pairs = labels.into_iter().flatten();
         Self(pairs.map(|(key, value)| (names.shared(key), names.shared(value))).collect())
     }
 }
 
-impl selector::Labels for Labels {
+impl selector::Labels for PodLabels {
     fn label(&self, key: &str) -> Option<&str> {
         let place = self.0.binary_search_by(|(of, _)| of.as_str().cmp(key)).ok()?;
         self.0.get(place).map(|(_, value)| value.as_str())
@@ -76,7 +76,7 @@ impl Budgets {
 
     /// The budgets that count the disruption of a pod. Their numbers are valid until the next change. None selects a
     /// pod without labels.
-    pub fn of(&self, namespace: &str, name: &str, labels: &Labels) -> Vec<Selecting> {
+    pub fn of(&self, namespace: &str, name: &str, labels: &PodLabels) -> Vec<Selecting> {
         let here = self.0.get(namespace).filter(|_| !labels.0.is_empty());
         let here = here.into_iter().flat_map(BTreeMap::values);
         let selecting = here.filter(|budget| {

@@ -10,7 +10,7 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
-use super::{PlacementIndex, workloads::Workloads};
+use super::{PlacementIndex, workloads::WorkloadCache};
 use crate::Uid;
 
 /// The inputs of a verdict besides the pods.
@@ -59,7 +59,7 @@ impl PlacementIndex {
         };
         let pod = fresher.as_ref().unwrap_or(placed);
         let node = pod.node.as_deref();
-        let mut workloads = Workloads::new(self, guarding.rules.tree);
+        let mut workloads = WorkloadCache::new(self, guarding.rules.tree);
         let here = workloads.here(uid, pod);
         let pool = node.and_then(|node| self.pool(guarding.rules.floors, node));
         let Some(victim) = here.victim(&workloads, pool) else { return found.verdict(asked) };

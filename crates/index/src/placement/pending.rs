@@ -12,7 +12,7 @@ use tenure_policy::{
 use super::{
     PlacementIndex,
     answer::{PreemptionRequest, Taken},
-    workloads::{Here, InGroup, Workloads},
+    workloads::{Here, InGroup, WorkloadCache},
 };
 use crate::Uid;
 
@@ -21,7 +21,7 @@ pub struct Pending<'q, 'i> {
     index: &'i PlacementIndex,
     rules: Rules<'q>,
     preemptor: Preemptor<'q>,
-    workloads: Workloads<'q, 'i>,
+    workloads: WorkloadCache<'q, 'i>,
     /// By group.
     grants: HashMap<usize, Vec<Grant<'i>>>,
 }
@@ -71,7 +71,7 @@ impl PlacementIndex {
         question: &PreemptionRequest<'q>,
         granted: impl Iterator<Item = (Uid, &'p [Uid])>,
     ) -> Pending<'q, 'i> {
-        let mut workloads = Workloads::new(self, question.rules.tree);
+        let mut workloads = WorkloadCache::new(self, question.rules.tree);
         let mut grants: HashMap<usize, Vec<Grant<'_>>> = HashMap::new();
         for (preemptor, victims) in granted {
             let preemptor = self.reader.places.get(preemptor);

@@ -12,14 +12,14 @@ use tenure_types::{
     room::{Needs, ResourceDemand},
 };
 
-use super::{PodRecord, budgets::Labels};
+use super::{PodRecord, budgets::PodLabels};
 use crate::{Uid, interner::Interner, names::Names, podgroups::Membership};
 
 /// Values that many pods share.
 #[derive(Debug, Default)]
 pub struct Interned {
     requests: Shared<Requests>,
-    labels: Shared<Labels>,
+    labels: Shared<PodLabels>,
     needs: Shared<Needs>,
 }
 
@@ -66,7 +66,7 @@ impl Interned {
 impl PodRecord {
     pub fn read(pod: &Pod, room: &ResourceDemand, interner: &mut Interner, pool: &mut Interned) -> Self {
         let Interner { names, kueue_queues, .. } = interner;
-        let labels = Labels::read(pod.metadata.labels.as_ref(), names);
+        let labels = PodLabels::read(pod.metadata.labels.as_ref(), names);
         let requests = pool.requests(room, names);
         let mut shared =
             |name: Option<&str>| name.filter(|name| !name.is_empty()).map(|name| names.shared(name));

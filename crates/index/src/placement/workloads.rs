@@ -20,7 +20,7 @@ use crate::{
 type ByAddress<A, V> = HashMap<A, V, BuildHasherDefault<UidHasher>>;
 
 /// The workloads of groups, and other values that many pods have in common.
-pub struct Workloads<'q, 'i> {
+pub struct WorkloadCache<'q, 'i> {
     index: &'i PlacementIndex,
     tree: &'q QueueTree,
     groups: Vec<Workload<'i>>,
@@ -75,7 +75,7 @@ impl<'i> Here<'_, 'i> {
     /// As rules see it, on a node of a pool, if it was found among these workloads.
     pub fn victim<'w>(
         &'w self,
-        workloads: &'w Workloads<'_, 'i>,
+        workloads: &'w WorkloadCache<'_, 'i>,
         pool: Option<&'w str>,
     ) -> Option<Victim<'w>> {
         let (workload, subgroup) = match &self.of {
@@ -87,7 +87,7 @@ impl<'i> Here<'_, 'i> {
     }
 }
 
-impl<'q, 'i> Workloads<'q, 'i> {
+impl<'q, 'i> WorkloadCache<'q, 'i> {
     pub fn new(index: &'i PlacementIndex, tree: &'q QueueTree) -> Self {
         Self {
             index,

@@ -9,7 +9,7 @@ use tenure_policy::{
     start::{LongestFormation, RunFacts},
 };
 
-use super::{group::PodGroup, members::Member, readiness::RunReadiness, stamps::Stamp};
+use super::{group::GroupRecord, members::Member, readiness::RunReadiness, stamps::Stamp};
 use crate::{
     Uid,
     times::{Milliseconds, in_time},
@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Gang {
     /// None if there is no such group, though pods name it.
-    pub group: Option<Box<PodGroup>>,
+    pub group: Option<Box<GroupRecord>>,
     /// Its pods, in the order of their uids.
     members: Vec<Uid>,
     /// The number of active members.
@@ -213,13 +213,13 @@ impl Gang {
     /// Sets another version of the group, another group of its name, or none; returns the one that it replaces.
     pub fn put(
         &mut self,
-        group: Option<Box<PodGroup>>,
+        group: Option<Box<GroupRecord>>,
         members: &UidMap<Box<Member>>,
-    ) -> Option<Box<PodGroup>> {
+    ) -> Option<Box<GroupRecord>> {
         self.show(members);
-        let is_same = |new: &PodGroup| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
+        let is_same = |new: &GroupRecord| self.group.as_ref().is_some_and(|known| known.uid == new.uid);
         if self.active > 0 && self.fixed.is_none() && !group.as_deref().is_some_and(is_same) {
-            let named = |known: &PodGroup| NamedQueue { queue: known.queue.clone(), made: known.created };
+            let named = |known: &GroupRecord| NamedQueue { queue: known.queue.clone(), made: known.created };
             self.fixed = self.group.as_deref().map(|known| Box::new(named(known)));
         }
         let known = std::mem::replace(&mut self.group, group);

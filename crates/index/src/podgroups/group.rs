@@ -26,7 +26,7 @@ impl GroupKey {
 
 /// The record of a `PodGroup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodGroup {
+pub struct GroupRecord {
     /// As the API server writes it, since writes name it.
     pub uid: Box<str>,
     pub resource_version: Box<str>,
@@ -40,7 +40,7 @@ pub struct PodGroup {
     pub shape: Shape,
 }
 
-impl PodGroup {
+impl GroupRecord {
     pub fn read(kind: PodGroupKind, group: &podgroup::PodGroup, interner: &mut Interner) -> Self {
         let spec = kind.spec(&group.spec);
         let default = (kind == PodGroupKind::Tensorstack).then_some(keys::TENSORSTACK_DEFAULT_QUEUE);

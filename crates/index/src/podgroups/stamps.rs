@@ -61,7 +61,7 @@ pub enum Stamped {
 /// The progress of a group's stamp.
 #[derive(Debug, Default)]
 pub struct Stamp {
-    /// Its place in the order of [`Stamps`], if it stands there.
+    /// Its place in the order of [`StampSchedule`], if it stands there.
     place: Option<Milliseconds>,
     /// The claim that it is handed out under.
     claim: Option<u32>,
@@ -78,7 +78,7 @@ pub struct Stamp {
 
 /// Groups whose stamps are to be checked, by time.
 #[derive(Debug, Default)]
-pub struct Stamps {
+pub struct StampSchedule {
     pub(super) order: BTreeSet<(i64, GroupKey)>,
     claims: u32,
 }
@@ -126,7 +126,7 @@ impl Stamp {
     }
 }
 
-impl Stamps {
+impl StampSchedule {
     /// Has a group checked at once, though its stamp may have to wait: a start ahead of the clock is noted then, too.
     pub fn judge(&mut self, key: &GroupKey, stamp: &mut Stamp) {
         self.place(key, stamp, Some(AT_ONCE));

@@ -13,14 +13,14 @@ use tenure_types::podgroup::PodGroupKind;
 use super::{
     Gangs,
     gang::Gang,
-    group::{GroupKey, PodGroup},
+    group::{GroupKey, GroupRecord},
     members::Membership,
 };
 use crate::{Uid, times::Milliseconds};
 
 /// A `PodGroup` that there is, with what its pods show.
 #[derive(Clone, Copy, Debug)]
-pub struct Workload<'g> {
+pub struct GroupWorkload<'g> {
     /// Its kind.
     pub kind: PodGroupKind,
     /// Its namespace.
@@ -67,7 +67,7 @@ pub struct GroupQueue {
 pub struct Counted<'g> {
     gangs: &'g Gangs,
     gang: &'g Gang,
-    group: &'g PodGroup,
+    group: &'g GroupRecord,
 }
 
 /// Which group, as long as nothing changes: cheaper to look up than its names.
@@ -154,7 +154,7 @@ impl Gangs {
     fn existing<'g, 'm>(
         &'g self,
         memberships: &'m [Membership],
-    ) -> impl DoubleEndedIterator<Item = (&'g GroupKey, &'g Gang, &'g PodGroup)> + use<'g, 'm> {
+    ) -> impl DoubleEndedIterator<Item = (&'g GroupKey, &'g Gang, &'g GroupRecord)> + use<'g, 'm> {
         memberships.iter().filter_map(|Membership { group: key, .. }| {
             let (key, gang) = self.by_key.get_key_value(key)?;
             Some((key, gang.as_ref(), gang.group.as_deref()?))
@@ -166,7 +166,7 @@ impl Gangs {
         &self,
         memberships: &[Membership],
         own: SignedDuration,
-    ) -> Option<(&GroupKey, &PodGroup)> {
+    ) -> Option<(&GroupKey, &GroupRecord)> {
         let mut existing = self.existing(memberships).map(|(key, _, group)| (key, group));
         existing.find(|(_, group)| group.own == Some(own))
     }
@@ -182,7 +182,7 @@ impl Gangs {
     }
 
     /// The group that counts for the workload of a pod.
-    pub fn workload(&self, memberships: &[Membership]) -> Option<Workload<'_>> {
+    pub fn workload(&self, memberships: &[Membership]) -> Option<GroupWorkload<'_>> {
         self.existing(memberships).next().map(|(key, gang, group)| workload(key, gang, group))
     }
 
@@ -206,13 +206,13 @@ impl Gangs {
     }
 
     /// All groups that there are.
-    pub fn workloads(&self) -> impl Iterator<Item = Workload<'_>> {
+    pub fn workloads(&self) -> impl Iterator<Item = GroupWorkload<'_>> {
         self.by_key.iter().filter_map(|(key, gang)| Some(workload(key, gang, gang.group.as_deref()?)))
     }
 }
 
-fn workload<'g>(key: &'g GroupKey, gang: &'g Gang, group: &'g PodGroup) -> Workload<'g> {
-    Workload {
+fn workload<'g>(key: &'g GroupKey, gang: &'g Gang, group: &'g GroupRecord) -> GroupWorkload<'g> {
+    GroupWorkload {
         kind: key.kind,
         namespace: &key.namespace,
         name: &key.name,

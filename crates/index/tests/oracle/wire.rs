@@ -18,7 +18,7 @@ use tenure_policy::{
 use tenure_types::{
     keys,
     podgroup::{PodGroup, PodGroupKind},
-    projection::{Pod, PodCondition, PodSpec, PodStatus, RunaiQueueV2, SchedulingGroup},
+    projection::{Pod, PodCondition, PodSpec, PodStatus, RunaiQueueV2Object, SchedulingGroup},
     room::PodWithRoom,
     runai::{
         v2,
@@ -260,10 +260,10 @@ pub fn runai(of: &RunaiObj) -> v3alpha1::QueueSpec {
     }
 }
 
-pub fn runai_v2(of: &RunaiObj) -> RunaiQueueV2 {
+pub fn runai_v2(of: &RunaiObj) -> RunaiQueueV2Object {
     let text = |micros: Option<i64>| micros.map(|micros| go(micros).as_str().into());
     let wait = of.wait.map(|of| serde_json::to_string(&wait(of)).unwrap());
-    RunaiQueueV2 {
+    RunaiQueueV2Object {
         metadata: ObjectMeta {
             annotations: texts([
                 (keys::QUEUE_MAX_DURATION_ANNOTATION, of.ceiling.map(go)),

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::Value;
-use tenure_index::{Due, Group, Served, Task, Uid};
+use tenure_index::{BatchCoverage, Due, Group, Task, Uid};
 use tenure_policy::{
     owners::OwnerTable,
     pause::{self, AtEnd, OwnerObject},
@@ -19,7 +19,7 @@ impl Actor {
         &self,
         group: &Group,
         object: &OwnerReference,
-        served: Served,
+        served: BatchCoverage,
         table: &OwnerTable,
     ) -> Result<Done, ApiError> {
         let mut tries = 1..READS;
@@ -36,7 +36,7 @@ impl Actor {
         &self,
         group: &Group,
         owner: &OwnerReference,
-        served: Served,
+        served: BatchCoverage,
         table: &OwnerTable,
     ) -> Result<Done, ApiError> {
         let found = self.objects.get(&group.first.namespace, owner).await?;

@@ -1,6 +1,6 @@
 //! Deletes a pod that has nothing above it to pause.
 
-use tenure_index::{Due, Served, Task};
+use tenure_index::{BatchCoverage, Due, Task};
 use tenure_policy::pause::{self, Alone};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::projection::Pod;
@@ -35,13 +35,13 @@ impl Actor {
         };
         if self.dry_run {
             let events = vec![event(reason, pause::dry_run(&message), due.deadline)];
-            return Ok(Done { deed: Deed::Deleted, events, served: Served::First });
+            return Ok(Done { deed: Deed::Deleted, events, served: BatchCoverage::First });
         }
         self.limit.until_ready().await;
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
-                return Ok(Done::nothing("the pod is gone or another one", Served::Gone));
+                return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
             }
             // it may have been done all the same
             Err(error) if error.is_open() => {
@@ -59,6 +59,6 @@ impl Actor {
             let note = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
             events.push(event(pause::RUN_ENDED, note, now));
         }
-        Ok(Done { deed: Deed::Deleted, events, served: Served::First })
+        Ok(Done { deed: Deed::Deleted, events, served: BatchCoverage::First })
     }
 }

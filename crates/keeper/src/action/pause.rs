@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
-use tenure_index::{Due, Served, Task};
+use tenure_index::{BatchCoverage, Due, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
@@ -73,17 +73,19 @@ impl Actor {
             match self.try_to_pause((task, pod), due, &owner, table, &mut allowed).await {
                 // the status of a Job changes as its pods get ready: it is judged again by what the watches show then
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if task == Task::Evict => {
-                    return Ok(Done::nothing("its owner has just changed", Served::All));
+                    return Ok(Done::nothing("its owner has just changed", BatchCoverage::All));
                 }
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if tries.next().is_some() => {}
                 Err(Failure::Pause { source: ApiError::NotFound, .. }) => {
-                    return Ok(Done::nothing("its owner is gone", Served::All));
+                    return Ok(Done::nothing("its owner is gone", BatchCoverage::All));
                 }
                 Ok(Attempt::Finished) => {
                     return self.delete(task, due, pod, &Alone::Finished(describe(&owner))).await;
                 }
                 Ok(Attempt::Undone(event)) => return self.delete_undone(due, pod, &owner, *event).await,
-                Ok(Attempt::Paused) => return Ok(Done::without_events(Deed::PausedBefore, Served::All)),
+                Ok(Attempt::Paused) => {
+                    return Ok(Done::without_events(Deed::PausedBefore, BatchCoverage::All));
+                }
                 Ok(Attempt::Done(done)) => return Ok(done),
                 Err(failure) => return Err(failure),
             }
@@ -163,7 +165,7 @@ impl Actor {
         let object = self.objects.get(&due.namespace, owner).await.map_err(failed)?;
         if object.metadata.uid.as_deref() != Some(&owner.uid) || object.metadata.deletion_timestamp.is_some()
         {
-            return Ok(Attempt::Done(Done::nothing("its owner is going or gone", Served::All)));
+            return Ok(Attempt::Done(Done::nothing("its owner is going or gone", BatchCoverage::All)));
         }
         let known = known(owner, &object.metadata);
         let object = json(&object);
@@ -176,7 +178,7 @@ impl Actor {
         // a sibling may have been the reason for a pause since this pod was handed out
         if why.0 == Task::Evict && self.cluster.with(|index| index.outlives(due.uid)) {
             let why = "its owner was resumed, and the pod belongs to the run that was evicted";
-            return Ok(Attempt::Done(Done::nothing(why, Served::All)));
+            return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
         }
         let ended = self.ended(why, due, OwnerObject(&object));
         let undone = OwnerObject(&object)
@@ -191,7 +193,7 @@ impl Actor {
         }
         let Some(plan) = self.plan(why, due, owner, OwnerObject(&object)) else {
             let why = "its queue doesn't wait for pods to be ready any more";
-            return Ok(Attempt::Done(Done::nothing(why, Served::All)));
+            return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
         };
         for rule in table.rules(owner) {
             match self.apply(&plan, due, (owner, &ended), rule, &object).await {
@@ -339,7 +341,7 @@ impl Actor {
             }
         }
         let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals, until };
-        Done { deed, events, served: Served::All }
+        Done { deed, events, served: BatchCoverage::All }
     }
 
     /// Returns the events of recent pauses that may not have been written.

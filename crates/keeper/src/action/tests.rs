@@ -126,7 +126,7 @@ fn actor(server: &Server) -> Actor {
     Actor {
         cluster,
         clock: ServerClock::default(),
-        objects: Objects::new(server.client(), Leadership::always()),
+        objects: ObjectClient::new(server.client(), Leadership::always()),
         limit: limit(),
         config,
         scope: Scope::default(),

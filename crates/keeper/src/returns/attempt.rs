@@ -15,9 +15,9 @@ use crate::action::{READS, describe, known};
 /// The result of a try.
 pub enum Attempt {
     /// The owner was resumed, or deactivated.
-    Done(Box<Told>),
+    Done(Box<ReturnReport>),
     /// The patch was refused, by the API server or a webhook.
-    Refused(Box<Told>, ApiError),
+    Refused(Box<ReturnReport>, ApiError),
     /// It doesn't come back now.
     NotNow,
     /// Its record can't be followed.
@@ -25,7 +25,7 @@ pub enum Attempt {
 }
 
 /// A return, for the events and the log.
-pub struct Told {
+pub struct ReturnReport {
     pub known: PausedObject,
     pub record: PausedRecord,
     pub state: RequeueState,
@@ -79,7 +79,7 @@ impl Returns {
         let object = OwnerObject(&object);
         let patch = patch(object, &record, back);
         self.limit.until_ready().await;
-        let told = Box::new(Told { known, state: object.requeue_state(), record, back, is_early });
+        let told = Box::new(ReturnReport { known, state: object.requeue_state(), record, back, is_early });
         match self.write(namespace, owner, back, patch.write()).await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),

@@ -11,7 +11,7 @@ use tenure_service::{
     leadership::Leadership,
 };
 use tenure_types::{
-    projection::{ObservedStatus, RunaiQueue, RunaiQueueV2},
+    projection::{ObservedStatus, RunaiQueueObject, RunaiQueueV2Object},
     runai::QueueVersion,
 };
 use thiserror::Error;
@@ -90,11 +90,11 @@ impl Writer {
         let client = self.client.clone();
         match self.version {
             QueueVersion::V3alpha1 => {
-                let queues: Api<RunaiQueue> = Api::all(client);
+                let queues: Api<RunaiQueueObject> = Api::all(client);
                 Ok(call(queues.patch_status(name, &how, patch)).await?.status)
             }
             QueueVersion::V2 => {
-                let queues: Api<RunaiQueueV2> = Api::all(client);
+                let queues: Api<RunaiQueueV2Object> = Api::all(client);
                 Ok(call(queues.patch(name, &how, patch)).await?.observed_status())
             }
         }

@@ -35,7 +35,7 @@ use kube::client::Body;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tenure_certs::Authority;
-use tenure_service::{clock::ServerClock, readiness::Readiness};
+use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
 use tenure_webhook::{Extender, Metrics, Placement, scheduler_router};
 use tls::{Server, connect, eventually};
 
@@ -182,7 +182,7 @@ fn placement(scale: &Scale) -> Placement {
 
 async fn extender(placement: Placement) -> Extender {
     let clock = clock().await;
-    Extender::new(placement, cluster::queues(), clock, Readiness::default(), metrics())
+    Extender::new(placement, cluster::queues(), clock, ProcessReadiness::default(), metrics())
 }
 
 fn metrics() -> Metrics {
@@ -197,7 +197,7 @@ async fn clock() -> ServerClock {
         async move { answer }
     });
     let client = kube::Client::new(service, "default");
-    let (clock, readiness) = (ServerClock::default(), Readiness::default());
+    let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
     tokio::spawn(clock.clone().measure(client, readiness.awaiting("the time")));
     readiness.ready().await;
     clock

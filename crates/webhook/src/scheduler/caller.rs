@@ -100,7 +100,7 @@ impl Extender {
 #[cfg(test)]
 mod tests {
     use prometheus_client::registry::Registry;
-    use tenure_service::{clock::ServerClock, readiness::Readiness};
+    use tenure_service::{clock::ServerClock, readiness::ProcessReadiness};
 
     use super::{super::Permit, *};
     use crate::{KnownQueues, Metrics, Placement};
@@ -108,7 +108,7 @@ mod tests {
     fn extender() -> Extender {
         let metrics = Metrics::register(&mut Registry::default());
         let (placement, queues) = (Placement::default(), KnownQueues::default());
-        Extender::new(placement, queues, ServerClock::default(), Readiness::default(), metrics)
+        Extender::new(placement, queues, ServerClock::default(), ProcessReadiness::default(), metrics)
     }
 
     fn now() -> Timestamp {

@@ -12,8 +12,8 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_policy::{config::Config, floor::Floors};
-use tenure_service::{clock::ServerClock, readiness::Readiness, watch::Store};
-use tenure_types::projection::RunaiQueue;
+use tenure_service::{clock::ServerClock, readiness::ProcessReadiness, watch::Store};
+use tenure_types::projection::RunaiQueueObject;
 use tenure_webhook::{Guard, KnownQueues, Metrics, Permit, Permits, Placement, guard_router};
 
 use crate::oneshot;
@@ -33,7 +33,7 @@ async fn measured() -> ServerClock {
         let answer = Response::builder().header(DATE, &date).body(kube::client::Body::empty());
         async move { answer }
     });
-    let (clock, readiness) = (ServerClock::default(), Readiness::default());
+    let (clock, readiness) = (ServerClock::default(), ProcessReadiness::default());
     let measured = readiness.awaiting("the time");
     tokio::time::pause();
     tokio::spawn(clock.clone().measure(kube::Client::new(service, "default"), measured));
@@ -54,7 +54,7 @@ pub fn ago(seconds: i64) -> Timestamp {
 pub struct World {
     pub placement: Placement,
     pub permits: Permits,
-    pub readiness: Readiness,
+    pub readiness: ProcessReadiness,
     pub guard: Guard,
     registry: Registry,
     router: Router,
@@ -77,9 +77,9 @@ impl World {
             [("q", json!({"preemptMinRuntime": "10m", "reclaimMinRuntime": "20m"})), ("other", json!({}))]
         {
             let queue = json!({"metadata": {"name": name}, "spec": spec});
-            queues.apply(serde_json::from_value::<RunaiQueue>(queue).unwrap());
+            queues.apply(serde_json::from_value::<RunaiQueueObject>(queue).unwrap());
         }
-        let (permits, readiness) = (Permits::default(), Readiness::default());
+        let (permits, readiness) = (Permits::default(), ProcessReadiness::default());
         let guard = Guard::new(placement.clone(), queues, CLOCK.clone(), readiness.clone(), permits.clone());
         let mut registry = Registry::default();
         let router = guard_router(Some(guard.clone()), Metrics::register(&mut registry));

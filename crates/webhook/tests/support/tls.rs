@@ -10,7 +10,7 @@ use std::{
 use axum::Router;
 use clap::Parser;
 use tenure_certs::Pair;
-use tenure_service::{callers::ClientCa, readiness::Readiness, tls::TlsArgs};
+use tenure_service::{callers::ClientCa, readiness::ProcessReadiness, tls::TlsArgs};
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
@@ -34,7 +34,7 @@ struct Flags {
 /// A server that runs in the background.
 pub struct Server {
     pub address: SocketAddr,
-    pub readiness: Readiness,
+    pub readiness: ProcessReadiness,
     pub shutdown: CancellationToken,
     pub ended: tokio::task::JoinHandle<anyhow::Result<()>>,
 }
@@ -64,7 +64,7 @@ pub fn serve_clients(
         key.to_str().unwrap(),
     ];
     let Flags { tls } = Flags::parse_from(own.iter().chain(flags));
-    let (readiness, shutdown) = (Readiness::default(), CancellationToken::new());
+    let (readiness, shutdown) = (ProcessReadiness::default(), CancellationToken::new());
     let ended = tokio::spawn(tls.serve(router, authorities, readiness.clone(), shutdown.clone()));
     Server { address, readiness, shutdown, ended }
 }

@@ -1,7 +1,7 @@
 //! Compares the claims that index and model hand out, and settles them in both.
 
 use jiff::Timestamp;
-use tenure_index::{Outcome, Served, Stamped, Stamping, Task as IndexTask, Uid};
+use tenure_index::{BatchCoverage, Outcome, Stamped, Stamping, Task as IndexTask, Uid};
 use tenure_policy::{expiry::Family, ready::Cause};
 
 use super::{Difference, Pair, Result, millis, same};
@@ -59,9 +59,9 @@ impl Pair {
     pub(super) fn settle(&mut self, place: usize, scope: Scope, end: End) {
         let Some((group, claim)) = self.claims[place].take() else { return };
         let served = match scope {
-            Scope::All => Served::All,
-            Scope::First => Served::First,
-            Scope::Gone => Served::Gone,
+            Scope::All => BatchCoverage::All,
+            Scope::First => BatchCoverage::First,
+            Scope::Gone => BatchCoverage::Gone,
         };
         let outcome = match (claim.task, end) {
             (_, End::Failed) => Outcome::Failed,
