@@ -7,7 +7,7 @@ use tenure_policy::pause::{Return, annotate, is_deactivation};
 use tenure_types::keys::{ACTIVE_ANNOTATION, REQUEUE_STATE_ANNOTATION};
 
 use crate::{
-    change::{Change, Command, Subject},
+    change::{ChangeSubject, Command, ObjectChange},
     table::printable,
 };
 
@@ -30,15 +30,15 @@ Examples:
 impl Command for Activate {
     const VERB: &'static str = "activate";
 
-    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
+    fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
         subject.not_copied()?;
-        let Subject { object, found, metadata, .. } = subject;
+        let ChangeSubject { object, found, metadata, .. } = subject;
         let is_inactive = found.is_inactive();
         if subject.record_text().is_none() {
             if is_inactive {
                 let gone = json!({ACTIVE_ANNOTATION: null, REQUEUE_STATE_ANNOTATION: null});
                 let told = "activated (Tenure had not paused it: nothing but annotations was changed)";
-                return Ok(Change::new(annotate(found, &gone), |_| Ok(told.into()), None));
+                return Ok(ObjectChange::new(annotate(found, &gone), |_| Ok(told.into()), None));
             }
             bail!("{object} is not deactivated: it has no annotation {ACTIVE_ANNOTATION}: \"false\"");
         }

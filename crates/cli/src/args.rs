@@ -120,7 +120,7 @@ fn fail(error: &Error) -> ExitCode {
         let _ = usage.print();
         return ExitCode::from(2);
     }
-    if !error.is::<tell::Told>() {
+    if !error.is::<tell::Reported>() {
         tell::complain(error);
     }
     ExitCode::FAILURE

@@ -23,15 +23,15 @@ use tenure_policy::{
 
 use crate::{
     connect::ConnectArgs,
-    kinds::Kind,
+    kinds::ResourceKind,
     output::print,
     server::{explain, is_forbidden},
-    snapshot::Cluster,
+    snapshot::ClusterReader,
     target,
-    tell::{Told, complain, tell},
+    tell::{Reported, complain, tell},
 };
 pub use bulk::BulkArgs;
-pub use subject::{Change, Object, Subject, shown};
+pub use subject::{ChangeSubject, ObjectChange, ObjectName, shown};
 
 /// The most times that an object is read, if other writers keep changing it.
 const TRIES: u32 = 6;
@@ -69,7 +69,7 @@ pub trait Command {
     }
 
     /// Decides on the change by the state of the object.
-    fn judge(&self, subject: Subject<'_>) -> Result<Change>;
+    fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange>;
 }
 
 impl<C: Args + Command> ChangeArgs<C> {
@@ -86,10 +86,10 @@ impl<C: Args + Command> ChangeArgs<C> {
         for (kind, name) in &targets {
             let change = async {
                 let kind = changer.cluster.kinds.resolve(kind, &changer.table)?;
-                changer.change(Object { kind, name, namespace }, &Telling::default()).await
+                changer.change(ObjectName { kind, name, namespace }, &Telling::default()).await
             };
             if !is_done(change.await)? {
-                result = Err(anyhow!(Told));
+                result = Err(anyhow!(Reported));
             }
         }
         result
@@ -110,7 +110,7 @@ fn is_done(change: Result<()>) -> Result<bool> {
 
 struct Changer<C> {
     command: C,
-    cluster: Cluster,
+    cluster: ClusterReader,
     table: OwnerTable,
     dry_run: bool,
 }
@@ -125,13 +125,13 @@ struct Telling {
 }
 
 impl<C: Command> Changer<C> {
-    fn new(command: C, cluster: Cluster, dry_run: bool) -> Self {
+    fn new(command: C, cluster: ClusterReader, dry_run: bool) -> Self {
         Self { command, cluster, table: OwnerTable::default(), dry_run }
     }
 
-    async fn change(&self, object: Object<'_>, telling: &Telling) -> Result<()> {
+    async fn change(&self, object: ObjectName<'_>, telling: &Telling) -> Result<()> {
         if let Some((kind, name, is_alone)) = self.workload(object).await? {
-            let paused = Object { kind, name: &name, namespace: object.namespace };
+            let paused = ObjectName { kind, name: &name, namespace: object.namespace };
             self.change_one(paused, &format!(", by which Kueue runs {object},"), telling).await?;
             if is_alone {
                 return Ok(());
@@ -143,7 +143,7 @@ impl<C: Command> Changer<C> {
 
     /// The kind and the name of the Workload of Kueue's that is to be changed in place of an object, and whether the
     /// object has no record of a pause itself. None if there is none: to take a pause back, it must have the record of one.
-    async fn workload(&self, object: Object<'_>) -> Result<Option<(&Kind, String, bool)>> {
+    async fn workload(&self, object: ObjectName<'_>) -> Result<Option<(&ResourceKind, String, bool)>> {
         let of = object.kind.reference(object.name);
         // whether it is asked for depends on its kind alone
         let is_run = kueue::of_owner(&of, &self.table).is_some() && self.table.knows(&of);
@@ -160,7 +160,7 @@ impl<C: Command> Changer<C> {
         Ok(workload.map(|workload| (kind, kueue::refer_to(workload).name, !has_record)))
     }
 
-    async fn change_one(&self, object: Object<'_>, of: &str, telling: &Telling) -> Result<()> {
+    async fn change_one(&self, object: ObjectName<'_>, of: &str, telling: &Telling) -> Result<()> {
         let (change, now) = self.write(object).await?;
         let told = (change.told)(&now)?;
         let place = object.namespaced().filter(|_| telling.namespaces);
@@ -174,14 +174,14 @@ impl<C: Command> Changer<C> {
     }
 
     /// Returns the change that was decided, and the object after it.
-    async fn write(&self, object: Object<'_>) -> Result<(Change, Value)> {
+    async fn write(&self, object: ObjectName<'_>) -> Result<(ObjectChange, Value)> {
         let api = object.kind.api(&self.cluster.client, Some(object.namespace));
         for _ in 0..TRIES {
             let found = api.get(object.name).await.map_err(|error| refused::<C>(object, error))?;
             let (value, metadata) = (serde_json::to_value(&found)?, &found.metadata);
             let (found, table, clock) = (OwnerObject(&value), &self.table, self.cluster.clock);
             let change =
-                self.command.judge(Subject { object, found, metadata, table, clock, verb: C::VERB })?;
+                self.command.judge(ChangeSubject { object, found, metadata, table, clock, verb: C::VERB })?;
             match self.patch(&api, object.name, &change).await {
                 Ok(now) => return Ok((change, serde_json::to_value(now)?)),
                 Err(error) if is_stale(&error) => tokio::time::sleep(BETWEEN_TRIES).await,
@@ -195,7 +195,7 @@ impl<C: Command> Changer<C> {
         &self,
         api: &Api<DynamicObject>,
         name: &str,
-        change: &Change,
+        change: &ObjectChange,
     ) -> kube::Result<DynamicObject> {
         let how = PatchParams {
             dry_run: self.dry_run,
@@ -232,7 +232,7 @@ fn says(error: &kube::Error, codes: &[u16], what: &str) -> bool {
 }
 
 /// Returns an error with the reason of a refusal by the API server, and the rights that the command needs.
-fn refused<C: Command>(object: Object<'_>, error: kube::Error) -> Error {
+fn refused<C: Command>(object: ObjectName<'_>, error: kube::Error) -> Error {
     let forbidden = is_forbidden(&error);
     let error = explain(error);
     if !forbidden {

@@ -8,7 +8,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use anyhow::Result;
 use clap::{Args, Command, CommandFactory};
 use clap_complete::Shell;
-use words::{Place, place, texts};
+use words::{CompletionPlace, place, texts};
 
 use crate::{args::Cli, output::print, table::printable};
 
@@ -65,9 +65,11 @@ async fn candidates(words: &[String]) -> (String, bool) {
     let mut command = Cli::command();
     command.build();
     let (mut found, is_file) = match place(&command, before, current) {
-        Place::OneOf(found) => (found, false),
-        Place::Value { name, .. } if name.starts_with("FILE") => (Vec::new(), true),
-        Place::Value { name, of, before: others } => (values::of(&name, &of, &others, before).await, false),
+        CompletionPlace::OneOf(found) => (found, false),
+        CompletionPlace::Value { name, .. } if name.starts_with("FILE") => (Vec::new(), true),
+        CompletionPlace::Value { name, of, before: others } => {
+            (values::of(&name, &of, &others, before).await, false)
+        }
     };
     let is_flag = |text: &&str| text.starts_with("--");
     let begin = Some(current)

@@ -10,7 +10,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use crate::{floors::duration, server::unreachable, snapshot::Cluster, target::is_segment};
+use crate::{floors::duration, server::unreachable, snapshot::ClusterReader, target::is_segment};
 
 /// The namespace of objects that name none.
 pub const DEFAULT: &str = "default";
@@ -81,7 +81,7 @@ impl ConnectArgs {
         self.namespace.as_deref().filter(|namespace| !namespace.is_empty())
     }
 
-    pub async fn connect(self) -> Result<Cluster> {
+    pub async fn connect(self) -> Result<ClusterReader> {
         let mut config = self.config().await?;
         // kube's own policy can make a write land minutes after it was decided
         config.default_retry = false;
@@ -96,7 +96,7 @@ impl ConnectArgs {
         ensure!(is_segment(&namespace), "{namespace:?} can't be a namespace");
         let server = config.cluster_url.clone();
         let client = Client::try_from(config).map_err(|error| unreachable(error, &server))?;
-        Cluster::discover(client, namespace).await.map_err(|error| unreachable(error, &server))
+        ClusterReader::discover(client, namespace).await.map_err(|error| unreachable(error, &server))
     }
 
     async fn config(&self) -> Result<Config> {

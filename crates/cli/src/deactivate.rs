@@ -16,7 +16,7 @@ use tenure_types::{
 };
 
 use crate::{
-    change::{Change, Command, Object, Subject, shown},
+    change::{ChangeSubject, Command, ObjectChange, ObjectName, shown},
     table::printable,
 };
 
@@ -40,9 +40,9 @@ impl Command for Deactivate {
 
     const PAUSES: bool = true;
 
-    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
+    fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
         subject.not_copied()?;
-        let Subject { object, found, .. } = subject;
+        let ChangeSubject { object, found, .. } = subject;
         if let Some(rule) = subject.paused_by() {
             if subject.record_text().is_none() {
                 bail!(
@@ -59,7 +59,7 @@ impl Command for Deactivate {
             let reason = printable(&record.reason);
             let told =
                 move |_: &Value| Ok(format!("deactivated (it was paused already, because of {reason})"));
-            return Ok(Change::new(pause::deactivate(found, &record), told, Some(note(object))));
+            return Ok(ObjectChange::new(pause::deactivate(found, &record), told, Some(note(object))));
         }
         ensure!(!found.is_finished(), "{object} has ended: there is nothing to stop");
         pauses(subject).with_context(|| {
@@ -73,8 +73,8 @@ impl Command for Deactivate {
 
 /// A pause by each of the rules that there are for its kind, of which the first counts that the API server knows; none if
 /// there is no rule.
-fn pauses(subject: Subject<'_>) -> Option<Change> {
-    let Subject { object, found, clock, .. } = subject;
+fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
+    let ChangeSubject { object, found, clock, .. } = subject;
     // as exact as a record is read back
     let now = clock.now();
     let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
@@ -96,10 +96,10 @@ fn pauses(subject: Subject<'_>) -> Option<Change> {
         })?;
         Ok(format!("deactivated ({}: {})", rule.field, shown(&rule.value)))
     };
-    Some(Change { otherwise, ..Change::new(first, told, Some(note(object))) })
+    Some(ObjectChange { otherwise, ..ObjectChange::new(first, told, Some(note(object))) })
 }
 
-fn note(object: Object<'_>) -> String {
+fn note(object: ObjectName<'_>) -> String {
     format!("{object} stays paused until it is activated: {}", object.command("activate"))
 }
 

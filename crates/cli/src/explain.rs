@@ -13,7 +13,7 @@ use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta:
 use crate::{
     age::{self, until},
     connect::ConnectArgs,
-    snapshot::Key,
+    snapshot::NamespacedName,
     table::printable,
 };
 
@@ -54,7 +54,7 @@ impl Explain {
 }
 
 /// A pod of the command line, `NAMESPACE/POD` or a name alone: then its namespace is empty.
-fn pod_name(text: &str) -> Result<Key, String> {
+fn pod_name(text: &str) -> Result<NamespacedName, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("", text));
     if name.is_empty() || name.contains('/') || text.starts_with('/') {
         return Err("must be NAMESPACE/POD".into());
@@ -63,12 +63,12 @@ fn pod_name(text: &str) -> Result<Key, String> {
 }
 
 /// Returns a key with this namespace, if it names none.
-fn key((named, name): Key, namespace: &str) -> Key {
+fn key((named, name): NamespacedName, namespace: &str) -> NamespacedName {
     (if named.is_empty() { namespace.to_owned() } else { named }, name)
 }
 
 /// `NAMESPACE/POD`
-fn shown(key: &Key) -> String {
+fn shown(key: &NamespacedName) -> String {
     format!("{}/{}", key.0, key.1)
 }
 

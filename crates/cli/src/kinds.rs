@@ -16,7 +16,7 @@ use tenure_types::podgroup::PodGroupKind;
 
 /// A kind of object in one version of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct ResourceKind {
     pub resource: ApiResource,
     pub namespaced: bool,
     singular: String,
@@ -24,7 +24,7 @@ pub struct Kind {
     short_names: Vec<String>,
 }
 
-impl Kind {
+impl ResourceKind {
     /// None if the API server doesn't say enough of it.
     fn read(group: &str, version: &str, found: APIResourceDiscovery) -> Option<Self> {
         let kind = GroupVersionKind::gvk(group, version, &found.response_kind?.kind?);
@@ -82,9 +82,9 @@ fn qualified(name: &str, group: &str) -> String {
 
 /// All kinds: groups in the API server's order, the preferred version of each first.
 #[derive(Clone, Debug, Default)]
-pub struct Kinds(Vec<Kind>);
+pub struct ResourceKinds(Vec<ResourceKind>);
 
-impl Kinds {
+impl ResourceKinds {
     /// Asks the API server.
     pub async fn discover(client: &Client) -> kube::Result<Self> {
         let (core, groups) = tokio::try_join!(
@@ -100,19 +100,21 @@ impl Kinds {
             let name = group.metadata.and_then(|metadata| metadata.name).unwrap_or_default();
             for version in group.versions {
                 let Some(of) = version.version else { continue };
-                kinds.extend(version.resources.into_iter().filter_map(|found| Kind::read(&name, &of, found)));
+                kinds.extend(
+                    version.resources.into_iter().filter_map(|found| ResourceKind::read(&name, &of, found)),
+                );
             }
         }
         Self(kinds)
     }
 
     /// A kind in the preferred version that has it.
-    pub fn find(&self, group: &str, kind: &str) -> Option<&Kind> {
+    pub fn find(&self, group: &str, kind: &str) -> Option<&ResourceKind> {
         self.0.iter().find(|found| found.is(group, kind))
     }
 
     /// A kind in one version of its group.
-    pub fn version(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+    pub fn version(&self, api_version: &str, kind: &str) -> Option<&ResourceKind> {
         self.0.iter().find(|found| {
             (found.resource.api_version.as_str(), found.resource.kind.as_str()) == (api_version, kind)
         })
@@ -125,7 +127,7 @@ impl Kinds {
     }
 
     /// The kind of a family's queues, in the best version that it can be read in: Tenure's own has more to say than KAI's.
-    pub fn queues(&self, family: Family) -> Option<&Kind> {
+    pub fn queues(&self, family: Family) -> Option<&ResourceKind> {
         let versions: &[&str] = match family {
             Family::Runai => &["scheduling.run.ai/v3alpha1", "scheduling.run.ai/v2"],
             Family::Tensorstack => &["scheduler.tensorstack.dev/v1beta1"],
@@ -134,7 +136,7 @@ impl Kinds {
     }
 
     /// All kinds of `PodGroup`s, each in the best version that it can be read in.
-    pub fn pod_groups(&self) -> impl Iterator<Item = (PodGroupKind, &Kind)> {
+    pub fn pod_groups(&self) -> impl Iterator<Item = (PodGroupKind, &ResourceKind)> {
         let best = |of: PodGroupKind| {
             let served = |version| self.version(&format!("{}/{version}", of.group()), "PodGroup");
             Some((of, of.versions().iter().find_map(served)?))
@@ -144,19 +146,19 @@ impl Kinds {
 
     /// The kind that a word means: kind, plural, singular or short name, then perhaps a group, or a version and a
     /// group. Where several groups have it, those whose kind can be paused come first.
-    pub fn resolve(&self, word: &str, table: &OwnerTable) -> Result<&Kind> {
+    pub fn resolve(&self, word: &str, table: &OwnerTable) -> Result<&ResourceKind> {
         let (name, rest) = word.split_once('.').unwrap_or((word, ""));
         let rest = rest.to_lowercase();
-        let is_meant = |kind: &&Kind| {
+        let is_meant = |kind: &&ResourceKind| {
             let ApiResource { group, version, .. } = &kind.resource;
             kind.is_called(name) && (rest.is_empty() || *group == rest || qualified(version, group) == rest)
         };
         // other versions of the same come later
         let mut met = HashSet::new();
-        let mut found: Vec<&Kind> = self.0.iter().filter(is_meant).collect();
+        let mut found: Vec<&ResourceKind> = self.0.iter().filter(is_meant).collect();
         found.retain(|kind| met.insert((&kind.resource.group, &kind.resource.kind)));
         let known = found.iter().copied().filter(|kind| table.knows(&kind.reference("")));
-        let known: Vec<&Kind> = known.collect();
+        let known: Vec<&ResourceKind> = known.collect();
         match (known.as_slice(), found.as_slice()) {
             ([one], _) | ([], [one, ..]) => Ok(one),
             ([], []) => bail!("the server doesn't have a resource type {word:?}"),
@@ -190,7 +192,7 @@ mod tests {
         serde_json::from_value(json!({"metadata": metadata, "versions": versions})).unwrap()
     }
 
-    fn kinds() -> Kinds {
+    fn kinds() -> ResourceKinds {
         let deployment = resource("deployments", "Deployment", &["deploy"]);
         let mpi_job = resource("mpijobs", "MPIJob", &[]);
         let groups = [
@@ -204,7 +206,7 @@ mod tests {
             group("kubeflow.org", &[("v1", std::slice::from_ref(&mpi_job))]),
             group("batch.tensorstack.dev", &[("v1beta1", &[mpi_job])]),
         ];
-        Kinds::read(groups.into_iter())
+        ResourceKinds::read(groups.into_iter())
     }
 
     fn resolved(word: &str) -> Result<String, String> {

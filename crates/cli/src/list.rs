@@ -24,7 +24,7 @@ use crate::{
 };
 use gather::Gatherer;
 use print::{Format, Printer};
-use row::{Row, State};
+use row::{Row, WorkloadState};
 use view::View;
 
 /// The least time between two looks of a watch, which spends at most a tenth of its time asking.
@@ -172,7 +172,7 @@ impl List {
         }
     }
 
-    fn changes(&mut self, seen: &mut HashMap<row::Key, Row>, rows: Vec<Row>) -> Result<()> {
+    fn changes(&mut self, seen: &mut HashMap<row::WorkloadKey, Row>, rows: Vec<Row>) -> Result<()> {
         let mut gone = std::mem::take(seen);
         for row in rows {
             let before = gone.remove(&row.key());
@@ -181,7 +181,7 @@ impl List {
             }
             seen.insert(row.key(), row);
         }
-        let gone = gone.into_values().map(|row| Row { state: State::Gone, ..row });
+        let gone = gone.into_values().map(|row| Row { state: WorkloadState::Gone, ..row });
         self.print(&gone.collect::<Vec<_>>())
     }
 

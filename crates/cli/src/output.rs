@@ -9,7 +9,7 @@ use serde_saphyr::ser::Error;
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// For people
     #[default]
     Table,
@@ -24,7 +24,7 @@ pub enum Output {
 pub struct OutputArgs {
     /// The form of the answer
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t)]
-    pub output: Output,
+    pub output: OutputFormat,
 }
 
 impl OutputArgs {
@@ -55,7 +55,7 @@ pub fn print(text: &str) -> Result<()> {
 /// A writer of output.
 pub type Out<'o> = &'o mut dyn Write;
 
-impl Output {
+impl OutputFormat {
     fn write(
         self,
         answer: &impl Serialize,
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn json_and_yaml_end_with_a_line_break() {
-        let printed = |output: Output| {
+        let printed = |output: OutputFormat| {
             let mut out = Vec::new();
             output.write(&json!({"a": [1]}), |_| Ok(()), &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(printed(Output::Json), "{\n  \"a\": [\n    1\n  ]\n}\n");
-        assert_eq!(printed(Output::Yaml), "a:\n- 1\n");
-        assert_eq!(printed(Output::Table), "");
+        assert_eq!(printed(OutputFormat::Json), "{\n  \"a\": [\n    1\n  ]\n}\n");
+        assert_eq!(printed(OutputFormat::Yaml), "a:\n- 1\n");
+        assert_eq!(printed(OutputFormat::Table), "");
     }
 }

@@ -16,9 +16,9 @@ use crate::{
         gather::Gatherer,
         no_queue,
         print::{Column, EXPIRES_AT, FLOOR_UNTIL, NAMESPACE, STATE, left, moment},
-        row::{Row, State},
+        row::{Row, WorkloadState},
     },
-    output::{Output, OutputArgs},
+    output::{OutputArgs, OutputFormat},
     table::{Part, cell, tables},
     tell::tell,
 };
@@ -72,11 +72,11 @@ impl QueueArgs {
             |family| view.snapshot.index.pods_ready(family, &name).map(|of| of.timestamp).unwrap_or_default();
         let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));
         let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };
-        let answer = Answer::new(name, timestamp, view.rows(now), now);
+        let answer = QueueOverview::new(name, timestamp, view.rows(now), now);
         let tables = answer.tables(!is_given, now);
         let is_there = is_known || !tables.is_empty();
         ensure!(is_there, no_queue(&answer.queue));
-        if tables.is_empty() && output.output == Output::Table {
+        if tables.is_empty() && output.output == OutputFormat::Table {
             tell(&format!("No workloads run, come back or are paused in queue {}.", answer.queue));
         }
         output.show(&answer, || tables)
@@ -86,7 +86,7 @@ impl QueueArgs {
 /// Its workloads, each in one of the lists.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct QueueOverview {
     queue: String,
     /// Workloads that have pods, the longest runs first.
     running: Vec<Row>,
@@ -96,7 +96,7 @@ struct Answer {
     paused: Vec<Row>,
 }
 
-impl Answer {
+impl QueueOverview {
     /// `timestamp`: by what time workloads of a queue of this name are ordered, in each family.
     fn new(
         queue: String,
@@ -110,9 +110,9 @@ impl Answer {
                 continue;
             }
             let list = match row.state {
-                State::Requeueing => &mut answer.coming_back,
-                State::Inactive => &mut answer.deactivated,
-                State::Paused => &mut answer.paused,
+                WorkloadState::Requeueing => &mut answer.coming_back,
+                WorkloadState::Inactive => &mut answer.deactivated,
+                WorkloadState::Paused => &mut answer.paused,
                 _ => &mut answer.running,
             };
             list.push(row);

@@ -5,7 +5,7 @@ use clap::Args;
 use tenure_policy::pause::{Return, is_deactivation};
 
 use crate::{
-    change::{Change, Command, Subject},
+    change::{ChangeSubject, Command, ObjectChange},
     table::printable,
 };
 
@@ -26,8 +26,8 @@ Examples:
 impl Command for Requeue {
     const VERB: &'static str = "requeue";
 
-    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
-        let Subject { object, found, metadata, .. } = subject;
+    fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
+        let ChangeSubject { object, found, metadata, .. } = subject;
         let record = subject.paused(&[])?;
         let (why, verb) = match Return::of(&record, metadata) {
             Return::Requeue(at) => {

@@ -100,7 +100,7 @@ impl RequeueScheduleArgs {
     }
 
     /// Flags count for more than a queue.
-    fn answer(&self, found: Backoff, queue: Option<&str>) -> Answer {
+    fn answer(&self, found: Backoff, queue: Option<&str>) -> RequeueSchedule {
         let Self { timeout, backoff_base_seconds: base, backoff_factor: factor, .. } = self;
         let (max, limit) = (self.backoff_max_seconds, self.backoff_limit_count);
         let has_flags = timeout.is_some() || factor.is_some() || base.or(max).or(limit).is_some();
@@ -120,7 +120,7 @@ impl RequeueScheduleArgs {
             wait: short(wait),
             cumulative: long(cumulative),
         };
-        Answer {
+        RequeueSchedule {
             timeout: short(backoff.timeout),
             backoff_base_seconds: backoff.base_seconds,
             backoff_factor: backoff.factor.to_string(),
@@ -188,7 +188,7 @@ fn block(document: &Document) -> Option<(QueueVersion, Value)> {
 /// The answer, as it is printed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct RequeueSchedule {
     timeout: String,
     backoff_base_seconds: i32,
     backoff_factor: String,
@@ -208,7 +208,7 @@ struct Row {
     cumulative: String,
 }
 
-impl Answer {
+impl RequeueSchedule {
     fn table(&self) -> String {
         let cells = |row: &Row| vec![row.retry.to_string(), row.wait.clone(), row.cumulative.clone()];
         let rows = self.schedule.iter().map(cells).collect();

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use tenure_policy::pause::{Return, is_deactivation};
 
-use crate::change::{BulkArgs, Change, Command, Subject};
+use crate::change::{BulkArgs, ChangeSubject, Command, ObjectChange};
 
 /// Resume workloads that Tenure has paused
 ///
@@ -46,8 +46,8 @@ impl Command for Resume {
         Some(&self.bulk)
     }
 
-    fn judge(&self, subject: Subject<'_>) -> Result<Change> {
-        let Subject { object, found, metadata, .. } = subject;
+    fn judge(&self, subject: ChangeSubject<'_>) -> Result<ObjectChange> {
+        let ChangeSubject { object, found, metadata, .. } = subject;
         let record = subject.paused(&self.fields)?;
         let note = match Return::of(&record, metadata) {
             _ if is_deactivation(&record) || found.is_inactive() => {

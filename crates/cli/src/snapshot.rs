@@ -38,19 +38,19 @@ use crate::{
     connect::{ConnectArgs, DEFAULT},
     floors::FloorArgs,
     input::{self, Document, InputArgs},
-    kinds::Kind,
+    kinds::ResourceKind,
     list::row::name_of,
     server::{explain, is_forbidden},
     target::Target,
     tell::{warn, with_causes},
 };
-pub use cluster::{AT_ONCE, Cluster, LIVE, NotListed};
-pub use owners::{Owner, Owners, Step, found};
-pub use pods::Gang;
+pub use cluster::{AT_ONCE, ClusterReader, LIVE, NotListed};
+pub use owners::{ClimbStep, KnownOwners, ListedOwner, found};
+pub use pods::NamedWorkload;
 pub use selected::Selected;
 
 /// Namespace and name.
-pub type Key = (String, String);
+pub type NamespacedName = (String, String);
 
 /// The known objects of a cluster.
 #[derive(Debug)]
@@ -61,11 +61,11 @@ pub struct Snapshot {
     pub index: CeilingIndex,
     pub table: OwnerTable,
     pub floors: Floors,
-    pub owners: Owners,
+    pub owners: KnownOwners,
     pub selected: Selected,
     t9k_system_namespace: Option<String>,
     /// The pods that explanations are about, and the others of their groups.
-    pods: BTreeMap<Key, Pod>,
+    pods: BTreeMap<NamespacedName, Pod>,
     classes: HashMap<String, PriorityClass>,
     nodes: HashMap<String, ObjectMeta>,
     /// Warnings about fields of queues that don't count as they are written.
@@ -77,7 +77,7 @@ pub struct Snapshot {
 /// The objects that an explanation is about, and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    pub pods: &'a [Key],
+    pub pods: &'a [NamespacedName],
     /// All pods of this namespace, and their owners.
     pub namespace: Option<&'a str>,
     /// None: queues of T9k don't matter.
@@ -86,9 +86,9 @@ pub struct Wanted<'a> {
 }
 
 /// The source of further objects.
-pub enum Source {
+pub enum SnapshotSource {
     Files(Vec<Document>),
-    Cluster(Cluster),
+    Cluster(ClusterReader),
 }
 
 impl Snapshot {
@@ -107,7 +107,7 @@ impl Snapshot {
         Self {
             now,
             index: CeilingIndex::new(settings),
-            owners: Owners::default(),
+            owners: KnownOwners::default(),
             selected: Selected::default(),
             table,
             floors,
@@ -121,7 +121,11 @@ impl Snapshot {
     }
 
     /// Reads the objects that an explanation needs, and prints warnings about them.
-    pub async fn read(input: InputArgs, connect: ConnectArgs, wanted: Wanted<'_>) -> Result<(Self, Source)> {
+    pub async fn read(
+        input: InputArgs,
+        connect: ConnectArgs,
+        wanted: Wanted<'_>,
+    ) -> Result<(Self, SnapshotSource)> {
         let (place, config) = (wanted.t9k_system_namespace, wanted.floors.config()?);
         let InputArgs { filename, now } = input;
         let (snapshot, source) = if filename.is_empty() {
@@ -130,11 +134,11 @@ impl Snapshot {
             cluster.explain(&wanted, &mut snapshot).await?;
             snapshot.now = now.unwrap_or_else(|| cluster.clock.now());
             snapshot.complete();
-            (snapshot, Source::Cluster(cluster))
+            (snapshot, SnapshotSource::Cluster(cluster))
         } else {
             let documents = input::read(&filename)?;
             let now = now.unwrap_or_else(Timestamp::now);
-            (Self::of_documents(&documents, &config, place, now), Source::Files(documents))
+            (Self::of_documents(&documents, &config, place, now), SnapshotSource::Files(documents))
         };
         snapshot.warn();
         Ok((snapshot, source))
@@ -214,7 +218,7 @@ impl Snapshot {
     }
 
     /// Adds nodes, or objects that may own pods, of a kind that is listed as a whole.
-    pub fn take_metadata(&mut self, kind: &Kind, found: Vec<ObjectMeta>) {
+    pub fn take_metadata(&mut self, kind: &ResourceKind, found: Vec<ObjectMeta>) {
         for metadata in found {
             self.selected.take(metadata.uid.as_deref(), metadata.labels.as_ref());
             if kind.is("", "Node") {
@@ -227,7 +231,7 @@ impl Snapshot {
                 self.index.apply_owner(0, &metadata);
                 self.owners.note(&metadata);
             }
-            self.owners.extend(Owner::read(kind, &metadata));
+            self.owners.extend(ListedOwner::read(kind, &metadata));
         }
     }
 
@@ -254,33 +258,33 @@ impl Snapshot {
         namespace: &str,
         below: Option<&OwnerReference>,
         controller: Option<&OwnerReference>,
-    ) -> Step {
+    ) -> ClimbStep {
         let mut climb = Climb::above(below, controller, &self.table);
         while let Some(owner) = climb.next() {
             match self.owners.answer(namespace, owner) {
                 Some(answer) => climb.answer(answer),
-                None => return Step::Ask(owner.clone()),
+                None => return ClimbStep::Ask(owner.clone()),
             }
         }
-        Step::Done(climb.action())
+        ClimbStep::Done(climb.action())
     }
 
     /// Returns the action that the keeper would take for a pod. Climbs as the keeper does, and reads the owners on the
     /// way.
     pub async fn climb(
         &mut self,
-        source: &Source,
+        source: &SnapshotSource,
         namespace: &str,
         controller: Option<&OwnerReference>,
     ) -> Result<Action> {
         loop {
             let owner = match self.climb_known(namespace, None, controller) {
-                Step::Done(action) => return Ok(action),
-                Step::Ask(owner) => owner,
+                ClimbStep::Done(action) => return Ok(action),
+                ClimbStep::Ask(owner) => owner,
             };
             let met = match source {
-                Source::Files(documents) => Ok(Some(owners::in_files(documents, namespace, &owner))),
-                Source::Cluster(cluster) => cluster.look_up(namespace, &owner).await,
+                SnapshotSource::Files(documents) => Ok(Some(owners::in_files(documents, namespace, &owner))),
+                SnapshotSource::Cluster(cluster) => cluster.look_up(namespace, &owner).await,
             };
             let answer = match met {
                 Ok(Some(metadata)) => {
@@ -299,7 +303,7 @@ impl Snapshot {
 
 /// Returns the Workload by which Kueue runs the owner that the keeper would pause, or the pod that it would delete.
 pub async fn workload(
-    source: &Source,
+    source: &SnapshotSource,
     table: &OwnerTable,
     (namespace, pod): (&str, &Pod),
     action: &Action,
@@ -314,7 +318,7 @@ pub async fn workload(
     Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::OwnerObject(found))))
 }
 
-impl Source {
+impl SnapshotSource {
     /// Kueue's Workloads that are looked for. Files may have others of the namespace.
     pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
         match self {
@@ -374,7 +378,7 @@ fn group_names(pod: &Pod) -> impl Iterator<Item = (PodGroupKind, &str)> {
     PodGroupKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.named_by(pod)?)))
 }
 
-fn key(metadata: &ObjectMeta) -> Key {
+fn key(metadata: &ObjectMeta) -> NamespacedName {
     let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT.into());
     (namespace, metadata.name.clone().unwrap_or_default())
 }

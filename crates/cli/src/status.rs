@@ -14,9 +14,9 @@ use crate::{
     connect::ConnectArgs,
     output::OutputArgs,
     server::explain,
-    snapshot::Cluster,
+    snapshot::ClusterReader,
     table::Table,
-    tell::{Told, with_causes},
+    tell::{Reported, with_causes},
 };
 use inspect::Inspector;
 
@@ -95,12 +95,12 @@ impl Check {
 impl StatusArgs {
     pub async fn run(self, connect: ConnectArgs) -> Result<()> {
         let Self { tenure_namespace, t9k_system_namespace, output } = self;
-        let cluster: Cluster = connect.connect().await?;
+        let cluster: ClusterReader = connect.connect().await?;
         let inspector = Inspector { cluster, tenure_namespace, t9k_system_namespace };
         let checks = inspector.checks().await;
         output.show(&checks, || text(&checks))?;
         let is_problem = checks.iter().any(|check| check.status == Status::Problem);
-        if is_problem { Err(anyhow!(Told)) } else { Ok(()) }
+        if is_problem { Err(anyhow!(Reported)) } else { Ok(()) }
     }
 }
 

@@ -23,9 +23,9 @@ pub fn warn(what: &str) {
 
 /// The error of a command that has already printed what went wrong.
 #[derive(Debug)]
-pub struct Told;
+pub struct Reported;
 
-impl fmt::Display for Told {
+impl fmt::Display for Reported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("see above")
     }

@@ -26,7 +26,7 @@ use crate::{
     output::OutputArgs,
     snapshot::{Snapshot, queues},
     table::printable,
-    tell::{Told, warn},
+    tell::{Reported, warn},
 };
 
 /// Validate objects in files as the API server and Tenure's webhook would, without a cluster
@@ -71,7 +71,7 @@ impl ValidateArgs {
         // only these: reviews repeat the other warnings of a queue
         queues::counting(&documents).1.iter().for_each(|warning| warn(warning));
         output.show(&verdicts.reviewed, || verdicts.text())?;
-        ensure!(verdicts.refused() == 0, Told);
+        ensure!(verdicts.refused() == 0, Reported);
         let files = filename.iter().map(|path| input::shown(path)).collect::<Vec<_>>().join(", ");
         ensure!(!verdicts.reviewed.is_empty(), "nothing to review in {files}: {}", kinds::REVIEWED);
         Ok(())

@@ -6,16 +6,16 @@ use jiff::Timestamp;
 use tenure_policy::config::Config;
 use tenure_types::{ExtendedDuration, selector::Selector};
 
-use super::{Changer, Command, Object, Telling, is_done};
+use super::{Changer, Command, ObjectName, Telling, is_done};
 use crate::{
     connect::ConnectArgs,
     floors::duration,
     list::{
         gather::Gatherer,
-        row::{Row, State},
+        row::{Row, WorkloadState},
     },
     output::print,
-    tell::{Told, tell},
+    tell::{Reported, tell},
 };
 
 /// Flags that select workloads by the records of their pauses. All of them must hold.
@@ -78,7 +78,7 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
     rows.retain(|row| bulk.is_wanted(row, now));
     let all = rows.len();
     // people have stopped these, or a limit has: they are for activate
-    rows.retain(|row| row.state != State::Inactive);
+    rows.retain(|row| row.state != WorkloadState::Inactive);
     let inactive = all.saturating_sub(rows.len());
 
     let changer = Changer::new(command, gatherer.into_cluster(), dry_run);
@@ -89,7 +89,7 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
             let kind = changer.cluster.kinds.version(&row.api_version, &row.kind);
             let kind =
                 kind.ok_or_else(|| anyhow!("the server doesn't have {} {}", row.api_version, row.kind))?;
-            changer.change(Object { kind, name: &row.name, namespace: &row.namespace }, &telling).await
+            changer.change(ObjectName { kind, name: &row.name, namespace: &row.namespace }, &telling).await
         };
         let count = if is_done(change.await)? { &mut done } else { &mut refused };
         *count = count.saturating_add(1);
@@ -102,7 +102,7 @@ pub async fn run<C: Command>(command: C, connect: ConnectArgs, dry_run: bool) ->
     if inactive > 0 {
         tell(&format!("{inactive} deactivated left out: kubectl tenure activate lets them run again."));
     }
-    ensure!(refused == 0 && !is_incomplete, Told);
+    ensure!(refused == 0 && !is_incomplete, Reported);
     Ok(())
 }
 

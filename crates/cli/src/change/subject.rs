@@ -13,18 +13,18 @@ use tenure_policy::{
 };
 use tenure_types::{keys::PAUSED_ANNOTATION, paused::PausedRecord};
 
-use crate::{kinds::Kind, server::Clock, table::printable};
+use crate::{kinds::ResourceKind, server::Clock, table::printable};
 
 /// A reference to an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Object<'o> {
-    pub kind: &'o Kind,
+pub struct ObjectName<'o> {
+    pub kind: &'o ResourceKind,
     pub name: &'o str,
     /// The namespace of the object, if its kind is namespaced.
     pub namespace: &'o str,
 }
 
-impl Object<'_> {
+impl ObjectName<'_> {
     pub fn namespaced(&self) -> Option<&str> {
         self.kind.namespaced.then_some(self.namespace)
     }
@@ -47,7 +47,7 @@ impl Object<'_> {
 }
 
 /// `deployment.apps/test`
-impl fmt::Display for Object<'_> {
+impl fmt::Display for ObjectName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.kind.singular(), self.name)
     }
@@ -63,8 +63,8 @@ pub fn shown(value: &Value) -> String {
 
 /// An object in its present state, and the other input of a decision about it.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'o> {
-    pub object: Object<'o>,
+pub struct ChangeSubject<'o> {
+    pub object: ObjectName<'o>,
     pub found: OwnerObject<'o>,
     /// The metadata of the object.
     pub metadata: &'o ObjectMeta,
@@ -74,7 +74,7 @@ pub struct Subject<'o> {
     pub verb: &'static str,
 }
 
-impl<'o> Subject<'o> {
+impl<'o> ChangeSubject<'o> {
     /// The ways to pause it.
     pub fn rules(self) -> Vec<&'o PauseRule> {
         self.table.rules(&self.object.kind.reference(self.object.name)).collect()
@@ -157,7 +157,7 @@ impl<'o> Subject<'o> {
     }
 
     /// Takes back the pause that has this record. `word` is the state of the workload then: `resumed`.
-    pub fn resumption(self, record: PausedRecord, word: &'static str, note: Option<String>) -> Change {
+    pub fn resumption(self, record: PausedRecord, word: &'static str, note: Option<String>) -> ObjectChange {
         let Self { object, found, .. } = self;
         // else only the record goes
         let restores = pause::is_ours(found, &record);
@@ -181,7 +181,7 @@ impl<'o> Subject<'o> {
             }
             Ok(format!("{word} ({field}: {shown})"))
         };
-        Change::new(patch, told, (!notes.is_empty()).then(|| notes.join("\n")))
+        ObjectChange::new(patch, told, (!notes.is_empty()).then(|| notes.join("\n")))
     }
 }
 
@@ -189,7 +189,7 @@ impl<'o> Subject<'o> {
 type Told = Box<dyn Fn(&Value) -> Result<String> + Send + Sync>;
 
 /// The patch to write, and the messages about it.
-pub struct Change {
+pub struct ObjectChange {
     pub patch: Value,
     /// Patches that are tried one after the other if the API server doesn't know a field of the first.
     pub otherwise: Vec<Value>,
@@ -197,7 +197,7 @@ pub struct Change {
     pub note: Option<String>,
 }
 
-impl Change {
+impl ObjectChange {
     /// Creates a change of a merge patch, the message by the object after it, and a note for afterwards.
     pub fn new(
         patch: Value,

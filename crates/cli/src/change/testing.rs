@@ -5,16 +5,16 @@ use std::fmt;
 use serde_json::{Value, json};
 use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
 
-use super::{Change, Command, Object, Subject};
-use crate::{kinds::Kinds, server::Clock};
+use super::{ChangeSubject, Command, ObjectChange, ObjectName};
+use crate::{kinds::ResourceKinds, server::Clock};
 
-impl fmt::Debug for Change {
+impl fmt::Debug for ObjectChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Change").field("patch", &self.patch).finish_non_exhaustive()
+        f.debug_struct("ObjectChange").field("patch", &self.patch).finish_non_exhaustive()
     }
 }
 
-fn kinds() -> Kinds {
+fn kinds() -> ResourceKinds {
     let resource = |plural: &str, kind: &str| json!({"resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind}, "scope": "Namespaced"});
     let group = |name: &str, resource: Value| {
         serde_json::from_value(
@@ -28,21 +28,21 @@ fn kinds() -> Kinds {
         group("tensorstack.dev", resource("notebooks", "Notebook")),
         group("argoproj.io", resource("rollouts", "Rollout")),
     ];
-    Kinds::read(groups.into_iter())
+    ResourceKinds::read(groups.into_iter())
 }
 
 /// Returns the decision of a command on an object `ns/test` of this kind.
-pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<Change, String> {
+pub fn judged<C: Command>(command: &C, kind: &str, found: &Value) -> Result<ObjectChange, String> {
     let (kinds, table) = (kinds(), OwnerTable::default());
-    let object = Object { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
+    let object = ObjectName { kind: kinds.resolve(kind, &table).unwrap(), name: "test", namespace: "ns" };
     let metadata = &serde_json::from_value(found["metadata"].clone()).unwrap();
     let (found, table, clock) = (OwnerObject(found), &table, Clock::default());
-    let subject = Subject { object, found, metadata, table, clock, verb: C::VERB };
+    let subject = ChangeSubject { object, found, metadata, table, clock, verb: C::VERB };
     command.judge(subject).map_err(|error| error.to_string())
 }
 
 /// Returns the message about a change, by the object after it.
-pub fn told(change: &Change, now: &Value) -> Result<String, String> {
+pub fn told(change: &ObjectChange, now: &Value) -> Result<String, String> {
     (change.told)(now).map_err(|error| error.to_string())
 }
 

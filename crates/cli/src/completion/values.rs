@@ -7,15 +7,15 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use kube::config::Kubeconfig;
 use tenure_policy::{config::Config, expiry::Family, owners::OwnerTable};
 
-use super::words::Candidate;
+use super::words::Completion;
 use crate::{
     args::Cli,
     connect::ConnectArgs,
     list::{
         gather::Gatherer,
-        row::{Row, State},
+        row::{Row, WorkloadState},
     },
-    snapshot::Cluster,
+    snapshot::ClusterReader,
 };
 
 /// The longest time that people wait for a key to do something.
@@ -26,12 +26,12 @@ const T9K_SYSTEM_NAMESPACE: &str = "t9k-system";
 
 /// The values of a name such as `QUEUE`, after these words. None where no cluster can be asked in time: a
 /// complaint would be in the way.
-pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Vec<Candidate> {
+pub async fn of(name: &str, command: &str, before: &[String], words: &[String]) -> Vec<Completion> {
     let found = tokio::time::timeout(PATIENCE, find(name, command, before, words)).await;
     found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-async fn find(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Candidate>> {
+async fn find(name: &str, command: &str, before: &[String], words: &[String]) -> Result<Vec<Completion>> {
     if name == "CONTEXT" {
         let contexts = Kubeconfig::read()?.contexts;
         return Ok(contexts.into_iter().map(|context| (context.name, None)).collect());
@@ -65,7 +65,7 @@ fn matches(words: &[String]) -> Result<ArgMatches> {
     Ok(Cli::command().ignore_errors(true).try_get_matches_from(words)?)
 }
 
-async fn workloads(cluster: Cluster, command: &str, before: &[String]) -> Result<Vec<Candidate>> {
+async fn workloads(cluster: ClusterReader, command: &str, before: &[String]) -> Result<Vec<Completion>> {
     let namespace = Some(cluster.namespace.clone());
     let mut gatherer =
         Gatherer::new(cluster, namespace, T9K_SYSTEM_NAMESPACE.into(), Config::default()).silent();
@@ -77,8 +77,8 @@ async fn workloads(cluster: Cluster, command: &str, before: &[String]) -> Result
     let cluster = gatherer.into_cluster();
     let is_wanted = |row: &&Row| match command {
         "resume" => true,
-        "requeue" => row.state == State::Requeueing,
-        "activate" => row.state == State::Inactive,
+        "requeue" => row.state == WorkloadState::Requeueing,
+        "activate" => row.state == WorkloadState::Inactive,
         _ => row.kind != "Pod",
     };
     let shown = |row: &Row, name: String| {

@@ -5,20 +5,20 @@ use std::ffi::OsString;
 use clap::{Arg, Command};
 
 /// A candidate, and its description.
-pub type Candidate = (String, Option<String>);
+pub type Completion = (String, Option<String>);
 
 /// The words that may stand at a place.
 #[derive(Debug, PartialEq)]
-pub enum Place {
+pub enum CompletionPlace {
     /// One of these.
-    OneOf(Vec<Candidate>),
+    OneOf(Vec<Completion>),
     /// A value that the command line calls so, such as `QUEUE`, of a command such as `resume`. Of positional arguments
     /// `before` are those of the same that stand before it.
     Value { name: String, of: String, before: Vec<String> },
 }
 
 /// Returns the place of the word after others. It begins with `current`.
-pub fn place(mut command: &Command, before: &[String], current: &str) -> Place {
+pub fn place(mut command: &Command, before: &[String], current: &str) -> CompletionPlace {
     let (mut words, mut positional, mut is_raw) = (before.iter(), Vec::new(), false);
     let mut open = None;
     while let Some(word) = words.next() {
@@ -44,19 +44,21 @@ pub fn place(mut command: &Command, before: &[String], current: &str) -> Place {
         return match flag {
             Some((name, _)) => match find(command, |arg| arg.get_long() == Some(name)) {
                 Some(arg) => value(command, arg, Vec::new()),
-                None => Place::OneOf(Vec::new()),
+                None => CompletionPlace::OneOf(Vec::new()),
             },
-            None => Place::OneOf(flags(command)),
+            None => CompletionPlace::OneOf(flags(command)),
         };
     }
     if positional.is_empty() && command.has_subcommands() {
         let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
         let about = |command: &Command| command.get_about().map(ToString::to_string);
-        return Place::OneOf(shown.map(|command| (command.get_name().to_owned(), about(command))).collect());
+        return CompletionPlace::OneOf(
+            shown.map(|command| (command.get_name().to_owned(), about(command))).collect(),
+        );
     }
     // the last one takes all that follow
     let arg = command.get_positionals().nth(positional.len()).or_else(|| command.get_positionals().last());
-    arg.map_or(Place::OneOf(Vec::new()), |arg| value(command, arg, positional))
+    arg.map_or(CompletionPlace::OneOf(Vec::new()), |arg| value(command, arg, positional))
 }
 
 fn find(command: &Command, is_meant: impl Fn(&Arg) -> bool) -> Option<&Arg> {
@@ -76,17 +78,21 @@ fn with_value_open<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     arg.filter(|_| letters.next().is_none())
 }
 
-fn value(command: &Command, arg: &Arg, before: Vec<String>) -> Place {
+fn value(command: &Command, arg: &Arg, before: Vec<String>) -> CompletionPlace {
     let known = arg.get_possible_values();
     if known.is_empty() {
         let name = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
-        return Place::Value { name: name.unwrap_or_default(), of: command.get_name().into(), before };
+        return CompletionPlace::Value {
+            name: name.unwrap_or_default(),
+            of: command.get_name().into(),
+            before,
+        };
     }
     let help = |value: &clap::builder::PossibleValue| value.get_help().map(ToString::to_string);
-    Place::OneOf(known.iter().map(|value| (value.get_name().to_owned(), help(value))).collect())
+    CompletionPlace::OneOf(known.iter().map(|value| (value.get_name().to_owned(), help(value))).collect())
 }
 
-fn flags(command: &Command) -> Vec<Candidate> {
+fn flags(command: &Command) -> Vec<Completion> {
     let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
     let flag = |arg: &Arg| {
         let help = arg.get_help().map(|help| help.to_string().lines().next().unwrap_or_default().to_owned());
@@ -114,8 +120,8 @@ mod tests {
         let mut command = Cli::command();
         command.build();
         match place(&command, &words, &current) {
-            Place::OneOf(found) => Ok(found.into_iter().map(|(name, _)| name).collect()),
-            Place::Value { name, of, before } => Err(format!("{name} of {of} after {before:?}")),
+            CompletionPlace::OneOf(found) => Ok(found.into_iter().map(|(name, _)| name).collect()),
+            CompletionPlace::Value { name, of, before } => Err(format!("{name} of {of} after {before:?}")),
         }
     }
 

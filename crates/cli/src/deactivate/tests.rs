@@ -8,7 +8,7 @@ fn job(annotations: &[(&str, &str)], suspend: bool) -> Value {
     object(annotations, &json!({"suspend": suspend, "template": template}))
 }
 
-fn noted(change: &Change) -> PausedRecord {
+fn noted(change: &ObjectChange) -> PausedRecord {
     let text = change.patch["metadata"]["annotations"]["tenure.dev/paused"].as_str().unwrap();
     serde_json::from_str(text).unwrap()
 }

@@ -12,7 +12,7 @@ use crate::{age::moment, change::shown, table::printable};
 /// A pause, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Paused {
+pub struct PauseReport {
     at: Timestamp,
     /// `MaxDurationExceeded`, `PodsReadyTimeout`, `WorkloadInactive` or `Deactivated`.
     reason: String,
@@ -36,7 +36,7 @@ pub struct Paused {
     message: String,
 }
 
-impl Paused {
+impl PauseReport {
     /// Reads the record on an object. The error is a sentence about one that can't be read; none if there is no record.
     pub fn read(object: &Value, known: &PausedObject) -> Option<Result<Self, String>> {
         let text = object.pointer("/metadata/annotations")?.get(PAUSED_ANNOTATION)?;

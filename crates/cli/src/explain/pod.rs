@@ -33,7 +33,7 @@ use crate::{
     input::InputArgs,
     output::OutputArgs,
     run::Run,
-    snapshot::{Gang, Key, Snapshot, Source, Wanted, workload},
+    snapshot::{NamedWorkload, NamespacedName, Snapshot, SnapshotSource, Wanted, workload},
 };
 
 /// Explain a pod: the end of its protection, the end of its run, and the action then
@@ -45,7 +45,7 @@ use crate::{
 pub struct PodArgs {
     /// The pod
     #[arg(value_name = "NAMESPACE/POD", value_parser = pod_name)]
-    pod: Key,
+    pod: NamespacedName,
 
     #[command(flatten)]
     input: InputArgs,
@@ -81,10 +81,10 @@ impl PodArgs {
 /// Answers the floors and the ceiling of a pod that was read.
 pub async fn answer(
     snapshot: &mut Snapshot,
-    source: &Source,
-    key: &Key,
+    source: &SnapshotSource,
+    key: &NamespacedName,
     pool: Option<&str>,
-) -> Result<Answer> {
+) -> Result<PodExplanation> {
     let pod = snapshot.pod(key)?.clone();
     snapshot.warn_of_missing_group(&pod);
     let action = snapshot.climb(source, &key.0, pod.controller()).await?;
@@ -125,7 +125,7 @@ impl Rules {
 /// The answer for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct PodExplanation {
     pod: String,
     /// `PodGroup ns/name`, or `pod ns/name`.
     workload: String,
@@ -229,7 +229,7 @@ struct Would {
 struct Question<'s> {
     snapshot: &'s Snapshot,
     pool: Option<&'s str>,
-    key: &'s Key,
+    key: &'s NamespacedName,
     pod: &'s Pod,
     rules: Rules,
     without_effect: Vec<String>,
@@ -240,7 +240,7 @@ impl Question<'_> {
         &self,
         (action, workload): (&Action, Option<&OwnerReference>),
         standing: Option<Standing>,
-    ) -> Answer {
+    ) -> PodExplanation {
         let Self { snapshot, pod, key, .. } = self;
         let (gang, tree) = (snapshot.gang(pod), snapshot.tree());
         let of_owner = || claimed(pod).filter(|_| *action == Action::Exempt);
@@ -254,7 +254,7 @@ impl Question<'_> {
             Ok(toleration) => (toleration, None),
             Err(trouble) => (None, Some(trouble)),
         };
-        Answer {
+        PodExplanation {
             pod: shown(key),
             queue: gang.workload.place.name().map(str::to_owned),
             path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
@@ -283,7 +283,7 @@ impl Question<'_> {
     }
 
     /// `path` leads from its queue to the root.
-    fn protections(&self, gang: &Gang<'_>, path: &[QueueId]) -> Vec<Protection> {
+    fn protections(&self, gang: &NamedWorkload<'_>, path: &[QueueId]) -> Vec<Protection> {
         let Self { snapshot, pool, .. } = *self;
         let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
         let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };

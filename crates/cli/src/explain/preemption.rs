@@ -19,7 +19,7 @@ use crate::{
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    snapshot::{Gang, Key, Snapshot, Wanted},
+    snapshot::{NamedWorkload, NamespacedName, Snapshot, Wanted},
 };
 
 /// Explain whether a pod may preempt others, and the rule that protects each victim
@@ -44,11 +44,11 @@ pub struct PreemptionArgs {
 
     /// The pod that wants room
     #[arg(long, value_name = "NAMESPACE/POD", value_parser = pod_name)]
-    preemptor: Key,
+    preemptor: NamespacedName,
 
     /// A pod that is to make room. Can be repeated: all of them together are one scenario
     #[arg(long = "victim", value_name = "NAMESPACE/POD", value_parser = pod_name, required = true)]
-    victims: Vec<Key>,
+    victims: Vec<NamespacedName>,
 
     #[command(flatten)]
     floors: FloorArgs,
@@ -60,7 +60,7 @@ Examples:
   kubectl tenure explain preemption -f cluster.yaml --now 2026-01-02T03:04:05Z --preemptor a/p --victim b/v -o json";
 
 #[derive(Debug, Serialize)]
-struct Answer {
+struct PreemptionExplanation {
     allowed: bool,
     kind: &'static str,
     victims: Vec<VictimAnswer>,
@@ -80,9 +80,10 @@ impl PreemptionArgs {
         let Self { input, output, preemptor, victims, floors: args } = self;
         let namespace = connect.namespace(!input.filename.is_empty()).await?;
         let preemptor = key(preemptor, &namespace);
-        let victims: Vec<Key> = victims.into_iter().map(|victim| key(victim, &namespace)).collect();
+        let victims: Vec<NamespacedName> =
+            victims.into_iter().map(|victim| key(victim, &namespace)).collect();
         check(&preemptor, &victims)?;
-        let pods: Vec<Key> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
+        let pods: Vec<NamespacedName> = std::iter::once(&preemptor).chain(&victims).cloned().collect();
         let wanted = Wanted { pods: &pods, namespace: None, t9k_system_namespace: None, floors: &args };
         let (snapshot, _) = Snapshot::read(input, connect, wanted).await?;
         let answer =
@@ -91,7 +92,7 @@ impl PreemptionArgs {
     }
 }
 
-fn check(preemptor: &Key, victims: &[Key]) -> Result<()> {
+fn check(preemptor: &NamespacedName, victims: &[NamespacedName]) -> Result<()> {
     let mut named = HashSet::new();
     for victim in victims {
         ensure!(victim != preemptor, "--victim {}: a pod can't preempt itself", shown(victim));
@@ -107,7 +108,11 @@ struct Question<'s> {
 }
 
 impl<'s> Question<'s> {
-    fn answer(&self, preemptor: &Key, victims: &[Key]) -> Result<Answer> {
+    fn answer(
+        &self,
+        preemptor: &NamespacedName,
+        victims: &[NamespacedName],
+    ) -> Result<PreemptionExplanation> {
         let Self { snapshot, .. } = self;
         let aggressor = snapshot.pod(preemptor)?;
         let place = snapshot.index.workload(aggressor).0.place;
@@ -120,7 +125,7 @@ impl<'s> Question<'s> {
         }
         // of one workload, all have the very same
         let gang = |pod: &'s Pod| Some((pod, gangs.get(&snapshot.gang_key(pod))?));
-        let pods: Vec<(&Pod, &Gang<'_>)> = pods.into_iter().filter_map(gang).collect();
+        let pods: Vec<(&Pod, &NamedWorkload<'_>)> = pods.into_iter().filter_map(gang).collect();
         let judged: Vec<Victim<'_>> = pods.iter().map(|(pod, gang)| self.victim(pod, gang)).collect();
         let rules = Rules { floors: &snapshot.floors, tree: snapshot.tree(), now: snapshot.now };
         let verdict = rules.verdict(&preemptor, &judged);
@@ -132,10 +137,14 @@ impl<'s> Question<'s> {
             until: ruling.until,
             because: self.because(ruling, &preemptor, pod, gang),
         });
-        Ok(Answer { allowed: verdict.allowed, kind: verdict.kind.name(), victims: victims.collect() })
+        Ok(PreemptionExplanation {
+            allowed: verdict.allowed,
+            kind: verdict.kind.name(),
+            victims: victims.collect(),
+        })
     }
 
-    fn victim<'g>(&'g self, pod: &'g Pod, gang: &'g Gang<'_>) -> Victim<'g> {
+    fn victim<'g>(&'g self, pod: &'g Pod, gang: &'g NamedWorkload<'_>) -> Victim<'g> {
         Victim {
             workload: &gang.workload,
             subgroup: gang.workload.shape.subgroup(pod),
@@ -157,7 +166,7 @@ impl<'s> Question<'s> {
         ruling: &Ruling<'_>,
         preemptor: &Preemptor<'_>,
         pod: &Pod,
-        gang: &Gang<'_>,
+        gang: &NamedWorkload<'_>,
     ) -> Vec<String> {
         let mut because = vec![format!("its workload is {}", gang.name)];
         because.extend(ruling.because(preemptor, &gang.workload.place, self.snapshot.now));
@@ -182,7 +191,7 @@ fn priority(pod: &Pod) -> i32 {
     pod.spec.priority.unwrap_or(0)
 }
 
-fn text(answer: &Answer, preemptor: &str, now: Timestamp) -> String {
+fn text(answer: &PreemptionExplanation, preemptor: &str, now: Timestamp) -> String {
     let may = if answer.allowed { "may" } else { "may not" };
     let victim = |victim: &VictimAnswer| {
         let heading = match (victim.rule, victim.until) {

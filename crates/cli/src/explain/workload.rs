@@ -15,14 +15,14 @@ use tenure_policy::{
 };
 use tenure_types::podgroup::PodGroupKind;
 
-use super::{paragraph, pause::Paused, pod, reference};
+use super::{paragraph, pause::PauseReport, pod, reference};
 use crate::{
     change::shown,
     connect::ConnectArgs,
     floors::FloorArgs,
     input::InputArgs,
     output::OutputArgs,
-    snapshot::{Key, Named, Snapshot, Source, Wanted},
+    snapshot::{Named, NamespacedName, Snapshot, SnapshotSource, Wanted},
     target,
 };
 
@@ -82,18 +82,18 @@ impl WorkloadArgs {
 /// The answer for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct WorkloadExplanation {
     /// `Job ns/name`.
     workload: String,
     /// Its live pods that are in a queue.
     pods: usize,
     /// The record of its pause; null if it has none.
-    paused: Option<Paused>,
+    paused: Option<PauseReport>,
     /// A sentence about a record that can't be read, or a pause that isn't Tenure's.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     /// The pod whose run ends first; null if it has none in a queue.
-    first_pod: Option<pod::Answer>,
+    first_pod: Option<pod::PodExplanation>,
     /// The value of the field that a pause has set, as it is now.
     #[serde(skip)]
     field: Value,
@@ -101,11 +101,11 @@ struct Answer {
 
 async fn answer(
     snapshot: &mut Snapshot,
-    source: &Source,
+    source: &SnapshotSource,
     namespace: &str,
     named: &Named,
     pool: Option<&str>,
-) -> Result<Answer> {
+) -> Result<WorkloadExplanation> {
     let Named { reference: of, object } = named;
     let workload = format!("{} {namespace}/{}", of.kind, of.name);
     let group = PodGroupKind::of(group_of(&of.api_version), &of.kind);
@@ -133,7 +133,7 @@ async fn answer(
         Some(key) => Some(pod::answer(snapshot, source, &key, pool).await?),
         None => None,
     };
-    Ok(Answer { workload, pods: count, paused, note, first_pod, field })
+    Ok(WorkloadExplanation { workload, pods: count, paused, note, first_pod, field })
 }
 
 /// Refuses a workload that Tenure doesn't pause.
@@ -153,10 +153,10 @@ fn check(snapshot: &Snapshot, Named { reference: of, object }: &Named, workload:
 /// The live pods for which an owner would be paused, or that are in a group.
 async fn members(
     snapshot: &mut Snapshot,
-    source: &Source,
+    source: &SnapshotSource,
     namespace: &str,
     (of, group): (&OwnerReference, Option<PodGroupKind>),
-) -> Result<Vec<Key>> {
+) -> Result<Vec<NamespacedName>> {
     let is_owner = |owner: &OwnerReference| {
         (group_of(&owner.api_version), &owner.kind, &owner.name)
             == (group_of(&of.api_version), &of.kind, &of.name)
@@ -183,7 +183,7 @@ async fn members(
 }
 
 /// The number of these pods that are in a queue and live, and the one of them whose run ends first.
-fn first(snapshot: &mut Snapshot, pods: &[Key]) -> Result<(usize, Option<Key>)> {
+fn first(snapshot: &mut Snapshot, pods: &[NamespacedName]) -> Result<(usize, Option<NamespacedName>)> {
     let mut standings = Vec::new();
     for key in pods {
         let pod = snapshot.pod(key)?.clone();
@@ -201,14 +201,14 @@ fn first(snapshot: &mut Snapshot, pods: &[Key]) -> Result<(usize, Option<Key>)> 
 
 /// Returns the pause of a workload, or of the Workload by which Kueue runs it, and the value of the field now.
 async fn pause(
-    source: &Source,
+    source: &SnapshotSource,
     table: &OwnerTable,
     namespace: &str,
     Named { reference: of, object }: &Named,
-) -> Result<Option<(Result<Paused, String>, Value)>> {
+) -> Result<Option<(Result<PauseReport, String>, Value)>> {
     let known = PausedObject { object: reference(of, namespace), workload: None };
     let read = |object: &Value, known: &PausedObject| {
-        let paused = Paused::read(object, known)?;
+        let paused = PauseReport::read(object, known)?;
         let field = OwnerObject(object).record().map(|record| OwnerObject(object).at(&record.field).clone());
         Some((paused, field.unwrap_or_default()))
     };
@@ -231,7 +231,7 @@ async fn pause(
     Ok(paused)
 }
 
-impl Answer {
+impl WorkloadExplanation {
     fn text(&self, now: Timestamp) -> String {
         let mut sentences =
             self.paused.as_ref().map(|paused| paused.sentences(&self.field)).unwrap_or_default();

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow};
 pub const STDIN: &str = "-";
 
 /// The name of a text in messages, and the text.
-pub type File = (String, String);
+pub type InputText = (String, String);
 
 /// Returns the name of a path in messages.
 pub fn shown(path: &str) -> &str {
@@ -20,7 +20,7 @@ pub fn shown(path: &str) -> &str {
 }
 
 /// The file, the files of a directory and below, or standard input.
-pub fn of(path: &str) -> Result<Vec<File>> {
+pub fn of(path: &str) -> Result<Vec<InputText>> {
     if path == STDIN {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
@@ -35,7 +35,7 @@ pub fn of(path: &str) -> Result<Vec<File>> {
     Ok(files)
 }
 
-fn file(path: &str) -> Result<File> {
+fn file(path: &str) -> Result<InputText> {
     decode(path, fs::read(path).map_err(|error| explain(path, error))?)
 }
 
@@ -46,7 +46,7 @@ fn explain(path: &str, error: io::Error) -> anyhow::Error {
     }
 }
 
-fn decode(name: &str, bytes: Vec<u8>) -> Result<File> {
+fn decode(name: &str, bytes: Vec<u8>) -> Result<InputText> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
         let line = good.split(|byte| *byte == b'\n').count();
@@ -57,7 +57,7 @@ fn decode(name: &str, bytes: Vec<u8>) -> Result<File> {
 }
 
 /// In the order of their names. What is hidden is left out, and so is what links to a directory: it may lead back.
-fn walk(directory: &Path, files: &mut Vec<File>) -> Result<()> {
+fn walk(directory: &Path, files: &mut Vec<InputText>) -> Result<()> {
     let why = || format!("cannot read {:?}", directory.display().to_string());
     let mut entries =
         fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>).with_context(why)?;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     age::human,
     pages::objects,
-    snapshot::Cluster,
+    snapshot::ClusterReader,
     table::{cell, table},
 };
 
@@ -82,7 +82,7 @@ impl Ended {
 }
 
 /// Returns the runs that have ended of late in a namespace or in all, the latest last.
-pub async fn ended(cluster: &Cluster, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
+pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
     let client = cluster.client.clone();
     let api: Api<Event> = match namespace {
         Some(namespace) => Api::namespaced(client, namespace),

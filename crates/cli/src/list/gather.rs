@@ -14,9 +14,9 @@ use tenure_types::selector::Selector;
 
 use super::{row::Row, view::View};
 use crate::{
-    kinds::{Kind, Kinds},
+    kinds::{ResourceKind, ResourceKinds},
     server::{explain, is_forbidden},
-    snapshot::{AT_ONCE, Cluster, LIVE, NotListed, Selected, Snapshot, found},
+    snapshot::{AT_ONCE, ClusterReader, LIVE, NotListed, Selected, Snapshot, found},
     tell::{warn, with_causes},
 };
 
@@ -28,7 +28,7 @@ const BETWEEN_DISCOVERIES: Duration = Duration::from_mins(1);
 
 /// Lists workloads, again and again.
 pub struct Gatherer {
-    cluster: Cluster,
+    cluster: ClusterReader,
     discovered: Instant,
     /// None: all.
     namespace: Option<String>,
@@ -43,7 +43,7 @@ pub struct Gatherer {
 impl Gatherer {
     /// Lists by the servers' configuration.
     pub fn new(
-        cluster: Cluster,
+        cluster: ClusterReader,
         namespace: Option<String>,
         t9k_system_namespace: String,
         config: Config,
@@ -72,7 +72,7 @@ impl Gatherer {
     }
 
     /// Gives back the cluster.
-    pub fn into_cluster(self) -> Cluster {
+    pub fn into_cluster(self) -> ClusterReader {
         self.cluster
     }
 
@@ -92,7 +92,7 @@ impl Gatherer {
     /// All workloads as they are now.
     pub async fn view(&mut self) -> Result<View> {
         if self.discovered.elapsed() > BETWEEN_DISCOVERIES {
-            self.cluster.kinds = Kinds::discover(&self.cluster.client).await.map_err(explain)?;
+            self.cluster.kinds = ResourceKinds::discover(&self.cluster.client).await.map_err(explain)?;
             self.discovered = Instant::now();
         }
         let mut view = self.empty();
@@ -134,7 +134,7 @@ impl Gatherer {
     }
 
     /// The kinds that may own pods, and where they are wanted.
-    fn owners(&self) -> impl Iterator<Item = (&Kind, Option<&str>)> {
+    fn owners(&self) -> impl Iterator<Item = (&ResourceKind, Option<&str>)> {
         let (kinds, namespace) = (&self.cluster.kinds, self.namespace.as_deref());
         let owners = self.config.table.ancestors();
         owners.filter_map(move |(group, kind, _)| Some((kinds.find(group, kind)?, namespace)))

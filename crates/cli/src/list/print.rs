@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use jiff::Timestamp;
 use tenure_policy::owners::group_of;
 
-use super::row::{Row, State};
+use super::row::{Row, WorkloadState};
 use crate::{
     age::{self, human, until},
     table::{Table, cell, printable},
@@ -93,7 +93,9 @@ impl Printer {
     pub fn differ(&self, before: &Row, after: &Row) -> bool {
         match self.format {
             Some(Format::Json | Format::Yaml) => before != after,
-            Some(Format::Name) => (before.state == State::Gone) != (after.state == State::Gone),
+            Some(Format::Name) => {
+                (before.state == WorkloadState::Gone) != (after.state == WorkloadState::Gone)
+            }
             Some(Format::Wide) | None => self.cells(before, None) != self.cells(after, None),
         }
     }
@@ -124,7 +126,7 @@ fn name(row: &Row) -> String {
 
 fn why(row: &Row) -> String {
     match (&row.reason, row.paused_at) {
-        (Some(reason), Some(at)) if row.state != State::Gone => {
+        (Some(reason), Some(at)) if row.state != WorkloadState::Gone => {
             let by = row.kueue_workload.as_ref().map(|name| format!(", by Kueue's Workload {name}"));
             format!("{reason} since {}{}", moment(Some(at)), by.unwrap_or_default())
         }

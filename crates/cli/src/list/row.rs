@@ -23,7 +23,7 @@ use crate::run::Run;
 
 /// The state of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub enum State {
+pub enum WorkloadState {
     /// No pod of it was scheduled.
     Pending,
     Running,
@@ -62,7 +62,7 @@ pub struct Row {
     /// The family of the queue: `run.ai` or `tensorstack`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<&'static str>,
-    pub state: State,
+    pub state: WorkloadState,
     /// Why it is paused or exempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -101,10 +101,10 @@ pub struct Row {
 }
 
 /// The key of a workload: its namespace, and its kind and name.
-pub type Key = (String, String);
+pub type WorkloadKey = (String, String);
 
 impl Row {
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> WorkloadKey {
         (self.namespace.clone(), self.workload.clone())
     }
 
@@ -116,7 +116,7 @@ impl Row {
 
 /// An owner that can be paused or a pod by itself, with all that is known of it.
 #[derive(Debug, Default)]
-pub struct Workload {
+pub struct WorkloadSummary {
     namespace: String,
     reference: OwnerReference,
     /// The run of its pods that are in a queue.
@@ -132,7 +132,7 @@ pub struct Workload {
     pub terminating: bool,
 }
 
-impl Workload {
+impl WorkloadSummary {
     pub fn new(namespace: &str, reference: OwnerReference) -> Self {
         Self { namespace: namespace.to_owned(), reference, ..Self::default() }
     }
@@ -186,13 +186,13 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
     let RequeueState { count, priority, .. } = pause::requeue_state_on(metadata);
     let requeue_count = (count > 0).then_some(count);
     let is_inactive = pause::is_inactive(metadata);
-    let stays = if is_inactive { State::Inactive } else { State::Paused };
+    let stays = if is_inactive { WorkloadState::Inactive } else { WorkloadState::Paused };
     let Some(record) = record else {
         return Row { state: stays, requeue_count, reason: Some("UnreadableRecord".into()), ..row };
     };
     let (state, requeue_at) = match Return::of(&record, metadata) {
-        Return::Requeue(at) => (State::Requeueing, Some(at)),
-        Return::Reactivate => (State::Requeueing, None),
+        Return::Requeue(at) => (WorkloadState::Requeueing, Some(at)),
+        Return::Reactivate => (WorkloadState::Requeueing, None),
         Return::Never | Return::Deactivate => (stays, None),
     };
     let family = record.queue_group.as_deref().and_then(Family::of);
@@ -206,7 +206,7 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
         state,
         requeue_at,
         requeue_count,
-        waiting: (state == State::Requeueing).then_some((family.unwrap_or(Family::Runai), waiting)),
+        waiting: (state == WorkloadState::Requeueing).then_some((family.unwrap_or(Family::Runai), waiting)),
         family: family.map(Family::name),
         queue: Some(record.queue).filter(|queue| !queue.is_empty()),
         reason: Some(record.reason),
@@ -232,17 +232,17 @@ fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timest
     }
 }
 
-fn state(run: &Run, terminating: bool, now: Timestamp) -> State {
+fn state(run: &Run, terminating: bool, now: Timestamp) -> WorkloadState {
     if terminating {
-        State::Terminating
+        WorkloadState::Terminating
     } else if run.exemption.is_some() {
-        State::Exempt
+        WorkloadState::Exempt
     } else if run.expires().is_some_and(|at| at < now) {
-        State::Expired
+        WorkloadState::Expired
     } else if run.standing.clocks.started.is_none() {
-        State::Pending
+        WorkloadState::Pending
     } else {
-        State::Running
+        WorkloadState::Running
     }
 }
 

@@ -14,10 +14,10 @@ use tenure_policy::{
 };
 use tenure_types::projection::Pod;
 
-use super::row::{Row, Workload};
+use super::row::{Row, WorkloadSummary};
 use crate::{
     run::Run,
-    snapshot::{Snapshot, Step},
+    snapshot::{ClimbStep, Snapshot},
 };
 
 /// The objects that were read. Pods come last, and then it is [complete](View::complete).
@@ -104,7 +104,7 @@ impl View {
         });
         let mut asks: HashMap<Uid, (String, OwnerReference)> = HashMap::new();
         for (namespace, below, controller) in of_pods.chain(of_paused) {
-            if let Step::Ask(owner) = snapshot.climb_known(namespace, below, controller) {
+            if let ClimbStep::Ask(owner) = snapshot.climb_known(namespace, below, controller) {
                 asks.entry(Uid::of(&owner.uid)).or_insert_with(|| (namespace.clone(), owner));
             }
         }
@@ -140,14 +140,14 @@ impl View {
             let mut exemption = pod.exemption;
             let (owner, terminating) =
                 match snapshot.climb_known(&pod.namespace, None, pod.controller.as_ref()) {
-                    Step::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (owner, false),
-                    Step::Done(Action::AwaitDeletion(owner)) => (owner, true),
+                    ClimbStep::Done(Action::Pause(owner) | Action::Forbidden(owner)) => (owner, false),
+                    ClimbStep::Done(Action::AwaitDeletion(owner)) => (owner, true),
                     // what isn't known of a controller yet is taken to be there
-                    Step::Done(Action::Exempt) | Step::Ask(_) => {
+                    ClimbStep::Done(Action::Exempt) | ClimbStep::Ask(_) => {
                         exemption = exemption.or(pod.claimed);
                         (pod.reference, false)
                     }
-                    Step::Done(Action::DeletePod) => (pod.reference, false),
+                    ClimbStep::Done(Action::DeletePod) => (pod.reference, false),
                 };
             let workload = entry(&mut workloads, &pod.namespace, &owner);
             workload.terminating |= terminating;
@@ -157,7 +157,7 @@ impl View {
             // a Deployment's annotations live on in its ReplicaSets: only the topmost counts
             let controller = kueue::above(&owner.reference, metadata);
             let top = snapshot.climb_known(&owner.namespace, Some(&owner.reference), controller);
-            if top != Step::Done(Action::DeletePod) || !snapshot.table.knows(&owner.reference) {
+            if top != ClimbStep::Done(Action::DeletePod) || !snapshot.table.knows(&owner.reference) {
                 continue;
             }
             if kueue::is_workload(&owner.reference) {
@@ -180,11 +180,11 @@ impl View {
 }
 
 /// Workloads by namespace and uid.
-type Workloads = HashMap<(String, Uid), Workload>;
+type Workloads = HashMap<(String, Uid), WorkloadSummary>;
 
-fn entry<'w>(all: &'w mut Workloads, namespace: &str, reference: &OwnerReference) -> &'w mut Workload {
+fn entry<'w>(all: &'w mut Workloads, namespace: &str, reference: &OwnerReference) -> &'w mut WorkloadSummary {
     let key = (namespace.to_owned(), Uid::of(&reference.uid));
-    all.entry(key).or_insert_with(|| Workload::new(namespace, reference.clone()))
+    all.entry(key).or_insert_with(|| WorkloadSummary::new(namespace, reference.clone()))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn row(name: &str, state: State) -> Row {
+fn row(name: &str, state: WorkloadState) -> Row {
     Row {
         namespace: "ns".into(),
         workload: format!("job/{name}"),
@@ -43,12 +43,12 @@ fn waiting(name: &str, requeue_at: i64, priority: i32, paused_at: i64, created: 
         requeue_at: Some(at(requeue_at)),
         requeue_count: Some(3),
         waiting: Some((Family::Runai, waiting)),
-        ..row(name, State::Requeueing)
+        ..row(name, WorkloadState::Requeueing)
     }
 }
 
-fn answer(timestamp: RequeuingTimestamp, rows: Vec<Row>) -> Answer {
-    Answer::new("q".into(), |_| timestamp, rows, at(100))
+fn answer(timestamp: RequeuingTimestamp, rows: Vec<Row>) -> QueueOverview {
+    QueueOverview::new("q".into(), |_| timestamp, rows, at(100))
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn queues_of_one_name_in_both_families_have_each_its_own_order() {
         Family::Runai => RequeuingTimestamp::Creation,
         Family::Tensorstack => RequeuingTimestamp::Eviction,
     };
-    let answer = Answer::new("q".into(), timestamp, rows.collect(), at(100));
+    let answer = QueueOverview::new("q".into(), timestamp, rows.collect(), at(100));
     let names: Vec<_> = answer.coming_back.iter().map(|row| row.name.as_str()).collect();
     assert_eq!(names, ["younger", "older", "older", "younger"]);
 }
@@ -90,15 +90,15 @@ fn each_list_has_a_table_and_those_that_are_empty_have_none() {
         needed_pods: Some(2),
         started_at: Some(at(0)),
         expires_at: Some(at(3600)),
-        ..row("a", State::Running)
+        ..row("a", WorkloadState::Running)
     };
     let inactive = Row {
         reason: Some("WorkloadInactive".into()),
         paused_at: Some(at(60)),
         requeue_count: Some(10),
-        ..row("c", State::Inactive)
+        ..row("c", WorkloadState::Inactive)
     };
-    let rows = vec![row("p", State::Pending), running, waiting("b", 130, 0, 70, 0), inactive];
+    let rows = vec![row("p", WorkloadState::Pending), running, waiting("b", 130, 0, 70, 0), inactive];
     let expected = "\
 RUNNING   PODS READY   SINCE                  FLOOR UNTIL   EXPIRES AT             STATE
 job/a     1/2          2027-01-15T08:00:00Z   <none>        2027-01-15T09:00:00Z   Running
@@ -115,8 +115,8 @@ job/c         10        2027-01-15T08:01:00Z   WorkloadInactive
 
 #[test]
 fn workloads_of_other_queues_are_left_out_and_namespaces_are_named_where_there_are_several() {
-    let other = Row { queue: Some("other".into()), ..row("b", State::Paused) };
-    let answer = answer(RequeuingTimestamp::Eviction, vec![row("a", State::Paused), other]);
+    let other = Row { queue: Some("other".into()), ..row("b", WorkloadState::Paused) };
+    let answer = answer(RequeuingTimestamp::Eviction, vec![row("a", WorkloadState::Paused), other]);
     assert_eq!(
         answer.tables(true, at(100)),
         "NAMESPACE   PAUSED   PAUSED AT   BECAUSE OF\nns          job/a    <none>      <none>\n"

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn answer(flags: &[&str], queue: Option<&str>) -> Answer {
+fn answer(flags: &[&str], queue: Option<&str>) -> RequeueSchedule {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::change::testing::{self, told};
 
-fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<Change, String> {
+fn judged(kind: &str, found: &Value, fields: &[&str]) -> Result<ObjectChange, String> {
     let fields = fields.iter().map(|field| (*field).to_owned()).collect();
     testing::judged(&Resume { fields, bulk: BulkArgs::default() }, kind, found)
 }

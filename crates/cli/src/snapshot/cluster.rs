@@ -13,11 +13,11 @@ use tenure_policy::{
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};
 
-use super::{Key, Snapshot, Wanted, group_names};
+use super::{NamespacedName, Snapshot, Wanted, group_names};
 use crate::{
     age,
     input::Document,
-    kinds::{Kind, Kinds},
+    kinds::{ResourceKind, ResourceKinds},
     list::ended::ended,
     pages::{Pages, objects, pages},
     server::{Clock, explain, is_forbidden},
@@ -33,7 +33,7 @@ pub const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
 /// A kind that can't be listed.
 pub struct NotListed {
-    pub kind: Kind,
+    pub kind: ResourceKind,
     pub error: Error,
     /// For want of a right.
     pub is_forbidden: bool,
@@ -46,23 +46,23 @@ enum Page {
 }
 
 /// A cluster, with its kinds and its clock.
-pub struct Cluster {
+pub struct ClusterReader {
     pub client: Client,
     /// The namespace that is asked for.
     pub namespace: String,
-    pub kinds: Kinds,
+    pub kinds: ResourceKinds,
     pub clock: Clock,
 }
 
-impl Cluster {
+impl ClusterReader {
     pub async fn discover(client: Client, namespace: String) -> kube::Result<Self> {
-        let kinds = Kinds::discover(&client).await?;
+        let kinds = ResourceKinds::discover(&client).await?;
         let clock = Clock::of(&client).await;
         Ok(Self { client, namespace, kinds, clock })
     }
 
     /// The objects of a kind in a namespace, or all of them, page by page.
-    fn documents(&self, kind: &Kind, namespace: Option<&str>) -> Pages<Document> {
+    fn documents(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<Document> {
         let pages = objects(kind.api(&self.client, namespace), None);
         let kind = kind.clone();
         let documents = move |page: Vec<DynamicObject>| {
@@ -73,7 +73,7 @@ impl Cluster {
     }
 
     /// The same without all but their metadata.
-    fn metadata(&self, kind: &Kind, namespace: Option<&str>) -> Pages<ObjectMeta> {
+    fn metadata(&self, kind: &ResourceKind, namespace: Option<&str>) -> Pages<ObjectMeta> {
         let api = kind.api(&self.client, namespace);
         let pages = pages(None, move |params| {
             let api = api.clone();
@@ -122,12 +122,12 @@ impl Cluster {
     }
 
     /// All objects of a kind.
-    pub async fn list(&self, kind: &Kind) -> Result<Vec<Document>> {
+    pub async fn list(&self, kind: &ResourceKind) -> Result<Vec<Document>> {
         self.documents(kind, None).try_concat().await.map_err(|error| cannot_list(kind, error))
     }
 
     /// The names of the objects of a kind in a namespace, or of all of them.
-    pub async fn names(&self, kind: &Kind, namespace: Option<&str>) -> Result<Vec<String>> {
+    pub async fn names(&self, kind: &ResourceKind, namespace: Option<&str>) -> Result<Vec<String>> {
         let found =
             self.metadata(kind, namespace).try_concat().await.map_err(|error| cannot_list(kind, error))?;
         Ok(found.into_iter().filter_map(|metadata| metadata.name).collect())
@@ -137,8 +137,8 @@ impl Cluster {
     /// Returns the kinds that can't be listed, with the errors, in the order of the request.
     pub async fn read<'k>(
         &self,
-        whole: impl Iterator<Item = (&'k Kind, Option<&str>)>,
-        metadata: impl Iterator<Item = (&'k Kind, Option<&str>)>,
+        whole: impl Iterator<Item = (&'k ResourceKind, Option<&str>)>,
+        metadata: impl Iterator<Item = (&'k ResourceKind, Option<&str>)>,
         snapshot: &mut Snapshot,
     ) -> Vec<NotListed> {
         let whole = whole.map(|(kind, of)| (kind, self.documents(kind, of).map_ok(Page::Whole).boxed()));
@@ -176,7 +176,7 @@ impl Cluster {
         let of_t9k = kinds.queues(Family::Tensorstack).zip(wanted.t9k_system_namespace);
         let is_named = |of: PodGroupKind| snapshot.pods.values().any(|pod| of.named_by(pod).is_some());
         let groups = kinds.pod_groups().filter(|(of, _)| *of == PodGroupKind::Runai || is_named(*of));
-        let groups: Vec<&Kind> = groups.map(|(_, kind)| kind).collect();
+        let groups: Vec<&ResourceKind> = groups.map(|(_, kind)| kind).collect();
         let of_pods = wanted.pods.iter().map(|(namespace, _)| namespace.as_str());
         let namespaces: BTreeSet<&str> = of_pods.chain(wanted.namespace).collect();
         let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
@@ -217,7 +217,7 @@ impl Cluster {
         &'k self,
         namespace: Option<&'n str>,
         snapshot: &mut Snapshot,
-    ) -> Vec<(&'k Kind, Option<&'n str>)> {
+    ) -> Vec<(&'k ResourceKind, Option<&'n str>)> {
         let Some(namespace) = namespace else { return Vec::new() };
         let Snapshot { table, owners, .. } = snapshot;
         for (group, kind, _) in table.ancestors() {
@@ -228,7 +228,7 @@ impl Cluster {
     }
 
     /// The pods that were asked for, and the others of their groups.
-    async fn with_groups(&self, wanted: &[Key]) -> Result<Vec<Pod>> {
+    async fn with_groups(&self, wanted: &[NamespacedName]) -> Result<Vec<Pod>> {
         let (mut pods, mut groups) = (Vec::new(), HashSet::new());
         let named = |pod: &Pod, namespace: &str| {
             let key = |(kind, name): (_, &str)| (kind, namespace.to_owned(), name.to_owned());
@@ -256,12 +256,12 @@ impl Cluster {
     }
 }
 
-fn cannot_list(kind: &Kind, error: kube::Error) -> Error {
+fn cannot_list(kind: &ResourceKind, error: kube::Error) -> Error {
     explain(error).context(format!("can't list {}", kind.plural()))
 }
 
 /// Returns an item of a list as a document. Items don't name their own kind.
-fn document(kind: &Kind, object: &DynamicObject) -> serde_json::Result<Document> {
+fn document(kind: &ResourceKind, object: &DynamicObject) -> serde_json::Result<Document> {
     Ok(Document {
         source: format!("{}/{}", kind.singular(), object.metadata.name.as_deref().unwrap_or_default()),
         api_version: kind.resource.api_version.clone(),

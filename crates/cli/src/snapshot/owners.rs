@@ -15,11 +15,11 @@ use tenure_types::{
 };
 
 use super::decode;
-use crate::{input::Document, kinds::Kind, tell::warn};
+use crate::{input::Document, kinds::ResourceKind, tell::warn};
 
 /// An object of a kind that was listed.
 #[derive(Clone, Debug)]
-pub struct Owner {
+pub struct ListedOwner {
     pub namespace: String,
     pub reference: OwnerReference,
     answer: OwnerLookup,
@@ -27,9 +27,9 @@ pub struct Owner {
     paused: Option<Box<ObjectMeta>>,
 }
 
-impl Owner {
+impl ListedOwner {
     /// None if it has no name.
-    pub fn read(kind: &Kind, metadata: &ObjectMeta) -> Option<Self> {
+    pub fn read(kind: &ResourceKind, metadata: &ObjectMeta) -> Option<Self> {
         let is_paused = metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION));
         Some(Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -45,10 +45,10 @@ impl Owner {
 
 /// The known owners.
 #[derive(Debug, Default)]
-pub struct Owners {
+pub struct KnownOwners {
     /// Group and kind of owners that were listed as a whole.
     listed: HashSet<(String, String)>,
-    by_uid: HashMap<Uid, Owner>,
+    by_uid: HashMap<Uid, ListedOwner>,
     /// The answers about owners that were asked for one by one.
     asked: HashMap<Uid, OwnerLookup>,
     /// Their annotations `tenure.dev/max-duration`.
@@ -57,13 +57,13 @@ pub struct Owners {
 
 /// The next step of a climb.
 #[derive(Debug, PartialEq)]
-pub enum Step {
+pub enum ClimbStep {
     /// This owner is to be asked for first.
     Ask(OwnerReference),
     Done(Action),
 }
 
-impl Owners {
+impl KnownOwners {
     /// All objects of a kind are known, once they were added.
     pub fn listed(&mut self, group: &str, kind: &str) {
         self.listed.insert((group.to_owned(), kind.to_owned()));
@@ -74,7 +74,7 @@ impl Owners {
         self.listed.remove(&(group.to_owned(), kind.to_owned()));
     }
 
-    pub fn extend(&mut self, owners: impl IntoIterator<Item = Owner>) {
+    pub fn extend(&mut self, owners: impl IntoIterator<Item = ListedOwner>) {
         self.by_uid.extend(owners.into_iter().map(|owner| (Uid::of(&owner.reference.uid), owner)));
     }
 
@@ -101,8 +101,8 @@ impl Owners {
         if !self.listed.contains(&key) {
             return self.asked.get(&uid).cloned();
         }
-        let is_meant = |found: &&Owner| {
-            let Owner { namespace: place, reference, .. } = found;
+        let is_meant = |found: &&ListedOwner| {
+            let ListedOwner { namespace: place, reference, .. } = found;
             (place.is_empty() || place == namespace)
                 && (&reference.name, &reference.kind) == (&owner.name, &owner.kind)
         };
@@ -110,7 +110,7 @@ impl Owners {
     }
 
     /// Returns the owners that have a record of a pause.
-    pub fn paused(&self) -> impl Iterator<Item = (&Owner, &ObjectMeta)> {
+    pub fn paused(&self) -> impl Iterator<Item = (&ListedOwner, &ObjectMeta)> {
         self.by_uid.values().filter_map(|owner| Some((owner, owner.paused.as_deref()?)))
     }
 }
@@ -171,9 +171,9 @@ mod tests {
         }
     }
 
-    fn owner(reference: &OwnerReference, controller: Option<&OwnerReference>) -> Owner {
+    fn owner(reference: &OwnerReference, controller: Option<&OwnerReference>) -> ListedOwner {
         let (uid, controller) = (reference.uid.clone(), controller.cloned());
-        Owner {
+        ListedOwner {
             namespace: "ns".into(),
             reference: reference.clone(),
             answer: OwnerLookup::Found(FoundOwner {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// A snapshot with this Job among those that were listed.
-    fn with_job(job: Owner) -> Snapshot {
+    fn with_job(job: ListedOwner) -> Snapshot {
         let mut snapshot = Snapshot::new(&Config::default(), None, Timestamp::default());
         snapshot.owners.listed("batch", "Job");
         snapshot.owners.extend([job]);
@@ -199,18 +199,18 @@ mod tests {
     fn what_was_not_listed_is_asked_for() {
         let (job, cron) = (reference("batch/v1", "Job", "j"), reference("batch/v1", "CronJob", "c"));
         let mut snapshot = with_job(owner(&job, Some(&cron)));
-        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), Step::Ask(cron.clone()));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Ask(cron.clone()));
         snapshot.owners.learn(&cron, owner(&cron, None).answer);
-        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), Step::Done(Action::Pause(job)));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));
     }
 
     #[test]
     fn an_owner_of_another_namespace_or_name_is_none() {
         let job = reference("batch/v1", "Job", "j");
         let snapshot = with_job(owner(&job, None));
-        assert_eq!(snapshot.climb_known("other", None, Some(&job)), Step::Done(Action::DeletePod));
+        assert_eq!(snapshot.climb_known("other", None, Some(&job)), ClimbStep::Done(Action::DeletePod));
         let misnamed = OwnerReference { name: "b".into(), ..job.clone() };
-        assert_eq!(snapshot.climb_known("ns", None, Some(&misnamed)), Step::Done(Action::DeletePod));
-        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), Step::Done(Action::Pause(job)));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&misnamed)), ClimbStep::Done(Action::DeletePod));
+        assert_eq!(snapshot.climb_known("ns", None, Some(&job)), ClimbStep::Done(Action::Pause(job)));
     }
 }

@@ -17,7 +17,7 @@ use tenure_policy::{
 };
 use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};
 
-use super::{Key, Snapshot};
+use super::{NamespacedName, Snapshot};
 use crate::{connect::DEFAULT, tell::warn};
 
 /// Classes that every cluster has.
@@ -61,14 +61,14 @@ impl Snapshot {
     }
 
     /// A pod that was asked for.
-    pub fn pod(&self, key: &Key) -> Result<&Pod> {
+    pub fn pod(&self, key: &NamespacedName) -> Result<&Pod> {
         let (namespace, name) = key;
         let missing = || anyhow!("pod {namespace}/{name} is not among the objects that were read");
         self.pods.get(key).ok_or_else(missing)
     }
 
     /// The pods of a namespace, as far as they were read.
-    pub fn pods_in(&self, namespace: &str) -> Vec<(Key, Option<OwnerReference>)> {
+    pub fn pods_in(&self, namespace: &str) -> Vec<(NamespacedName, Option<OwnerReference>)> {
         let here = self.pods.iter().filter(|((of, _), _)| of == namespace);
         here.map(|(key, pod)| (key.clone(), pod.controller().cloned())).collect()
     }
@@ -105,7 +105,7 @@ fn value_of(classes: &HashMap<String, PriorityClass>, name: &str) -> Option<i32>
 
 /// A workload and how it came to be known.
 #[derive(Debug)]
-pub struct Gang<'s> {
+pub struct NamedWorkload<'s> {
     /// `PodGroup ns/name`, or `pod ns/name`.
     pub name: String,
     pub workload: Workload<'s>,
@@ -115,7 +115,7 @@ pub struct Gang<'s> {
 
 impl Snapshot {
     /// Returns the key of a pod's workload: that of its `PodGroup`, or its own.
-    pub fn gang_key(&self, pod: &Pod) -> (Option<PodGroupKind>, Key) {
+    pub fn gang_key(&self, pod: &Pod) -> (Option<PodGroupKind>, NamespacedName) {
         match self.index.gang(pod) {
             Some(gang) => (Some(gang.kind), (gang.namespace.to_string(), gang.name.to_string())),
             None => (None, super::key(&pod.metadata)),
@@ -134,11 +134,11 @@ impl Snapshot {
     }
 
     /// The workload of a pod.
-    pub fn gang<'s>(&'s self, pod: &'s Pod) -> Gang<'s> {
+    pub fn gang<'s>(&'s self, pod: &'s Pod) -> NamedWorkload<'s> {
         let ((workload, _), gang) = (self.index.workload(pod), self.index.gang(pod));
         let (_, (namespace, name)) = self.gang_key(pod);
         let what = if gang.is_some() { "PodGroup" } else { "pod" };
-        Gang {
+        NamedWorkload {
             name: format!("{what} {namespace}/{name}"),
             start_from: match workload.start {
                 _ if workload.pods.running().total() == 0 => "no pod of it runs",

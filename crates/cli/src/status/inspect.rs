@@ -6,14 +6,14 @@ use std::fmt::Debug;
 use tenure_policy::expiry::Family;
 
 use super::Check;
-use crate::snapshot::Cluster;
+use crate::snapshot::ClusterReader;
 
 /// Labels that the chart gives its objects.
 const OURS: &str = "app.kubernetes.io/part-of=tenure";
 
 /// A cluster, and where Tenure is looked for.
 pub struct Inspector {
-    pub cluster: Cluster,
+    pub cluster: ClusterReader,
     pub tenure_namespace: Option<String>,
     pub t9k_system_namespace: String,
 }

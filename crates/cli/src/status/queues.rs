@@ -12,7 +12,7 @@ use super::{Check, inspect::Inspector};
 use crate::{
     list::{
         ended::BY_KEEPER,
-        row::{Row, State},
+        row::{Row, WorkloadState},
         view::View,
     },
     pages::objects,
@@ -57,7 +57,8 @@ impl Inspector {
         }
         let rows = view.rows(now);
         let is_overdue = |row: &&Row| {
-            row.state == State::Expired && row.expires_at.is_some_and(|at| now.duration_since(at) > OVERDUE)
+            row.state == WorkloadState::Expired
+                && row.expires_at.is_some_and(|at| now.duration_since(at) > OVERDUE)
         };
         let overdue = rows.iter().filter(is_overdue).map(|row| format!("{}/{}", row.namespace, row.name));
         vec![named(&missing), past_ceiling(&overdue.collect::<Vec<_>>())]

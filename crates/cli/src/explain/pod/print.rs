@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Answer, Protection, Relation, TolerationAnswer, Would};
+use super::{PodExplanation, Protection, Relation, TolerationAnswer, Would};
 use crate::{
     age,
     explain::{moment, paragraph},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Sentences for people.
-pub fn sentences(answer: &Answer, now: Timestamp) -> String {
+pub fn sentences(answer: &PodExplanation, now: Timestamp) -> String {
     let paragraphs = [
         paragraph(&answer.pod, &who(answer, now)),
         paragraph("How long it is protected:", &protected(answer, now)),
@@ -19,7 +19,7 @@ pub fn sentences(answer: &Answer, now: Timestamp) -> String {
     paragraphs.join("\n")
 }
 
-fn who(answer: &Answer, now: Timestamp) -> Vec<String> {
+fn who(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let mut sentences = vec![format!("its workload is {}", answer.workload)];
     sentences.push(match &answer.queue {
         Some(queue) if answer.path.is_empty() => {
@@ -41,7 +41,7 @@ fn who(answer: &Answer, now: Timestamp) -> Vec<String> {
     sentences
 }
 
-fn protected(answer: &Answer, now: Timestamp) -> Vec<String> {
+fn protected(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     let (near, far): (Vec<_>, Vec<_>) =
         answer.protected.iter().partition(|protection| protection.preemptor != Relation::OtherTree);
     let near = near.into_iter().map(|protection| sentence(protection, &against(protection), now));
@@ -94,7 +94,7 @@ fn sentence(protection: &Protection, against: &str, now: Timestamp) -> String {
     format!("{against}: {until} ({kind} floor {value}, {from})")
 }
 
-fn end(answer: &Answer, now: Timestamp) -> Vec<String> {
+fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
     if let Some(why) = answer.exempt {
         return vec![format!("never by Tenure: {why}")];
     }

@@ -6,7 +6,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn row(name: &str, state: State) -> Row {
+fn row(name: &str, state: WorkloadState) -> Row {
     Row {
         namespace: "ns".into(),
         workload: format!("deployment/{name}"),
@@ -43,14 +43,14 @@ fn a_table_has_the_namespace_only_if_there_are_several() {
 WORKLOAD       QUEUE   AGE     FLOOR UNTIL   EXPIRES AT             COMES BACK AT   STATE
 deployment/a   q       3m12s   <none>        2027-01-15T09:00:00Z   <none>          Running
 ";
-    assert_eq!(printed(None, false, &[row("a", State::Running)]), narrow);
-    assert!(printed(None, true, &[row("a", State::Running)]).starts_with("NAMESPACE   WORKLOAD "));
+    assert_eq!(printed(None, false, &[row("a", WorkloadState::Running)]), narrow);
+    assert!(printed(None, true, &[row("a", WorkloadState::Running)]).starts_with("NAMESPACE   WORKLOAD "));
     assert_eq!(printed(None, true, &[]), "");
 }
 
 #[test]
 fn what_comes_back_is_listed_with_when() {
-    let waiting = Row { requeue_at: Some(at(600)), expires_at: None, ..row("a", State::Requeueing) };
+    let waiting = Row { requeue_at: Some(at(600)), expires_at: None, ..row("a", WorkloadState::Requeueing) };
     let table = printed(None, false, &[waiting]);
     assert!(table.ends_with("<none>       2027-01-15T08:10:00Z   Requeueing\n"), "{table}");
 }
@@ -61,9 +61,9 @@ fn a_wide_table_says_why_and_since_when() {
         reason: Some("MaxDurationExceeded".into()),
         paused_at: Some(at(0)),
         expires_at: None,
-        ..row("a", State::Paused)
+        ..row("a", WorkloadState::Paused)
     };
-    let wide = printed(Some(Format::Wide), false, &[paused, row("b", State::Running)]);
+    let wide = printed(Some(Format::Wide), false, &[paused, row("b", WorkloadState::Running)]);
     let lines: Vec<_> = wide.lines().collect();
     assert!(lines[0].ends_with("STATE     IN       PODS   FAMILY   CEILING FROM   REASON"), "{wide}");
     assert!(lines[1].ends_with("root           MaxDurationExceeded since 2027-01-15T08:00:00Z"), "{wide}");
@@ -73,14 +73,15 @@ fn a_wide_table_says_why_and_since_when() {
 #[test]
 fn objects_have_exact_times_and_no_fields_that_say_nothing() {
     let json: Value =
-        serde_json::from_str(&printed(Some(Format::Json), false, &[row("a", State::Running)])).unwrap();
+        serde_json::from_str(&printed(Some(Format::Json), false, &[row("a", WorkloadState::Running)]))
+            .unwrap();
     let expected = json!([{
         "namespace": "ns", "workload": "deployment/a", "apiVersion": "apps/v1", "kind": "Deployment", "name": "a",
         "queue": "q", "family": "run.ai", "state": "Running", "startedAt": "2027-01-15T08:00:00Z",
         "expiresAt": "2027-01-15T09:00:00Z", "ceilingFrom": "root", "pods": 2, "readyPods": 1, "neededPods": 2,
     }]);
     assert_eq!(json, expected);
-    let yaml = printed(Some(Format::Yaml), false, &[row("a", State::Running)]);
+    let yaml = printed(Some(Format::Yaml), false, &[row("a", WorkloadState::Running)]);
     assert_eq!(serde_saphyr::from_str::<Value>(&yaml).unwrap(), expected, "{yaml}");
     assert_eq!(printed(Some(Format::Json), false, &[]), "[]\n");
 }
@@ -89,8 +90,8 @@ fn objects_have_exact_times_and_no_fields_that_say_nothing() {
 fn changes_come_under_the_headers_of_the_first_rows() {
     let mut printer = Printer::new(None, false, true);
     assert_eq!(printer.some(&[], at(0)).unwrap(), "");
-    let first = printer.some(&[row("a", State::Running)], at(0)).unwrap();
-    let text = first + &printer.some(&[row("a", State::Gone)], at(0)).unwrap();
+    let first = printer.some(&[row("a", WorkloadState::Running)], at(0)).unwrap();
+    let text = first + &printer.some(&[row("a", WorkloadState::Gone)], at(0)).unwrap();
     assert_eq!(text.matches("WORKLOAD").count(), 1);
     assert_eq!(text.lines().count(), 3);
 }
@@ -99,8 +100,8 @@ fn changes_come_under_the_headers_of_the_first_rows() {
 fn each_object_of_a_watch_is_a_document() {
     let changes = |format: Format| {
         let mut printer = Printer::new(Some(format), false, true);
-        let first = printer.some(&[row("a", State::Pending)], at(0)).unwrap();
-        first + &printer.some(&[row("a", State::Running)], at(0)).unwrap()
+        let first = printer.some(&[row("a", WorkloadState::Pending)], at(0)).unwrap();
+        first + &printer.some(&[row("a", WorkloadState::Running)], at(0)).unwrap()
     };
     let json = changes(Format::Json);
     let states: Vec<Value> =
@@ -112,11 +113,11 @@ fn each_object_of_a_watch_is_a_document() {
 #[test]
 fn age_alone_is_no_change_and_what_is_not_shown_is_none() {
     let (narrow, wide) = (Printer::new(None, false, true), Printer::new(Some(Format::Wide), false, true));
-    let before = row("a", State::Running);
+    let before = row("a", WorkloadState::Running);
     let more = Row { pods: 3, ..before.clone() };
     assert!(!narrow.differ(&before, &before.clone()) && !narrow.differ(&before, &more));
     assert!(wide.differ(&before, &more));
-    assert!(narrow.differ(&before, &row("a", State::Expired)));
+    assert!(narrow.differ(&before, &row("a", WorkloadState::Expired)));
 }
 
 #[test]

@@ -3,14 +3,14 @@ use tenure_policy::config::Config;
 use tenure_types::podgroup::PodGroupKind;
 
 use super::*;
-use crate::{input::Document, kinds::Kinds, list::row::State};
+use crate::{input::Document, kinds::ResourceKinds, list::row::WorkloadState};
 
 /// `seconds` after the time at which all pods of these tests are created.
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn kinds() -> Kinds {
+fn kinds() -> ResourceKinds {
     let resource = |plural: &str, kind: &str| json!({"resource": plural, "responseKind": {"kind": kind}, "scope": "Namespaced"});
     let group = |name: &str, resources: Value| {
         serde_json::from_value(
@@ -21,7 +21,7 @@ fn kinds() -> Kinds {
     let apps = json!([resource("deployments", "Deployment"), resource("replicasets", "ReplicaSet")]);
     let kueue = group("kueue.x-k8s.io", json!([resource("workloads", "Workload")]));
     let batch = group("batch", json!([resource("jobs", "Job")]));
-    Kinds::read([group("apps", apps), batch, kueue].into_iter())
+    ResourceKinds::read([group("apps", apps), batch, kueue].into_iter())
 }
 
 fn with_config(config: &Config) -> View {
@@ -103,7 +103,7 @@ fn pods_are_put_together_to_their_topmost_owner() {
     pod(&mut view, "b", TENSORSTACK, false, &controller("ReplicaSet", "rs"));
     let row = one(view, 30);
     assert_eq!((row.workload.as_str(), row.api_version.as_str(), row.pods), ("deployment/d", "apps/v1", 2));
-    assert_eq!((row.state, row.queue.as_deref()), (State::Running, Some("q")));
+    assert_eq!((row.state, row.queue.as_deref()), (WorkloadState::Running, Some("q")));
     assert_eq!((row.family, row.ceiling_from.as_deref()), (Some("tensorstack"), Some("q")));
     assert_eq!((row.started_at, row.expires_at, row.floor_until), (Some(at(0)), Some(at(60)), None));
 }
@@ -118,7 +118,7 @@ fn a_pod_whose_owners_cannot_be_paused_stands_by_itself() {
     assert_eq!(view.asks().len(), 1);
     let rows = view.rows(at(61));
     let names: Vec<_> = rows.iter().map(|row| (row.workload.as_str(), row.state)).collect();
-    assert_eq!(names, [("pod/a", State::Expired), ("pod/b", State::Expired)]);
+    assert_eq!(names, [("pod/a", WorkloadState::Expired), ("pod/b", WorkloadState::Expired)]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_pending_workload_of_the_runai_family_has_no_clock_yet() {
     let row = one(view, 30);
     assert_eq!(
         (row.state, row.started_at, row.expires_at, row.floor_until),
-        (State::Pending, None, None, None)
+        (WorkloadState::Pending, None, None, None)
     );
     assert_eq!((row.family, row.ceiling_from.as_deref()), (Some("run.ai"), Some("q")));
 }
@@ -221,7 +221,7 @@ fn a_pod_that_is_never_touched_is_exempt() {
     tensorstack(&mut view, "q", "1m");
     pod(&mut view, "a", TENSORSTACK, true, &controller("DaemonSet", "ds"));
     let row = one(view, 100);
-    assert_eq!((row.state, row.reason.as_deref()), (State::Exempt, Some("DaemonSet")));
+    assert_eq!((row.state, row.reason.as_deref()), (WorkloadState::Exempt, Some("DaemonSet")));
     assert_eq!((row.expires_at, row.ceiling_from), (None, None));
 }
 
@@ -243,7 +243,10 @@ fn what_comes_back_by_itself_and_what_does_not_is_told_apart() {
     };
     let waiting = json!({"tenure.dev/requeue-state": state});
     let row = paused("PodsReadyTimeout", waiting.clone());
-    assert_eq!((row.state, row.requeue_at, row.requeue_count), (State::Requeueing, Some(at(90)), Some(2)));
+    assert_eq!(
+        (row.state, row.requeue_at, row.requeue_count),
+        (WorkloadState::Requeueing, Some(at(90)), Some(2))
+    );
     let (family, place) = row.waiting.unwrap();
     assert_eq!((family, row.family), (Family::Runai, None), "the record names no family");
     assert_eq!((place.priority, place.paused, place.name.as_str()), (7, at(60), "ns/j"));
@@ -251,11 +254,15 @@ fn what_comes_back_by_itself_and_what_does_not_is_told_apart() {
     inactive["tenure.dev/active"] = json!("false");
     for reason in ["PodsReadyTimeout", "WorkloadInactive", "Deactivated"] {
         let row = paused(reason, inactive.clone());
-        assert_eq!((row.state, row.requeue_at, row.waiting), (State::Inactive, None, None), "{reason}");
+        assert_eq!(
+            (row.state, row.requeue_at, row.waiting),
+            (WorkloadState::Inactive, None, None),
+            "{reason}"
+        );
     }
     let activated = paused("Deactivated", json!({"tenure.dev/active": "true"}));
-    assert_eq!((activated.state, activated.requeue_at), (State::Requeueing, None));
-    assert_eq!(paused("MaxDurationExceeded", json!({})).state, State::Paused);
+    assert_eq!((activated.state, activated.requeue_at), (WorkloadState::Requeueing, None));
+    assert_eq!(paused("MaxDurationExceeded", json!({})).state, WorkloadState::Paused);
 }
 
 #[test]
@@ -289,7 +296,7 @@ fn what_was_paused_is_listed_without_pods_and_its_copies_are_not() {
     owner(&mut view, "Deployment", "d", &json!([]), &record(at(60)));
     owner(&mut view, "ReplicaSet", "rs", &controller("Deployment", "d"), &record(at(60)));
     let row = one(view, 70);
-    assert_eq!((row.workload.as_str(), row.state, row.pods), ("deployment/d", State::Paused, 0));
+    assert_eq!((row.workload.as_str(), row.state, row.pods), ("deployment/d", WorkloadState::Paused, 0));
     assert_eq!((row.queue.as_deref(), row.paused_at), (Some("q"), Some(at(60))));
     assert_eq!(row.reason.as_deref(), Some("MaxDurationExceeded"));
 }
@@ -310,13 +317,13 @@ fn what_was_paused_by_its_workload_of_kueues_is_listed_as_the_job_that_it_is() {
     view.snapshot.take_metadata(kind, vec![serde_json::from_value(metadata).unwrap()]);
     assert_eq!(view.asks(), []);
     let row = one(view, 70);
-    assert_eq!((row.workload.as_str(), row.state, row.pods), ("job/j", State::Paused, 1));
+    assert_eq!((row.workload.as_str(), row.state, row.pods), ("job/j", WorkloadState::Paused, 1));
     assert_eq!(row.kueue_workload.as_deref(), Some("job-j-1f"));
 }
 
 #[test]
 fn pods_that_are_younger_than_a_pause_show_that_it_was_reversed() {
-    for (paused_at, expected) in [(-10, State::Running), (1, State::Paused)] {
+    for (paused_at, expected) in [(-10, WorkloadState::Running), (1, WorkloadState::Paused)] {
         let mut view = view();
         tensorstack(&mut view, "q", "1m");
         owner(&mut view, "Deployment", "d", &json!([]), &record(at(paused_at)));
@@ -331,7 +338,7 @@ fn a_record_that_cannot_be_read_is_a_pause_all_the_same() {
     let mut view = view();
     owner(&mut view, "Deployment", "d", &json!([]), &json!({"tenure.dev/paused": "{"}));
     let row = one(view, 0);
-    assert_eq!((row.state, row.reason.as_deref()), (State::Paused, Some("UnreadableRecord")));
+    assert_eq!((row.state, row.reason.as_deref()), (WorkloadState::Paused, Some("UnreadableRecord")));
 }
 
 #[test]
