@@ -72,7 +72,7 @@ fn tensorstack(spec: Value, verdict: Verdict) -> Case {
 
 /// All of them.
 pub fn table() -> Vec<Case> {
-    [runai_durations(), runai_relations(), runai_ranges(), tensorstack_queues()].concat()
+    [runai_durations(), runai_relations(), runai_ranges(), runai_amounts(), tensorstack_queues()].concat()
 }
 
 fn refused<const N: usize>(by: By, parts: [&str; N]) -> Verdict {
@@ -240,6 +240,12 @@ fn runai_ranges() -> Vec<Case> {
         runai(json!({"priority": "high"}), refused(By::Schema, ["spec.priority", "must be of type integer"])),
         runai(json!({"maxDurationAction": "Kill"}), refused(By::Schema, kill)),
         runai(json!({"onReversal": "Delete"}), refused(By::Schema, delete)),
+        runai(json!({"maxDuraton": "1h"}), refused(By::Schema, ["unknown field \"spec.maxDuraton\""])),
+    ]
+}
+
+fn runai_amounts() -> Vec<Case> {
+    vec![
         runai(
             json!({"resources": {"gpu": {"quota": -2}}}),
             bad("spec.resources.gpu.quota", &json!(-2), "greater than or equal to -1"),
@@ -255,7 +261,6 @@ fn runai_ranges() -> Vec<Case> {
             json!({"resources": {"cpu": {"overQuotaWeight": -1}}}),
             bad("spec.resources.cpu.overQuotaWeight", &json!(-1), "greater than or equal to 0"),
         ),
-        runai(json!({"maxDuraton": "1h"}), refused(By::Schema, ["unknown field \"spec.maxDuraton\""])),
     ]
 }
 

@@ -86,7 +86,7 @@ impl Known<'_, '_> {
                 queues.insert(name);
                 shortest = shortest.into_iter().chain(after.longest_run()).min();
             }
-            ended += of_queue;
+            ended = ended.and(of_queue);
             for child in children.get(name).into_iter().flatten() {
                 if let Some((child, queue)) = self.queues.tree.queue(child) {
                     next.push((child, before.below(child, queue, floors), after.below(child, queue, floors)));

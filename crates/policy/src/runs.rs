@@ -81,10 +81,12 @@ impl Runs {
     }
 }
 
-impl std::ops::AddAssign for AtLeast {
-    fn add_assign(&mut self, other: Self) {
-        self.workloads = self.workloads.saturating_add(other.workloads);
-        self.or_more |= other.or_more;
+impl AtLeast {
+    /// The workloads of both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        let Self { workloads, or_more } = self;
+        Self { workloads: workloads.saturating_add(other.workloads), or_more: or_more || other.or_more }
     }
 }
 
