@@ -127,7 +127,7 @@ async fn kubectl_prints_both() {
         ("rq", "NAME PRIORITY PARENT CHILDREN DISPLAYNAME MAX-DURATION", "printed 9 Printed 3m"),
         (
             V3,
-            "NAME PARENT PRIORITY PREEMPT-MIN RECLAIM-MIN MAX-DURATION RUNNING PAUSED AGE",
+            "NAME PARENT PRIORITY PREEMPT-MIN RECLAIM-MIN MAX-DURATION RUNNING PAUSED REQUEUEING AGE",
             "printed 9 2m 3m",
         ),
     ] {
