@@ -40,7 +40,7 @@ pub struct Settings {
     pub table: OwnerTable,
     /// The notice before the end of a run, where the queue doesn't say. Zero: no notice.
     pub notice: SignedDuration,
-    /// How much longer workloads run that a change of their queue has made overdue.
+    /// The time for which workloads run on that a change of their queue has made overdue.
     pub grace_on_change: GraceOnChange,
     /// The rules for workloads that don't get ready, where the queue doesn't say. None: they never make room.
     pub pods_ready: Option<PodsReady>,

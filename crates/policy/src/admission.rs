@@ -506,7 +506,7 @@ mod tests {
         assert_eq!(found(json!({"parentQueue": "root"}), &[("max-duration", "30m")], &root), [""; 0]);
     }
 
-    /// How long it takes to review all queues of a tree, each of which has the parent that a number stands for.
+    /// The time that it takes to review all queues of a tree, each of which has the parent that a number stands for.
     fn time_of(parent: impl Fn(usize) -> Option<usize>) -> std::time::Duration {
         let floors = Floors { reclaim: "2h".parse().unwrap(), ..Floors::default() };
         let queue = |number: usize| {

@@ -33,7 +33,7 @@ impl Running {
     }
 }
 
-/// What is known of the cluster when a queue changes.
+/// The facts about the cluster when a queue changes.
 pub struct Known<'a, 'q> {
     /// The queues as they are before the change.
     pub queues: &'a Inheritance<'q>,
@@ -41,7 +41,7 @@ pub struct Known<'a, 'q> {
     pub running: &'a HashMap<String, Running>,
     /// The notice that a workload gets where its queue says nothing of it.
     pub notice: SignedDuration,
-    /// How long a workload may run on when a change has made it overdue, if it gets a notice.
+    /// The time for which a workload may run on when a change has made it overdue, if it gets a notice.
     pub grace: GraceOnChange,
     /// The time of the change.
     pub now: Timestamp,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// A status shows no more times than these.
 const MOST: usize = 10;
 
-/// How many of the running workloads had started before some times, the earliest first. Each number includes those before
+/// Numbers of the running workloads that had started before some times, the earliest first. Each number includes those before
 /// it, and the last is that of all. With ten workloads or fewer no start is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs(Vec<Before>);

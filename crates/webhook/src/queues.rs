@@ -14,7 +14,7 @@ use tenure_types::projection::{ObservedStatus, RunaiQueueObject, RunaiQueueV2Obj
 #[derive(Clone, Debug, Default)]
 pub struct KnownQueues {
     queues: Arc<RwLock<RunaiQueues>>,
-    /// The running workloads of those that have some, as their statuses say.
+    /// The running workloads of each that has some, as its status says.
     running: Arc<RwLock<HashMap<String, Running>>>,
 }
 

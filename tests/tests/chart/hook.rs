@@ -1,4 +1,4 @@
-//! What `helm test` runs.
+//! The test that helm runs.
 
 use serde_json::{Value, json};
 

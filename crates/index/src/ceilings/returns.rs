@@ -26,7 +26,7 @@ impl CeilingIndex {
         returning.filter(|paused| paused.returns.comes_back() && waits(paused)).count()
     }
 
-    /// How many paused owners stay so until a person resumes them.
+    /// The number of paused owners that stay so until a person resumes them.
     pub fn staying_paused(&self) -> usize {
         let paused = self.objects.paused.roots(&self.objects.owners);
         paused.filter(|paused| !paused.returns.comes_back() && !self.has_pods(paused)).count()

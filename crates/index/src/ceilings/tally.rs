@@ -35,7 +35,7 @@ struct Count {
     starts: Vec<Timestamp>,
 }
 
-/// What a running workload counts by: what would be paused as one.
+/// The unit by which a running workload counts, which would be paused as one.
 #[derive(PartialEq, Eq, Hash)]
 enum Holder {
     /// Its root owner, by namespace.
