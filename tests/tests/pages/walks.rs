@@ -59,7 +59,8 @@ async fn first_rollout_pauses_nothing_before_it_is_turned_on() {
     let keeper = Keeper::start(world, &["--dry-run", &config]).await;
     running(&team, "Job", "training", "research").await;
 
-    let mut walk = Walk::new(world, "first-rollout.md").with("\"7d\"", "\"2s\"").with("1d", "1s");
+    let mut walk =
+        Walk::new(world, "first-rollout.md").with("\"7d\"", "\"2s\"").with(", expiryNotice: 1d", "");
     walk.read_log(keeper.log_file());
     walk.follow("1. Install a dry run").await;
     walk.follow("2. Make one queue, with a long ceiling").await;
