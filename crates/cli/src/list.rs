@@ -43,6 +43,7 @@ const REST: u32 = 9;
 /// time in COMES BACK AT), Inactive (paused until it is activated), Exempt (never touched) or Terminating.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct ListArgs {
     /// Only workloads in these queues
     #[arg(value_name = "QUEUE")]

@@ -95,7 +95,6 @@ pub struct UserInfo<'b> {
 
 /// Group, version and kind of an object.
 #[derive(Debug, Default, Deserialize)]
-#[expect(clippy::struct_field_names, reason = "the API's own words")]
 pub struct GroupVersionKind<'b> {
     /// Empty for the core group.
     #[serde(borrow, default)]

@@ -106,7 +106,10 @@ pub fn shown(
     let is_wide = match format {
         Some(Format::Json) => return Ok(serde_json::to_string_pretty(ended)? + "\n"),
         Some(Format::Yaml) => return Ok(serde_saphyr::to_string(&ended)?),
-        Some(Format::Name) => return Ok(ended.iter().map(|of| format!("{}\n", of.workload)).collect()),
+        Some(Format::Name) => {
+            let names: Vec<&str> = ended.iter().map(|of| of.workload.as_str()).collect();
+            return Ok(if names.is_empty() { String::new() } else { names.join("\n") + "\n" });
+        }
         Some(Format::Wide) => true,
         None => false,
     };
