@@ -24,9 +24,9 @@ use tenure_types::projection;
 pub use tally::Tally;
 
 use crate::{
-    BatchCoverage, Group, Outcome, Task, Uid,
+    BatchCoverage, DueBatch, Outcome, Task, Uid,
     cluster::{ClusterModel, Moved, Objects, Reader},
-    deadlines::{Deadlines, Pod, RetryAfter},
+    deadlines::{Deadlines, ManagedPod, RetryAfter},
     podgroups::{Membership, memberships},
     times::NEVER,
 };
@@ -86,7 +86,7 @@ impl Standing {
 /// A pod that was seen, and isn't kept.
 #[derive(Debug)]
 pub struct Seen {
-    pod: Pod,
+    pod: ManagedPod,
     of: Box<[Membership]>,
 }
 
@@ -203,7 +203,7 @@ impl CeilingIndex {
             // once its group is computed, which has changed with it
             self.objects.moved.pods.insert(uid);
         }
-        was_new && self.reader.deadlines.get(uid).is_some_and(Pod::is_ready)
+        was_new && self.reader.deadlines.get(uid).is_some_and(ManagedPod::is_ready)
     }
 
     /// The next instant at which there may be something to claim.
@@ -225,14 +225,14 @@ impl CeilingIndex {
 
     /// Hands out the pod that is most overdue at `now`, with the others of its controller that are overdue too.
     /// They are not handed out again before they are taken back. Expired pods come first.
-    pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
+    pub fn claim(&mut self, now: Timestamp) -> Option<DueBatch> {
         self.reschedule();
         self.reader.deadlines.claim(now)
     }
 
     /// Takes back a group, of which the pods that were `served` had this `outcome`. The others are due again at once.
     /// Pods that were handed out again since, or are not the same records any more, stay as they are.
-    pub fn settle(&mut self, group: &Group, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
+    pub fn settle(&mut self, group: &DueBatch, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
         if group.task == Task::Evict && outcome == Outcome::Paused {
             self.judge(group.first.uid);
         }
@@ -260,7 +260,7 @@ impl CeilingIndex {
 
     /// True if a pod has outlived a pause of its workload, which wasn't ready.
     pub fn outlives(&self, pod: Uid) -> bool {
-        self.reader.deadlines.get(pod).is_some_and(Pod::outlives)
+        self.reader.deadlines.get(pod).is_some_and(ManagedPod::outlives)
     }
 
     /// Takes back everything that was handed out: the keeper that was to act on it doesn't lead any more.
@@ -287,7 +287,7 @@ impl CeilingIndex {
     }
 
     /// The pods of a root owner. One of the whole cluster may have some in any namespace.
-    fn pods_of(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &Pod)> {
+    fn pods_of(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let Self { objects, reader } = self;
         let controllers = objects.owners.with_descendants(root).into_iter();
         let pods = controllers.flat_map(|of| reader.deadlines.controlled_by(of));
@@ -308,7 +308,7 @@ impl CeilingIndex {
     /// queue.
     pub fn see(&mut self, pod: &projection::Pod) -> Option<Seen> {
         let of = memberships(pod, |text| self.objects.interner.names.shared(text));
-        Some(Seen { pod: Pod::read(pod, &mut self.objects.interner)?, of })
+        Some(Seen { pod: ManagedPod::read(pod, &mut self.objects.interner)?, of })
     }
 
     /// Computes the standing of a pod that was seen.
@@ -339,7 +339,8 @@ impl CeilingIndex {
     fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
         let Self { objects, reader: Ceilings { deadlines, notice, pods_ready, policy_change, .. } } = self;
         for uid in pods {
-            let deadlines_of = |pod: &Pod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod);
+            let deadlines_of =
+                |pod: &ManagedPod| limits::deadlines(objects, (*notice, *pods_ready), uid, pod);
             deadlines.schedule(uid, *policy_change, deadlines_of);
         }
     }

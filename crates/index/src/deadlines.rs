@@ -19,12 +19,12 @@ use tenure_types::projection;
 
 use crate::{Uid, controlled::Controlled, interner::Interner, owners::Controller, times::NEVER, uid::UidMap};
 
-pub use due::{BatchCoverage, Claim, Due, Group, Outcome, Task};
+pub use due::{BatchCoverage, Claim, DueBatch, DuePod, Outcome, Task};
 pub use expiry::Ceiling;
 use notice::Notice;
 pub use order::RetryAfter;
 use order::{Order, Slot};
-pub use record::Pod;
+pub use record::ManagedPod;
 pub use unready::ReadyUntil;
 use unready::Unready;
 
@@ -43,7 +43,7 @@ pub struct PodDeadlines {
 pub struct Deadlines {
     scope: Scope,
     // boxed: a hash table is up to half empty, and an empty place should be small
-    pods: UidMap<Box<Pod>>,
+    pods: UidMap<Box<ManagedPod>>,
     by_controller: Controlled,
     orders: Orders,
     /// Names and controllers of pods that are exempt by priority, by the namespace and the uid of the pod.
@@ -63,7 +63,7 @@ struct Orders {
 
 impl Orders {
     /// Moves a pod to its present places: to none, unless it is `open`.
-    fn place(&mut self, uid: Uid, pod: &mut Pod, open: bool) {
+    fn place(&mut self, uid: Uid, pod: &mut ManagedPod, open: bool) {
         let to = |next: Slot| if open { next } else { Slot::NONE };
         let next = to(pod.expiry.next());
         self.expiries.place(uid, &mut pod.expiry.step.slot, next);
@@ -117,7 +117,7 @@ impl Deadlines {
 
     fn keep(&mut self, uid: Uid, pod: &projection::Pod, interner: &mut Interner) -> Option<Uid> {
         let Some(known) = self.pods.get_mut(&uid) else {
-            let pod = Pod::read(pod, interner)?;
+            let pod = ManagedPod::read(pod, interner)?;
             self.by_controller.replace(uid, None, pod.controller.map(|of| of.uid));
             self.pods.insert(uid, Box::new(pod));
             return Some(uid);
@@ -171,7 +171,7 @@ impl Deadlines {
         &mut self,
         uid: Uid,
         change: Option<PolicyChange>,
-        deadlines: impl FnOnce(&Pod) -> PodDeadlines,
+        deadlines: impl FnOnce(&ManagedPod) -> PodDeadlines,
     ) {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
         let PodDeadlines { ceiling, ready_until } = deadlines(pod);
@@ -189,7 +189,7 @@ impl Deadlines {
     }
 
     /// The pods of a controller.
-    pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &Pod)> {
+    pub fn controlled_by(&self, controller: Uid) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         let pods = self.by_controller.by(controller);
         let pods = pods.filter_map(|uid| Some((uid, self.pods.get(&uid)?.as_ref())));
         pods.filter(move |(_, pod)| pod.controller.is_some_and(|of| of.uid == controller))
@@ -209,7 +209,7 @@ impl Deadlines {
     }
 
     /// Hands out the pods with the next due task: expiries come before evictions, and evictions before notices.
-    pub fn claim(&mut self, now: Timestamp) -> Option<Group> {
+    pub fn claim(&mut self, now: Timestamp) -> Option<DueBatch> {
         let now = now.as_millisecond();
         let Orders { expiries, evictions, notices } = &self.orders;
         let by_urgency = [(Task::Expire, expiries), (Task::Evict, evictions), (Task::Announce, notices)];
@@ -230,7 +230,7 @@ impl Deadlines {
     /// Pods of the same controller with the same due task.
     fn siblings<'p>(
         &'p self,
-        first: &'p Pod,
+        first: &'p ManagedPod,
         task: Task,
         slot: Slot,
         now: i64,
@@ -247,7 +247,7 @@ impl Deadlines {
         })
     }
 
-    fn hand_out(&mut self, task: Task, group: &[(i64, Uid)]) -> Option<Group> {
+    fn hand_out(&mut self, task: Task, group: &[(i64, Uid)]) -> Option<DueBatch> {
         self.claims = self.claims.checked_add(1).unwrap_or(1);
         let claim = Claim(NonZeroU32::new(self.claims)?);
         let mut handed_out = Vec::with_capacity(group.len());
@@ -260,25 +260,25 @@ impl Deadlines {
         }
         let mut handed_out = handed_out.into_iter();
         let first = handed_out.next()?;
-        Some(Group { task, first, rest: handed_out.collect() })
+        Some(DueBatch { task, first, rest: handed_out.collect() })
     }
 
     /// The record that was handed out; none if it was taken back, or dropped, since.
-    fn claimed(&mut self, due: &Due) -> Option<&mut Pod> {
+    fn claimed(&mut self, due: &DuePod) -> Option<&mut ManagedPod> {
         let pod = self.pods.get_mut(&due.uid).filter(|pod| pod.claim == Some(due.claim))?;
         (pod.claim, pod.alone) = (None, false);
         Some(pod)
     }
 
     /// Allows another claim of the pod at once; by itself, if `alone`.
-    pub fn release(&mut self, due: &Due, alone: bool) {
+    pub fn release(&mut self, due: &DuePod, alone: bool) {
         if let Some(pod) = self.claimed(due) {
             pod.alone = alone;
         }
     }
 
     /// Allows another claim of the pod, as its outcome says.
-    pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
+    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
         let retry_after = self.retry_after;
         let Some(pod) = self.claimed(due) else { return };
         match task {
@@ -334,11 +334,11 @@ impl Deadlines {
         self.pods.len()
     }
 
-    pub fn get(&self, uid: Uid) -> Option<&Pod> {
+    pub fn get(&self, uid: Uid) -> Option<&ManagedPod> {
         self.pods.get(&uid).map(AsRef::as_ref)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Uid, &Pod)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Uid, &ManagedPod)> {
         self.pods.iter().map(|(uid, pod)| (*uid, pod.as_ref()))
     }
 }

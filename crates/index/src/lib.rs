@@ -19,7 +19,7 @@ mod uid;
 
 pub use ceilings::{CeilingIndex, Ceilings, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{ClusterModel, Reader};
-pub use deadlines::{BatchCoverage, Claim, Due, Group, Outcome, RetryAfter, Task};
+pub use deadlines::{BatchCoverage, Claim, DueBatch, DuePod, Outcome, RetryAfter, Task};
 pub use own::{Bearer, Ineffective, NoEffect};
 pub use paused::Paused;
 pub use placement::{

@@ -17,7 +17,7 @@ use k8s_openapi::{
 use kube::core::DynamicObject;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_index::{BatchCoverage, Due, Group, Task, Uid};
+use tenure_index::{BatchCoverage, DueBatch, DuePod, Task, Uid};
 use tenure_policy::{
     climb::{self, Action, Climb, OwnerLookup},
     config::Config,
@@ -37,7 +37,9 @@ use exempt::PausableOwners;
 pub use exempt::ExemptOwners;
 pub use pause::told_of_pause;
 
-use crate::{api::ObjectClient, cluster::Cluster, config::Current, events::Happening, limit::WriteLimit};
+use crate::{
+    api::ObjectClient, cluster::ClusterState, config::Current, events::EventRecord, limit::WriteLimit,
+};
 
 /// The most times that an owner is read, if other writers keep changing it.
 pub const READS: usize = 5;
@@ -54,8 +56,8 @@ const READING_TRIES: u8 = 3;
 const EXEMPT_PODS: usize = 64;
 
 /// Pauses owners, deletes pods, and announces the end of runs.
-pub struct Actor {
-    pub cluster: Cluster,
+pub struct Pauser {
+    pub cluster: ClusterState,
     pub clock: ServerClock,
     pub objects: ObjectClient,
     pub limit: WriteLimit,
@@ -71,13 +73,13 @@ pub struct Actor {
 
 /// The result of an action, with the events to write about it.
 pub struct Done {
-    pub deed: Deed,
-    pub events: Vec<Happening>,
+    pub result: ActionResult,
+    pub events: Vec<EventRecord>,
     pub served: BatchCoverage,
 }
 
 /// The action that was taken.
-pub enum Deed {
+pub enum ActionResult {
     /// This owner was paused, and so often its earlier pauses were reversed.
     Paused { owner: OwnerReference, reversals: u32, until: ResumeCondition },
     /// The pod was deleted.
@@ -94,11 +96,11 @@ pub enum Deed {
 
 impl Done {
     const fn nothing(why: &'static str, served: BatchCoverage) -> Self {
-        Self::without_events(Deed::Nothing(why), served)
+        Self::without_events(ActionResult::Nothing(why), served)
     }
 
-    const fn without_events(deed: Deed, served: BatchCoverage) -> Self {
-        Self { deed, events: Vec::new(), served }
+    const fn without_events(result: ActionResult, served: BatchCoverage) -> Self {
+        Self { result, events: Vec::new(), served }
     }
 }
 
@@ -164,9 +166,9 @@ enum Target {
     Exempt,
 }
 
-impl Actor {
+impl Pauser {
     /// Acts on a group.
-    pub async fn act(&self, group: &Group) -> Result<Done, Failure> {
+    pub async fn act(&self, group: &DueBatch) -> Result<Done, Failure> {
         let due = &group.first;
         if group.task == Task::Announce && due.deadline <= self.clock.now() {
             return Ok(Done::nothing("its run has ended", BatchCoverage::All));
@@ -181,7 +183,7 @@ impl Actor {
         let config = self.config.get();
         match (group.task, self.target(group.task, due, &pod, &config).await?) {
             (_, Target::Nothing(why)) => Ok(Done::nothing(why, BatchCoverage::All)),
-            (_, Target::Exempt) => Ok(Done::without_events(Deed::Exempt, BatchCoverage::First)),
+            (_, Target::Exempt) => Ok(Done::without_events(ActionResult::Exempt, BatchCoverage::First)),
             (task @ (Task::Expire | Task::Evict), Target::Owners(owners)) => {
                 self.pause(task, due, owners, &pod, &config).await
             }
@@ -193,14 +195,14 @@ impl Actor {
                 Ok(self.announce(group, &owner, BatchCoverage::All, &config.table).await?)
             }
             (Task::Announce | Task::Withdraw, Target::Pod(_)) => {
-                let alone = Group { rest: Vec::new(), ..group.clone() };
+                let alone = DueBatch { rest: Vec::new(), ..group.clone() };
                 Ok(self.announce(&alone, &of_pod(&pod), BatchCoverage::First, &config.table).await?)
             }
         }
     }
 
     /// The pod as it is now, if it is still the one that is meant.
-    async fn still_there(&self, due: &Due) -> Result<Option<Pod>, ApiError> {
+    async fn still_there(&self, due: &DuePod) -> Result<Option<Pod>, ApiError> {
         match self.objects.pod(&due.namespace, &due.name).await {
             Ok(pod) => {
                 let same = pod.metadata.uid.as_deref().is_some_and(|uid| Uid::of(uid) == due.uid);
@@ -214,7 +216,7 @@ impl Actor {
     async fn target(
         &self,
         task: Task,
-        due: &Due,
+        due: &DuePod,
         pod: &Pod,
         config: &Arc<Config>,
     ) -> Result<Target, Failure> {
@@ -243,7 +245,7 @@ impl Actor {
         })
     }
 
-    async fn climb<'t>(&self, due: &Due, pod: &Pod, table: &'t OwnerTable) -> Result<Climb<'t>, Failure> {
+    async fn climb<'t>(&self, due: &DuePod, pod: &Pod, table: &'t OwnerTable) -> Result<Climb<'t>, Failure> {
         let none = BTreeMap::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
         let mut climb = Climb::from(climb::controller(pod), table);
@@ -265,7 +267,7 @@ impl Actor {
     /// True if a live pod that is exempt by priority is below this owner: then the owner isn't paused.
     async fn has_an_exempt_pod(
         &self,
-        due: &Due,
+        due: &DuePod,
         owner: &OwnerReference,
         config: &Arc<Config>,
     ) -> Result<bool, Failure> {
@@ -284,7 +286,7 @@ impl Actor {
     /// The owners of an exempt pod, as they were a moment ago.
     async fn owners_of_exempt(
         &self,
-        due: &Due,
+        due: &DuePod,
         name: &str,
         config: &Arc<Config>,
     ) -> Result<PausableOwners, Failure> {
@@ -305,7 +307,7 @@ impl Actor {
 }
 
 /// True if all tries have been made.
-fn is_last(task: Task, due: &Due) -> bool {
+fn is_last(task: Task, due: &DuePod) -> bool {
     matches!(task, Task::Expire | Task::Evict) && due.attempts >= TRIES
 }
 

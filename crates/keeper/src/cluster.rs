@@ -7,28 +7,28 @@ use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, Settings};
 use tokio::sync::watch;
 
-use crate::recent::RecentPauses;
+use crate::recent::EventOutbox;
 
 const CROWD: Duration = Duration::from_millis(50);
 
 /// The cluster as the watches have seen it. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct ClusterState {
     index: Arc<Mutex<CeilingIndex>>,
     changed: Arc<watch::Sender<()>>,
     /// The kinds of owners, by the numbers of their watches.
     kinds: Arc<Mutex<HashMap<u16, ApiResource>>>,
     /// The owners that were paused of late.
-    pub recent: RecentPauses,
+    pub outbox: EventOutbox,
 }
 
-impl Cluster {
+impl ClusterState {
     pub fn new(settings: Settings) -> Self {
         Self {
             index: Arc::new(Mutex::new(CeilingIndex::new(settings))),
             changed: Arc::default(),
             kinds: Arc::default(),
-            recent: RecentPauses::default(),
+            outbox: EventOutbox::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use tenure_policy::{config::Config, expiry::Scope};
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::cluster::Cluster;
+use crate::cluster::ClusterState;
 
 /// The configuration that holds at the moment. Clones see the same.
 #[derive(Clone, Debug)]
@@ -46,13 +46,13 @@ pub fn settings(config: &Config, scope: Scope, retry_after: RetryAfter) -> Setti
 /// Replaces the configuration of all parts of the keeper.
 #[derive(Debug)]
 pub struct Configure {
-    cluster: Cluster,
+    cluster: ClusterState,
     current: watch::Sender<Arc<Config>>,
 }
 
 impl Configure {
     /// Starts with the configuration that the cluster's index has already.
-    pub fn new(config: Config, cluster: Cluster) -> (Self, Current) {
+    pub fn new(config: Config, cluster: ClusterState) -> (Self, Current) {
         let (sender, receiver) = watch::channel(Arc::new(config));
         (Self { cluster, current: sender }, Current(receiver))
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[tokio::test]
     async fn everybody_goes_by_the_new_configuration() {
-        let cluster = Cluster::new(Settings::default());
+        let cluster = ClusterState::new(Settings::default());
         let (configure, mut current) = Configure::new(Config::default(), cluster.clone());
         let mut changes = cluster.changes();
         configure.apply(Config::parse("expiryNotice: 1m").unwrap());

@@ -42,7 +42,7 @@ pub struct Events {
 }
 
 /// An event about an object: something that happened to it, or will, and when.
-pub struct Happening {
+pub struct EventRecord {
     /// The object that the event is about.
     pub object: ObjectReference,
     /// The reason, as a CamelCase word.
@@ -65,7 +65,7 @@ impl Events {
 
     /// Writes an event, unless it exists already: its name follows from the happening, so that a second write after an
     /// error or a crash creates no second event. The event is a warning, unless a workload comes back.
-    pub async fn tell(&self, happening: &Happening, now: Timestamp) -> Result<(), ApiError> {
+    pub async fn tell(&self, happening: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
         let object = &happening.object;
         let namespace = object.namespace.as_deref().unwrap_or("default");
         let (related, queue) = happening.cause.clone().unzip();
@@ -103,12 +103,12 @@ impl Events {
     }
 }
 
-fn note(Happening { note, .. }: &Happening) -> &str {
+fn note(EventRecord { note, .. }: &EventRecord) -> &str {
     note.get(..note.floor_char_boundary(LONGEST_NOTE_BYTES)).unwrap_or_default()
 }
 
-fn name(happening: &Happening) -> String {
-    let Happening { object, reason, at, .. } = happening;
+fn name(happening: &EventRecord) -> String {
+    let EventRecord { object, reason, at, .. } = happening;
     let of = |text: &Option<String>, length: usize| {
         text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
     };
@@ -136,14 +136,14 @@ mod tests {
 
     use super::*;
 
-    fn happening(object: &str, uid: &str, reason: &'static str) -> Happening {
+    fn happening(object: &str, uid: &str, reason: &'static str) -> EventRecord {
         let object = ObjectReference {
             name: Some(object.into()),
             uid: Some(uid.into()),
             ..ObjectReference::default()
         };
         let at = Timestamp::from_millisecond(255).unwrap();
-        Happening { object, reason, action: "", note: String::new(), at, cause: None }
+        EventRecord { object, reason, action: "", note: String::new(), at, cause: None }
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         assert_ne!(of("test", "6ccd780c-baba", RUN_ENDED), "test.6ccd780cff");
         let by_note = |note: &str| {
             let happening = happening("test", "6ccd780c-baba", INVALID_MAX_DURATION);
-            name(&Happening { note: note.into(), ..happening })
+            name(&EventRecord { note: note.into(), ..happening })
         };
         assert_eq!(by_note("one"), by_note("one"));
         assert_ne!(by_note("one"), by_note("two"));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_note_is_cut_to_what_the_api_server_takes() {
-        let of = |text: &str| note(&Happening { note: text.into(), ..happening("", "", "") }).to_owned();
+        let of = |text: &str| note(&EventRecord { note: text.into(), ..happening("", "", "") }).to_owned();
         assert_eq!(of("short"), "short");
         assert_eq!(of(&"x".repeat(1024)).len(), 1024);
         assert_eq!(of(&"€".repeat(1024)), "€".repeat(341), "whole characters");

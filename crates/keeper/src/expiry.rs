@@ -1,4 +1,4 @@
-//! Hands due pods to the [`Actor`], and turns its results into events, metrics and a line of log.
+//! Hands due pods to the [`Pauser`], and turns its results into events, metrics and a line of log.
 
 mod outcome;
 
@@ -6,7 +6,7 @@ use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
-use tenure_index::{CeilingIndex, Group, Task};
+use tenure_index::{CeilingIndex, DueBatch, Task};
 use tenure_policy::pause::ResumeCondition;
 use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::paused::RequeueState;
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::{
-    action::{Actor, Deed, Failure, describe},
-    cluster::Cluster,
-    events::{Events, FOR_EVENTS, Happening, IN_FLIGHT},
-    metrics::{Metrics, Result},
+    action::{ActionResult, Failure, Pauser, describe},
+    cluster::ClusterState,
+    events::{EventRecord, Events, FOR_EVENTS, IN_FLIGHT},
+    metrics::{ExpiryResult, Metrics},
     sleep,
 };
 use outcome::outcome;
@@ -28,23 +28,23 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// After so many tries, about a minute and a half, a pod that outlives the pause of its owner is worth a warning.
 const OUTLIVED: u8 = 5;
 
-/// Handles pods whose ceiling is exceeded, or will be.
-pub struct Expiry {
-    pub cluster: Cluster,
+/// The controller of expiries: handles pods whose ceiling is exceeded, or will be.
+pub struct ExpiryController {
+    pub cluster: ClusterState,
     pub clock: ServerClock,
-    pub actor: Actor,
+    pub pauser: Pauser,
     pub events: Events,
     pub metrics: Metrics,
     /// Owners that are handled at the same time. The rate is the limiter's business; this only hides latency.
     pub threadiness: NonZeroU32,
 }
 
-impl Expiry {
+impl ExpiryController {
     /// Works whenever this keeper leads, until `shutdown`; then finishes what is in flight.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let lost = || {
             self.cluster.with(CeilingIndex::release_all);
-            self.cluster.recent.interrupted();
+            self.cluster.outbox.interrupted();
         };
         lead.work(shutdown, async || self.work(shutdown).await, lost).await;
     }
@@ -77,9 +77,9 @@ impl Expiry {
                 Some(happenings) = deeds.next() => untold.extend(happenings),
                 Some(()) = telling.next() => {}
                 _ = looks.tick() => {
-                    untold.extend(self.actor.owed());
+                    untold.extend(self.pauser.owed());
                     if untold.is_empty() {
-                        untold.extend(self.actor.without_effect());
+                        untold.extend(self.pauser.without_effect());
                     }
                 }
                 () = self.next_due(), if open && self.may_begin(deeds.len()) => {}
@@ -107,15 +107,15 @@ impl Expiry {
     }
 
     /// Acts on a group, and gives the result to the index; returns the events to write.
-    async fn handle(&self, group: Group) -> Vec<Happening> {
-        let result = self.actor.act(&group).await;
+    async fn handle(&self, group: DueBatch) -> Vec<EventRecord> {
+        let result = self.pauser.act(&group).await;
         let now = self.clock.now();
         let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
-        let outcome = outcome(group.task, self.actor.dry_run, result.as_ref().map(|done| &done.deed));
+        let outcome = outcome(group.task, self.pauser.dry_run, result.as_ref().map(|done| &done.result));
         self.cluster.with(|index| index.settle(&group, served, outcome, now));
         match result {
             Ok(done) => {
-                self.record(&group, &done.deed, now);
+                self.record(&group, &done.result, now);
                 done.events
             }
             Err(failure) => {
@@ -125,7 +125,7 @@ impl Expiry {
         }
     }
 
-    fn fail(&self, group: &Group, failure: &Failure) {
+    fn fail(&self, group: &DueBatch, failure: &Failure) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
         let of = (first.family, queue.as_str());
@@ -142,7 +142,7 @@ impl Expiry {
                 if let Some(kind) = kind {
                     self.metrics.refused(of, kind);
                 }
-                self.metrics.expired(of, kind.unwrap_or_default(), Result::Failed);
+                self.metrics.expired(of, kind.unwrap_or_default(), ExpiryResult::Failed);
                 error!(%queue, %namespace, %pod, error, "Failed to expire: will try again");
             }
             Task::Announce | Task::Withdraw if first.attempts > 0 => {
@@ -154,14 +154,14 @@ impl Expiry {
         }
     }
 
-    fn record(&self, group: &Group, deed: &Deed, now: Timestamp) {
+    fn record(&self, group: &DueBatch, result: &ActionResult, now: Timestamp) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
         let of = (first.family, queue.as_str());
-        let dry_run = self.actor.dry_run;
+        let dry_run = self.pauser.dry_run;
         let lateness = now.duration_since(first.deadline).as_secs_f64();
-        match deed {
-            Deed::Paused { owner, until, reversals } if group.task == Task::Evict => {
+        match result {
+            ActionResult::Paused { owner, until, reversals } if group.task == Task::Evict => {
                 if *reversals > 0 && !dry_run {
                     self.metrics.reversed(of, &owner.kind);
                 }
@@ -181,16 +181,20 @@ impl Expiry {
                     }
                 }
             }
-            Deed::Deleted if group.task == Task::Evict => {
+            ActionResult::Deleted if group.task == Task::Evict => {
                 if !dry_run {
                     self.metrics.evicted(of, first.cause.name());
                 }
                 info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
             }
-            Deed::Paused { owner, reversals, .. } => {
+            ActionResult::Paused { owner, reversals, .. } => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
                 self.metrics.late(lateness);
-                self.metrics.expired(of, kind, if dry_run { Result::WouldPause } else { Result::Paused });
+                self.metrics.expired(
+                    of,
+                    kind,
+                    if dry_run { ExpiryResult::WouldPause } else { ExpiryResult::Paused },
+                );
                 if *reversals > 0 && !dry_run {
                     self.metrics.reversed(of, kind);
                 }
@@ -200,12 +204,16 @@ impl Expiry {
                     info!(%queue, %namespace, owner, pods, reversals, "Paused");
                 }
             }
-            Deed::Deleted => {
+            ActionResult::Deleted => {
                 self.metrics.late(lateness);
-                self.metrics.expired(of, "Pod", if dry_run { Result::WouldDelete } else { Result::Deleted });
+                self.metrics.expired(
+                    of,
+                    "Pod",
+                    if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
+                );
                 info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
-            Deed::Announced { owner, end } => {
+            ActionResult::Announced { owner, end } => {
                 let owner = describe(owner);
                 if group.task == Task::Withdraw {
                     info!(%queue, %namespace, owner, "Told that no end of its run is set any more");
@@ -215,20 +223,20 @@ impl Expiry {
                     info!(%queue, %namespace, owner, %end, "Told of the end of its run");
                 }
             }
-            Deed::PausedBefore => self.left_alone(group, "its owner is paused"),
-            Deed::Exempt => self.left_alone(group, "its controller exempts it"),
-            Deed::Nothing(why) => self.left_alone(group, why),
+            ActionResult::PausedBefore => self.left_alone(group, "its owner is paused"),
+            ActionResult::Exempt => self.left_alone(group, "its controller exempts it"),
+            ActionResult::Nothing(why) => self.left_alone(group, why),
         }
     }
 
-    fn left_alone(&self, group: &Group, why: &str) {
+    fn left_alone(&self, group: &DueBatch, why: &str) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
         let of = (first.family, queue.as_str());
         let outlived = first.attempts == OUTLIVED;
         match group.task {
             Task::Expire => {
-                self.metrics.expired(of, "", Result::Nothing);
+                self.metrics.expired(of, "", ExpiryResult::Nothing);
                 if outlived {
                     warn!(%queue, %namespace, %pod, why, "Runs on beyond its ceiling, and nothing can be done");
                 } else {
@@ -243,10 +251,10 @@ impl Expiry {
         }
     }
 
-    async fn tell(&self, happening: Happening) {
+    async fn tell(&self, happening: EventRecord) {
         if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
-            let Happening { object, reason, .. } = happening;
-            self.cluster.recent.not_told(object.uid.as_deref().unwrap_or_default());
+            let EventRecord { object, reason, .. } = happening;
+            self.cluster.outbox.not_told(object.uid.as_deref().unwrap_or_default());
             let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
             error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
         }

@@ -19,7 +19,7 @@ use tenure_service::{clock::ServerClock, leadership::Leadership};
 
 use by_queue::{ByQueue, QueueLabel};
 
-use crate::cluster::Cluster;
+use crate::cluster::ClusterState;
 
 /// The metrics that the keeper counts.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ struct ExpirationLabels {
     family: &'static str,
     queue: String,
     kind: String,
-    result: Result,
+    result: ExpiryResult,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -129,7 +129,7 @@ pub enum StatusResult {
 
 /// The result of handling an expired pod.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum Result {
+pub enum ExpiryResult {
     /// Its owner was paused.
     Paused,
     /// The pod was deleted.
@@ -220,7 +220,7 @@ impl Metrics {
         metrics
     }
 
-    pub fn expired(&self, of: OfQueue<'_>, kind: &str, result: Result) {
+    pub fn expired(&self, of: OfQueue<'_>, kind: &str, result: ExpiryResult) {
         let labels = ExpirationLabels { family: family(of), queue: of.1.into(), kind: kind.into(), result };
         self.expirations.inc(labels);
     }
@@ -298,7 +298,7 @@ impl Metrics {
 /// Gauges that are computed when they are scraped.
 #[derive(Debug)]
 pub struct State {
-    cluster: Cluster,
+    cluster: ClusterState,
     clock: ServerClock,
     lead: Leadership,
     metrics: Metrics,
@@ -308,7 +308,7 @@ impl State {
     /// Makes it part of a registry.
     pub fn register(
         registry: &mut Registry,
-        cluster: Cluster,
+        cluster: ClusterState,
         clock: ServerClock,
         lead: Leadership,
         metrics: &Metrics,
@@ -382,9 +382,9 @@ mod tests {
     /// Counts at least once in each metric.
     fn count_each(metrics: &Metrics) {
         let demo = (QueueFamily::Runai, "demo");
-        metrics.expired(demo, "Deployment", Result::Paused);
-        metrics.expired(demo, "Deployment", Result::Paused);
-        metrics.expired(demo, "Pod", Result::Deleted);
+        metrics.expired(demo, "Deployment", ExpiryResult::Paused);
+        metrics.expired(demo, "Deployment", ExpiryResult::Paused);
+        metrics.expired(demo, "Pod", ExpiryResult::Deleted);
         metrics.refused(demo, "Job");
         metrics.reversed(demo, "Deployment");
         metrics.stamped("scheduling.run.ai", StampResult::Stamped);
@@ -460,7 +460,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn gauges_show_the_cluster_as_it_is() {
-        let cluster = Cluster::new(Settings::default());
+        let cluster = ClusterState::new(Settings::default());
         let mut registry = Registry::with_prefix("tenure_keeper");
         let metrics = Metrics::register(&mut Registry::default());
         State::register(&mut registry, cluster.clone(), clock().await, Leadership::always(), &metrics);
@@ -518,7 +518,7 @@ mod tests {
         let registered = format!("{registry:?}").matches("Descriptor {").count();
         assert_eq!(text.matches("# TYPE ").count(), registered);
 
-        let cluster = Cluster::new(Settings::default());
+        let cluster = ClusterState::new(Settings::default());
         cluster.with(|index| {
             let queue = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
             index.apply_tensorstack("demo", &queue);

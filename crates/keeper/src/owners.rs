@@ -20,12 +20,12 @@ use tenure_service::{
 use tenure_types::projection::{Owner, controller};
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::of_kind, cluster::Cluster, config::Current};
+use crate::{api::of_kind, cluster::ClusterState, config::Current};
 
 /// Owners of one kind.
 #[derive(Debug)]
 struct OwnerStore {
-    cluster: Cluster,
+    cluster: ClusterState,
     source: u16,
     resource: ApiResource,
     config: Current,
@@ -46,7 +46,7 @@ impl Store<Owner> for OwnerStore {
     }
 
     fn apply(&mut self, Owner { metadata }: Owner) {
-        let (recent, now) = (&self.cluster.recent, self.clock.now());
+        let (recent, now) = (&self.cluster.outbox, self.clock.now());
         if self.is_of_workloads() {
             recent.apply(&self.resource, &metadata, now);
             self.cluster.change_if(|index| index.apply_workload(self.source, &metadata));
@@ -60,7 +60,7 @@ impl Store<Owner> for OwnerStore {
     }
 
     fn delete(&mut self, uid: &Uid) {
-        self.cluster.recent.forget(*uid);
+        self.cluster.outbox.forget(*uid);
         self.cluster.change(|index| index.delete_owner(*uid));
     }
 
@@ -72,14 +72,14 @@ impl Store<Owner> for OwnerStore {
 /// Follows owners of all kinds of the table.
 pub struct Owners {
     client: Client,
-    cluster: Cluster,
+    cluster: ClusterState,
     clock: ServerClock,
     config: Current,
     kinds: Numbered,
 }
 
 impl Owners {
-    pub fn new(client: Client, cluster: Cluster, clock: ServerClock, config: Current) -> Self {
+    pub fn new(client: Client, cluster: ClusterState, clock: ServerClock, config: Current) -> Self {
         let mut kinds = Numbered::default();
         kinds.update(&config.get().table);
         Self { client, cluster, clock, config, kinds }

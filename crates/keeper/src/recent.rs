@@ -31,9 +31,9 @@ pub struct RecentPause {
     pub state: RequeueState,
 }
 
-/// Clones share them.
+/// The pauses whose event may not have been written. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct RecentPauses(Arc<Mutex<Kept>>);
+pub struct EventOutbox(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -43,7 +43,7 @@ struct Kept {
     sweep_at: usize,
 }
 
-impl RecentPauses {
+impl EventOutbox {
     /// Adds or updates an owner at `now`.
     pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
         let Some(uid) = metadata.uid.as_deref() else { return };
@@ -156,7 +156,7 @@ mod tests {
         known(&owner, &ObjectMeta::default())
     }
 
-    fn owed(pauses: &RecentPauses, now: &str) -> Vec<String> {
+    fn owed(pauses: &EventOutbox, now: &str) -> Vec<String> {
         let mut names: Vec<_> =
             pauses.owed(at(now)).into_iter().filter_map(|pause| pause.known.object.name).collect();
         names.sort();
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn pauses_of_late_are_owed_once() {
-        let pauses = RecentPauses::default();
+        let pauses = EventOutbox::default();
         for (name, time) in
             [("old", Some("2026-01-01T00:00:00Z")), ("new", Some("2026-01-01T00:04:00Z")), ("never", None)]
         {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_this_keeper_tells_itself_is_not_owed() {
-        let pauses = RecentPauses::default();
+        let pauses = EventOutbox::default();
         let (time, metadata) = ("2026-01-01T00:00:00Z", paused("a", Some("2026-01-01T00:00:00Z")));
         pauses.apply(&resource(), &metadata, at(time));
         pauses.telling(&as_known("a"), at(time));
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_this_keeper_could_not_tell_or_was_kept_from_telling_is_owed() {
-        let pauses = RecentPauses::default();
+        let pauses = EventOutbox::default();
         let time = "2026-01-01T00:00:00Z";
         for uid in ["a", "b"] {
             pauses.apply(&resource(), &paused(uid, Some(time)), at(time));
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_pause_that_ends_is_owed_unless_this_keeper_has_told_of_it() {
-        let pauses = RecentPauses::default();
+        let pauses = EventOutbox::default();
         let record = |time: &str| pause::record_on(&paused("a", Some(time))).unwrap();
         let (time, soon) = ("2026-01-01T00:00:00Z", at("2026-01-01T00:00:01Z"));
         assert!(pauses.take_owed(&as_known("a"), &record(time), soon), "another keeper's");
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_a_person_has_made_of_a_pause_keeps_nobody_from_telling_of_it() {
-        let (pauses, time) = (RecentPauses::default(), "2026-01-01T00:00:00Z");
+        let (pauses, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
         let mut metadata = paused("a", Some(time));
         let record = pause::record_on(&metadata).unwrap();
         let noted = metadata.annotations.as_mut().unwrap().get_mut("tenure.dev/paused").unwrap();
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_pause_of_a_workload_is_told_on_the_job_that_it_is_of() {
-        let (pauses, time) = (RecentPauses::default(), "2026-01-01T00:00:00Z");
+        let (pauses, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
         let mut metadata = paused("w", Some(time));
         let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "job"});
         metadata.owner_references = Some(vec![serde_json::from_value(job).unwrap()]);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn who_was_resumed_or_is_gone_is_forgotten() {
-        let pauses = RecentPauses::default();
+        let pauses = EventOutbox::default();
         let time = "2026-01-01T00:00:00Z";
         for name in ["resumed", "gone"] {
             pauses.apply(&resource(), &paused(name, Some(time)), at(time));
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_record_from_the_future_is_nobodys_pause() {
-        let pauses = RecentPauses::default();
+        let pauses = EventOutbox::default();
         pauses.apply(&resource(), &paused("a", Some("2999-01-01T00:00:00Z")), Timestamp::MIN);
         pauses.apply(&resource(), &paused("b", Some("2026-01-01T00:00:00Z")), at("2026-01-01T00:00:01Z"));
         assert_eq!(owed(&pauses, "2026-01-01T00:00:10Z"), ["b"]);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_is_no_longer_of_late_takes_no_room() {
-        let pauses = RecentPauses::default();
+        let pauses = EventOutbox::default();
         for minute in 0..1_000 {
             let at = Timestamp::from_second(minute * 60).unwrap();
             pauses.apply(&resource(), &paused(&format!("pause-{minute}"), Some(&at.to_string())), at);

@@ -18,9 +18,9 @@ use tracing::{debug, error, info, warn};
 use crate::{
     action::{describe, told_of_pause},
     api::ObjectClient,
-    cluster::Cluster,
+    cluster::ClusterState,
     config::Current,
-    events::{Events, FOR_EVENTS, Happening, IN_FLIGHT},
+    events::{EventRecord, Events, FOR_EVENTS, IN_FLIGHT},
     limit::WriteLimit,
     metrics::Metrics,
     sleep,
@@ -40,8 +40,8 @@ const RETRY_NOT_OURS: SignedDuration = SignedDuration::from_mins(5);
 const TOLD_REFUSAL: u8 = 2;
 
 /// Resumes workloads that were paused for a time.
-pub struct Returns {
-    pub cluster: Cluster,
+pub struct Requeuer {
+    pub cluster: ClusterState,
     pub clock: ServerClock,
     pub objects: ObjectClient,
     pub limit: WriteLimit,
@@ -50,7 +50,7 @@ pub struct Returns {
     pub metrics: Metrics,
 }
 
-impl Returns {
+impl Requeuer {
     /// Works whenever this keeper leads, until `shutdown`.
     pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
         lead.work(
@@ -75,7 +75,7 @@ impl Returns {
         }
     }
 
-    async fn bring_back_all(&self, tell: mpsc::UnboundedSender<Happening>, shutdown: &CancellationToken) {
+    async fn bring_back_all(&self, tell: mpsc::UnboundedSender<EventRecord>, shutdown: &CancellationToken) {
         let mut changes = self.cluster.changes();
         loop {
             let due = self.cluster.with(|index| index.claim_returns(self.clock.now()));
@@ -103,7 +103,7 @@ impl Returns {
     }
 
     /// Resumes an owner, and returns the events to write.
-    async fn bring_back(&self, paused: &Paused) -> Vec<Happening> {
+    async fn bring_back(&self, paused: &Paused) -> Vec<EventRecord> {
         let Some(resource) = self.cluster.kind(paused.source) else {
             self.settle(paused, &Ok(Attempt::NotNow));
             return Vec::new();
@@ -135,7 +135,7 @@ impl Returns {
         paused: &Paused,
         owner: &OwnerReference,
         result: Result<Attempt, ApiError>,
-    ) -> Vec<Happening> {
+    ) -> Vec<EventRecord> {
         let (queue, namespace, name) = (&paused.queue, &paused.namespace, describe(owner));
         // a record may name any queue: tenants can write it
         let exists = self.cluster.with(|index| index.has_queue(queue));
@@ -179,21 +179,21 @@ impl Returns {
 
     /// Returns the event of the pause if it may not have been written: a return changes or removes the record, so that
     /// this can't be found out later.
-    fn owed(&self, ReturnReport { known, record, state, .. }: &ReturnReport) -> Vec<Happening> {
-        let owed = self.cluster.recent.take_owed(known, record, self.clock.now());
+    fn owed(&self, ReturnReport { known, record, state, .. }: &ReturnReport) -> Vec<EventRecord> {
+        let owed = self.cluster.outbox.take_owed(known, record, self.clock.now());
         if owed { told_of_pause(record, state, known) } else { Vec::new() }
     }
 
-    fn came_back(&self, told: &ReturnReport) -> Happening {
+    fn came_back(&self, told: &ReturnReport) -> EventRecord {
         let reason = if told.back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED };
         let note = pause::came_back(&told.record, told.state.count, &told.known, told.is_early);
         let object = told.known.object.clone();
-        Happening { object, reason, action: "Resuming", note, at: self.clock.now(), cause: None }
+        EventRecord { object, reason, action: "Resuming", note, at: self.clock.now(), cause: None }
     }
 
-    fn refused(&self, told: &ReturnReport, error: &str) -> Happening {
+    fn refused(&self, told: &ReturnReport, error: &str) -> EventRecord {
         let note = pause::return_refused(&told.record, error, &told.known);
-        Happening {
+        EventRecord {
             object: told.known.object.clone(),
             reason: pause::RETURN_REFUSED,
             action: "Resuming",
@@ -203,9 +203,9 @@ impl Returns {
         }
     }
 
-    async fn tell(&self, happening: Happening) {
+    async fn tell(&self, happening: EventRecord) {
         if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
-            let Happening { object, reason, .. } = happening;
+            let EventRecord { object, reason, .. } = happening;
             let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
             error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
         }

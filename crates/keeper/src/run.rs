@@ -28,16 +28,16 @@ use tracing::info;
 
 use crate::{
     Args,
-    action::Actor,
+    action::Pauser,
     api::ObjectClient,
-    cluster::Cluster,
+    cluster::ClusterState,
     config::{Configure, Current, settings},
     events::Events,
-    expiry::Expiry,
+    expiry::ExpiryController,
     limit::write_limit,
     metrics::{Metrics, State},
     owners::Owners,
-    returns::Returns,
+    returns::Requeuer,
     stamps::Stamps,
     status::{BURST, Reporter, Statuses, WRITES_PER_SECOND, Writer},
     stores::{GroupStore, watches},
@@ -84,7 +84,7 @@ impl Args {
 
         let readiness = ProcessReadiness::default();
         let metrics = Metrics::register(registry);
-        let cluster = Cluster::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
+        let cluster = ClusterState::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
         let statuses = Statuses::default();
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
@@ -152,7 +152,7 @@ impl Args {
 /// The handles that all parts of the leader's work share.
 struct Parts {
     client: Client,
-    cluster: Cluster,
+    cluster: ClusterState,
     statuses: Statuses,
     clock: ServerClock,
     lead: Leadership,
@@ -200,7 +200,7 @@ impl Parts {
             metrics: metrics.clone(),
             complaints: Mutex::default(),
         };
-        let actor = Actor {
+        let pauser = Pauser {
             cluster: cluster.clone(),
             clock: clock.clone(),
             objects: objects(),
@@ -211,7 +211,7 @@ impl Parts {
             announcements: limit(),
             exempt_owners: Mutex::default(),
         };
-        let returns = Returns {
+        let returns = Requeuer {
             cluster: cluster.clone(),
             clock: clock.clone(),
             objects: objects(),
@@ -229,7 +229,7 @@ impl Parts {
             longest: *longest_termination,
         };
         let (cluster, clock, metrics) = (cluster.clone(), clock.clone(), metrics.clone());
-        let expiry = Expiry { cluster, clock, actor, events, metrics, threadiness };
+        let expiry = ExpiryController { cluster, clock, pauser, events, metrics, threadiness };
         Work {
             expiry,
             stamps,
@@ -242,12 +242,12 @@ impl Parts {
 
 /// The work of the leader.
 struct Work {
-    expiry: Expiry,
+    expiry: ExpiryController,
     stamps: Stamps,
     /// None in a dry run.
     terminations: Option<Terminations>,
     /// None in a dry run.
-    returns: Option<Returns>,
+    returns: Option<Requeuer>,
     /// None in a dry run.
     reporter: Option<Reporter>,
 }

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     api::ObjectClient,
-    cluster::Cluster,
+    cluster::ClusterState,
     limit::WriteLimit,
     metrics::{Metrics, StampResult},
     sleep,
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 16;
 
 /// Keeps the stamps of `PodGroup`s right.
 pub struct Stamps {
-    cluster: Cluster,
+    cluster: ClusterState,
     clock: ServerClock,
     objects: ObjectClient,
     limit: WriteLimit,
@@ -49,7 +49,7 @@ impl Stamps {
     /// Takes a `limit` apart from that of pauses, which must not wait for a stamp. A dry run decides everything, and writes
     /// nothing.
     pub fn new(
-        cluster: Cluster,
+        cluster: ClusterState,
         clock: ServerClock,
         objects: ObjectClient,
         limit: WriteLimit,

@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
 use crate::{
-    cluster::{Changes, Cluster},
+    cluster::{Changes, ClusterState},
     config::Current,
     metrics::{Metrics, StatusResult},
     sleep,
 };
-use known::{Outcome, Write};
+use known::{Write, WriteOutcome};
 
 pub use known::Statuses;
 pub use write::{WriteError, Writer};
@@ -45,7 +45,7 @@ pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 
 /// Keeps the statuses of queues right.
 pub struct Reporter {
-    pub cluster: Cluster,
+    pub cluster: ClusterState,
     pub statuses: Statuses,
     pub clock: ServerClock,
     pub config: Current,
@@ -135,7 +135,7 @@ impl Reporter {
                 let left = write.report.difference(&status).children;
                 debug!(%queue, child_queues_left_alone = left, "Wrote the status");
                 (
-                    Outcome::Written(status),
+                    WriteOutcome::Written(status),
                     if left { StatusResult::ChildrenLeft } else { StatusResult::Written },
                 )
             }
@@ -143,11 +143,11 @@ impl Reporter {
             Err(WriteError::Api(ApiError::NotFound | ApiError::Stale(_))) => {
                 // the watch says it, if it is gone; an API server whose definitions are replaced answers so for a moment
                 debug!(%queue, "Gone, or changed too fast, when its status was to be written");
-                (Outcome::Failed, StatusResult::Gone)
+                (WriteOutcome::Failed, StatusResult::Gone)
             }
             Err(error) => {
                 self.complain(&write, &error);
-                (Outcome::Failed, StatusResult::Failed)
+                (WriteOutcome::Failed, StatusResult::Failed)
             }
         };
         self.metrics.status_written(result);

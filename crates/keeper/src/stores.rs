@@ -21,12 +21,12 @@ use tenure_types::{
     runai::QueueVersion,
 };
 
-use crate::{cluster::Cluster, metrics::Metrics, status::Statuses};
+use crate::{cluster::ClusterState, metrics::Metrics, status::Statuses};
 
 /// Pods that have not ended.
 #[derive(Debug)]
 pub struct PodStore {
-    pub cluster: Cluster,
+    pub cluster: ClusterState,
     pub lead: Leadership,
     pub metrics: Metrics,
 }
@@ -64,7 +64,7 @@ impl Store<Pod> for PodStore {
 /// `PodGroup`s of one kind.
 #[derive(Debug)]
 pub struct GroupStore {
-    pub cluster: Cluster,
+    pub cluster: ClusterState,
     pub kind: PodGroupKind,
 }
 
@@ -91,7 +91,7 @@ impl Store<PodGroup> for GroupStore {
 /// Queues of the run.ai family, with their statuses.
 #[derive(Debug)]
 pub struct RunaiStore {
-    pub cluster: Cluster,
+    pub cluster: ClusterState,
     pub clock: ServerClock,
     pub statuses: Statuses,
 }
@@ -169,7 +169,7 @@ impl Store<RunaiQueueV2Object> for RunaiStore {
 /// Queues of the tensorstack family.
 #[derive(Debug)]
 pub struct TensorstackStore {
-    pub cluster: Cluster,
+    pub cluster: ClusterState,
     pub clock: ServerClock,
 }
 
@@ -203,7 +203,7 @@ impl Store<TensorstackQueueObject> for TensorstackStore {
 /// Follows all that a ceiling depends on, apart from owners and `PodGroup`s.
 pub fn watches(
     client: &Client,
-    (cluster, clock, lead, metrics): (&Cluster, &ServerClock, Leadership, Metrics),
+    (cluster, clock, lead, metrics): (&ClusterState, &ServerClock, Leadership, Metrics),
     statuses: Statuses,
     readiness: &ProcessReadiness,
     t9k_system_namespace: &str,

@@ -8,14 +8,14 @@ use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership,
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::ObjectClient, cluster::Cluster, limit::WriteLimit, metrics::Metrics};
+use crate::{api::ObjectClient, cluster::ClusterState, limit::WriteLimit, metrics::Metrics};
 
 /// The time between two rounds. A pod that couldn't be ended is tried again in the next.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
 
 /// Shortens the grace periods of pods past their ceiling.
 pub struct Terminations {
-    pub cluster: Cluster,
+    pub cluster: ClusterState,
     pub clock: ServerClock,
     pub objects: ObjectClient,
     pub limit: WriteLimit,

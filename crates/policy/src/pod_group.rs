@@ -29,7 +29,7 @@ pub struct Review {
     /// The stamp to write.
     pub stamp: Option<String>,
     /// The change to the stamp.
-    pub deed: StampChange,
+    pub change: StampChange,
     /// The warning to the writer.
     pub warning: Option<String>,
 }
@@ -125,7 +125,7 @@ impl StampWrite<'_> {
         let is_kept = self.stamp == self.old || self.stamp == old;
         let may = self.trusted || is_kept || self.is_ours(old, &shown, now);
         let given = if may { self.stamp } else { old };
-        let (stamp, deed) = match given.map(|text| (text, start::read(text))) {
+        let (stamp, change) = match given.map(|text| (text, start::read(text))) {
             Some((_, Some(at))) if at > now => (Some(start::write(now)), StampChange::Clamped),
             Some((text, Some(_))) => (Some(text.to_owned()), StampChange::Admitted),
             Some((_, None)) => (stamp(&shown, now), StampChange::Dropped),
@@ -136,9 +136,9 @@ impl StampWrite<'_> {
                 None => (None, StampChange::Admitted),
             },
         };
-        let deed = if may { deed } else { StampChange::Reverted };
-        let warning = self.warning(deed, stamp.as_deref());
-        Review { stamp, deed, warning }
+        let change = if may { change } else { StampChange::Reverted };
+        let warning = self.warning(change, stamp.as_deref());
+        Review { stamp, change, warning }
     }
 
     /// True if a review could have written this stamp.

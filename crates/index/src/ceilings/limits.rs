@@ -13,7 +13,7 @@ use super::Standing;
 use crate::{
     Uid,
     cluster::Objects,
-    deadlines::{Ceiling, Pod, PodDeadlines, ReadyUntil},
+    deadlines::{Ceiling, ManagedPod, PodDeadlines, ReadyUntil},
     podgroups::{GroupQueue, OfGroups},
 };
 
@@ -22,7 +22,12 @@ use crate::{
 type Defaults = (SignedDuration, Option<PodsReady>);
 
 /// When something is to be done about a pod.
-pub fn deadlines(objects: &mut Objects, (notice, pods_ready): Defaults, uid: Uid, pod: &Pod) -> PodDeadlines {
+pub fn deadlines(
+    objects: &mut Objects,
+    (notice, pods_ready): Defaults,
+    uid: Uid,
+    pod: &ManagedPod,
+) -> PodDeadlines {
     let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
     let lacking = of_groups.lacking;
     let standing = standing(objects, pod, of_groups);
@@ -53,7 +58,7 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
 fn ready_until(
     objects: &mut Objects,
     pods_ready: Option<PodsReady>,
-    pod: &Pod,
+    pod: &ManagedPod,
     lacking: Option<NotReady>,
     standing: &Standing,
 ) -> Option<ReadyUntil> {
@@ -74,7 +79,12 @@ fn ready_until(
 
 /// The queue of a pod: that of its group, if there is such a group. A group that was made after the pod was scheduled can
 /// only shorten the run: otherwise a tenant moves a running pod to another queue by making the group that the pod names.
-fn queue(objects: &mut Objects, family: Family, pod: &Pod, of_group: Option<GroupQueue>) -> Option<ArcStr> {
+fn queue(
+    objects: &mut Objects,
+    family: Family,
+    pod: &ManagedPod,
+    of_group: Option<GroupQueue>,
+) -> Option<ArcStr> {
     let own = match family {
         Family::Tensorstack => pod.tensorstack.as_ref(),
         Family::Runai => pod.runai.as_ref(),
@@ -91,7 +101,7 @@ fn queue(objects: &mut Objects, family: Family, pod: &Pod, of_group: Option<Grou
 }
 
 /// Computes the standing of a pod.
-pub fn standing(objects: &mut Objects, pod: &Pod, of_groups: OfGroups) -> Standing {
+pub fn standing(objects: &mut Objects, pod: &ManagedPod, of_groups: OfGroups) -> Standing {
     let root = objects.owners.own_ceiling(pod.controller);
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
     let OfGroups { tensorstack, runai, is_grouped, start, .. } = of_groups;

@@ -22,7 +22,7 @@ use tenure_types::{
 };
 
 use super::{CeilingIndex, Settings};
-use crate::{BatchCoverage, Group, Outcome, Task, Uid};
+use crate::{BatchCoverage, DueBatch, Outcome, Task, Uid};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -103,7 +103,7 @@ fn due(index: &mut CeilingIndex) -> Option<i64> {
     Some(next.duration_since(at(0)).as_secs())
 }
 
-fn evicted(index: &mut CeilingIndex, now: Timestamp) -> Option<Group> {
+fn evicted(index: &mut CeilingIndex, now: Timestamp) -> Option<DueBatch> {
     index.claim(now).inspect(|group| assert_eq!(group.task, Task::Evict))
 }
 

@@ -16,7 +16,7 @@ use tenure_policy::{
     owners::{OwnerTable, PauseRule},
 };
 
-use crate::{BatchCoverage, Group, Outcome, Task, Uid};
+use crate::{BatchCoverage, DueBatch, Outcome, Task, Uid};
 
 const THRESHOLD: i32 = 2_000_000_000;
 
@@ -69,7 +69,7 @@ fn runai(index: &mut CeilingIndex, name: &str, parent: &str, ceiling: &str) {
 }
 
 fn claimed(index: &mut CeilingIndex, now: Timestamp) -> Vec<Uid> {
-    index.claim(now).iter().flat_map(Group::pods).map(|pod| pod.uid).collect()
+    index.claim(now).iter().flat_map(DueBatch::pods).map(|pod| pod.uid).collect()
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn what_was_claimed_is_due_at_once_after_a_release() {
 }
 
 /// A pod that is claimed, leaves its queue, and comes back to a queue with a longer ceiling.
-fn relabelled(index: &mut CeilingIndex) -> Group {
+fn relabelled(index: &mut CeilingIndex) -> DueBatch {
     tensorstack(index, "10s");
     index.apply_pod(&pod("a", &json!({})));
     let group = index.claim(at(11)).unwrap();

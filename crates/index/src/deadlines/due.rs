@@ -33,7 +33,7 @@ impl Default for Claim {
 
 /// A pod for which a task is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DuePod {
     /// The pod's uid: another pod may have its name by now.
     pub uid: Uid,
     /// The claim that it is handed out under.
@@ -62,18 +62,18 @@ pub struct Due {
 
 /// Pods of one controller with the same task: to act on their owner serves all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct DueBatch {
     /// The task.
     pub task: Task,
     /// The one that is most overdue.
-    pub first: Due,
+    pub first: DuePod,
     /// The others.
-    pub rest: Vec<Due>,
+    pub rest: Vec<DuePod>,
 }
 
-impl Group {
-    /// All pods of the group.
-    pub fn pods(&self) -> impl Iterator<Item = &Due> {
+impl DueBatch {
+    /// All pods of the batch.
+    pub fn pods(&self) -> impl Iterator<Item = &DuePod> {
         std::iter::once(&self.first).chain(&self.rest)
     }
 }

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    due::{Due, Outcome, Task},
+    due::{DuePod, Outcome, Task},
     expiry::Ceiling,
     order::{Lane, Slot, Step, Tries},
 };
@@ -53,7 +53,7 @@ impl Notice {
         self.at.map_or(Slot::NONE, |at| Slot::new(Lane::First, at.get().max(self.step.tries.not_before())))
     }
 
-    pub fn settle(&mut self, due: &Due, task: Task, outcome: Outcome, now: Timestamp) {
+    pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
         match outcome {
             Outcome::Acted => {
                 let end = (task == Task::Announce).then(|| due.deadline.as_millisecond());

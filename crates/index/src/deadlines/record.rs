@@ -9,7 +9,7 @@ use tenure_policy::{
 use tenure_types::{keys, podgroup::PodGroupKind, projection};
 
 use super::{
-    due::{Claim, Due, Task},
+    due::{Claim, DuePod, Task},
     expiry::Expiry,
     notice::Notice,
     order::Step,
@@ -25,7 +25,7 @@ use crate::{
 
 /// A pod in a queue. Times are in milliseconds since the epoch.
 #[derive(Debug)]
-pub struct Pod {
+pub struct ManagedPod {
     pub name: Box<str>,
     pub namespace: ArcStr,
     /// The queue that it names itself in each family. That of its `PodGroup` counts, if there is such a group.
@@ -52,7 +52,7 @@ pub struct Pod {
     pub claims_exemption: bool,
 }
 
-impl Pod {
+impl ManagedPod {
     /// None if the pod is in no queue.
     pub fn read(pod: &projection::Pod, interner: &mut Interner) -> Option<Self> {
         let mut read = Self {
@@ -139,14 +139,14 @@ impl Pod {
     }
 
     /// The pod as it is handed out.
-    pub fn due(&self, uid: Uid, claim: Claim, task: Task, since: i64) -> Due {
+    pub fn due(&self, uid: Uid, claim: Claim, task: Task, since: i64) -> DuePod {
         let told = self.notice.as_ref().and_then(|notice| notice.told);
         let until = self.unready.as_ref().and_then(|unready| unready.until.as_ref());
         let (family, queue, deadline) = match until {
             Some(of) if task == Task::Evict => (of.family, Some(&of.queue), milliseconds_up(of.at)),
             _ => (self.family, self.expiry.queue.as_ref(), self.expiry.at),
         };
-        Due {
+        DuePod {
             uid,
             claim,
             namespace: self.namespace.as_str().into(),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use tenure_index::{CeilingIndex, Group, Stamping, Uid};
+use tenure_index::{CeilingIndex, DueBatch, Stamping, Uid};
 use tenure_types::projection::Pod;
 
 use crate::{
@@ -32,7 +32,7 @@ pub struct Difference {
 pub struct Pair {
     index: CeilingIndex,
     model: Naive,
-    claims: [Option<(Group, Claim)>; 4],
+    claims: [Option<(DueBatch, Claim)>; 4],
     stamps: Vec<(Stamping, StampClaim)>,
     returns: Vec<u32>,
     /// As they were last told of.

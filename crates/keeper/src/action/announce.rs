@@ -3,21 +3,21 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use serde_json::Value;
-use tenure_index::{BatchCoverage, Due, Group, Task, Uid};
+use tenure_index::{BatchCoverage, DueBatch, DuePod, Task, Uid};
 use tenure_policy::{
     owners::OwnerTable,
     pause::{self, AtEnd, OwnerObject},
 };
 use tenure_service::call::ApiError;
 
-use super::{Actor, Deed, Done, READS, json, reference};
-use crate::{events::Happening, recent::EVENT_REPAIR};
+use super::{ActionResult, Done, Pauser, READS, json, reference};
+use crate::{events::EventRecord, recent::EVENT_REPAIR};
 
-impl Actor {
+impl Pauser {
     /// Announces the end of the run of a group on an owner, or on a pod that has no such owner.
     pub(super) async fn announce(
         &self,
-        group: &Group,
+        group: &DueBatch,
         object: &OwnerReference,
         served: BatchCoverage,
         table: &OwnerTable,
@@ -34,7 +34,7 @@ impl Actor {
 
     async fn try_to_announce(
         &self,
-        group: &Group,
+        group: &DueBatch,
         owner: &OwnerReference,
         served: BatchCoverage,
         table: &OwnerTable,
@@ -57,26 +57,26 @@ impl Actor {
                 (Some(pause::announce(OwnerObject(&object), end)), first.then_some(end))
             }
         };
-        let deed = if patch.is_some() {
-            Deed::Announced { owner: owner.clone(), end }
+        let result = if patch.is_some() {
+            ActionResult::Announced { owner: owner.clone(), end }
         } else {
-            Deed::Nothing("it has been told")
+            ActionResult::Nothing("it has been told")
         };
         if let Some(patch) = patch {
             self.write(&group.first, owner, &patch).await?;
         }
         let then = self.at_end(group, table.knows(owner));
         let events = event.map(|end| self.approaching(group, end, at, then)).into_iter().collect();
-        Ok(Done { deed, events, served })
+        Ok(Done { result, events, served })
     }
 
     /// Returns the earliest end among all pods of an owner, due or not.
-    fn end(&self, group: &Group, owner: &OwnerReference) -> Timestamp {
+    fn end(&self, group: &DueBatch, owner: &OwnerReference) -> Timestamp {
         let of_all = self.cluster.with(|index| index.first_end(&group.first.namespace, Uid::of(&owner.uid)));
         group.pods().map(|pod| pod.deadline).chain(of_all).min().unwrap_or(group.first.deadline)
     }
 
-    async fn write(&self, due: &Due, owner: &OwnerReference, patch: &Value) -> Result<(), ApiError> {
+    async fn write(&self, due: &DuePod, owner: &OwnerReference, patch: &Value) -> Result<(), ApiError> {
         if self.dry_run {
             return Ok(());
         }
@@ -85,8 +85,8 @@ impl Actor {
     }
 
     /// Returns what the keeper does at the end of the run of a group, for its announcement.
-    fn at_end(&self, group: &Group, is_pausable: bool) -> AtEnd {
-        let Due { family, queue, .. } = &group.first;
+    fn at_end(&self, group: &DueBatch, is_pausable: bool) -> AtEnd {
+        let DuePod { family, queue, .. } = &group.first;
         let delay = self.cluster.with(|index| index.slice_delay(*family, queue));
         match delay {
             _ if !is_pausable => AtEnd::Deleted,
@@ -95,11 +95,17 @@ impl Actor {
         }
     }
 
-    fn approaching(&self, group: &Group, end: Timestamp, object: ObjectReference, then: AtEnd) -> Happening {
+    fn approaching(
+        &self,
+        group: &DueBatch,
+        end: Timestamp,
+        object: ObjectReference,
+        then: AtEnd,
+    ) -> EventRecord {
         let reason = pause::MAX_DURATION_APPROACHING;
         let note = pause::approaching(end, &group.first.queue, &object, then);
         let note = if self.dry_run { pause::dry_run(&note) } else { note };
-        Happening { object, reason, action: "Announcing", note, at: end, cause: None }
+        EventRecord { object, reason, action: "Announcing", note, at: end, cause: None }
     }
 }
 
@@ -116,7 +122,7 @@ enum Decision {
     Set { first: bool },
 }
 
-fn decide(group: &Group, end: Timestamp, announced: Option<Timestamp>, now: Timestamp) -> Decision {
+fn decide(group: &DueBatch, end: Timestamp, announced: Option<Timestamp>, now: Timestamp) -> Decision {
     // the end that was announced for these pods
     let ours = announced.is_some() && group.pods().any(|pod| pod.told == announced);
     match announced {
@@ -143,8 +149,8 @@ mod tests {
     }
 
     /// Pods by the end of their run and the end that was announced before; due since 600.
-    fn group(task: Task, pods: &[(i64, Option<i64>)]) -> Group {
-        let mut dues = pods.iter().map(|(end, told)| Due {
+    fn group(task: Task, pods: &[(i64, Option<i64>)]) -> DueBatch {
+        let mut dues = pods.iter().map(|(end, told)| DuePod {
             claim: Claim::default(),
             uid: Uid::of(""),
             namespace: String::new(),
@@ -158,7 +164,7 @@ mod tests {
             attempts: 0,
             outlives: false,
         });
-        Group { task, first: dues.next().unwrap(), rest: dues.collect() }
+        DueBatch { task, first: dues.next().unwrap(), rest: dues.collect() }
     }
 
     fn decided(pods: &[(i64, Option<i64>)], announced: Option<i64>, now: i64) -> Decision {

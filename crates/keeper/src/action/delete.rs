@@ -1,18 +1,18 @@
 //! Deletes a pod that has nothing above it to pause.
 
-use tenure_index::{BatchCoverage, Due, Task};
+use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_policy::pause::{self, Alone};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::projection::Pod;
 
-use super::{Actor, Deed, Done, Failure, of_pod, reference};
-use crate::events::Happening;
+use super::{ActionResult, Done, Failure, Pauser, of_pod, reference};
+use crate::events::EventRecord;
 
-impl Actor {
+impl Pauser {
     pub(super) async fn delete(
         &self,
         task: Task,
-        due: &Due,
+        due: &DuePod,
         pod: &Pod,
         alone: &Alone,
     ) -> Result<Done, Failure> {
@@ -25,7 +25,7 @@ impl Actor {
                 (pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned())
             }
         };
-        let event = |reason, note: String, at| Happening {
+        let event = |reason, note: String, at| EventRecord {
             object: object.clone(),
             reason,
             action: "Deleting",
@@ -35,7 +35,7 @@ impl Actor {
         };
         if self.dry_run {
             let events = vec![event(reason, pause::dry_run(&message), due.deadline)];
-            return Ok(Done { deed: Deed::Deleted, events, served: BatchCoverage::First });
+            return Ok(Done { result: ActionResult::Deleted, events, served: BatchCoverage::First });
         }
         self.limit.until_ready().await;
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
@@ -59,6 +59,6 @@ impl Actor {
             let note = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
             events.push(event(pause::RUN_ENDED, note, now));
         }
-        Ok(Done { deed: Deed::Deleted, events, served: BatchCoverage::First })
+        Ok(Done { result: ActionResult::Deleted, events, served: BatchCoverage::First })
     }
 }

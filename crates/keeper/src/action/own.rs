@@ -5,15 +5,15 @@ use tenure_index::{Bearer, Ineffective, NoEffect};
 use tenure_policy::pause;
 use tracing::warn;
 
-use super::Actor;
-use crate::events::Happening;
+use super::Pauser;
+use crate::events::EventRecord;
 
 /// The most events of this sort at a time: they must not hold up the events of pauses.
 const AT_A_TIME: usize = 16;
 
-impl Actor {
+impl Pauser {
     /// The events on objects whose own ceiling has no effect. Each value has one event.
-    pub fn without_effect(&self) -> Vec<Happening> {
+    pub fn without_effect(&self) -> Vec<EventRecord> {
         let now = self.clock.now();
         let notes = self.cluster.with(|index| index.take_ineffective(AT_A_TIME, now));
         let event = |Ineffective { bearer, namespace, name, uid, why }| {
@@ -35,7 +35,7 @@ impl Actor {
                 uid: Some(uid.text()),
                 ..ObjectReference::default()
             };
-            Some(Happening { object, reason, action: "Reading", note, at: now, cause: None })
+            Some(EventRecord { object, reason, action: "Reading", note, at: now, cause: None })
         };
         notes.into_iter().filter_map(event).collect()
     }

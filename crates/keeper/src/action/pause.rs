@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::core::DynamicObject;
 use serde_json::Value;
-use tenure_index::{BatchCoverage, Due, Task};
+use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
@@ -22,8 +22,10 @@ use tenure_types::{
     projection::Pod,
 };
 
-use super::{Actor, Deed, Done, Failure, READS, TRIES, describe, is_last, json, known, of_pod, reference};
-use crate::{events::Happening, recent::RecentPause};
+use super::{
+    ActionResult, Done, Failure, Pauser, READS, TRIES, describe, is_last, json, known, of_pod, reference,
+};
+use crate::{events::EventRecord, recent::RecentPause};
 use tracing::{info, warn};
 
 /// The result of a try.
@@ -34,7 +36,7 @@ enum Attempt {
     /// The owner's work has ended: only the pod is left of it.
     Finished,
     /// Each of its pauses was undone, and it isn't paused another time. The event says so.
-    Undone(Box<Happening>),
+    Undone(Box<EventRecord>),
 }
 
 /// The part of a pause's record about the run that it ends, and about pauses before it.
@@ -43,13 +45,13 @@ struct Ended {
     reversals: Reversals,
 }
 
-impl Actor {
+impl Pauser {
     /// Pauses the last of these owners. Once all tries were made, deletes the pod; but where the owners above have stopped,
     /// and the pod runs on all the same, pauses the next one below first.
     pub(super) async fn pause(
         &self,
         task: Task,
-        due: &Due,
+        due: &DuePod,
         mut owners: Vec<OwnerReference>,
         pod: &Pod,
         config: &Arc<Config>,
@@ -84,7 +86,7 @@ impl Actor {
                 }
                 Ok(Attempt::Undone(event)) => return self.delete_undone(due, pod, &owner, *event).await,
                 Ok(Attempt::Paused) => {
-                    return Ok(Done::without_events(Deed::PausedBefore, BatchCoverage::All));
+                    return Ok(Done::without_events(ActionResult::PausedBefore, BatchCoverage::All));
                 }
                 Ok(Attempt::Done(done)) => return Ok(done),
                 Err(failure) => return Err(failure),
@@ -95,7 +97,7 @@ impl Actor {
     /// The next one below that runs, if all above it have stopped.
     async fn below_stopped(
         &self,
-        due: &Due,
+        due: &DuePod,
         owner: &OwnerReference,
         mut below: Vec<OwnerReference>,
         table: &OwnerTable,
@@ -112,7 +114,7 @@ impl Actor {
     }
 
     /// True if an owner is paused, being deleted or gone.
-    async fn has_stopped(&self, due: &Due, owner: &OwnerReference, table: &OwnerTable) -> bool {
+    async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
         match self.objects.get(&due.namespace, owner).await {
             Ok(found) if found.metadata.uid.as_deref() != Some(&owner.uid) => true,
             Ok(found) => {
@@ -128,7 +130,7 @@ impl Actor {
     async fn delete_outliving(
         &self,
         task: Task,
-        due: &Due,
+        due: &DuePod,
         pod: &Pod,
         alone: Alone,
     ) -> Result<Done, Failure> {
@@ -139,15 +141,15 @@ impl Actor {
 
     async fn delete_undone(
         &self,
-        due: &Due,
+        due: &DuePod,
         pod: &Pod,
         owner: &OwnerReference,
-        event: Happening,
+        event: EventRecord,
     ) -> Result<Done, Failure> {
         let (namespace, name, owner) = (&due.namespace, &due.name, describe(owner));
         info!(%namespace, pod = %name, owner, "Each pause of its owner was undone: deleting the pod");
         let mut done = self.delete(Task::Expire, due, pod, &Alone::Undone(owner)).await?;
-        if matches!(done.deed, Deed::Deleted) && !self.dry_run {
+        if matches!(done.result, ActionResult::Deleted) && !self.dry_run {
             done.events.push(event);
         }
         Ok(done)
@@ -156,7 +158,7 @@ impl Actor {
     async fn try_to_pause(
         &self,
         why: (Task, &Pod),
-        due: &Due,
+        due: &DuePod,
         owner: &OwnerReference,
         table: &OwnerTable,
         allowed: &mut bool,
@@ -208,7 +210,7 @@ impl Actor {
                     if !self.dry_run && !matches!(plan.until, ResumeCondition::Requeued(_)) {
                         events.extend(self.held_up(due, &object, &known, record.at).await);
                     }
-                    self.cluster.recent.telling(&known, record.at);
+                    self.cluster.outbox.telling(&known, record.at);
                     return Ok(Attempt::Done(self.paused((due, why.1), owner, &record, plan.until, events)));
                 }
             }
@@ -221,7 +223,7 @@ impl Actor {
     async fn apply(
         &self,
         PausePlan { reason, at, until }: &PausePlan,
-        due: &Due,
+        due: &DuePod,
         (owner, ended): (&OwnerReference, &Ended),
         rule: &PauseRule,
         object: &Value,
@@ -248,7 +250,7 @@ impl Actor {
     }
 
     /// Returns the part of the record about the run that a pause ends.
-    fn ended(&self, (task, pod): (Task, &Pod), due: &Due, object: OwnerObject<'_>) -> Ended {
+    fn ended(&self, (task, pod): (Task, &Pod), due: &DuePod, object: OwnerObject<'_>) -> Ended {
         let standing = self.cluster.with(|index| index.standing(pod));
         let since = standing.and_then(|standing| standing.clocks.since(due.family));
         if task == Task::Expire {
@@ -270,7 +272,7 @@ impl Actor {
     /// True if the pods of an owner are deleted in place of another pause. What its kind's rows say comes first.
     fn deletes_pods(
         &self,
-        Due { family, queue, .. }: &Due,
+        DuePod { family, queue, .. }: &DuePod,
         owner: &OwnerReference,
         table: &OwnerTable,
         reversals: &Reversals,
@@ -284,16 +286,16 @@ impl Actor {
     /// if that can't be read.
     async fn held_up(
         &self,
-        due: &Due,
+        due: &DuePod,
         job: &Value,
         known: &PausedObject,
         at: Timestamp,
-    ) -> Option<Happening> {
+    ) -> Option<EventRecord> {
         let metadata: ObjectMeta = serde_json::from_value(job.get("metadata")?.clone()).ok()?;
         let cron_job = pause::cron_job_of(&known.object, &metadata)?;
         let found = self.objects.get(&due.namespace, &cron_job).await.ok()?;
         let is_same = found.metadata.uid.as_deref() == Some(&cron_job.uid);
-        (is_same && pause::forbids_others(OwnerObject(&json(&found)))).then(|| Happening {
+        (is_same && pause::forbids_others(OwnerObject(&json(&found)))).then(|| EventRecord {
             object: reference(&cron_job, Some(&due.namespace)),
             reason: pause::CRON_JOB_HELD_UP,
             action: "Pausing",
@@ -307,7 +309,7 @@ impl Actor {
     fn plan(
         &self,
         (task, pod): (Task, &Pod),
-        Due { family, queue, .. }: &Due,
+        DuePod { family, queue, .. }: &DuePod,
         owner: &OwnerReference,
         object: OwnerObject<'_>,
     ) -> Option<PausePlan> {
@@ -324,11 +326,11 @@ impl Actor {
 
     fn paused(
         &self,
-        (due, pod): (&Due, &Pod),
+        (due, pod): (&DuePod, &Pod),
         owner: &OwnerReference,
         record: &PausedRecord,
         until: ResumeCondition,
-        mut events: Vec<Happening>,
+        mut events: Vec<EventRecord>,
     ) -> Done {
         let pod = reference(&of_pod(pod), Some(&due.namespace));
         for event in &mut events {
@@ -340,23 +342,23 @@ impl Actor {
                 (event.note, event.at) = (pause::dry_run(&event.note), due.deadline);
             }
         }
-        let deed = Deed::Paused { owner: owner.clone(), reversals: record.reversals, until };
-        Done { deed, events, served: BatchCoverage::All }
+        let result = ActionResult::Paused { owner: owner.clone(), reversals: record.reversals, until };
+        Done { result, events, served: BatchCoverage::All }
     }
 
     /// Returns the events of recent pauses that may not have been written.
-    pub fn owed(&self) -> Vec<Happening> {
+    pub fn owed(&self) -> Vec<EventRecord> {
         if self.dry_run {
             return Vec::new();
         }
         let of = |pause: RecentPause| told_of_pause(&pause.record, &pause.state, &pause.known);
-        self.cluster.recent.owed(self.clock.now()).into_iter().flat_map(of).collect()
+        self.cluster.outbox.owed(self.clock.now()).into_iter().flat_map(of).collect()
     }
 }
 
 /// Returns the events of a pause, from its record.
-pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<Happening> {
-    let event = |reason, note| Happening {
+pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
+    let event = |reason, note| EventRecord {
         object: known.object.clone(),
         reason,
         action: "Pausing",
@@ -374,12 +376,12 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Paused
 
 /// The event on an owner that isn't paused another time.
 fn not_paused_again(
-    (due, pod): (&Due, &Pod),
+    (due, pod): (&DuePod, &Pod),
     record: &PausedRecord,
     reversals: &Reversals,
     known: &PausedObject,
-) -> Happening {
-    Happening {
+) -> EventRecord {
+    EventRecord {
         object: known.object.clone(),
         reason: pause::PAUSE_REVERSED,
         action: "Deleting",

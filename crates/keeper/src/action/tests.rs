@@ -118,12 +118,12 @@ fn status(code: u16) -> (u16, Value) {
     )
 }
 
-fn actor(server: &Server) -> Actor {
-    let cluster = Cluster::new(Settings::default());
+fn pauser(server: &Server) -> Pauser {
+    let cluster = ClusterState::new(Settings::default());
     let many = NonZeroU32::new(1000).unwrap();
     let limit = || write_limit(many, many);
     let (_, config) = Configure::new(Config::default(), cluster.clone());
-    Actor {
+    Pauser {
         cluster,
         clock: ServerClock::default(),
         objects: ObjectClient::new(server.client(), Leadership::always()),
@@ -137,8 +137,8 @@ fn actor(server: &Server) -> Actor {
 }
 
 /// The pod after so many tries.
-fn due(attempts: u8) -> Group {
-    let first = Due {
+fn due(attempts: u8) -> DueBatch {
+    let first = DuePod {
         uid: Uid::of("web-1-a"),
         claim: tenure_index::Claim::default(),
         namespace: "ns".into(),
@@ -152,32 +152,32 @@ fn due(attempts: u8) -> Group {
         attempts,
         outlives: false,
     };
-    Group { task: Task::Expire, first, rest: Vec::new() }
+    DueBatch { task: Task::Expire, first, rest: Vec::new() }
 }
 
 /// Returns the action, and the changes that the API server saw.
-async fn act(actor: &Actor, server: &Server, attempts: u8) -> (String, Vec<String>) {
-    act_on(actor, server, &due(attempts)).await
+async fn act(pauser: &Pauser, server: &Server, attempts: u8) -> (String, Vec<String>) {
+    act_on(pauser, server, &due(attempts)).await
 }
 
-async fn act_on(actor: &Actor, server: &Server, group: &Group) -> (String, Vec<String>) {
-    let done = actor.act(group).await;
-    let deed = match done.map(|done| done.deed) {
-        Ok(Deed::Paused { owner, .. }) => format!("paused {}", owner.kind),
-        Ok(Deed::Deleted) => "deleted".into(),
-        Ok(Deed::PausedBefore) => "paused before".into(),
-        Ok(Deed::Nothing(why)) => why.into(),
-        Ok(Deed::Exempt | Deed::Announced { .. }) => "something else".into(),
+async fn act_on(pauser: &Pauser, server: &Server, group: &DueBatch) -> (String, Vec<String>) {
+    let done = pauser.act(group).await;
+    let result = match done.map(|done| done.result) {
+        Ok(ActionResult::Paused { owner, .. }) => format!("paused {}", owner.kind),
+        Ok(ActionResult::Deleted) => "deleted".into(),
+        Ok(ActionResult::PausedBefore) => "paused before".into(),
+        Ok(ActionResult::Nothing(why)) => why.into(),
+        Ok(ActionResult::Exempt | ActionResult::Announced { .. }) => "something else".into(),
         Err(failure) => {
             assert!(failure.counts_as_try(), "{failure}");
             format!("failed: {failure}")
         }
     };
-    (deed, server.changes())
+    (result, server.changes())
 }
 
-fn saw(deed: &str, changes: &[&str]) -> (String, Vec<String>) {
-    (deed.into(), changes.iter().map(ToString::to_string).collect())
+fn saw(result: &str, changes: &[&str]) -> (String, Vec<String>) {
+    (result.into(), changes.iter().map(ToString::to_string).collect())
 }
 
 const DELETED: &str = "DELETE pods/web-1-a";
@@ -194,14 +194,14 @@ async fn below_an_owner_that_can_not_be_paused_the_pod_is_deleted_after_all_trie
     for (method, code, failure) in unpausable {
         let server = Server::new();
         server.refuse(method.clone(), DEPLOYMENT, code);
-        let actor = actor(&server);
+        let pauser = pauser(&server);
         for attempts in 0..TRIES {
             let expected = saw(&format!("failed: {failure}"), &[]);
-            assert_eq!(act(&actor, &server, attempts).await, expected, "{method} {code} {attempts}");
+            assert_eq!(act(&pauser, &server, attempts).await, expected, "{method} {code} {attempts}");
         }
         for attempts in [TRIES, TRIES + 1] {
             let expected = saw("deleted", &[DELETED]);
-            assert_eq!(act(&actor, &server, attempts).await, expected, "{method} {code} {attempts}");
+            assert_eq!(act(&pauser, &server, attempts).await, expected, "{method} {code} {attempts}");
         }
     }
 }
@@ -210,28 +210,28 @@ async fn below_an_owner_that_can_not_be_paused_the_pod_is_deleted_after_all_trie
 async fn below_an_owner_that_may_not_be_read_the_pod_is_deleted_after_all_tries() {
     let server = Server::new();
     server.refuse(Method::GET, DEPLOYMENT, 403);
-    let actor = actor(&server);
-    let first = act(&actor, &server, 0).await;
+    let pauser = pauser(&server);
+    let first = act(&pauser, &server, 0).await;
     assert_eq!(first, saw("failed: failed to read Deployment web (apps/v1)", &[]), "it may be of passage");
     tokio::time::advance(Duration::from_secs(5)).await;
     for attempts in 1..TRIES {
-        let (deed, changes) = act(&actor, &server, attempts).await;
-        assert!(deed.starts_with("failed: not allowed to get Deployment web (apps/v1)"), "{deed}");
+        let (result, changes) = act(&pauser, &server, attempts).await;
+        assert!(result.starts_with("failed: not allowed to get Deployment web (apps/v1)"), "{result}");
         assert!(changes.is_empty(), "{changes:?}");
     }
-    assert_eq!(act(&actor, &server, TRIES).await, saw("deleted", &[DELETED]));
+    assert_eq!(act(&pauser, &server, TRIES).await, saw("deleted", &[DELETED]));
 }
 
 #[tokio::test]
 async fn where_a_pod_outlives_the_pause_of_its_owner_the_one_below_is_paused_before_the_pod_is_deleted() {
     let server = Server::new();
-    let actor = actor(&server);
-    assert_eq!(act(&actor, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
+    let pauser = pauser(&server);
+    assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
     for attempts in 1..TRIES {
-        assert_eq!(act(&actor, &server, attempts).await, saw("paused before", &[]), "{attempts}");
+        assert_eq!(act(&pauser, &server, attempts).await, saw("paused before", &[]), "{attempts}");
     }
-    assert_eq!(act(&actor, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
-    assert_eq!(act(&actor, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+    assert_eq!(act(&pauser, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
+    assert_eq!(act(&pauser, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
 }
 
 #[tokio::test]
@@ -240,40 +240,44 @@ async fn where_a_pod_outlives_the_pause_of_all_its_owners_it_is_deleted_after_al
     for owner in [DEPLOYMENT, SET] {
         server.merge(owner, &json!({"spec": {"replicas": 0}}));
     }
-    let actor = actor(&server);
+    let pauser = pauser(&server);
     for attempts in 0..TRIES {
-        assert_eq!(act(&actor, &server, attempts).await, saw("paused before", &[]), "{attempts}");
+        assert_eq!(act(&pauser, &server, attempts).await, saw("paused before", &[]), "{attempts}");
     }
-    assert_eq!(act(&actor, &server, TRIES).await, saw("deleted", &[DELETED]));
+    assert_eq!(act(&pauser, &server, TRIES).await, saw("deleted", &[DELETED]));
 }
 
 #[tokio::test]
 async fn where_the_pause_of_an_owner_is_set_back_each_time_the_pod_is_deleted_after_all_tries() {
     let server = Server::new();
-    let actor = actor(&server);
+    let pauser = pauser(&server);
     for attempts in 0..TRIES {
         let expected = saw("paused Deployment", &["PATCH deployments/web"]);
-        assert_eq!(act(&actor, &server, attempts).await, expected, "{attempts}");
+        assert_eq!(act(&pauser, &server, attempts).await, expected, "{attempts}");
         server.merge(DEPLOYMENT, &json!({"spec": {"replicas": 1}}));
     }
-    assert_eq!(act(&actor, &server, TRIES).await, saw("deleted", &[DELETED]));
+    assert_eq!(act(&pauser, &server, TRIES).await, saw("deleted", &[DELETED]));
 }
 
 #[tokio::test]
 async fn below_an_owner_that_is_held_in_deletion_the_next_one_is_paused_before_the_pod_is_deleted() {
     let server = Server::new();
     server.merge(DEPLOYMENT, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-    let actor = actor(&server);
+    let pauser = pauser(&server);
     for attempts in 0..TRIES {
-        assert_eq!(act(&actor, &server, attempts).await, saw("an owner is being deleted", &[]), "{attempts}");
+        assert_eq!(
+            act(&pauser, &server, attempts).await,
+            saw("an owner is being deleted", &[]),
+            "{attempts}"
+        );
     }
-    assert_eq!(act(&actor, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
-    assert_eq!(act(&actor, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+    assert_eq!(act(&pauser, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
+    assert_eq!(act(&pauser, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
 }
 
 /// An owner that runs, though it bears the record of a pause that followed so many full reversals; and its pod, which was
 /// scheduled after that pause, in a queue of this spec.
-fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Actor, Group) {
+fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Pauser, DueBatch) {
     let server = Server::new();
     let record = json!({
         "reason": "MaxDurationExceeded", "at": "2026-01-02T03:04:05.678Z", "queue": "q", "field": "spec.replicas",
@@ -290,11 +294,11 @@ fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Actor, Group) {
     let metadata =
         json!({"labels": {"kai.scheduler/queue": "q"}, "creationTimestamp": "2026-01-02T03:00:00Z"});
     server.merge(POD, &json!({"metadata": metadata, "status": {"conditions": [condition]}}));
-    let actor = actor(&server);
-    actor.cluster.with(|index| index.apply_runai("q", &serde_json::from_value(spec).unwrap()));
+    let pauser = pauser(&server);
+    pauser.cluster.with(|index| index.apply_runai("q", &serde_json::from_value(spec).unwrap()));
     let mut group = due(0);
     (group.first.family, group.first.queue) = (Family::Runai, "q".into());
-    (server, actor, group)
+    (server, pauser, group)
 }
 
 const LATER: &str = "2026-01-02T03:04:07Z";
@@ -317,8 +321,8 @@ async fn where_three_pauses_were_undone_for_a_full_run_each_the_pod_is_deleted_i
             paused(),
         ),
     ] {
-        let (server, actor, group) = undone(full, scheduled, spec.clone());
-        assert_eq!(act_on(&actor, &server, &group).await, expected, "{full} {scheduled} {spec}");
+        let (server, pauser, group) = undone(full, scheduled, spec.clone());
+        assert_eq!(act_on(&pauser, &server, &group).await, expected, "{full} {scheduled} {spec}");
     }
 }
 
@@ -326,9 +330,9 @@ async fn where_three_pauses_were_undone_for_a_full_run_each_the_pod_is_deleted_i
 async fn an_eviction_pauses_however_often_pauses_of_the_owner_were_undone() {
     let spec =
         json!({"maxDuration": "1h", "onReversal": "DeletePods", "waitForPodsReady": {"timeout": "1s"}});
-    let (server, actor, group) = undone(9, LATER, spec);
-    let group = Group { task: Task::Evict, ..group };
-    assert_eq!(act_on(&actor, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
+    let (server, pauser, group) = undone(9, LATER, spec);
+    let group = DueBatch { task: Task::Evict, ..group };
+    assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
 #[tokio::test]
@@ -344,18 +348,18 @@ async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
         [("DeletePods", "Pause", saw("deleted", &[DELETED])), ("Pause", "DeletePods", paused)]
     {
         let spec = json!({"maxDuration": "1h", "onReversal": of_queue});
-        let (server, mut actor, group) = undone(2, LATER, spec);
-        actor.config = Configure::new(row(of_row), actor.cluster.clone()).1;
-        assert_eq!(act_on(&actor, &server, &group).await, expected, "{of_row} {of_queue}");
+        let (server, mut pauser, group) = undone(2, LATER, spec);
+        pauser.config = Configure::new(row(of_row), pauser.cluster.clone()).1;
+        assert_eq!(act_on(&pauser, &server, &group).await, expected, "{of_row} {of_queue}");
     }
 }
 
 #[tokio::test]
 async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner() {
     let spec = json!({"maxDuration": "1h", "onReversal": "DeletePods"});
-    let (server, mut actor, group) = undone(2, LATER, spec);
-    actor.dry_run = true;
-    let told = actor.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
+    let (server, mut pauser, group) = undone(2, LATER, spec);
+    pauser.dry_run = true;
+    let told = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
     let told: Vec<_> = told.iter().map(|event| (event.object.kind.as_deref(), event.reason)).collect();
     assert_eq!(told, [(Some("Pod"), "MaxDurationExceeded")]);
     assert_eq!(server.changes(), [""; 0]);
@@ -365,8 +369,8 @@ async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner()
 async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
     let by = "last by field manager \"argocd\" (Update at 2026-01-02T03:04:06Z)";
     for (full, on_reversal) in [(1, "Pause"), (2, "DeletePods")] {
-        let (_, actor, group) = undone(full, LATER, json!({"maxDuration": "1h", "onReversal": on_reversal}));
-        let events = actor.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
+        let (_, pauser, group) = undone(full, LATER, json!({"maxDuration": "1h", "onReversal": on_reversal}));
+        let events = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
         let told = events.iter().find(|event| event.reason == "PauseReversed").unwrap();
         assert_eq!(told.object.name.as_deref(), Some("web"));
         assert!(told.note.contains(by), "{}", told.note);

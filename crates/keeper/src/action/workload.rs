@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
-use tenure_index::{Due, Task, Uid};
+use tenure_index::{DuePod, Task, Uid};
 use tenure_policy::{
     kueue::{self, Lookup},
     owners::OwnerTable,
@@ -12,14 +12,14 @@ use tenure_service::log::with_causes;
 use tenure_types::projection::Pod;
 use tracing::warn;
 
-use super::{Actor, Failure, READING_TRIES, describe, json};
+use super::{Failure, Pauser, READING_TRIES, describe, json};
 
-impl Actor {
+impl Pauser {
     /// The Workload to pause in place of a topmost owner; none if there is none, or for a task that pauses nothing.
     pub(super) async fn workload_of_owner(
         &self,
         task: Task,
-        due: &Due,
+        due: &DuePod,
         owner: &OwnerReference,
         table: &OwnerTable,
     ) -> Result<Option<OwnerReference>, Failure> {
@@ -34,7 +34,7 @@ impl Actor {
     pub(super) async fn workload_of_pod(
         &self,
         task: Task,
-        due: &Due,
+        due: &DuePod,
         pod: &Pod,
         table: &OwnerTable,
     ) -> Result<Option<OwnerReference>, Failure> {
@@ -53,7 +53,7 @@ impl Actor {
     }
 
     /// The Workload by which Kueue runs the owner with this uid. None once enough tries to read Workloads have failed.
-    async fn workload(&self, due: &Due, lookup: Lookup<'_>, uid: &str) -> Result<Option<Value>, Failure> {
+    async fn workload(&self, due: &DuePod, lookup: Lookup<'_>, uid: &str) -> Result<Option<Value>, Failure> {
         let found = match self.objects.workloads(&due.namespace, lookup).await {
             Ok(found) => found,
             Err(source) if due.attempts < READING_TRIES => {

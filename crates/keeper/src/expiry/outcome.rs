@@ -2,16 +2,18 @@
 
 use tenure_index::{Outcome, Task};
 
-use crate::action::{Deed, Failure};
+use crate::action::{ActionResult, Failure};
 
 /// The outcome of a try. A failure counts towards the tries after which the pod is deleted only if it shows that the owner
 /// can't be read or paused.
-pub const fn outcome(task: Task, dry_run: bool, result: Result<&Deed, &Failure>) -> Outcome {
+pub const fn outcome(task: Task, dry_run: bool, result: Result<&ActionResult, &Failure>) -> Outcome {
     match (task, result) {
         // a dry run reports an action only once
-        (Task::Expire | Task::Evict, Ok(Deed::Paused { .. } | Deed::Deleted)) if dry_run => Outcome::Final,
-        (Task::Expire | Task::Evict, Ok(Deed::Exempt)) => Outcome::Final,
-        (Task::Evict, Ok(Deed::Paused { .. } | Deed::PausedBefore)) => Outcome::Paused,
+        (Task::Expire | Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::Deleted)) if dry_run => {
+            Outcome::Final
+        }
+        (Task::Expire | Task::Evict, Ok(ActionResult::Exempt)) => Outcome::Final,
+        (Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::PausedBefore)) => Outcome::Paused,
         (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try() => Outcome::Acted,
         (_, Err(_)) => Outcome::Failed,
         (_, Ok(_)) => Outcome::Acted,
@@ -26,8 +28,12 @@ mod tests {
 
     use super::*;
 
-    fn paused() -> Deed {
-        Deed::Paused { owner: OwnerReference::default(), reversals: 0, until: ResumeCondition::Resumed }
+    fn paused() -> ActionResult {
+        ActionResult::Paused {
+            owner: OwnerReference::default(),
+            reversals: 0,
+            until: ResumeCondition::Resumed,
+        }
     }
 
     #[test]
@@ -60,30 +66,30 @@ mod tests {
         }
         for task in [Task::Expire, Task::Evict] {
             assert_eq!(outcome(task, false, Err(&no_field)), Outcome::Acted, "the owner has no such field");
-            assert_eq!(outcome(task, false, Ok(&Deed::Exempt)), Outcome::Final);
-            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, false, Ok(&ActionResult::Exempt)), Outcome::Final);
+            assert_eq!(outcome(task, false, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
         }
         assert_eq!(outcome(Task::Expire, false, Ok(&paused())), Outcome::Acted);
-        assert_eq!(outcome(Task::Expire, false, Ok(&Deed::PausedBefore)), Outcome::Acted);
-        for deed in [paused(), Deed::PausedBefore] {
-            assert_eq!(outcome(Task::Evict, false, Ok(&deed)), Outcome::Paused);
+        assert_eq!(outcome(Task::Expire, false, Ok(&ActionResult::PausedBefore)), Outcome::Acted);
+        for result in [paused(), ActionResult::PausedBefore] {
+            assert_eq!(outcome(Task::Evict, false, Ok(&result)), Outcome::Paused);
         }
     }
 
     #[test]
     fn a_dry_run_says_once_what_it_would_do() {
         for task in [Task::Expire, Task::Evict] {
-            for deed in [paused(), Deed::Deleted] {
-                assert_eq!(outcome(task, true, Ok(&deed)), Outcome::Final);
+            for result in [paused(), ActionResult::Deleted] {
+                assert_eq!(outcome(task, true, Ok(&result)), Outcome::Final);
             }
-            assert_eq!(outcome(task, true, Ok(&Deed::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, true, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
         }
     }
 
     #[test]
     fn what_could_not_be_told_is_told_again() {
         for task in [Task::Announce, Task::Withdraw] {
-            assert_eq!(outcome(task, false, Ok(&Deed::Nothing(""))), Outcome::Acted);
+            assert_eq!(outcome(task, false, Ok(&ActionResult::Nothing(""))), Outcome::Acted);
             assert_eq!(outcome(task, false, Err(&Failure::Api(ApiError::NotLeading))), Outcome::Failed);
         }
     }

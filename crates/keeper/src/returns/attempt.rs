@@ -9,7 +9,7 @@ use tenure_service::call::{ApiError, persist};
 use tenure_types::paused::{PausedRecord, RequeueState};
 use tracing::warn;
 
-use super::Returns;
+use super::Requeuer;
 use crate::action::{READS, describe, known};
 
 /// The result of a try.
@@ -39,7 +39,7 @@ pub const fn is_refusal(error: &ApiError) -> bool {
     error.is_refusal() || matches!(error, ApiError::UnknownField(_))
 }
 
-impl Returns {
+impl Requeuer {
     /// Resumes an owner, if it still is to come back by now.
     pub(super) async fn resume(&self, paused: &Paused, owner: &OwnerReference) -> Result<Attempt, ApiError> {
         let mut tries = 1..READS;

@@ -45,7 +45,7 @@ pub struct Write {
 
 /// The result of a write.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// The status after the write.
     Written(ObservedStatus),
     /// The write is to be tried again, unless the watch shows that the queue is gone.
@@ -99,17 +99,17 @@ impl Statuses {
     }
 
     /// Records the result of a write; returns the number of failures since it last succeeded.
-    pub fn settle(&self, write: &Write, outcome: Outcome, now: Instant) -> u8 {
+    pub fn settle(&self, write: &Write, outcome: WriteOutcome, now: Instant) -> u8 {
         let mut all = self.0.lock();
         let Some(known) = all.get_mut(&write.name).filter(|known| known.uid == write.uid) else { return 0 };
         match outcome {
-            Outcome::Written(status) => {
+            WriteOutcome::Written(status) => {
                 let differs = write.report.difference(&status).children;
                 known.anothers = differs.then(|| write.report.children.clone());
                 (known.status, known.written) = (status, Some(now));
                 (known.failures, known.not_before) = (0, None);
             }
-            Outcome::Failed => {
+            WriteOutcome::Failed => {
                 let wait = FIRST_RETRY.saturating_mul(1 << known.failures.min(8)).min(LAST_RETRY);
                 known.failures = known.failures.saturating_add(1);
                 (known.written, known.not_before) = (Some(now), now.checked_add(wait));
@@ -190,7 +190,7 @@ mod tests {
             writes.pop()
         }
 
-        fn settle(&self, write: &Write, outcome: Outcome, second: u64) -> u8 {
+        fn settle(&self, write: &Write, outcome: WriteOutcome, second: u64) -> u8 {
             self.statuses.settle(write, outcome, self.start + Duration::from_secs(second))
         }
     }
@@ -200,7 +200,7 @@ mod tests {
         let world = World::new();
         let write = world.to_write(&report(1, &["a"]), 0).unwrap();
         assert_eq!((&*write.name, &*write.uid, write.children), ("q", "1", true));
-        world.settle(&write, Outcome::Written(says(&write.report)), 0);
+        world.settle(&write, WriteOutcome::Written(says(&write.report)), 0);
         assert_eq!(world.to_write(&report(1, &["a"]), 1), None);
         assert!(!world.statuses.observe("q", &uid("1"), says(&report(1, &["a"]))), "our own write");
         assert!(world.to_write(&report(2, &["a"]), 2).is_some());
@@ -210,7 +210,7 @@ mod tests {
     fn what_somebody_else_removes_is_news() {
         let world = World::new();
         let write = world.to_write(&report(1, &[]), 0).unwrap();
-        world.settle(&write, Outcome::Written(says(&write.report)), 0);
+        world.settle(&write, WriteOutcome::Written(says(&write.report)), 0);
         assert!(world.statuses.observe("q", &uid("1"), status(json!({"workloads": {"running": 1}}))));
         assert!(world.to_write(&report(1, &[]), 1).is_some());
     }
@@ -221,11 +221,11 @@ mod tests {
         let write = world.to_write(&report(1, &["a"]), 0).unwrap();
         let theirs =
             |running: u32| ObservedStatus { child_queues: json!(["x"]), ..says(&report(running, &[])) };
-        world.settle(&write, Outcome::Written(theirs(1)), 0);
+        world.settle(&write, WriteOutcome::Written(theirs(1)), 0);
         assert_eq!(world.to_write(&report(1, &["a"]), 1), None);
         let write = world.to_write(&report(2, &["a"]), 2).unwrap();
         assert!(!write.children, "{write:?}");
-        world.settle(&write, Outcome::Written(theirs(2)), 2);
+        world.settle(&write, WriteOutcome::Written(theirs(2)), 2);
         assert!(world.to_write(&report(2, &["a", "b"]), 3).unwrap().children);
         assert!(world.statuses.observe("q", &uid("1"), says(&report(2, &[]))), "they removed theirs");
         assert!(world.to_write(&report(2, &["a"]), 4).unwrap().children);
@@ -236,7 +236,7 @@ mod tests {
         let world = World::new();
         world.statuses.observe("q", &uid("1"), says(&report(1, &["a"])));
         let write = world.to_write(&report(1, &[]), 0).unwrap();
-        world.settle(&write, Outcome::Written(says(&report(1, &["a"]))), 0);
+        world.settle(&write, WriteOutcome::Written(says(&report(1, &["a"]))), 0);
         assert_eq!(world.to_write(&report(1, &[]), 1), None);
     }
 
@@ -246,7 +246,7 @@ mod tests {
         let (mut now, mut waits) = (0, Vec::new());
         for failures in 1..=9 {
             let write = world.to_write(&report(1, &[]), now).unwrap();
-            assert_eq!(world.settle(&write, Outcome::Failed, now), failures);
+            assert_eq!(world.settle(&write, WriteOutcome::Failed, now), failures);
             let next = world.statuses.next_retry().unwrap().duration_since(world.start).as_secs();
             assert_eq!(world.to_write(&report(1, &[]), next - 1), None);
             waits.push(next - now);
@@ -254,12 +254,12 @@ mod tests {
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
         let write = world.to_write(&report(1, &[]), now).unwrap();
-        world.settle(&write, Outcome::Failed, now);
+        world.settle(&write, WriteOutcome::Failed, now);
         assert_eq!(world.to_write(&report(0, &[]), now), None);
         world.statuses.observe("q", &uid("1"), says(&report(0, &[])));
         assert_eq!(world.statuses.next_retry(), None, "another writer has done it");
         let write = world.to_write(&report(1, &[]), now + 300).unwrap();
-        assert_eq!(world.settle(&write, Outcome::Written(says(&write.report)), now), 0);
+        assert_eq!(world.settle(&write, WriteOutcome::Written(says(&write.report)), now), 0);
         assert_eq!(world.statuses.next_retry(), None);
     }
 
@@ -268,10 +268,10 @@ mod tests {
         let world = World::new();
         let write = world.to_write(&report(1, &[]), 0).unwrap();
         assert!(world.statuses.observe("q", &uid("2"), ObservedStatus::default()));
-        world.settle(&write, Outcome::Failed, 0);
+        world.settle(&write, WriteOutcome::Failed, 0);
         let write = world.to_write(&report(1, &[]), 0).unwrap();
         assert_eq!(write.uid, "2");
-        world.settle(&write, Outcome::Failed, 0);
+        world.settle(&write, WriteOutcome::Failed, 0);
         assert!(world.to_write(&report(1, &[]), 5).is_some(), "the watch doesn't say that it is gone");
         world.statuses.delete("q");
         assert_eq!(world.to_write(&report(1, &[]), 5), None);
@@ -284,7 +284,7 @@ mod tests {
     fn what_has_waited_longest_is_written_first() {
         let world = World::new();
         let write = world.to_write(&report(1, &[]), 0).unwrap();
-        world.settle(&write, Outcome::Written(says(&write.report)), 0);
+        world.settle(&write, WriteOutcome::Written(says(&write.report)), 0);
         world.statuses.observe("other", &uid("2"), ObservedStatus::default());
         let reports = ["q", "other"].map(|name| (name.to_owned(), report(2, &[])));
         let writes = world.statuses.to_write(reports, world.start);

@@ -17,17 +17,17 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn reviewed(write: StampWrite<'_>, shown: Shown) -> (Option<String>, StampChange) {
-    let Review { stamp, deed, warning } = write.review(|| shown, at(NOW));
+    let Review { stamp, change, warning } = write.review(|| shown, at(NOW));
     // a value that is dropped or changed draws a warning, and nothing else does
-    assert_eq!(warning.is_some(), !matches!(deed, Admitted | Stamped), "{write:?}");
-    assert_eq!(deed == Admitted, stamp.as_deref() == write.stamp, "{write:?} {stamp:?}");
-    (stamp, deed)
+    assert_eq!(warning.is_some(), !matches!(change, Admitted | Stamped), "{write:?}");
+    assert_eq!(change == Admitted, stamp.as_deref() == write.stamp, "{write:?} {stamp:?}");
+    (stamp, change)
 }
 
 #[test]
 fn a_stamp_is_created_by_trusted_writers_alone() {
     let since = Shown::Since(at(PAST));
-    for (trusted, stamp, shown, expected, deed) in [
+    for (trusted, stamp, shown, expected, change) in [
         (false, None, Shown::Nothing, None, Admitted),
         (false, None, Shown::Running, Some(STAMPED), Stamped),
         (false, None, since, Some(PAST), Stamped),
@@ -53,14 +53,14 @@ fn a_stamp_is_created_by_trusted_writers_alone() {
         (true, Some(GARBAGE), Shown::Running, Some(STAMPED), Dropped),
     ] {
         let write = StampWrite { trusted, stamp, old: None };
-        assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), deed), "{write:?} {shown:?}");
+        assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), change), "{write:?} {shown:?}");
     }
 }
 
 #[test]
 fn a_stamp_is_changed_and_removed_by_trusted_writers_alone() {
     let (nothing, running) = (Shown::Nothing, Shown::Running);
-    for (trusted, stamp, old, shown, expected, deed) in [
+    for (trusted, stamp, old, shown, expected, change) in [
         // added
         (false, Some(PAST), None, nothing, None, Reverted),
         (false, Some(FUTURE), None, running, Some(STAMPED), Reverted),
@@ -91,7 +91,7 @@ fn a_stamp_is_changed_and_removed_by_trusted_writers_alone() {
         (true, None, None, running, Some(STAMPED), Stamped),
     ] {
         let write = StampWrite { trusted, stamp, old };
-        assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), deed), "{write:?} {shown:?}");
+        assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), change), "{write:?} {shown:?}");
     }
 }
 
@@ -99,7 +99,7 @@ fn a_stamp_is_changed_and_removed_by_trusted_writers_alone() {
 fn what_was_stored_around_the_webhook_is_put_right() {
     let (nothing, running) = (Shown::Nothing, Shown::Running);
     for trusted in [false, true] {
-        for (stamp, old, shown, expected, deed) in [
+        for (stamp, old, shown, expected, change) in [
             (Some(FUTURE), FUTURE, nothing, Some(STAMPED), Clamped),
             (Some(FUTURE), FUTURE, running, Some(STAMPED), Clamped),
             (Some(GARBAGE), GARBAGE, nothing, None, Dropped),
@@ -107,7 +107,7 @@ fn what_was_stored_around_the_webhook_is_put_right() {
             (None, GARBAGE, nothing, None, Admitted),
         ] {
             let write = StampWrite { trusted, stamp, old: Some(old) };
-            assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), deed), "{write:?} {shown:?}");
+            assert_eq!(reviewed(write, shown), (expected.map(str::to_owned), change), "{write:?} {shown:?}");
         }
     }
     for (stamp, old, shown, expected) in [
@@ -125,7 +125,7 @@ fn what_was_stored_around_the_webhook_is_put_right() {
 
 #[test]
 fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
-    for (stamp, shown, deed) in [
+    for (stamp, shown, change) in [
         ("2026-01-02T11:59:30Z", Shown::Running, Admitted),
         ("2026-01-02T11:59:29Z", Shown::Running, Reverted),
         ("2026-01-02T12:00:01Z", Shown::Running, Reverted),
@@ -134,7 +134,7 @@ fn only_a_fresh_stamp_is_taken_for_the_answer_of_a_review() {
         ("2026-01-02T11:59:30Z", Shown::Since(at(PAST)), Reverted),
     ] {
         let write = StampWrite { trusted: false, stamp: Some(stamp), old: None };
-        assert_eq!(reviewed(write, shown).1, deed, "{stamp} {shown:?}");
+        assert_eq!(reviewed(write, shown).1, change, "{stamp} {shown:?}");
     }
 }
 
@@ -197,9 +197,9 @@ fn no_warning_is_so_long_that_it_is_cut() {
 /// Reviews an object, and returns its stamp.
 fn stamp_of(kind: PodGroupKind, object: &Value, old: Option<&Value>) -> (Option<String>, StampChange) {
     let (object, old) = (to_raw_value(object).unwrap(), old.map(|old| to_raw_value(old).unwrap()));
-    let Review { stamp, deed, .. } =
+    let Review { stamp, change, .. } =
         review(kind, &object, old.as_deref(), Trust::default(), at(NOW)).unwrap().start;
-    (stamp, deed)
+    (stamp, change)
 }
 
 #[test]
@@ -409,11 +409,11 @@ proptest! {
         let write = StampWrite { trusted, stamp: stamp.as_deref(), old: old.as_deref() };
         let first = write.review(|| shown, at(NOW));
         // what was taken for an answer has already been on the way for a while
-        let is_taken = first.deed == Admitted && !trusted && stamp != old;
+        let is_taken = first.change == Admitted && !trusted && stamp != old;
         let later = if is_taken { 0 } else { later };
         let again = StampWrite { stamp: first.stamp.as_deref(), ..write };
         let second = again.review(|| shown, at(NOW) + SignedDuration::from_millis(later));
-        prop_assert_eq!((&second.stamp, second.deed, &second.warning), (&first.stamp, Admitted, &None));
+        prop_assert_eq!((&second.stamp, second.change, &second.warning), (&first.stamp, Admitted, &None));
     }
 
     #[test]

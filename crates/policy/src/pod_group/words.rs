@@ -16,10 +16,10 @@ const TRUSTED_OF_TENANCY: &str = "(see tenancy.trustedWriters in Tenure's config
 
 impl StampWrite<'_> {
     /// Returns the warning; none if the write is kept as it is, or only got a stamp.
-    pub(super) fn warning(&self, deed: StampChange, stamp: Option<&str>) -> Option<String> {
+    pub(super) fn warning(&self, change: StampChange, stamp: Option<&str>) -> Option<String> {
         let became =
             stamp.map_or_else(|| "was dropped".into(), |stamp| format!("was set back to {}", quote(stamp)));
-        let text = match (deed, self.stamp) {
+        let text = match (change, self.stamp) {
             (StampChange::Admitted | StampChange::Stamped, _) => return None,
             (StampChange::Clamped, _) => format!("{became}: it lies in the future"),
             (StampChange::Dropped, _) => format!("{became}: it must be a time such as 2026-01-02T03:04:05Z"),

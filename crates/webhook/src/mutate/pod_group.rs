@@ -33,8 +33,8 @@ pub fn mutate(kind: PodGroupKind, request: &Request<'_>, trust: Trust, now: Time
     };
     let mut patch = Patch::default();
     let mut warnings = Vec::new();
-    let mut result = start.deed;
-    if start.deed != StampChange::Admitted {
+    let mut result = start.change;
+    if start.change != StampChange::Admitted {
         patch.0.extend(patch::annotations(object, [(LAST_START_ANNOTATION, start.stamp)]).0);
     }
     if let Some(why) = start.warning {

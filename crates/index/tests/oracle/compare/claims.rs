@@ -130,7 +130,7 @@ impl Pair {
 type Given =
     (Uid, Option<(Family, String)>, Timestamp, Timestamp, Option<Cause>, Option<Timestamp>, u8, bool);
 
-fn given(task: Task, of: &tenure_index::Due) -> Given {
+fn given(task: Task, of: &tenure_index::DuePod) -> Given {
     // of what was told and is no more, no queue has to be known
     let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.clone()));
     let cause = (task == Task::Evict).then_some(of.cause);
