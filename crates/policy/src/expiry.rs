@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use tenure_types::projection::Pod;
 
-use crate::owners::group_of;
+use crate::{owners::group_of, start::whole_second};
 
 /// The value of priority class `system-cluster-critical`: pods of this priority or a higher one are exempt,
 /// unless another threshold is configured.
@@ -171,15 +171,18 @@ impl PolicyChange {
     /// Returns the time before which a run doesn't end that a change has shortened, from `before` to `after`; none if it
     /// hasn't. A time of none is a run without end. The result is never later than `before`: no matter how often queues
     /// change, no run ends later than without the changes. Without a notice it is the time of the change, which no end
-    /// that the change has moved can precede.
+    /// that the change has moved can precede. A run that has started `since` the change isn't shortened by it; times of
+    /// starts are in whole seconds.
     pub fn earliest_end(
         self,
+        since: Option<Timestamp>,
         before: Option<Timestamp>,
         after: Option<Timestamp>,
         has_notice: bool,
     ) -> Option<Timestamp> {
         let after = after?;
-        if before.is_some_and(|before| before <= after) {
+        let is_younger = since.is_none_or(|since| since >= whole_second(self.at));
+        if is_younger || before.is_some_and(|before| before <= after) {
             return None;
         }
         let grace = if has_notice { self.grace.0 } else { SignedDuration::ZERO };
@@ -225,7 +228,7 @@ mod tests {
         let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
         let change = PolicyChange { at: at(100), grace: GraceOnChange(SignedDuration::from_secs(60)) };
         let end = |before: Option<i64>, after: Option<i64>, has_notice| {
-            change.earliest_end(before.map(at), after.map(at), has_notice)
+            change.earliest_end(Some(at(0)), before.map(at), after.map(at), has_notice)
         };
         assert_eq!(end(Some(500), Some(50), true), Some(at(160)));
         assert_eq!(end(None, Some(50), true), Some(at(160)), "it had none");
@@ -235,6 +238,14 @@ mod tests {
         assert_eq!(end(Some(500), Some(50), false), Some(at(100)), "not before the change");
         assert_eq!(end(Some(500), Some(600), true), None, "it got longer");
         assert_eq!((end(Some(50), Some(50), true), end(Some(90), None, true)), (None, None));
+        let change = PolicyChange { at: at(100) + SignedDuration::from_millis(900), ..change };
+        let started = |since: i64| change.earliest_end(Some(at(since)), None, Some(at(104)), true);
+        assert_eq!(
+            (started(100), started(101)),
+            (None, None),
+            "it started after the change, in whole seconds"
+        );
+        assert!(started(99).is_some());
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn is_about(stamp: Timestamp, shown: Timestamp) -> bool {
 }
 
 /// Rounds down to whole seconds, as stamps are written: so a stamp is never later than the start.
-fn whole_second(at: Timestamp) -> Timestamp {
+pub(crate) fn whole_second(at: Timestamp) -> Timestamp {
     let cut = jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Floor);
     at.round(cut).unwrap_or(at)
 }

@@ -92,10 +92,11 @@ async fn job_of_the_example_has_the_ceiling_of_the_queue_that_its_local_queue_st
     let apply = async |namespace: &Namespace, text: &str| {
         let apply = ["apply", "--namespace", namespace.name(), "-f", "-"];
         let output = world.cluster.kubectl_with_input(&apply, text).await.unwrap();
-        assert_eq!(output.stderr, "", "it is accepted without a warning");
+        let warned = output.stderr.clone();
         output.success().unwrap();
+        warned
     };
-    apply(&Namespace::new(world).await, &text).await;
+    assert_eq!(apply(&Namespace::new(world).await, &text).await, "", "it is accepted without a warning");
 
     let namespace = Namespace::new(world).await;
     let kueue = Kueue::start(world, &namespace, "v1beta2");
@@ -105,7 +106,7 @@ async fn job_of_the_example_has_the_ceiling_of_the_queue_that_its_local_queue_st
         assert!(text.contains(from), "{from}");
         text.replacen(from, to, 1)
     });
-    apply(&namespace, &shorter).await;
+    assert!(apply(&namespace, &shorter).await.contains("4s is less than 10s"));
     await_starts(&kueue, &["finetune"]).await;
     let workload = workload_of(&namespace, "finetune", "v1beta2").await;
     let record = namespace.await_pause_of(&workload, "spec.active", &json!(false)).await;

@@ -39,7 +39,8 @@ pub fn deadlines(
         let queue = standing.queue(family).cloned();
         let limits = queue.as_deref().and_then(|queue| objects.limits(family, queue));
         let notice = limits.and_then(|limits| limits.notice).unwrap_or(notice);
-        Ceiling { at, family, queue, notice, is_sudden: false }
+        let since = standing.clocks.since(family);
+        Ceiling { at, since, family, queue, notice, is_sudden: false }
     });
     PodDeadlines { ceiling, ready_until }
 }

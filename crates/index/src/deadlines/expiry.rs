@@ -11,6 +11,8 @@ use crate::times::{NEVER, milliseconds_up, time};
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     pub at: Timestamp,
+    /// The beginning of the run that it counts.
+    pub since: Option<Timestamp>,
     pub family: Family,
     pub queue: Option<ArcStr>,
     /// Zero: no notice.
@@ -56,7 +58,9 @@ impl Expiry {
             let before = (self.at != NEVER).then(|| time(self.at));
             let after = ceiling.as_ref().map(|ceiling| time(milliseconds_up(ceiling.at)));
             let has_notice = ceiling.as_ref().is_some_and(|ceiling| !ceiling.notice.is_zero());
-            self.earliest = change.earliest_end(before, after, has_notice).map_or(i64::MIN, milliseconds_up);
+            let since = ceiling.as_ref().and_then(|ceiling| ceiling.since);
+            let earliest = change.earliest_end(since, before, after, has_notice);
+            self.earliest = earliest.map_or(i64::MIN, milliseconds_up);
         }
         let mut ceiling = ceiling?;
         if milliseconds_up(ceiling.at) < self.earliest {

@@ -354,3 +354,25 @@ fn a_group_that_is_made_for_a_running_pod_does_not_lengthen_its_run() {
         Event::Claim(0),
     ]);
 }
+
+#[test]
+fn an_end_that_is_final_counts_as_no_try_after_another_controller_has_come() {
+    let wait = Wait {
+        timeout: Some(1_000_000),
+        recovery: None,
+        by_creation: false,
+        from_creation: false,
+        on_capacity: false,
+        off: false,
+    };
+    let scheduled = PodObj { scheduled: Some(0), tensorstack: Some(1), ..PodObj::default() };
+    agrees(&[
+        Event::Configure(ConfigObj { wait: Some(wait), ..ConfigObj::default() }),
+        Event::Pod(scheduled.clone()),
+        Event::Pass(2_000),
+        Event::Claim(0),
+        Event::Settle(0, Scope::All, End::Final),
+        Event::Pod(PodObj { controller: Some((OwnerKind::Job, 5)), ..scheduled }),
+        Event::Claim(0),
+    ]);
+}

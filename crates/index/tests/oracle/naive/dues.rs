@@ -289,13 +289,19 @@ impl Naive {
                 .as_ref()
                 .and_then(|standing| standing.expires)
                 .map_or(NEVER, |(at, _)| millis_up(at));
-            let has_notice = standing.is_some_and(|standing| standing.notice > 0);
+            let has_notice = standing.as_ref().is_some_and(|standing| standing.notice > 0);
+            let created = self.pods[&uid].created * MILLI;
+            let since = standing.and_then(|standing| match standing.expires?.1 {
+                Family::Tensorstack => Some(created),
+                Family::Runai => standing.started,
+            });
+            let is_younger = since.is_none_or(|since| since >= self.now.div_euclid(SECOND) * SECOND);
             let grace = if has_notice { self.config.grace * 1_000 } else { 0 };
             let after_change = millis_up(self.now + grace);
             let record = self.records.get_mut(&uid).expect("it is one of them");
             if let Some(before) = record.end.filter(|_| self.policy_changed) {
                 let granted = before.min(after_change);
-                record.earliest = if end < granted { granted } else { Millis::MIN };
+                record.earliest = if end < granted && !is_younger { granted } else { Millis::MIN };
             }
             record.end = Some(if end == NEVER { NEVER } else { end.max(record.earliest) });
         }

@@ -163,8 +163,12 @@ impl Record {
         match (task, end) {
             (Task::Evict, _) => {
                 if let Some(unready) = &mut self.unready {
-                    let after = later(now, 5, 40, unready.attempts.saturating_add(unready.failed));
-                    unready.not_before = if end == End::Final { NEVER } else { after };
+                    // what is final is no try
+                    if end == End::Final {
+                        unready.not_before = NEVER;
+                        return;
+                    }
+                    unready.not_before = later(now, 5, 40, unready.attempts.saturating_add(unready.failed));
                     unready.paused |= end == End::Paused;
                     *tried(end, &mut unready.attempts, &mut unready.failed) += 1;
                 }
