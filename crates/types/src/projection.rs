@@ -239,8 +239,8 @@ pub struct ObservedStatus {
     pub next_expiry: Value,
 }
 
-/// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueueObject`]. Its annotations are
-/// as much a part of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
+/// A queue in KAI-Scheduler's version, reduced to the fields that Tenure reads; see [`RunaiQueueObject`]. Its
+/// annotations are as much a part of it as its spec: see [`runai::SPEC_ANNOTATIONS`].
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct RunaiQueueV2Object {
     /// The metadata, without the parts that no decision needs.

@@ -306,19 +306,19 @@ const LATER: &str = "2026-01-02T03:04:07Z";
 #[tokio::test]
 async fn where_three_pauses_were_undone_for_a_full_run_each_the_pod_is_deleted_if_its_queue_says_so() {
     let deletes = || json!({"maxDuration": "1h", "onReversal": "DeletePods"});
-    let paused = || saw("paused Deployment", &["PATCH deployments/web"]);
+    let by_pause = || saw("paused Deployment", &["PATCH deployments/web"]);
     for (full, scheduled, spec, expected) in [
         (2, LATER, deletes(), saw("deleted", &[DELETED])),
         (9, LATER, deletes(), saw("deleted", &[DELETED])),
-        (1, LATER, deletes(), paused()),
-        (2, "2026-01-02T03:04:04Z", deletes(), paused()),
-        (2, LATER, json!({"maxDuration": "1h"}), paused()),
-        (9, LATER, json!({"maxDuration": "1h", "onReversal": "Pause"}), paused()),
+        (1, LATER, deletes(), by_pause()),
+        (2, "2026-01-02T03:04:04Z", deletes(), by_pause()),
+        (2, LATER, json!({"maxDuration": "1h"}), by_pause()),
+        (9, LATER, json!({"maxDuration": "1h", "onReversal": "Pause"}), by_pause()),
         (
             9,
             LATER,
             json!({"maxDuration": "1h", "onReversal": "DeletePods", "maxDurationAction": "Requeue"}),
-            paused(),
+            by_pause(),
         ),
     ] {
         let (server, pauser, group) = undone(full, scheduled, spec.clone());
@@ -343,9 +343,9 @@ async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
         );
         Config::parse(&row).unwrap()
     };
-    let paused = saw("paused Deployment", &["PATCH deployments/web"]);
+    let by_pause = saw("paused Deployment", &["PATCH deployments/web"]);
     for (of_row, of_queue, expected) in
-        [("DeletePods", "Pause", saw("deleted", &[DELETED])), ("Pause", "DeletePods", paused)]
+        [("DeletePods", "Pause", saw("deleted", &[DELETED])), ("Pause", "DeletePods", by_pause)]
     {
         let spec = json!({"maxDuration": "1h", "onReversal": of_queue});
         let (server, mut pauser, group) = undone(2, LATER, spec);
