@@ -15,16 +15,22 @@ use tokio::sync::OnceCell;
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
-    // pods of StatefulSets are deleted, even if their queues say otherwise
-    let row = [
+    // pods of StatefulSets are deleted, even if their queues say otherwise; Jobs are deleted at their ceiling
+    let rows = [
         "keeper.owners[0].group=apps",
         "keeper.owners[0].kind=StatefulSet",
         "keeper.owners[0].resource=statefulsets",
         "keeper.owners[0].path=spec.replicas",
         "keeper.owners[0].value=0",
         "keeper.owners[0].onReversal=DeletePods",
+        "keeper.owners[1].group=batch",
+        "keeper.owners[1].kind=Job",
+        "keeper.owners[1].resource=jobs",
+        "keeper.owners[1].path=spec.suspend",
+        "keeper.owners[1].value=true",
+        "keeper.owners[1].onExpiry=Delete",
     ];
-    WORLD.get_or_try_init(|| World::running_with("reversal", &row, &[])).await.unwrap()
+    WORLD.get_or_try_init(|| World::running_with("reversal", &rows, &[])).await.unwrap()
 }
 
 /// A Deployment that is paused for the first time.
@@ -194,4 +200,39 @@ async fn by_default_an_owner_is_paused_after_each_reversal_and_the_event_names_t
     let told = namespace.await_events_of("PauseReversed", 1).await;
     assert!(told[0].contains("last by field manager \"tenure-tests\" (Apply at 20"), "{told:?}");
     assert_eq!(audit::of_keeper(&world.cluster, "delete", "pods", namespace.name()), [""; 0]);
+}
+
+#[tokio::test]
+async fn where_the_row_of_jobs_says_so_the_job_of_a_cron_job_is_deleted_at_its_ceiling_and_the_next_one_starts()
+ {
+    let world = world().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&queue("nightly", "1s")).await;
+    let job = workload("Job", namespace.name(), "job", &in_queue("nightly"), &Value::Null);
+    let cron = json!({
+        "apiVersion": "batch/v1", "kind": "CronJob",
+        "metadata": {"name": "nightly", "namespace": namespace.name()},
+        "spec": {"schedule": "0 * * * *", "concurrencyPolicy": "Forbid", "jobTemplate": {"spec": job["spec"]}},
+    });
+    let cron = namespace.create(&cron).await;
+    for count in 1..=2 {
+        // its controller starts the Job of this hour if it seems to have missed it, and no other one is active
+        let missed = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(2);
+        namespace.patch_status(&cron, &json!({"lastScheduleTime": format!("{missed:.0}")})).await;
+        let ended = async || {
+            let told = namespace.events_of("RunEnded").await;
+            Ok((told.iter().filter(|told| told.starts_with("Job/nightly-")).count() == count).then_some(told))
+        };
+        let told = eventually("a Job to be deleted", DEADLINE, ended).await.unwrap();
+        let of_job = told.iter().find(|told| told.starts_with("Job/nightly-")).unwrap();
+        let reached =
+            ": Its run in Queue nightly has reached the ceiling of 1s, set by that queue. Job nightly-";
+        assert!(of_job.contains(reached) && of_job.contains("was deleted with its pods"), "{of_job}");
+        namespace.await_pods(&[]).await;
+    }
+    let of_keeper = |verb| audit::of_keeper(&world.cluster, verb, "jobs", namespace.name());
+    assert_eq!((of_keeper("delete").len(), of_keeper("patch").len()), (2, 0));
+    assert_eq!(namespace.events_of("HeldUpByPausedJob").await, [""; 0]);
+    let deleted = [("queue", "nightly"), ("kind", "Job"), ("result", "Deleted")];
+    assert_eq!(Metrics::of_world(world).await.count("tenure_keeper_expirations_total", &deleted), 2);
 }

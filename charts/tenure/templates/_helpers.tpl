@@ -149,6 +149,12 @@ automountServiceAccountToken: false
 {{-   with .onReversal }}
 {{-     $_ := set $row "onReversal" . }}
 {{-   end }}
+{{-   with .onExpiry }}
+{{-     if and (eq . "Delete") (eq $row.group "kueue.x-k8s.io") (eq $row.kind "Workload") }}
+{{-       fail "keeper.owners must not have onExpiry Delete for a Workload of Kueue, which makes another one for the same job" }}
+{{-     end }}
+{{-     $_ := set $row "onExpiry" . }}
+{{-   end }}
 {{-   $_ := set $config "owners" (append (default list $config.owners) $row) }}
 {{- end }}
 {{- $trusted := get (default dict .Values.startTime) "trustedWriters" | default list }}

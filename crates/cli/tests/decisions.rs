@@ -455,6 +455,19 @@ fn of_a_job_that_kueue_runs_the_workload_would_be_paused() {
         "field": "spec.active", "value": false, "resume": "kubectl tenure resume job.batch/train -n ns",
     });
     assert_eq!(explained(&items, "gang-0").0["would"], would);
+
+    // the row of the Job says that it is deleted, and so it counts for the Job itself
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let row = "owners: [{group: batch, kind: Job, path: spec.suspend, value: true, onExpiry: Delete}]\n";
+    std::fs::write(config.path(), row).unwrap();
+    let path = config.path().to_str().unwrap();
+    let arguments = ["explain", "pod", "ns/gang-0", "-f", "-", "--now", NOW, "--config", path];
+    let deleted = answer(&[arguments.as_slice(), &["-o", "json"]].concat(), &objects(&items)).0;
+    assert_eq!(deleted["would"], json!({"action": "delete", "kind": "Job", "name": "ns/train"}));
+    let text = String::from_utf8(tenure(&arguments, &objects(&items)).stdout).unwrap();
+    let expected =
+        "then Job ns/train would be deleted with its pods, and can't be resumed (onExpiry: Delete)";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

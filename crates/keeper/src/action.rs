@@ -84,6 +84,8 @@ pub enum ActionResult {
     Paused { owner: OwnerReference, reversals: u32, until: ResumeCondition },
     /// The pod was deleted.
     Deleted,
+    /// This owner was deleted, in place of a pause.
+    OwnerDeleted(OwnerReference),
     /// The end of the run was announced on the workload, or withdrawn.
     Announced { owner: OwnerReference, end: Timestamp },
     /// Nothing, ever: its controller exempts it.
@@ -113,6 +115,8 @@ pub enum Failure {
     Delete(#[source] ApiError),
     #[error("failed to pause {}", describe(.owner))]
     Pause { owner: OwnerReference, source: ApiError },
+    #[error("failed to delete {}", describe(.owner))]
+    DeleteOwner { owner: OwnerReference, source: ApiError },
     #[error("not allowed to get {}: grant it to the keeper's service account, since nothing below it may be paused in its place", describe(.0))]
     ForbiddenOwner(OwnerReference),
     #[error("{} has no field to be paused by: its schema has none of {fields}", describe(.owner))]
@@ -133,7 +137,7 @@ impl Failure {
     /// can't be read or paused.
     pub const fn counts_as_try(&self) -> bool {
         match self {
-            Self::Pause { source, .. } => source.is_refusal(),
+            Self::Pause { source, .. } | Self::DeleteOwner { source, .. } => source.is_refusal(),
             Self::ForbiddenOwner(_)
             | Self::NoField { .. }
             | Self::Dropped { .. }
@@ -145,7 +149,9 @@ impl Failure {
     /// Returns the kind of the object whose pause or deletion was refused; none if it failed for another reason.
     pub fn refused(&self) -> Option<&str> {
         match self {
-            Self::Pause { owner, source } if source.is_refusal() => Some(&owner.kind),
+            Self::Pause { owner, source } | Self::DeleteOwner { owner, source } if source.is_refusal() => {
+                Some(&owner.kind)
+            }
             Self::ForbiddenOwner(owner) | Self::NoField { owner, .. } | Self::Dropped { owner, .. } => {
                 Some(&owner.kind)
             }

@@ -82,6 +82,22 @@ impl ObjectClient {
         call(api.delete(name, &how)).await.map(drop)
     }
 
+    /// Deletes an owner as it was read, and by that all that it owns.
+    pub async fn delete_owner(
+        &self,
+        namespace: &str,
+        owner: &OwnerReference,
+        resource_version: Option<String>,
+    ) -> Result<(), ApiError> {
+        let preconditions = Preconditions { uid: Some(owner.uid.clone()), resource_version };
+        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        self.on(namespace, owner, async |api| {
+            self.lead_or_fail()?;
+            call(api.delete(&owner.name, &how)).await.map(drop)
+        })
+        .await
+    }
+
     /// Deletes a pod that terminates again, with a shorter grace period.
     pub async fn end_pod(
         &self,

@@ -213,6 +213,17 @@ impl ExpiryController {
                 );
                 info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
+            ActionResult::OwnerDeleted(owner) => {
+                let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
+                self.metrics.late(lateness);
+                self.metrics.expired(
+                    of,
+                    kind,
+                    if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
+                );
+                let what = if dry_run { "Dry run: would delete the owner" } else { "Deleted the owner" };
+                info!(%queue, %namespace, owner, pods, "{what}");
+            }
             ActionResult::Announced { owner, end } => {
                 let owner = describe(owner);
                 if group.task == Task::Withdraw {

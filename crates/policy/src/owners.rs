@@ -1,6 +1,7 @@
 //! The owners that can be paused, and how.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tenure_types::runai::v3alpha1::OnReversal;
 
@@ -21,12 +22,24 @@ pub struct PauseRule {
     pub decides_activation: bool,
     /// The action when each pause is undone; none: the queue decides.
     pub on_reversal: Option<OnReversal>,
+    /// The action at the ceiling.
+    pub on_expiry: OnExpiry,
+}
+
+/// The action on an owner at the ceiling of its workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum OnExpiry {
+    /// The owner is paused.
+    #[default]
+    Pause,
+    /// The owner is deleted with its pods, and can't be resumed.
+    Delete,
 }
 
 impl PauseRule {
     /// Checks a rule of the configuration. Errors use the configuration's names of the fields.
     pub fn check(&self) -> Result<(), FieldError> {
-        let Self { group, kind, field, value, decides_activation: _, on_reversal: _ } = self;
+        let Self { group, kind, field, value, decides_activation: _, on_reversal: _, on_expiry } = self;
         if !group.is_empty() && !is_subdomain(group) {
             let detail = "must be an API group such as batch.example.com; empty for the core group";
             return Err(FieldError::invalid("group", group.as_str(), detail));
@@ -49,6 +62,10 @@ impl PauseRule {
         }
         if !(value.is_boolean() || value.is_number() || value.is_string()) {
             return Err(FieldError::invalid("value", value.clone(), "must be a boolean, a number or a text"));
+        }
+        if *on_expiry == OnExpiry::Delete && self.is_for(kueue::GROUP, kueue::WORKLOAD) {
+            let detail = "must be Pause for a Workload of Kueue, which makes another one for the same job";
+            return Err(FieldError::invalid("onExpiry", "Delete", detail));
         }
         Ok(())
     }
@@ -134,6 +151,7 @@ impl Default for OwnerTable {
                 decides_activation: value == 0,
                 value: value.clone(),
                 on_reversal: None,
+                on_expiry: OnExpiry::Pause,
             };
             rows.iter().flat_map(move |(group, kinds, field)| {
                 let row = row.clone();
@@ -177,6 +195,11 @@ impl OwnerTable {
         self.rules(owner).find_map(|rule| rule.on_reversal)
     }
 
+    /// True if an owner is deleted at its ceiling: if one of its rules says so.
+    pub fn deletes(&self, owner: &OwnerReference) -> bool {
+        self.rules(owner).any(|rule| rule.on_expiry == OnExpiry::Delete)
+    }
+
     /// True if there is a rule for an owner.
     pub fn knows(&self, owner: &OwnerReference) -> bool {
         self.rules(owner).next().is_some()
@@ -213,7 +236,8 @@ mod tests {
 
     fn rule(group: &str, kind: &str, field: &str, value: Value) -> PauseRule {
         let (group, kind, field) = (group.into(), kind.into(), field.into());
-        PauseRule { group, kind, field, value, decides_activation: false, on_reversal: None }
+        let (on_reversal, on_expiry) = (None, OnExpiry::Pause);
+        PauseRule { group, kind, field, value, decides_activation: false, on_reversal, on_expiry }
     }
 
     fn owner(api_version: &str, kind: &str) -> OwnerReference {
@@ -222,6 +246,29 @@ mod tests {
 
     fn pauses(table: &OwnerTable, api_version: &str, kind: &str) -> Vec<String> {
         table.rules(&owner(api_version, kind)).map(|rule| format!("{}={}", rule.field, rule.value)).collect()
+    }
+
+    #[test]
+    fn only_an_owner_whose_own_rule_says_so_is_deleted() {
+        let job =
+            PauseRule { on_expiry: OnExpiry::Delete, ..rule("batch", "Job", "spec.suspend", json!(true)) };
+        assert_eq!(job.check(), Ok(()));
+        let table = OwnerTable::default().with(vec![job]);
+        assert!(table.deletes(&owner("batch/v1", "Job")));
+        for (api_version, kind) in [("batch.volcano.sh/v1alpha1", "Job"), ("apps/v1", "Deployment")] {
+            assert!(!table.deletes(&owner(api_version, kind)), "{api_version} {kind}");
+        }
+        assert!(!OwnerTable::default().deletes(&owner("batch/v1", "Job")));
+    }
+
+    #[test]
+    fn a_workload_of_kueue_is_never_deleted() {
+        let workload = |on_expiry| PauseRule {
+            on_expiry,
+            ..rule(kueue::GROUP, kueue::WORKLOAD, kueue::ACTIVE, json!(false))
+        };
+        assert_eq!(workload(OnExpiry::Pause).check(), Ok(()));
+        assert!(workload(OnExpiry::Delete).check().is_err_and(|error| error.field == "onExpiry"));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, AtEnd, DELETED_MESSAGE, PausedObject, RunEnd, approaching, came_back, command, deleted_in_words,
     deleted_unready, dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid,
-    return_refused, reversed, undone,
+    owner_deleted, owner_deleted_in_words, return_refused, reversed, undone,
 };
 
 /// Reason of the event and of the record when a ceiling was exceeded.

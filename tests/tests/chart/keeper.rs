@@ -180,7 +180,7 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
     });
     let switch = json!({
         "group": "example.com", "kind": "Lamp", "resource": "lamps", "path": "spec.lit", "value": false,
-        "onReversal": "DeletePods",
+        "onReversal": "DeletePods", "onExpiry": "Delete",
     });
     let values = json!({
         "expiryNotice": "10m", "graceOnChange": "5m", "owners": [rollout(), words, large, switch],
@@ -198,7 +198,10 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},
             {"group": "", "kind": "Thing", "path": "spec.mode", "value": "true"},
             {"group": "example.com", "kind": "Thing", "path": "spec.a.b", "value": 12_000_000},
-            {"group": "example.com", "kind": "Lamp", "path": "spec.lit", "value": false, "onReversal": "DeletePods"},
+            {
+                "group": "example.com", "kind": "Lamp", "path": "spec.lit", "value": false,
+                "onReversal": "DeletePods", "onExpiry": "Delete",
+            },
         ],
     });
     expected.as_object_mut().unwrap().append(floors().as_object_mut().unwrap());

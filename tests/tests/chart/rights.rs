@@ -156,6 +156,25 @@ async fn kinds_that_are_added_come_with_the_rights_of_the_others() {
 }
 
 #[tokio::test]
+async fn only_kinds_whose_row_says_so_may_be_deleted() {
+    let row = |on_expiry: &str| {
+        json!({
+            "group": "batch", "kind": "Job", "resource": "jobs", "path": "spec.suspend", "value": true,
+            "onExpiry": on_expiry,
+        })
+    };
+    let of = async |on_expiry: &str, dry_run: bool| {
+        let keeper = json!({"owners": [rollout(), row(on_expiry)], "dryRun": dry_run});
+        granted(&render("test", &json!({"keeper": keeper})).await)
+    };
+    let (pause, delete) = (of("Pause", false).await, of("Delete", false).await);
+    let added: Vec<_> = delete.difference(&pause).collect();
+    assert_eq!(added, ["keeper delete jobs.batch"]);
+    assert!(pause.is_subset(&delete));
+    assert_eq!(of("Delete", true).await, of("Pause", true).await);
+}
+
+#[tokio::test]
 async fn where_kai_owns_the_definition_the_status_of_a_queue_is_an_annotation() {
     let granted = granted(&render("test", &json!({"crds": {"runai": false}})).await);
     assert!(granted.contains("keeper patch queues.scheduling.run.ai"));

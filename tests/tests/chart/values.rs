@@ -93,6 +93,11 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (row(json!({"path": "metadata.annotations"})), "'/keeper/owners/0/path'"),
         (row(json!({"value": {"enabled": true}})), "'/keeper/owners/0/value': got object"),
         (row(json!({"value": null})), "'/keeper/owners/0/value': got null"),
+        (row(json!({"onExpiry": "delete"})), "'/keeper/owners/0/onExpiry': value must be one of"),
+        (
+            row(json!({"group": "kueue.x-k8s.io", "kind": "Workload", "onExpiry": "Delete"})),
+            "keeper.owners must not have onExpiry Delete for a Workload of Kueue",
+        ),
         (keeper(json!({"owners": [{"kind": "Rollout"}]})), "missing properties 'group', 'resource'"),
         (
             keeper(json!({"owners": [rollout(), rollout()]})),

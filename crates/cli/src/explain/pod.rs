@@ -345,6 +345,9 @@ impl Question<'_> {
             name: pod.clone(),
             ..OwnerReference::default()
         };
+        let table = &self.snapshot.table;
+        let deletes_owner = matches!(action, Action::Pause(owner) if table.deletes(owner));
+        let workload = workload.filter(|_| !deletes_owner);
         let kueue_workload_of = workload.map(|_| match action {
             Action::Pause(owner) => format!("{} {namespace}/{}", owner.kind, owner.name),
             _ => format!("Pod {namespace}/{pod}"),
@@ -354,6 +357,7 @@ impl Question<'_> {
             _ => &of_pod,
         };
         let (action, owner) = match action {
+            Action::Pause(owner) if deletes_owner => ("delete", Some(owner)),
             Action::Pause(owner) => ("pause", workload.or(Some(owner))),
             Action::DeletePod if workload.is_some() => ("pause", workload),
             Action::DeletePod => ("delete", None),
@@ -362,7 +366,7 @@ impl Question<'_> {
             Action::Exempt => ("nothing", None),
         };
         let paused = owner.filter(|_| action == "pause");
-        let mut rules = paused.into_iter().flat_map(|owner| self.snapshot.table.rules(owner));
+        let mut rules = paused.into_iter().flat_map(|owner| table.rules(owner));
         let rule = rules.next();
         Would {
             action,
@@ -374,7 +378,7 @@ impl Question<'_> {
             or_field: rules.next().map(|rule| rule.field.clone()),
             on_reversal: paused
                 .zip(self.rules.on_reversal)
-                .map(|(owner, of_queue)| self.snapshot.table.on_reversal(owner).unwrap_or(of_queue))
+                .map(|(owner, of_queue)| table.on_reversal(owner).unwrap_or(of_queue))
                 .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
             comes_back_after: paused.and(self.rules.slice_delay).map(for_people),
             resume: paused.map(|_| pause::command("resume", &reference(known, namespace))),

@@ -13,7 +13,7 @@ use super::{CeilingIndex, Settings};
 use tenure_policy::{
     expiry::Family,
     kueue::{KueueQueue, Queues},
-    owners::{OwnerTable, PauseRule},
+    owners::{OnExpiry, OwnerTable, PauseRule},
 };
 
 use crate::{BatchCoverage, DueBatch, Outcome, Task, Uid};
@@ -426,6 +426,7 @@ fn another_table_changes_whose_own_ceilings_count() {
         value: json!(0),
         decides_activation: false,
         on_reversal: None,
+        on_expiry: OnExpiry::Pause,
     };
     index.configure(Settings {
         table: OwnerTable::default().with(vec![rule]),

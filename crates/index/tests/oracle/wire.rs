@@ -11,7 +11,7 @@ use tenure_policy::{
     expiry::Scope,
     floor::Floors,
     kueue,
-    owners::{OwnerTable, PauseRule},
+    owners::{OnExpiry, OwnerTable, PauseRule},
     ready::PodsReady,
     start::LongestFormation,
 };
@@ -312,6 +312,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
         value: json!(0),
         decides_activation: false,
         on_reversal: None,
+        on_expiry: OnExpiry::Pause,
     };
     Settings {
         scope: Scope::default(),

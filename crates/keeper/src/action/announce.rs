@@ -65,7 +65,8 @@ impl Pauser {
         if let Some(patch) = patch {
             self.write(&group.first, owner, &patch).await?;
         }
-        let then = self.at_end(group, table.knows(owner));
+        let then =
+            if table.deletes(owner) { AtEnd::OwnerDeleted } else { self.at_end(group, table.knows(owner)) };
         let events = event.map(|end| self.approaching(group, end, at, then)).into_iter().collect();
         Ok(Done { result, events, served })
     }

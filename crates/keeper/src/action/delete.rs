@@ -1,7 +1,8 @@
-//! Deletes a pod that has nothing above it to pause.
+//! Deletes a pod that has nothing above it to pause, or an owner in place of a pause.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{BatchCoverage, DuePod, Task};
-use tenure_policy::pause::{self, Alone};
+use tenure_policy::pause::{self, Alone, PausedObject};
 use tenure_service::call::{ApiError, persist};
 use tenure_types::projection::Pod;
 
@@ -60,5 +61,56 @@ impl Pauser {
             events.push(event(pause::RUN_ENDED, note, now));
         }
         Ok(Done { result: ActionResult::Deleted, events, served: BatchCoverage::First })
+    }
+
+    /// Deletes an owner in place of a pause.
+    pub(super) async fn delete_owner(
+        &self,
+        (due, pod): (&DuePod, &Pod),
+        owner: &OwnerReference,
+        resource_version: Option<String>,
+        known: &PausedObject,
+    ) -> Result<Done, Failure> {
+        let cause = Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone()));
+        let event = |reason, note: String, at| EventRecord {
+            object: known.object.clone(),
+            reason,
+            action: "Deleting",
+            note,
+            at,
+            cause: cause.clone(),
+        };
+        let (result, served) = (ActionResult::OwnerDeleted(owner.clone()), BatchCoverage::All);
+        let message = pause::owner_deleted(&owner.kind);
+        if self.dry_run {
+            let events = vec![event(pause::MAX_DURATION_EXCEEDED, pause::dry_run(&message), due.deadline)];
+            return Ok(Done { result, events, served });
+        }
+        let failed = |source| Failure::DeleteOwner { owner: owner.clone(), source };
+        match self.objects.delete_owner(&due.namespace, owner, resource_version).await {
+            // it may have been done all the same
+            Err(error) if error.is_open() => {
+                if !persist(async || self.is_going(due, owner).await).await.map_err(failed)? {
+                    return Err(failed(error));
+                }
+            }
+            result => result.map_err(failed)?,
+        }
+        let now = self.clock.now();
+        let ceiling = self.ceiling_of(pod);
+        let note = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
+        let events =
+            vec![event(pause::MAX_DURATION_EXCEEDED, message, now), event(pause::RUN_ENDED, note, now)];
+        Ok(Done { result, events, served })
+    }
+
+    /// True if an owner is being deleted or gone.
+    async fn is_going(&self, due: &DuePod, owner: &OwnerReference) -> Result<bool, ApiError> {
+        match self.objects.get(&due.namespace, owner).await {
+            Ok(found) => Ok(found.metadata.uid.as_deref() != Some(&owner.uid)
+                || found.metadata.deletion_timestamp.is_some()),
+            Err(ApiError::NotFound) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 }

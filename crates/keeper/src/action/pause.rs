@@ -77,8 +77,14 @@ impl Pauser {
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if task == Task::Evict => {
                     return Ok(Done::nothing("its owner has just changed", BatchCoverage::All));
                 }
-                Err(Failure::Pause { source: ApiError::Stale(_), .. }) if tries.next().is_some() => {}
-                Err(Failure::Pause { source: ApiError::NotFound, .. }) => {
+                Err(
+                    Failure::Pause { source: ApiError::Stale(_), .. }
+                    | Failure::DeleteOwner { source: ApiError::Stale(_), .. },
+                ) if tries.next().is_some() => {}
+                Err(
+                    Failure::Pause { source: ApiError::NotFound, .. }
+                    | Failure::DeleteOwner { source: ApiError::NotFound, .. },
+                ) => {
                     return Ok(Done::nothing("its owner is gone", BatchCoverage::All));
                 }
                 Ok(Attempt::Finished) => {
@@ -169,7 +175,7 @@ impl Pauser {
         {
             return Ok(Attempt::Done(Done::nothing("its owner is going or gone", BatchCoverage::All)));
         }
-        let known = known(owner, &object.metadata);
+        let (known, version) = (known(owner, &object.metadata), object.metadata.resource_version.clone());
         let object = json(&object);
         if table.rules(owner).any(|rule| OwnerObject(&object).is_paused(rule)) {
             return Ok(Attempt::Paused);
@@ -181,6 +187,12 @@ impl Pauser {
         if why.0 == Task::Evict && self.cluster.with(|index| index.outlives(due.uid)) {
             let why = "its owner was resumed, and the pod belongs to the run that was evicted";
             return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
+        }
+        if why.0 == Task::Expire && table.deletes(owner) {
+            if !std::mem::replace(allowed, true) {
+                self.limit.until_ready().await;
+            }
+            return self.delete_owner((due, why.1), owner, version, &known).await.map(Attempt::Done);
         }
         let ended = self.ended(why, due, OwnerObject(&object));
         let undone = OwnerObject(&object)

@@ -91,6 +91,15 @@ impl State {
         }
         match *method {
             Method::PATCH => json_patch::merge(state, &serde_json::from_slice(body).unwrap()),
+            Method::DELETE if state["kind"] != "Pod" => {
+                let options: Value = serde_json::from_slice(body).unwrap();
+                let (conditions, metadata) = (&options["preconditions"], &state["metadata"]);
+                if ["uid", "resourceVersion"].iter().any(|key| conditions[*key] != metadata[*key]) {
+                    return status(409);
+                }
+                self.changes.push(format!("{method} {object} {}", options["propagationPolicy"]));
+                return (200, state.clone());
+            }
             Method::DELETE => {}
             _ => return (200, state.clone()),
         }
@@ -165,6 +174,7 @@ async fn act_on(pauser: &Pauser, server: &Server, group: &DueBatch) -> (String, 
     let result = match done.map(|done| done.result) {
         Ok(ActionResult::Paused { owner, .. }) => format!("paused {}", owner.kind),
         Ok(ActionResult::Deleted) => "deleted".into(),
+        Ok(ActionResult::OwnerDeleted(owner)) => format!("deleted {}", owner.kind),
         Ok(ActionResult::PausedBefore) => "paused before".into(),
         Ok(ActionResult::Nothing(why)) => why.into(),
         Ok(ActionResult::Exempt | ActionResult::Announced { .. }) => "something else".into(),
@@ -273,6 +283,101 @@ async fn below_an_owner_that_is_held_in_deletion_the_next_one_is_paused_before_t
     }
     assert_eq!(act(&pauser, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
     assert_eq!(act(&pauser, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+}
+
+/// A configuration by which Deployments are deleted at their ceiling.
+fn deletes() -> Config {
+    let row = "owners: [{group: apps, kind: Deployment, path: spec.replicas, value: 0, onExpiry: Delete}]";
+    Config::parse(row).unwrap()
+}
+
+const DELETED_OWNER: &str = "DELETE deployments/web \"Background\"";
+
+#[tokio::test]
+async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_read() {
+    let server = Server::new();
+    let mut pauser = pauser(&server);
+    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    let done = pauser.act(&due(0)).await.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(matches!(&done.result, ActionResult::OwnerDeleted(owner) if owner.name == "web"));
+    assert_eq!(done.served, BatchCoverage::All);
+    assert_eq!(server.changes(), [DELETED_OWNER]);
+    let told = |event: &EventRecord| {
+        let of = event.object.name.clone().unwrap_or_default();
+        format!("{} {of}: {}", event.reason, event.note)
+    };
+    let expected = [
+        "MaxDurationExceeded web: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment",
+        "RunEnded web: Its run in Queue demo has reached the ceiling. Deployment web was deleted with its pods, because the configuration of Tenure says so of this kind (onExpiry: Delete). It doesn't come back: to run it again, create it again",
+    ];
+    assert_eq!(done.events.iter().map(told).collect::<Vec<_>>(), expected);
+    // after all tries the next one below is paused, and then the pod is deleted
+    server.merge(DEPLOYMENT, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    assert_eq!(act(&pauser, &server, 1).await, saw("an owner is being deleted", &[]));
+    assert_eq!(act(&pauser, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
+    assert_eq!(act(&pauser, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+}
+
+#[tokio::test]
+async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
+    let server = Server::new();
+    let mut pauser = Pauser { dry_run: true, ..pauser(&server) };
+    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    let done = pauser.act(&due(0)).await.unwrap_or_else(|failure| panic!("{failure}"));
+    let notes: Vec<_> = done.events.iter().map(|event| (event.reason, event.note.as_str())).collect();
+    let expected = "Dry run, nothing was done: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment";
+    assert_eq!(notes, [("MaxDurationExceeded", expected)]);
+    assert_eq!(server.changes(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_its_workload() {
+    let (server, mut pauser, group) =
+        undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
+    let above = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web", "controller": true}]);
+    let workload = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload",
+        "metadata": {"name": "of-web", "namespace": "ns", "uid": "w", "ownerReferences": above},
+        "spec": {"active": true}, "status": {"conditions": [{"type": "Admitted", "status": "True"}]},
+    });
+    let list = json!({
+        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadList", "metadata": {}, "items": [workload],
+    });
+    let kinds = json!({
+        "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "kueue.x-k8s.io/v1beta2",
+        "resources": [{
+            "name": "workloads", "singularName": "", "kind": "Workload", "namespaced": true, "verbs": ["get"],
+        }],
+    });
+    let kueue = [("workloads/of-web", workload), ("ns/workloads", list), ("kueue.x-k8s.io/v1beta2", kinds)];
+    server.0.lock().objects.extend(kueue);
+    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    assert_eq!(act_on(&pauser, &server, &group).await, saw("deleted Deployment", &[DELETED_OWNER]));
+    let group = DueBatch { task: Task::Evict, ..group };
+    let evicted = saw("paused Workload", &["PATCH workloads/of-web"]);
+    assert_eq!(act_on(&pauser, &server, &group).await, evicted);
+}
+
+#[tokio::test]
+async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
+    let (server, mut pauser, group) =
+        undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
+    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    let group = DueBatch { task: Task::Evict, ..group };
+    assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
+
+#[tokio::test]
+async fn an_owner_that_is_paused_or_may_not_be_deleted_is_left_until_its_pod_is_deleted_after_all_tries() {
+    let server = Server::new();
+    let mut pauser = pauser(&server);
+    pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
+    server.refuse(Method::DELETE, DEPLOYMENT, 403);
+    let failed = saw("failed: failed to delete Deployment web (apps/v1)", &[]);
+    assert_eq!(act(&pauser, &server, 0).await, failed);
+    assert_eq!(act(&pauser, &server, TRIES).await, saw("deleted", &[DELETED]));
+    server.merge(DEPLOYMENT, &json!({"spec": {"replicas": 0}}));
+    assert_eq!(act(&pauser, &server, 0).await, saw("paused before", &[]));
 }
 
 /// An owner that runs, though it bears the record of a pause that followed so many full reversals; and its pod, which was

@@ -15,7 +15,8 @@ use tracing::warn;
 use super::{Failure, Pauser, READING_TRIES, describe, json};
 
 impl Pauser {
-    /// The Workload to pause in place of a topmost owner; none if there is none, or for a task that pauses nothing.
+    /// The Workload to pause in place of a topmost owner; none if there is none, for a task that pauses nothing, or if the
+    /// owner is deleted.
     pub(super) async fn workload_of_owner(
         &self,
         task: Task,
@@ -23,7 +24,8 @@ impl Pauser {
         owner: &OwnerReference,
         table: &OwnerTable,
     ) -> Result<Option<OwnerReference>, Failure> {
-        let lookup = kueue::of_owner(owner, table).filter(|_| pauses(task));
+        let is_paused = pauses(task) && !(task == Task::Expire && table.deletes(owner));
+        let lookup = kueue::of_owner(owner, table).filter(|_| is_paused);
         let Some(lookup) = lookup else { return Ok(None) };
         let found = self.workload(due, lookup, &owner.uid).await?;
         Ok(found.map(|found| kueue::refer_to(OwnerObject(&found))))

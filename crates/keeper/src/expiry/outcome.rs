@@ -9,9 +9,10 @@ use crate::action::{ActionResult, Failure};
 pub const fn outcome(task: Task, dry_run: bool, result: Result<&ActionResult, &Failure>) -> Outcome {
     match (task, result) {
         // a dry run reports an action only once
-        (Task::Expire | Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::Deleted)) if dry_run => {
-            Outcome::Final
-        }
+        (
+            Task::Expire | Task::Evict,
+            Ok(ActionResult::Paused { .. } | ActionResult::Deleted | ActionResult::OwnerDeleted(_)),
+        ) if dry_run => Outcome::Final,
         (Task::Expire | Task::Evict, Ok(ActionResult::Exempt)) => Outcome::Final,
         (Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::PausedBefore)) => Outcome::Paused,
         (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try() => Outcome::Acted,
@@ -57,6 +58,7 @@ mod tests {
         let refused = [
             Failure::Pause { owner: owner(), source: ApiError::Refused(String::new()) },
             Failure::Pause { owner: owner(), source: ApiError::Forbidden(String::new()) },
+            Failure::DeleteOwner { owner: owner(), source: ApiError::Forbidden(String::new()) },
             Failure::ForbiddenOwner(owner()),
             Failure::Unreadable { owner: owner(), source: ApiError::Timeout },
             Failure::Dropped { owner: owner(), field: String::new() },
@@ -79,7 +81,8 @@ mod tests {
     #[test]
     fn a_dry_run_says_once_what_it_would_do() {
         for task in [Task::Expire, Task::Evict] {
-            for result in [paused(), ActionResult::Deleted] {
+            let deleted = ActionResult::OwnerDeleted(OwnerReference::default());
+            for result in [paused(), ActionResult::Deleted, deleted] {
                 assert_eq!(outcome(task, true, Ok(&result)), Outcome::Final);
             }
             assert_eq!(outcome(task, true, Ok(&ActionResult::Nothing(""))), Outcome::Acted);

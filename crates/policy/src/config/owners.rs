@@ -3,7 +3,11 @@
 use tenure_types::runai::v3alpha1::OnReversal;
 
 use super::fields::{Field, Problems};
-use crate::{field::FieldError, owners::PauseRule, queue::ON_REVERSAL_EXPECTED};
+use crate::{
+    field::FieldError,
+    owners::{OnExpiry, PauseRule},
+    queue::ON_REVERSAL_EXPECTED,
+};
 
 /// The valid rows.
 pub fn read(field: &Field<'_>, problems: &mut Problems) -> Vec<PauseRule> {
@@ -44,6 +48,10 @@ fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
         Some(field) => on_reversal(&field, problems).map(Some),
         None => Some(None),
     };
+    let on_expiry = match fields.take("onExpiry") {
+        Some(field) => on_expiry(&field, problems),
+        None => Some(OnExpiry::default()),
+    };
     fields.end(problems);
     let (kind, path) = (text(kind, problems), text(path, problems));
     let rule = PauseRule {
@@ -53,6 +61,7 @@ fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
         value: value?.node.to_json(),
         decides_activation: decides_activation?,
         on_reversal: on_reversal?,
+        on_expiry: on_expiry?,
     };
     if let Err(FieldError { field, value, detail }) = rule.check() {
         let line = item.node.get(&field).map_or(item.node.line, |node| node.line);
@@ -66,4 +75,9 @@ fn row(item: &Field<'_>, problems: &mut Problems) -> Option<PauseRule> {
 fn on_reversal(field: &Field<'_>, problems: &mut Problems) -> Option<OnReversal> {
     let value = serde_json::from_value(field.node.to_json());
     value.map_err(|_| field.refuse(ON_REVERSAL_EXPECTED, problems)).ok()
+}
+
+fn on_expiry(field: &Field<'_>, problems: &mut Problems) -> Option<OnExpiry> {
+    let value = serde_json::from_value(field.node.to_json());
+    value.map_err(|_| field.refuse("must be Pause or Delete", problems)).ok()
 }

@@ -255,6 +255,25 @@ fn a_row_may_say_what_happens_when_pauses_are_undone() {
 }
 
 #[test]
+fn a_row_may_say_that_owners_are_deleted_at_their_ceiling() {
+    let row =
+        |more: &str| format!("owners: [{{group: batch, kind: Job, path: spec.suspend, value: true{more}}}]");
+    let (api_version, kind) = ("batch/v1".into(), "Job".into());
+    let owner = OwnerReference { api_version, kind, ..OwnerReference::default() };
+    for (more, expected) in [("", false), (", onExpiry: Pause", false), (", onExpiry: Delete", true)] {
+        let config = Config::parse(&row(more)).unwrap();
+        assert_eq!(config.table.deletes(&owner), expected, "{more}");
+        assert_eq!(config.table.rules(&owner).count(), 1, "it replaces the built-in rule");
+    }
+    let expected =
+        "line 1: owners[0].onExpiry: Invalid value: \"DeletePods\": must be Pause or Delete".to_owned();
+    assert_eq!(complaints(&row(", onExpiry: DeletePods")), [expected]);
+    let workload = "owners:\n- {group: kueue.x-k8s.io, kind: Workload, path: spec.active, value: false, onExpiry: Delete}";
+    let expected = "line 2: owners[0].onExpiry: Invalid value: \"Delete\": must be Pause for a Workload of Kueue, which makes another one for the same job";
+    assert_eq!(complaints(workload), [expected]);
+}
+
+#[test]
 fn an_empty_file_is_the_defaults() {
     let nulls = "owners:\nexpiryNotice: null\ndefaultPreemptMinRuntime: ~\nnodePools: []\n";
     for text in ["", "\n", "# nothing\n", "{}", "owners: []\n", nulls] {

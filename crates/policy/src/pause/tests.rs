@@ -1,8 +1,17 @@
 use super::*;
+use crate::owners::OnExpiry;
 
 fn rule(field: &str, value: Value) -> PauseRule {
     let (group, kind, field) = (String::new(), String::new(), field.into());
-    PauseRule { group, kind, field, value, decides_activation: false, on_reversal: None }
+    PauseRule {
+        group,
+        kind,
+        field,
+        value,
+        decides_activation: false,
+        on_reversal: None,
+        on_expiry: OnExpiry::Pause,
+    }
 }
 
 /// The record of a pause, with the reversals that the owner shows.

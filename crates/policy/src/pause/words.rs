@@ -197,6 +197,8 @@ pub enum AtEnd {
     Requeued(SignedDuration),
     /// The workload is a pod, and is deleted.
     Deleted,
+    /// The workload is deleted in place of a pause.
+    OwnerDeleted,
 }
 
 /// The message of the event on a workload whose run will end at `at`.
@@ -207,6 +209,7 @@ pub fn approaching(at: Timestamp, queue: &str, object: &ObjectReference, then: A
             format!("it is paused, and comes back by itself after {}", for_people(delay))
         }
         AtEnd::Deleted => "it is deleted: it has no owner that could be paused".to_owned(),
+        AtEnd::OwnerDeleted => "it is deleted with its pods, and can't be resumed".to_owned(),
     };
     format!("Its run in Queue {queue} ends at {at}: save what is needed to go on. Then {then}")
 }
@@ -228,6 +231,24 @@ pub fn deleted_in_words(queue: &str, ceiling: Option<&ExceededCeiling>, alone: &
     format!("{}. The pod was deleted, because {why}. To run it again, create it again", ended(queue, ceiling))
 }
 
+/// The message of the event that says that an owner of this kind was deleted in place of a pause.
+pub fn owner_deleted(kind: &str) -> String {
+    format!("{DELETED_MESSAGE}, and the configuration of Tenure has onExpiry: Delete for {kind}")
+}
+
+/// The message of the event that says in plain words that an owner was deleted for its ceiling.
+pub fn owner_deleted_in_words(
+    queue: &str,
+    ceiling: Option<&ExceededCeiling>,
+    kind: &str,
+    name: &str,
+) -> String {
+    format!(
+        "{}. {kind} {name} was deleted with its pods, because the configuration of Tenure says so of this kind (onExpiry: Delete). It doesn't come back: to run it again, create it again",
+        ended(queue, ceiling)
+    )
+}
+
 /// The end of a run, as the message of its event tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd<'m> {
@@ -238,7 +259,7 @@ pub struct RunEnd<'m> {
 }
 
 impl<'m> RunEnd<'m> {
-    /// Reads what [`in_words`] and [`deleted_in_words`] write.
+    /// Reads what [`in_words`], [`deleted_in_words`] and [`owner_deleted_in_words`] write.
     pub fn read(message: &'m str) -> Option<Self> {
         let (sentence, _) = message.strip_prefix(ENDED_IN)?.split_once(". ")?;
         let (queue, rest) = sentence.split_once(ENDED_BY)?;
@@ -552,6 +573,8 @@ mod tests {
             let paused = in_words(&record, &RequeueState::default(), &job()).unwrap();
             assert_eq!(RunEnd::read(&paused), expected, "{paused}");
             let deleted = deleted_in_words("research", ceiling.as_ref(), &Alone::NoOwner);
+            assert_eq!(RunEnd::read(&deleted), expected, "{deleted}");
+            let deleted = owner_deleted_in_words("research", ceiling.as_ref(), "Job", "train");
             assert_eq!(RunEnd::read(&deleted), expected, "{deleted}");
             assert!(RunEnd::is_dry_run(&dry_run(&paused)) && !RunEnd::is_dry_run(&paused));
         }

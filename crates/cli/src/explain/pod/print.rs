@@ -152,6 +152,9 @@ fn then(would: &Would) -> String {
                 other.unwrap_or_default()
             )
         }
+        ("delete", ..) if kind != "Pod" => format!(
+            "then {kind} {name} would be deleted with its pods, and can't be resumed (onExpiry: Delete); the pod alone is deleted if that would stop a pod of system-critical priority"
+        ),
         ("delete", ..) => "then it is deleted: nothing above it can be paused".into(),
         ("awaitDeletion", ..) => format!("nothing more is done: {kind} {name} is being deleted"),
         _ => format!("whether {kind} {name} is to be paused can't be told: it may not be read"),
