@@ -64,6 +64,9 @@ async fn a_ceiling_is_kept_without_kueue_and_when_it_comes_and_when_it_is_gone()
 
     uninstall(&world).await;
     queue(&namespace, namespace.name(), &json!({"maxDuration": "2s"})).await;
+    // the keeper looks every 30 seconds which kinds are served, and tries again after 35 and 75 seconds
+    let paused = async || Ok((namespace.field(&managed, "spec.suspend").await == json!(true)).then_some(()));
+    eventually("the Job itself to be paused", DEADLINE * 2, paused).await.unwrap();
     namespace.await_pause_of(&managed, "spec.suspend", &json!(true)).await;
     let after = plain_job(&namespace, "after").await;
     namespace.await_pause_of(&after, "spec.suspend", &json!(true)).await;
