@@ -3,7 +3,7 @@
 CARGO ?= cargo
 NAMESPACE ?= tenure-system
 
-# tests on a control plane wait most of the time: at least four at once, whatever the processors
+# tests on a control plane wait most of the time: at least four at once, also with fewer processors
 export RUST_TEST_THREADS ?= $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors > 4 ? processors : 4)))
 
 .PHONY: help

@@ -1,4 +1,4 @@
-//! What a keeper needs in a cluster of 150,000 pods and 5,000 queues.
+//! The memory and time that a keeper takes in a cluster of 150,000 pods and 5,000 queues.
 //!
 //! Creating so many through the API server would take a quarter of an hour. One Deployment with its `ReplicaSet` and
 //! a pod of it is created so; what is written into etcd are copies of what the API server then gives out.
@@ -38,7 +38,7 @@ const PAGE: u32 = 500;
 /// The keeper lists 300 pages then, on a machine that has the API server to run as well.
 const READY: Duration = Duration::from_mins(5);
 
-/// What a run has of everything.
+/// The size of a run.
 struct Size {
     pods: usize,
     places: Places,
@@ -53,7 +53,7 @@ impl Size {
             pods: 150_000,
             places: Places { namespaces: 1_000, queues: 5_000 },
             updates: 1_000,
-            // all watches begin anew in that time
+            // all watches begin again in that time
             churn: Duration::from_mins(2),
         };
         let small = Self {
@@ -116,7 +116,7 @@ fn mib(kib: f64) -> String {
     format!("{:.1} MiB", kib / MIB)
 }
 
-/// What a process has in memory, in KiB.
+/// Returns the resident memory of a process, in KiB.
 struct Memory {
     resident: f64,
     heap: f64,

@@ -17,7 +17,7 @@ use tenure_tests::{
 
 const SEED: &str = "TENURE_SEED";
 
-/// What a run has of everything. A life of the keeper is too short to pause so many that too few are left for the
+/// The size of a run. A life of the keeper is too short to pause so many that too few are left for the
 /// last.
 struct Size {
     owners: u32,
@@ -85,7 +85,7 @@ fn seed() -> Result<u64> {
     }
 }
 
-/// What became of one start of the keeper.
+/// The result of one start of the keeper.
 struct Life {
     lasted: Duration,
     pauses: usize,

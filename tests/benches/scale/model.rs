@@ -12,7 +12,7 @@ use tenure_tests::{
     workloads::{Namespace, controller, owned},
 };
 
-/// How many pods an owner has.
+/// The number of pods of an owner.
 pub const PODS_PER_OWNER: usize = 3;
 
 /// In which namespaces and queues the copies are, in turn.
@@ -94,7 +94,7 @@ impl Model {
         for object in [&pod, &replica_set, &deployment] {
             here.delete(object).await;
         }
-        // nobody is there to play the kubelet
+        // no kubelet is there
         let now = DeleteParams::default().grace_period(0);
         Api::<Pod>::namespaced(client, NAMESPACE).delete(&pod.name_any(), &now).await?;
         Ok(model)
@@ -187,7 +187,7 @@ fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "training", "team": "research", QUEUE_LABEL: QUEUE})
 }
 
-/// What controllers make of them.
+/// The objects that controllers make of them.
 fn labels_below() -> Value {
     with(labels(), json!({"pod-template-hash": HASH}))
 }
@@ -246,7 +246,7 @@ async fn bind(client: &Client, pod: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the kubelet tells of a pod.
+/// The status of a pod that its kubelet reports.
 fn running() -> Value {
     let now = Timestamp::now().to_string();
     let condition = |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now, "observedGeneration": 1});

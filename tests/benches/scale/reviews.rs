@@ -1,4 +1,4 @@
-//! How long the webhook takes for reviews while the keeper is idle, and while it works.
+//! The time that the webhook takes for reviews while the keeper is idle, and while it works.
 
 use std::{
     iter::successors,

@@ -13,7 +13,7 @@ use tenure_tests::{
 
 use crate::reviews::{self, Condition, REVIEWS_PER_SECOND, Span};
 
-/// What a run has of everything.
+/// The size of a run.
 struct Size {
     owners: u32,
     per_second: u32,

@@ -17,7 +17,7 @@ fn directory(world: &World) -> PathBuf {
     world.cluster.directory().join("plugin")
 }
 
-/// What kubectl prints for a shell that completes the last of these words, after `kubectl tenure`.
+/// Returns what kubectl prints for a shell that completes the last of these words, after `kubectl tenure`.
 async fn completed(world: &World, words: &[&str]) -> String {
     let old = env::var_os("PATH").unwrap_or_default();
     let places = [directory(world)].into_iter().chain(env::split_paths(&old));

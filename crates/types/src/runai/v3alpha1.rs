@@ -341,7 +341,7 @@ pub struct QueueWorkloads {
     /// Workloads that Tenure has paused and will resume by itself. They aren't counted in paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeueing: Option<i64>,
-    /// How many of the running ones had started before some times: at most 10 of them, the earliest first. Each number
+    /// The number of running ones that had started before some times: at most 10 of them, the earliest first. Each number
     /// includes those before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<Vec<QueueRuns>>,
@@ -355,7 +355,7 @@ pub struct QueueRuns {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
     pub started_before: Option<Timestamp>,
-    /// How many workloads.
+    /// The number of workloads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workloads: Option<i64>,
 }
