@@ -11,7 +11,7 @@ use crate::{DEADLINE, NAMESPACE, helm, installed, kubectl, shared, start};
 #[tokio::test]
 async fn notes_tell_how_to_see_that_it_runs() {
     let (cluster, notes) = installed().await;
-    let commands = commands(notes, "1. ", "2. ");
+    let commands = commands(notes, "\n1. ", "\n2. ");
     let (rollouts, others): (Vec<_>, Vec<_>) =
         commands.lines().map(str::trim).partition(|command| command.contains("rollout"));
     // no keeper runs here that could take it
@@ -37,7 +37,7 @@ async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
     assert!(notes.contains("nothing is paused until a keeper runs elsewhere"), "{notes}");
 
     // the last of them is the webhook; another program may have the admin port that it takes by default
-    let serve = commands(&notes, "Fetch its certificate and its configuration", "2. ")
+    let serve = commands(&notes, "Fetch its certificate and its configuration", "\n2. ")
         .replace(" KUBECONFIG=", " exec env KUBECONFIG=");
     let serve = format!("{} --admin-listen 127.0.0.1:{admin_port}", serve.trim_end());
     let log = cluster.directory().join("by-hand.log");
@@ -50,7 +50,7 @@ async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
     })
     .await
     .unwrap();
-    let make_queues = shell(&cluster, &commands(&notes, "2. ", "3. ")).await.output().unwrap();
+    let make_queues = shell(&cluster, &commands(&notes, "\n2. ", "\n3. ")).await.output().unwrap();
     assert!(make_queues.status.success(), "{make_queues:?}");
 }
 

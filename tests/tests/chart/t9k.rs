@@ -132,7 +132,7 @@ async fn preset_takes_the_place_of_the_duration_keeper() {
     })
     .await
     .unwrap();
-    let checks = commands(&notes, "1. ", "2. ");
+    let checks = commands(&notes, "\n1. ", "\n2. ");
     let lease = checks.lines().find(|check| check.contains("get lease")).unwrap();
     assert!(run(cluster, lease).await.contains("pod-of-the-test"));
 }
