@@ -48,6 +48,8 @@ async fn a_workload_that_came_back_too_often_stays_inactive_until_its_job_is_act
     assert_eq!(record["reason"], "WorkloadInactive");
     let told = namespace.await_events_of("DeactivatedDueToRequeuingLimitExceeded", 1).await;
     assert!(told[0].contains("kubectl tenure activate job.batch/train"), "{told:?}");
+    // an activation before Kueue has stopped the Job would leave it running
+    namespace.await_pods(&[]).await;
     tenure(world, &namespace, &["activate", "job/train"]).await;
     await_starts(&kueue, &["train", "train"]).await;
 }
