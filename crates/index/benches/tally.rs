@@ -97,6 +97,8 @@ fn cluster(pods: usize, grouped: bool) -> CeilingIndex {
 
 fn pod(number: usize, group: usize, grouped: bool) -> Value {
     let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": time(6)});
+    // pods of one Job are one workload, also without a group
+    let job = if grouped { group } else { number };
     json!({
         "metadata": {
             "name": format!("training-{group:06}-{number:06}"), "namespace": namespace(group),
@@ -104,8 +106,8 @@ fn pod(number: usize, group: usize, grouped: bool) -> Value {
             "labels": {"kai.scheduler/queue": format!("queue-{}", group % QUEUES)},
             "annotations": grouped.then(|| json!({"pod-group-name": format!("group-{group}")})),
             "ownerReferences": [{
-                "apiVersion": "batch/v1", "kind": "Job", "name": format!("training-{group:06}"),
-                "uid": format!("{group:08x}-aaaa-4def-8123-456789abcdef"), "controller": true,
+                "apiVersion": "batch/v1", "kind": "Job", "name": format!("training-{job:06}"),
+                "uid": format!("{job:08x}-aaaa-4def-8123-456789abcdef"), "controller": true,
             }],
         },
         "status": {"phase": "Running", "conditions": [condition]},
