@@ -1,6 +1,6 @@
 //! `status`: whether Tenure works, what doesn't, and what the user may not know.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE, World,
@@ -18,6 +18,34 @@ fn checks(said: &Said) -> Vec<[String; 3]> {
 fn of<'c>(checks: &'c [[String; 3]], name: &str) -> (&'c str, &'c str) {
     let [_, status, message] = checks.iter().find(|[check, ..]| check == name).unwrap();
     (status, message)
+}
+
+/// The lines that depend on where keepers are looked for.
+fn said_of_keepers(checks: &[[String; 3]]) -> Vec<[String; 2]> {
+    let of_keepers = checks.iter().filter(|[check, ..]| ["keeper", "leader"].contains(&check.as_str()));
+    of_keepers.map(|[check, status, _]| [check.clone(), status.clone()]).collect()
+}
+
+/// A Deployment of a tenant with the labels of the chart's.
+fn forged_keeper(namespace: &str) -> Value {
+    let labels = json!({"app.kubernetes.io/part-of": "tenure", "app.kubernetes.io/component": "keeper"});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "forged", "namespace": namespace, "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "keeper", "image": "forged"}]},
+        }},
+    })
+}
+
+/// A Lease whose holder would lead a request for a pod elsewhere.
+fn forged_lease(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "forged", "namespace": namespace},
+        "spec": {"holderIdentity": "../../kube-system/pods/other"},
+    })
 }
 
 #[tokio::test]
@@ -52,13 +80,24 @@ async fn what_works_and_what_does_not_is_told_with_what_helps() {
         "{message}"
     );
 
+    // a tenant's keeper that looks like Tenure's doesn't count
+    let leads = said_of_keepers(&healthy);
+    namespace.create(&forged_keeper(name)).await;
+    namespace.create(&forged_lease(name)).await;
+    let forged = checks(&run(&world, &status).await);
+    assert_eq!(said_of_keepers(&forged), leads);
+    let named = run(&world, &[&status[..], &["--tenure-namespace", name]].concat()).await;
+    let named = checks(&named);
+    let (unknown, message) = of(&named, "watches");
+    assert!(unknown == "UNKNOWN" && message.ends_with("is no name of a pod"), "{message}");
+
     // a user sees what they may see, and that is no failure
     let user = with_role(&world, name, "view").await;
     let said = Said::of(tenure(&world.cluster, &user, &status).await).await;
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
     let of_user = checks(&said);
     for (check, right) in [
-        ("keeper", "you may not list deployments.apps in all namespaces"),
+        ("keeper", "you may not list clusterrolebindings.rbac.authorization.k8s.io"),
         ("webhook", "you may not list validatingwebhookconfigurations.admissionregistration.k8s.io"),
         ("admission", "you may not create queues.scheduling.run.ai"),
         ("queues", "you may not list queues.scheduling.run.ai"),

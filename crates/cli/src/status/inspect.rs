@@ -1,8 +1,10 @@
 //! The order of all checks, and how they find the objects of the chart.
 
+use std::{collections::BTreeSet, fmt::Debug};
+
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::{Api, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
-use std::fmt::Debug;
 use tenure_policy::expiry::Family;
 
 use super::Check;
@@ -47,24 +49,51 @@ impl Inspector {
         }]
     }
 
-    /// Objects of the chart for a component, in the namespace of Tenure or in all.
-    pub async fn ours<K>(&self, component: &str) -> kube::Result<Vec<K>>
+    /// Objects of the chart for a component, in the namespaces of Tenure; or why `check` can't tell.
+    pub async fn ours<K>(&self, check: &'static str, component: &str) -> Result<Vec<K>, Box<Check>>
     where
         K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
             + Clone
             + DeserializeOwned
             + Debug,
     {
-        let client = self.cluster.client.clone();
-        let api: Api<K> = match &self.tenure_namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
-        let labels = format!("{OURS},app.kubernetes.io/component={component}");
-        Ok(api.list(&ListParams::default().labels(&labels)).await?.items)
+        let mut found = Vec::new();
+        for namespace in self.namespaces(check, component).await? {
+            let api: Api<K> = Api::namespaced(self.cluster.client.clone(), &namespace);
+            let list = api.list(&of_component(component)).await.map_err(|error| {
+                let plural = K::plural(&());
+                let group = K::group(&());
+                let dot = if group.is_empty() { "" } else { "." };
+                Check::unread(check, error, &format!("list {plural}{dot}{group} in namespace {namespace}"))
+            })?;
+            found.extend(list.items);
+        }
+        Ok(found)
     }
 
-    /// The same of objects that are in no namespace.
+    /// The namespaces in which a component runs: the one that the user names, or those of its service accounts.
+    ///
+    /// ClusterRoleBindings tell the latter: no tenant can write one, while anybody may label a Deployment.
+    async fn namespaces(
+        &self,
+        check: &'static str,
+        component: &str,
+    ) -> Result<BTreeSet<String>, Box<Check>> {
+        if let Some(namespace) = &self.tenure_namespace {
+            return Ok([namespace.clone()].into());
+        }
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.cluster.client.clone());
+        let bindings = bindings.list(&of_component(component)).await.map_err(|error| {
+            let unread = Check::unread(check, error, "list clusterrolebindings.rbac.authorization.k8s.io");
+            let remedy =
+                unread.remedy.map(|remedy| format!("name Tenure's namespace with --tenure-namespace, or {remedy}"));
+            Check { remedy, ..unread }
+        })?;
+        let subjects = bindings.items.into_iter().flat_map(|binding| binding.subjects.unwrap_or_default());
+        Ok(subjects.filter_map(|subject| subject.namespace).collect())
+    }
+
+    /// Objects of the chart that are in no namespace.
     pub async fn ours_everywhere<K>(&self) -> kube::Result<Vec<K>>
     where
         K: Resource<Scope = kube::core::ClusterResourceScope, DynamicType = ()>
@@ -80,7 +109,11 @@ impl Inspector {
     pub fn place(&self) -> String {
         match &self.tenure_namespace {
             Some(namespace) => format!("in namespace {namespace}"),
-            None => "in all namespaces (or name Tenure's with --tenure-namespace)".to_owned(),
+            None => "in this cluster".to_owned(),
         }
     }
+}
+
+fn of_component(component: &str) -> ListParams {
+    ListParams::default().labels(&format!("{OURS},app.kubernetes.io/component={component}"))
 }

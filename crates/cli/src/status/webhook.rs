@@ -61,11 +61,9 @@ impl Inspector {
 
     /// Checks the certificate that the webhook serves, where the chart made its Secret.
     async fn served(&self) -> Vec<Check> {
-        let secrets = match self.ours::<Secret>("webhook").await {
+        let secrets: Vec<Secret> = match self.ours("certificate", "webhook").await {
             Ok(secrets) => secrets,
-            Err(error) => {
-                return vec![Check::unread("certificate", error, &format!("list secrets {}", self.place()))];
-            }
+            Err(check) => return vec![*check],
         };
         let certificate = |secret: &Secret| {
             let pem = secret.data.as_ref()?.get("tls.crt")?;
