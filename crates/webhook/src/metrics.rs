@@ -1,7 +1,7 @@
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::{Registry, Unit},
+    registry::{Metric, Registry, Unit},
 };
 
 use crate::scheduler::NodeCounts;
@@ -11,14 +11,26 @@ use crate::scheduler::NodeCounts;
 pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     mutations: Family<MutationLabels, Counter>,
+    guard_verdicts: Family<GuardLabels, Counter>,
     rejected_requests: Family<RejectedLabels, Counter>,
     seconds: Histogram,
-    conversions: Family<ConversionLabels, Counter>,
-    converted_objects: Family<ConversionLabels, Counter>,
-    conversion_seconds: Histogram,
-    preemption_nodes: Family<NodeLabels, Counter>,
-    preemption_seconds: Histogram,
-    guard_verdicts: Family<GuardLabels, Counter>,
+    conversions: ConversionMetrics,
+    preemptions: PreemptionMetrics,
+}
+
+/// The metrics of conversions.
+#[derive(Clone, Debug)]
+struct ConversionMetrics {
+    reviews: Family<ConversionLabels, Counter>,
+    objects: Family<ConversionLabels, Counter>,
+    seconds: Histogram,
+}
+
+/// The metrics of the answers to schedulers.
+#[derive(Clone, Debug)]
+struct PreemptionMetrics {
+    nodes: Family<NodeLabels, Counter>,
+    seconds: Histogram,
     wake_ups: Counter,
     waiting: Gauge,
 }
@@ -70,82 +82,136 @@ pub enum ReviewResult {
     Refused,
 }
 
-impl Metrics {
-    /// Registers the webhook's metrics.
-    pub fn register(registry: &mut Registry) -> Self {
+/// The statuses of answers to requests that can't be served.
+const REJECTIONS: [u16; 6] = [400, 403, 404, 413, 415, 503];
+
+/// The versions that queues are converted to.
+const VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
+
+const CONVERTED: &str = "converted";
+const FAILED: &str = "failed";
+
+/// Registers a metric, and returns it.
+fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Registers a histogram of seconds with these bounds.
+fn seconds<const N: usize>(registry: &mut Registry, name: &str, help: &str, bounds: [f64; N]) -> Histogram {
+    let histogram = Histogram::new(bounds);
+    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+    histogram
+}
+
+impl ConversionMetrics {
+    fn register(registry: &mut Registry) -> Self {
         let metrics = Self {
-            reviews: Family::default(),
-            mutations: Family::default(),
-            rejected_requests: Family::default(),
-            seconds: Histogram::new([0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0]),
-            conversions: Family::default(),
-            converted_objects: Family::default(),
-            conversion_seconds: Histogram::new([0.000_05, 0.000_25, 0.001, 0.005, 0.025, 0.1, 0.4, 1.0, 5.0]),
-            preemption_nodes: Family::default(),
-            preemption_seconds: Histogram::new([0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0]),
-            guard_verdicts: Family::default(),
-            wake_ups: Counter::default(),
-            waiting: Gauge::default(),
+            reviews: registered(
+                registry,
+                "conversions",
+                "Conversion reviews by the version asked for and result",
+                Family::default(),
+            ),
+            objects: registered(
+                registry,
+                "converted_objects",
+                "Objects in conversion reviews by the version asked for and the review's result",
+                Family::default(),
+            ),
+            seconds: seconds(
+                registry,
+                "conversion_duration",
+                "Time from a conversion review's body to its answer",
+                [0.000_05, 0.000_25, 0.001, 0.005, 0.025, 0.1, 0.4, 1.0, 5.0],
+            ),
         };
-        registry.register("reviews", "Admission reviews by API group and verdict", metrics.reviews.clone());
-        registry.register(
-            "mutations",
-            "Mutating admission reviews by API group, kind and result",
-            metrics.mutations.clone(),
-        );
-        registry.register(
-            "rejected_requests",
-            "Requests that were no admission review, by HTTP status",
-            metrics.rejected_requests.clone(),
-        );
-        registry.register_with_unit(
-            "review_duration",
-            "Time from a request's body to its answer",
-            Unit::Seconds,
-            metrics.seconds.clone(),
-        );
-        registry.register(
-            "conversions",
-            "Conversion reviews by the version asked for and result",
-            metrics.conversions.clone(),
-        );
-        registry.register(
-            "converted_objects",
-            "Objects in conversion reviews by the version asked for and the review's result",
-            metrics.converted_objects.clone(),
-        );
-        registry.register_with_unit(
-            "conversion_duration",
-            "Time from a conversion review's body to its answer",
-            Unit::Seconds,
-            metrics.conversion_seconds.clone(),
-        );
-        registry.register(
-            "preemption_nodes",
-            "Candidate nodes of preemptions by result: kept, substituted, protected or unknown",
-            metrics.preemption_nodes.clone(),
-        );
-        registry.register_with_unit(
-            "preemption_duration",
-            "Time from a scheduler's question to its answer",
-            Unit::Seconds,
-            metrics.preemption_seconds.clone(),
-        );
-        registry.register(
-            "guard_verdicts",
-            "Deletions and evictions of pods that were reviewed, by operation and the reason of the verdict",
-            metrics.guard_verdicts.clone(),
-        );
-        registry.register(
-            "wake_ups",
-            "Pods that were woken because a floor ended that was in their way",
-            metrics.wake_ups.clone(),
-        );
-        registry.register(
-            "waiting_preemptors",
-            "Pods that found no pod to preempt, and will be woken when a floor ends",
-            metrics.waiting.clone(),
-        );
+        for version in VERSIONS {
+            for result in [CONVERTED, FAILED] {
+                let labels = ConversionLabels { version, result };
+                drop(metrics.reviews.get_or_create(&labels));
+                drop(metrics.objects.get_or_create(&labels));
+            }
+        }
+        metrics
+    }
+}
+
+impl PreemptionMetrics {
+    fn register(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            nodes: registered(
+                registry,
+                "preemption_nodes",
+                "Candidate nodes of preemptions by result: kept, substituted, protected or unknown",
+                Family::default(),
+            ),
+            seconds: seconds(
+                registry,
+                "preemption_duration",
+                "Time from a scheduler's question to its answer",
+                [0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0],
+            ),
+            wake_ups: registered(
+                registry,
+                "wake_ups",
+                "Pods that were woken because a floor ended that was in their way",
+                Counter::default(),
+            ),
+            waiting: registered(
+                registry,
+                "waiting_preemptors",
+                "Pods that found no pod to preempt, and will be woken when a floor ends",
+                Gauge::default(),
+            ),
+        };
+        metrics.count(&NodeCounts::default());
+        metrics
+    }
+
+    fn count(&self, counts: &NodeCounts) {
+        let NodeCounts { kept, instead, protected, unknown } = *counts;
+        let results =
+            [("kept", kept), ("substituted", instead), ("protected", protected), ("unknown", unknown)];
+        for (result, nodes) in results {
+            self.nodes.get_or_create(&NodeLabels { result }).inc_by(nodes);
+        }
+    }
+}
+
+impl Metrics {
+    /// Registers the webhook's metrics. Counters whose labels are known are there from zero on, so that Prometheus sees
+    /// the first event as well.
+    pub fn register(registry: &mut Registry) -> Self {
+        let reviews = "Admission reviews by API group and verdict";
+        let rejected = "Requests that were no admission review, by HTTP status";
+        let metrics = Self {
+            reviews: registered(registry, "reviews", reviews, Family::default()),
+            mutations: registered(
+                registry,
+                "mutations",
+                "Mutating admission reviews by API group, kind and result",
+                Family::default(),
+            ),
+            guard_verdicts: registered(
+                registry,
+                "guard_verdicts",
+                "Deletions and evictions of pods that were reviewed, by operation and the reason of the verdict",
+                Family::default(),
+            ),
+            rejected_requests: registered(registry, "rejected_requests", rejected, Family::default()),
+            seconds: seconds(
+                registry,
+                "review_duration",
+                "Time from a request's body to its answer",
+                [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.025, 0.1, 1.0],
+            ),
+            conversions: ConversionMetrics::register(registry),
+            preemptions: PreemptionMetrics::register(registry),
+        };
+        for code in REJECTIONS {
+            drop(metrics.rejected_requests.get_or_create(&RejectedLabels { code }));
+        }
         metrics
     }
 
@@ -161,20 +227,15 @@ impl Metrics {
 
     /// Counts a conversion review: `all` of its objects were converted, or none.
     pub(crate) fn converted(&self, version: &'static str, all: bool, objects: usize, seconds: f64) {
-        let labels = ConversionLabels { version, result: if all { "converted" } else { "failed" } };
-        self.conversions.get_or_create(&labels).inc();
-        self.converted_objects.get_or_create(&labels).inc_by(objects as u64);
-        self.conversion_seconds.observe(seconds);
+        let labels = ConversionLabels { version, result: if all { CONVERTED } else { FAILED } };
+        self.conversions.reviews.get_or_create(&labels).inc();
+        self.conversions.objects.get_or_create(&labels).inc_by(objects as u64);
+        self.conversions.seconds.observe(seconds);
     }
 
     pub(crate) fn preemption_answered(&self, counts: &NodeCounts, seconds: f64) {
-        let NodeCounts { kept, instead, protected, unknown } = *counts;
-        let results =
-            [("kept", kept), ("substituted", instead), ("protected", protected), ("unknown", unknown)];
-        for (result, nodes) in results {
-            self.preemption_nodes.get_or_create(&NodeLabels { result }).inc_by(nodes);
-        }
-        self.preemption_seconds.observe(seconds);
+        self.preemptions.count(counts);
+        self.preemptions.seconds.observe(seconds);
     }
 
     pub(crate) fn guarded(&self, operation: &'static str, reason: &'static str, seconds: f64) {
@@ -183,11 +244,11 @@ impl Metrics {
     }
 
     pub(crate) fn waiting(&self, pods: usize) {
-        self.waiting.set(i64::try_from(pods).unwrap_or(i64::MAX));
+        self.preemptions.waiting.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn woken(&self) {
-        self.wake_ups.inc();
+        self.preemptions.wake_ups.inc();
     }
 
     pub(crate) fn rejected(&self, code: u16) {
@@ -239,8 +300,12 @@ mod tests {
             "conversion_duration_seconds_sum 1.0",
             r#"conversions_total{version="v2",result="converted"} 1"#,
             r#"conversions_total{version="v2",result="failed"} 1"#,
+            r#"conversions_total{version="v3alpha1",result="converted"} 0"#,
+            r#"conversions_total{version="v3alpha1",result="failed"} 0"#,
             r#"converted_objects_total{version="v2",result="converted"} 7"#,
             r#"converted_objects_total{version="v2",result="failed"} 3"#,
+            r#"converted_objects_total{version="v3alpha1",result="converted"} 0"#,
+            r#"converted_objects_total{version="v3alpha1",result="failed"} 0"#,
             r#"guard_verdicts_total{operation="delete",reason="protected"} 1"#,
             r#"mutations_total{group="g",kind="PodGroup",result="reverted"} 1"#,
             "preemption_duration_seconds_count 2",
@@ -249,7 +314,12 @@ mod tests {
             r#"preemption_nodes_total{result="protected"} 2"#,
             r#"preemption_nodes_total{result="substituted"} 3"#,
             r#"preemption_nodes_total{result="unknown"} 1"#,
+            r#"rejected_requests_total{code="400"} 0"#,
             r#"rejected_requests_total{code="403"} 1"#,
+            r#"rejected_requests_total{code="404"} 0"#,
+            r#"rejected_requests_total{code="413"} 0"#,
+            r#"rejected_requests_total{code="415"} 0"#,
+            r#"rejected_requests_total{code="503"} 0"#,
             "review_duration_seconds_count 3",
             "review_duration_seconds_sum 0.875",
             r#"reviews_total{group="scheduling.run.ai",verdict="Warned"} 1"#,
