@@ -8,35 +8,50 @@ use std::{
     },
 };
 
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric},
-    metrics::{counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
-    registry::{Registry, Unit},
+    metrics::{MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
+    registry::{Metric, Registry, Unit},
 };
-use tenure_policy::expiry::Family as QueueFamily;
+use tenure_policy::{
+    expiry::Family as QueueFamily,
+    queue_status::{QueueReport, Workloads},
+};
 use tenure_service::{clock::ServerClock, leadership::Leadership};
 
 use by_queue::{ByQueue, QueueLabel};
 
 use crate::cluster::ClusterState;
 
+/// The time before its end in which a pod counts as near it.
+const SOON: SignedDuration = SignedDuration::from_hours(1);
+
 /// The metrics that the keeper counts.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    expirations: ByQueue<ExpirationLabels>,
-    refused: ByQueue<PauseLabels>,
-    reversed: ByQueue<PauseLabels>,
+    queues: QueueCounters,
     stamps: Family<StampLabels, Counter<u64, AtomicU64>>,
     statuses: Family<StatusLabels, Counter<u64, AtomicU64>>,
-    evictions: ByQueue<EvictionLabels>,
-    deactivations: ByQueue<QueueLabels>,
-    returns: ByQueue<QueueLabels>,
-    refused_returns: ByQueue<PauseLabels>,
     ready: Histogram,
     lateness: Histogram,
     shortened: Counter<u64, AtomicU64>,
     in_flight: Arc<AtomicUsize>,
+    workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
+}
+
+/// Counters by queue, which go with their queue.
+#[derive(Clone, Debug)]
+struct QueueCounters {
+    expirations: ByQueue<ExpirationLabels>,
+    refused: ByQueue<PauseLabels>,
+    reversed: ByQueue<PauseLabels>,
+    evictions: ByQueue<EvictionLabels>,
+    deactivations: ByQueue<QueueLabels>,
+    returns: ByQueue<QueueLabels>,
+    refused_returns: ByQueue<PauseLabels>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -144,10 +159,13 @@ pub enum ExpiryResult {
     Failed,
 }
 
-impl Metrics {
-    /// Makes the keeper's metrics part of a registry.
-    pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self {
+impl StatusResult {
+    const ALL: [Self; 4] = [Self::Written, Self::ChildrenLeft, Self::Gone, Self::Failed];
+}
+
+impl QueueCounters {
+    fn register(registry: &mut Registry) -> Self {
+        Self {
             expirations: ByQueue::register(
                 registry,
                 "expirations",
@@ -163,8 +181,6 @@ impl Metrics {
                 "reversed_pauses",
                 "Pauses of what was paused before and has been set back, by queue and kind",
             ),
-            stamps: Family::default(),
-            statuses: Family::default(),
             evictions: ByQueue::register(
                 registry,
                 "pods_ready_evictions",
@@ -185,52 +201,88 @@ impl Metrics {
                 "refused_returns",
                 "Returns that the API server or an admission webhook refused, by queue and kind",
             ),
-            ready: Histogram::new([1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0]),
-            lateness: Histogram::new([0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0]),
-            shortened: Counter::default(),
+        }
+    }
+
+    /// Forgets the counters of queues that don't exist.
+    fn retain(&self, exists: impl Fn(&str) -> bool) {
+        let Self { expirations, refused, reversed, evictions, deactivations, returns, refused_returns } =
+            self;
+        expirations.retain(&exists);
+        refused.retain(&exists);
+        reversed.retain(&exists);
+        evictions.retain(&exists);
+        deactivations.retain(&exists);
+        returns.retain(&exists);
+        refused_returns.retain(&exists);
+    }
+}
+
+/// Registers a metric, and returns it.
+fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Registers a histogram of seconds with these bounds.
+fn seconds<const N: usize>(registry: &mut Registry, name: &str, help: &str, bounds: [f64; N]) -> Histogram {
+    let histogram = Histogram::new(bounds);
+    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+    histogram
+}
+
+impl Metrics {
+    /// Makes the keeper's metrics part of a registry.
+    pub fn register(registry: &mut Registry) -> Self {
+        let statuses = "Statuses that were to be written on queues, by result";
+        let metrics = Self {
+            queues: QueueCounters::register(registry),
+            stamps: registered(
+                registry,
+                "stamps",
+                "Start times that were to be written on PodGroups, by their API group and result",
+                Family::default(),
+            ),
+            statuses: registered(registry, "queue_status_writes", statuses, Family::default()),
+            ready: seconds(
+                registry,
+                "pod_time_to_ready",
+                "Time from the scheduling of a pod until it was ready",
+                [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0],
+            ),
+            lateness: seconds(
+                registry,
+                "lateness",
+                "Time from the deadline of a pod, or the change of its queue that made it overdue, until it was paused or deleted",
+                [0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 30.0, 60.0, 300.0],
+            ),
+            shortened: registered(
+                registry,
+                "shortened_terminations",
+                "Pods past their ceiling whose grace period was longer than allowed, and was shortened",
+                Counter::default(),
+            ),
             in_flight: Arc::default(),
+            workloads: Arc::default(),
         };
-        registry.register(
-            "stamps",
-            "Start times that were to be written on PodGroups, by their API group and result",
-            metrics.stamps.clone(),
-        );
-        registry.register(
-            "queue_status_writes",
-            "Statuses that were to be written on queues, by result",
-            metrics.statuses.clone(),
-        );
-        registry.register_with_unit(
-            "pod_time_to_ready",
-            "Time from the scheduling of a pod until it was ready",
-            Unit::Seconds,
-            metrics.ready.clone(),
-        );
-        registry.register_with_unit(
-            "lateness",
-            "Time from the deadline of a pod, or the change of its queue that made it overdue, until it was paused or deleted",
-            Unit::Seconds,
-            metrics.lateness.clone(),
-        );
-        registry.register(
-            "shortened_terminations",
-            "Pods past their ceiling whose grace period was longer than allowed, and was shortened",
-            metrics.shortened.clone(),
-        );
+        // from zero on, so that Prometheus sees the first as well
+        for result in StatusResult::ALL {
+            drop(metrics.statuses.get_or_create(&StatusLabels { result }));
+        }
         metrics
     }
 
     pub fn expired(&self, of: OfQueue<'_>, kind: &str, result: ExpiryResult) {
         let labels = ExpirationLabels { family: family(of), queue: of.1.into(), kind: kind.into(), result };
-        self.expirations.inc(labels);
+        self.queues.expirations.inc(labels);
     }
 
     pub fn refused(&self, of: OfQueue<'_>, kind: &str) {
-        self.refused.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
+        self.queues.refused.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
     }
 
     pub fn reversed(&self, of: OfQueue<'_>, kind: &str) {
-        self.reversed.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
+        self.queues.reversed.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
     }
 
     /// Counts a stamp, by the API group of its `PodGroup`.
@@ -245,34 +297,37 @@ impl Metrics {
 
     /// A workload made room, for this cause.
     pub fn evicted(&self, of: OfQueue<'_>, cause: &'static str) {
-        self.evictions.inc(EvictionLabels { family: family(of), queue: of.1.into(), cause });
+        self.queues.evictions.inc(EvictionLabels { family: family(of), queue: of.1.into(), cause });
     }
 
     /// A workload won't come back by itself.
     pub fn deactivated(&self, of: OfQueue<'_>) {
-        self.deactivations.inc(QueueLabels { family: family(of), queue: of.1.into() });
+        self.queues.deactivations.inc(QueueLabels { family: family(of), queue: of.1.into() });
     }
 
     /// A workload came back.
     pub fn returned(&self, of: OfQueue<'_>) {
-        self.returns.inc(QueueLabels { family: family(of), queue: of.1.into() });
+        self.queues.returns.inc(QueueLabels { family: family(of), queue: of.1.into() });
     }
 
     /// A workload may not come back.
     pub fn refused_return(&self, of: OfQueue<'_>, kind: &str) {
-        self.refused_returns.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
+        self.queues.refused_returns.inc(PauseLabels {
+            family: family(of),
+            queue: of.1.into(),
+            kind: kind.into(),
+        });
     }
 
-    /// Forgets the counters of queues that don't exist.
-    fn retain(&self, exists: impl Fn(&str) -> bool) {
-        let Self { expirations, refused, reversed, evictions, deactivations, returns, .. } = self;
-        expirations.retain(&exists);
-        refused.retain(&exists);
-        reversed.retain(&exists);
-        evictions.retain(&exists);
-        deactivations.retain(&exists);
-        returns.retain(&exists);
-        self.refused_returns.retain(&exists);
+    /// Takes the counts of the workloads of each queue.
+    pub fn count_workloads(&self, reports: &[(String, QueueReport)]) {
+        let counts = reports.iter().map(|(queue, report)| (queue.clone(), report.workloads));
+        *self.workloads.lock() = counts.collect();
+    }
+
+    /// Forgets the counts of workloads, which are those of the keeper that leads.
+    pub fn forget_workloads(&self) {
+        self.workloads.lock().clear();
     }
 
     /// A pod got ready, so long after it was scheduled.
@@ -320,17 +375,22 @@ impl State {
 impl Collector for State {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let now = self.clock.now();
-        self.metrics.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
-        let (under_ceiling, overdue, next, [returning, paused, past_end]) = self.cluster.with(|index| {
-            let owners = [index.returning(now), index.staying_paused(), index.terminating_past_end(now)];
-            (index.pods_under_ceiling(), index.overdue(now), index.next_expiry(), owners)
-        });
+        self.metrics.queues.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
+        let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
+        let (under_ceiling, [overdue, soon], next, [returning, paused, past_end]) =
+            self.cluster.with(|index| {
+                let owners = [index.returning(now), index.staying_paused(), index.terminating_past_end(now)];
+                let due = [now, soon].map(|at| index.overdue(at));
+                (index.pods_under_ceiling(), due, index.next_expiry(), owners)
+            });
         let in_flight = self.metrics.in_flight.load(Relaxed);
         let mut gauge = |name, help, value: f64| {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
         };
         gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
+        let help = "Pods that expire within an hour if they run on, or have expired and wait for their turn";
+        gauge("pods_expiring_soon", help, count(soon))?;
         let help = "Expired pods that wait for their turn, and writes that are not yet done";
         gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
         gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
@@ -342,7 +402,31 @@ impl Collector for State {
             "When the next pod expires, or has expired, in seconds since the epoch; absent if none will";
         next.map_or(Ok(()), |next| {
             gauge("next_expiry_timestamp_seconds", help, next.as_duration().as_secs_f64())
-        })
+        })?;
+        self.encode_workloads(&mut encoder)
+    }
+}
+
+impl State {
+    fn encode_workloads(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let workloads = self.metrics.workloads.lock().clone();
+        if workloads.is_empty() {
+            return Ok(());
+        }
+        let help = "Workloads of queues of scheduling.run.ai by queue and state; protected ones are among those that run";
+        let mut gauges = encoder.encode_descriptor("workloads", help, None, MetricType::Gauge)?;
+        for (queue, Workloads { running, protected, paused, requeueing }) in &workloads {
+            for (state, count) in [
+                ("running", running),
+                ("protected", protected),
+                ("paused", paused),
+                ("requeueing", requeueing),
+            ] {
+                let labels = [("family", "run.ai"), ("queue", queue), ("state", state)];
+                ConstGauge::new(i64::from(*count)).encode(gauges.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -360,6 +444,7 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
     use tenure_index::Settings;
+    use tenure_policy::runs::Runs;
     use tenure_service::readiness::ProcessReadiness;
     use tenure_types::tensorstack::v1beta1;
 
@@ -413,6 +498,9 @@ mod tests {
             "pod_time_to_ready_seconds_count 1",
             "pod_time_to_ready_seconds_sum 2.5",
             r#"pods_ready_evictions_total{family="run.ai",queue="demo",cause="WaitForStart"} 1"#,
+            r#"queue_status_writes_total{result="ChildrenLeft"} 0"#,
+            r#"queue_status_writes_total{result="Failed"} 0"#,
+            r#"queue_status_writes_total{result="Gone"} 0"#,
             r#"queue_status_writes_total{result="Written"} 1"#,
             r#"refused_pauses_total{family="run.ai",queue="demo",kind="Job"} 1"#,
             r#"refused_returns_total{family="run.ai",queue="demo",kind="Job"} 1"#,
@@ -468,6 +556,7 @@ mod tests {
             "leader 1.0",
             "paused_owners 0.0",
             "pending_writes 0.0",
+            "pods_expiring_soon 0.0",
             "pods_under_ceiling 0.0",
             "terminating_past_end 0.0",
             "waiting_to_return 0.0",
@@ -475,14 +564,18 @@ mod tests {
         assert_eq!(series(&registry), nothing);
 
         cluster.with(|index| {
-            let queue = v1beta1::QueueSpec { max_duration: Some("1h".into()), ..Default::default() };
-            index.apply_tensorstack("demo", &queue);
+            for (queue, ceiling) in [("demo", "1h"), ("long", "3h")] {
+                let spec = v1beta1::QueueSpec { max_duration: Some(ceiling.into()), ..Default::default() };
+                index.apply_tensorstack(queue, &spec);
+            }
+            let in_long = json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": "long"}}});
             let terminating = json!({"metadata": {
                 "deletionTimestamp": "2025-12-31T23:59:00Z", "deletionGracePeriodSeconds": 30,
             }});
             for pod in [
                 pod("young", "2025-12-31T23:30:00Z", &json!({})),
                 pod("younger", "2025-12-31T23:45:00Z", &json!({})),
+                pod("later", "2025-12-31T23:45:00Z", &in_long),
                 pod("overdue", "2025-12-31T22:00:00Z", &json!({})),
                 pod("terminating", "2025-12-31T22:00:00Z", &terminating),
             ] {
@@ -500,11 +593,41 @@ mod tests {
             "next_expiry_timestamp_seconds 1767222000.0",
             "paused_owners 1.0",
             "pending_writes 5.0",
-            "pods_under_ceiling 3.0",
+            "pods_expiring_soon 3.0",
+            "pods_under_ceiling 4.0",
             "terminating_past_end 1.0",
             "waiting_to_return 1.0",
         ]);
         assert_eq!(series(&registry), all);
+    }
+
+    fn report(running: u32) -> QueueReport {
+        let workloads = Workloads { running, protected: 1, paused: 2, requeueing: 3 };
+        QueueReport { children: Vec::new(), workloads, runs: Runs::default(), next_expiry: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workloads_are_those_of_the_last_count_while_this_keeper_leads() {
+        let cluster = ClusterState::new(Settings::default());
+        let mut registry = Registry::with_prefix("tenure_keeper");
+        let metrics = Metrics::register(&mut Registry::default());
+        State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
+        let workloads = || {
+            let all = series(&registry).into_iter();
+            all.filter(|series| series.contains("workloads{")).collect::<Vec<_>>()
+        };
+        for running in [1, 4] {
+            metrics.count_workloads(&[("demo".into(), report(running))]);
+            let expected = expected([
+                r#"workloads{family="run.ai",queue="demo",state="paused"} 2"#,
+                r#"workloads{family="run.ai",queue="demo",state="protected"} 1"#,
+                r#"workloads{family="run.ai",queue="demo",state="requeueing"} 3"#,
+                &format!(r#"workloads{{family="run.ai",queue="demo",state="running"}} {running}"#),
+            ]);
+            assert_eq!(workloads(), expected);
+        }
+        metrics.forget_workloads();
+        assert_eq!(workloads(), [""; 0]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -525,6 +648,7 @@ mod tests {
             index.apply_pod(&pod("young", "2025-12-31T23:30:00Z", &json!({})));
         });
         let mut registry = Registry::with_prefix("tenure_keeper");
+        metrics.count_workloads(&[("demo".into(), report(1))]);
         State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
         encode(&mut text, &registry).unwrap();
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));

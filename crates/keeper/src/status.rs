@@ -73,6 +73,7 @@ impl Reporter {
                     () = lead.lost() => {}
                     () = self.work() => {}
                 }
+                self.metrics.forget_workloads();
             }
         };
         shutdown.run_until_cancelled(work).await;
@@ -85,6 +86,7 @@ impl Reporter {
             let config = self.config.get();
             let Tally { reports, until } =
                 self.cluster.with(|index| index.tally(&config.floors, self.clock.now()));
+            self.metrics.count_workloads(&reports);
             let next = begun + BETWEEN_LOOKS.max(begun.elapsed().saturating_mul(PART_OF_TIME));
             let reports = reports.into_iter().map(|(name, report)| (name, report.of(self.writer.version)));
             let writes = self.statuses.to_write(reports, std::time::Instant::now());
