@@ -142,6 +142,18 @@ async fn common_labels_are_on_all_objects_and_pods_and_in_no_selector() {
 }
 
 #[tokio::test]
+async fn deployments_have_the_labels_and_annotations_of_the_values() {
+    let more = json!({"labels": {"team": "gpu"}, "annotations": {"example.com/a": "b"}});
+    let objects = render("test", &json!({"webhook": more, "keeper": more})).await;
+    for component in ["webhook", "keeper"] {
+        let deployment = find(&objects, "Deployment", &format!("test-tenure-{component}"));
+        assert_eq!(deployment["metadata"]["labels"]["team"], "gpu", "{}", name_of(deployment));
+        assert_eq!(deployment["metadata"]["annotations"], more["annotations"]);
+        assert_eq!(deployment["spec"]["template"]["metadata"]["labels"].get("team"), None);
+    }
+}
+
+#[tokio::test]
 async fn the_keeper_may_be_off_by_either_value() {
     for values in
         [json!({"keeper": {"enabled": false}}), json!({"options": {"durationKeeper": {"enabled": false}}})]
