@@ -116,6 +116,7 @@ fn every_metric_that_a_page_names_is_on_the_page_of_metrics() {
     let metrics = read("docs/metrics.md");
     let listed: BTreeSet<&str> = metrics.split('`').skip(1).step_by(2).collect();
     let mut pages = sources(&workspace().join("docs"));
+    pages.extend(sources(&workspace().join("charts/tenure/files/monitoring")));
     pages.extend(["README.md", "charts/tenure/README.md", "charts/tenure/templates/NOTES.txt"].map(read));
     let is_part_of_name = |c: char| c.is_ascii_lowercase() || c == '_';
     let mut named = 0;

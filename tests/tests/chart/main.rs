@@ -16,6 +16,7 @@ mod kai;
 mod keeper;
 mod kueue;
 mod lifecycle;
+mod monitoring;
 mod notes;
 mod pods;
 mod programs;
@@ -56,12 +57,15 @@ async fn start(name: &str) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// A cluster that knows the kinds of cert-manager. Each test has a release name of its own, and one release the CRDs.
+/// A cluster that knows the kinds of cert-manager and of the Prometheus Operator. Each test has a release name of its own, and one release the CRDs.
 async fn shared() -> &'static Cluster {
     static SHARED: OnceCell<Cluster> = OnceCell::const_new();
     let start = async || {
         let cluster = start("chart").await?;
-        kubectl(&cluster, &["apply", "-f", "-"], &certificate::cert_manager_kinds().to_string()).await;
+        let operators = json!({"apiVersion": "v1", "kind": "List", "items": monitoring::operators_kinds()});
+        for kinds in [certificate::cert_manager_kinds(), operators] {
+            kubectl(&cluster, &["apply", "-f", "-"], &kinds.to_string()).await;
+        }
         let established = ["wait", "--for=condition=Established", "crd", "--all"];
         kubectl(&cluster, &established, "").await;
         Ok::<_, anyhow::Error>(cluster)

@@ -10,8 +10,8 @@ use serde_json::Value;
 use tenure_tests::pages::{Page, workspace};
 
 /// Each task page, with the number of its blocks that can't be run on a control plane without kubelets and clouds.
-const PAGES: [(&str, usize); 13] = [
-    ("alerts.md", 1),
+const PAGES: [(&str, usize); 14] = [
+    ("alerts.md", 0),
     ("compatibility.md", 0),
     ("costs.md", 0),
     ("drains.md", 0),
@@ -20,6 +20,7 @@ const PAGES: [(&str, usize); 13] = [
     ("gitops.md", 2),
     ("kai.md", 1),
     ("kueue.md", 0),
+    ("monitoring.md", 2),
     ("outages.md", 0),
     ("paused.md", 0),
     ("troubleshooting.md", 0),
@@ -81,20 +82,43 @@ fn block_that_cannot_be_run_says_why_and_each_file_of_a_page_is_used_by_a_comman
     }
 }
 
+/// The headings of a runbook.
+const OF_RUNBOOK: [&str; 4] = ["Meaning", "Likely causes", "Look at", "Remedy"];
+
 #[test]
-fn each_alert_has_a_rule_and_a_remedy() {
-    let page = Page::read("alerts.md");
-    let rules = page.blocks().into_iter().find(|block| block.language == "yaml").unwrap().text;
+fn each_alert_has_a_row_and_a_runbook() {
+    let rules = fs::read_to_string(workspace().join("charts/tenure/files/monitoring/alerts.yaml")).unwrap();
     let rules: Value = serde_saphyr::from_str(&rules).unwrap();
-    let rules = rules["groups"][0]["rules"].as_array().unwrap();
-    let alerts: BTreeSet<&str> = rules.iter().map(|rule| rule["alert"].as_str().unwrap()).collect();
-    let rows = page.text.lines().filter_map(|line| line.strip_prefix("| `Tenure"));
+    let groups = rules["groups"].as_array().unwrap().iter();
+    let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    let alerts: BTreeSet<(String, String)> = rules
+        .map(|rule| {
+            (rule["alert"].as_str().unwrap().into(), rule["labels"]["severity"].as_str().unwrap().into())
+        })
+        .collect();
+    let page = Page::read("alerts.md");
+    let rows = page.text.lines().filter_map(|line| line.strip_prefix("| [`Tenure"));
     let rows: Vec<Vec<&str>> = rows.map(|row| row.split(" | ").collect()).collect();
     assert!(rows.iter().all(|row| row.len() == 3), "{rows:?}");
-    let remedies: BTreeSet<String> =
-        rows.iter().map(|row| format!("Tenure{}", row[0].trim_end_matches('`'))).collect();
-    assert_eq!(alerts, remedies.iter().map(String::as_str).collect());
-    assert_eq!(alerts.len(), rules.len());
+    let listed = rows.iter().map(|row| {
+        let (name, link) = row[0].split_once("`](").unwrap();
+        assert_eq!(link, format!("runbooks/Tenure{name}.md)"));
+        (format!("Tenure{name}"), row[1].to_owned())
+    });
+    assert_eq!(alerts, listed.collect());
+    assert_eq!(alerts.len(), rows.len());
+    let files = fs::read_dir(workspace().join("docs/runbooks")).unwrap();
+    let files: BTreeSet<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(files, alerts.iter().map(|(alert, _)| format!("{alert}.md")).collect());
+    for (alert, _) in &alerts {
+        let Page { name, text } = Page::read(&format!("runbooks/{alert}.md"));
+        assert!(text.starts_with(&format!("# {alert}\n")), "{name}");
+        let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        assert_eq!(headings, OF_RUNBOOK, "{name}");
+        let last = text.lines().last().unwrap();
+        assert!(last.starts_with("See also: [") && last.ends_with(")."), "{name}: {last}");
+    }
 }
 
 #[test]
@@ -113,6 +137,14 @@ fn message_that_a_page_quotes_is_in_the_sources() {
         }
     }
     assert!(quoted > 25, "{quoted}");
+    for file in fs::read_dir(workspace().join("docs/runbooks")).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        // what the log says begins with a capital letter, and has several words
+        let quoted = text.split('`').skip(1).step_by(2).filter(|text| text.starts_with(char::is_uppercase));
+        for message in quoted.filter(|text| text.contains(' ')) {
+            assert!(sources.values().any(|text| text.contains(message)), "{message:?} is in no source");
+        }
+    }
 }
 
 fn read_all(directory: &Path, texts: &mut BTreeMap<String, String>) {

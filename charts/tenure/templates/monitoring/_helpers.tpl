@@ -1,0 +1,47 @@
+{{- /*
+The values for Prometheus and Grafana as JSON. An upgrade that reuses the values of an older chart has none: nothing is on.
+*/}}
+{{- define "tenure.monitoring" -}}
+{{- $values := dict
+  "service" (dict "enabled" false "annotations" dict)
+  "monitor" (dict "enabled" false "kind" "PodMonitor" "labels" dict)
+  "rules" (dict "enabled" false "labels" dict "alertLabels" dict "disabled" list "runbookBaseURL" "")
+  "dashboard" (dict "enabled" false "labels" dict) }}
+{{- mergeOverwrite $values (deepCopy (.Values.monitoring | default dict)) | toJson }}
+{{- end }}
+
+{{- /* Labels of an object for Prometheus or Grafana: those of the values come first. Takes (list $ labels). */}}
+{{- define "tenure.monitoring.labels" -}}
+{{- merge (deepCopy (last .)) (include "tenure.labels" (list (first .) "monitoring") | fromYaml) | toYaml }}
+{{- end }}
+
+{{- /*
+The groups of alerts, each alert with the address of its page and the labels of the values. Without a keeper there are no
+alerts about keepers. Takes (list $ rules).
+*/}}
+{{- define "tenure.monitoring.alerts" -}}
+{{- $root := first . }}
+{{- $rules := last . }}
+{{- $unknown := $rules.disabled }}
+{{- $groups := list }}
+{{- range $group := ($root.Files.Get "files/monitoring/alerts.yaml" | fromYaml).groups }}
+{{-   $kept := list }}
+{{-   range $rule := $group.rules }}
+{{-     if has $rule.alert $rules.disabled }}
+{{-       $unknown = without $unknown $rule.alert }}
+{{-     else }}
+{{-       with $rules.runbookBaseURL }}
+{{-         $_ := set $rule.annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" .) $rule.alert) }}
+{{-       end }}
+{{-       $kept = append $kept (set $rule "labels" (merge (deepCopy $rules.alertLabels) $rule.labels)) }}
+{{-     end }}
+{{-   end }}
+{{-   if and $kept (or (ne $group.name "tenure-keeper") (include "tenure.hasKeeper" $root)) }}
+{{-     $groups = append $groups (set $group "rules" $kept) }}
+{{-   end }}
+{{- end }}
+{{- with $unknown }}
+{{-   fail (printf "monitoring.rules.disabled: there is no alert %q" (first .)) }}
+{{- end }}
+{{- dict "groups" $groups | toYaml }}
+{{- end }}
