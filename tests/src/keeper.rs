@@ -1,6 +1,6 @@
 //! Keepers with flags of their own, and what a keeper counts.
 
-use std::{ffi::OsString, fs, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, fs, path::Path, process::Command, time::Duration};
 
 use kube::{Client, Config};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
@@ -76,6 +76,14 @@ async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
 /// The metrics of a keeper, as Prometheus reads them.
 pub struct Metrics(String);
 
+/// A series of a metric.
+pub struct Series {
+    /// The metric's name.
+    pub name: String,
+    /// Its labels with their values, which have no quotes.
+    pub labels: BTreeMap<String, String>,
+}
+
 impl Metrics {
     /// Reads the metrics of a cluster's own keeper.
     pub async fn of_world(world: &World) -> Self {
@@ -86,6 +94,18 @@ impl Metrics {
     /// Reads the metrics of a program, by the base URL of its admin port.
     pub async fn of(admin: &str) -> Self {
         Self(get(admin, "/metrics").await.unwrap())
+    }
+
+    /// All series.
+    pub fn series(&self) -> Vec<Series> {
+        let lines = self.0.lines().filter(|line| !line.starts_with('#'));
+        let series = lines.filter_map(|line| line.rsplit_once(' ')).map(|(series, _)| {
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            let labels = labels.trim_end_matches('}').split_terminator('"').collect::<Vec<_>>();
+            let label = |pair: &[&str]| (pair[0].trim_matches([',', '=']).to_owned(), pair[1].to_owned());
+            Series { name: name.to_owned(), labels: labels.chunks_exact(2).map(label).collect() }
+        });
+        series.collect()
     }
 
     /// The value of a gauge without labels; none if it is absent.
