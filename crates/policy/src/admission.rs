@@ -190,7 +190,19 @@ fn runai_warnings(
         ));
     }
     let effective = above.below(name, queue, floors);
-    let action = effective.action.unwrap_or_default();
+    warnings.extend(action_warnings(version, queue, effective.action.unwrap_or_default()));
+    if let Some((of, ceiling)) = effective.ceiling {
+        if let Some((_, notice)) = effective.notice.filter(|(_, notice)| *notice >= ceiling) {
+            warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));
+        }
+        warnings.extend(floor_warnings(&ceiling_path, name, &effective, (of, ceiling), floors));
+    }
+    warnings
+}
+
+/// Fields that have no effect with what the queue does at its ceiling.
+fn action_warnings(version: QueueVersion, queue: &RunaiQueue, action: MaxDurationAction) -> Vec<String> {
+    let mut warnings = Vec::new();
     if queue.requeue_delay.is_some() && action == MaxDurationAction::Pause {
         let delay = version.path("requeueDelay");
         warnings
@@ -201,9 +213,17 @@ fn runai_warnings(
         warnings
             .push(format!("{field}: has no effect unless maxDurationAction is Pause: here it is Requeue"));
     }
-    let Some((of, ceiling)) = effective.ceiling else {
-        return warnings;
-    };
+    warnings
+}
+
+/// Floors that are longer than the effective ceiling, which is that of queue `of`.
+fn floor_warnings(
+    ceiling_path: &str,
+    name: &str,
+    effective: &Effective<'_>,
+    (of, ceiling): (&str, ExtendedDuration),
+    floors: &Floors,
+) -> Vec<String> {
     let effect = |floor: ExtendedDuration| match effective.longest_run() {
         Some(longest) if longest >= floor.to_signed() => "a time slice lasts until the floor ends",
         _ => "workloads end before the floor does",
@@ -212,27 +232,22 @@ fn runai_warnings(
         ("preemptMinRuntime", effective.preempt, floors.preempt),
         ("reclaimMinRuntime", effective.reclaim, floors.reclaim),
     ];
-    if let Some((_, notice)) = effective.notice.filter(|(_, notice)| *notice >= ceiling) {
-        warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));
-    }
-    for (field, floor, default) in of_path {
-        match floor {
-            // both in the queue itself: that is an error, and said already
-            Some((from, floor)) if floor > ceiling && (from, of) != (name, name) => warnings.push(format!(
-                "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {}",
-                effect(floor)
-            )),
-            None if default > ceiling => {
-                let whose = if of == name { String::new() } else { format!(" of ancestor {of:?}") };
-                warnings.push(format!(
-                    "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: {}",
-                    effect(default)
-                ));
-            }
-            Some(_) | None => {}
+    let warning = |(field, floor, default)| match floor {
+        // both in the queue itself: that is an error, and said already
+        Some((from, floor)) if floor > ceiling && (from, of) != (name, name) => Some(format!(
+            "spec.{field}: {floor} of queue {from:?} is longer than the effective maxDuration, {ceiling} of queue {of:?}: {}",
+            effect(floor)
+        )),
+        None if default > ceiling => {
+            let whose = if of == name { String::new() } else { format!(" of ancestor {of:?}") };
+            Some(format!(
+                "{ceiling_path}: {ceiling}{whose} is shorter than the default {field}, {default}: {}",
+                effect(default)
+            ))
         }
-    }
-    warnings
+        Some(_) | None => None,
+    };
+    of_path.into_iter().filter_map(warning).collect()
 }
 
 #[cfg(test)]

@@ -80,6 +80,28 @@ fn taken<'a, 'v>(answer: &'v NodeVerdict<'a>) -> &'v [Taken<'a>] {
     }
 }
 
+/// Counts a node that was dropped, and adds what is in the way there. The node has its name, and the index's own.
+fn count_rejection<'i>(
+    rejection: &Rejection,
+    (name, node): (&str, Option<&'i str>),
+    now: Timestamp,
+    counts: &mut NodeCounts,
+    obstacle: &mut Obstacle<'i>,
+) {
+    match rejection {
+        Rejection::Protected(protected) => {
+            counts.protected += 1;
+            obstacle.add(protected.rule.name(), protected.until, node);
+        }
+        Rejection::Unknown(uid) => {
+            counts.unknown += 1;
+            debug!(node = name, uid, "Nothing is known of this victim on this node yet");
+            obstacle.add("a victim that isn't known yet", now.checked_add(UNKNOWN_FOR).ok(), node);
+        }
+        Rejection::NoVictims => {}
+    }
+}
+
 impl Extender {
     /// Returns the body of the answer to a question. It comes a little later if the preemptor isn't known yet, and
     /// grants no victims if the preemptor isn't known to wait.
@@ -156,20 +178,8 @@ impl Extender {
                     debug!(node, victims = ?uids(), "Found other victims");
                     i64::try_from(*budget_violations).unwrap_or(i64::MAX)
                 }
-                NodeVerdict::Drop(dropped) => {
-                    match dropped {
-                        Rejection::Protected(protected) => {
-                            counts.protected += 1;
-                            obstacle.add(protected.rule.name(), protected.until, index.node(node));
-                        }
-                        Rejection::Unknown(uid) => {
-                            counts.unknown += 1;
-                            debug!(node, uid, "Nothing is known of this victim on this node yet");
-                            let soon = now.checked_add(UNKNOWN_FOR).ok();
-                            obstacle.add("a victim that isn't known yet", soon, index.node(node));
-                        }
-                        Rejection::NoVictims => {}
-                    }
+                NodeVerdict::Drop(rejection) => {
+                    count_rejection(rejection, (node, index.node(node)), now, &mut counts, &mut obstacle);
                     continue;
                 }
             };
