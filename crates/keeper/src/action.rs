@@ -1,6 +1,7 @@
 //! Acts on pods that have expired or will expire: on their topmost owner, or on the pod itself.
 
 mod announce;
+mod conflicts;
 mod delete;
 mod exempt;
 mod own;
@@ -34,15 +35,13 @@ use tracing::warn;
 
 use exempt::PausableOwners;
 
+pub use conflicts::Conflicts;
 pub use exempt::ExemptOwners;
 pub use pause::told_of_pause;
 
 use crate::{
     api::ObjectClient, cluster::ClusterState, config::Current, events::EventRecord, limit::WriteLimit,
 };
-
-/// The most times that an owner is read, if other writers keep changing it.
-pub const READS: usize = 5;
 
 /// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
 /// paused, are set back, or don't stop it.

@@ -10,7 +10,7 @@ use tenure_policy::{
 };
 use tenure_service::call::ApiError;
 
-use super::{ActionResult, Done, Pauser, READS, json, reference};
+use super::{ActionResult, Conflicts, Done, Pauser, json, reference};
 use crate::{events::EventRecord, recent::EVENT_REPAIR};
 
 impl Pauser {
@@ -22,10 +22,10 @@ impl Pauser {
         served: BatchCoverage,
         table: &OwnerTable,
     ) -> Result<Done, ApiError> {
-        let mut tries = 1..READS;
+        let mut conflicts = Conflicts::default();
         loop {
             match self.try_to_announce(group, object, served, table).await {
-                Err(ApiError::Stale(_)) if tries.next().is_some() => {}
+                Err(ApiError::Stale(_)) if conflicts.may_retry() => conflicts.wait().await,
                 Err(ApiError::NotFound) => return Ok(Done::nothing("its owner is gone", served)),
                 result => return result,
             }

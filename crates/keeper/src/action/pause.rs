@@ -23,7 +23,7 @@ use tenure_types::{
 };
 
 use super::{
-    ActionResult, Done, Failure, Pauser, READS, TRIES, describe, is_last, json, known, of_pod, reference,
+    ActionResult, Conflicts, Done, Failure, Pauser, TRIES, describe, is_last, json, known, of_pod, reference,
 };
 use crate::{events::EventRecord, recent::RecentPause};
 use tracing::{info, warn};
@@ -69,10 +69,9 @@ impl Pauser {
                 _ => return self.delete_outliving(task, due, pod, Alone::Outlives(describe(&owner))).await,
             }
         }
-        let mut tries = 1..READS;
-        let mut allowed = self.dry_run;
+        let mut conflicts = Conflicts::default();
         loop {
-            match self.try_to_pause((task, pod), due, &owner, table, &mut allowed).await {
+            match self.try_to_pause((task, pod), due, &owner, table).await {
                 // the status of a Job changes as its pods get ready: it is judged again by what the watches show then
                 Err(Failure::Pause { source: ApiError::Stale(_), .. }) if task == Task::Evict => {
                     return Ok(Done::nothing("its owner has just changed", BatchCoverage::All));
@@ -80,7 +79,7 @@ impl Pauser {
                 Err(
                     Failure::Pause { source: ApiError::Stale(_), .. }
                     | Failure::DeleteOwner { source: ApiError::Stale(_), .. },
-                ) if tries.next().is_some() => {}
+                ) if conflicts.may_retry() => conflicts.wait().await,
                 Err(
                     Failure::Pause { source: ApiError::NotFound, .. }
                     | Failure::DeleteOwner { source: ApiError::NotFound, .. },
@@ -167,7 +166,6 @@ impl Pauser {
         due: &DuePod,
         owner: &OwnerReference,
         table: &OwnerTable,
-        allowed: &mut bool,
     ) -> Result<Attempt, Failure> {
         let failed = |source| Failure::Pause { owner: owner.clone(), source };
         let object = self.objects.get(&due.namespace, owner).await.map_err(failed)?;
@@ -189,9 +187,7 @@ impl Pauser {
             return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
         }
         if why.0 == Task::Expire && table.deletes(owner) {
-            if !std::mem::replace(allowed, true) {
-                self.limit.until_ready().await;
-            }
+            self.await_turn().await;
             return self.delete_owner((due, why.1), owner, version, &known).await.map(Attempt::Done);
         }
         let ended = self.ended(why, due, OwnerObject(&object));
@@ -202,14 +198,16 @@ impl Pauser {
             let event = not_paused_again((due, why.1), &record, &ended.reversals, &known);
             return Ok(Attempt::Undone(Box::new(event)));
         }
-        if !std::mem::replace(allowed, true) {
-            self.limit.until_ready().await;
-        }
+        self.await_turn().await;
         let Some(plan) = self.plan(why, due, owner, OwnerObject(&object)) else {
             let why = "its queue doesn't wait for pods to be ready any more";
             return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
         };
-        for rule in table.rules(owner) {
+        for (number, rule) in table.rules(owner).enumerate() {
+            // each write takes its turn
+            if number > 0 {
+                self.await_turn().await;
+            }
             match self.apply(&plan, due, (owner, &ended), rule, &object).await {
                 Err(ApiError::UnknownField(_)) => {}
                 Err(source) => return Err(failed(source)),
@@ -229,6 +227,13 @@ impl Pauser {
         }
         let fields: Vec<&str> = table.rules(owner).map(|rule| rule.field.as_str()).collect();
         Err(Failure::NoField { owner: owner.clone(), fields: fields.join(", ") })
+    }
+
+    /// Waits until the rate limit allows a write. A dry run writes nothing.
+    async fn await_turn(&self) {
+        if !self.dry_run {
+            self.limit.until_ready().await;
+        }
     }
 
     /// Applies a rule, and returns the object as it is then, with the record that it should have.

@@ -25,6 +25,8 @@ struct State {
     objects: BTreeMap<&'static str, Value>,
     /// The requests that it refuses, with the status.
     refused: BTreeMap<(Method, &'static str), u16>,
+    /// The number of requests that it has refused.
+    refusals: usize,
     /// The changes since they were last asked for.
     changes: Vec<String>,
 }
@@ -44,8 +46,8 @@ impl Server {
             (SET, object("apps/v1", "ReplicaSet", "web-1", of("Deployment", "web"), replicas)),
             (POD, object("v1", "Pod", "web-1-a", of("ReplicaSet", "web-1"), json!({"containers": []}))),
         ];
-        let (objects, refused, changes) = (objects.into(), BTreeMap::new(), Vec::new());
-        Self(Arc::new(Mutex::new(State { objects, refused, changes })))
+        let (refused, refusals, changes) = Default::default();
+        Self(Arc::new(Mutex::new(State { objects: objects.into(), refused, refusals, changes })))
     }
 
     fn refuse(&self, method: Method, object: &'static str, status: u16) {
@@ -87,6 +89,7 @@ impl State {
             return status(404);
         };
         if let Some(code) = self.refused.get(&(method.clone(), object)) {
+            self.refusals += 1;
             return status(*code);
         }
         match *method {
@@ -500,4 +503,19 @@ async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
         assert_eq!(ended.object.kind.as_deref(), Some(kind));
         assert_eq!(ended.note, format!("{reached}{then}"));
     }
+}
+
+#[tokio::test]
+async fn each_write_counts_for_the_rate_limit_also_those_that_come_too_late_and_these_are_few() {
+    let server = Server::new();
+    server.refuse(Method::PATCH, DEPLOYMENT, 409);
+    let (slow, tokens) = (NonZeroU32::MIN, 100);
+    let limit = write_limit(slow, NonZeroU32::new(tokens).unwrap());
+    let pauser = Pauser { limit, ..pauser(&server) };
+    assert!(pauser.act(&due(0)).await.is_err());
+    let tries = server.0.lock().refusals;
+    assert!((2..=4).contains(&tries), "{tries}");
+    let left = std::iter::from_fn(|| pauser.limit.check().ok()).count();
+    // one comes back each second
+    assert!(left <= tokens as usize - tries + 1, "{left} of {tokens} are left after {tries} writes");
 }

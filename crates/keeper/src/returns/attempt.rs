@@ -10,7 +10,7 @@ use tenure_types::paused::{PausedRecord, RequeueState};
 use tracing::warn;
 
 use super::Requeuer;
-use crate::action::{READS, describe, known};
+use crate::action::{Conflicts, describe, known};
 
 /// The result of a try.
 pub enum Attempt {
@@ -42,10 +42,10 @@ pub const fn is_refusal(error: &ApiError) -> bool {
 impl Requeuer {
     /// Resumes an owner, if it still is to come back by now.
     pub(super) async fn resume(&self, paused: &Paused, owner: &OwnerReference) -> Result<Attempt, ApiError> {
-        let mut tries = 1..READS;
+        let mut conflicts = Conflicts::default();
         loop {
             match self.try_to_resume(paused, owner).await {
-                Err(ApiError::Stale(_)) if tries.next().is_some() => {}
+                Err(ApiError::Stale(_)) if conflicts.may_retry() => conflicts.wait().await,
                 Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
                 result => return result,
             }
