@@ -1,5 +1,8 @@
 //! Events about paused and deleted objects.
 
+mod queue;
+mod writer;
+
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hash, Hasher},
@@ -17,18 +20,19 @@ use tenure_policy::pause::{
     REQUEUED, RETURN_REFUSED, RUN_ENDED,
 };
 use tenure_service::{
-    call::{ApiError, call, persist},
+    call::{ApiError, call},
     leadership::Leadership,
 };
 use tenure_types::keys::EVENT_QUEUE_ANNOTATION;
+use tracing::error;
+
+pub use queue::EventQueue;
+pub use writer::EventWriter;
 
 const CONTROLLER: &str = "tenure.dev/keeper";
 
-/// Events that are written at the same time.
-pub const IN_FLIGHT: usize = 16;
-
 /// The time for writing the remaining events at the end.
-pub const FOR_EVENTS: Duration = Duration::from_secs(5);
+const FOR_EVENTS: Duration = Duration::from_secs(5);
 
 /// The longest note that the API server accepts.
 const LONGEST_NOTE_BYTES: usize = 1024;
@@ -42,6 +46,7 @@ pub struct Events {
 }
 
 /// An event about an object: something that happened to it, or will, and when.
+#[derive(Debug)]
 pub struct EventRecord {
     /// The object that the event is about.
     pub object: ObjectReference,
@@ -63,11 +68,11 @@ impl Events {
         Self { client, lead, instance: instance.unwrap_or_else(|| "tenure-keeper".into()) }
     }
 
-    /// Writes an event, unless it exists already: its name follows from the happening, so that a second write after an
-    /// error or a crash creates no second event. The event is a warning, unless a workload comes back.
-    pub async fn tell(&self, happening: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
-        let object = &happening.object;
-        let namespace = object.namespace.as_deref().unwrap_or("default");
+    /// Tries to write an event. One that exists already is [`ApiError::Stale`]: its name follows from the happening, so
+    /// that a second write after an error or a crash creates no second event. The event is a warning, unless a workload
+    /// comes back.
+    async fn write(&self, happening: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
+        let (object, namespace) = (&happening.object, happening.namespace());
         let (related, queue) = happening.cause.clone().unzip();
         let event = Event {
             metadata: ObjectMeta {
@@ -90,16 +95,23 @@ impl Events {
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let create = async || {
-            if !self.lead.holds() {
-                return Err(ApiError::NotLeading);
-            }
-            call(api.create(&PostParams::default(), &event)).await
-        };
-        match persist(create).await {
-            Err(ApiError::Stale(_)) => Ok(()),
-            result => result.map(drop),
+        if !self.lead.holds() {
+            return Err(ApiError::NotLeading);
         }
+        call(api.create(&PostParams::default(), &event)).await.map(drop)
+    }
+}
+
+impl EventRecord {
+    /// The namespace of the event. That of a cluster-scoped object is in the default namespace.
+    fn namespace(&self) -> &str {
+        self.object.namespace.as_deref().unwrap_or("default")
+    }
+
+    /// Logs that the event won't be written.
+    fn complain(&self, why: &str) {
+        let (namespace, object) = (self.namespace(), self.object.name.as_deref().unwrap_or_default());
+        error!(%namespace, %object, reason = self.reason, error = why, "Failed to write an event");
     }
 }
 

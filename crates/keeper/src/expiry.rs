@@ -2,7 +2,7 @@
 
 mod outcome;
 
-use std::{collections::VecDeque, num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use tracing::{debug, error, info, warn};
 use crate::{
     action::{ActionResult, Failure, Pauser, describe},
     cluster::ClusterState,
-    events::{EventRecord, Events, FOR_EVENTS, IN_FLIGHT},
+    events::{EventQueue, EventRecord},
     metrics::{ExpiryResult, Metrics},
     sleep,
 };
@@ -33,7 +33,7 @@ pub struct ExpiryController {
     pub cluster: ClusterState,
     pub clock: ServerClock,
     pub pauser: Pauser,
-    pub events: Events,
+    pub events: EventQueue,
     pub metrics: Metrics,
     /// Owners that are handled at the same time. The rate is the limiter's business; this only hides latency.
     pub threadiness: NonZeroU32,
@@ -52,9 +52,6 @@ impl ExpiryController {
     async fn work(&self, shutdown: &CancellationToken) {
         let mut changes = self.cluster.changes();
         let mut deeds = FuturesUnordered::new();
-        // apart from the deeds: trouble with events must not hold up a pause
-        let mut telling = FuturesUnordered::new();
-        let mut untold = VecDeque::new();
         let mut looks = tokio::time::interval(BETWEEN_LOOKS);
         loop {
             let open = !shutdown.is_cancelled();
@@ -64,37 +61,22 @@ impl ExpiryController {
             {
                 deeds.push(self.handle(group));
             }
-            while telling.len() < IN_FLIGHT
-                && let Some(happening) = untold.pop_front()
-            {
-                telling.push(self.tell(happening));
-            }
-            self.metrics.in_flight(deeds.len() + telling.len() + untold.len());
+            self.metrics.in_flight(deeds.len());
             if !open && deeds.is_empty() {
-                break;
+                return;
             }
             tokio::select! {
-                Some(happenings) = deeds.next() => untold.extend(happenings),
-                Some(()) = telling.next() => {}
+                Some(happenings) = deeds.next() => self.events.extend(happenings),
                 _ = looks.tick() => {
-                    untold.extend(self.pauser.owed());
-                    if untold.is_empty() {
-                        untold.extend(self.pauser.without_effect());
+                    self.events.extend(self.pauser.owed());
+                    if self.events.has_room() {
+                        self.events.extend(self.pauser.without_effect());
                     }
                 }
                 () = self.next_due(), if open && self.may_begin(deeds.len()) => {}
                 () = changes.next(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }
-        }
-        let rest = async {
-            while !untold.is_empty() || !telling.is_empty() {
-                telling.extend(untold.drain(..).map(|happening| self.tell(happening)));
-                telling.next().await;
-            }
-        };
-        if tokio::time::timeout(FOR_EVENTS, rest).await.is_err() {
-            warn!("Ended before all events were written");
         }
     }
 
@@ -259,15 +241,6 @@ impl ExpiryController {
             }
             Task::Evict => debug!(%queue, %namespace, %pod, why, "Left alone"),
             Task::Announce | Task::Withdraw => debug!(%queue, %namespace, %pod, why, "Not told"),
-        }
-    }
-
-    async fn tell(&self, happening: EventRecord) {
-        if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
-            let EventRecord { object, reason, .. } = happening;
-            self.cluster.outbox.not_told(object.uid.as_deref().unwrap_or_default());
-            let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
-            error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
         }
     }
 }

@@ -13,6 +13,7 @@ mod recent;
 mod returns;
 mod run;
 mod sleep;
+mod slots;
 mod stamps;
 mod status;
 mod stores;

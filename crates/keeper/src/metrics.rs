@@ -38,7 +38,9 @@ pub struct Metrics {
     ready: Histogram,
     lateness: Histogram,
     shortened: Counter<u64, AtomicU64>,
+    events: Family<EventLabels, Counter<u64, AtomicU64>>,
     in_flight: Arc<AtomicUsize>,
+    waiting_events: Arc<AtomicUsize>,
     workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
 }
 
@@ -140,6 +142,24 @@ pub enum StatusResult {
     Gone,
     /// It failed, and will be tried again.
     Failed,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EventLabels {
+    result: EventResult,
+}
+
+/// The result of writing an event.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+pub enum EventResult {
+    /// It was written.
+    Written,
+    /// The API server refuses it.
+    Refused,
+    /// It failed for too long, or its namespace is gone.
+    Failed,
+    /// Too many events waited.
+    Dropped,
 }
 
 /// The result of handling an expired pod.
@@ -262,7 +282,14 @@ impl Metrics {
                 "Pods past their ceiling whose grace period was longer than allowed, and was shortened",
                 Counter::default(),
             ),
+            events: registered(
+                registry,
+                "events",
+                "Events that were to be written, by result: what isn't Written is lost",
+                Family::default(),
+            ),
             in_flight: Arc::default(),
+            waiting_events: Arc::default(),
             workloads: Arc::default(),
         };
         // from zero on, so that Prometheus sees the first as well
@@ -340,6 +367,11 @@ impl Metrics {
         self.shortened.inc();
     }
 
+    /// An event was written, or won't be.
+    pub fn event(&self, result: EventResult) {
+        self.events.get_or_create(&EventLabels { result }).inc();
+    }
+
     pub fn late(&self, seconds: f64) {
         self.lateness.observe(seconds);
     }
@@ -347,6 +379,11 @@ impl Metrics {
     /// Writes that were begun and are not yet done.
     pub fn in_flight(&self, writes: usize) {
         self.in_flight.store(writes, Relaxed);
+    }
+
+    /// Events that wait to be written.
+    pub fn waiting_events(&self, events: usize) {
+        self.waiting_events.store(events, Relaxed);
     }
 }
 
@@ -383,7 +420,8 @@ impl Collector for State {
                 let due = [now, soon].map(|at| index.overdue(at));
                 (index.pods_under_ceiling(), due, index.next_expiry(), owners)
             });
-        let in_flight = self.metrics.in_flight.load(Relaxed);
+        let Metrics { in_flight, waiting_events, .. } = &self.metrics;
+        let in_flight = in_flight.load(Relaxed).saturating_add(waiting_events.load(Relaxed));
         let mut gauge = |name, help, value: f64| {
             let gauge = ConstGauge::new(value);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
@@ -482,6 +520,7 @@ mod tests {
         metrics.late(0.25);
         metrics.late(0.5);
         metrics.shortened();
+        metrics.event(EventResult::Written);
     }
 
     #[test]
@@ -491,6 +530,7 @@ mod tests {
         count_each(&metrics);
         let expected = expected([
             r#"deactivations_total{family="run.ai",queue="demo"} 1"#,
+            r#"events_total{result="Written"} 1"#,
             r#"expirations_total{family="run.ai",queue="demo",kind="Deployment",result="Paused"} 2"#,
             r#"expirations_total{family="run.ai",queue="demo",kind="Pod",result="Deleted"} 1"#,
             "lateness_seconds_count 2",

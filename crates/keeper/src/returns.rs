@@ -2,10 +2,11 @@
 //! person has activated them.
 
 mod attempt;
+mod order;
 
 use std::time::Duration;
 
-use futures::{StreamExt, channel::mpsc};
+use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ApiResource;
@@ -13,19 +14,21 @@ use tenure_index::{CeilingIndex, Paused, Uid};
 use tenure_policy::pause::{self, Return};
 use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 use crate::{
     action::{describe, told_of_pause},
     api::ObjectClient,
     cluster::ClusterState,
     config::Current,
-    events::{EventRecord, Events, FOR_EVENTS, IN_FLIGHT},
+    events::{EventQueue, EventRecord},
     limit::WriteLimit,
     metrics::Metrics,
     sleep,
+    slots::{FairSlots, Slot},
 };
 use attempt::{Attempt, ReturnReport, is_refusal};
+use order::ReturnOrder;
 
 /// Between two looks for owners that are due and still have pods.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -46,7 +49,9 @@ pub struct Requeuer {
     pub objects: ObjectClient,
     pub limit: WriteLimit,
     pub config: Current,
-    pub events: Events,
+    pub events: EventQueue,
+    /// For returns that are under way at the same time.
+    pub slots: FairSlots,
     pub metrics: Metrics,
 }
 
@@ -62,37 +67,25 @@ impl Requeuer {
     }
 
     async fn work(&self, shutdown: &CancellationToken) {
-        // apart from the returns: trouble with events must not hold them up
-        let (tell, untold) = mpsc::unbounded();
-        let telling = untold.for_each_concurrent(IN_FLIGHT, |happening| self.tell(happening));
-        let work = async {
-            self.bring_back_all(tell, shutdown).await;
-            tokio::time::sleep(FOR_EVENTS).await;
-        };
-        tokio::select! {
-            () = telling => {}
-            () = work => warn!("Ended before all events were written"),
-        }
-    }
-
-    async fn bring_back_all(&self, tell: mpsc::UnboundedSender<EventRecord>, shutdown: &CancellationToken) {
         let mut changes = self.cluster.changes();
+        let mut order = ReturnOrder::default();
+        let mut returns = FuturesUnordered::new();
         loop {
-            let due = self.cluster.with(|index| index.claim_returns(self.clock.now()));
-            // one after the other: this is the order in which they come back
-            for paused in due {
-                if shutdown.is_cancelled() {
-                    return;
+            let open = !shutdown.is_cancelled();
+            if open {
+                order.extend(self.cluster.with(|index| index.claim_returns(self.clock.now())));
+                while let Some((paused, slot)) = order.next(&self.slots) {
+                    returns.push(self.bring_back(paused, slot));
                 }
-                for happening in self.bring_back(&paused).await {
-                    // the other end outlives this one
-                    let _ = tell.unbounded_send(happening);
-                }
+            } else if returns.is_empty() {
+                return;
             }
             tokio::select! {
-                () = self.next() => {}
-                () = changes.next() => {}
-                () = shutdown.cancelled() => return,
+                Some(events) = returns.next() => self.events.extend(events),
+                () = self.slots.changed(), if open => {}
+                () = self.next(), if open => {}
+                () = changes.next(), if open => {}
+                () = shutdown.cancelled(), if open => {}
             }
         }
     }
@@ -103,15 +96,15 @@ impl Requeuer {
     }
 
     /// Resumes an owner, and returns the events to write.
-    async fn bring_back(&self, paused: &Paused) -> Vec<EventRecord> {
+    async fn bring_back(&self, paused: Paused, slot: Slot) -> Vec<EventRecord> {
         let Some(resource) = self.cluster.kind(paused.source) else {
-            self.settle(paused, &Ok(Attempt::NotNow));
+            self.settle(&paused, &Ok(Attempt::NotNow));
             return Vec::new();
         };
-        let owner = owner(resource, paused);
-        let result = self.resume(paused, &owner).await;
-        self.settle(paused, &result);
-        self.record(paused, &owner, result)
+        let owner = owner(resource, &paused);
+        let result = self.resume(&paused, &owner, &slot).await;
+        self.settle(&paused, &result);
+        self.record(&paused, &owner, result)
     }
 
     fn settle(&self, paused: &Paused, result: &Result<Attempt, ApiError>) {
@@ -202,14 +195,6 @@ impl Requeuer {
             cause: None,
         }
     }
-
-    async fn tell(&self, happening: EventRecord) {
-        if let Err(error) = self.events.tell(&happening, self.clock.now()).await {
-            let EventRecord { object, reason, .. } = happening;
-            let (object, namespace) = (object.name.unwrap_or_default(), object.namespace.unwrap_or_default());
-            error!(%namespace, %object, reason, error = with_causes(&error), "Failed to write an event");
-        }
-    }
 }
 
 fn owner(resource: ApiResource, paused: &Paused) -> OwnerReference {
@@ -221,3 +206,6 @@ fn owner(resource: ApiResource, paused: &Paused) -> OwnerReference {
         ..OwnerReference::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

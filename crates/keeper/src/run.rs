@@ -32,17 +32,21 @@ use crate::{
     api::ObjectClient,
     cluster::ClusterState,
     config::{Configure, Current, settings},
-    events::Events,
+    events::{EventQueue, EventWriter, Events},
     expiry::ExpiryController,
     limit::write_limit,
     metrics::{Metrics, State},
     owners::Owners,
     returns::Requeuer,
+    slots::FairSlots,
     stamps::Stamps,
     status::{BURST, Reporter, Statuses, WRITES_PER_SECOND, Writer},
     stores::{GroupStore, watches},
     terminations::Terminations,
 };
+
+/// The most events of one pause: the limit of events is so many times that of pauses.
+const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
 /// The time for pauses in flight after a signal to end.
 const GRACE: Duration = Duration::from_secs(20);
@@ -169,7 +173,7 @@ impl Parts {
         let objects = || ObjectClient::new(self.client.clone(), self.lead.clone());
         // apart for each, so that none holds up another
         let limit = || write_limit(self.writes.0, self.writes.1);
-        let events = Events::new(self.client.clone(), self.lead.clone());
+        let events = EventQueue::new(self.metrics.clone());
         let Self {
             client,
             cluster,
@@ -218,7 +222,18 @@ impl Parts {
             limit: limit(),
             config: config.clone(),
             events: events.clone(),
+            slots: FairSlots::default(),
             metrics: metrics.clone(),
+        };
+        let writer = EventWriter {
+            events: Events::new(client.clone(), lead.clone()),
+            queue: events.clone(),
+            limit: write_limit(
+                self.writes.0.saturating_mul(EVENTS_PER_WRITE),
+                self.writes.1.saturating_mul(EVENTS_PER_WRITE),
+            ),
+            clock: clock.clone(),
+            outbox: cluster.outbox.clone(),
         };
         let terminations = Terminations {
             cluster: cluster.clone(),
@@ -232,6 +247,7 @@ impl Parts {
         let expiry = ExpiryController { cluster, clock, pauser, events, metrics, threadiness };
         Work {
             expiry,
+            events: writer,
             stamps,
             terminations: (!dry_run).then_some(terminations),
             returns: (!dry_run).then_some(returns),
@@ -243,6 +259,7 @@ impl Parts {
 /// The work of the leader.
 struct Work {
     expiry: ExpiryController,
+    events: EventWriter,
     stamps: Stamps,
     /// None in a dry run.
     terminations: Option<Terminations>,
@@ -255,8 +272,8 @@ struct Work {
 impl Work {
     /// Keeps the lease until all work that was begun is done.
     async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, stamps, terminations, returns, reporter } = self;
-        let done = CancellationToken::new();
+        let Self { expiry, events, stamps, terminations, returns, reporter } = self;
+        let (acted, done) = (CancellationToken::new(), CancellationToken::new());
         let report = async {
             if let Some(reporter) = reporter {
                 reporter.run(lead, shutdown).await;
@@ -275,6 +292,10 @@ impl Work {
         let work = async {
             let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
             tokio::join!(expire, stamp, end, bring_back, report);
+            acted.cancel();
+        };
+        let work = async {
+            tokio::join!(work, events.run(lead, &acted));
             done.cancel();
         };
         tokio::join!(work, election.run(done.clone()));

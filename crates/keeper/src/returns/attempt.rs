@@ -10,7 +10,10 @@ use tenure_types::paused::{PausedRecord, RequeueState};
 use tracing::warn;
 
 use super::Requeuer;
-use crate::action::{Conflicts, describe, known};
+use crate::{
+    action::{Conflicts, describe, known},
+    slots::Slot,
+};
 
 /// The result of a try.
 pub enum Attempt {
@@ -41,10 +44,15 @@ pub const fn is_refusal(error: &ApiError) -> bool {
 
 impl Requeuer {
     /// Resumes an owner, if it still is to come back by now.
-    pub(super) async fn resume(&self, paused: &Paused, owner: &OwnerReference) -> Result<Attempt, ApiError> {
+    pub(super) async fn resume(
+        &self,
+        paused: &Paused,
+        owner: &OwnerReference,
+        slot: &Slot,
+    ) -> Result<Attempt, ApiError> {
         let mut conflicts = Conflicts::default();
         loop {
-            match self.try_to_resume(paused, owner).await {
+            match self.try_to_resume(paused, owner, slot).await {
                 Err(ApiError::Stale(_)) if conflicts.may_retry() => conflicts.wait().await,
                 Err(ApiError::NotFound) => return Ok(Attempt::NotNow),
                 result => return result,
@@ -52,9 +60,14 @@ impl Requeuer {
         }
     }
 
-    async fn try_to_resume(&self, paused: &Paused, owner: &OwnerReference) -> Result<Attempt, ApiError> {
+    async fn try_to_resume(
+        &self,
+        paused: &Paused,
+        owner: &OwnerReference,
+        slot: &Slot,
+    ) -> Result<Attempt, ApiError> {
         let namespace = paused.namespace.as_str();
-        let found = self.objects.get(namespace, owner).await?;
+        let found = slot.watch(self.objects.get(namespace, owner)).await?;
         if found.metadata.uid.as_deref() != Some(&owner.uid) || found.metadata.deletion_timestamp.is_some() {
             return Ok(Attempt::NotNow);
         }
@@ -80,7 +93,8 @@ impl Requeuer {
         let patch = patch(object, &record, back);
         self.limit.until_ready().await;
         let told = Box::new(ReturnReport { known, state: object.requeue_state(), record, back, is_early });
-        match self.write(namespace, owner, back, patch.write()).await {
+        let write = slot.watch(self.write(namespace, owner, back, patch.write()));
+        match write.await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),
             // the field was changed since the pause, and only the record goes

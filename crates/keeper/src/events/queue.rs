@@ -1,0 +1,397 @@
+//! Events that wait to be written. Namespaces take turns, so that one whose events fail holds up no other.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Bound::{Excluded, Included, Unbounded},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tenure_service::call::ApiError;
+use tokio::{sync::Notify, time::Instant};
+
+use super::EventRecord;
+use crate::{
+    metrics::{EventResult, Metrics},
+    slots::{FairSlots, Slot},
+};
+
+/// The most events that wait. Ten thousand workloads that end at once have two events each, and these are written
+/// meanwhile.
+const CAPACITY: usize = 20_000;
+
+/// The time for which an event is tried again while the API server doesn't decide.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A namespace that has refused all events for so long means it, as by a quota: further refusals are final. An API server
+/// that has just started forbids everything for a moment.
+const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
+
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LAST_WAIT: Duration = Duration::from_secs(5);
+
+/// Events that wait to be written. Clones share them.
+#[derive(Clone, Debug)]
+pub struct EventQueue {
+    lines: Arc<Mutex<Lines>>,
+    changed: Arc<Notify>,
+    slots: FairSlots,
+    metrics: Metrics,
+}
+
+/// An event that waits.
+#[derive(Debug)]
+pub struct WaitingEvent {
+    pub event: EventRecord,
+    /// The time of the first try.
+    since: Option<Instant>,
+}
+
+/// The consequence of a try.
+#[derive(Debug)]
+pub enum Settled {
+    Written,
+    /// It will be tried again.
+    Again,
+    /// It won't be written.
+    GivenUp(EventRecord),
+}
+
+/// The events by namespace.
+#[derive(Debug, Default)]
+struct Lines {
+    by_namespace: BTreeMap<String, Line>,
+    /// The namespace that had the last turn.
+    last: String,
+    /// The time of the last look for an event that may be tried.
+    looked: Option<Instant>,
+    waiting: usize,
+}
+
+/// The events of a namespace.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<WaitingEvent>,
+    in_flight: usize,
+    /// The failures since an event was last written.
+    failures: u32,
+    not_before: Option<Instant>,
+    refused_since: Option<Instant>,
+}
+
+impl EventQueue {
+    pub fn new(metrics: Metrics) -> Self {
+        Self { lines: Arc::default(), changed: Arc::default(), slots: FairSlots::default(), metrics }
+    }
+
+    /// Adds events. If too many wait, the oldest of the namespace with the most is dropped for each.
+    pub fn extend(&self, events: impl IntoIterator<Item = EventRecord>) {
+        for event in events {
+            self.push(event);
+        }
+    }
+
+    fn push(&self, event: EventRecord) {
+        let mut lines = self.lines.lock();
+        lines.line(&event).waiting.push_back(WaitingEvent { event, since: None });
+        lines.waiting = lines.waiting.saturating_add(1);
+        let dropped = if lines.waiting > CAPACITY { lines.drop_one() } else { None };
+        self.metrics.waiting_events(lines.waiting);
+        drop(lines);
+        self.changed.notify_one();
+        if let Some(event) = dropped {
+            self.metrics.event(EventResult::Dropped);
+            event.complain("too many events wait");
+        }
+    }
+
+    /// True while less than half of the queue is in use.
+    pub fn has_room(&self) -> bool {
+        self.lines.lock().waiting < CAPACITY / 2
+    }
+
+    /// Forgets all events.
+    pub fn clear(&self) {
+        *self.lines.lock() = Lines::default();
+        self.metrics.waiting_events(0);
+    }
+
+    /// True if no event waits.
+    pub fn is_empty(&self) -> bool {
+        self.lines.lock().waiting == 0
+    }
+
+    /// Takes the next event that may be tried, with a slot for it.
+    pub fn take(&self) -> Option<(WaitingEvent, Slot)> {
+        let taken = self.lines.lock().take(Instant::now(), |namespace| self.slots.take(namespace));
+        self.metrics.waiting_events(self.lines.lock().waiting);
+        taken
+    }
+
+    /// Returns when [`take`](Self::take) may return another event: after a change, or at the end of a backoff.
+    pub async fn changed(&self) {
+        let next = self.lines.lock().next_try();
+        let retry = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.changed.notified() => {}
+            () = self.slots.changed() => {}
+            () = retry => {}
+        }
+    }
+
+    /// Takes back an event that was tried.
+    pub fn settle(&self, waiting: WaitingEvent, result: &Result<(), ApiError>) -> Settled {
+        let mut lines = self.lines.lock();
+        let settled = lines.settle(waiting, result, Instant::now());
+        self.metrics.waiting_events(lines.waiting);
+        drop(lines);
+        match (&settled, result) {
+            (Settled::Written, _) => self.metrics.event(EventResult::Written),
+            (Settled::Again, _) => {}
+            (Settled::GivenUp(_), Err(error)) if error.is_refusal() => {
+                self.metrics.event(EventResult::Refused)
+            }
+            (Settled::GivenUp(_), _) => self.metrics.event(EventResult::Failed),
+        }
+        settled
+    }
+}
+
+impl Lines {
+    fn line(&mut self, event: &EventRecord) -> &mut Line {
+        self.by_namespace.entry(event.namespace().to_owned()).or_default()
+    }
+
+    fn take(&mut self, now: Instant, slot: impl Fn(&str) -> Option<Slot>) -> Option<(WaitingEvent, Slot)> {
+        self.looked = Some(now);
+        let Self { by_namespace, last, waiting, .. } = self;
+        let after = by_namespace.range::<str, _>((Excluded(last.as_str()), Unbounded));
+        let all = after.chain(by_namespace.range::<str, _>((Unbounded, Included(last.as_str()))));
+        let mut may = all.filter(|(_, line)| line.may_try(now)).map(|(namespace, _)| namespace);
+        let (namespace, slot) = may.find_map(|namespace| Some((namespace.clone(), slot(namespace)?)))?;
+        let line = by_namespace.get_mut(&namespace)?;
+        let mut event = line.waiting.pop_front()?;
+        event.since.get_or_insert(now);
+        line.in_flight = line.in_flight.saturating_add(1);
+        (*last, *waiting) = (namespace, waiting.saturating_sub(1));
+        Some((event, slot))
+    }
+
+    /// The end of the next backoff. Where one ended before the last look, there was no slot.
+    fn next_try(&self) -> Option<Instant> {
+        let lines = self.by_namespace.values().filter(|line| !line.waiting.is_empty() && line.in_flight == 0);
+        lines.filter_map(|line| line.not_before).filter(|at| Some(*at) > self.looked).min()
+    }
+
+    fn settle(&mut self, waiting: WaitingEvent, result: &Result<(), ApiError>, now: Instant) -> Settled {
+        let namespace = waiting.event.namespace().to_owned();
+        let line = self.line(&waiting.event);
+        line.in_flight = line.in_flight.saturating_sub(1);
+        let settled = line.settle(waiting, result, now);
+        let is_over = line.waiting.is_empty() && line.in_flight == 0;
+        if is_over {
+            self.by_namespace.remove(&namespace);
+        }
+        if matches!(settled, Settled::Again) {
+            self.waiting = self.waiting.saturating_add(1);
+        }
+        settled
+    }
+
+    /// Drops the oldest event of the namespace that has the most.
+    fn drop_one(&mut self) -> Option<EventRecord> {
+        let longest = self.by_namespace.values_mut().max_by_key(|line| line.waiting.len())?;
+        let dropped = longest.waiting.pop_front()?;
+        self.waiting = self.waiting.saturating_sub(1);
+        Some(dropped.event)
+    }
+}
+
+impl Line {
+    /// True if an event may be tried now. While they fail, one at a time shows when they don't any more.
+    fn may_try(&self, now: Instant) -> bool {
+        let may_begin = self.failures == 0 || self.in_flight == 0;
+        !self.waiting.is_empty() && may_begin && self.not_before.is_none_or(|at| at <= now)
+    }
+
+    fn settle(&mut self, waiting: WaitingEvent, result: &Result<(), ApiError>, now: Instant) -> Settled {
+        let is_left = match result {
+            // it has been written before
+            Ok(()) | Err(ApiError::Stale(_)) => {
+                (self.failures, self.not_before, self.refused_since) = (0, None, None);
+                return Settled::Written;
+            }
+            Err(ApiError::Forbidden(_)) => {
+                let since = *self.refused_since.get_or_insert(now);
+                now.duration_since(since) < REFUSAL_PATIENCE
+            }
+            Err(error) => {
+                let since = waiting.since.unwrap_or(now);
+                error.is_open() && now.duration_since(since) < PATIENCE
+            }
+        };
+        if !is_left {
+            return Settled::GivenUp(waiting.event);
+        }
+        let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(LAST_WAIT);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(now + wait);
+        // another may be written even if this one fails each time
+        self.waiting.push_back(waiting);
+        Settled::Again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::ObjectReference;
+    use prometheus_client::registry::Registry;
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn queue() -> EventQueue {
+        EventQueue::new(Metrics::register(&mut Registry::default()))
+    }
+
+    fn event(namespace: &str, name: &str) -> EventRecord {
+        let object = ObjectReference {
+            namespace: Some(namespace.into()),
+            name: Some(name.into()),
+            ..ObjectReference::default()
+        };
+        let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
+        EventRecord { object, reason: "", action: "", note, at, cause: None }
+    }
+
+    fn events(namespace: &str, count: usize) -> impl Iterator<Item = EventRecord> {
+        (0..count).map(move |number| event(namespace, &number.to_string()))
+    }
+
+    fn take_all(queue: &EventQueue) -> Vec<(WaitingEvent, Slot)> {
+        std::iter::from_fn(|| queue.take()).collect()
+    }
+
+    fn namespaces(taken: &[(WaitingEvent, Slot)]) -> Vec<&str> {
+        taken.iter().map(|(waiting, _)| waiting.event.namespace()).collect()
+    }
+
+    fn forbidden() -> Result<(), ApiError> {
+        Err(ApiError::Forbidden("exceeded quota".into()))
+    }
+
+    /// Tries what may be tried now, with this result; returns how many are given up.
+    fn try_all(queue: &EventQueue, result: impl Fn(&str) -> Result<(), ApiError>) -> usize {
+        let settle = |(waiting, _): (WaitingEvent, Slot)| {
+            let result = result(waiting.event.namespace());
+            matches!(queue.settle(waiting, &result), Settled::GivenUp(_))
+        };
+        take_all(queue).into_iter().map(settle).filter(|given_up| *given_up).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_take_turns() {
+        let queue = queue();
+        queue.extend(events("a", 100).chain(events("b", 2)).chain(events("c", 1)));
+        assert_eq!(namespaces(&take_all(&queue))[..6], ["a", "b", "c", "a", "b", "a"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_exists_already_is_written() {
+        let queue = queue();
+        queue.extend(events("a", 1));
+        assert_eq!(try_all(&queue, |_| Err(ApiError::Stale(String::new()))), 0);
+        assert!(queue.is_empty() && queue.lines.lock().by_namespace.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_events_fail_one_at_a_time_is_tried_until_one_is_written() {
+        let queue = queue();
+        queue.extend(events("a", 100));
+        try_all(&queue, |_| Err(ApiError::Timeout));
+        assert!(take_all(&queue).is_empty(), "waits");
+        advance(LAST_WAIT).await;
+        let mut probes = take_all(&queue);
+        assert_eq!(probes.len(), 1);
+        let (waiting, slot) = probes.remove(0);
+        drop(slot);
+        assert!(matches!(queue.settle(waiting, &Ok(())), Settled::Written));
+        assert!(take_all(&queue).len() > 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_waits_between_tries_grow_to_a_bound() {
+        let queue = queue();
+        queue.extend(events("a", 1));
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(try_all(&queue, |_| Err(ApiError::Timeout)), 0);
+            let next = queue.lines.lock().next_try().unwrap();
+            waits.push(next.duration_since(Instant::now()));
+            tokio::time::sleep_until(next).await;
+        }
+        assert!(waits.is_sorted() && waits[0] == FIRST_WAIT && waits[7] == LAST_WAIT, "{waits:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_that_lasts_is_final_for_all_events_of_the_namespace_and_for_no_other() {
+        let queue = queue();
+        queue.extend(events("refused", 1_000));
+        let begun = Instant::now();
+        let (mut given_up, mut others) = (0, BTreeSet::new());
+        while !queue.is_empty() {
+            let name = begun.elapsed().as_secs().to_string();
+            queue.push(event("fine", &name));
+            given_up += try_all(&queue, |namespace| if namespace == "fine" { Ok(()) } else { forbidden() });
+            others.insert(name);
+            advance(Duration::from_millis(100)).await;
+            assert!(begun.elapsed() < Duration::from_mins(5));
+        }
+        assert_eq!(given_up, 1_000);
+        assert!(others.len() >= 10, "not before {REFUSAL_PATIENCE:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_that_ends_soon_loses_no_event() {
+        let queue = queue();
+        queue.extend(events("a", 20));
+        let begun = Instant::now();
+        while !queue.is_empty() {
+            let is_over = begun.elapsed() >= REFUSAL_PATIENCE / 2;
+            assert_eq!(try_all(&queue, |_| if is_over { Ok(()) } else { forbidden() }), 0);
+            advance(FIRST_WAIT).await;
+        }
+        assert!(begun.elapsed() < REFUSAL_PATIENCE + LAST_WAIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_for_which_the_api_server_never_decides_is_given_up() {
+        let queue = queue();
+        queue.extend(events("a", 1));
+        let begun = Instant::now();
+        while try_all(&queue, |_| Err(ApiError::Timeout)) == 0 {
+            advance(LAST_WAIT).await;
+        }
+        assert!((PATIENCE..PATIENCE * 2).contains(&begun.elapsed()) && queue.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_events_the_oldest_of_the_namespace_with_the_most_is_dropped() {
+        let queue = queue();
+        queue.extend(events("few", 10));
+        queue.extend(events("many", 2 * CAPACITY));
+        let lines = queue.lines.lock();
+        assert_eq!((lines.waiting, lines.by_namespace["few"].waiting.len()), (CAPACITY, 10));
+        let last = lines.by_namespace["many"].waiting.back().and_then(|last| last.event.object.name.clone());
+        assert_eq!(last, Some((2 * CAPACITY - 1).to_string()));
+    }
+}

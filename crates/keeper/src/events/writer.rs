@@ -1,0 +1,185 @@
+//! Writes the events that wait.
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use tenure_service::{clock::ServerClock, leadership::Leadership, limit::WriteLimit, log::with_causes};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{
+    EventQueue, Events, FOR_EVENTS,
+    queue::{Settled, WaitingEvent},
+};
+use crate::{recent::EventOutbox, slots::Slot};
+
+/// Writes the events of all parts of the keeper.
+pub struct EventWriter {
+    pub events: Events,
+    pub queue: EventQueue,
+    pub limit: WriteLimit,
+    pub clock: ServerClock,
+    pub outbox: EventOutbox,
+}
+
+impl EventWriter {
+    /// Works whenever this keeper leads. Once `ended` says that no more events come, writes the rest, for a while.
+    pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
+        let lost = || {
+            self.queue.clear();
+            self.outbox.interrupted();
+        };
+        lead.work(ended, async || self.work(ended).await, lost).await;
+    }
+
+    async fn work(&self, ended: &CancellationToken) {
+        let end = async {
+            ended.cancelled().await;
+            tokio::time::sleep(FOR_EVENTS).await;
+        };
+        tokio::select! {
+            () = self.write_all(ended) => {}
+            () = end => warn!("Ended before all events were written"),
+        }
+    }
+
+    async fn write_all(&self, ended: &CancellationToken) {
+        let mut writes = FuturesUnordered::new();
+        loop {
+            while let Some((event, slot)) = self.queue.take() {
+                writes.push(self.write(event, slot));
+            }
+            if ended.is_cancelled() && writes.is_empty() && self.queue.is_empty() {
+                return;
+            }
+            tokio::select! {
+                Some(()) = writes.next() => {}
+                () = self.queue.changed() => {}
+                () = ended.cancelled(), if !ended.is_cancelled() => {}
+            }
+        }
+    }
+
+    async fn write(&self, waiting: WaitingEvent, slot: Slot) {
+        self.limit.until_ready().await;
+        let result = slot.watch(self.events.write(&waiting.event, self.clock.now())).await;
+        let settled = self.queue.settle(waiting, &result);
+        if matches!(settled, Settled::Again) {
+            slot.trouble();
+        }
+        if let (Settled::GivenUp(event), Err(error)) = (settled, result) {
+            if !error.is_refusal() {
+                self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
+            }
+            event.complain(&with_causes(&error));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, num::NonZeroU32, sync::Arc, time::Duration};
+
+    use http::{Request, Response};
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::ObjectReference;
+    use kube::{Client, client::Body};
+    use parking_lot::Mutex;
+    use prometheus_client::registry::Registry;
+    use tenure_service::limit::write_limit;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::{events::EventRecord, metrics::Metrics};
+
+    /// An API server that refuses the events of namespaces `quota-…`, doesn't answer for `hangs-…`, and notes when it took
+    /// the event of another.
+    fn server(taken: Arc<Mutex<Vec<Instant>>>) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let taken = Arc::clone(&taken);
+            async move {
+                let path = request.uri().path().to_owned();
+                let (status, body) = if path.contains("/quota-") {
+                    (
+                        403,
+                        r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "message": "exceeded quota"}"#,
+                    )
+                } else if path.contains("/hangs-") {
+                    std::future::pending().await
+                } else {
+                    taken.lock().push(Instant::now());
+                    (201, r#"{"metadata": {}, "eventTime": null}"#)
+                };
+                let response = Response::builder().status(status).header("content-type", "application/json");
+                Ok::<_, Infallible>(response.body(Body::from(body.as_bytes().to_vec())).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn event(namespace: &str, number: u32) -> EventRecord {
+        let object = ObjectReference {
+            namespace: Some(namespace.into()),
+            name: Some(number.to_string()),
+            ..ObjectReference::default()
+        };
+        let (note, at) = (String::new(), Timestamp::UNIX_EPOCH);
+        EventRecord { object, reason: "", action: "", note, at, cause: None }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_whose_events_hang_or_are_refused_hold_up_no_other() {
+        let taken = Arc::default();
+        let lead = Leadership::always();
+        let many = NonZeroU32::new(10_000).unwrap();
+        let queue = EventQueue::new(Metrics::register(&mut Registry::default()));
+        let writer = EventWriter {
+            events: Events::new(server(Arc::clone(&taken)), lead.clone()),
+            queue: queue.clone(),
+            limit: write_limit(many, many),
+            clock: ServerClock::default(),
+            outbox: EventOutbox::default(),
+        };
+        let ended = CancellationToken::new();
+        let trouble = ["quota-a", "quota-b", "hangs-a", "hangs-b", "hangs-c"];
+        queue.extend(trouble.iter().flat_map(|name| (0..500).map(|number| event(name, number))));
+        let told = async {
+            let mut longest = Duration::ZERO;
+            for number in 0..30 {
+                let (sent, before) = (Instant::now(), taken.lock().len());
+                queue.extend([event("fine", number)]);
+                while taken.lock().len() == before {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                longest = longest.max(sent.elapsed());
+            }
+            longest
+        };
+        tokio::select! {
+            () = writer.run(&lead, &ended) => unreachable!(),
+            longest = told => assert!(longest <= Duration::from_secs(2), "{longest:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_end_what_can_be_written_is_and_the_rest_is_left() {
+        let taken = Arc::default();
+        let lead = Leadership::always();
+        let many = NonZeroU32::new(10_000).unwrap();
+        let queue = EventQueue::new(Metrics::register(&mut Registry::default()));
+        let writer = EventWriter {
+            events: Events::new(server(Arc::clone(&taken)), lead.clone()),
+            queue: queue.clone(),
+            limit: write_limit(many, many),
+            clock: ServerClock::default(),
+            outbox: EventOutbox::default(),
+        };
+        let ended = CancellationToken::new();
+        queue.extend((0..100).map(|number| event("fine", number)));
+        ended.cancel();
+        let begun = Instant::now();
+        writer.work(&ended).await;
+        assert_eq!((taken.lock().len(), begun.elapsed() < Duration::from_secs(1)), (100, true));
+        queue.extend([event("hangs-a", 0)]);
+        writer.work(&ended).await;
+        assert!(begun.elapsed() >= FOR_EVENTS);
+    }
+}
