@@ -17,6 +17,10 @@ use crate::{log::with_causes, readiness::Awaited};
 /// one begins: so a connection that died unnoticed is detected.
 pub(crate) const TIMEOUT_SECONDS: u32 = 50;
 
+/// The most objects of one page of a list. A page is read as a whole, in two copies. An object may have 1.5 MiB, so this
+/// takes 150 MiB at most.
+const PAGE_SIZE: u32 = 50;
+
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
@@ -128,7 +132,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
         S: Store<K, Key = Key>,
     {
-        let config = config.clone().timeout(TIMEOUT_SECONDS);
+        let config = config.clone().timeout(TIMEOUT_SECONDS).page_size(PAGE_SIZE);
         loop {
             let mut events = watch(api.clone(), config.clone()).boxed();
             while let Some(event) = events.next().await {
@@ -262,3 +266,6 @@ impl<K: Resource<DynamicType = ()>, S: Store<K>> Store<DeserializeGuard<K>> for 
         self.0.retain(keys);
     }
 }
+
+#[cfg(test)]
+mod tests;
