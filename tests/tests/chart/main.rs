@@ -10,6 +10,7 @@ mod callers;
 mod certificate;
 mod crds;
 mod delegation;
+mod flow;
 mod guard;
 mod hook;
 mod kai;

@@ -70,6 +70,7 @@ impl Shape {
             ("ValidatingAdmissionPolicy", 2),
             ("ValidatingAdmissionPolicyBinding", 2),
             ("ConfigMap", 1),
+            ("FlowSchema", 2),
             // which an uninstall removes, and the right to it
             ("Lease", 1),
             ("Role", 1),

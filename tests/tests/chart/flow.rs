@@ -1,0 +1,53 @@
+//! The place of Tenure's requests in the queues of the API server.
+
+use serde_json::{Value, json};
+
+use crate::{NAMESPACE, find, kinds, render, values::assert_refused};
+
+const NAME: &str = "test-tenure";
+
+fn subject(name: &str, namespace: &str) -> Value {
+    json!({"kind": "ServiceAccount", "serviceAccount": {"name": name, "namespace": namespace}})
+}
+
+#[tokio::test]
+async fn requests_of_keeper_and_webhook_and_their_leases_have_levels_of_their_own() {
+    let objects = render("test", &json!({})).await;
+    let both = json!([subject("test-tenure-keeper", NAMESPACE), subject("test-tenure-webhook", NAMESPACE)]);
+    for (name, level) in [(NAME, "workload-high"), ("test-tenure-leases", "leader-election")] {
+        let spec = &find(&objects, "FlowSchema", name)["spec"];
+        assert_eq!(spec["priorityLevelConfiguration"]["name"], json!(level));
+        assert_eq!(spec["rules"][0]["subjects"], both);
+    }
+    let precedence = |name| find(&objects, "FlowSchema", name)["spec"]["matchingPrecedence"].as_u64();
+    assert!(precedence("test-tenure-leases") < precedence(NAME));
+    let leases = &find(&objects, "FlowSchema", "test-tenure-leases")["spec"]["rules"][0];
+    assert_eq!(leases["resourceRules"][0]["resources"], json!(["leases"]));
+    assert_eq!(leases.get("nonResourceRules"), None);
+}
+
+#[tokio::test]
+async fn the_levels_are_values_and_all_of_it_can_be_turned_off() {
+    let values = json!({
+        "flowControl": {"priorityLevel": "mine", "leasePriorityLevel": "system"},
+        "keeper": {"enabled": false},
+        "webhook": {"serviceAccount": {"create": false, "name": "theirs"}},
+        "namespaceOverride": "other",
+    });
+    let objects = render("test", &values).await;
+    for (name, level) in [(NAME, "mine"), ("test-tenure-leases", "system")] {
+        let spec = &find(&objects, "FlowSchema", name)["spec"];
+        assert_eq!(spec["priorityLevelConfiguration"]["name"], json!(level));
+        assert_eq!(spec["rules"][0]["subjects"], json!([subject("theirs", "other")]));
+    }
+    // as in an upgrade that reuses the values of an older chart
+    for off in [json!({"enabled": false}), Value::Null] {
+        let objects = render("test", &json!({"flowControl": off})).await;
+        assert_eq!(kinds(&objects).get("FlowSchema"), None);
+    }
+    assert_refused(&[
+        (json!({"flowControl": {"priorityLevel": ""}}), "'/flowControl/priorityLevel'"),
+        (json!({"flowControl": {"level": "x"}}), "'level' not allowed"),
+    ])
+    .await;
+}
