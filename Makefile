@@ -60,6 +60,10 @@ failover: ## The leader of two keepers killed, stopped and cut off, 20 times eac
 	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture
 	$(CARGO) test --locked --package tenure-tests --test requeue -- --ignored --nocapture
 
+.PHONY: soak
+soak: ## 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed: nothing is lost
+	$(CARGO) test --release --locked --package tenure-tests --test soak -- --ignored --nocapture
+
 .PHONY: forged-calls
 forged-calls: ## A client without a certificate calls the webhook 1,000 times a second, for ten minutes (FORGED_SECONDS=600): no write, no memory, reviews no slower
 	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture

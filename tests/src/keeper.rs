@@ -38,6 +38,11 @@ impl Keeper {
         Self { process, admin }
     }
 
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// Returns its present metrics.
     pub async fn metrics(&self) -> Metrics {
         Metrics::of(&self.admin).await
@@ -66,7 +71,8 @@ pub async fn keeper_program() -> OsString {
     spawn_blocking(|| program("tenure-keeper")).await.unwrap().unwrap().into_os_string()
 }
 
-async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
+/// Gets a page of an admin port, by its base URL.
+pub(crate) async fn get(admin: &str, path: &str) -> anyhow::Result<String> {
     let mut config = Config::new(admin.parse()?);
     // each poll is a try
     config.default_retry = false;

@@ -20,6 +20,7 @@ pub mod proxy;
 pub mod queues;
 pub mod scale;
 pub mod scheduling;
+pub mod soak;
 pub mod tenant;
 pub mod workloads;
 

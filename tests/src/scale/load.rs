@@ -28,6 +28,7 @@ type Sample = (Instant, Duration);
 /// Asks the webhook at a steady rate, whether it has answered or not, until it is dropped.
 pub struct Load {
     samples: Arc<Mutex<Vec<Sample>>>,
+    failures: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<()>>>,
 }
@@ -36,16 +37,17 @@ impl Load {
     /// Reviews an update of a queue, so often a second. It has a thread of its own, so that what else this process
     /// does isn't measured.
     pub fn start(world: &World, queue: &DynamicObject, per_second: u32) -> Result<Self> {
-        let (samples, stop) = (Arc::default(), Arc::default());
+        let (samples, failures, stop) = (Arc::default(), Arc::default(), Arc::default());
         let asker = Asker {
             config: config(world)?,
             review: review(queue)?,
             between: Duration::from_secs(1) / per_second,
             samples: Arc::clone(&samples),
+            failures: Arc::clone(&failures),
             stop: Arc::clone(&stop),
         };
         let thread = thread::Builder::new().name(THREAD.into()).spawn(move || asker.run())?;
-        Ok(Self { samples, stop, thread: Some(thread) })
+        Ok(Self { samples, failures, stop, thread: Some(thread) })
     }
 
     /// Returns the latencies of the reviews that were sent in a span of time.
@@ -59,7 +61,16 @@ impl Load {
     pub fn end(mut self) -> Result<()> {
         self.stop.store(true, Relaxed);
         let ended = self.thread.take().context("it was started")?.join();
-        ended.unwrap_or_else(|_| Err(anyhow::anyhow!("it panicked")))
+        ended.unwrap_or_else(|_| Err(anyhow::anyhow!("it panicked")))?;
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let answered = self.samples.lock().unwrap_or_else(PoisonError::into_inner).len();
+        ensure!(
+            failures.is_empty(),
+            "{} reviews failed and {answered} were answered; the first failures: {:#?}",
+            failures.len(),
+            failures.iter().take(5).collect::<Vec<_>>()
+        );
+        Ok(())
     }
 }
 
@@ -95,6 +106,7 @@ struct Asker {
     review: Vec<u8>,
     between: Duration,
     samples: Arc<Mutex<Vec<Sample>>>,
+    failures: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -113,18 +125,26 @@ impl Asker {
         each.set_missed_tick_behavior(MissedTickBehavior::Skip);
         while !self.stop.load(Relaxed) {
             each.tick().await;
-            let (client, review, samples) = (client.clone(), self.review.clone(), Arc::clone(&self.samples));
+            let (client, review) = (client.clone(), self.review.clone());
+            let (samples, failures) = (Arc::clone(&self.samples), Arc::clone(&self.failures));
             answers.spawn(async move {
                 let sent = Instant::now();
-                ask(&client, &review).await?;
-                samples.lock().unwrap_or_else(PoisonError::into_inner).push((sent, sent.elapsed()));
-                anyhow::Ok(())
+                let asked = ask(&client, &review).await;
+                let latency = sent.elapsed();
+                match asked {
+                    Ok(()) => samples.lock().unwrap_or_else(PoisonError::into_inner).push((sent, latency)),
+                    Err(error) => {
+                        let failure = format!("after {latency:?}: {error:#}");
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
+                    }
+                }
             });
             while let Some(answered) = answers.try_join_next() {
-                answered??;
+                answered?;
             }
         }
-        answers.join_all().await.into_iter().collect()
+        answers.join_all().await;
+        Ok(())
     }
 }
 
