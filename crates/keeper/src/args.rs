@@ -70,7 +70,7 @@ pub struct Args {
     pub(crate) threadiness: NonZeroU32,
 
     /// The most pauses and deletions a second, on average. Returns, stamps of start times and notices of the end have
-    /// limits of the same size, and wait for none of the others
+    /// limits of the same size, and wait for none of the others. That of events is four times as high
     #[arg(long, value_name = "NUMBER", default_value = "50", value_parser = at_least_one, help_heading = "Limits")]
     pub(crate) writes_per_second: NonZeroU32,
 

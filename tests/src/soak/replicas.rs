@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
-    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};

@@ -8,12 +8,13 @@ use std::time::Duration;
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::events::v1::Event;
-use kube::{Api, api::ListParams, client::Body};
+use kube::{Api, api::ListParams, client::Body, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::{RELEASE_NAMESPACE, eventually};
 use tenure_tests::{
     DEADLINE, World,
     keeper::Metrics,
+    policies::Refusal,
     workloads::{Namespace, bare_pod, distinct, in_queue, queue, workload},
 };
 use tokio::{net::TcpListener, sync::OnceCell, time::Instant};
@@ -26,27 +27,12 @@ async fn world() -> &'static World {
     WORLD.get_or_try_init(|| World::running("fair")).await.unwrap()
 }
 
-/// A quota that refuses all further events.
-async fn refuse_events(namespace: &Namespace) {
-    let quota = json!({
-        "apiVersion": "v1", "kind": "ResourceQuota",
-        "metadata": {"name": "no-events", "namespace": namespace.name()},
-        "spec": {"hard": {"count/events.events.k8s.io": "0"}},
-    });
-    let quota = namespace.create(&quota).await;
-    let counted = async || {
-        let hard = namespace.field(&quota, "status.hard").await;
-        Ok(hard.is_object().then_some(()))
-    };
-    eventually("the quota to be in force", DEADLINE, counted).await.unwrap();
-}
-
 #[tokio::test]
-async fn a_namespace_whose_quota_refuses_events_holds_up_no_other() {
+async fn a_namespace_that_refuses_events_holds_up_no_other() {
     const PODS: usize = 40;
     let world = world().await;
     let (refused, fine) = (Namespace::new(world).await, Namespace::new(world).await);
-    refuse_events(&refused).await;
+    Refusal::forbidding(world, &refused, "request.resource.resource != 'events'").await;
     refused.apply(&queue("fair-events", "1s")).await;
     for number in 0..PODS {
         let name = format!("pod-{number}");
@@ -56,9 +42,9 @@ async fn a_namespace_whose_quota_refuses_events_holds_up_no_other() {
     refused.await_pods(&[]).await;
     let lost = async || {
         let metrics = Metrics::of_world(world).await;
-        Ok(metrics.count("tenure_keeper_events_total", &[("result", "Refused")]))
+        metrics.count("tenure_keeper_events_total", &[("result", "Refused")])
     };
-    assert!(lost().await.unwrap() < PODS as u64, "most of them are still to be written");
+    assert!(lost().await < PODS as u64, "most of them are still to be written");
 
     fine.create(&workload("Deployment", fine.name(), "test", &in_queue("fair-events"), &Value::Null)).await;
     let record = fine.await_paused("Deployment", "test").await;
@@ -75,7 +61,7 @@ async fn a_namespace_whose_quota_refuses_events_holds_up_no_other() {
     );
 
     // one of the pause and one of the end of the run; a lasting refusal is final
-    let all = async || Ok((lost().await? >= 2 * PODS as u64).then_some(()));
+    let all = async || Ok((lost().await >= 2 * PODS as u64).then_some(()));
     eventually("the refused events to be given up", DEADLINE, all).await.unwrap();
     assert_eq!(refused.events().await, [""; 0]);
 }
@@ -136,19 +122,20 @@ async fn owners_whose_return_hangs_hold_up_no_other_and_come_back_later() {
         jobs.push(hanging.create(&due_job(&hanging, &format!("job-{number:02}"))).await);
     }
     let (job, begun) = (fine.create(&due_job(&fine, "job")).await, Instant::now());
-    let back =
-        async |namespace: &Namespace, job| Ok(namespace.field(job, "spec.suspend").await != json!(true));
-    let is_back = async || Ok(back(&fine, &job).await?.then_some(()));
+    let back = async |namespace: &Namespace, job: &DynamicObject| {
+        namespace.field(job, "spec.suspend").await != json!(true)
+    };
+    let is_back = async || Ok(back(&fine, &job).await.then_some(()));
     eventually("the Job to come back", DEADLINE, is_back).await.unwrap();
     assert!(begun.elapsed() <= HELD_UP, "it came back after {:?}", begun.elapsed());
-    assert!(!back(&hanging, &jobs[0]).await.unwrap());
+    assert!(!back(&hanging, &jobs[0]).await);
 
     let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &configuration.to_string()).await;
     delete.unwrap().success().unwrap();
     drop(nobody);
     let all_back = async || {
         for job in &jobs {
-            if !back(&hanging, job).await? {
+            if !back(&hanging, job).await {
                 return Ok(None);
             }
         }

@@ -1,7 +1,9 @@
 //! Writes the events that wait.
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use tenure_service::{clock::ServerClock, leadership::Leadership, limit::WriteLimit, log::with_causes};
+use tenure_service::{
+    call::ApiError, clock::ServerClock, leadership::Leadership, limit::WriteLimit, log::with_causes,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -66,7 +68,8 @@ impl EventWriter {
             slot.trouble();
         }
         if let (Settled::GivenUp(event), Err(error)) = (settled, result) {
-            if !error.is_refusal() {
+            // what the API server has decided isn't asked again
+            if error.is_open() || matches!(error, ApiError::NotLeading) {
                 self.outbox.not_told(event.object.uid.as_deref().unwrap_or_default());
             }
             event.complain(&with_causes(&error));
