@@ -14,7 +14,10 @@ use kube::{Api, api::PostParams};
 use serde_json::json;
 use tenure_certs::Authority;
 use tenure_testbed::{Cluster, KEEPERS, RELEASE_NAMESPACE, Tenure, eventually};
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, interval, sleep_until},
+};
 
 use crate::{
     DEADLINE, World,
@@ -82,7 +85,8 @@ impl Soak {
             again(end, self.kills, async |number| kill(&world, number).await),
         )?;
         let latencies = load.between(begun.into_std(), end.into_std());
-        load.end()?;
+        // it waits for answers that come through the balancer, which is on this thread
+        spawn_blocking(|| load.end()).await??;
         crowd.await_pauses(&controller, crowd.count(), self.lasts + DEADLINE).await?;
         crowd.assert_each_paused_once().await?;
 

@@ -16,11 +16,11 @@ fn number<T: std::str::FromStr>(variable: &str, otherwise: T) -> T {
 #[tokio::test]
 async fn nothing_is_lost_in_a_short_soak() -> anyhow::Result<()> {
     let soak = Soak {
-        lasts: seconds(12),
+        lasts: seconds(8),
         reviews: 100,
         rotates: Duration::from_millis(500),
-        restarts: seconds(4),
-        kills: seconds(5),
+        restarts: seconds(3),
+        kills: seconds(3),
     };
     let report = soak.run("soak-short").await?;
     assert!(

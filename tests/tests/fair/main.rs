@@ -144,7 +144,7 @@ async fn owners_whose_return_hangs_hold_up_no_other_and_come_back_later() {
     eventually("all Jobs to come back", DEADLINE, all_back).await.unwrap();
 }
 
-/// The FlowSchema that the API server uses for a request of a service account of ours, by its uid.
+/// The `FlowSchema` that the API server uses for a request of a service account of ours, by its uid.
 async fn flow_schema_of(world: &World, account: &str, path: &str) -> String {
     let kubeconfig = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, account).await.unwrap();
     let client = world.cluster.client_of(&kubeconfig).await.unwrap();

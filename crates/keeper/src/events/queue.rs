@@ -55,7 +55,7 @@ pub enum Settled {
     /// It will be tried again.
     Again,
     /// It won't be written.
-    GivenUp(EventRecord),
+    GivenUp(Box<EventRecord>),
 }
 
 /// The events by namespace.
@@ -155,7 +155,7 @@ impl EventQueue {
             (Settled::Written, _) => self.metrics.event(EventResult::Written),
             (Settled::Again, _) => {}
             (Settled::GivenUp(_), Err(error)) if error.is_refusal() => {
-                self.metrics.event(EventResult::Refused)
+                self.metrics.event(EventResult::Refused);
             }
             (Settled::GivenUp(_), _) => self.metrics.event(EventResult::Failed),
         }
@@ -237,7 +237,7 @@ impl Line {
             }
         };
         if !is_left {
-            return Settled::GivenUp(waiting.event);
+            return Settled::GivenUp(Box::new(waiting.event));
         }
         let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(LAST_WAIT);
         self.failures = self.failures.saturating_add(1);
