@@ -1,5 +1,4 @@
-//! Guarantees that hold when things break: nothing is lost, and nothing is done twice.
-#![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+//! Outages of the keeper and of the API server, and a missing definition.
 
 use std::collections::BTreeSet;
 
