@@ -12,6 +12,7 @@ pub mod asker;
 pub mod audit;
 pub mod callers;
 pub mod failover;
+pub mod faults;
 pub mod fixtures;
 pub mod keeper;
 pub mod pages;

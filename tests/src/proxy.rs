@@ -1,9 +1,21 @@
-//! A network on the way to the API server that can be cut.
+//! A network on the way to the API server that can be cut, and one that knows the API and can break it.
+//!
+//! [`Proxy`] carries bytes. [`ApiProxy`] terminates TLS, and does by [`Rule`]s what networks and API servers do when
+//! they fail.
+
+mod api;
+mod call;
+mod events;
+mod rule;
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
+
+pub use api::{ApiProxy, Scope, Write};
+pub use call::Call;
+pub use rule::{Active, Deed, Match, Rule};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

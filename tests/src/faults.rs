@@ -1,0 +1,5 @@
+//! Faults between our servers and the API server.
+
+mod diary;
+
+pub use diary::Diary;

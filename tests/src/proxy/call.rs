@@ -1,0 +1,142 @@
+//! Requests to the API server by verb and object.
+
+use http::{Method, Uri};
+
+/// Kinds without a namespace. Lists of all others can be restricted to one.
+const CLUSTER_SCOPED: [&str; 6] =
+    ["apiservices", "customresourcedefinitions", "namespaces", "nodes", "priorityclasses", "storageclasses"];
+
+/// Kinds without a namespace whose objects belong to a scope by a label.
+const LABELLED: (&str, &str) = ("scheduling.run.ai", "queues");
+
+/// A request, as an authorizer sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Call {
+    /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
+    pub verb: &'static str,
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The plural name of the kind; empty for a request that is of no kind, such as discovery.
+    pub resource: String,
+    /// The subresource; empty for the object itself.
+    pub subresource: String,
+    /// The namespace; empty for all of them, and for cluster-scoped objects.
+    pub namespace: String,
+    /// The name; empty for a collection.
+    pub name: String,
+}
+
+impl Call {
+    /// Reads a request.
+    pub fn of(method: &Method, uri: &Uri) -> Self {
+        let segments: Vec<&str> = uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
+        let (group, rest) = match segments.as_slice() {
+            ["api", _, rest @ ..] => ("", rest),
+            ["apis", group, _, rest @ ..] => (*group, rest),
+            _ => ("", &[][..]),
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let part = |place: usize| rest.get(place).copied().unwrap_or_default().to_owned();
+        let (resource, name, subresource) = (part(0), part(1), part(2));
+        let is_watch = uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"));
+        let verb = match *method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE => "delete",
+            _ if is_watch => "watch",
+            _ if name.is_empty() && !resource.is_empty() => "list",
+            _ => "get",
+        };
+        Self { verb, group: group.into(), resource, subresource, namespace: namespace.into(), name }
+    }
+
+    /// True if the request changes something, if the API server gets it.
+    pub fn is_write(&self) -> bool {
+        ["create", "update", "patch", "delete"].contains(&self.verb)
+    }
+
+    /// The same request, which sees no objects but those of one namespace, and the cluster-scoped queues with a label
+    /// of that value.
+    pub(super) fn restrict(&self, uri: &Uri, label: &str, namespace: &str) -> Uri {
+        let is_of_all = ["list", "watch"].contains(&self.verb)
+            && self.namespace.is_empty()
+            && !self.resource.is_empty()
+            && !CLUSTER_SCOPED.contains(&self.resource.as_str());
+        if !is_of_all {
+            return uri.clone();
+        }
+        let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+        let restricted = if (self.group.as_str(), self.resource.as_str()) == LABELLED {
+            format!("{path}?{query}&labelSelector={label}%3D{namespace}")
+        } else {
+            let end = path.len() - self.resource.len();
+            format!("{}namespaces/{namespace}/{}?{query}", &path[..end], self.resource)
+        };
+        restricted.parse().expect("it stays a URI")
+    }
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { verb, resource, subresource, name, .. } = self;
+        write!(f, "{verb} {resource}")?;
+        for part in [name, subresource].into_iter().filter(|part| !part.is_empty()) {
+            write!(f, "/{part}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(method: &Method, uri: &str) -> Call {
+        Call::of(method, &uri.parse().unwrap())
+    }
+
+    #[test]
+    fn a_request_is_read_by_verb_and_object() {
+        for (method, uri, expected) in [
+            (Method::GET, "/api/v1/pods?limit=500", "list pods"),
+            (Method::GET, "/api/v1/pods?watch=true&resourceVersion=1", "watch pods"),
+            (Method::GET, "/apis/apps/v1/namespaces/a/deployments/x", "get deployments/x"),
+            (Method::PATCH, "/apis/apps/v1/namespaces/a/deployments/x?fieldManager=m", "patch deployments/x"),
+            (Method::POST, "/apis/events.k8s.io/v1/namespaces/a/events", "create events"),
+            (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "update leases/l"),
+            (Method::PATCH, "/apis/scheduling.run.ai/v3alpha1/queues/q/status", "patch queues/q/status"),
+            (Method::GET, "/api/v1/namespaces/a", "get namespaces/a"),
+            (Method::GET, "/apis", "get "),
+            (Method::GET, "/version", "get "),
+        ] {
+            assert_eq!(call(&method, uri).to_string(), expected, "{uri}");
+        }
+        let call = call(&Method::GET, "/apis/apps/v1/namespaces/a/deployments/x");
+        assert_eq!((call.group.as_str(), call.namespace.as_str()), ("apps", "a"));
+    }
+
+    #[test]
+    fn a_list_of_all_namespaces_is_restricted_to_one_and_queues_to_a_label() {
+        for (uri, expected) in [
+            ("/api/v1/pods?limit=5", "/api/v1/namespaces/ns/pods?limit=5"),
+            ("/apis/batch/v1/jobs?watch=true", "/apis/batch/v1/namespaces/ns/jobs?watch=true"),
+            (
+                "/apis/scheduling.run.ai/v3alpha1/queues?limit=5",
+                "/apis/scheduling.run.ai/v3alpha1/queues?limit=5&labelSelector=plan%3Dns",
+            ),
+            ("/apis/apps/v1/namespaces/a/deployments", "/apis/apps/v1/namespaces/a/deployments"),
+            ("/apis/apps/v1", "/apis/apps/v1"),
+            (
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=5",
+                "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=5",
+            ),
+        ] {
+            let uri: Uri = uri.parse().unwrap();
+            assert_eq!(Call::of(&Method::GET, &uri).restrict(&uri, "plan", "ns").to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The events of a watch on their way to a client: held back, swallowed, or cut.
+
+use std::{collections::HashMap, mem::take};
+
+use futures::{Stream, StreamExt, stream::unfold};
+use http_body_util::{BodyExt, StreamBody, combinators::UnsyncBoxBody};
+use hyper::body::{Bytes, Frame};
+use serde_json::{Value, json};
+use tokio::{
+    select,
+    sync::{mpsc, watch},
+};
+
+use super::{Call, Deed, Gate, api::Severed};
+
+/// The body of an answer.
+pub(super) type Answer = UnsyncBoxBody<Bytes, Severed>;
+
+type Piece = Result<Frame<Bytes>, Severed>;
+
+/// Pieces that may be on the way to a client that doesn't read.
+const IN_FLIGHT: usize = 64;
+
+/// The source of deeds to a stream, and of news of changed rules.
+pub(super) struct Deeds<F> {
+    /// Returns the present deed to the stream, and a text that describes the stream.
+    pub present: F,
+    /// Changes whenever the rules do.
+    pub changes: watch::Receiver<u64>,
+    /// Passes while the network does.
+    pub gate: Gate,
+}
+
+/// Carries the events of a watch in the background, and returns the body that the client reads.
+pub(super) fn carry<S, E, F>(call: Call, events: S, deeds: Deeds<F>) -> Answer
+where
+    S: Stream<Item = Result<Bytes, E>> + Send + Unpin + 'static,
+    E: Send + 'static,
+    F: Fn(&Call) -> Option<Deed> + Send + Sync + 'static,
+{
+    let (sink, pieces) = mpsc::channel(IN_FLIGHT);
+    tokio::spawn(async move {
+        let client_left = sink.clone();
+        let mut pump = Pump { lines: Lines::default(), events, sink };
+        select! {
+            () = pump.run(&call, deeds) => {}
+            () = client_left.closed() => {}
+        }
+    });
+    let body = unfold(pieces, async |mut pieces| pieces.recv().await.map(|piece| (piece, pieces)));
+    StreamBody::new(body).boxed_unsync()
+}
+
+struct Pump<S> {
+    lines: Lines,
+    events: S,
+    sink: mpsc::Sender<Piece>,
+}
+
+impl<S, E> Pump<S>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
+    async fn run<F: Fn(&Call) -> Option<Deed>>(&mut self, call: &Call, deeds: Deeds<F>) {
+        let Deeds { present, mut changes, mut gate } = deeds;
+        let (mut swallows, mut has_ended) = (false, false);
+        loop {
+            changes.mark_unchanged();
+            match present(call) {
+                None => {
+                    gate.open().await;
+                    if swallows {
+                        self.lines.swallow();
+                    }
+                    let all = self.lines.take_all();
+                    if !all.is_empty() && self.send(all).await.is_err() || has_ended {
+                        return;
+                    }
+                    swallows = false;
+                }
+                Some(Deed::HalfOpen) => return std::future::pending().await,
+                Some(Deed::Gone) => {
+                    let _ = self.send(gone()).await;
+                    return;
+                }
+                Some(Deed::CutWatchInEvent) if self.lines.is_empty() => {}
+                Some(Deed::CutWatchInEvent) => {
+                    let mut all = self.lines.take_all();
+                    all.truncate(all.len() / 2);
+                    let _ = self.send(all).await;
+                    return self.sever().await;
+                }
+                Some(Deed::CutWatch) => return self.sever().await,
+                Some(deed) => swallows |= matches!(deed, Deed::Swallow),
+            }
+            select! {
+                piece = self.events.next(), if !has_ended => match piece {
+                    Some(Ok(bytes)) => self.lines.push(&bytes),
+                    _ => has_ended = true,
+                },
+                _ = changes.changed() => {}
+            }
+        }
+    }
+
+    async fn send(&mut self, bytes: Vec<u8>) -> Result<(), mpsc::error::SendError<Piece>> {
+        self.sink.send(Ok(Frame::data(bytes.into()))).await
+    }
+
+    async fn sever(&mut self) {
+        // an error means that the client has left before
+        let _ = self.sink.send(Err(Severed)).await;
+    }
+}
+
+/// The event by which an API server ends a watch whose version it no longer has.
+fn gone() -> Vec<u8> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "too old resource version", "reason": "Expired", "code": 410,
+    });
+    format!("{}\n", json!({"type": "ERROR", "object": status})).into_bytes()
+}
+
+/// Events that haven't been sent, one a line, and the beginning of the next.
+#[derive(Default)]
+struct Lines {
+    whole: Vec<Vec<u8>>,
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.rest.extend_from_slice(part);
+            if part.ends_with(b"\n") {
+                self.whole.push(take(&mut self.rest));
+            }
+        }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.whole.is_empty()
+    }
+
+    fn take_all(&mut self) -> Vec<u8> {
+        take(&mut self.whole).concat()
+    }
+
+    /// Leaves the last state of each object, as if there had been no other: an API server that lists again shows no
+    /// more.
+    fn swallow(&mut self) {
+        let mut firsts: HashMap<String, bool> = HashMap::new();
+        let mut last: Vec<(String, Value)> = Vec::new();
+        for line in take(&mut self.whole) {
+            let event: Value = serde_json::from_slice(&line).expect("an event is JSON");
+            let uid = event.pointer("/object/metadata/uid").and_then(Value::as_str).unwrap_or_default();
+            let uid = uid.to_owned();
+            firsts.entry(uid.clone()).or_insert_with(|| event["type"] == "ADDED");
+            last.retain(|(of, _)| *of != uid);
+            last.push((uid, event));
+        }
+        for (uid, mut event) in last {
+            let came = firsts.get(&uid).copied().unwrap_or_default();
+            match (came, event["type"] == "DELETED") {
+                (true, true) => continue,
+                (true, false) => event["type"] = json!("ADDED"),
+                (false, _) => {}
+            }
+            self.whole.push(format!("{event}\n").into_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str, uid: &str, version: u32) -> String {
+        let object = json!({"metadata": {"uid": uid, "resourceVersion": version.to_string()}});
+        format!("{}\n", json!({"type": kind, "object": object}))
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_arrive() {
+        let (one, two) = (event("ADDED", "a", 1), event("ADDED", "b", 2));
+        let all = format!("{one}{two}");
+        let mut lines = Lines::default();
+        for byte in all.as_bytes() {
+            lines.push(&[*byte]);
+        }
+        lines.push(b"{\"type\"");
+        assert_eq!(lines.whole.len(), 2);
+        assert_eq!(lines.take_all(), all.as_bytes());
+    }
+
+    #[test]
+    fn of_what_is_swallowed_the_last_state_is_left_and_nothing_of_what_has_come_and_gone() {
+        let mut lines = Lines::default();
+        for (kind, uid, version) in [
+            ("ADDED", "gone", 1),
+            ("ADDED", "new", 2),
+            ("MODIFIED", "old", 3),
+            ("MODIFIED", "new", 4),
+            ("DELETED", "gone", 5),
+            ("DELETED", "old", 6),
+        ] {
+            lines.push(event(kind, uid, version).as_bytes());
+        }
+        lines.swallow();
+        let expected = event("ADDED", "new", 4) + &event("DELETED", "old", 6);
+        assert_eq!(String::from_utf8(lines.take_all()).unwrap(), expected);
+    }
+}

@@ -1,0 +1,189 @@
+//! Rules by which a proxy breaks the API: the requests, and the deed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use http::StatusCode;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::Call;
+use crate::scale::random;
+
+/// Requests of some verbs on some resources. An empty list stands for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Match {
+    /// The verbs.
+    pub verbs: &'static [&'static str],
+    /// The resources.
+    pub resources: &'static [&'static str],
+}
+
+impl Match {
+    /// True if a request is of these.
+    pub fn covers(&self, call: &Call) -> bool {
+        let is_in = |list: &[&str], value: &str| list.is_empty() || list.contains(&value);
+        is_in(self.verbs, call.verb) && is_in(self.resources, &call.resource)
+    }
+}
+
+/// Something that a network or an API server may do to a request.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    /// Answers with an error in place of the API server, which doesn't get the request. The number is `Retry-After`.
+    Refuse(StatusCode, Option<u32>),
+    /// Closes the connection. The API server doesn't get the request.
+    Sever,
+    /// Never answers. The API server doesn't get the request.
+    Freeze,
+    /// Closes the connection when the API server has done what was asked.
+    LoseAnswer,
+    /// Never answers when the API server has done what was asked.
+    HangAfterwards,
+    /// Answers with an error when the API server has done what was asked.
+    RefuseAfterwards(StatusCode),
+    /// Sends the request to the API server so much later, also if the client has given up.
+    Late(Duration),
+    /// Answers so much later.
+    Slow(Duration),
+    /// Tells, and sends the request on when the rule is lifted.
+    HaltBefore(Arc<Notify>),
+    /// Sends the request on, tells, and answers when the rule is lifted.
+    HaltAfter(Arc<Notify>),
+    /// Holds back the events of a watch until the rule is lifted.
+    Hold,
+    /// Holds back the events of a watch, and then shows the last state of each object alone: nothing of objects that
+    /// have come and gone.
+    Swallow,
+    /// No event passes any more on a watch, not even its end, also after the rule is lifted.
+    HalfOpen,
+    /// Ends a watch with an event that says that its version is gone.
+    Gone,
+    /// Cuts the connection of a watch.
+    CutWatch,
+    /// Cuts the connection of a watch in the midst of its next event.
+    CutWatchInEvent,
+}
+
+impl Deed {
+    /// True for a deed to the stream of a watch.
+    const fn is_to_stream(&self) -> bool {
+        matches!(
+            self,
+            Self::Hold | Self::Swallow | Self::HalfOpen | Self::Gone | Self::CutWatch | Self::CutWatchInEvent
+        )
+    }
+}
+
+/// A deed to requests: not to the first of them, not to more than a number, and to each with some chance.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    on: Match,
+    skip: u64,
+    times: u64,
+    percent: u64,
+    deed: Deed,
+}
+
+impl Rule {
+    /// A deed to all of these requests.
+    pub const fn new(on: Match, deed: Deed) -> Self {
+        Self { on, skip: 0, times: u64::MAX, percent: 100, deed }
+    }
+
+    /// The same, but not to the first of them.
+    pub const fn after(mut self, skip: u64) -> Self {
+        self.skip = skip;
+        self
+    }
+
+    /// The same to so many at most.
+    pub const fn times(mut self, times: u64) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// The same to some, by chance.
+    pub const fn percent(mut self, percent: u64) -> Self {
+        self.percent = percent;
+        self
+    }
+}
+
+/// A rule in force.
+pub struct Active {
+    rule: Rule,
+    seen: AtomicU64,
+    lifted: CancellationToken,
+}
+
+impl Active {
+    pub(super) fn new(rule: Rule) -> Self {
+        Self { rule, seen: AtomicU64::new(0), lifted: CancellationToken::new() }
+    }
+
+    pub(super) const fn deed(&self) -> &Deed {
+        &self.rule.deed
+    }
+
+    pub(super) fn lift(&self) {
+        self.lifted.cancel();
+    }
+
+    pub(super) async fn lifted(&self) {
+        self.lifted.cancelled().await;
+    }
+
+    /// True if the deed is to be done to a request.
+    pub(super) fn takes(&self, call: &Call) -> bool {
+        !self.rule.deed.is_to_stream() && self.rule.on.covers(call) && self.counts()
+    }
+
+    /// True if the deed may be done to the stream of a watch.
+    pub(super) fn takes_stream(&self, call: &Call) -> bool {
+        self.rule.deed.is_to_stream() && self.rule.on.covers(call)
+    }
+
+    /// Counts one more, and returns true if the deed is to be done to it.
+    pub(super) fn counts(&self) -> bool {
+        let number = self.seen.fetch_add(1, Relaxed);
+        let Rule { skip, times, percent, .. } = self.rule;
+        number >= skip && number - skip < times && random(skip, number) % 100 < percent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATCHES: Match = Match { verbs: &["patch"], resources: &["deployments", "jobs"] };
+
+    fn call(verb: &'static str, resource: &str) -> Call {
+        Call { verb, resource: resource.into(), ..Call::default() }
+    }
+
+    #[test]
+    fn a_rule_is_for_the_verbs_and_resources_that_it_names_or_for_all() {
+        let takes = |on, call: &Call| Active::new(Rule::new(on, Deed::Sever)).takes(call);
+        assert!(takes(PATCHES, &call("patch", "jobs")) && takes(Match::default(), &call("get", "")));
+        assert!(!takes(PATCHES, &call("get", "jobs")) && !takes(PATCHES, &call("patch", "pods")));
+    }
+
+    #[test]
+    fn a_rule_skips_the_first_and_ends_after_a_number() {
+        let active = Active::new(Rule::new(PATCHES, Deed::Sever).after(1).times(2));
+        let taken: Vec<bool> = (0..5).map(|_| active.takes(&call("patch", "jobs"))).collect();
+        assert_eq!(taken, [false, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_deed_to_a_stream_is_none_to_the_request() {
+        let active = Active::new(Rule::new(Match::default(), Deed::Hold));
+        assert!(!active.takes(&call("watch", "pods")) && active.takes_stream(&call("watch", "pods")));
+    }
+}
