@@ -16,7 +16,12 @@ pub struct Caller(Client);
 impl Caller {
     /// Creates a client that shows the certificate in a directory, with `tls.crt` and `tls.key`, or none.
     pub fn new(world: &World, certificate: Option<&Path>) -> Self {
-        let mut config = Config::new(world.tenure.webhook_url().parse().unwrap());
+        Self::at(world, world.tenure.webhook_url(), certificate)
+    }
+
+    /// The same of a webhook at another URL that has the same certificate.
+    pub fn at(world: &World, url: &str, certificate: Option<&Path>) -> Self {
+        let mut config = Config::new(url.parse().unwrap());
         let authority = world.cluster.directory().join("webhook/ca.crt");
         config.root_cert = Some(vec![CertificateDer::from_pem_file(authority).unwrap().to_vec()]);
         config.default_retry = false;

@@ -1,5 +1,76 @@
-//! Faults between our servers and the API server.
+//! Plans of faults: two keepers or a webhook behind proxies that break the API, a script of queues and workloads, and an
+//! observer that checks the rules.
+//!
+//! A plan is a [`Kind`](kinds::Kind) and a seed, from which all its parameters follow: the times, which request, and
+//! the ceilings. Plans share a control plane. The keepers of each see a namespace of their own alone.
 
+mod asker;
 mod diary;
+mod draw;
+pub mod kinds;
+mod observer;
+mod plan;
+mod report;
+mod rules;
+mod scene;
+mod servers;
+
+use anyhow::Result;
+use futures::stream::{StreamExt, iter};
+use serde_json::json;
+use tenure_testbed::RELEASE_NAMESPACE;
+
+use crate::{World, fixtures};
 
 pub use diary::Diary;
+pub use plan::{Verdict, play};
+pub use report::{in_full, print};
+pub use rules::{OLDEST_BASIS, RECOVERY};
+
+/// Values of the chart, with the rights for all that a webhook can be asked. The webhook that answers the API server isn't
+/// part of any plan.
+const VALUES: [&str; 4] = [
+    "webhook.failurePolicy=Ignore",
+    "guard.enabled=true",
+    "schedulerExtender.enabled=true",
+    "schedulerExtender.allowAnonymous=true",
+];
+
+/// A control plane for plans, with the webhook and no keeper.
+pub async fn world() -> Result<World> {
+    let world = Box::pin(World::installed("faults", &VALUES)).await?;
+    fixtures::install(&world, fixtures::definitions("scheduling.run.ai")).await;
+    // of each plan, the Lease is in the plan's own namespace
+    let leases = json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]});
+    let role = "tenure-tests-leases";
+    world
+        .apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": role},
+            "rules": [leases],
+        }))
+        .await;
+    world
+        .apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "tenure-keeper", "namespace": RELEASE_NAMESPACE}],
+        }))
+        .await;
+    world.tenure.start_webhook(&world.cluster).await?;
+    Ok(world)
+}
+
+/// Plays plans on one control plane, so many at a time. Each is told of as it ends.
+pub async fn play_all(plans: Vec<(kinds::Kind, u64)>, at_a_time: usize) -> Result<Vec<Verdict>> {
+    let world = world().await?;
+    let play = async |(kind, seed)| {
+        let verdict = play(&world, kind, seed).await;
+        let result = if verdict.violations.is_empty() { "ok" } else { "BROKEN" };
+        println!("{result:<7} {} {seed}: {:.1} s", verdict.kind, verdict.recovery.as_secs_f64());
+        for violation in &verdict.violations {
+            println!("          {violation}");
+        }
+        verdict
+    };
+    Ok(iter(plans).map(play).buffer_unordered(at_a_time).collect().await)
+}

@@ -2,3 +2,4 @@
 #![allow(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod outages;
+mod plans;

@@ -1,0 +1,183 @@
+//! Questions to a webhook, again and again, each with a connection of its own.
+
+use std::{pin::pin, time::Duration};
+
+use anyhow::{Result, ensure};
+use futures::future::join_all;
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::{Instant, interval, timeout};
+
+use super::{Diary, servers::Server};
+use crate::{World, callers::Caller};
+
+/// The longest time for an answer: the API server waits ten seconds unless a configuration says otherwise.
+const IN_TIME: Duration = Duration::from_secs(10);
+
+/// The time from one round of questions to the next.
+const BETWEEN: Duration = Duration::from_millis(300);
+
+const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
+
+/// A question, and the check of its answer.
+struct Question {
+    path: &'static str,
+    body: Value,
+    is_right: fn(&Value) -> bool,
+}
+
+/// The results of all questions so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers {
+    pub asked: u64,
+    /// The questions that had no right answer in time: when they were asked, and why.
+    pub failed: Vec<(Timestamp, String)>,
+    pub slowest: Duration,
+}
+
+/// Asks a webhook.
+pub(super) struct Asker<'w> {
+    world: &'w World,
+    url: String,
+    questions: Vec<Question>,
+}
+
+impl<'w> Asker<'w> {
+    pub fn new(world: &'w World, port: u16) -> Self {
+        let questions = vec![
+            Question { path: "/validate", body: review("1d"), is_right: |answer| is_allowed(answer, true) },
+            Question {
+                path: "/validate",
+                body: review("soon"),
+                is_right: |answer| is_allowed(answer, false),
+            },
+            Question { path: "/convert", body: conversion(), is_right: is_converted },
+            Question {
+                path: "/guard",
+                body: deletion(),
+                is_right: |answer| answer["response"]["uid"] == UID,
+            },
+            Question {
+                path: "/scheduler/preempt",
+                body: json!({"Pod": {"metadata": {"uid": "u"}}, "NodeNameToMetaVictims": {}}),
+                is_right: |answer| answer["NodeNameToMetaVictims"].is_object(),
+            },
+        ];
+        Self { world, url: format!("https://127.0.0.1:{port}"), questions }
+    }
+
+    /// Asks all questions, each twice: the answers must be the same. Returns the errors.
+    pub async fn ask(&self) -> (Vec<String>, Duration) {
+        let began = Instant::now();
+        let errors = join_all(self.questions.iter().map(|question| async {
+            let both = timeout(IN_TIME, async {
+                let first = self.ask_once(question).await?;
+                let second = self.ask_once(question).await?;
+                ensure!(first == second, "the same question was answered by {first} and by {second}");
+                Ok(())
+            });
+            let answered = both.await.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer in {IN_TIME:?}")));
+            answered.err().map(|error| format!("{}: {error:#}", question.path))
+        }));
+        (errors.await.into_iter().flatten().collect(), began.elapsed())
+    }
+
+    async fn ask_once(&self, question: &Question) -> Result<Value> {
+        let caller = Caller::at(self.world, &self.url, None);
+        let (status, text) = caller.post(question.path, question.body.to_string()).await?;
+        ensure!(status == StatusCode::OK, "{status}: {text}");
+        let answer: Value = serde_json::from_str(&text)?;
+        ensure!((question.is_right)(&answer), "{answer}");
+        Ok(answer)
+    }
+
+    /// Asks again and again, until `end` is done. A server that doesn't run needn't answer.
+    pub async fn ask_until<T>(
+        &self,
+        server: &Server,
+        diary: &Diary,
+        end: impl Future<Output = T>,
+    ) -> (T, Answers) {
+        let mut answers = Answers::default();
+        let mut rounds = interval(BETWEEN);
+        let mut end = pin!(end);
+        loop {
+            tokio::select! {
+                result = &mut end => return (result, answers),
+                _ = rounds.tick() => {}
+            }
+            if !server.is_running().await {
+                continue;
+            }
+            let at = Timestamp::now();
+            let (errors, took) = tokio::select! {
+                result = &mut end => return (result, answers),
+                asked = self.ask() => asked,
+            };
+            answers.asked += 1;
+            answers.slowest = answers.slowest.max(took);
+            // one that has ended meanwhile may leave a question without an answer
+            if server.is_running().await {
+                for error in errors {
+                    diary.note(format!("wrong answer: {error}"));
+                    answers.failed.push((at, error));
+                }
+            }
+        }
+    }
+}
+
+fn is_allowed(answer: &Value, expected: bool) -> bool {
+    answer["response"]["uid"] == UID && answer["response"]["allowed"] == expected
+}
+
+fn is_converted(answer: &Value) -> bool {
+    let response = &answer["response"];
+    response["uid"] == UID
+        && response["result"]["status"] == "Success"
+        && response["convertedObjects"][0]["apiVersion"] == "scheduling.run.ai/v2"
+}
+
+fn queue(max_duration: &str) -> Value {
+    json!({
+        "apiVersion": "scheduling.run.ai/v3alpha1", "kind": "Queue", "metadata": {"name": "asked"},
+        "spec": {"maxDuration": max_duration},
+    })
+}
+
+fn review(max_duration: &str) -> Value {
+    let kind = json!({"group": "scheduling.run.ai", "version": "v3alpha1", "kind": "Queue"});
+    let resource = json!({"group": "scheduling.run.ai", "version": "v3alpha1", "resource": "queues"});
+    json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": UID, "operation": "CREATE", "dryRun": true, "kind": kind, "resource": resource,
+            "name": "asked", "userInfo": {"username": "admin"}, "object": queue(max_duration), "oldObject": null,
+        },
+    })
+}
+
+fn deletion() -> Value {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "asked", "namespace": "default", "uid": UID},
+        "spec": {"containers": [{"name": "main", "image": "example.com/image"}]},
+    });
+    json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": UID, "operation": "DELETE", "dryRun": true, "namespace": "default", "name": "asked",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "userInfo": {"username": "system:kube-scheduler"}, "object": null, "oldObject": pod,
+        },
+    })
+}
+
+fn conversion() -> Value {
+    json!({
+        "kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1",
+        "request": {"uid": UID, "desiredAPIVersion": "scheduling.run.ai/v2", "objects": [queue("1d")]},
+    })
+}

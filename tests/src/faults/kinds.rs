@@ -1,0 +1,395 @@
+//! All kinds of faults, each with what it stands for and what is done.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::StatusCode;
+use tokio::sync::Notify;
+
+use super::draw::Draw;
+use crate::proxy::{Deed, Match, Rule};
+
+/// The servers that a fault is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// The keeper that leads when the fault begins.
+    Leader,
+    /// The other keeper.
+    Standby,
+    /// Both keepers.
+    Keepers,
+    /// The webhook.
+    Webhook,
+}
+
+/// A blow to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// SIGKILL, and a start at the end of the fault.
+    Kill,
+    /// SIGSTOP, and SIGCONT at the end of the fault.
+    Stop,
+    /// SIGTERM, and a start at the end of the fault.
+    Terminate,
+}
+
+/// The moment of a blow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The beginning of the fault.
+    Now,
+    /// When a request is sent, before the API server gets it: the first one after so many others.
+    Before(Match, u64),
+    /// When the API server has done what was asked, before the answer arrives.
+    After(Match, u64),
+}
+
+/// The content of a fault.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Requests are treated by a rule.
+    Rule(Rule),
+    /// No traffic passes.
+    Cut,
+    /// No traffic passes on the open connections.
+    Strand,
+    /// All connections are closed once.
+    Sever,
+    /// The API server's clock is ahead by so many seconds on even connections, and on odd ones.
+    Clocks([i64; 2]),
+    /// A blow to a process.
+    Strike(Blow, Moment),
+}
+
+/// A fault of one kind: from when, and for how long, after the workloads have been created.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The beginning.
+    pub at: Duration,
+    /// The time to its end.
+    pub lasts: Duration,
+    /// The servers that it is of.
+    pub whom: Whom,
+    /// The content.
+    pub what: What,
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// The name, by which it can be run alone.
+    pub name: &'static str,
+    /// The row of the fault model.
+    pub row: &'static str,
+    faults: fn(&mut Draw) -> Vec<Fault>,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Kind {
+    /// The faults of a plan.
+    pub fn faults(&self, draw: &mut Draw) -> Vec<Fault> {
+        (self.faults)(draw)
+    }
+
+    /// True if the webhook is struck, and no keeper.
+    pub fn is_of_webhook(&self) -> bool {
+        self.name.starts_with("webhook-")
+    }
+}
+
+/// The kind of a name.
+pub fn named(name: &str) -> Option<Kind> {
+    ALL.iter().find(|kind| kind.name == name).copied()
+}
+
+const ALL_CALLS: Match = Match { verbs: &[], resources: &[] };
+const READS: Match = Match { verbs: &["get"], resources: &["pods", "deployments", "replicasets", "jobs"] };
+const LISTS: Match = Match { verbs: &["list"], resources: &[] };
+const WATCHES: Match = Match { verbs: &["watch"], resources: &[] };
+const QUEUE_WATCHES: Match = Match { verbs: &["watch"], resources: &["queues"] };
+const QUEUE_READS: Match = Match { verbs: &["watch", "list"], resources: &["queues"] };
+const POD_WATCHES: Match = Match { verbs: &["watch"], resources: &["pods"] };
+const OWNER_WATCHES: Match =
+    Match { verbs: &["watch"], resources: &["deployments", "replicasets", "statefulsets", "jobs"] };
+const GROUP_WATCHES: Match = Match { verbs: &["watch"], resources: &["podgroups"] };
+const CHANGES: Match = Match { verbs: &["patch", "delete"], resources: &["deployments", "jobs", "pods"] };
+const PATCHES: Match = Match { verbs: &["patch"], resources: &["deployments", "jobs", "pods", "podgroups"] };
+const EVENTS: Match = Match { verbs: &["create"], resources: &["events"] };
+const LEASES: Match = Match { verbs: &["update"], resources: &["leases"] };
+/// All but the Lease, so that the leader goes on to lead.
+const WORK: Match = Match {
+    verbs: &[],
+    resources: &[
+        "",
+        "pods",
+        "queues",
+        "podgroups",
+        "deployments",
+        "replicasets",
+        "statefulsets",
+        "jobs",
+        "events",
+    ],
+};
+
+const fn retry_after(seconds: u32) -> Deed {
+    Deed::Refuse(StatusCode::TOO_MANY_REQUESTS, Some(seconds))
+}
+
+const fn refuse(code: StatusCode) -> Deed {
+    Deed::Refuse(code, None)
+}
+
+/// One fault to both keepers, for five to twelve seconds.
+fn once(draw: &mut Draw, what: What) -> Vec<Fault> {
+    for_a_while(draw, Whom::Keepers, what, (5_000, 12_000))
+}
+
+fn for_a_while(draw: &mut Draw, whom: Whom, what: What, (least, most): (u64, u64)) -> Vec<Fault> {
+    vec![Fault { at: draw.between(500, 4_000), lasts: draw.between(least, most), whom, what }]
+}
+
+fn rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
+    once(draw, What::Rule(Rule::new(on, deed)))
+}
+
+/// For longer than any cache may be old.
+fn long_rule(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
+    for_a_while(draw, Whom::Keepers, What::Rule(Rule::new(on, deed)), (13_000, 18_000))
+}
+
+/// A deed to a few requests of a kind, all of them within the fault.
+fn some(draw: &mut Draw, on: Match, deed: Deed) -> Vec<Fault> {
+    let rule = Rule::new(on, deed).after(draw.below(3)).times(1 + draw.below(3));
+    for_a_while(draw, Whom::Keepers, What::Rule(rule), (15_000, 20_000))
+}
+
+fn strike(draw: &mut Draw, whom: Whom, blow: Blow, moment: Moment) -> Vec<Fault> {
+    for_a_while(draw, whom, What::Strike(blow, moment), (500, 9_000))
+}
+
+fn struck_before(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
+    let moment = Moment::Before(on, draw.below(5));
+    strike(draw, Whom::Leader, blow, moment)
+}
+
+fn struck_after(draw: &mut Draw, blow: Blow, on: Match) -> Vec<Fault> {
+    let moment = Moment::After(on, draw.below(5));
+    strike(draw, Whom::Leader, blow, moment)
+}
+
+/// Clocks that are apart from before the start until the end of a plan.
+fn clocks(ahead: [i64; 2]) -> Vec<Fault> {
+    vec![Fault { at: Duration::ZERO, lasts: Duration::ZERO, whom: Whom::Keepers, what: What::Clocks(ahead) }]
+}
+
+/// The same fault several times, with pauses in between.
+fn again(draw: &mut Draw, times: u32, whom: Whom, what: &What, lasts: (u64, u64)) -> Vec<Fault> {
+    let mut at = draw.between(500, 3_000);
+    let mut faults = Vec::new();
+    for _ in 0..times {
+        let lasts = draw.between(lasts.0, lasts.1);
+        faults.push(Fault { at, lasts, whom, what: what.clone() });
+        at += lasts + draw.between(1_000, 3_000);
+    }
+    faults
+}
+
+/// A cut of all, after which the Lease can be renewed at once and the watches come back much later.
+fn late_watches(draw: &mut Draw) -> Vec<Fault> {
+    let (at, cut, later) =
+        (draw.between(500, 2_000), draw.between(2_000, 4_000), draw.between(9_000, 14_000));
+    let fault = |at, lasts, what| Fault { at, lasts, whom: Whom::Keepers, what };
+    let freeze = |on| fault(at, cut + later, What::Rule(Rule::new(on, Deed::Freeze)));
+    vec![
+        freeze(LISTS),
+        freeze(WATCHES),
+        fault(at, cut, What::Cut),
+        fault(at + cut, Duration::ZERO, What::Sever),
+    ]
+}
+
+/// Watches that end, and lists that can't be had.
+fn lost_watches(draw: &mut Draw, lists: Deed) -> Vec<Fault> {
+    let (at, lasts) = (draw.between(500, 4_000), draw.between(5_000, 12_000));
+    [(WATCHES, Deed::Gone, 40), (LISTS, lists, u64::MAX)]
+        .map(|(on, deed, times)| Fault {
+            at,
+            lasts,
+            whom: Whom::Keepers,
+            what: What::Rule(Rule::new(on, deed).times(times)),
+        })
+        .into()
+}
+
+/// Watches that are cut, and can't be begun again.
+fn refused_watches(draw: &mut Draw, on: Match, deed: Deed, (least, most): (u64, u64)) -> Vec<Fault> {
+    let (at, lasts) = (draw.between(500, 3_000), draw.between(least, most));
+    let fault = |rule| Fault { at, lasts, whom: Whom::Keepers, what: What::Rule(rule) };
+    // the first rule is for streams, the second for requests
+    vec![fault(Rule::new(on, Deed::CutWatch)), fault(Rule::new(on, deed))]
+}
+
+fn of_webhook(draw: &mut Draw, what: What) -> Vec<Fault> {
+    for_a_while(draw, Whom::Webhook, what, (4_000, 9_000))
+}
+
+macro_rules! kinds {
+    ($($name:literal, $row:literal, $draw:ident => $faults:expr;)*) => {
+        /// All kinds. Rows W, K and E are of the fault model of the project; the others are faults that were found.
+        pub const ALL: &[Kind] = &[$(Kind { name: $name, row: $row, faults: |$draw| $faults }),*];
+    };
+}
+
+kinds! {
+    // the network
+    "cut-for-moments", "K1", d => for_a_while(d, Whom::Keepers, What::Cut, (1_000, 3_500));
+    "cut-past-the-lease", "K1", d => for_a_while(d, Whom::Keepers, What::Cut, (7_000, 13_000));
+    "leader-cut-off", "K7", d => for_a_while(d, Whom::Leader, What::Cut, (8_000, 14_000));
+    "standby-cut-off", "K7", d => for_a_while(d, Whom::Standby, What::Cut, (5_000, 12_000));
+    "connections-closed-once", "K1, K2", d => once(d, What::Sever);
+    "connections-closed-again-and-again", "K1, K2", d => again(d, 5, Whom::Keepers, &What::Sever, (500, 1_500));
+    "connections-stranded", "K2, W10", d => for_a_while(d, Whom::Keepers, What::Strand, (100, 200));
+    "rolling-restart-of-api-servers", "K1", d => again(
+        d, 3, Whom::Keepers, &What::Rule(Rule::new(ALL_CALLS, Deed::Sever)), (1_500, 3_000));
+    "answers-lost-of-all-requests", "K7", d => for_a_while(
+        d, Whom::Leader, What::Rule(Rule::new(ALL_CALLS, Deed::HangAfterwards)), (6_000, 12_000));
+    "slow-answers", "K11", d => rule(d, WORK, Deed::Slow(Duration::from_secs(2)));
+    "slow-writes", "K6, K11", d => rule(d, CHANGES, Deed::Slow(Duration::from_secs(4)));
+
+    // watches
+    "queue-watch-held-back", "a ceiling that had gone", d => long_rule(d, QUEUE_WATCHES, Deed::Hold);
+    "pod-watch-held-back", "a label that had gone; K2", d => long_rule(d, POD_WATCHES, Deed::Hold);
+    "owner-watch-held-back", "K2", d => long_rule(d, OWNER_WATCHES, Deed::Hold);
+    "group-watch-held-back", "K2", d => long_rule(d, GROUP_WATCHES, Deed::Hold);
+    "all-watches-held-back", "K2", d => long_rule(d, WATCHES, Deed::Hold);
+    "queue-watch-half-open", "W10, a ceiling that had gone", d => for_a_while(
+        d, Whom::Keepers, What::Rule(Rule::new(QUEUE_WATCHES, Deed::HalfOpen)), (100, 200));
+    "pod-watch-half-open", "W10", d => for_a_while(
+        d, Whom::Keepers, What::Rule(Rule::new(POD_WATCHES, Deed::HalfOpen)), (100, 200));
+    "watch-events-swallowed", "K2", d => rule(d, WATCHES, Deed::Swallow);
+    "watches-cut-in-an-event", "K2", d => some(d, WATCHES, Deed::CutWatchInEvent);
+    "watches-gone-by-event", "K3", d => once(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
+    "watches-gone-at-start", "K4", d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (3_000, 9_000));
+    "watches-refused-at-start", "K5", d => refused_watches(
+        d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (4_000, 10_000));
+    "queues-forbidden", "K12, a watch that fails for ever", d => refused_watches(
+        d, QUEUE_READS, refuse(StatusCode::FORBIDDEN), (13_000, 18_000));
+    "lists-refused", "K5", d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
+    "lists-slow", "K11, K16", d => lost_watches(d, Deed::Slow(Duration::from_secs(4)));
+    "lists-throttled", "K5", d => lost_watches(d, retry_after(2));
+    "watches-late-after-a-partition", "a ceiling lengthened in a partition", d => late_watches(d);
+
+    // reads and writes
+    "reads-fail", "K5", d => rule(d, READS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "reads-hang", "K6", d => rule(d, READS, Deed::Freeze);
+    "patches-conflict", "K9", d => some(d, PATCHES, refuse(StatusCode::CONFLICT));
+    "patches-conflict-by-turns", "K9", d => once(
+        d, What::Rule(Rule::new(PATCHES, refuse(StatusCode::CONFLICT)).percent(50)));
+    "writes-throttled", "K5", d => rule(d, CHANGES, retry_after(1));
+    "writes-fail", "K5", d => rule(d, CHANGES, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "writes-unavailable", "K5", d => rule(d, CHANGES, refuse(StatusCode::SERVICE_UNAVAILABLE));
+    "writes-time-out", "K5", d => rule(d, CHANGES, refuse(StatusCode::GATEWAY_TIMEOUT));
+    "writes-forbidden", "K12", d => rule(d, CHANGES, refuse(StatusCode::FORBIDDEN));
+    "write-done-and-answer-lost", "K15", d => some(d, CHANGES, Deed::LoseAnswer);
+    "write-done-and-timed-out", "K6, K15", d => some(
+        d, CHANGES, Deed::RefuseAfterwards(StatusCode::GATEWAY_TIMEOUT));
+    "write-done-and-hangs", "an event lost by a write that hangs; K6", d => some(
+        d, CHANGES, Deed::HangAfterwards);
+    "write-done-late", "K7", d => {
+        let late = Deed::Late(d.between(4_000, 12_000));
+        some(d, CHANGES, late)
+    };
+    "events-forbidden", "events refused for long", d => for_a_while(
+        d, Whom::Keepers, What::Rule(Rule::new(EVENTS, refuse(StatusCode::FORBIDDEN))), (20_000, 75_000));
+    "events-fail", "K5", d => rule(d, EVENTS, refuse(StatusCode::INTERNAL_SERVER_ERROR));
+    "events-done-and-answer-lost", "K15", d => some(d, EVENTS, Deed::LoseAnswer);
+    "events-hang", "K6", d => rule(d, EVENTS, Deed::Freeze);
+    "lease-conflicts", "K9", d => rule(d, LEASES, refuse(StatusCode::CONFLICT));
+    "lease-hangs", "K7", d => for_a_while(
+        d, Whom::Leader, What::Rule(Rule::new(LEASES, Deed::Freeze)), (5_000, 12_000));
+    "lease-renewed-and-answer-lost", "K7", d => for_a_while(
+        d, Whom::Leader, What::Rule(Rule::new(LEASES, Deed::LoseAnswer)), (5_000, 12_000));
+    "everything-throttled", "K5", d => rule(d, ALL_CALLS, retry_after(1));
+    "everything-fails-by-turns", "K5", d => once(
+        d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR)).percent(40)));
+
+    // clocks
+    "clocks-apart", "clocks 8 s apart; K8", _d => clocks([0, -8]);
+    "clocks-apart-the-other-way", "clocks 8 s apart; K8", _d => clocks([-8, 0]);
+    "clock-behind", "K8", _d => clocks([-8, -8]);
+    "one-clock-ahead", "clocks 8 s apart; K8", _d => clocks([0, 8]);
+    "clock-set-back", "a clock set back; K8", d => for_a_while(
+        d, Whom::Keepers, What::Clocks([-8, -8]), (20_000, 20_000));
+
+    // processes
+    "leader-killed", "K7", d => strike(d, Whom::Leader, Blow::Kill, Moment::Now);
+    "leader-killed-before-a-write", "K15", d => struck_before(d, Blow::Kill, CHANGES);
+    "leader-killed-after-a-write", "K15", d => struck_after(d, Blow::Kill, CHANGES);
+    "leader-killed-before-an-event", "an event lost by a kill; K15", d => struck_before(d, Blow::Kill, EVENTS);
+    "leader-killed-after-an-event", "K15", d => struck_after(d, Blow::Kill, EVENTS);
+    "leader-stopped", "K7", d => for_a_while(
+        d, Whom::Leader, What::Strike(Blow::Stop, Moment::Now), (3_000, 12_000));
+    "leader-stopped-before-a-write", "K7", d => struck_before(d, Blow::Stop, CHANGES);
+    "leader-stopped-after-a-write", "K7", d => struck_after(d, Blow::Stop, CHANGES);
+    "leader-terminated", "K7, W1", d => strike(d, Whom::Leader, Blow::Terminate, Moment::Now);
+    "standby-killed", "K7", d => strike(d, Whom::Standby, Blow::Kill, Moment::Now);
+    "keepers-killed", "K15", d => strike(d, Whom::Keepers, Blow::Kill, Moment::Now);
+    "keepers-stopped", "no notice after a freeze; K7", d => for_a_while(
+        d, Whom::Keepers, What::Strike(Blow::Stop, Moment::Now), (6_000, 14_000));
+    "leader-killed-again-and-again", "K15, K19", d => again(
+        d, 3, Whom::Leader, &What::Strike(Blow::Kill, Moment::Now), (300, 2_000));
+
+    // the webhook
+    "webhook-cut-off", "W9", d => of_webhook(d, What::Cut);
+    "webhook-stranded", "W10", d => of_webhook(d, What::Strand);
+    "webhook-watches-held-back", "W10", d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Hold)));
+    "webhook-answered-by-errors", "W9, E4", d => of_webhook(
+        d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::INTERNAL_SERVER_ERROR))));
+    "webhook-watches-gone", "W9", d => of_webhook(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
+    "webhook-forbidden", "W9", d => of_webhook(
+        d, What::Rule(Rule::new(ALL_CALLS, refuse(StatusCode::FORBIDDEN))));
+    "webhook-killed", "W2, E5", d => of_webhook(d, What::Strike(Blow::Kill, Moment::Now));
+    "webhook-stopped", "W6, E4", d => of_webhook(d, What::Strike(Blow::Stop, Moment::Now));
+    "webhook-terminated", "W1, E5", d => of_webhook(d, What::Strike(Blow::Terminate, Moment::Now));
+}
+
+/// The rule that tells of the moment of a blow, and the means by which it tells.
+pub(super) fn halt(moment: Moment) -> Option<(Rule, Arc<Notify>)> {
+    let told = Arc::new(Notify::new());
+    let (on, nth, deed) = match moment {
+        Moment::Now => return None,
+        Moment::Before(on, nth) => (on, nth, Deed::HaltBefore(Arc::clone(&told))),
+        Moment::After(on, nth) => (on, nth, Deed::HaltAfter(Arc::clone(&told))),
+    };
+    Some((Rule::new(on, deed).after(nth).times(1), told))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn there_are_at_least_44_kinds_each_with_a_name_of_its_own() {
+        let names: BTreeSet<&str> = ALL.iter().map(|kind| kind.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        assert!(names.len() >= 44, "{}", names.len());
+    }
+
+    #[test]
+    fn each_seed_has_a_plan_of_each_kind_that_ends() {
+        for (kind, seed) in ALL.iter().flat_map(|kind| (0..20).map(move |seed| (kind, seed))) {
+            let faults = kind.faults(&mut Draw::new(kind.name, seed));
+            let end = faults.iter().map(|fault| fault.at + fault.lasts).max().unwrap();
+            assert!(end < Duration::from_secs(90), "{kind:?} {seed}");
+            let of_webhook = |fault: &Fault| fault.whom == Whom::Webhook;
+            assert!(faults.iter().all(|fault| of_webhook(fault) == kind.is_of_webhook()), "{kind:?}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! A plan from its start to its verdict.
+
+use std::{pin::pin, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use futures::future::{join_all, try_join_all};
+use jiff::{SignedDuration, Timestamp};
+use tenure_testbed::{eventually, free_port};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{
+    Diary,
+    asker::Asker,
+    draw::Draw,
+    kinds::{Blow, Fault, Kind, Moment, What, Whom, halt},
+    observer::Observer,
+    rules::{Evidence, RECOVERY},
+    scene::Scene,
+    servers::Server,
+};
+use crate::{DEADLINE, World, proxy::Write};
+
+/// The time from the beginning of a plan until all of its script would have happened without a fault.
+const SCRIPT: Duration = Duration::from_secs(32);
+
+/// The time in which a second event or pause would come.
+const AFTERWARDS: Duration = Duration::from_secs(3);
+
+/// The longest wait for the request at which a blow is to come.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The result of a plan.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The name of the kind of fault.
+    pub kind: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// Everything that broke a rule.
+    pub violations: Vec<String>,
+    /// The longest time until something was done that was due, from its deadline or the end of the fault.
+    pub recovery: Duration,
+    /// The timeline, a line for each step.
+    pub timeline: String,
+}
+
+/// Plays a plan of a kind on a cluster that others may share.
+pub async fn play(world: &World, kind: Kind, seed: u64) -> Verdict {
+    let diary = Diary::default();
+    let played = if kind.is_of_webhook() {
+        Box::pin(play_on_webhook(world, kind, seed, &diary)).await
+    } else {
+        Box::pin(play_on_keepers(world, kind, seed, &diary)).await
+    };
+    let (violations, recovery) = played.unwrap_or_else(|error| (vec![format!("{error:#}")], Duration::ZERO));
+    Verdict { kind: kind.name, seed, violations, recovery, timeline: diary.to_string() }
+}
+
+type Outcome = (Vec<String>, Duration);
+
+async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) -> Result<Outcome> {
+    let name = format!("{}-{seed}", kind.name);
+    let mut draw = Draw::new(kind.name, seed);
+    let faults = kind.faults(&mut draw);
+    let first = faults.iter().map(|fault| fault.at).min().unwrap_or_default();
+    let mut scene = Scene::new(world, &name, &mut draw, first, diary).await?;
+    scene.create_queues().await;
+    let mut servers = Vec::new();
+    for number in 0..2 {
+        servers.push(Server::keeper(world, &format!("keeper-{number}"), &name, diary).await?);
+    }
+    let observer = Observer::start(world.cluster.client()?, &name, diary);
+    let mut stage = Stage { servers, observer, clocks: Vec::new(), diary: diary.clone() };
+    stage.set_first_clocks(&faults);
+    stage.start_keepers().await?;
+    scene.create_workloads().await;
+    let stage = &stage;
+    let (clock_changes, played) = {
+        let change = scene.change();
+        let faults = try_join_all(faults.iter().map(|fault| stage.commit(&scene, fault)));
+        let resume = scene.resume(&stage.observer);
+        let script = async {
+            let (changed, set) = tokio::try_join!(change, faults)?;
+            let healed = Timestamp::now();
+            diary.note("all faults are over");
+            let clocks = [stage.clocks.clone(), set.into_iter().flatten().collect()].concat();
+            Ok::<_, anyhow::Error>((changed, healed, clocks))
+        };
+        let mut resume = pin!(resume);
+        let (changed, healed, clocks) = tokio::select! {
+            script = script => script?,
+            Err(error) = &mut resume => return Err(error),
+        };
+        let settle = stage.settle(&scene, changed, healed, &clocks);
+        let settle = async {
+            tokio::select! {
+                settled = settle => settled,
+                Err(error) = &mut resume => Err(error),
+            }
+        };
+        settle.await?;
+        (clocks, (changed, healed))
+    };
+    let outcome = stage.judge(&scene, played, &clock_changes).await;
+    scene.clean_up(world).await?;
+    outcome
+}
+
+/// Two keepers and the observer.
+struct Stage {
+    servers: Vec<Server>,
+    observer: Observer,
+    /// The settings of clocks before the beginning.
+    clocks: Vec<(Timestamp, [i64; 2])>,
+    diary: Diary,
+}
+
+impl Stage {
+    /// Sets the clocks that are wrong from the beginning.
+    fn set_first_clocks(&mut self, faults: &[Fault]) {
+        for fault in faults.iter().filter(|fault| fault.at.is_zero()) {
+            if let What::Clocks(ahead) = fault.what {
+                self.servers.iter().for_each(|server| server.proxy.set_clocks(ahead));
+                self.clocks.push((Timestamp::now(), ahead));
+            }
+        }
+    }
+
+    /// Starts the keepers, and waits until they are ready and one leads.
+    async fn start_keepers(&self) -> Result<()> {
+        try_join_all(self.servers.iter().map(Server::start)).await?;
+        try_join_all(self.servers.iter().map(Server::ready)).await?;
+        self.leader().await.map(drop)
+    }
+
+    async fn leader(&self) -> Result<String> {
+        eventually("a keeper to lead", DEADLINE, async || self.observer.leader().await).await
+    }
+
+    /// The servers that a fault is of.
+    async fn of(&self, whom: Whom) -> Result<Vec<&Server>> {
+        let leader = match whom {
+            Whom::Leader | Whom::Standby => Some(self.leader().await?),
+            Whom::Keepers | Whom::Webhook => None,
+        };
+        let is_of = |server: &&Server| match whom {
+            Whom::Leader => leader.as_ref() == Some(&server.name),
+            Whom::Standby => leader.as_ref() != Some(&server.name),
+            Whom::Keepers | Whom::Webhook => true,
+        };
+        Ok(self.servers.iter().filter(is_of).collect())
+    }
+
+    /// Commits a fault from its beginning to its end. Returns the settings of clocks.
+    async fn commit(&self, scene: &Scene, fault: &Fault) -> Result<Vec<(Timestamp, [i64; 2])>> {
+        scene.until(fault.at).await;
+        let servers = self.of(fault.whom).await?;
+        commit(&servers, fault, &self.diary).await
+    }
+
+    fn writes(&self) -> Vec<Write> {
+        self.servers.iter().flat_map(|server| server.proxy.writes()).collect()
+    }
+
+    /// Waits until all has happened, and for a moment more; or until it is too late.
+    async fn settle(
+        &self,
+        scene: &Scene,
+        changed: Timestamp,
+        healed: Timestamp,
+        clocks: &[(Timestamp, [i64; 2])],
+    ) -> Result<()> {
+        scene.until(SCRIPT / 2).await;
+        let script = SignedDuration::try_from(SCRIPT)?;
+        let recovery = SignedDuration::try_from(RECOVERY)?;
+        let late = healed.max(scene.begun + script) + recovery;
+        let deadline = Duration::try_from(late.duration_since(Timestamp::now())).unwrap_or_default();
+        let done = self.observer.until(|seen| {
+            let writes = self.writes();
+            let evidence = Evidence { actors: &scene.actors, seen, writes: &writes, clocks, changed, healed };
+            evidence.outstanding().is_empty()
+        });
+        if timeout(deadline, done).await.is_err() {
+            self.diary.note("too late for all that is left");
+        }
+        sleep(AFTERWARDS).await;
+        Ok(())
+    }
+
+    async fn judge(
+        &self,
+        scene: &Scene,
+        (changed, healed): (Timestamp, Timestamp),
+        clocks: &[(Timestamp, [i64; 2])],
+    ) -> Result<Outcome> {
+        let (seen, writes) = (self.observer.seen(), self.writes());
+        let evidence =
+            Evidence { actors: &scene.actors, seen: &seen, writes: &writes, clocks, changed, healed };
+        let mut violations = evidence.violations();
+        for checked in join_all(self.servers.iter().map(Server::check)).await {
+            violations.extend(checked.err().map(|error| format!("{error:#}")));
+        }
+        Ok((violations, evidence.recovery()))
+    }
+}
+
+/// Commits a fault now, until its end. Returns the settings of clocks.
+async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) -> Result<Vec<(Timestamp, [i64; 2])>> {
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    diary.note(format!("fault for {:?} on {}: {:?}", fault.lasts, names.join(", "), fault.what));
+    let proxies = || servers.iter().map(|server| &server.proxy);
+    let mut clocks = Vec::new();
+    match &fault.what {
+        What::Rule(rule) => {
+            let active: Vec<_> = proxies().map(|proxy| proxy.add(rule.clone())).collect();
+            sleep(fault.lasts).await;
+            proxies().zip(&active).for_each(|(proxy, active)| proxy.lift(active));
+        }
+        What::Cut => {
+            proxies().for_each(|proxy| proxy.cut());
+            sleep(fault.lasts).await;
+            proxies().for_each(|proxy| proxy.heal());
+        }
+        What::Strand => proxies().for_each(|proxy| proxy.strand()),
+        What::Sever => proxies().for_each(|proxy| proxy.sever()),
+        What::Clocks(ahead) => {
+            proxies().for_each(|proxy| proxy.set_clocks(*ahead));
+            clocks.push((Timestamp::now(), *ahead));
+            sleep(fault.lasts).await;
+        }
+        What::Strike(blow, moment) => {
+            join_all(servers.iter().map(|server| strike(server, *blow, *moment, diary)))
+                .await
+                .into_iter()
+                .collect::<Result<()>>()?;
+            sleep(fault.lasts).await;
+            try_join_all(servers.iter().map(|server| server.recover(*blow))).await?;
+        }
+    }
+    diary.note(format!("end of the fault on {}", names.join(", ")));
+    Ok(clocks)
+}
+
+/// Deals a blow at its moment.
+async fn strike(server: &Server, blow: Blow, moment: Moment, diary: &Diary) -> Result<()> {
+    let Some((rule, told)) = halt(moment) else { return server.strike(blow).await };
+    let active = server.proxy.add(rule);
+    if timeout(PATIENCE, told.notified()).await.is_err() {
+        diary.note("no such request has come");
+    }
+    server.strike(blow).await?;
+    server.proxy.lift(&active);
+    Ok(())
+}
+
+async fn play_on_webhook(world: &World, kind: Kind, seed: u64, diary: &Diary) -> Result<Outcome> {
+    let name = format!("{}-{seed}", kind.name);
+    let faults = kind.faults(&mut Draw::new(kind.name, seed));
+    let port = free_port()?;
+    let server = Server::webhook(world, &name, port, diary).await?;
+    server.start().await?;
+    server.ready().await?;
+    let asker = Asker::new(world, port);
+    if let (errors, _) = asker.ask().await
+        && !errors.is_empty()
+    {
+        bail!("before any fault: {errors:?}");
+    }
+    let stopped = faults.iter().any(|fault| matches!(fault.what, What::Strike(..)));
+    let (over, healed) = watch::channel(None);
+    let play = async {
+        for fault in &faults {
+            sleep(fault.at).await;
+            commit(&[&server], fault, diary).await?;
+        }
+        over.send_replace(Some(Timestamp::now()));
+        let began = Instant::now();
+        recovered(&server, &asker).await?;
+        Ok::<_, anyhow::Error>(began.elapsed())
+    };
+    let (recovery, answers) = asker.ask_until(&server, diary, play).await;
+    let recovery = recovery?;
+    let healed = healed.borrow().context("no fault")?;
+    let mut violations = Vec::new();
+    for (at, error) in answers.failed {
+        // a process that is stopped, or has just been started, can't answer
+        if !stopped || at > healed + SignedDuration::try_from(recovery)? {
+            violations.push(format!("wrong answer: {error}"));
+        }
+    }
+    if recovery > RECOVERY {
+        violations.push(format!("late: the webhook is ready after {recovery:?}"));
+    }
+    diary.note(format!("{} rounds of questions, the slowest in {:?}", answers.asked, answers.slowest));
+    violations.extend(server.check().await.err().map(|error| format!("{error:#}")));
+    Ok((violations, recovery))
+}
+
+/// Waits until a webhook is ready and answers all questions.
+async fn recovered(server: &Server, asker: &Asker<'_>) -> Result<()> {
+    server.ready().await?;
+    let answers = async || {
+        let (errors, _) = asker.ask().await;
+        if errors.is_empty() { Ok(Some(())) } else { bail!("{errors:?}") }
+    };
+    eventually("the webhook to answer", DEADLINE, answers).await
+}

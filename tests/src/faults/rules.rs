@@ -1,0 +1,306 @@
+//! The rules that hold whatever fails, and the search for what breaks them.
+//!
+//! The observer says what the API server had, by a connection that no fault reaches. The proxies say what was sent
+//! when: a decision is judged by the time at which its write was *sent*, also if the write arrives much later.
+//!
+//! - **Once**: a run is paused once. A second pause has pods of its own that are older than the ceiling.
+//! - **Not early**: a write that pauses or deletes is sent after the deadline of the oldest pod of the run, by the clock
+//!   of the API server that is furthest behind. A workload comes back no earlier than its record says, by the same
+//!   clock.
+//! - **Not by what has gone**: a pause by a ceiling that was lengthened, by a queue that was deleted, or for a label that
+//!   was taken away, is wrong if the change could be read more than [`OLDEST_BASIS`] before the write was sent, by a
+//!   connection that no fault held up.
+//! - **Not late**: all that was overdue when the faults were over is handled within [`RECOVERY`].
+//! - **By the leader alone**: each write is sent within the renew deadline after that keeper sent its last renewal of
+//!   the Lease that succeeded.
+//! - **Told once**: each pause, return and deletion has each of its events exactly once.
+//! - **Nothing else**: what no ceiling is for is not written.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_policy::pause::{
+    DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT, MAX_DURATION_APPROACHING,
+    MAX_DURATION_EXCEEDED, PODS_READY_TIMEOUT, REQUEUED, RUN_ENDED, WORKLOAD_INACTIVE,
+};
+use tenure_types::keys::PAUSED_ANNOTATION;
+
+use super::{
+    observer::{OwnerState, PodLife, Seen},
+    scene::{Actor, CeilingClock, Fate, READY_TIMEOUT},
+    servers::RENEW_DEADLINE,
+};
+use crate::proxy::Write;
+
+/// The age of what a pause may rest on: a read before it, the wait for the rate limit, and a try that failed.
+pub const OLDEST_BASIS: SignedDuration = SignedDuration::from_secs(5);
+
+/// The time for everything that is overdue when all faults are over.
+pub const RECOVERY: Duration = Duration::from_mins(1);
+
+/// The inaccuracy of the proxies' and the observer's times on a busy machine.
+const SLACK: SignedDuration = SignedDuration::from_millis(100);
+
+/// The same for a write that was sent while its keeper led: a busy machine may be slow to receive it.
+const LEADER_SLACK: Duration = Duration::from_secs(1);
+
+/// A clock that was set back counts from so much later: what is on its way then can't know it.
+const CLOCK_KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(2);
+
+/// What is known of a plan.
+pub(super) struct Evidence<'p> {
+    pub actors: &'p [Actor],
+    pub seen: &'p Seen,
+    /// All writes of both keepers.
+    pub writes: &'p [Write],
+    /// By how many seconds API servers' clocks were ahead, each from a time on.
+    pub clocks: &'p [(Timestamp, [i64; 2])],
+    /// The time from which the changes of people could be read.
+    pub changed: Timestamp,
+    /// The end of the last fault.
+    pub healed: Timestamp,
+}
+
+/// The end of a run, or a return.
+struct Handled {
+    what: String,
+    /// The deadline.
+    due: Timestamp,
+    /// The time at which the decision was sent.
+    sent: Timestamp,
+    /// The time at which the effect was seen.
+    seen: Timestamp,
+}
+
+impl Evidence<'_> {
+    /// What has not happened yet.
+    pub fn outstanding(&self) -> Vec<String> {
+        let mut outstanding = Vec::new();
+        for actor in self.actors {
+            let (name, fate) = (actor.name, actor.fate);
+            let expected = match fate {
+                Fate::Paused(times) => times,
+                Fate::Requeued => 2,
+                Fate::Deleted if self.deleted(name).is_none() => {
+                    outstanding.push(format!("{name} is not deleted"));
+                    continue;
+                }
+                Fate::Deleted | Fate::Saved | Fate::Untouched => 0,
+            };
+            let pauses = self.seen.pauses(name).count();
+            if pauses < expected {
+                outstanding.push(format!("{name} was paused {pauses} times of {expected}"));
+            }
+        }
+        outstanding.extend(self.events(|found, expected| found < expected));
+        outstanding
+    }
+
+    /// All that breaks a rule, when nothing more is to come.
+    pub fn violations(&self) -> Vec<String> {
+        let mut violations = self.outstanding();
+        violations.extend(self.events(|found, expected| found > expected));
+        let handled = match self.handled() {
+            Ok(handled) => handled,
+            Err(more) => {
+                violations.extend(more);
+                Vec::new()
+            }
+        };
+        violations.extend(handled.iter().filter_map(|handled| self.early(handled)));
+        for late in handled.iter().filter(|handled| self.recovery_of(handled) > RECOVERY) {
+            violations.push(format!("late: {} after {:?}", late.what, self.recovery_of(late)));
+        }
+        violations.extend(self.by_what_has_gone());
+        violations.extend(self.by_others());
+        violations.extend(self.untouched());
+        violations
+    }
+
+    /// The longest time from when something was due, and could be done, until it was.
+    pub fn recovery(&self) -> Duration {
+        let handled = self.handled().unwrap_or_default();
+        handled.iter().map(|handled| self.recovery_of(handled)).max().unwrap_or_default()
+    }
+
+    fn recovery_of(&self, handled: &Handled) -> Duration {
+        let behind = SignedDuration::from_secs(self.slowest(handled.sent).min(0));
+        let due = (handled.due - behind).max(self.healed);
+        Duration::try_from(handled.seen.duration_since(due)).unwrap_or_default()
+    }
+
+    /// By how many seconds the clock is ahead that is furthest behind. One that was set a moment ago doesn't count yet.
+    fn slowest(&self, at: Timestamp) -> i64 {
+        let least = |at: Timestamp| {
+            let set = self.clocks.iter().rev().find(|(since, _)| *since <= at);
+            set.map_or(0, |(_, ahead)| *ahead.iter().min().unwrap_or(&0))
+        };
+        least(at).max(least(at - CLOCK_KNOWN_AFTER))
+    }
+
+    fn early(&self, handled: &Handled) -> Option<String> {
+        let shown = handled.sent + SignedDuration::from_secs(self.slowest(handled.sent));
+        let early = handled.due.duration_since(shown + SLACK);
+        early.is_positive().then(|| format!("early: {} by {early:#}", handled.what))
+    }
+
+    /// All ends of runs and returns, or what shows that a run was ended twice.
+    fn handled(&self) -> Result<Vec<Handled>, Vec<String>> {
+        let (mut handled, mut twice) = (Vec::new(), Vec::new());
+        for actor in self.actors {
+            if actor.kind == "Pod" {
+                handled.extend(self.deleted(actor.name));
+                continue;
+            }
+            let pauses: Vec<&OwnerState> = self.seen.pauses(actor.name).collect();
+            let resumptions: Vec<&OwnerState> = self.seen.resumptions(actor.name).collect();
+            for (number, pause) in pauses.iter().enumerate() {
+                let since = number.checked_sub(1).and_then(|before| resumptions.get(before));
+                let since = since.map_or(Timestamp::MIN, |resumed| resumed.at - SignedDuration::from_secs(1));
+                let of_run =
+                    self.seen.pods(actor.name).filter(|pod| since <= pod.created && pod.created <= pause.at);
+                let what = format!("pause {} of {}", number + 1, actor.name);
+                match of_run.filter_map(|pod| deadline(actor, pod)).min() {
+                    Some(due) => {
+                        let sent = self.sent(actor.name, pause.at, true);
+                        handled.push(Handled { what, due, sent, seen: pause.at });
+                    }
+                    None => twice.push(format!("twice: {what} ends no run")),
+                }
+            }
+            if actor.fate == Fate::Requeued {
+                handled.extend(pauses.iter().zip(&resumptions).filter_map(|(pause, resumed)| {
+                    let due = pause.requeue.requeue_at?;
+                    let sent = self.sent(actor.name, resumed.at, false);
+                    Some(Handled { what: format!("return of {}", actor.name), due, sent, seen: resumed.at })
+                }));
+            }
+        }
+        if twice.is_empty() { Ok(handled) } else { Err(twice) }
+    }
+
+    /// The deletion of a pod.
+    fn deleted(&self, name: &str) -> Option<Handled> {
+        let actor = self.actors.iter().find(|actor| actor.name == name)?;
+        let pod = self.seen.pods(name).next()?;
+        let seen = pod.ended?;
+        let delete = self.writes.iter().find(|write| is_on(write, "delete", name) && write.is_done());
+        let sent = delete.map_or(seen, |write| write.sent);
+        Some(Handled { what: format!("deletion of {name}"), due: deadline(actor, pod)?, sent, seen })
+    }
+
+    /// The time at which the last write before `seen` was sent that paused an owner, or resumed it.
+    fn sent(&self, name: &str, seen: Timestamp, pauses: bool) -> Timestamp {
+        let of_it = self.writes.iter().filter(|write| is_on(write, "patch", name) && write.is_done());
+        let before = of_it.filter(|write| is_pause(write) == pauses && write.sent <= seen + SLACK);
+        before.map(|write| write.sent).max().unwrap_or(seen)
+    }
+
+    /// Pauses by a ceiling, a queue or a label that had gone for long.
+    fn by_what_has_gone(&self) -> Vec<String> {
+        let limit = self.changed + OLDEST_BASIS;
+        let of_saved = self.actors.iter().filter(|actor| actor.fate == Fate::Saved);
+        let wrong = of_saved.flat_map(|actor| {
+            let ends = |write: &&Write| {
+                let verb = if actor.kind == "Pod" { "delete" } else { "patch" };
+                is_on(write, verb, actor.name)
+                    && (actor.kind == "Pod" || is_pause(write))
+                    && write.is_done()
+                    && write.sent > limit
+            };
+            self.writes.iter().filter(ends).map(|write| {
+                let age = write.sent.duration_since(self.changed);
+                format!("by what had gone: {} by {}, {age:#} after the change", write.call, write.by)
+            })
+        });
+        wrong.collect()
+    }
+
+    /// Writes of keepers that didn't lead.
+    fn by_others(&self) -> Vec<String> {
+        let renewals: Vec<&Write> =
+            self.writes.iter().filter(|write| write.call.resource == "leases" && write.is_done()).collect();
+        let led = |write: &Write| {
+            let latest =
+                renewals.iter().filter(|renewal| renewal.by == write.by && renewal.sent <= write.sent);
+            latest.map(|renewal| renewal.sent).max().is_some_and(|renewed| {
+                let since = Duration::try_from(write.sent.duration_since(renewed)).unwrap_or_default();
+                since <= RENEW_DEADLINE + LEADER_SLACK
+            })
+        };
+        let of_leaders = |write: &&Write| {
+            write.call.resource != "leases" && !write.call.resource.ends_with("reviews") && write.is_done()
+        };
+        let others = self.writes.iter().filter(of_leaders).filter(|write| !led(write));
+        others.map(|write| format!("not the leader: {} by {}", write.call, write.by)).collect()
+    }
+
+    fn untouched(&self) -> Vec<String> {
+        let untouched = self.actors.iter().filter(|actor| actor.fate == Fate::Untouched);
+        let touched = untouched.flat_map(|actor| {
+            self.writes
+                .iter()
+                .filter(|write| write.call.resource != "events" && write.call.name.starts_with(actor.name))
+        });
+        touched.map(|write| format!("no ceiling is for it: {} by {}", write.call, write.by)).collect()
+    }
+
+    /// The events of which there are too many or too few.
+    fn events(&self, is_wrong: fn(usize, usize) -> bool) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for actor in self.actors {
+            let paused = |reason: &str| {
+                let of_reason =
+                    |pause: &&OwnerState| pause.record.as_ref().is_some_and(|r| r.reason == reason);
+                self.seen.pauses(actor.name).filter(of_reason).count()
+            };
+            let ended = match actor.fate {
+                Fate::Deleted => usize::from(self.deleted(actor.name).is_some()),
+                _ => paused(MAX_DURATION_EXCEEDED),
+            };
+            let returns =
+                if actor.fate == Fate::Requeued { self.seen.resumptions(actor.name).count() } else { 0 };
+            for (reason, expected) in [
+                (MAX_DURATION_EXCEEDED, ended),
+                (RUN_ENDED, ended),
+                (EVICTED_DUE_TO_PODS_READY_TIMEOUT, paused(PODS_READY_TIMEOUT)),
+                (DEACTIVATED_DUE_TO_LIMIT, paused(WORKLOAD_INACTIVE)),
+                (REQUEUED, returns),
+                (MAX_DURATION_APPROACHING, usize::from(actor.is_told && ended > 0)),
+            ] {
+                let found = self.seen.events(actor.name, reason);
+                if is_wrong(found, expected) && !self.says_that_it_came_unannounced(actor, reason) {
+                    wrong.push(format!("{found} events {reason} of {}, not {expected}", actor.name));
+                }
+            }
+        }
+        wrong
+    }
+
+    /// True if there was no notice of an end, and the event of the end says so: of a run that ended while no keeper
+    /// could give notice.
+    fn says_that_it_came_unannounced(&self, actor: &Actor, reason: &str) -> bool {
+        let message = self.seen.message(actor.name, RUN_ENDED).unwrap_or_default();
+        reason == MAX_DURATION_APPROACHING && message.contains("notice")
+    }
+}
+
+/// The end of a pod's run by its ceiling, or of its time to get ready.
+fn deadline(actor: &Actor, pod: &PodLife) -> Option<Timestamp> {
+    let begin = match actor.clock {
+        CeilingClock::Created => Some(pod.created),
+        CeilingClock::Scheduled => pod.scheduled,
+    };
+    let seconds = if actor.fate == Fate::Requeued { READY_TIMEOUT } else { actor.ceiling };
+    Some(begin? + SignedDuration::from_secs(seconds))
+}
+
+fn is_on(write: &Write, verb: &str, name: &str) -> bool {
+    write.call.verb == verb && write.call.name == name && write.call.subresource.is_empty()
+}
+
+/// True for a patch that writes the record of a pause.
+fn is_pause(write: &Write) -> bool {
+    let patch: serde_json::Value = serde_json::from_str(&write.body).unwrap_or_default();
+    patch["metadata"]["annotations"][PAUSED_ANNOTATION].is_string()
+}

@@ -1,0 +1,241 @@
+//! The script of a plan: queues with short ceilings and workloads in them, and what people do while the fault lasts.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, core::DynamicObject};
+use serde_json::{Value, json};
+use tenure_testbed::{UNREADY, eventually};
+
+use super::{Diary, draw::Draw, observer::Observer, servers::PLAN_LABEL};
+use crate::{
+    DEADLINE, World, fixtures,
+    workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
+};
+
+/// The time from a change of people until what it saves would have been paused.
+const AFTER_CHANGE: i64 = 8;
+
+/// The time that unready pods get, and the wait until their Job comes back.
+pub(super) const READY_TIMEOUT: i64 = 4;
+pub(super) const BACKOFF: i64 = 3;
+
+/// The notice before the end of a run.
+const NOTICE: i64 = 4;
+
+/// The fate that the script has in store for a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is paused so often: it exceeds its ceiling, and a person resumes it in between.
+    Paused(usize),
+    /// It is not ready in time, comes back once, and is deactivated.
+    Requeued,
+    /// It has no owner, and is deleted.
+    Deleted,
+    /// A person saves it from its ceiling.
+    Saved,
+    /// No ceiling applies.
+    Untouched,
+}
+
+/// A workload of the script. Its pods have its name in label `app`.
+#[derive(Clone, Debug)]
+pub(super) struct Actor {
+    pub name: &'static str,
+    pub kind: &'static str,
+    pub fate: Fate,
+    /// The ceiling in seconds, and the clock that it counts by.
+    pub ceiling: i64,
+    pub clock: CeilingClock,
+    /// True if its queue gives notice.
+    pub is_told: bool,
+}
+
+/// The beginning of a pod's run for its ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CeilingClock {
+    /// The pod's creation: the tensorstack family.
+    Created,
+    /// The pod's scheduling, or later: the run.ai family.
+    Scheduled,
+}
+
+/// The script in a namespace of its own.
+pub(super) struct Scene {
+    pub namespace: Namespace,
+    pub actors: Vec<Actor>,
+    pub begun: Timestamp,
+    /// The time from the beginning to the changes of people.
+    change_after: Duration,
+    diary: Diary,
+}
+
+impl Scene {
+    /// Creates the namespace.
+    pub async fn new(
+        world: &World,
+        name: &str,
+        draw: &mut Draw,
+        fault_at: Duration,
+        diary: &Diary,
+    ) -> Result<Self> {
+        world.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(world.cluster.client()?, name);
+        eventually("the default service account", DEADLINE, async || Ok(accounts.get_opt("default").await?))
+            .await?;
+        let ceiling = i64::try_from(4 + draw.below(7))?;
+        let change_after = fault_at + draw.between(700, 1_500);
+        let saved = i64::try_from(change_after.as_secs())? + AFTER_CHANGE;
+        let actor =
+            |name, kind, fate, ceiling, clock| Actor { name, kind, fate, ceiling, clock, is_told: false };
+        let (created, scheduled) = (CeilingClock::Created, CeilingClock::Scheduled);
+        let actors = vec![
+            actor("plain", "Deployment", Fate::Paused(2), ceiling, created),
+            actor("batch", "Job", Fate::Paused(1), ceiling, created),
+            Actor { is_told: true, ..actor("told", "Deployment", Fate::Paused(1), ceiling + 3, created) },
+            actor("alone", "Pod", Fate::Deleted, ceiling, created),
+            actor("gang-0", "Pod", Fate::Deleted, ceiling, scheduled),
+            actor("gang-1", "Pod", Fate::Deleted, ceiling, scheduled),
+            actor("unready", "Job", Fate::Requeued, READY_TIMEOUT, scheduled),
+            actor("lengthened", "Deployment", Fate::Saved, saved, created),
+            actor("unqueued", "Deployment", Fate::Saved, saved, created),
+            actor("relabelled", "Pod", Fate::Saved, saved, created),
+            actor("bystander", "Deployment", Fate::Untouched, 0, created),
+        ];
+        let namespace = Namespace::of(world, name);
+        Ok(Self { namespace, actors, begun: Timestamp::now(), change_after, diary: diary.clone() })
+    }
+
+    pub fn actor(&self, name: &str) -> Option<&Actor> {
+        self.actors.iter().find(|actor| actor.name == name)
+    }
+
+    /// Creates the queues: the tensorstack ones have the names of their workloads.
+    pub async fn create_queues(&self) {
+        for actor in
+            self.actors.iter().filter(|actor| actor.clock == CeilingClock::Created && actor.ceiling > 0)
+        {
+            let mut queue = self.queue(actor.name, actor.ceiling);
+            if actor.is_told {
+                queue["spec"]["expiryNotice"] = json!(format!("{NOTICE}s"));
+            }
+            self.namespace.create(&queue).await;
+        }
+        let gang = self.actor("gang-0").map_or(0, |actor| actor.ceiling);
+        self.namespace
+            .create(&self.labelled(runai_queue(&self.runai("gang"), "", &format!("{gang}s"))))
+            .await;
+        let mut unready = self.labelled(runai_queue(&self.runai("unready"), "", "1h"));
+        let strategy = json!({"backoffBaseSeconds": BACKOFF, "backoffFactor": "1", "backoffLimitCount": 1});
+        unready["spec"]["waitForPodsReady"] =
+            json!({"timeout": format!("{READY_TIMEOUT}s"), "requeuingStrategy": strategy});
+        self.namespace.create(&unready).await;
+    }
+
+    fn queue(&self, name: &str, seconds: i64) -> Value {
+        let mut queue = queue(name, &format!("{seconds}s"));
+        queue["metadata"]["namespace"] = json!(self.namespace.name());
+        queue
+    }
+
+    /// The name of a cluster-scoped queue of this plan.
+    fn runai(&self, name: &str) -> String {
+        format!("{}-{name}", self.namespace.name())
+    }
+
+    fn labelled(&self, mut queue: Value) -> Value {
+        queue["metadata"]["labels"] = json!({PLAN_LABEL: self.namespace.name()});
+        queue
+    }
+
+    /// Creates the workloads, and begins the time of the plan.
+    pub async fn create_workloads(&mut self) {
+        let group = json!({"minMember": 2, "queue": self.runai("gang")});
+        let namespace = self.namespace.name();
+        let group = fixtures::object("scheduling.run.ai/v2alpha2", "PodGroup", namespace, "gang", &group);
+        self.namespace.create(&group).await;
+        for actor in &self.actors {
+            self.namespace.create(&self.workload(actor)).await;
+        }
+        self.begun = Timestamp::now();
+        self.diary.note("the workloads are created");
+    }
+
+    fn workload(&self, actor: &Actor) -> Value {
+        let namespace = self.namespace.name();
+        let labels = match actor.name {
+            "bystander" => json!({}),
+            "gang-0" | "gang-1" => in_runai_queue(&self.runai("gang")),
+            "unready" => {
+                let mut labels = in_runai_queue(&self.runai("unready"));
+                labels[UNREADY] = json!("true");
+                labels
+            }
+            name => in_queue(name),
+        };
+        let mut object = match actor.kind {
+            "Pod" => bare_pod(namespace, actor.name, &labels, &Value::Null),
+            kind => workload(kind, namespace, actor.name, &labels, &Value::Null),
+        };
+        if actor.name.starts_with("gang") {
+            object["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+        }
+        if actor.kind == "Deployment" {
+            object["spec"]["replicas"] = json!(1);
+        }
+        distinct(object, actor.name)
+    }
+
+    /// Does what people do: lengthens a ceiling, deletes a queue, takes a pod out of its queue. Returns the time at
+    /// which all of it could be read.
+    pub async fn change(&self) -> Result<Timestamp> {
+        self.until(self.change_after).await;
+        let name = self.namespace.name();
+        let found = |object: Value| serde_json::from_value::<DynamicObject>(object).context("an object");
+        let lengthened = found(self.queue("lengthened", 0))?;
+        self.namespace.patch(&lengthened, &json!({"spec": {"maxDuration": "1h"}})).await;
+        self.namespace.delete(&found(self.queue("unqueued", 0))?).await;
+        let pod = found(bare_pod(name, "relabelled", &json!({}), &Value::Null))?;
+        let labels = json!({"scheduler.tensorstack.dev/queue": null});
+        self.namespace.patch(&pod, &json!({"metadata": {"labels": labels}})).await;
+        let changed = Timestamp::now();
+        self.diary.note("a ceiling is lengthened, a queue deleted, and a pod taken out of its queue");
+        Ok(changed)
+    }
+
+    /// Resumes a workload whenever it is paused, as long as it is to be paused again.
+    pub async fn resume(&self, observer: &Observer) -> Result<()> {
+        for actor in &self.actors {
+            let Fate::Paused(times) = actor.fate else { continue };
+            for pause in 1..times {
+                observer.until(|seen| seen.pauses(actor.name).count() >= pause).await;
+                let owner = workload(actor.kind, self.namespace.name(), actor.name, &json!({}), &Value::Null);
+                let owner = serde_json::from_value(owner)?;
+                self.diary.note(format!("a person resumes {}", actor.name));
+                self.namespace.patch(&owner, &json!({"spec": {"replicas": 1}})).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until so long after the beginning.
+    pub async fn until(&self, after: Duration) {
+        let passed = Timestamp::now().duration_since(self.begun);
+        let left = SignedDuration::try_from(after).unwrap_or_default() - passed;
+        if let Ok(left) = Duration::try_from(left) {
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// Deletes what is left in the cluster.
+    pub async fn clean_up(&self, world: &World) -> Result<()> {
+        let name = self.namespace.name();
+        let [gang, unready] = ["gang", "unready"].map(|queue| self.runai(queue));
+        let queues = "queues.scheduling.run.ai";
+        world.cluster.kubectl(&["delete", queues, &gang, &unready, "--wait=false"]).await?.success()?;
+        world.cluster.kubectl(&["delete", "namespace", name, "--wait=false"]).await?.success()?;
+        Ok(())
+    }
+}

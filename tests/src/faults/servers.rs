@@ -1,0 +1,181 @@
+//! Our servers, each with a proxy of its own on the way to the API server.
+
+use std::{ffi::OsString, path::PathBuf, process::Command, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use kube::{Client, Config};
+use rustix::process::{Pid, Signal, kill_process};
+use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
+use tokio::{sync::Mutex, task::spawn_blocking};
+
+use super::{Diary, kinds::Blow};
+use crate::{
+    DEADLINE, World,
+    proxy::{ApiProxy, Scope},
+};
+
+/// Key of the label by which cluster-scoped queues belong to a plan.
+pub(super) const PLAN_LABEL: &str = "tenure-tests-plan";
+
+/// The time for which a leader that can't renew its Lease goes on: shorter than the default, as the plans are short.
+pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(4);
+
+/// The time for a process that was asked to end.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// The flags of the election, for [`RENEW_DEADLINE`].
+const ELECTION: [&str; 3] = [
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=4s",
+    "--leader-elect-retry-period=500ms",
+];
+
+/// A server, and its proxy.
+pub(super) struct Server {
+    pub name: String,
+    pub proxy: ApiProxy,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    admin: String,
+    log: PathBuf,
+    process: Mutex<Option<Process>>,
+    diary: Diary,
+}
+
+impl Server {
+    /// A keeper of a plan: it sees the plan's namespace alone, where its queues of T9k and its Lease are, too.
+    pub async fn keeper(world: &World, name: &str, namespace: &str, diary: &Diary) -> Result<Self> {
+        let scope = Scope { label: PLAN_LABEL, namespace };
+        let mut server = Self::new(world, "tenure-keeper", name, namespace, Some(scope), diary).await?;
+        let flags = [
+            "--threadiness=8".to_owned(),
+            format!("--leader-elect-identity={name}"),
+            format!("--leader-elect-resource-namespace={namespace}"),
+            format!("--t9k-system-namespace={namespace}"),
+            format!("--config={}", world.tenure.config_file().display()),
+        ];
+        server.arguments.extend(flags.iter().map(String::as_str).chain(ELECTION).map(OsString::from));
+        Ok(server)
+    }
+
+    /// A webhook beside the one that the API server asks, with all that it can be asked.
+    pub async fn webhook(world: &World, namespace: &str, port: u16, diary: &Diary) -> Result<Self> {
+        let mut server = Self::new(world, "tenure-webhook", "webhook", namespace, None, diary).await?;
+        let certificate = world.cluster.directory().join("webhook");
+        let flags = [
+            format!("--listen=127.0.0.1:{port}"),
+            format!("--tls-cert-file={}", certificate.join("tls.crt").display()),
+            format!("--tls-key-file={}", certificate.join("tls.key").display()),
+            "--drain-delay=1s".into(),
+            format!("--config={}", world.tenure.config_file().display()),
+            "--guard=true".into(),
+            "--scheduler-extender=true".into(),
+            "--scheduler-allow-anonymous=true".into(),
+        ];
+        server.arguments.extend(flags.map(OsString::from));
+        Ok(server)
+    }
+
+    async fn new(
+        world: &World,
+        program_name: &'static str,
+        name: &str,
+        namespace: &str,
+        scope: Option<Scope<'_>>,
+        diary: &Diary,
+    ) -> Result<Self> {
+        let proxy = ApiProxy::start(name, &world.cluster, scope, diary).await?;
+        let account = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, program_name).await?;
+        let kubeconfig = proxy.kubeconfig(&world.cluster, &account)?;
+        let admin = free_port()?;
+        Ok(Self {
+            name: name.into(),
+            proxy,
+            program: spawn_blocking(move || program(program_name)).await??,
+            arguments: vec![
+                format!("--kubeconfig={}", kubeconfig.display()).into(),
+                format!("--admin-listen=127.0.0.1:{admin}").into(),
+            ],
+            admin: format!("http://127.0.0.1:{admin}"),
+            log: world.cluster.directory().join(format!("{namespace}-{name}.log")),
+            process: Mutex::default(),
+            diary: diary.clone(),
+        })
+    }
+
+    /// Starts it, and doesn't wait.
+    pub async fn start(&self) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        let mut process = self.process.lock().await;
+        ensure!(process.is_none(), "{} runs", self.name);
+        *process = Some(Process::spawn(&self.name, command, &self.log)?);
+        self.diary.note(format!("{} starts", self.name));
+        Ok(())
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&self) -> Result<()> {
+        let ready = async || {
+            let mut config = Config::new(self.admin.parse()?);
+            config.default_retry = false;
+            let request = http::Request::get("/ready").body(Vec::new())?;
+            Client::try_from(config)?.request_text(request).await?;
+            Ok(Some(()))
+        };
+        let what = format!("{} to be ready; its log is {}", self.name, self.log.display());
+        eventually(&what, DEADLINE, ready).await
+    }
+
+    /// Deals a blow.
+    pub async fn strike(&self, blow: Blow) -> Result<()> {
+        self.diary.note(format!("{}: {blow:?}", self.name));
+        match blow {
+            Blow::Stop => self.signal(Signal::STOP).await,
+            Blow::Kill => self.process.lock().await.take().map_or(Ok(()), |mut process| process.kill()),
+            Blow::Terminate => {
+                let process = self.process.lock().await.take();
+                let mut process = process.with_context(|| format!("{} doesn't run", self.name))?;
+                process.terminate()?;
+                let status = process.wait(GRACE).await?;
+                ensure!(status.success(), process.failure(&format!("ended with {status}")));
+                Ok(())
+            }
+        }
+    }
+
+    /// Undoes a blow.
+    pub async fn recover(&self, blow: Blow) -> Result<()> {
+        self.diary.note(format!("{}: end of {blow:?}", self.name));
+        match blow {
+            Blow::Stop => self.signal(Signal::CONT).await,
+            Blow::Kill | Blow::Terminate => self.start().await,
+        }
+    }
+
+    async fn signal(&self, signal: Signal) -> Result<()> {
+        let mut process = self.process.lock().await;
+        let process = process.as_mut().with_context(|| format!("{} doesn't run", self.name))?;
+        // after the reaping its id may be another process's
+        ensure!(process.is_running(), process.failure("has ended"));
+        let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("no such process id")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// True while its process runs.
+    pub async fn is_running(&self) -> bool {
+        self.process.lock().await.as_mut().is_some_and(Process::is_running)
+    }
+
+    /// An error if it has ended by itself.
+    pub async fn check(&self) -> Result<()> {
+        let mut process = self.process.lock().await;
+        match process.as_mut() {
+            Some(process) => match process.exit_status()? {
+                Some(status) => Err(process.failure(&format!("ended by itself with {status}"))),
+                None => Ok(()),
+            },
+            None => Ok(()),
+        }
+    }
+}

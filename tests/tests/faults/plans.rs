@@ -1,0 +1,53 @@
+//! Plans of faults that are made from seeds.
+
+use std::env;
+
+use tenure_tests::faults::{
+    Verdict, in_full,
+    kinds::{self, Kind},
+    play_all, print,
+};
+
+/// The kinds that are tried each time, with a seed: a short plan of each sort.
+const TRIED: [(&str, u64); 6] = [
+    ("write-done-and-answer-lost", 1),
+    ("watches-gone-at-start", 1),
+    ("leader-killed-after-a-write", 1),
+    ("patches-conflict-by-turns", 1),
+    ("connections-closed-again-and-again", 1),
+    ("webhook-cut-off", 1),
+];
+
+#[track_caller]
+fn assert_no_rule_is_broken(verdicts: &[Verdict]) {
+    let broken: Vec<String> =
+        verdicts.iter().filter(|verdict| !verdict.violations.is_empty()).map(in_full).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn some_faults_of_each_sort_break_no_rule() {
+    let plans: Vec<(Kind, u64)> =
+        TRIED.iter().map(|(name, seed)| (kinds::named(name).unwrap(), *seed)).collect();
+    let at_a_time = plans.len();
+    assert_no_rule_is_broken(&play_all(plans, at_a_time).await.unwrap());
+}
+
+/// `FAULTS_KIND` chooses one kind, `FAULTS_SEED` one seed, `FAULTS_SEEDS` how many of them, and `FAULTS_AT_A_TIME` how
+/// many plans are played at the same time.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes hours: `make faults`"]
+async fn no_fault_of_any_kind_breaks_a_rule() {
+    let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    let seeds = number("FAULTS_SEED")
+        .map_or_else(|| (1..=number("FAULTS_SEEDS").unwrap_or(20)).collect(), |seed| vec![seed]);
+    let kinds = env::var("FAULTS_KIND").map_or_else(
+        |_| kinds::ALL.to_vec(),
+        |names| names.split(',').map(|name| kinds::named(name).unwrap()).collect(),
+    );
+    let plans = seeds.iter().flat_map(|seed| kinds.iter().map(|kind| (*kind, *seed))).collect();
+    let at_a_time = number("FAULTS_AT_A_TIME").unwrap_or(8);
+    let verdicts = play_all(plans, at_a_time.try_into().unwrap()).await.unwrap();
+    print(&verdicts);
+    assert_no_rule_is_broken(&verdicts);
+}
