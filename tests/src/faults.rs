@@ -15,6 +15,8 @@ mod rules;
 mod scene;
 mod servers;
 
+use std::env;
+
 use anyhow::Result;
 use futures::stream::{StreamExt, iter};
 use serde_json::json;
@@ -69,6 +71,9 @@ pub async fn play_all(plans: Vec<(kinds::Kind, u64)>, at_a_time: usize) -> Resul
         println!("{result:<7} {} {seed}: {:.1} s", verdict.kind, verdict.recovery.as_secs_f64());
         for violation in &verdict.violations {
             println!("          {violation}");
+        }
+        if env::var_os("FAULTS_SEED").is_some() && verdict.violations.is_empty() {
+            println!("{}", verdict.timeline);
         }
         verdict
     };

@@ -52,11 +52,11 @@ pub(super) struct PodLife {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// The changes of each owner that matter, by name.
-    owners: BTreeMap<String, Vec<OwnerState>>,
+    pub(super) owners: BTreeMap<String, Vec<OwnerState>>,
     /// By uid.
-    pods: HashMap<String, PodLife>,
-    /// By uid, the reason and the name of the object that it is about.
-    events: HashMap<String, (String, String, String)>,
+    pub(super) pods: HashMap<String, PodLife>,
+    /// By uid: the reason, the name of the object that it is about, and the message.
+    pub(super) events: HashMap<String, (String, String, String)>,
 }
 
 impl Seen {

@@ -1,14 +1,19 @@
 //! A plan from its start to its verdict.
 
-use std::{pin::pin, time::Duration};
+use std::{future::pending, panic::AssertUnwindSafe, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use futures::future::{join_all, try_join_all};
+use futures::{
+    FutureExt,
+    future::{join_all, try_join_all},
+};
 use jiff::{SignedDuration, Timestamp};
 use tenure_testbed::{eventually, free_port};
 use tokio::{
+    select,
     sync::watch,
     time::{Instant, sleep, timeout},
+    try_join,
 };
 
 use super::{
@@ -16,7 +21,7 @@ use super::{
     asker::Asker,
     draw::Draw,
     kinds::{Blow, Fault, Kind, Moment, What, Whom, halt},
-    observer::Observer,
+    observer::{Observer, Seen},
     rules::{Evidence, RECOVERY},
     scene::Scene,
     servers::Server,
@@ -25,6 +30,9 @@ use crate::{DEADLINE, World, proxy::Write};
 
 /// The time from the beginning of a plan until all of its script would have happened without a fault.
 const SCRIPT: Duration = Duration::from_secs(32);
+
+/// The time from the beginning until the latest ceiling that is saved from would have been exceeded.
+const SAVED: Duration = Duration::from_secs(20);
 
 /// The time in which a second event or pause would come.
 const AFTERWARDS: Duration = Duration::from_secs(3);
@@ -47,19 +55,36 @@ pub struct Verdict {
     pub timeline: String,
 }
 
-/// Plays a plan of a kind on a cluster that others may share.
+/// Plays a plan of a kind on a cluster that others may share. A failure of the plan itself counts as a broken rule.
 pub async fn play(world: &World, kind: Kind, seed: u64) -> Verdict {
     let diary = Diary::default();
-    let played = if kind.is_of_webhook() {
-        Box::pin(play_on_webhook(world, kind, seed, &diary)).await
-    } else {
-        Box::pin(play_on_keepers(world, kind, seed, &diary)).await
+    let playing = async {
+        if kind.is_of_webhook() {
+            Box::pin(play_on_webhook(world, kind, seed, &diary)).await
+        } else {
+            Box::pin(play_on_keepers(world, kind, seed, &diary)).await
+        }
     };
-    let (violations, recovery) = played.unwrap_or_else(|error| (vec![format!("{error:#}")], Duration::ZERO));
+    let played = AssertUnwindSafe(playing).catch_unwind().await;
+    let (violations, recovery) = match played {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => (vec![format!("{error:#}")], Duration::ZERO),
+        Err(_) => (vec!["a step of the plan has failed: its panic is above".into()], Duration::ZERO),
+    };
     Verdict { kind: kind.name, seed, violations, recovery, timeline: diary.to_string() }
 }
 
 type Outcome = (Vec<String>, Duration);
+
+/// What is known of a plan when its faults are over.
+struct Past {
+    /// The time from which the changes of people could be read.
+    changed: Timestamp,
+    /// The end of the last fault.
+    healed: Timestamp,
+    /// The settings of clocks.
+    clocks: Vec<(Timestamp, [i64; 2])>,
+}
 
 async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) -> Result<Outcome> {
     let name = format!("{}-{seed}", kind.name);
@@ -77,36 +102,29 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
     stage.set_first_clocks(&faults);
     stage.start_keepers().await?;
     scene.create_workloads().await;
-    let stage = &stage;
-    let (clock_changes, played) = {
-        let change = scene.change();
-        let faults = try_join_all(faults.iter().map(|fault| stage.commit(&scene, fault)));
-        let resume = scene.resume(&stage.observer);
-        let script = async {
-            let (changed, set) = tokio::try_join!(change, faults)?;
-            let healed = Timestamp::now();
-            diary.note("all faults are over");
-            let clocks = [stage.clocks.clone(), set.into_iter().flatten().collect()].concat();
-            Ok::<_, anyhow::Error>((changed, healed, clocks))
-        };
-        let mut resume = pin!(resume);
-        let (changed, healed, clocks) = tokio::select! {
-            script = script => script?,
-            Err(error) = &mut resume => return Err(error),
-        };
-        let settle = stage.settle(&scene, changed, healed, &clocks);
-        let settle = async {
-            tokio::select! {
-                settled = settle => settled,
-                Err(error) = &mut resume => Err(error),
-            }
-        };
-        settle.await?;
-        (clocks, (changed, healed))
+    let script = async {
+        let commit = faults.iter().map(|fault| stage.commit(&scene, fault));
+        let (changed, set) = try_join!(scene.change(), try_join_all(commit))?;
+        let healed = Timestamp::now();
+        diary.note("all faults are over");
+        let clocks = [stage.clocks.clone(), set.concat()].concat();
+        let past = Past { changed, healed, clocks };
+        stage.settle(&scene, &past).await?;
+        Ok::<_, anyhow::Error>(past)
     };
-    let outcome = stage.judge(&scene, played, &clock_changes).await;
+    let resume = async {
+        match scene.resume(&stage.observer).await {
+            Err(error) => error,
+            Ok(()) => pending().await,
+        }
+    };
+    let past = select! {
+        past = script => past?,
+        error = resume => return Err(error),
+    };
+    let outcome = stage.judge(&scene, &past).await;
     scene.clean_up(world).await?;
-    outcome
+    Ok(outcome)
 }
 
 /// Two keepers and the observer.
@@ -166,45 +184,34 @@ impl Stage {
     }
 
     /// Waits until all has happened, and for a moment more; or until it is too late.
-    async fn settle(
-        &self,
-        scene: &Scene,
-        changed: Timestamp,
-        healed: Timestamp,
-        clocks: &[(Timestamp, [i64; 2])],
-    ) -> Result<()> {
-        scene.until(SCRIPT / 2).await;
-        let script = SignedDuration::try_from(SCRIPT)?;
-        let recovery = SignedDuration::try_from(RECOVERY)?;
-        let late = healed.max(scene.begun + script) + recovery;
-        let deadline = Duration::try_from(late.duration_since(Timestamp::now())).unwrap_or_default();
-        let done = self.observer.until(|seen| {
-            let writes = self.writes();
-            let evidence = Evidence { actors: &scene.actors, seen, writes: &writes, clocks, changed, healed };
-            evidence.outstanding().is_empty()
-        });
-        if timeout(deadline, done).await.is_err() {
+    async fn settle(&self, scene: &Scene, past: &Past) -> Result<()> {
+        scene.until(SAVED).await;
+        let late = past.healed.max(scene.begun + SignedDuration::try_from(SCRIPT)?);
+        let late = late + SignedDuration::try_from(RECOVERY)?;
+        let left = Duration::try_from(late.duration_since(Timestamp::now())).unwrap_or_default();
+        let done =
+            self.observer.until(|seen| evidence(scene, past, seen, &self.writes()).outstanding().is_empty());
+        if timeout(left, done).await.is_err() {
             self.diary.note("too late for all that is left");
         }
         sleep(AFTERWARDS).await;
         Ok(())
     }
 
-    async fn judge(
-        &self,
-        scene: &Scene,
-        (changed, healed): (Timestamp, Timestamp),
-        clocks: &[(Timestamp, [i64; 2])],
-    ) -> Result<Outcome> {
+    async fn judge(&self, scene: &Scene, past: &Past) -> Outcome {
         let (seen, writes) = (self.observer.seen(), self.writes());
-        let evidence =
-            Evidence { actors: &scene.actors, seen: &seen, writes: &writes, clocks, changed, healed };
+        let evidence = evidence(scene, past, &seen, &writes);
         let mut violations = evidence.violations();
         for checked in join_all(self.servers.iter().map(Server::check)).await {
             violations.extend(checked.err().map(|error| format!("{error:#}")));
         }
-        Ok((violations, evidence.recovery()))
+        (violations, evidence.recovery())
     }
+}
+
+fn evidence<'p>(scene: &'p Scene, past: &'p Past, seen: &'p Seen, writes: &'p [Write]) -> Evidence<'p> {
+    let Past { changed, healed, clocks } = past;
+    Evidence { actors: &scene.actors, seen, writes, clocks, changed: *changed, healed: *healed }
 }
 
 /// Commits a fault now, until its end. Returns the settings of clocks.

@@ -254,9 +254,10 @@ impl Evidence<'_> {
                     |pause: &&OwnerState| pause.record.as_ref().is_some_and(|r| r.reason == reason);
                 self.seen.pauses(actor.name).filter(of_reason).count()
             };
-            let ended = match actor.fate {
-                Fate::Deleted => usize::from(self.deleted(actor.name).is_some()),
-                _ => paused(MAX_DURATION_EXCEEDED),
+            let ended = if actor.kind == "Pod" {
+                usize::from(self.deleted(actor.name).is_some())
+            } else {
+                paused(MAX_DURATION_EXCEEDED)
             };
             let returns =
                 if actor.fate == Fate::Requeued { self.seen.resumptions(actor.name).count() } else { 0 };
@@ -295,6 +296,7 @@ fn deadline(actor: &Actor, pod: &PodLife) -> Option<Timestamp> {
     Some(begin? + SignedDuration::from_secs(seconds))
 }
 
+/// True for a write to an object of this name.
 fn is_on(write: &Write, verb: &str, name: &str) -> bool {
     write.call.verb == verb && write.call.name == name && write.call.subresource.is_empty()
 }
@@ -304,3 +306,6 @@ fn is_pause(write: &Write) -> bool {
     let patch: serde_json::Value = serde_json::from_str(&write.body).unwrap_or_default();
     patch["metadata"]["annotations"][PAUSED_ANNOTATION].is_string()
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,14 +9,19 @@ use kube::{Api, core::DynamicObject};
 use serde_json::{Value, json};
 use tenure_testbed::{UNREADY, eventually};
 
-use super::{Diary, draw::Draw, observer::Observer, servers::PLAN_LABEL};
+use super::{
+    Diary,
+    draw::Draw,
+    observer::{Observer, PodLife, Seen},
+    servers::PLAN_LABEL,
+};
 use crate::{
     DEADLINE, World, fixtures,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
 
 /// The time from a change of people until what it saves would have been paused.
-const AFTER_CHANGE: i64 = 8;
+const AFTER_CHANGE: i64 = 10;
 
 /// The time that unready pods get, and the wait until their Job comes back.
 pub(super) const READY_TIMEOUT: i64 = 4;
@@ -205,12 +210,16 @@ impl Scene {
         Ok(changed)
     }
 
-    /// Resumes a workload whenever it is paused, as long as it is to be paused again.
+    /// Resumes a workload whenever it has stopped, as long as it is to be paused again.
     pub async fn resume(&self, observer: &Observer) -> Result<()> {
         for actor in &self.actors {
             let Fate::Paused(times) = actor.fate else { continue };
             for pause in 1..times {
-                observer.until(|seen| seen.pauses(actor.name).count() >= pause).await;
+                let has_stopped = |seen: &Seen| {
+                    let runs = |pod: &PodLife| pod.ended.is_none();
+                    seen.pauses(actor.name).count() >= pause && !seen.pods(actor.name).any(runs)
+                };
+                observer.until(has_stopped).await;
                 let owner = workload(actor.kind, self.namespace.name(), actor.name, &json!({}), &Value::Null);
                 let owner = serde_json::from_value(owner)?;
                 self.diary.note(format!("a person resumes {}", actor.name));

@@ -1,0 +1,178 @@
+use http::StatusCode;
+use serde_json::json;
+use tenure_types::paused::{PausedRecord, RequeueState};
+
+use super::*;
+use crate::proxy::Call;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn actor(name: &'static str, fate: Fate) -> Actor {
+    Actor { name, kind: "Deployment", fate, ceiling: 10, clock: CeilingClock::Created, is_told: false }
+}
+
+fn write(by: &str, sent: i64, verb: &'static str, resource: &str, name: &str, pauses: bool) -> Write {
+    let call = Call { verb, resource: resource.into(), name: name.into(), ..Call::default() };
+    let record = if pauses { json!("{}") } else { json!(null) };
+    Write {
+        by: by.into(),
+        sent: at(sent),
+        call,
+        body: json!({"metadata": {"annotations": {PAUSED_ANNOTATION: record}}}).to_string(),
+        status: Some(StatusCode::OK),
+    }
+}
+
+fn state(seconds: i64, is_paused: bool) -> OwnerState {
+    let record = PausedRecord {
+        reason: MAX_DURATION_EXCEEDED.into(),
+        at: at(seconds),
+        queue: "q".into(),
+        queue_group: None,
+        ceiling: None,
+        field: "spec.replicas".into(),
+        value: 0.into(),
+        previous_value: 1.into(),
+        reversals: 0,
+        full_reversals: 0,
+        reversed_by: None,
+    };
+    let record = is_paused.then_some(record);
+    OwnerState { at: at(seconds), is_paused, record, requeue: RequeueState::default() }
+}
+
+fn pod(seen: &mut Seen, app: &str, created: i64) {
+    let life = PodLife {
+        app: app.into(),
+        name: format!("{app}-{created}"),
+        created: at(created),
+        scheduled: None,
+        ended: None,
+    };
+    seen.pods.insert(format!("{app}-{created}"), life);
+}
+
+fn event(seen: &mut Seen, name: &str, reason: &str) {
+    let number = seen.events.len();
+    seen.events.insert(number.to_string(), (reason.into(), name.into(), String::new()));
+}
+
+/// A plan in which a workload was created at 0 and paused at a time, by a leader that had renewed the Lease at another,
+/// with its events.
+struct Past {
+    actors: Vec<Actor>,
+    seen: Seen,
+    writes: Vec<Write>,
+    clocks: Vec<(Timestamp, [i64; 2])>,
+    changed: i64,
+    healed: i64,
+}
+
+impl Past {
+    fn paused_at(paused: i64, renewed: i64) -> Self {
+        let mut seen = Seen::default();
+        pod(&mut seen, "a", 0);
+        seen.owners.insert("a".into(), vec![state(0, false), state(paused, true)]);
+        event(&mut seen, "a", MAX_DURATION_EXCEEDED);
+        event(&mut seen, "a", RUN_ENDED);
+        let writes = vec![
+            write("keeper-0", renewed, "update", "leases", "tenure-keeper", false),
+            write("keeper-0", paused, "patch", "deployments", "a", true),
+        ];
+        let actors = vec![actor("a", Fate::Paused(1))];
+        Self { actors, seen, writes, clocks: Vec::new(), changed: 0, healed: 0 }
+    }
+
+    fn violations(&self) -> Vec<String> {
+        let Self { actors, seen, writes, clocks, changed, healed } = self;
+        let (changed, healed) = (at(*changed), at(*healed));
+        Evidence { actors, seen, writes, clocks, changed, healed }.violations()
+    }
+
+    #[track_caller]
+    fn assert_broken(&self, expected: &str) {
+        let violations = self.violations();
+        assert!(violations.iter().any(|violation| violation.starts_with(expected)), "{violations:?}");
+    }
+}
+
+#[test]
+fn a_run_that_is_paused_and_told_once_after_its_ceiling_breaks_no_rule() {
+    assert_eq!(Past::paused_at(11, 10).violations(), [""; 0]);
+}
+
+#[test]
+fn a_pause_before_the_ceiling_is_early() {
+    Past::paused_at(9, 8).assert_broken("early: pause 1 of a");
+}
+
+#[test]
+fn a_pause_is_early_by_the_clock_that_is_furthest_behind() {
+    let mut past = Past::paused_at(15, 14);
+    past.clocks = vec![(at(0), [0, -8])];
+    past.assert_broken("early: pause 1 of a");
+    past.clocks = vec![(at(0), [0, -4])];
+    assert_eq!(past.violations(), [""; 0]);
+    past.clocks = vec![(at(0), [0, 0]), (at(14), [-8, -8])];
+    assert_eq!(past.violations(), [""; 0], "a clock that was set back a moment ago can't be known");
+}
+
+#[test]
+fn a_pause_is_late_a_minute_after_its_deadline_and_the_last_fault() {
+    let mut past = Past::paused_at(75, 74);
+    past.assert_broken("late: pause 1 of a");
+    past.healed = 20;
+    assert_eq!(past.violations(), [""; 0]);
+}
+
+#[test]
+fn a_pause_and_its_events_that_are_missing_are_found() {
+    let mut past = Past::paused_at(11, 10);
+    past.seen.owners.clear();
+    past.seen.events.clear();
+    past.assert_broken("a was paused 0 times of 1");
+    let mut past = Past::paused_at(11, 10);
+    past.seen.events.clear();
+    past.assert_broken("0 events RunEnded of a, not 1");
+    event(&mut past.seen, "a", RUN_ENDED);
+    event(&mut past.seen, "a", RUN_ENDED);
+    past.assert_broken("2 events RunEnded of a, not 1");
+}
+
+#[test]
+fn a_second_pause_without_pods_of_its_own_is_one_too_many() {
+    let mut past = Past::paused_at(11, 10);
+    let states = past.seen.owners.get_mut("a").unwrap();
+    states.extend([state(12, false), state(13, true)]);
+    past.assert_broken("twice: pause 2 of a");
+    pod(&mut past.seen, "a", 12);
+    past.assert_broken("early: pause 2 of a");
+}
+
+#[test]
+fn a_write_of_a_keeper_that_has_not_renewed_the_lease_in_time_is_found() {
+    Past::paused_at(20, 10).assert_broken("not the leader: patch deployments/a by keeper-0");
+    let mut past = Past::paused_at(11, 10);
+    past.writes[1].by = "keeper-1".into();
+    past.assert_broken("not the leader: patch deployments/a by keeper-1");
+}
+
+#[test]
+fn a_pause_by_a_ceiling_that_has_gone_is_wrong_some_seconds_later() {
+    let mut past = Past::paused_at(11, 10);
+    past.actors = vec![actor("a", Fate::Saved)];
+    past.changed = 8;
+    assert_eq!(past.violations(), [""; 0]);
+    past.changed = 4;
+    past.assert_broken("by what had gone: patch deployments/a");
+}
+
+#[test]
+fn a_write_to_a_workload_without_a_ceiling_is_wrong() {
+    let mut past = Past::paused_at(11, 10);
+    past.actors.push(actor("bystander", Fate::Untouched));
+    past.writes.push(write("keeper-0", 11, "delete", "pods", "bystander-x", false));
+    past.assert_broken("no ceiling is for it: delete pods/bystander-x");
+}
