@@ -60,6 +60,11 @@ failover: ## The leader of two keepers killed, stopped and cut off, 20 times eac
 	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture
 	$(CARGO) test --locked --package tenure-tests --test requeue -- --ignored --nocapture
 
+.PHONY: faults
+faults: ## Plans of faults from seeds, of each kind FAULTS_SEEDS (20): hours. FAULTS_KIND and FAULTS_SEED choose one (docs/faults.md)
+	FAULTS_KIND="$(FAULTS_KIND)" FAULTS_SEED="$(FAULTS_SEED)" FAULTS_SEEDS="$(FAULTS_SEEDS)" FAULTS_AT_A_TIME="$(FAULTS_AT_A_TIME)" \
+		$(CARGO) test --workspace --locked --test faults -- no_fault_of_any_kind_breaks_a_rule --ignored --nocapture
+
 .PHONY: soak
 soak: ## 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed: nothing is lost
 	$(CARGO) test --release --locked --package tenure-tests --test soak -- --ignored --nocapture

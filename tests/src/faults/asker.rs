@@ -117,9 +117,9 @@ impl<'w> Asker<'w> {
             };
             answers.asked += 1;
             answers.slowest = answers.slowest.max(took);
-            // one that has ended meanwhile may leave a question without an answer
+            // one that has ended meanwhile may leave a question without an answer; one that ends listens no more
             if server.is_running().await {
-                for error in errors {
+                for error in errors.into_iter().filter(|error| !error.contains("Connection refused")) {
                     diary.note(format!("wrong answer: {error}"));
                     answers.failed.push((at, error));
                 }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, process::Command, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use kube::{Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
@@ -133,15 +133,23 @@ impl Server {
         match blow {
             Blow::Stop => self.signal(Signal::STOP).await,
             Blow::Kill => self.process.lock().await.take().map_or(Ok(()), |mut process| process.kill()),
-            Blow::Terminate => {
-                let process = self.process.lock().await.take();
-                let mut process = process.with_context(|| format!("{} doesn't run", self.name))?;
-                process.terminate()?;
-                let status = process.wait(GRACE).await?;
-                ensure!(status.success(), process.failure(&format!("ended with {status}")));
-                Ok(())
-            }
+            Blow::Terminate => self.terminate().await,
         }
+    }
+
+    /// Asks it to end, and waits until it has ended well. It counts as running until then.
+    async fn terminate(&self) -> Result<()> {
+        if let Some(process) = self.process.lock().await.as_mut() {
+            process.terminate()?;
+        }
+        let ended = async || self.process.lock().await.as_mut().map_or(Ok(None), Process::exit_status);
+        let status = eventually(&format!("{} to end", self.name), GRACE, ended).await?;
+        let process = self.process.lock().await.take();
+        ensure!(
+            status.success(),
+            process.map_or_else(|| anyhow!("{status}"), |of| of.failure(&status.to_string()))
+        );
+        Ok(())
     }
 
     /// Undoes a blow.

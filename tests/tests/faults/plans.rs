@@ -1,6 +1,6 @@
 //! Plans of faults that are made from seeds.
 
-use std::env;
+use std::{env, fs};
 
 use tenure_tests::faults::{
     Verdict, in_full,
@@ -38,11 +38,13 @@ async fn some_faults_of_each_sort_break_no_rule() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes hours: `make faults`"]
 async fn no_fault_of_any_kind_breaks_a_rule() {
-    let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    // make sets them all
+    let text = |name| env::var(name).ok().filter(|text| !text.is_empty());
+    let number = |name| text(name).map(|text| text.parse::<u64>().unwrap());
     let seeds = number("FAULTS_SEED")
         .map_or_else(|| (1..=number("FAULTS_SEEDS").unwrap_or(20)).collect(), |seed| vec![seed]);
-    let kinds = env::var("FAULTS_KIND").map_or_else(
-        |_| kinds::ALL.to_vec(),
+    let kinds = text("FAULTS_KIND").map_or_else(
+        || kinds::ALL.to_vec(),
         |names| names.split(',').map(|name| kinds::named(name).unwrap()).collect(),
     );
     let plans = seeds.iter().flat_map(|seed| kinds.iter().map(|kind| (*kind, *seed))).collect();
@@ -50,4 +52,13 @@ async fn no_fault_of_any_kind_breaks_a_rule() {
     let verdicts = play_all(plans, at_a_time.try_into().unwrap()).await.unwrap();
     print(&verdicts);
     assert_no_rule_is_broken(&verdicts);
+}
+
+#[test]
+fn the_page_about_faults_has_each_kind_and_no_other() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/faults.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let expected: Vec<String> =
+        kinds::ALL.iter().map(|kind| format!("| `{}` | {} |", kind.name, kind.row)).collect();
+    assert_eq!(rows, expected);
 }
