@@ -214,9 +214,9 @@ fn late_watches(draw: &mut Draw) -> Vec<Fault> {
 }
 
 /// Watches that end, and lists that can't be had.
-fn lost_watches(draw: &mut Draw, lists: Deed) -> Vec<Fault> {
+fn lost_watches(draw: &mut Draw, to_lists: Deed) -> Vec<Fault> {
     let (at, lasts) = (draw.between(500, 4_000), draw.between(5_000, 12_000));
-    [(WATCHES, Deed::Gone, 40), (LISTS, lists, u64::MAX)]
+    [(WATCHES, Deed::Gone, 40), (LISTS, to_lists, u64::MAX)]
         .map(|(on, deed, times)| Fault {
             at,
             lasts,

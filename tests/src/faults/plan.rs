@@ -26,7 +26,10 @@ use super::{
     scene::Scene,
     servers::Server,
 };
-use crate::{DEADLINE, World, proxy::Write};
+use crate::{
+    DEADLINE, World,
+    proxy::{ApiProxy, Write},
+};
 
 /// The time from the beginning of a plan until all of its script would have happened without a fault.
 const SCRIPT: Duration = Duration::from_secs(32);
@@ -227,12 +230,12 @@ async fn commit(servers: &[&Server], fault: &Fault, diary: &Diary) -> Result<Vec
             proxies().zip(&active).for_each(|(proxy, active)| proxy.lift(active));
         }
         What::Cut => {
-            proxies().for_each(|proxy| proxy.cut());
+            proxies().for_each(ApiProxy::cut);
             sleep(fault.lasts).await;
-            proxies().for_each(|proxy| proxy.heal());
+            proxies().for_each(ApiProxy::heal);
         }
-        What::Strand => proxies().for_each(|proxy| proxy.strand()),
-        What::Sever => proxies().for_each(|proxy| proxy.sever()),
+        What::Strand => proxies().for_each(ApiProxy::strand),
+        What::Sever => proxies().for_each(ApiProxy::sever),
         What::Clocks(ahead) => {
             proxies().for_each(|proxy| proxy.set_clocks(*ahead));
             clocks.push((Timestamp::now(), *ahead));

@@ -25,6 +25,6 @@ pub fn print(verdicts: &[Verdict]) {
 /// Everything about a plan that broke a rule, with how to run it alone.
 pub fn in_full(verdict: &Verdict) -> String {
     let Verdict { kind, seed, violations, timeline, .. } = verdict;
-    let violations: String = violations.iter().map(|violation| format!("  {violation}\n")).collect();
-    format!("FAULTS_KIND={kind} FAULTS_SEED={seed} make faults\n{violations}{timeline}")
+    let violations = violations.join("\n  ");
+    format!("FAULTS_KIND={kind} FAULTS_SEED={seed} make faults\n  {violations}\n{timeline}")
 }

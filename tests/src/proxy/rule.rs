@@ -97,18 +97,21 @@ impl Rule {
     }
 
     /// The same, but not to the first of them.
+    #[must_use]
     pub const fn after(mut self, skip: u64) -> Self {
         self.skip = skip;
         self
     }
 
     /// The same to so many at most.
+    #[must_use]
     pub const fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
     /// The same to some, by chance.
+    #[must_use]
     pub const fn percent(mut self, percent: u64) -> Self {
         self.percent = percent;
         self
