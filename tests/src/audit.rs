@@ -1,6 +1,9 @@
 //! Changes of objects, from the API server's own audit log.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    io::{Read, Seek, SeekFrom},
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -36,16 +39,41 @@ pub fn answers_to_keeper(
 /// All that the keeper has changed in a namespace, but for events: `patch deployments/test`, in the order of the
 /// answers.
 pub fn changes_of_keeper(cluster: &Cluster, namespace: &str) -> Vec<String> {
-    let is_change = |entry: &Value| {
-        ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
-            && text(entry, "/objectRef/resource") != "events"
-    };
-    let told = |entry: Value| {
-        let [verb, resource, name] =
-            ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
-        format!("{verb} {resource}/{name}")
-    };
-    successes(cluster, "tenure-keeper", namespace).filter(is_change).map(told).collect()
+    Trail { begin: 0 }.changes_of_keeper(cluster, namespace)
+}
+
+/// The entries from a moment on. In a long run, the whole log is too long to be read again and again.
+#[derive(Clone, Copy, Debug)]
+pub struct Trail {
+    /// The length of the log then.
+    begin: u64,
+}
+
+impl Trail {
+    /// Begins now.
+    pub fn begin(cluster: &Cluster) -> Self {
+        let log = fs::metadata(cluster.audit_log()).expect("the audit log can be read");
+        Self { begin: log.len() }
+    }
+
+    /// The same as [`changes_of_keeper`] since then.
+    pub fn changes_of_keeper(self, cluster: &Cluster, namespace: &str) -> Vec<String> {
+        let is_change = |entry: &Value| {
+            ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
+                && text(entry, "/objectRef/resource") != "events"
+        };
+        let told = |entry: Value| {
+            let [verb, resource, name] =
+                ["/verb", "/objectRef/resource", "/objectRef/name"].map(|pointer| text(&entry, pointer));
+            format!("{verb} {resource}/{name}")
+        };
+        let entries = entries_since(cluster, "tenure-keeper", self.begin);
+        entries
+            .into_iter()
+            .filter(|entry| is_success(entry, namespace) && is_change(entry))
+            .map(told)
+            .collect()
+    }
 }
 
 /// Waits until the keeper has made as many changes in a namespace as `expected` has, and asserts that they are the
@@ -76,10 +104,20 @@ pub fn attempts_of_webhook(cluster: &Cluster) -> Vec<String> {
 
 /// The answered requests of one of our programs.
 fn entries(cluster: &Cluster, account: &str) -> Vec<Value> {
+    entries_since(cluster, account, 0)
+}
+
+/// The same without the first bytes of the log.
+fn entries_since(cluster: &Cluster, account: &str, begin: u64) -> Vec<Value> {
     let user = format!("system:serviceaccount:{RELEASE_NAMESPACE}:{account}");
-    let log = fs::read_to_string(cluster.audit_log()).expect("the audit log can be read");
-    // the last line may be half written
-    let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut log = File::open(cluster.audit_log()).expect("the audit log can be read");
+    log.seek(SeekFrom::Start(begin)).expect("the audit log is longer");
+    let mut bytes = Vec::new();
+    log.read_to_end(&mut bytes).expect("the audit log can be read");
+    let log = String::from_utf8_lossy(&bytes);
+    // the first line and the last one may be parts of lines
+    let entries = log.lines().filter(|line| line.contains(&user));
+    let entries = entries.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let is_answered =
         |entry: &Value| text(entry, "/stage") == "ResponseComplete" && text(entry, "/user/username") == user;
     entries.filter(is_answered).collect()
@@ -87,11 +125,13 @@ fn entries(cluster: &Cluster, account: &str) -> Vec<Value> {
 
 /// The requests of one of our programs in a namespace that were answered with success.
 fn successes(cluster: &Cluster, account: &str, namespace: &str) -> impl Iterator<Item = Value> {
-    let is_success = |entry: &Value| {
-        text(entry, "/objectRef/namespace") == namespace
-            && entry.pointer("/responseStatus/code").and_then(Value::as_u64).is_some_and(|code| code < 300)
-    };
-    entries(cluster, account).into_iter().filter(is_success).collect::<Vec<_>>().into_iter()
+    let entries = entries(cluster, account).into_iter();
+    entries.filter(|entry| is_success(entry, namespace)).collect::<Vec<_>>().into_iter()
+}
+
+fn is_success(entry: &Value, namespace: &str) -> bool {
+    text(entry, "/objectRef/namespace") == namespace
+        && entry.pointer("/responseStatus/code").and_then(Value::as_u64).is_some_and(|code| code < 300)
 }
 
 fn text<'a>(entry: &'a Value, pointer: &str) -> &'a str {

@@ -215,7 +215,7 @@ fn late_watches(draw: &mut Draw) -> Vec<Fault> {
 
 /// Watches that end, and lists that can't be had.
 fn lost_watches(draw: &mut Draw, to_lists: Deed) -> Vec<Fault> {
-    let (at, lasts) = (draw.between(500, 4_000), draw.between(5_000, 12_000));
+    let (at, lasts) = (draw.between(500, 4_000), draw.between(13_000, 18_000));
     [(WATCHES, Deed::Gone, 40), (LISTS, to_lists, u64::MAX)]
         .map(|(on, deed, times)| Fault {
             at,
@@ -274,9 +274,9 @@ kinds! {
     "watch-events-swallowed", "K2", d => rule(d, WATCHES, Deed::Swallow);
     "watches-cut-in-an-event", "K2", d => some(d, WATCHES, Deed::CutWatchInEvent);
     "watches-gone-by-event", "K3", d => once(d, What::Rule(Rule::new(WATCHES, Deed::Gone).times(20)));
-    "watches-gone-at-start", "K4", d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (3_000, 9_000));
+    "watches-gone-at-start", "K4", d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (13_000, 18_000));
     "watches-refused-at-start", "K5", d => refused_watches(
-        d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (4_000, 10_000));
+        d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (13_000, 18_000));
     "queues-forbidden", "K12, a watch that fails for ever", d => refused_watches(
         d, QUEUE_READS, refuse(StatusCode::FORBIDDEN), (13_000, 18_000));
     "lists-refused", "K5", d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));

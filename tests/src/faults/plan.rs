@@ -1,6 +1,6 @@
 //! A plan from its start to its verdict.
 
-use std::{future::pending, panic::AssertUnwindSafe, time::Duration};
+use std::{collections::BTreeSet, future::pending, panic::AssertUnwindSafe, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use futures::{
@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     DEADLINE, World,
+    audit::Trail,
     proxy::{ApiProxy, Write},
 };
 
@@ -101,6 +102,7 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
         servers.push(Server::keeper(world, &format!("keeper-{number}"), &name, diary).await?);
     }
     let observer = Observer::start(world.cluster.client()?, &name, diary);
+    let trail = Trail::begin(&world.cluster);
     let mut stage = Stage { servers, observer, clocks: Vec::new(), diary: diary.clone() };
     stage.set_first_clocks(&faults);
     stage.start_keepers().await?;
@@ -125,9 +127,21 @@ async fn play_on_keepers(world: &World, kind: Kind, seed: u64, diary: &Diary) ->
         past = script => past?,
         error = resume => return Err(error),
     };
-    let outcome = stage.judge(&scene, &past).await;
+    let (mut violations, recovery) = stage.judge(&scene, &past).await;
+    violations.extend(unproxied(&trail.changes_of_keeper(&world.cluster, &name), &stage.writes()));
     scene.clean_up(world).await?;
-    Ok(outcome)
+    Ok((violations, recovery))
+}
+
+/// The changes in the API server's audit log that no proxy has seen: the rules are about what the proxies saw.
+fn unproxied(audited: &[String], writes: &[Write]) -> Vec<String> {
+    let is_lasting = |change: &&String| !change.contains(" leases/");
+    let seen: BTreeSet<String> = writes
+        .iter()
+        .map(|write| format!("{} {}/{}", write.call.verb, write.call.resource, write.call.name))
+        .collect();
+    let unseen = audited.iter().filter(is_lasting).filter(|change| !seen.contains(*change));
+    unseen.map(|change| format!("past the proxies: {change}")).collect()
 }
 
 /// Two keepers and the observer.
