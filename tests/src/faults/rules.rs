@@ -6,7 +6,8 @@
 //! - **Once**: a run is paused once. A second pause has pods of its own that are older than the ceiling.
 //! - **Not early**: a write that pauses or deletes is sent after the deadline of the oldest pod of the run, by the clock
 //!   of the API server that is furthest behind. A workload comes back no earlier than its record says, by the same
-//!   clock.
+//!   clock. Where a run begins with its scheduling, that is by the scheduler's clock, and a beginning in the future
+//!   counts as the present: then only clocks that are ahead matter.
 //! - **Not by what has gone**: a pause by a ceiling that was lengthened, by a queue that was deleted, or for a label that
 //!   was taken away, is wrong if the change could be read more than [`OLDEST_BASIS`] before the write was sent, by a
 //!   connection that no fault held up.
@@ -66,6 +67,8 @@ struct Handled {
     what: String,
     /// The deadline.
     due: Timestamp,
+    /// The clock that the deadline counts by.
+    clock: CeilingClock,
     /// The time at which the decision was sent.
     sent: Timestamp,
     /// The time at which the effect was seen.
@@ -139,7 +142,11 @@ impl Evidence<'_> {
     }
 
     fn early(&self, handled: &Handled) -> Option<String> {
-        let shown = handled.sent + SignedDuration::from_secs(self.slowest(handled.sent));
+        let ahead = match handled.clock {
+            CeilingClock::Created => self.slowest(handled.sent),
+            CeilingClock::Scheduled => self.slowest(handled.sent).max(0),
+        };
+        let shown = handled.sent + SignedDuration::from_secs(ahead);
         let early = handled.due.duration_since(shown + SLACK);
         early.is_positive().then(|| format!("early: {} by {early:#}", handled.what))
     }
@@ -163,7 +170,7 @@ impl Evidence<'_> {
                 match of_run.filter_map(|pod| deadline(actor, pod)).min() {
                     Some(due) => {
                         let sent = self.sent(actor.name, pause.at, true);
-                        handled.push(Handled { what, due, sent, seen: pause.at });
+                        handled.push(Handled { what, due, clock: actor.clock, sent, seen: pause.at });
                     }
                     None => twice.push(format!("twice: {what} ends no run")),
                 }
@@ -172,7 +179,8 @@ impl Evidence<'_> {
                 handled.extend(pauses.iter().zip(&resumptions).filter_map(|(pause, resumed)| {
                     let due = pause.requeue.requeue_at?;
                     let sent = self.sent(actor.name, resumed.at, false);
-                    Some(Handled { what: format!("return of {}", actor.name), due, sent, seen: resumed.at })
+                    let (what, clock) = (format!("return of {}", actor.name), CeilingClock::Created);
+                    Some(Handled { what, due, clock, sent, seen: resumed.at })
                 }));
             }
         }
@@ -186,7 +194,8 @@ impl Evidence<'_> {
         let seen = pod.ended?;
         let delete = self.writes.iter().find(|write| is_on(write, "delete", name) && write.is_done());
         let sent = delete.map_or(seen, |write| write.sent);
-        Some(Handled { what: format!("deletion of {name}"), due: deadline(actor, pod)?, sent, seen })
+        let (due, clock) = (deadline(actor, pod)?, actor.clock);
+        Some(Handled { what: format!("deletion of {name}"), due, clock, sent, seen })
     }
 
     /// The time at which the last write before `seen` was sent that paused an owner, or resumed it.

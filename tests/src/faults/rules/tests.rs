@@ -1,6 +1,6 @@
 use http::StatusCode;
 use serde_json::json;
-use tenure_types::paused::{PausedRecord, RequeueState};
+use tenure_types::paused::RequeueState;
 
 use super::*;
 use crate::proxy::Call;
@@ -26,19 +26,11 @@ fn write(by: &str, sent: i64, verb: &'static str, resource: &str, name: &str, pa
 }
 
 fn state(seconds: i64, is_paused: bool) -> OwnerState {
-    let record = PausedRecord {
-        reason: MAX_DURATION_EXCEEDED.into(),
-        at: at(seconds),
-        queue: "q".into(),
-        queue_group: None,
-        ceiling: None,
-        field: "spec.replicas".into(),
-        value: 0.into(),
-        previous_value: 1.into(),
-        reversals: 0,
-        full_reversals: 0,
-        reversed_by: None,
-    };
+    let record = json!({
+        "reason": MAX_DURATION_EXCEEDED, "at": at(seconds), "queue": "q", "field": "spec.replicas", "value": 0,
+        "previousValue": 1,
+    });
+    let record = serde_json::from_value(record).unwrap();
     let record = is_paused.then_some(record);
     OwnerState { at: at(seconds), is_paused, record, requeue: RequeueState::default() }
 }
@@ -113,6 +105,10 @@ fn a_pause_is_early_by_the_clock_that_is_furthest_behind() {
     let mut past = Past::paused_at(15, 14);
     past.clocks = vec![(at(0), [0, -8])];
     past.assert_broken("early: pause 1 of a");
+    past.actors[0].clock = CeilingClock::Scheduled;
+    past.seen.pods.values_mut().for_each(|pod| pod.scheduled = Some(at(0)));
+    assert_eq!(past.violations(), [""; 0], "the scheduler's clock is another one");
+    past.actors[0].clock = CeilingClock::Created;
     past.clocks = vec![(at(0), [0, -4])];
     assert_eq!(past.violations(), [""; 0]);
     past.clocks = vec![(at(0), [0, 0]), (at(14), [-8, -8])];
