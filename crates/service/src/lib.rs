@@ -9,6 +9,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod flags;
+pub mod freshness;
 pub mod groups;
 pub mod leadership;
 pub mod limit;

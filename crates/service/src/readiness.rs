@@ -6,15 +6,22 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use tokio::sync::watch;
 
-/// The conditions that a process waits for. It is unready while there are any, and again once it [drains](Self::drain).
+use crate::freshness::{Freshness, WatchFreshness};
+
+/// The conditions that a process waits for. It is unready while there are any, while a required watch is too stale, and
+/// again once it [drains](Self::drain).
 #[derive(Clone, Debug, Default)]
 pub struct ProcessReadiness {
     awaited: Arc<watch::Sender<BTreeSet<String>>>,
     draining: Arc<AtomicBool>,
+    freshness: Freshness,
+    /// None: a process with stale watches is ready all the same.
+    max_staleness: Option<Duration>,
 }
 
 /// A condition that a process waits for.
@@ -25,6 +32,21 @@ pub struct Awaited {
 }
 
 impl ProcessReadiness {
+    /// Creates the readiness of a process that is unready while a required watch is staler than this.
+    pub fn with_max_staleness(max_staleness: Duration) -> Self {
+        Self { max_staleness: Some(max_staleness), ..Self::default() }
+    }
+
+    /// Returns the freshness of the watches of the process.
+    pub const fn freshness(&self) -> &Freshness {
+        &self.freshness
+    }
+
+    /// Returns a handle for conditions that don't delay readiness.
+    pub fn without_waiting(&self) -> Self {
+        Self { awaited: Arc::default(), ..self.clone() }
+    }
+
     /// Adds a condition: the process is unready until [`Awaited::done`].
     pub fn awaiting(&self, what: impl Into<String>) -> Awaited {
         let what = what.into();
@@ -55,7 +77,11 @@ impl ProcessReadiness {
         if self.is_draining() {
             return Some("shutting down".into());
         }
-        self.awaited().map(|awaited| format!("waiting for {awaited}"))
+        let waiting = self.awaited().map(|awaited| format!("waiting for {awaited}"));
+        waiting.or_else(|| {
+            let (kind, age) = self.freshness.stalest(self.max_staleness?)?;
+            Some(format!("no answer to the watch of {kind} for {} s", age.as_secs()))
+        })
     }
 
     /// Returns the conditions that are left, separated by commas; none if there are none.
@@ -69,6 +95,11 @@ impl Awaited {
     /// Returns the name of the condition.
     pub fn what(&self) -> &str {
         &self.what
+    }
+
+    /// Adds the watch that the condition is about.
+    pub fn watch(&self, is_required: bool) -> WatchFreshness {
+        self.readiness.freshness.watch(&self.what, is_required)
     }
 
     /// Marks the condition as met.
@@ -91,6 +122,27 @@ mod tests {
         queues.done();
         readiness.ready().await;
         assert_eq!(readiness.reason(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_with_a_stale_watch_is_unready_if_it_says_so() {
+        let bounded = ProcessReadiness::with_max_staleness(Duration::from_secs(90));
+        let unbounded = ProcessReadiness::default();
+        let watch = |readiness: &ProcessReadiness| {
+            let queues = readiness.without_waiting().awaiting("queues");
+            [queues.watch(true), readiness.awaiting("owners").watch(false)]
+        };
+        let watches = [&bounded, &unbounded].map(watch);
+        bounded.awaiting("owners").done();
+        unbounded.awaiting("owners").done();
+        assert_eq!(bounded.reason(), None);
+        tokio::time::advance(Duration::from_secs(95)).await;
+        assert_eq!(bounded.reason().as_deref(), Some("no answer to the watch of queues for 95 s"));
+        assert_eq!(unbounded.reason(), None);
+        for [queues, _] in &watches {
+            queues.heard();
+        }
+        assert_eq!(bounded.reason(), None, "the other watch isn't required");
     }
 
     #[test]

@@ -74,12 +74,11 @@ pub trait Kinds {
 pub async fn follow_served<K: Kinds>(
     client: Client,
     mut kinds: K,
-    readiness: ProcessReadiness,
+    mut readiness: ProcessReadiness,
     looked: Awaited,
 ) {
     let mut followed: HashMap<K::Key, CancellationToken> = HashMap::new();
     let mut follows = FuturesUnordered::new();
-    let mut readiness = Some(readiness);
     let (mut trouble, mut failures) = (None, 0u32);
     let mut next = Box::pin(look(&client, kinds.groups(), Duration::ZERO));
     loop {
@@ -97,18 +96,17 @@ pub async fn follow_served<K: Kinds>(
         };
         failures = if failed.is_some() { failures.saturating_add(1) } else { 0 };
         let enough = failed.is_none() || failures >= K::PATIENCE;
-        // kinds that are added later don't delay readiness
-        let awaited = readiness.clone().unwrap_or_default();
         for (key, resource) in kinds.served(&served) {
             followed.entry(key).or_insert_with(|| {
                 debug!(kind = resource.kind, api_version = resource.api_version, "Following {}", K::WHAT);
                 let end = CancellationToken::new();
-                follows.push(kinds.follow(key, resource, &awaited, end.clone()));
+                follows.push(kinds.follow(key, resource, &readiness, end.clone()));
                 end
             });
         }
         if enough {
-            readiness = None;
+            // kinds that are added later don't delay readiness
+            readiness = readiness.without_waiting();
             looked.done();
         }
         let after = if failed.is_some() { AFTER_FAILURE } else { BETWEEN_LOOKS };

@@ -1,0 +1,338 @@
+//! One watch: lists, watches from there on, and asks again after any failure.
+
+use std::{collections::HashSet, fmt::Debug, hash::Hash, pin::pin, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api, Resource,
+    api::{ListParams, WatchParams},
+    core::{Status, WatchEvent},
+    runtime::watcher,
+};
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+
+use super::{Store, TIMEOUT_SECONDS};
+use crate::{freshness::WatchFreshness, log::with_causes, readiness::Awaited};
+
+/// The most objects of one page of a list. A page is read as a whole, in two copies. An object may have 1.5 MiB, so this
+/// takes 150 MiB at most.
+const PAGE_SIZE: u32 = 50;
+
+const FIRST_RETRY: Duration = Duration::from_millis(200);
+const LAST_RETRY: Duration = Duration::from_secs(5);
+
+/// The length in seconds of a watch that is to confirm what is known: if the API server has nothing to add in this time,
+/// nothing is missing.
+const FIRST_CONFIRMATION_SECONDS: u32 = 1;
+
+/// The same where there is news all the time: the API server sends a bookmark two seconds before the end of a watch.
+const NEXT_CONFIRMATION_SECONDS: u32 = 3;
+
+/// The time that an answer may take beyond the length of a watch.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A watch that ends earlier than this was cut, and not ended by its time.
+const SHORTEST: f64 = 0.9;
+
+/// The number of failures in a row, over some seconds, that count as lasting: a server that has just started forbids
+/// everything for a moment.
+const FAILURES: u8 = 5;
+
+/// The need of the process for the objects of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The process waits for them, and does nothing with stale ones.
+    Required,
+    /// The same, but this program converts the kind: the process doesn't wait for a list that fails for want of a
+    /// converter.
+    Converted,
+    /// The process doesn't wait for a kind that can't be listed.
+    Optional,
+}
+
+/// Keeps a store up to date.
+pub struct Follower<S, Key> {
+    store: S,
+    synced: Awaited,
+    freshness: WatchFreshness,
+    need: Need,
+    listed: HashSet<Key>,
+    wait: Duration,
+    trouble: Trouble,
+    failures: u8,
+}
+
+/// The problem that was last logged, so that it isn't logged again each second.
+#[derive(PartialEq, Eq)]
+enum Trouble {
+    None,
+    Missing,
+    Other(String),
+}
+
+/// The cause of a failed list or watch.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error("failed to list")]
+    List(#[source] kube::Error),
+    #[error("failed to begin a watch")]
+    Begin(#[source] kube::Error),
+    #[error("failed to watch")]
+    Watch(#[source] kube::Error),
+    #[error("the API server has ended the watch: {} ({})", .0.message, .0.code)]
+    Ended(Box<Status>),
+    #[error("the API server doesn't answer the watch")]
+    Silent,
+    #[error("the API server's answer has no resourceVersion")]
+    NoVersion,
+}
+
+impl Failure {
+    /// True if the API server doesn't have the kind. Decided by the code alone: for an unknown group, the API server
+    /// answers in plain text.
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::List(kube::Error::Api(status)) if status.code == 404)
+    }
+
+    /// True if conversion failed, for which the API server has no code of its own.
+    fn is_unconverted(&self) -> bool {
+        matches!(self, Self::List(kube::Error::Api(status)) if status.message.contains("conversion webhook"))
+    }
+
+    /// True if the watched version is too old, or the kind is gone: a new list decides.
+    fn needs_list(&self) -> bool {
+        match self {
+            Self::Begin(kube::Error::Api(status)) => [404, 410].contains(&status.code),
+            Self::Ended(status) => status.code == 410,
+            Self::List(_) | Self::NoVersion => true,
+            Self::Begin(_) | Self::Watch(_) | Self::Silent => false,
+        }
+    }
+}
+
+impl<S, Key: Eq + Hash> Follower<S, Key> {
+    pub fn new(store: S, synced: Awaited, need: Need) -> Self {
+        Self {
+            store,
+            freshness: synced.watch(need != Need::Optional),
+            synced,
+            need,
+            listed: HashSet::new(),
+            wait: FIRST_RETRY,
+            trouble: Trouble::None,
+            failures: 0,
+        }
+    }
+
+    /// Follows a kind, also while the API server doesn't have it.
+    pub async fn follow_for_ever<K>(&mut self, api: &Api<K>, config: &watcher::Config)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        S: Store<K, Key = Key>,
+    {
+        loop {
+            self.follow(api, config).await;
+            tokio::select! {
+                () = sleep(LAST_RETRY) => {}
+                () = self.freshness.doubted() => sleep(FIRST_RETRY).await,
+            }
+        }
+    }
+
+    /// Follows until the API server doesn't have the kind.
+    pub async fn follow<K>(&mut self, api: &Api<K>, config: &watcher::Config)
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        S: Store<K, Key = Key>,
+    {
+        loop {
+            let asked = Instant::now();
+            let failure = match self.list(api, config).await {
+                Ok(version) => self.watch(api, config, version).await,
+                Err(failure) if failure.is_missing() => return self.missing(asked),
+                Err(failure) => failure,
+            };
+            self.fail(&failure).await;
+        }
+    }
+
+    /// Lists all objects, and returns the version to watch from.
+    async fn list<K>(&mut self, api: &Api<K>, config: &watcher::Config) -> Result<String, Failure>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug,
+        S: Store<K, Key = Key>,
+    {
+        let asked = Instant::now();
+        self.listed.clear();
+        self.store.begin();
+        let mut page = ListParams {
+            label_selector: config.label_selector.clone(),
+            field_selector: config.field_selector.clone(),
+            limit: Some(PAGE_SIZE),
+            ..ListParams::default()
+        };
+        loop {
+            let list = api.list(&page).await.map_err(Failure::List)?;
+            self.freshness.heard();
+            for object in list.items {
+                self.listed.insert(S::key(object.meta()));
+                self.store.apply(object);
+            }
+            page.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if page.continue_token.is_some() {
+                continue;
+            }
+            let version = list.metadata.resource_version.filter(|version| !version.is_empty());
+            let version = version.ok_or(Failure::NoVersion)?;
+            self.store.retain(&std::mem::take(&mut self.listed));
+            self.synced.done();
+            self.failures = 0;
+            self.freshness.confirm(asked);
+            self.works();
+            return Ok(version);
+        }
+    }
+
+    /// Watches from a version on; returns the failure after which all objects are to be listed again.
+    async fn watch<K>(&mut self, api: &Api<K>, config: &watcher::Config, mut version: String) -> Failure
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        S: Store<K, Key = Key>,
+    {
+        let mut to_confirm = FIRST_CONFIRMATION_SECONDS;
+        loop {
+            let seconds = if self.freshness.is_doubted() { to_confirm } else { TIMEOUT_SECONDS };
+            match self.watch_for(seconds, api, config, &mut version).await {
+                Ok(()) => {}
+                Err(failure) if failure.needs_list() => return failure,
+                Err(failure) => self.fail(&failure).await,
+            }
+            to_confirm = if seconds < TIMEOUT_SECONDS {
+                NEXT_CONFIRMATION_SECONDS
+            } else {
+                FIRST_CONFIRMATION_SECONDS
+            };
+        }
+    }
+
+    /// Watches for a number of seconds, or until a confirmation is required that this watch wouldn't give soon. The
+    /// version is then the last one that was seen.
+    async fn watch_for<K>(
+        &mut self,
+        seconds: u32,
+        api: &Api<K>,
+        config: &watcher::Config,
+        version: &mut String,
+    ) -> Result<(), Failure>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+        S: Store<K, Key = Key>,
+    {
+        let params = WatchParams {
+            label_selector: config.label_selector.clone(),
+            field_selector: config.field_selector.clone(),
+            timeout: Some(seconds),
+            bookmarks: true,
+            send_initial_events: false,
+        };
+        let (asked, length) = (Instant::now(), Duration::from_secs(seconds.into()));
+        let events = timeout(length + PATIENCE, api.watch(&params, version)).await;
+        let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::Begin)?);
+        let mut has_news = false;
+        loop {
+            let event = tokio::select! {
+                event = timeout(length + PATIENCE, events.next()) => event.map_err(|_| Failure::Silent)?,
+                () = self.freshness.doubted(), if seconds == TIMEOUT_SECONDS => return Ok(()),
+            };
+            let Some(event) = event else { break };
+            match event.map_err(Failure::Watch)? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    *version = version_of(&object)?;
+                    self.store.apply(object);
+                    has_news = true;
+                    self.freshness.heard();
+                }
+                WatchEvent::Deleted(object) => {
+                    *version = version_of(&object)?;
+                    self.store.delete(&S::key(object.meta()));
+                    has_news = true;
+                    self.freshness.heard();
+                }
+                WatchEvent::Bookmark(bookmark) => {
+                    *version = bookmark.metadata.resource_version;
+                    self.freshness.confirm(asked);
+                }
+                WatchEvent::Error(status) => return Err(Failure::Ended(status)),
+            }
+            self.works();
+        }
+        self.ended(asked, length, has_news).await;
+        Ok(())
+    }
+
+    /// Judges the end of a watch. One that was cut short confirms nothing, and neither does a short one that may have had
+    /// more to tell.
+    async fn ended(&mut self, asked: Instant, length: Duration, has_news: bool) {
+        if asked.elapsed() < length.mul_f64(SHORTEST) {
+            self.freshness.doubt();
+            if asked.elapsed() < LAST_RETRY {
+                sleep(self.wait).await;
+            }
+        } else if has_news && length < LAST_RETRY {
+            self.freshness.heard();
+        } else {
+            self.freshness.confirm(asked);
+            self.works();
+        }
+    }
+
+    /// Notes that the watch works: a list has only begun with its first page, and may fail at each further one.
+    fn works(&mut self) {
+        self.wait = FIRST_RETRY;
+        if std::mem::replace(&mut self.trouble, Trouble::None) != Trouble::None {
+            info!(kind = self.synced.what(), "Watching again");
+        }
+    }
+
+    fn missing<K>(&mut self, asked: Instant)
+    where
+        S: Store<K, Key = Key>,
+    {
+        self.store.retain(&HashSet::new());
+        self.synced.done();
+        self.freshness.confirm(asked);
+        let was = std::mem::replace(&mut self.trouble, Trouble::Missing);
+        if was != Trouble::Missing && self.need != Need::Optional {
+            info!(kind = self.synced.what(), "Not installed in the cluster: going on without it until it is");
+        }
+    }
+
+    /// Reports a failure, and waits before the next try.
+    async fn fail(&mut self, failure: &Failure) {
+        self.freshness.doubt();
+        if self.need == Need::Optional || self.need == Need::Converted && failure.is_unconverted() {
+            self.failures = self.failures.saturating_add(1);
+            if self.failures >= FAILURES {
+                self.synced.done();
+            }
+        }
+        let error = with_causes(failure);
+        if self.trouble != Trouble::Other(error.clone()) {
+            warn!(kind = self.synced.what(), error, "Watch failed: trying again");
+            self.trouble = Trouble::Other(error);
+        }
+        sleep(self.wait).await;
+        self.wait = (self.wait * 2).min(LAST_RETRY);
+    }
+}
+
+fn version_of<K: Resource>(object: &K) -> Result<String, Failure> {
+    let version = object.meta().resource_version.clone();
+    version.filter(|version| !version.is_empty()).ok_or(Failure::NoVersion)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+
+use axum::body::Body;
+use futures::{StreamExt, stream};
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Client, client, core::ObjectMeta};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::{freshness::Freshness, readiness::ProcessReadiness};
+
+const BOUND: Duration = Duration::from_secs(90);
+
+/// The answer to one request.
+enum Answer {
+    /// A list of these names.
+    List(&'static [&'static str]),
+    /// A watch with these events, each after so many milliseconds, that ends after so many more.
+    Watch(Vec<(u64, Value)>, u64),
+    Status(u16),
+}
+
+/// An API server that answers one request after the other, the last answer again and again.
+#[derive(Clone)]
+struct Server {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    /// The length in seconds of each watch; none for a list.
+    requests: Arc<Mutex<Vec<Option<u32>>>>,
+}
+
+/// The names that a watch has shown.
+#[derive(Clone, Default)]
+struct Names(Arc<Mutex<Vec<String>>>);
+
+impl Store<ConfigMap> for Names {
+    type Key = String;
+
+    fn key(metadata: &ObjectMeta) -> String {
+        metadata.name.clone().unwrap_or_default()
+    }
+
+    fn apply(&mut self, object: ConfigMap) {
+        let name = Self::key(&object.metadata);
+        self.0.lock().retain(|known| *known != name);
+        self.0.lock().push(name);
+    }
+
+    fn delete(&mut self, key: &String) {
+        self.0.lock().retain(|known| known != key);
+    }
+
+    fn retain(&mut self, keys: &HashSet<String>) {
+        self.0.lock().retain(|known| keys.contains(known));
+    }
+}
+
+fn object(name: &str) -> Value {
+    json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "resourceVersion": "7"}})
+}
+
+fn added(name: &str) -> Value {
+    json!({"type": "ADDED", "object": object(name)})
+}
+
+fn bookmark() -> Value {
+    json!({"type": "BOOKMARK", "object": {
+        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"resourceVersion": "8"},
+    }})
+}
+
+impl Server {
+    fn new(answers: Vec<Answer>) -> Self {
+        Self { answers: Arc::new(Mutex::new(answers.into())), requests: Arc::default() }
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<client::Body>| {
+            let seconds = request.uri().query().and_then(|query| query.split("timeoutSeconds=").nth(1));
+            server.requests.lock().push(seconds.map(|text| text.split('&').next().unwrap().parse().unwrap()));
+            let answer = server.answer();
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self) -> Response<Body> {
+        let mut answers = self.answers.lock();
+        let last = answers.len() == 1;
+        let body = match answers.front().unwrap() {
+            Answer::List(names) => {
+                let items: Vec<Value> = names.iter().map(|name| object(name)).collect();
+                let list = json!({
+                    "kind": "ConfigMapList", "apiVersion": "v1",
+                    "metadata": {"resourceVersion": "5"}, "items": items,
+                });
+                Response::new(Body::from(list.to_string()))
+            }
+            Answer::Status(code) => {
+                let status =
+                    json!({"kind": "Status", "status": "Failure", "code": code, "message": "", "reason": ""});
+                let body = Body::from(status.to_string());
+                Response::builder().status(*code).body(body).unwrap()
+            }
+            Answer::Watch(events, end) => {
+                let lines = events.iter().map(|(after, event)| (*after, format!("{event}\n")));
+                let lines: Vec<_> = lines.chain([(*end, String::new())]).collect();
+                let lines = stream::iter(lines).then(|(after, line)| async move {
+                    sleep(Duration::from_millis(after)).await;
+                    Ok::<_, Infallible>(line)
+                });
+                Response::new(Body::from_stream(lines))
+            }
+        };
+        if !last {
+            answers.pop_front();
+        }
+        body
+    }
+
+    fn requests(&self) -> Vec<Option<u32>> {
+        self.requests.lock().clone()
+    }
+}
+
+/// A watch of config maps, with its freshness and what it has shown. It ends when the tasks are dropped.
+async fn followed(server: &Server) -> (Freshness, Names, JoinSet<()>) {
+    let readiness = ProcessReadiness::default();
+    let (names, synced) = (Names::default(), readiness.awaiting("configmaps"));
+    let mut follower = Follower::new(names.clone(), synced, Need::Required);
+    let api: Api<ConfigMap> = Api::all(server.client());
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { follower.follow_for_ever(&api, &watcher::Config::default()).await });
+    readiness.ready().await;
+    (readiness.freshness().clone(), names, tasks)
+}
+
+fn is_confirmed(freshness: &Freshness, since: Instant) -> bool {
+    freshness.unconfirmed(Some(since), BOUND).is_none()
+}
+
+/// Requires a confirmation, and returns the time that it took.
+async fn confirmed(freshness: &Freshness) -> Duration {
+    let since = Instant::now();
+    freshness.require(since);
+    while !is_confirmed(freshness, since) {
+        freshness.changed().await;
+    }
+    since.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_news_confirms_what_is_known_within_a_second_or_so() {
+    let held_back = Answer::Watch(vec![(40_000, added("late"))], 10_000);
+    let server = Server::new(vec![Answer::List(&["a"]), held_back, Answer::Watch(Vec::new(), 1_000)]);
+    let (freshness, names, _tasks) = followed(&server).await;
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(confirmed(&freshness).await < Duration::from_secs(2));
+    assert_eq!(*names.0.lock(), ["a"]);
+    assert_eq!(server.requests().get(..3), Some(&[None, Some(50), Some(1)][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_watch_with_news_confirms_nothing_before_a_bookmark() {
+    let server = Server::new(vec![
+        Answer::List(&["a"]),
+        Answer::Watch(Vec::new(), 50_000),
+        Answer::Watch(vec![(100, added("b"))], 900),
+        Answer::Watch(vec![(100, added("c")), (900, bookmark())], 2_000),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, names, _tasks) = followed(&server).await;
+    let took = confirmed(&freshness).await;
+    assert!((1_900..2_200).contains(&took.as_millis()), "{took:?}");
+    assert_eq!(*names.0.lock(), ["a", "b", "c"]);
+    assert_eq!(server.requests(), [None, Some(50), Some(1), Some(3)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_cut_is_confirmed_by_the_next_one() {
+    let server = Server::new(vec![
+        Answer::List(&["a"]),
+        Answer::Watch(vec![(20_000, added("b"))], 5_000),
+        Answer::Watch(Vec::new(), 1_000),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, _, _tasks) = followed(&server).await;
+    assert_eq!(freshness.unconfirmed(None, BOUND), None);
+    sleep(Duration::from_millis(25_500)).await;
+    assert_eq!(freshness.unconfirmed(None, BOUND).as_deref(), Some("configmaps"));
+    sleep(Duration::from_millis(1_000)).await;
+    assert_eq!(freshness.unconfirmed(None, BOUND), None);
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(server.requests(), [None, Some(50), Some(1), Some(50)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_a_version_that_is_too_old_lists_again() {
+    let server = Server::new(vec![
+        Answer::List(&["a"]),
+        Answer::Status(410),
+        Answer::List(&["b"]),
+        Answer::Watch(Vec::new(), 50_000),
+    ]);
+    let (freshness, names, _tasks) = followed(&server).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((freshness.unconfirmed(None, BOUND), names.0.lock().as_slice()), (None, &["b".into()][..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_the_api_server_does_not_have_is_confirmed_too() {
+    let server = Server::new(vec![Answer::Status(404)]);
+    let (freshness, _, _tasks) = followed(&server).await;
+    sleep(Duration::from_secs(60)).await;
+    assert!(confirmed(&freshness).await < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_again_and_again_is_never_confirmed() {
+    let server =
+        Server::new(vec![Answer::List(&["a"]), Answer::Watch(Vec::new(), 50_000), Answer::Status(403)]);
+    let (freshness, _, _tasks) = followed(&server).await;
+    sleep(Duration::from_secs(51)).await;
+    assert_eq!(freshness.unconfirmed(None, BOUND).as_deref(), Some("configmaps"));
+    assert_eq!(freshness.stalest(BOUND), None);
+    sleep(BOUND).await;
+    assert!(freshness.stalest(BOUND).is_some() && freshness.unconfirmed(None, BOUND).is_some());
+}
