@@ -1,6 +1,7 @@
 //! The API server's clock. Creation times and deadlines are by its clock, and the local one may be minutes off.
 
 use std::{
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,54 +26,118 @@ const BETWEEN_MEASUREMENTS: Duration = Duration::from_mins(1);
 /// The precision of a Date header.
 const EXACT_TO: SignedDuration = SignedDuration::from_secs(1);
 
+/// The answers of so many spans of time count: longer than the time between two measurements, so that each server that
+/// answers any is among them.
+const SPANS: usize = 8;
+const SPAN: Duration = Duration::from_secs(15);
+
 /// Tells the API server's time, never ahead of it, and about a tenth of a second behind. Clones share it.
 ///
-/// When the server's clock is set back, the next answer to any request shows it: until the next measurement this clock
-/// is then up to a second behind. A caller that must not be early makes a request first.
-#[derive(Clone, Debug, Default)]
-pub struct ServerClock(Arc<Mutex<Option<Anchor>>>);
+/// Of several API servers whose clocks are apart, the one that is most behind counts, of those that have answered in the
+/// last two minutes. This clock is then up to a second behind it. A clock that is set is such a case: when it is set back,
+/// the next answer to any request shows it; when it is set forward, that counts after two minutes. A caller that must not
+/// be early makes a request first.
+#[derive(Clone, Debug)]
+pub struct ServerClock(Arc<Mutex<Answers>>);
 
-/// At `at`, the API server's clock showed `date` or later.
-#[derive(Clone, Copy, Debug)]
-struct Anchor {
-    date: Timestamp,
-    at: Instant,
+/// What answers have told of the servers' clocks.
+#[derive(Debug)]
+struct Answers {
+    /// The instant that all bounds are about.
+    epoch: Instant,
+    /// True once enough has been heard to be close.
+    is_measured: bool,
+    spans: VecDeque<Span>,
 }
 
-impl Anchor {
-    /// Reads the date of an answer that has just arrived.
-    fn read(headers: &HeaderMap) -> anyhow::Result<Self> {
-        let at = Instant::now();
-        let date = headers.get(DATE).ok_or_else(|| anyhow::anyhow!("the answer has no Date header"))?;
-        let date = DateTimeParser::new().parse_timestamp(date.as_bytes())?;
-        Ok(Self { date, at })
+/// The answers of a span of time.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begun: Instant,
+    /// The latest of their lower bounds: if there is one clock, it is the closest.
+    latest: Timestamp,
+    /// The answer with the earliest upper bound.
+    earliest: Bounds,
+}
+
+/// The times between which the clock of the server that has answered was at the epoch.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl Answers {
+    /// Takes in the date of an answer to a request that was sent at `sent`, and that has arrived at `at`.
+    fn add(&mut self, date: Timestamp, sent: Instant, at: Instant) {
+        let before = |time: Timestamp, instant: Instant| {
+            time.checked_sub(since(self.epoch, instant)).unwrap_or(Timestamp::MIN)
+        };
+        let over = date.checked_add(EXACT_TO).unwrap_or(Timestamp::MAX);
+        let bounds = Bounds { from: before(date, at), to: before(over, sent) };
+        match self.spans.back_mut().filter(|span| at.saturating_duration_since(span.begun) < SPAN) {
+            Some(span) => {
+                span.latest = span.latest.max(bounds.from);
+                if bounds.to < span.earliest.to {
+                    span.earliest = bounds;
+                }
+            }
+            None => self.spans.push_back(Span { begun: at, latest: bounds.from, earliest: bounds }),
+        }
+        let counts = SPAN.saturating_mul(u32::try_from(SPANS).unwrap_or(u32::MAX));
+        // after a long silence, what was heard before it is better than nothing
+        while self.spans.len() > 1
+            && self.spans.front().is_some_and(|span| at.saturating_duration_since(span.begun) >= counts)
+        {
+            self.spans.pop_front();
+        }
     }
 
-    /// Returns the least time that the clock may show.
-    fn time_at(&self, instant: Instant) -> Timestamp {
-        let passed = SignedDuration::try_from(instant.saturating_duration_since(self.at))
-            .unwrap_or(SignedDuration::MAX);
-        self.date.checked_add(passed).unwrap_or(Timestamp::MAX)
+    /// Returns the least time that any of the servers' clocks may show.
+    fn time_at(&self, instant: Instant) -> Option<Timestamp> {
+        let latest = self.spans.iter().map(|span| span.latest).max()?;
+        let earliest = self.spans.iter().map(|span| span.earliest).min_by_key(|bounds| bounds.to)?;
+        // otherwise they can't be of one clock
+        let at_epoch = if latest < earliest.to { latest } else { earliest.from };
+        Some(at_epoch.checked_add(since(self.epoch, instant)).unwrap_or(Timestamp::MAX))
     }
+}
 
-    /// Chooses the closer of two bounds: a Date header's fraction of a second is cut, so the later bound is closer.
-    fn closer(self, other: Self) -> Self {
-        let later = self.at.max(other.at);
-        if self.time_at(later) >= other.time_at(later) { self } else { other }
-    }
+fn since(epoch: Instant, instant: Instant) -> SignedDuration {
+    SignedDuration::try_from(instant.saturating_duration_since(epoch)).unwrap_or(SignedDuration::MAX)
+}
 
-    /// Returns the bound after an answer to a request that was sent at `sent`. If the known bound at `sent` was past
-    /// the answer's date already, the server's clock was set back since.
-    fn after(self, sent: Instant, answer: Self) -> Self {
-        let over = answer.date.checked_add(EXACT_TO).unwrap_or(Timestamp::MAX);
-        if self.time_at(sent) >= over { answer } else { self.closer(answer) }
+/// Reads the date of an answer.
+fn date(headers: &HeaderMap) -> anyhow::Result<Timestamp> {
+    let date = headers.get(DATE).ok_or_else(|| anyhow::anyhow!("the answer has no Date header"))?;
+    Ok(DateTimeParser::new().parse_timestamp(date.as_bytes())?)
+}
+
+impl Default for ServerClock {
+    fn default() -> Self {
+        let answers = Answers { epoch: Instant::now(), is_measured: false, spans: VecDeque::new() };
+        Self(Arc::new(Mutex::new(answers)))
     }
 }
 
 impl ServerClock {
+    /// Creates a clock that shows this time, as if an answer had just said so.
+    pub fn starting_at(time: Timestamp) -> Self {
+        let clock = Self::default();
+        {
+            let mut answers = clock.0.lock();
+            let now = answers.epoch;
+            answers.add(time, now, now);
+            answers.is_measured = true;
+        }
+        clock
+    }
+
     /// Returns the API server's time. Before the first measurement it is the beginning of time: nothing is due then.
     pub fn now(&self) -> Timestamp {
-        self.0.lock().as_ref().map_or(Timestamp::MIN, |anchor| anchor.time_at(Instant::now()))
+        let answers = self.0.lock();
+        let time = answers.time_at(Instant::now()).filter(|_| answers.is_measured);
+        time.unwrap_or(Timestamp::MIN)
     }
 
     /// Returns a layer that reads the date of every answer to a client.
@@ -91,18 +156,18 @@ impl ServerClock {
 
     /// Takes in the date of an answer. A date that can't be read is skipped: the next measurement reports the error.
     fn hear<B>(&self, sent: Instant, answer: Option<&Response<B>>) {
-        let Some(Ok(answer)) = answer.map(|answer| Anchor::read(answer.headers())) else { return };
-        let mut known = self.0.lock();
-        *known = known.map(|known| known.after(sent, answer));
+        if let Some(Ok(date)) = answer.map(|answer| date(answer.headers())) {
+            self.0.lock().add(date, sent, Instant::now());
+        }
     }
 
     /// Measures the clock again and again; never returns.
     pub async fn measure(self, client: Client, measured: Awaited) {
         let mut failed = false;
         loop {
-            match closest(&client).await {
-                Ok(anchor) => {
-                    *self.0.lock() = Some(anchor);
+            match self.sample(&client).await {
+                Ok(()) => {
+                    self.0.lock().is_measured = true;
                     measured.done();
                     failed = false;
                     tokio::time::sleep(BETWEEN_MEASUREMENTS).await;
@@ -120,22 +185,19 @@ impl ServerClock {
             }
         }
     }
-}
 
-async fn closest(client: &Client) -> anyhow::Result<Anchor> {
-    let mut closest = sample(client).await?;
-    for _ in 1..SAMPLES {
-        tokio::time::sleep(BETWEEN_SAMPLES).await;
-        let sent = Instant::now();
-        closest = closest.after(sent, sample(client).await?);
+    /// Asks for the time until one of the answers is close to the turn of a second.
+    async fn sample(&self, client: &Client) -> anyhow::Result<()> {
+        for _ in 0..SAMPLES {
+            let sent = Instant::now();
+            let request = Request::get("/version").body(Body::empty())?;
+            let response = call(client.send(request)).await?;
+            let date = date(response.headers())?;
+            self.0.lock().add(date, sent, Instant::now());
+            tokio::time::sleep(BETWEEN_SAMPLES).await;
+        }
+        Ok(())
     }
-    Ok(closest)
-}
-
-async fn sample(client: &Client) -> anyhow::Result<Anchor> {
-    let request = Request::get("/version").body(Body::empty())?;
-    let response = call(client.send(request)).await?;
-    Anchor::read(response.headers())
 }
 
 #[cfg(test)]
@@ -144,44 +206,117 @@ mod tests {
 
     use super::*;
 
-    fn anchor(date: i64, at: Instant) -> Anchor {
-        Anchor { date: Timestamp::from_second(date).unwrap(), at }
+    const BEGIN: i64 = 1_000_000_300;
+
+    /// Some API servers behind one address, and what a client has heard of them.
+    struct World {
+        start: Instant,
+        answers: Answers,
+        random: u64,
+        /// In milliseconds.
+        elapsed: i64,
+        /// What each server's clock showed at the start; by that also what it showed in its last answer, and when that was.
+        servers: Vec<(i64, Option<(i64, i64)>)>,
+    }
+
+    impl World {
+        fn new(servers: usize) -> Self {
+            let start = Instant::now();
+            let answers = Answers { epoch: start, is_measured: true, spans: VecDeque::new() };
+            Self { start, answers, random: 1, elapsed: 0, servers: vec![(BEGIN, None); servers] }
+        }
+
+        fn below(&mut self, bound: u64) -> i64 {
+            self.random =
+                self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from((self.random >> 33) % bound).unwrap()
+        }
+
+        fn at(&self, elapsed: i64) -> Instant {
+            self.start + Duration::from_millis(elapsed.try_into().unwrap())
+        }
+
+        /// Sends a request to a server after a pause of less than so many milliseconds.
+        fn ask(&mut self, server: usize, pause: u64) {
+            let sent = self.elapsed + self.below(pause);
+            let answered = sent + self.below(40);
+            self.elapsed = answered + self.below(40);
+            let clock = self.servers[server].0;
+            self.servers[server].1 = Some((clock, self.elapsed));
+            let date = Timestamp::from_second((clock + answered).div_euclid(1000)).unwrap();
+            let (sent, at) = (self.at(sent), self.at(self.elapsed));
+            self.answers.add(date, sent, at);
+        }
+
+        /// Returns how far it is behind the slowest clock that was heard in the last 105 seconds.
+        fn behind(&self) -> i64 {
+            let heard = self.servers.iter().filter_map(|(_, heard)| *heard);
+            let of_late = heard.filter(|(_, at)| self.elapsed - at < 105_000).map(|(clock, _)| clock);
+            let time = self.answers.time_at(self.at(self.elapsed)).unwrap();
+            of_late.min().unwrap() + self.elapsed - time.as_millisecond()
+        }
     }
 
     #[test]
     fn of_several_dates_the_latest_is_the_closest_and_none_is_ahead() {
-        let start = Instant::now();
-        let at = |milliseconds| start + Duration::from_millis(milliseconds);
-        // the server's clock shows 100.95 at the start; each header is cut to the second
-        let samples = [anchor(100, at(0)), anchor(101, at(100)), anchor(101, at(200))];
-        let closest = samples.into_iter().reduce(Anchor::closer).unwrap();
-        assert_eq!(closest.time_at(at(1050)), Timestamp::from_millisecond(101_950).unwrap());
-        assert!(closest.time_at(at(1050)) <= Timestamp::from_millisecond(102_000).unwrap());
+        let mut world = World::new(1);
+        for _ in 0..100 {
+            world.ask(0, 200);
+        }
+        assert!((0..150).contains(&world.behind()), "{} ms behind", world.behind());
     }
 
-    /// Sets of up to ten minutes forward or back, in whole steps of five seconds.
+    /// Clocks of three servers that are set by up to ten minutes forward or back, in whole steps of five seconds, of which
+    /// one or two don't answer for a while.
     #[test]
-    fn after_an_answer_it_is_never_ahead_however_the_servers_clock_was_set() {
-        let start = Instant::now();
-        let at = |elapsed: i64| start + Duration::from_millis(elapsed.try_into().unwrap());
-        let mut random = 1_u64;
-        let mut below = |bound: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            i64::try_from((random >> 33) % bound).unwrap()
-        };
-        let (mut elapsed, mut offset, mut known) = (0, 1_000_000_300, anchor(1_000_000, start));
-        for _ in 0..10_000 {
-            if below(10) == 0 {
-                offset = 1_000_000_300 + 5_000 * (below(241) - 120);
+    fn it_is_never_ahead_of_a_server_that_has_answered_of_late_however_their_clocks_were_set() {
+        let mut world = World::new(3);
+        for _ in 0..300 {
+            let (first, count) = (world.below(3), world.below(3));
+            for _ in 0..world.below(200) {
+                if world.below(30) == 0 {
+                    let (server, step) = (world.below(3), world.below(241));
+                    world.servers[usize::try_from(server).unwrap()].0 = BEGIN + 5_000 * (step - 120);
+                }
+                let server = (first + world.below(3) % (count + 1)) % 3;
+                world.ask(usize::try_from(server).unwrap(), 3_000);
+                assert!(world.behind() >= 0, "{} ms ahead", -world.behind());
             }
-            let sent = elapsed + below(700);
-            let answered = sent + below(40);
-            elapsed = answered + below(40);
-            let date = (offset + answered).div_euclid(1000);
-            known = known.after(at(sent), anchor(date, at(elapsed)));
-            let behind = offset + elapsed - known.time_at(at(elapsed)).as_millisecond();
-            assert!((0..1_080).contains(&behind), "{behind} ms behind after {elapsed} ms");
         }
+    }
+
+    #[test]
+    fn two_minutes_after_a_clock_was_set_or_a_server_has_gone_it_is_close_again() {
+        let mut world = World::new(2);
+        for seconds in [8, -8, 300, -300] {
+            world.servers[1].0 = BEGIN + seconds * 1000;
+            for _ in 0..200 {
+                let server = usize::try_from(world.below(2)).unwrap();
+                world.ask(server, 1_400);
+            }
+            assert!((0..1_080).contains(&world.behind()), "{} ms behind", world.behind());
+            world.servers[1].1 = None;
+            let until = world.elapsed + 121_000;
+            while world.elapsed < until {
+                world.ask(0, 300);
+            }
+            assert!((0..150).contains(&world.behind()), "{} ms behind", world.behind());
+        }
+    }
+
+    #[test]
+    fn after_a_long_silence_the_last_answers_count() {
+        let mut world = World::new(1);
+        for _ in 0..100 {
+            world.ask(0, 200);
+        }
+        world.elapsed += 3_600_000;
+        assert!((0..150).contains(
+            &(BEGIN + world.elapsed
+                - world.answers.time_at(world.at(world.elapsed)).unwrap().as_millisecond())
+        ));
+        world.ask(0, 1);
+        assert!((0..1_080).contains(&world.behind()));
     }
 
     #[tokio::test]
@@ -200,10 +335,13 @@ mod tests {
         };
         assert_eq!(heard().await, Timestamp::MIN, "only a measurement begins");
         let parsed = |date: &str| DateTimeParser::new().parse_timestamp(date).unwrap();
-        *clock.0.lock() = Some(Anchor { date: parsed(*date.lock()), at: Instant::now() });
-        for set in ["06 Nov 1994 08:39:37 GMT", "06 Nov 1994 08:59:37 GMT"] {
+        clock.0.lock().is_measured = true;
+        for (set, shown) in [
+            ("06 Nov 1994 08:39:37 GMT", "06 Nov 1994 08:39:37 GMT"),
+            ("06 Nov 1994 08:59:37 GMT", "06 Nov 1994 08:39:37 GMT"),
+        ] {
             *date.lock() = set;
-            let late = heard().await.duration_since(parsed(set));
+            let late = heard().await.duration_since(parsed(shown));
             assert!((0..60).contains(&late.as_secs()), "{late:#} after {set}");
         }
     }
@@ -211,6 +349,8 @@ mod tests {
     #[test]
     fn before_the_first_measurement_nothing_is_due() {
         assert_eq!(ServerClock::default().now(), Timestamp::MIN);
+        let begin = Timestamp::from_second(1_800_000_000).unwrap();
+        assert!((0..60).contains(&ServerClock::starting_at(begin).now().duration_since(begin).as_secs()));
     }
 
     #[test]
