@@ -169,7 +169,8 @@ impl Candidate {
                 self.view.observe(Some(written), Instant::now());
                 self.leader = None;
                 // sent after `now`
-                self.leadership.renew(now, now + self.timing.renew_deadline);
+                let has_failed = self.trouble.is_some();
+                self.leadership.renew(now, now + self.timing.renew_deadline, has_failed);
                 Ok(retry)
             }
             Step::StandBy { leader, until } => {

@@ -25,6 +25,8 @@ pub struct Leadership {
 struct Term {
     /// The beginning, which tells one term from the next.
     since: Instant,
+    /// The time since which no renewal has failed.
+    unbroken: Instant,
     /// The end, later with each renewal.
     until: Instant,
 }
@@ -49,6 +51,12 @@ impl Leadership {
     /// True if this process leads now.
     pub fn holds(&self) -> bool {
         self.terms.as_ref().is_none_or(|terms| terms.borrow().is_some_and(|term| term.holds()))
+    }
+
+    /// Returns the time since which this process leads, and has had no trouble to reach the API server; none if it needs
+    /// no election. What it knew before may be out of date.
+    pub fn unbroken_since(&self) -> Option<Instant> {
+        self.terms.as_ref().map(|terms| terms.borrow().map_or_else(Instant::now, |term| term.unbroken))
     }
 
     /// Returns when this process leads.
@@ -95,12 +103,14 @@ impl Leadership {
         }
     }
 
-    /// Extends the term until `until`, by a renewal that was sent at `sent`.
-    pub(super) fn renew(&self, sent: Instant, until: Instant) {
+    /// Extends the term until `until`, by a renewal that was sent at `sent`: the first one after a failure, or not.
+    pub(super) fn renew(&self, sent: Instant, until: Instant, has_failed: bool) {
         if let Some(terms) = &self.terms {
             terms.send_modify(|term| {
-                let since = term.filter(Term::holds).map_or(sent, |term| term.since);
-                *term = Some(Term { since, until });
+                let known = term.filter(Term::holds);
+                let since = known.map_or(sent, |term| term.since);
+                let unbroken = known.filter(|_| !has_failed).map_or(sent, |term| term.unbroken);
+                *term = Some(Term { since, unbroken, until });
             });
         }
     }
@@ -140,7 +150,7 @@ mod tests {
         assert!(!leadership.holds());
         assert_eq!(leadership.acquired().now_or_never(), None);
         let now = Instant::now();
-        leadership.renew(now, now + LONG);
+        leadership.renew(now, now + LONG, false);
         assert!(leadership.holds());
         leadership.acquired().await;
         assert_eq!(leadership.lost().now_or_never(), None);
@@ -154,7 +164,7 @@ mod tests {
     async fn a_term_runs_out_without_anybody_doing_anything() {
         let leadership = Leadership::not_yet();
         let now = Instant::now();
-        leadership.renew(now, now + Duration::from_millis(20));
+        leadership.renew(now, now + Duration::from_millis(20), false);
         leadership.lost().await;
         assert!(Instant::now() >= now + Duration::from_millis(20));
         assert!(!leadership.holds() && leadership.ran_out());
@@ -164,7 +174,7 @@ mod tests {
     async fn a_renewal_that_was_answered_too_late_makes_no_leader() {
         let leadership = Leadership::not_yet();
         let now = Instant::now();
-        leadership.renew(now, now);
+        leadership.renew(now, now, false);
         assert!(!leadership.holds());
         assert_eq!(leadership.acquired().now_or_never(), None);
         leadership.lost().await;
@@ -174,11 +184,11 @@ mod tests {
     async fn a_renewal_in_time_prolongs_the_term() {
         let leadership = Leadership::not_yet();
         let now = Instant::now();
-        leadership.renew(now, now + Duration::from_millis(20));
+        leadership.renew(now, now + Duration::from_millis(20), false);
         let lost = leadership.lost();
         tokio::pin!(lost);
         assert_eq!((&mut lost).now_or_never(), None);
-        leadership.renew(now, now + LONG);
+        leadership.renew(now, now + LONG, false);
         sleep_until(now + Duration::from_millis(30)).await;
         assert_eq!(lost.now_or_never(), None);
     }
@@ -187,13 +197,30 @@ mod tests {
     async fn a_gap_is_a_loss_even_if_it_leads_again() {
         let leadership = Leadership::not_yet();
         let now = Instant::now();
-        leadership.renew(now, now + LONG);
+        leadership.renew(now, now + LONG, false);
         let lost = leadership.lost();
         tokio::pin!(lost);
         assert_eq!((&mut lost).now_or_never(), None);
         leadership.end();
-        leadership.renew(now + Duration::from_nanos(1), now + LONG);
+        leadership.renew(now + Duration::from_nanos(1), now + LONG, false);
         assert!(leadership.holds());
         assert_eq!(lost.now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn what_was_known_before_a_failed_renewal_or_before_the_term_may_be_out_of_date() {
+        assert_eq!(Leadership::always().unbroken_since(), None);
+        let leadership = Leadership::not_yet();
+        let now = Instant::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        leadership.renew(at(0), at(100), false);
+        leadership.renew(at(2), at(102), false);
+        assert_eq!(leadership.unbroken_since(), Some(at(0)));
+        leadership.renew(at(4), at(104), true);
+        leadership.renew(at(6), at(106), false);
+        assert_eq!(leadership.unbroken_since(), Some(at(4)), "the term goes on");
+        leadership.end();
+        leadership.renew(at(8), at(108), false);
+        assert_eq!(leadership.unbroken_since(), Some(at(8)));
     }
 }
