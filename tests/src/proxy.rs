@@ -68,6 +68,11 @@ impl Proxy {
         copy
     }
 
+    /// Its own URL: `https://<host>:<port>`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Stops all traffic without a sign: connections are accepted and stay open, old ones too.
     pub fn cut(&self) {
         self.network.send_modify(|network| network.is_cut = true);

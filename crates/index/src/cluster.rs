@@ -86,6 +86,26 @@ impl<R: Reader> ClusterModel<R> {
         changed
     }
 
+    /// The names of the queues on the way from a leaf of the run.ai family to the root, the leaf included.
+    pub fn runai_path(&self, leaf: &str) -> Vec<String> {
+        self.objects.runai.path(leaf)
+    }
+
+    /// True if a queue of the run.ai family is known as it was read. None: there is no such queue.
+    pub fn knows_runai(&self, name: &str, spec: Option<&v3alpha1::QueueSpec>) -> bool {
+        self.objects.runai.knows(name, spec)
+    }
+
+    /// The same for a queue in KAI-Scheduler's version.
+    pub fn knows_runai_v2(&self, name: &str, queue: Option<&projection::RunaiQueueV2Object>) -> bool {
+        self.objects.runai.knows_v2(name, queue)
+    }
+
+    /// The same for a queue of the tensorstack family.
+    pub fn knows_tensorstack(&self, name: &str, spec: Option<&v1beta1::QueueSpec>) -> bool {
+        self.objects.tensorstack.knows(name, spec)
+    }
+
     /// Forgets a queue of the run.ai family.
     pub fn delete_runai(&mut self, name: &str) {
         self.objects.moved.all |= self.objects.runai.delete(name);

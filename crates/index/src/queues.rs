@@ -40,9 +40,7 @@ impl RunaiQueues {
 
     /// Adds or updates a queue in KAI-Scheduler's version, with the same result.
     pub fn apply_v2(&mut self, name: &str, queue: &RunaiQueueV2Object) -> bool {
-        let none = BTreeMap::new();
-        let annotations = queue.metadata.annotations.as_ref().unwrap_or(&none);
-        self.put(name, RunaiQueue::read_v2(&queue.spec, annotations))
+        self.put(name, read_v2(queue))
     }
 
     fn put(&mut self, name: &str, (queue, errors): (RunaiQueue, Vec<FieldError>)) -> bool {
@@ -69,6 +67,29 @@ impl RunaiQueues {
     /// The tree, as decisions need it.
     pub const fn tree(&self) -> &QueueTree {
         &self.tree
+    }
+
+    /// True if a queue is known as it was read. None: there is no such queue.
+    pub fn knows(&self, name: &str, queue: Option<&v3alpha1::QueueSpec>) -> bool {
+        self.is(name, queue.map(|spec| RunaiQueue::read(spec).0).as_ref())
+    }
+
+    /// The same for a queue in KAI-Scheduler's version.
+    pub fn knows_v2(&self, name: &str, queue: Option<&RunaiQueueV2Object>) -> bool {
+        self.is(name, queue.map(|queue| read_v2(queue).0).as_ref())
+    }
+
+    fn is(&self, name: &str, queue: Option<&RunaiQueue>) -> bool {
+        self.tree.queue(name).map(|(_, known)| known) == queue
+    }
+
+    /// The names of the queues on the way from a leaf to the root, the leaf included, as far as they are known.
+    pub fn path(&self, leaf: &str) -> Vec<String> {
+        let path = self.tree.find(leaf).and_then(|id| self.tree.path(id).ok());
+        path.map_or_else(
+            || vec![leaf.to_owned()],
+            |path| path.into_iter().map(|id| self.tree.name(id).to_owned()).collect(),
+        )
     }
 
     /// Returns the limits for workloads of a leaf; none if there is no such queue.
@@ -99,6 +120,11 @@ impl TensorstackQueues {
         true
     }
 
+    /// True if a queue is known as it was read. None: there is no such queue.
+    pub fn knows(&self, name: &str, queue: Option<&v1beta1::QueueSpec>) -> bool {
+        self.0.get(name) == queue.map(|spec| TensorstackQueue::read(spec).0).as_ref()
+    }
+
     /// Forgets a queue; says whether it was known.
     pub fn delete(&mut self, name: &str) -> bool {
         self.0.remove(name).is_some()
@@ -115,6 +141,11 @@ impl TensorstackQueues {
     pub fn limits(&self, name: &str) -> Option<Limits> {
         self.0.get(name).map(Limits::from)
     }
+}
+
+fn read_v2(queue: &RunaiQueueV2Object) -> (RunaiQueue, Vec<FieldError>) {
+    let none = BTreeMap::new();
+    RunaiQueue::read_v2(&queue.spec, queue.metadata.annotations.as_ref().unwrap_or(&none))
 }
 
 /// A queue that was stored around the webhook.
@@ -167,6 +198,23 @@ mod tests {
         assert!(applied(&mut queues, "a", json!({"maxDuration": "1h"})));
         assert!(!applied(&mut queues, "a", json!({"maxDuration": "60m", "displayName": "A"})));
         assert!(applied(&mut queues, "a", json!({})));
+    }
+
+    #[test]
+    fn a_queue_is_known_as_it_was_last_seen_with_all_on_its_way_to_the_root() {
+        let spec = |spec: Value| serde_json::from_value::<v3alpha1::QueueSpec>(spec).unwrap();
+        let mut queues = RunaiQueues::default();
+        applied(&mut queues, "root", json!({"maxDuration": "1h"}));
+        applied(&mut queues, "leaf", json!({"parentQueue": "root"}));
+        assert_eq!(
+            (queues.path("leaf"), queues.path("none")),
+            (vec!["leaf".into(), "root".into()], vec!["none".into()])
+        );
+        assert!(queues.knows("root", Some(&spec(json!({"maxDuration": "60m", "displayName": "Root"})))));
+        assert!(
+            !queues.knows("root", Some(&spec(json!({"maxDuration": "2h"})))) && !queues.knows("root", None)
+        );
+        assert!(!queues.knows("none", Some(&spec(json!({})))) && queues.knows("none", None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Acts on pods that have expired or will expire: on their topmost owner, or on the pod itself.
 
 mod announce;
+mod basis;
 mod conflicts;
 mod delete;
 mod exempt;
@@ -40,7 +41,8 @@ pub use exempt::ExemptOwners;
 pub use pause::told_of_pause;
 
 use crate::{
-    api::ObjectClient, cluster::ClusterState, config::Current, events::EventRecord, limit::WriteLimit,
+    api::ObjectClient, cluster::ClusterState, config::Current, events::EventRecord, gate::FreshnessGate,
+    limit::WriteLimit, queues::QueueReader,
 };
 
 /// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
@@ -59,6 +61,8 @@ pub struct Pauser {
     pub cluster: ClusterState,
     pub clock: ServerClock,
     pub objects: ObjectClient,
+    pub queues: QueueReader,
+    pub gate: FreshnessGate,
     pub limit: WriteLimit,
     pub config: Current,
     pub scope: Scope,
@@ -91,6 +95,10 @@ pub enum ActionResult {
     Exempt,
     /// Nothing: its owner is paused.
     PausedBefore,
+    /// Nothing yet: the API server's clock was set back.
+    TooEarly,
+    /// Nothing yet: what it rests on may be out of date, for this reason.
+    PutOff(&'static str),
     /// Nothing, for this reason.
     Nothing(&'static str),
 }
@@ -183,6 +191,12 @@ impl Pauser {
         };
         if group.task == Task::Evict && is_ready_by_itself(&pod) {
             return Ok(Done::nothing("the pod is ready by now", BatchCoverage::First));
+        }
+        if let Some(done) = self.held_back(group.task, due) {
+            return Ok(done);
+        }
+        if let Some(done) = self.outdated(group.task, due, &pod).await? {
+            return Ok(done);
         }
         // a change in between must not part the climb from the pause
         let config = self.config.get();

@@ -1,4 +1,4 @@
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use clap::{ArgAction, Parser};
 use jiff::SignedDuration;
@@ -89,6 +89,11 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_a_second, help_heading = "Limits")]
     pub(crate) retry_after: SignedDuration,
 
+    /// The longest time for which the keeper acts by what a watch has shown without another answer of the API server.
+    /// After it, the keeper is unready, and pauses and resumes nothing. The API server ends each watch after 50 seconds
+    #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = at_least_a_minute, help_heading = "Limits")]
+    pub(crate) max_watch_staleness: Duration,
+
     #[command(flatten, next_help_heading = "Configuration file")]
     pub(crate) config: ConfigArgs,
 
@@ -108,6 +113,14 @@ fn at_least_a_second(text: &str) -> Result<SignedDuration, String> {
         return Err("must be at least a second".into());
     }
     SignedDuration::try_from(duration).map_err(|_| "is too long".into())
+}
+
+fn at_least_a_minute(text: &str) -> Result<Duration, String> {
+    let duration = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if duration < Duration::from_mins(1) {
+        return Err("must be at least a minute".into());
+    }
+    Ok(duration)
 }
 
 fn at_least_one(text: &str) -> Result<NonZeroU32, &'static str> {

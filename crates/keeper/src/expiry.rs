@@ -17,6 +17,7 @@ use crate::{
     action::{ActionResult, Failure, Pauser, describe},
     cluster::ClusterState,
     events::{EventQueue, EventRecord},
+    gate::FreshnessGate,
     metrics::{ExpiryResult, Metrics},
     sleep,
 };
@@ -33,6 +34,7 @@ pub struct ExpiryController {
     pub cluster: ClusterState,
     pub clock: ServerClock,
     pub pauser: Pauser,
+    pub gate: FreshnessGate,
     pub events: EventQueue,
     pub metrics: Metrics,
     /// Owners that are handled at the same time. The rate is the limiter's business; this only hides latency.
@@ -55,7 +57,9 @@ impl ExpiryController {
         let mut looks = tokio::time::interval(BETWEEN_LOOKS);
         loop {
             let open = !shutdown.is_cancelled();
+            let is_fresh = self.gate.is_open();
             while open
+                && is_fresh
                 && self.may_begin(deeds.len())
                 && let Some(group) = self.cluster.with(|index| index.claim(self.clock.now()))
             {
@@ -73,7 +77,8 @@ impl ExpiryController {
                         self.events.extend(self.pauser.without_effect());
                     }
                 }
-                () = self.next_due(), if open && self.may_begin(deeds.len()) => {}
+                () = self.next_due(), if open && is_fresh && self.may_begin(deeds.len()) => {}
+                () = self.gate.opened(), if open && !is_fresh => {}
                 () = changes.next(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }
@@ -218,8 +223,19 @@ impl ExpiryController {
             }
             ActionResult::PausedBefore => self.left_alone(group, "its owner is paused"),
             ActionResult::Exempt => self.left_alone(group, "its controller exempts it"),
+            ActionResult::TooEarly => self.put_off(group, "the API server's clock was set back"),
+            ActionResult::PutOff(why) => self.put_off(group, why),
             ActionResult::Nothing(why) => self.left_alone(group, why),
         }
+    }
+
+    fn put_off(&self, group: &DueBatch, why: &str) {
+        let first = &group.first;
+        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        if group.task == Task::Expire {
+            self.metrics.expired((first.family, queue.as_str()), "", ExpiryResult::PutOff);
+        }
+        info!(%queue, %namespace, %pod, why, "Put off: will look again");
     }
 
     fn left_alone(&self, group: &DueBatch, why: &str) {

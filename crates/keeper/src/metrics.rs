@@ -175,6 +175,8 @@ pub enum ExpiryResult {
     WouldDelete,
     /// Nothing was to be done, or nothing more.
     Nothing,
+    /// It is judged again: what it rests on may be out of date.
+    PutOff,
     /// It failed, and will be tried again.
     Failed,
 }

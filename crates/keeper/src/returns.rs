@@ -22,6 +22,7 @@ use crate::{
     cluster::ClusterState,
     config::Current,
     events::{EventQueue, EventRecord},
+    gate::FreshnessGate,
     limit::WriteLimit,
     metrics::Metrics,
     sleep,
@@ -44,6 +45,7 @@ const TOLD_REFUSAL: u8 = 2;
 
 /// Resumes workloads that were paused for a time.
 pub struct Requeuer {
+    pub gate: FreshnessGate,
     pub cluster: ClusterState,
     pub clock: ServerClock,
     pub objects: ObjectClient,
@@ -72,18 +74,20 @@ impl Requeuer {
         let mut returns = FuturesUnordered::new();
         loop {
             let open = !shutdown.is_cancelled();
-            if open {
+            let is_fresh = self.gate.is_open();
+            if open && is_fresh {
                 order.extend(self.cluster.with(|index| index.claim_returns(self.clock.now())));
                 while let Some((paused, slot)) = order.next(&self.slots) {
                     returns.push(self.bring_back(paused, slot));
                 }
-            } else if returns.is_empty() {
+            } else if !open && returns.is_empty() {
                 return;
             }
             tokio::select! {
                 Some(events) = returns.next() => self.events.extend(events),
-                () = self.slots.changed(), if open => {}
-                () = self.next(), if open => {}
+                () = self.slots.changed(), if open && is_fresh => {}
+                () = self.next(), if open && is_fresh => {}
+                () = self.gate.opened(), if open && !is_fresh => {}
                 () = changes.next(), if open => {}
                 () = shutdown.cancelled(), if open => {}
             }

@@ -34,9 +34,11 @@ use crate::{
     config::{Configure, Current, settings},
     events::{EventQueue, EventWriter, Events},
     expiry::ExpiryController,
+    gate::FreshnessGate,
     limit::write_limit,
     metrics::{Metrics, State},
     owners::Owners,
+    queues::QueueReader,
     returns::Requeuer,
     slots::FairSlots,
     stamps::Stamps,
@@ -68,6 +70,7 @@ impl Args {
             burst,
             max_termination_grace,
             retry_after,
+            max_watch_staleness,
             leader,
             admin,
             log,
@@ -79,20 +82,23 @@ impl Args {
         let (config, reload) = config.load(Config::parse, registry)?;
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
+        // of its own: the Lease must not wait behind other calls
+        let lease_client = client.clone().client(&clock).await?;
         let client = client.client(&clock).await?;
-        let (lead, election) = elect(leader, &client, dry_run)?;
+        let (lead, election) = elect(leader, lease_client, dry_run)?;
         let priority_threshold = threshold(&client, &priority_class_threshold).await?;
         let schedulers = schedulers.into_iter().filter(|name| !name.is_empty()).collect();
         let exempt_namespaces = exempt_namespaces.into_iter().filter(|name| !name.is_empty()).collect();
         let scope = Scope { priority_threshold, schedulers, exempt_namespaces };
 
-        let readiness = ProcessReadiness::default();
+        let readiness = ProcessReadiness::with_max_staleness(max_watch_staleness);
         let metrics = Metrics::register(registry);
         let cluster = ClusterState::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
         let statuses = Statuses::default();
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
         State::register(registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
+        registry.register_collector(Box::new(readiness.freshness().clone()));
         let admin = admin.serve(readiness.clone(), metrics_page).await?;
         let measured = clock.clone().measure(client.clone(), readiness.awaiting("the API server's clock"));
         let watches = watches(
@@ -113,8 +119,16 @@ impl Args {
         };
         let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
         let known = cluster.clone();
+        let gate = FreshnessGate {
+            freshness: readiness.freshness().clone(),
+            lead: lead.clone(),
+            max_staleness: max_watch_staleness,
+        };
+        let queues =
+            QueueReader::new(client.clone(), cluster.clone(), runai_queue_version, t9k_system_namespace);
         let parts = Parts {
             client,
+            gate,
             cluster,
             statuses,
             clock,
@@ -125,7 +139,7 @@ impl Args {
             longest_termination: max_termination_grace,
             dry_run,
         };
-        let work = parts.work(scope, runai_queue_version, threadiness);
+        let work = parts.work(scope, queues, runai_queue_version, threadiness);
         let everything = async |shutdown: CancellationToken| {
             let work = async {
                 tokio::select! {
@@ -156,6 +170,7 @@ impl Args {
 /// The handles that all parts of the leader's work share.
 struct Parts {
     client: Client,
+    gate: FreshnessGate,
     cluster: ClusterState,
     statuses: Statuses,
     clock: ServerClock,
@@ -169,13 +184,14 @@ struct Parts {
 }
 
 impl Parts {
-    fn work(self, scope: Scope, version: QueueVersion, threadiness: NonZeroU32) -> Work {
+    fn work(self, scope: Scope, queues: QueueReader, version: QueueVersion, threadiness: NonZeroU32) -> Work {
         let objects = || ObjectClient::new(self.client.clone(), self.lead.clone());
         // apart for each, so that none holds up another
         let limit = || write_limit(self.writes.0, self.writes.1);
         let events = EventQueue::new(self.metrics.clone());
         let Self {
             client,
+            gate,
             cluster,
             statuses,
             clock,
@@ -208,6 +224,8 @@ impl Parts {
             cluster: cluster.clone(),
             clock: clock.clone(),
             objects: objects(),
+            queues,
+            gate: gate.clone(),
             limit: limit(),
             config: config.clone(),
             scope,
@@ -216,6 +234,7 @@ impl Parts {
             exempt_owners: Mutex::default(),
         };
         let returns = Requeuer {
+            gate: gate.clone(),
             cluster: cluster.clone(),
             clock: clock.clone(),
             objects: objects(),
@@ -236,6 +255,7 @@ impl Parts {
             outbox: cluster.outbox.clone(),
         };
         let terminations = Terminations {
+            gate: gate.clone(),
             cluster: cluster.clone(),
             clock: clock.clone(),
             objects: objects(),
@@ -244,7 +264,8 @@ impl Parts {
             longest: *longest_termination,
         };
         let (cluster, clock, metrics) = (cluster.clone(), clock.clone(), metrics.clone());
-        let expiry = ExpiryController { cluster, clock, pauser, events, metrics, threadiness };
+        let gate = gate.clone();
+        let expiry = ExpiryController { cluster, clock, pauser, gate, events, metrics, threadiness };
         Work {
             expiry,
             events: writer,
@@ -303,11 +324,11 @@ impl Work {
 }
 
 /// A dry run writes nothing, and so no Lease either.
-fn elect(leader: LeaderArgs, client: &Client, dry_run: bool) -> anyhow::Result<(Leadership, Election)> {
+fn elect(leader: LeaderArgs, client: Client, dry_run: bool) -> anyhow::Result<(Leadership, Election)> {
     if dry_run {
         return Ok((Leadership::always(), Election::none()));
     }
-    leader.election(client.clone())
+    leader.election(client)
 }
 
 /// The priority from which on pods are never touched.

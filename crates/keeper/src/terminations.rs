@@ -8,13 +8,16 @@ use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership,
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use crate::{api::ObjectClient, cluster::ClusterState, limit::WriteLimit, metrics::Metrics};
+use crate::{
+    api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit, metrics::Metrics,
+};
 
 /// The time between two rounds. A pod that couldn't be ended is tried again in the next.
 const BETWEEN_ROUNDS: Duration = Duration::from_secs(5);
 
 /// Shortens the grace periods of pods past their ceiling.
 pub struct Terminations {
+    pub gate: FreshnessGate,
     pub cluster: ClusterState,
     pub clock: ServerClock,
     pub objects: ObjectClient,
@@ -36,6 +39,9 @@ impl Terminations {
             tokio::select! {
                 _ = rounds.tick() => {}
                 () = shutdown.cancelled() => return,
+            }
+            if !self.gate.is_open() {
+                continue;
             }
             let overlong = self.cluster.with(|index| index.overlong(self.clock.now(), self.longest));
             for pod in overlong {

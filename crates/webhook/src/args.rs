@@ -114,6 +114,7 @@ impl Args {
         let client = client.client(&clock).await?;
         let callers = callers.load(scheduler_extender)?;
         let readiness = ProcessReadiness::default();
+        registry.register_collector(Box::new(readiness.freshness().clone()));
         let metrics = Metrics::register(registry);
         let kai = KaiWatch::new(registry);
         let queues = KnownQueues::default();

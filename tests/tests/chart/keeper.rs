@@ -28,6 +28,7 @@ pub fn everything_set() -> Value {
         "exemptNamespaces": ["monitoring"],
         "maxTerminationGrace": "10m",
         "retryAfter": "1s",
+        "maxWatchStaleness": "2m",
         "expiryNotice": "1h30m",
         "graceOnChange": "5m",
         "owners": [rollout()],
@@ -116,6 +117,7 @@ async fn values_become_flags() {
         "--exempt-namespaces=kube-system,tenure-system",
         "--max-termination-grace=1h",
         "--retry-after=5s",
+        "--max-watch-staleness=90s",
         "--threadiness=8",
         "--writes-per-second=50",
     ];
@@ -137,6 +139,7 @@ async fn values_become_flags() {
         "--exempt-namespaces=monitoring,tenure-system",
         "--max-termination-grace=10m",
         "--retry-after=1s",
+        "--max-watch-staleness=2m",
         "--threadiness=4",
         "--writes-per-second=20",
         "--burst=40",

@@ -100,6 +100,8 @@ pub enum Outcome {
     Paused,
     /// It could not be done. Pods are due again after a while, which grows with each try.
     Failed,
+    /// It was not yet time. Pods are due again by the clock.
+    TooEarly,
     /// No more action is to be taken on them.
     Final,
 }

@@ -160,6 +160,7 @@ impl Tries {
         match outcome {
             Outcome::Acted | Outcome::Paused => self.count_done(now, retry_after.into()),
             Outcome::Failed => self.count_failed(now, retry_after.into()),
+            Outcome::TooEarly => {}
             Outcome::Final => self.not_before = Self::NEVER,
         }
     }

@@ -39,6 +39,9 @@ impl Pauser {
             return Ok(Done { result: ActionResult::Deleted, events, served: BatchCoverage::First });
         }
         self.limit.until_ready().await;
+        if let Some(done) = self.held_back(task, due) {
+            return Ok(done);
+        }
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {

@@ -188,6 +188,9 @@ impl Pauser {
         }
         if why.0 == Task::Expire && table.deletes(owner) {
             self.await_turn().await;
+            if let Some(done) = self.held_back(why.0, due) {
+                return Ok(Attempt::Done(done));
+            }
             return self.delete_owner((due, why.1), owner, version, &known).await.map(Attempt::Done);
         }
         let ended = self.ended(why, due, OwnerObject(&object));
@@ -203,6 +206,9 @@ impl Pauser {
             let why = "its queue doesn't wait for pods to be ready any more";
             return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
         };
+        if let Some(done) = self.held_back(why.0, due) {
+            return Ok(Attempt::Done(done));
+        }
         for (number, rule) in table.rules(owner).enumerate() {
             // each write takes its turn
             if number > 0 {

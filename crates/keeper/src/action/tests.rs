@@ -3,12 +3,13 @@
 
 use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Duration};
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use kube::{Client, client::Body};
 use serde_json::json;
 use tenure_index::Settings;
 use tenure_policy::{expiry::Family, ready::Cause};
-use tenure_service::{leadership::Leadership, limit::write_limit};
+use tenure_service::{freshness::Freshness, leadership::Leadership, limit::write_limit};
+use tenure_types::runai::QueueVersion;
 
 use super::*;
 use crate::config::Configure;
@@ -17,7 +18,11 @@ const DEPLOYMENT: &str = "deployments/web";
 const SET: &str = "replicasets/web-1";
 const POD: &str = "pods/web-1-a";
 
-/// An API server with a pod, its ReplicaSet and its Deployment.
+/// The queues of each family, as lists.
+const T9K_QUEUES: &str = "t9k-system/queues";
+const RUNAI_QUEUES: &str = "v3alpha1/queues";
+
+/// An API server with a pod in queue demo, which has a ceiling of a second, its ReplicaSet and its Deployment.
 #[derive(Clone)]
 struct Server(Arc<Mutex<State>>);
 
@@ -41,10 +46,16 @@ impl Server {
             json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
         };
         let replicas = json!({"replicas": 1});
+        let in_queue = json!({"metadata": {
+            "labels": {"scheduler.tensorstack.dev/queue": "demo"}, "creationTimestamp": "2026-01-01T00:00:00Z",
+        }});
+        let mut pod = object("v1", "Pod", "web-1-a", of("ReplicaSet", "web-1"), json!({"containers": []}));
+        json_patch::merge(&mut pod, &in_queue);
         let objects = [
+            (T9K_QUEUES, queues(&[("demo", json!({"maxDuration": "1s"}))])),
             (DEPLOYMENT, object("apps/v1", "Deployment", "web", json!([]), replicas.clone())),
             (SET, object("apps/v1", "ReplicaSet", "web-1", of("Deployment", "web"), replicas)),
-            (POD, object("v1", "Pod", "web-1-a", of("ReplicaSet", "web-1"), json!({"containers": []}))),
+            (POD, pod),
         ];
         let (refused, refusals, changes) = Default::default();
         Self(Arc::new(Mutex::new(State { objects: objects.into(), refused, refusals, changes })))
@@ -52,6 +63,11 @@ impl Server {
 
     fn refuse(&self, method: Method, object: &'static str, status: u16) {
         self.0.lock().refused.insert((method, object), status);
+    }
+
+    /// Replaces the queues of a family.
+    fn set_queues(&self, family: &'static str, list: &[(&str, Value)]) {
+        self.0.lock().objects.insert(family, queues(list));
     }
 
     /// Changes an object as another writer would.
@@ -70,7 +86,7 @@ impl Server {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
-                let (status, body) = server.0.lock().answer(&parts.method, parts.uri.path(), &body);
+                let (status, body) = server.0.lock().answer(&parts.method, &parts.uri, &body);
                 let response = Response::builder().status(status).header("content-type", "application/json");
                 Ok::<_, Infallible>(response.body(Body::from(body.to_string().into_bytes())).unwrap())
             }
@@ -80,7 +96,8 @@ impl Server {
 }
 
 impl State {
-    fn answer(&mut self, method: &Method, path: &str, body: &[u8]) -> (u16, Value) {
+    fn answer(&mut self, method: &Method, uri: &Uri, body: &[u8]) -> (u16, Value) {
+        let path = uri.path();
         if path == "/apis/apps/v1" {
             return (200, resources());
         }
@@ -104,11 +121,27 @@ impl State {
                 return (200, state.clone());
             }
             Method::DELETE => {}
-            _ => return (200, state.clone()),
+            _ => return (200, selected(state, uri.query().unwrap_or_default())),
         }
         self.changes.push(format!("{method} {object}"));
         (200, state.clone())
     }
+}
+
+/// Returns an object or, of a list, the item whose name the query selects.
+fn selected(object: &Value, query: &str) -> Value {
+    let mut object = object.clone();
+    let name = query.split("metadata.name%3D").nth(1).and_then(|rest| rest.split('&').next());
+    if let (Some(name), Some(items)) = (name, object["items"].as_array_mut()) {
+        items.retain(|item| item["metadata"]["name"] == name);
+    }
+    object
+}
+
+/// A list of queues, by name and spec.
+fn queues(queues: &[(&str, Value)]) -> Value {
+    let item = |(name, spec): &(&str, Value)| json!({"metadata": {"name": name}, "spec": spec});
+    json!({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": queues.iter().map(item).collect::<Vec<_>>()})
 }
 
 fn resources() -> Value {
@@ -135,9 +168,19 @@ fn pauser(server: &Server) -> Pauser {
     let many = NonZeroU32::new(1000).unwrap();
     let limit = || write_limit(many, many);
     let (_, config) = Configure::new(Config::default(), cluster.clone());
+    let demo = serde_json::from_value(json!({"maxDuration": "1s"})).unwrap();
+    cluster.with(|index| index.apply_tensorstack("demo", &demo));
+    let gate = FreshnessGate {
+        freshness: Freshness::default(),
+        lead: Leadership::always(),
+        max_staleness: Duration::from_secs(90),
+    };
+    let version = QueueVersion::V3alpha1;
     Pauser {
+        queues: QueueReader::new(server.client(), cluster.clone(), version, "t9k-system".into()),
+        gate,
         cluster,
-        clock: ServerClock::default(),
+        clock: ServerClock::starting_at("2026-02-01T00:00:00Z".parse().unwrap()),
         objects: ObjectClient::new(server.client(), Leadership::always()),
         limit: limit(),
         config,
@@ -180,6 +223,8 @@ async fn act_on(pauser: &Pauser, server: &Server, group: &DueBatch) -> (String, 
         Ok(ActionResult::OwnerDeleted(owner)) => format!("deleted {}", owner.kind),
         Ok(ActionResult::PausedBefore) => "paused before".into(),
         Ok(ActionResult::Nothing(why)) => why.into(),
+        Ok(ActionResult::PutOff(why)) => format!("put off: {why}"),
+        Ok(ActionResult::TooEarly) => "too early".into(),
         Ok(ActionResult::Exempt | ActionResult::Announced { .. }) => "something else".into(),
         Err(failure) => {
             assert!(failure.counts_as_try(), "{failure}");
@@ -194,6 +239,88 @@ fn saw(result: &str, changes: &[&str]) -> (String, Vec<String>) {
 }
 
 const DELETED: &str = "DELETE pods/web-1-a";
+
+const POD_CHANGED: &str = "put off: the pod has changed since it was judged";
+const QUEUE_CHANGED: &str = "put off: its queue has changed since it was judged";
+
+#[tokio::test]
+async fn a_pod_that_has_changed_since_it_was_judged_is_not_acted_on() {
+    let long = json!({"maxDuration": "10y"});
+    for (change, expected) in [
+        (json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": null}}}), POD_CHANGED),
+        (json!({"metadata": {"labels": {"scheduler.tensorstack.dev/queue": "long"}}}), POD_CHANGED),
+        (json!({"metadata": {"labels": {"scheduler.tensorstack.dev/group-name": "group"}}}), POD_CHANGED),
+        (json!({"spec": {"priority": 2_000_000_000}}), "the pod is gone or exempt"),
+        (json!({"metadata": {"creationTimestamp": "2026-02-01T00:00:00Z"}}), POD_CHANGED),
+    ] {
+        let server = Server::new();
+        let pauser = pauser(&server);
+        let group =
+            json!({"metadata": {"name": "group", "namespace": "ns", "uid": "g"}, "spec": {"queue": "long"}});
+        pauser.cluster.with(|index| {
+            index.apply_tensorstack("long", &serde_json::from_value(long.clone()).unwrap());
+            index.apply_group(PodGroupKind::Tensorstack, &serde_json::from_value(group).unwrap());
+        });
+        server.merge(POD, &change);
+        for attempts in [0, TRIES] {
+            assert_eq!(act(&pauser, &server, attempts).await, saw(expected, &[]), "{change}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn by_a_queue_that_has_changed_since_it_was_judged_nothing_is_paused() {
+    let server = Server::new();
+    let pauser = pauser(&server);
+    for changed in [&[("demo", json!({"maxDuration": "1d"}))][..], &[("demo", json!({}))], &[]] {
+        server.set_queues(T9K_QUEUES, changed);
+        pauser.queues.forget();
+        assert_eq!(act(&pauser, &server, 0).await, saw(QUEUE_CHANGED, &[]), "{changed:?}");
+    }
+    let demo = json!({"maxDuration": "2s"});
+    server.set_queues(T9K_QUEUES, &[("demo", demo.clone())]);
+    pauser.queues.forget();
+    pauser.cluster.with(|index| index.apply_tensorstack("demo", &serde_json::from_value(demo).unwrap()));
+    assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
+
+#[tokio::test]
+async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_paused() {
+    let leaf = json!({"parentQueue": "root"});
+    let (server, pauser, group) = undone(0, LATER, leaf.clone());
+    let root = |max: &str| json!({"maxDuration": max});
+    pauser.cluster.with(|index| index.apply_runai("root", &serde_json::from_value(root("1h")).unwrap()));
+    server.set_queues(RUNAI_QUEUES, &[("q", leaf.clone()), ("root", root("2h"))]);
+    assert_eq!(act_on(&pauser, &server, &group).await, saw(QUEUE_CHANGED, &[]));
+    server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", root("1h"))]);
+    pauser.queues.forget();
+    let paused = saw("paused Deployment", &["PATCH deployments/web"]);
+    assert_eq!(act_on(&pauser, &server, &group).await, paused);
+}
+
+#[tokio::test]
+async fn nothing_is_paused_before_its_time_by_the_clock_that_the_last_answer_has_set() {
+    let server = Server::new();
+    let clock = ServerClock::starting_at("1969-12-31T00:00:00Z".parse().unwrap());
+    let pauser = Pauser { clock, ..pauser(&server) };
+    for task in [Task::Expire, Task::Evict] {
+        let group = DueBatch { task, ..due(TRIES) };
+        assert_eq!(act_on(&pauser, &server, &group).await, saw("too early", &[]), "{task:?}");
+    }
+}
+
+#[tokio::test]
+async fn while_a_watch_has_not_answered_nothing_is_paused_or_deleted() {
+    let server = Server::new();
+    let pauser = pauser(&server);
+    let queues = pauser.gate.freshness.watch("queues", true);
+    for attempts in [0, TRIES] {
+        let expected = saw("put off: not all watches have answered", &[]);
+        assert_eq!(act(&pauser, &server, attempts).await, expected, "{attempts}");
+    }
+    queues.confirm(tokio::time::Instant::now());
+    assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
 
 #[tokio::test]
 async fn below_an_owner_that_can_not_be_paused_the_pod_is_deleted_after_all_tries() {
@@ -311,7 +438,7 @@ async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_rea
     };
     let expected = [
         "MaxDurationExceeded web: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment",
-        "RunEnded web: Its run in Queue demo has reached the ceiling. Deployment web was deleted with its pods, because the configuration of Tenure says so of this kind (onExpiry: Delete). It doesn't come back: to run it again, create it again",
+        "RunEnded web: Its run in Queue demo has reached the ceiling of 1s, set by that queue. Deployment web was deleted with its pods, because the configuration of Tenure says so of this kind (onExpiry: Delete). It doesn't come back: to run it again, create it again",
     ];
     assert_eq!(done.events.iter().map(told).collect::<Vec<_>>(), expected);
     // after all tries the next one below is paused, and then the pod is deleted
@@ -399,10 +526,10 @@ fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Pauser, DueBatch)
         json!({"annotations": {"tenure.dev/paused": record.to_string()}, "managedFields": managed});
     server.merge(DEPLOYMENT, &json!({"metadata": metadata}));
     let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled});
-    let metadata =
-        json!({"labels": {"kai.scheduler/queue": "q"}, "creationTimestamp": "2026-01-02T03:00:00Z"});
+    let metadata = json!({"labels": {"kai.scheduler/queue": "q", "scheduler.tensorstack.dev/queue": null}, "creationTimestamp": "2026-01-02T03:00:00Z"});
     server.merge(POD, &json!({"metadata": metadata, "status": {"conditions": [condition]}}));
     let pauser = pauser(&server);
+    server.set_queues(RUNAI_QUEUES, &[("q", spec.clone())]);
     pauser.cluster.with(|index| index.apply_runai("q", &serde_json::from_value(spec).unwrap()));
     let mut group = due(0);
     (group.first.family, group.first.queue) = (Family::Runai, "q".into());

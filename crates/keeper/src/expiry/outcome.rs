@@ -14,6 +14,8 @@ pub const fn outcome(task: Task, dry_run: bool, result: Result<&ActionResult, &F
             Ok(ActionResult::Paused { .. } | ActionResult::Deleted | ActionResult::OwnerDeleted(_)),
         ) if dry_run => Outcome::Final,
         (Task::Expire | Task::Evict, Ok(ActionResult::Exempt)) => Outcome::Final,
+        (_, Ok(ActionResult::TooEarly)) => Outcome::TooEarly,
+        (_, Ok(ActionResult::PutOff(_))) => Outcome::Failed,
         (Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::PausedBefore)) => Outcome::Paused,
         (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try() => Outcome::Acted,
         (_, Err(_)) => Outcome::Failed,
@@ -48,6 +50,14 @@ mod tests {
             [Task::Expire, Task::Evict].iter().flat_map(|task| failures.iter().map(move |of| (*task, of)))
         {
             assert_eq!(outcome(task, false, Err(failure)), Outcome::Failed, "{failure}");
+        }
+    }
+
+    #[test]
+    fn an_act_that_is_put_off_is_not_a_try() {
+        for task in [Task::Expire, Task::Evict] {
+            assert_eq!(outcome(task, false, Ok(&ActionResult::PutOff(""))), Outcome::Failed);
+            assert_eq!(outcome(task, false, Ok(&ActionResult::TooEarly)), Outcome::TooEarly);
         }
     }
 

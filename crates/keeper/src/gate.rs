@@ -1,0 +1,81 @@
+//! Holds back acts while what the keeper knows may be out of date.
+
+use std::time::Duration;
+
+use tenure_service::{freshness::Freshness, leadership::Leadership};
+use tracing::warn;
+
+/// The time between two requirements: the lead may be lost and taken again in the meantime.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A wait of so many seconds is told.
+const TOLD_AFTER: u32 = 10;
+
+/// Is open while each watch that a decision depends on has answered since this keeper leads and reaches the API server,
+/// and none is too stale. Clones share it.
+#[derive(Clone, Debug)]
+pub struct FreshnessGate {
+    pub freshness: Freshness,
+    pub lead: Leadership,
+    /// The longest time without an answer.
+    pub max_staleness: Duration,
+}
+
+impl FreshnessGate {
+    /// True if an act may rest on what the watches have shown.
+    pub fn is_open(&self) -> bool {
+        self.closed_by().is_none()
+    }
+
+    /// The watch that closes it.
+    fn closed_by(&self) -> Option<String> {
+        self.freshness.unconfirmed(self.lead.unbroken_since(), self.max_staleness)
+    }
+
+    /// Returns when it is open; until then, the watches ask the API server.
+    pub async fn opened(&self) {
+        let mut rounds = 0u32;
+        loop {
+            let changed = self.freshness.changed();
+            let Some(kind) = self.closed_by() else { return };
+            if let Some(since) = self.lead.unbroken_since() {
+                self.freshness.require(since);
+            }
+            if tokio::time::timeout(ASK_AGAIN, changed).await.is_err() {
+                rounds = rounds.saturating_add(1);
+            }
+            if rounds == TOLD_AFTER {
+                rounds = rounds.saturating_add(1);
+                warn!(kind, "Pauses and returns wait for the watch of a kind to answer");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_gate_opens_once_all_watches_have_answered_and_closes_when_one_is_silent() {
+        let freshness = Freshness::default();
+        let max_staleness = Duration::from_secs(90);
+        let gate = FreshnessGate { freshness: freshness.clone(), lead: Leadership::always(), max_staleness };
+        assert!(gate.is_open(), "there is nothing to wait for");
+        let [pods, queues] = ["pods", "queues"].map(|kind| freshness.watch(kind, true));
+        pods.confirm(Instant::now());
+        assert_eq!(gate.opened().now_or_never(), None);
+        queues.confirm(Instant::now());
+        gate.opened().await;
+        tokio::time::advance(Duration::from_secs(91)).await;
+        pods.heard();
+        assert!(!gate.is_open());
+        queues.heard();
+        assert!(gate.is_open());
+        queues.doubt();
+        assert!(!gate.is_open());
+    }
+}

@@ -1,0 +1,118 @@
+//! Reads queues anew right before an act: a watch that is held back looks like one without news.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    time::{Duration, Instant},
+};
+
+use kube::{Api, Client, Resource, api::ListParams, core::DeserializeGuard};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use tenure_policy::expiry::Family;
+use tenure_service::call::{ApiError, call};
+use tenure_types::{
+    projection::{RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
+    runai::QueueVersion,
+};
+
+use crate::cluster::ClusterState;
+
+/// The time for which a reading counts: the workloads of a queue often expire together.
+const READING_AGE: Duration = Duration::from_secs(1);
+
+/// The number of readings from which on old ones are dropped.
+const READINGS: usize = 1_000;
+
+/// Compares queues with what their watches have shown.
+pub struct QueueReader {
+    client: Client,
+    cluster: ClusterState,
+    version: QueueVersion,
+    t9k_system_namespace: String,
+    /// The queues that were read a moment ago, and whether they were as they are known.
+    readings: Mutex<BTreeMap<(Family, String), (Instant, bool)>>,
+}
+
+impl QueueReader {
+    pub fn new(
+        client: Client,
+        cluster: ClusterState,
+        version: QueueVersion,
+        t9k_system_namespace: String,
+    ) -> Self {
+        Self { client, cluster, version, t9k_system_namespace, readings: Mutex::default() }
+    }
+
+    /// True if the API server has a queue, and all on its way to the root, as the watches have shown them.
+    pub async fn are_as_known(&self, family: Family, queue: &str) -> Result<bool, ApiError> {
+        let path = match family {
+            _ if queue.is_empty() => Vec::new(),
+            Family::Tensorstack => vec![queue.to_owned()],
+            Family::Runai => self.cluster.with(|index| index.runai_path(queue)),
+        };
+        for name in path {
+            if !self.is_as_known(family, name).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Forgets all readings, so that the next comparison reads again.
+    #[cfg(test)]
+    pub fn forget(&self) {
+        self.readings.lock().clear();
+    }
+
+    async fn is_as_known(&self, family: Family, name: String) -> Result<bool, ApiError> {
+        let key = (family, name);
+        let known = self.readings.lock().get(&key).copied();
+        if let Some((_, is_same)) = known.filter(|(at, _)| at.elapsed() < READING_AGE) {
+            return Ok(is_same);
+        }
+        let at = Instant::now();
+        let is_same = self.compare(family, &key.1).await?;
+        let mut readings = self.readings.lock();
+        if readings.len() >= READINGS {
+            readings.retain(|_, (at, _)| at.elapsed() < READING_AGE);
+        }
+        readings.insert(key, (at, is_same));
+        Ok(is_same)
+    }
+
+    async fn compare(&self, family: Family, name: &str) -> Result<bool, ApiError> {
+        let client = self.client.clone();
+        Ok(match (family, self.version) {
+            (Family::Tensorstack, _) => {
+                let queue = read(Api::namespaced(client, &self.t9k_system_namespace), name).await?;
+                let spec = queue.as_ref().map(|queue: &TensorstackQueueObject| &queue.spec);
+                self.cluster.with(|index| index.knows_tensorstack(name, spec))
+            }
+            (Family::Runai, QueueVersion::V3alpha1) => {
+                let queue = read(Api::all(client), name).await?;
+                let spec = queue.as_ref().map(|queue: &RunaiQueueObject| &queue.spec);
+                self.cluster.with(|index| index.knows_runai(name, spec))
+            }
+            (Family::Runai, QueueVersion::V2) => {
+                let queue: Option<RunaiQueueV2Object> = read(Api::all(client), name).await?;
+                self.cluster.with(|index| index.knows_runai_v2(name, queue.as_ref()))
+            }
+        })
+    }
+}
+
+/// Reads one queue; none if there is none that can be read. A list of a single object needs no right of its own beside
+/// that of the watch.
+async fn read<K>(api: Api<DeserializeGuard<K>>, name: &str) -> Result<Option<K>, ApiError>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let one = ListParams::default().fields(&format!("metadata.name={name}"));
+    match call(api.list(&one)).await {
+        Ok(list) => Ok(list.items.into_iter().next().and_then(|queue| queue.0.ok())),
+        // the kind isn't installed
+        Err(ApiError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
