@@ -1,9 +1,10 @@
-//! Recent pauses by any keeper, as the watches show them. A pause and its event are two writes, between which a keeper
-//! can die or lose its lease; and a patch that was sent in time may arrive when another keeper leads. The next leader
-//! then writes the events that may be missing.
+//! Recent pauses and returns by any keeper, as the watches show them. A pause and its event are two writes, between which
+//! a keeper can die or lose its lease; and a patch that was sent in time may arrive when another keeper leads. The next
+//! leader then writes the events that may be missing. A write that replaces or removes the record of a recent pause notes
+//! that pause in an annotation, so that its events are not lost with the record.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -13,7 +14,7 @@ use kube::core::ApiResource;
 use parking_lot::Mutex;
 use tenure_index::Uid;
 use tenure_policy::pause::{self, PausedObject};
-use tenure_types::paused::{PausedRecord, RequeueState};
+use tenure_types::paused::{OwedPause, PausedRecord, ReturnRecord};
 
 use crate::action::known;
 
@@ -23,12 +24,30 @@ pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 /// The age from which the event of a pause may be missing: the keeper that pauses an owner writes it at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
-/// An owner that was paused.
+/// A pause of an owner, and its return if there was one.
 #[derive(Clone, Debug)]
 pub struct RecentPause {
     pub known: PausedObject,
-    pub record: PausedRecord,
-    pub state: RequeueState,
+    pub pause: OwedPause,
+}
+
+/// Events that may not have been written.
+#[derive(Clone, Debug)]
+pub enum OwedEvents {
+    /// Those of a pause.
+    OfPause(RecentPause),
+    /// That of the return from a pause.
+    OfReturn(RecentPause, ReturnRecord),
+}
+
+/// Returns the recent pauses that an object bears, with the one of its record: a write that replaces the record must note
+/// them.
+pub fn earlier(metadata: &ObjectMeta, now: Timestamp) -> Vec<OwedPause> {
+    let state = pause::requeue_state_on(metadata);
+    let last = pause::record_on(metadata).map(|record| OwedPause { record, state, returned: None });
+    let all = pause::owed_on(metadata).into_iter().chain(last);
+    // before the first look at the server's clock, all may be of late
+    all.filter(|pause| has_events(pause) && (now == Timestamp::MIN || is_of_late(pause, now))).collect()
 }
 
 /// The pauses whose event may not have been written. Clones share them.
@@ -37,9 +56,10 @@ pub struct EventOutbox(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    by_uid: HashMap<Uid, RecentPause>,
-    /// Pauses whose events this keeper has written or is writing, by the object that has the events.
-    told: HashMap<Uid, Timestamp>,
+    by_uid: HashMap<Uid, Vec<RecentPause>>,
+    /// The times of pauses and returns whose events this keeper has written or is writing, by the object that has the
+    /// events.
+    told: HashMap<Uid, BTreeSet<Timestamp>>,
     sweep_at: usize,
 }
 
@@ -47,14 +67,11 @@ impl EventOutbox {
     /// Adds or updates an owner at `now`.
     pub fn apply(&self, resource: &ApiResource, metadata: &ObjectMeta, now: Timestamp) {
         let Some(uid) = metadata.uid.as_deref() else { return };
-        // before the first look at the server's clock, all may be of late
-        let is_told = |record: &PausedRecord| pause::event_reason(record).is_some();
-        let Some(record) = pause::record_on(metadata)
-            .filter(|record| is_told(record) && (now == Timestamp::MIN || is_recent(record, now)))
-        else {
+        let earlier = earlier(metadata, now);
+        if earlier.is_empty() {
             self.0.lock().by_uid.remove(&Uid::of(uid));
             return;
-        };
+        }
         let owner = OwnerReference {
             api_version: resource.api_version.clone(),
             kind: resource.kind.clone(),
@@ -62,9 +79,9 @@ impl EventOutbox {
             uid: uid.into(),
             ..OwnerReference::default()
         };
-        let pause =
-            RecentPause { known: known(&owner, metadata), record, state: pause::requeue_state_on(metadata) };
-        self.0.lock().insert(Uid::of(uid), pause, now);
+        let known = known(&owner, metadata);
+        let pauses = earlier.into_iter().map(|pause| RecentPause { known: known.clone(), pause }).collect();
+        self.0.lock().insert(Uid::of(uid), pauses, now);
     }
 
     /// The owner is gone.
@@ -72,12 +89,12 @@ impl EventOutbox {
         self.0.lock().by_uid.remove(&owner);
     }
 
-    /// This keeper writes the event of a pause, so that it isn't missing.
+    /// This keeper writes the events of a pause or a return at this time, so that they aren't missing.
     pub fn telling(&self, known: &PausedObject, at: Timestamp) {
-        self.0.lock().told.insert(told_on(known), at);
+        self.0.lock().told.entry(told_on(known)).or_default().insert(at);
     }
 
-    /// The event of a pause on the object with this uid couldn't be written.
+    /// An event on the object with this uid couldn't be written.
     pub fn not_told(&self, object: &str) {
         self.0.lock().told.remove(&Uid::of(object));
     }
@@ -90,32 +107,42 @@ impl EventOutbox {
 
     /// True if the event of this pause may not have been written. Returns true only once a pause.
     pub fn take_owed(&self, known: &PausedObject, record: &PausedRecord, now: Timestamp) -> bool {
-        is_recent(record, now) && self.0.lock().told.insert(told_on(known), record.at) != Some(record.at)
+        is_recent(record.at, now) && self.0.lock().told.entry(told_on(known)).or_default().insert(record.at)
     }
 
-    /// Returns the pauses whose event may not have been written; each pause only once.
-    pub fn owed(&self, now: Timestamp) -> Vec<RecentPause> {
+    /// Returns the events that may not have been written; those of each pause and return only once.
+    pub fn owed(&self, now: Timestamp) -> Vec<OwedEvents> {
         let mut kept = self.0.lock();
         let Kept { by_uid, told, .. } = &mut *kept;
-        let is_owed = |pause: &RecentPause| {
-            is_recent(&pause.record, now)
-                && now.duration_since(pause.record.at) >= OWED_AFTER
-                && told.get(&told_on(&pause.known)) != Some(&pause.record.at)
-        };
-        let owed: Vec<RecentPause> = by_uid.values().filter(|pause| is_owed(pause)).cloned().collect();
-        told.extend(owed.iter().map(|pause| (told_on(&pause.known), pause.record.at)));
+        let mut owed = Vec::new();
+        let is_due = |at: Timestamp| is_recent(at, now) && now.duration_since(at) >= OWED_AFTER;
+        for recent in by_uid.values().flatten() {
+            let RecentPause { known, pause: OwedPause { record, returned, .. } } = recent;
+            let mut is_owed =
+                |at: Timestamp| is_due(at) && told.entry(told_on(known)).or_default().insert(at);
+            if pause::event_reason(record).is_some() && is_owed(record.at) {
+                owed.push(OwedEvents::OfPause(recent.clone()));
+            }
+            if let Some(returned) = returned.filter(|returned| is_owed(returned.at)) {
+                owed.push(OwedEvents::OfReturn(recent.clone(), returned));
+            }
+        }
         owed
     }
 }
 
 impl Kept {
-    fn insert(&mut self, uid: Uid, pause: RecentPause, now: Timestamp) {
-        self.by_uid.insert(uid, pause);
+    fn insert(&mut self, uid: Uid, pauses: Vec<RecentPause>, now: Timestamp) {
+        self.by_uid.insert(uid, pauses);
         if self.by_uid.len() > self.sweep_at && now != Timestamp::MIN {
             let Self { by_uid, told, .. } = self;
-            by_uid.retain(|_, pause| is_recent(&pause.record, now));
-            let known: HashSet<Uid> = by_uid.values().map(|pause| told_on(&pause.known)).collect();
-            told.retain(|uid, _| known.contains(uid));
+            by_uid.retain(|_, pauses| pauses.iter().any(|recent| is_of_late(&recent.pause, now)));
+            let known: HashSet<Uid> =
+                by_uid.values().flatten().map(|recent| told_on(&recent.known)).collect();
+            told.retain(|uid, times| {
+                times.retain(|at| is_recent(*at, now));
+                known.contains(uid)
+            });
             self.sweep_at = by_uid.len().saturating_mul(2).max(64);
         }
     }
@@ -126,9 +153,20 @@ fn told_on(known: &PausedObject) -> Uid {
     Uid::of(known.object.uid.as_deref().unwrap_or_default())
 }
 
-/// True if a pause is recent by its record. A time far in the future isn't: any user can write the annotation.
-fn is_recent(record: &PausedRecord, now: Timestamp) -> bool {
-    let age = now.duration_since(record.at);
+/// True if a pause or its return draws an event: what people do doesn't.
+fn has_events(pause: &OwedPause) -> bool {
+    pause::event_reason(&pause.record).is_some() || pause.returned.is_some()
+}
+
+/// True if a pause or its return is recent.
+fn is_of_late(pause: &OwedPause, now: Timestamp) -> bool {
+    let returned = pause.returned.map(|returned| returned.at);
+    is_recent(pause.record.at, now) || returned.is_some_and(|at| is_recent(at, now))
+}
+
+/// True if a time is recent. One far in the future isn't: any user can write the annotations.
+fn is_recent(at: Timestamp, now: Timestamp) -> bool {
+    let age = now.duration_since(at);
     age < EVENT_REPAIR && age > -EVENT_REPAIR
 }
 
@@ -157,8 +195,11 @@ mod tests {
     }
 
     fn owed(pauses: &EventOutbox, now: &str) -> Vec<String> {
-        let mut names: Vec<_> =
-            pauses.owed(at(now)).into_iter().filter_map(|pause| pause.known.object.name).collect();
+        let name = |events| match events {
+            OwedEvents::OfPause(recent) => recent.known.object.name.unwrap(),
+            OwedEvents::OfReturn(recent, _) => format!("{} is back", recent.known.object.name.unwrap()),
+        };
+        let mut names: Vec<_> = pauses.owed(at(now)).into_iter().map(name).collect();
         names.sort();
         names
     }
@@ -217,6 +258,48 @@ mod tests {
         assert!(!pauses.take_owed(&as_known("c"), &record(time), at("2026-01-01T00:05:00Z")), "long ago");
     }
 
+    /// Returns the metadata after a write that notes these pauses in place of those that it bears.
+    fn noting(mut metadata: ObjectMeta, owed: &[OwedPause]) -> ObjectMeta {
+        let noted = ("tenure.dev/owed-events".to_owned(), json!(owed).to_string());
+        metadata.annotations.get_or_insert_default().extend([noted]);
+        metadata
+    }
+
+    #[test]
+    fn a_pause_is_owed_though_the_next_one_has_replaced_its_record() {
+        let (first, second) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:02Z");
+        let owed_first = earlier(&paused("a", Some(first)), at(second));
+        let metadata = noting(paused("a", Some(second)), &owed_first);
+        let pauses = EventOutbox::default();
+        pauses.apply(&resource(), &metadata, at(second));
+        pauses.telling(&as_known("a"), at(second));
+        assert_eq!(
+            owed(&pauses, "2026-01-01T00:00:10Z"),
+            ["a"],
+            "the first, by the keeper that made the second"
+        );
+        let next = EventOutbox::default();
+        next.apply(&resource(), &metadata, at(second));
+        assert_eq!(owed(&next, "2026-01-01T00:00:10Z"), ["a", "a"], "both, by another");
+        let later = at("2026-01-01T00:05:01Z");
+        let times: Vec<_> = earlier(&metadata, later).iter().map(|pause| pause.record.at).collect();
+        assert_eq!(times, [at(second)], "the first is long ago");
+    }
+
+    #[test]
+    fn a_return_is_owed_though_it_has_removed_the_record() {
+        let (time, back) = ("2026-01-01T00:00:00Z", "2026-01-01T00:04:00Z");
+        let mut owed_pauses = earlier(&paused("a", Some(time)), at(back));
+        owed_pauses[0].returned = Some(ReturnRecord { at: at(back), early: false, reactivated: false });
+        let metadata = noting(paused("a", None), &owed_pauses);
+        let pauses = EventOutbox::default();
+        pauses.apply(&resource(), &metadata, at(back));
+        assert_eq!(owed(&pauses, "2026-01-01T00:04:10Z"), ["a", "a is back"]);
+        assert!(owed(&pauses, "2026-01-01T00:04:20Z").is_empty());
+        pauses.not_told("a");
+        assert_eq!(owed(&pauses, "2026-01-01T00:05:01Z"), ["a is back"], "the pause is long ago");
+    }
+
     #[test]
     fn what_a_person_has_made_of_a_pause_keeps_nobody_from_telling_of_it() {
         let (pauses, time) = (EventOutbox::default(), "2026-01-01T00:00:00Z");
@@ -242,7 +325,11 @@ mod tests {
         pauses.telling(&as_known("job"), at(time));
         assert!(owed(&pauses, "2026-01-01T00:00:30Z").is_empty());
         pauses.not_told("job");
-        let told = pauses.owed(at("2026-01-01T00:00:31Z")).remove(0).known;
+        let OwedEvents::OfPause(RecentPause { known: told, .. }) =
+            pauses.owed(at("2026-01-01T00:00:31Z")).remove(0)
+        else {
+            panic!("it hasn't come back");
+        };
         assert_eq!((told.object.name.as_deref(), told.workload.as_deref()), (Some("train"), Some("w")));
     }
 

@@ -11,8 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ApiResource;
 use tenure_index::{CeilingIndex, Paused, Uid};
-use tenure_policy::pause::{self, Return};
+use tenure_policy::pause::{self, PausedObject, Return};
 use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
+use tenure_types::paused::{PausedRecord, RequeueState, ReturnRecord};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info};
 
@@ -143,13 +144,15 @@ impl Requeuer {
                 self.owed(&told)
             }
             Ok(Attempt::Done(told)) => {
-                let (count, early) = (told.state.count, told.is_early);
+                let (count, early) = (told.state.count, told.returned.early);
                 info!(%queue, %namespace, owner = name, count, early, "Resumed");
                 if told.back != Return::Reactivate {
                     self.metrics.returned(counted);
                 }
                 let mut happenings = self.owed(&told);
-                happenings.push(self.came_back(&told));
+                let ReturnReport { known, record, state, returned, .. } = &*told;
+                self.cluster.outbox.telling(known, returned.at);
+                happenings.push(told_of_return(record, state, known, *returned));
                 happenings
             }
             Ok(Attempt::Refused(told, error)) => {
@@ -181,13 +184,6 @@ impl Requeuer {
         if owed { told_of_pause(record, state, known) } else { Vec::new() }
     }
 
-    fn came_back(&self, told: &ReturnReport) -> EventRecord {
-        let reason = if told.back == Return::Reactivate { pause::REACTIVATED } else { pause::REQUEUED };
-        let note = pause::came_back(&told.record, told.state.count, &told.known, told.is_early);
-        let object = told.known.object.clone();
-        EventRecord { object, reason, action: "Resuming", note, at: self.clock.now(), cause: None }
-    }
-
     fn refused(&self, told: &ReturnReport, error: &str) -> EventRecord {
         let note = pause::return_refused(&told.record, error, &told.known);
         EventRecord {
@@ -198,6 +194,23 @@ impl Requeuer {
             at: self.clock.now(),
             cause: None,
         }
+    }
+}
+
+/// Returns the event of the return from a pause.
+pub fn told_of_return(
+    record: &PausedRecord,
+    state: &RequeueState,
+    known: &PausedObject,
+    ReturnRecord { at, early, reactivated }: ReturnRecord,
+) -> EventRecord {
+    EventRecord {
+        object: known.object.clone(),
+        reason: if reactivated { pause::REACTIVATED } else { pause::REQUEUED },
+        action: "Resuming",
+        note: pause::came_back(record, state.count, known, early),
+        at,
+        cause: None,
     }
 }
 

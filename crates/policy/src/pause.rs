@@ -1,5 +1,6 @@
 //! The patch that pauses an owner, and the check that it took effect.
 
+mod owed;
 mod owner;
 mod plan;
 mod reversal;
@@ -20,6 +21,7 @@ use crate::{
     expiry::Family,
     owners::{PauseRule, group_of},
 };
+pub use owed::{MOST_OWED, owed_on, with_owed};
 pub use owner::{OwnerObject, is_inactive, record_on, requeue_state_on};
 pub use plan::{PauseCandidate, PausePlan, ResumeCondition};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
@@ -143,6 +145,7 @@ pub fn record(
         reversals: count,
         full_reversals: full,
         reversed_by: by,
+        unannounced: false,
     }
 }
 

@@ -51,6 +51,9 @@ pub const PAUSED_ANNOTATION: &str = "tenure.dev/paused";
 /// [`crate::paused::RequeueState`].
 pub const REQUEUE_STATE_ANNOTATION: &str = "tenure.dev/requeue-state";
 
+/// Annotation on a root owner; its value is a list of [`crate::paused::OwedPause`]s.
+pub const OWED_EVENTS_ANNOTATION: &str = "tenure.dev/owed-events";
+
 /// Annotation on a root owner: `"false"` while it is deactivated. A deactivated owner isn't resumed automatically.
 pub const ACTIVE_ANNOTATION: &str = "tenure.dev/active";
 

@@ -41,6 +41,10 @@ pub struct PausedRecord {
     /// The last writer of the field before this pause, if this isn't the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reversed_by: Option<FieldManager>,
+    /// True if the workload was to get a notice before the end of its run, and got none: the keeper didn't run then, or
+    /// could not reach the API server.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unannounced: bool,
 }
 
 /// A ceiling that was exceeded.
@@ -81,9 +85,44 @@ pub struct RequeueState {
     pub priority: Option<i32>,
 }
 
+/// An earlier pause whose events may not have been written when its object was changed again: an item of the value of
+/// annotation [`crate::keys::OWED_EVENTS_ANNOTATION`], a JSON list. The write that replaces or removes a record writes it,
+/// so that the events are not lost if the keeper ends then.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwedPause {
+    /// The record of the pause.
+    pub record: PausedRecord,
+    /// The state of its return, as it was then.
+    #[serde(default)]
+    pub state: RequeueState,
+    /// The return from the pause; none if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<ReturnRecord>,
+}
+
+/// A return from a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReturnRecord {
+    /// The time of the return, by the API server's clock.
+    pub at: Timestamp,
+    /// True if the owner came back before its time.
+    #[serde(default)]
+    pub early: bool,
+    /// True if the owner came back because it was activated.
+    #[serde(default)]
+    pub reactivated: bool,
+}
+
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_false(truth: &bool) -> bool {
+    !*truth
 }
 
 #[cfg(test)]
@@ -104,6 +143,7 @@ mod tests {
             reversals: 0,
             full_reversals: 0,
             reversed_by: None,
+            unannounced: false,
         };
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
@@ -132,5 +172,6 @@ mod tests {
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
         assert_eq!((record.full_reversals, record.reversed_by, record.ceiling), (0, None, None));
+        assert!(!record.unannounced);
     }
 }

@@ -18,14 +18,18 @@ use tenure_policy::{
 };
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
-    paused::{ExceededCeiling, PausedRecord, RequeueState},
+    paused::{ExceededCeiling, OwedPause, PausedRecord, RequeueState},
     projection::Pod,
 };
 
 use super::{
     ActionResult, Conflicts, Done, Failure, Pauser, TRIES, describe, is_last, json, known, of_pod, reference,
 };
-use crate::{events::EventRecord, recent::RecentPause};
+use crate::{
+    events::EventRecord,
+    recent::{OwedEvents, earlier},
+    returns::told_of_return,
+};
 use tracing::{info, warn};
 
 /// The result of a try.
@@ -43,6 +47,9 @@ enum Attempt {
 struct Ended {
     ceiling: Option<ExceededCeiling>,
     reversals: Reversals,
+    /// The pauses whose events may not have been written.
+    earlier: Vec<OwedPause>,
+    unannounced: bool,
 }
 
 impl Pauser {
@@ -174,6 +181,7 @@ impl Pauser {
             return Ok(Attempt::Done(Done::nothing("its owner is going or gone", BatchCoverage::All)));
         }
         let (known, version) = (known(owner, &object.metadata), object.metadata.resource_version.clone());
+        let earlier = earlier(&object.metadata, self.clock.now());
         let object = json(&object);
         if table.rules(owner).any(|rule| OwnerObject(&object).is_paused(rule)) {
             return Ok(Attempt::Paused);
@@ -193,7 +201,7 @@ impl Pauser {
             }
             return self.delete_owner((due, why.1), owner, version, &known).await.map(Attempt::Done);
         }
-        let ended = self.ended(why, due, OwnerObject(&object));
+        let ended = Ended { earlier, ..self.ended(why, due, OwnerObject(&object)) };
         let undone = OwnerObject(&object)
             .record()
             .filter(|_| why.0 == Task::Expire && self.deletes_pods(due, owner, table, &ended.reversals));
@@ -253,8 +261,10 @@ impl Pauser {
     ) -> Result<(Value, PausedRecord), ApiError> {
         let (object_now, queue) = (OwnerObject(object), (due.family, due.queue.as_str()));
         let record = pause::record(object_now, rule, reason, queue, *at, ended.reversals.clone());
-        let record = PausedRecord { ceiling: ended.ceiling.clone(), ..record };
+        let (ceiling, unannounced) = (ended.ceiling.clone(), ended.unannounced);
+        let record = PausedRecord { ceiling, unannounced, ..record };
         let patch = pause::patch(OwnerObject(object), rule, &record, until);
+        let patch = pause::with_owed(patch, OwnerObject(object), &ended.earlier);
         if self.dry_run {
             return Ok((applied(object, &patch), record));
         }
@@ -278,10 +288,20 @@ impl Pauser {
         let since = standing.and_then(|standing| standing.clocks.since(due.family));
         if task == Task::Expire {
             let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, since);
-            Ended { ceiling: self.ceiling_of(pod), reversals }
+            let unannounced = self.is_unannounced(due, object, since);
+            Ended { ceiling: self.ceiling_of(pod), reversals, earlier: Vec::new(), unannounced }
         } else {
-            Ended { ceiling: None, reversals: Reversals::of(object, pause::PODS_READY_TIMEOUT, since) }
+            let reversals = Reversals::of(object, pause::PODS_READY_TIMEOUT, since);
+            Ended { ceiling: None, reversals, earlier: Vec::new(), unannounced: false }
         }
+    }
+
+    /// True if an owner was to get a notice of the end of a run that began at `since`, and got none. A pause that was undone
+    /// has taken the notice away.
+    fn is_unannounced(&self, due: &DuePod, object: OwnerObject<'_>, since: Option<Timestamp>) -> bool {
+        let is_told = object.announced().is_some_and(|at| since.is_none_or(|since| at > since));
+        let has_notice = self.cluster.with(|index| index.notice(due.family, &due.queue).is_some());
+        has_notice && !is_told && object.record().is_none()
     }
 
     /// The ceiling of a pod.
@@ -369,13 +389,20 @@ impl Pauser {
         Done { result, events, served: BatchCoverage::All }
     }
 
-    /// Returns the events of recent pauses that may not have been written.
+    /// Returns the events of recent pauses and returns that may not have been written.
     pub fn owed(&self) -> Vec<EventRecord> {
         if self.dry_run {
             return Vec::new();
         }
-        let of = |pause: RecentPause| told_of_pause(&pause.record, &pause.state, &pause.known);
-        self.cluster.outbox.owed(self.clock.now()).into_iter().flat_map(of).collect()
+        let of = |owed: &OwedEvents| match owed {
+            OwedEvents::OfPause(recent) => {
+                told_of_pause(&recent.pause.record, &recent.pause.state, &recent.known)
+            }
+            OwedEvents::OfReturn(recent, returned) => {
+                vec![told_of_return(&recent.pause.record, &recent.pause.state, &recent.known, *returned)]
+            }
+        };
+        self.cluster.outbox.owed(self.clock.now()).iter().flat_map(of).collect()
     }
 }
 

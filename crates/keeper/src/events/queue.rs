@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A namespace that has refused all events for so long means it, as by a quota: further refusals are final. An API server
 /// that has just started forbids everything for a moment.
-const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
+const REFUSAL_PATIENCE: Duration = Duration::from_mins(2);
 
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LAST_WAIT: Duration = Duration::from_secs(5);

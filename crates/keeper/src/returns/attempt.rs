@@ -1,17 +1,19 @@
 //! The resumption of one owner, by its present state in the API server.
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::Paused;
 use tenure_policy::pause::{self, OwnerObject, PausedObject, Return};
 use tenure_service::call::{ApiError, persist};
-use tenure_types::paused::{PausedRecord, RequeueState};
+use tenure_types::paused::{OwedPause, PausedRecord, RequeueState, ReturnRecord};
 use tracing::warn;
 
 use super::Requeuer;
 use crate::{
     action::{Conflicts, describe, known},
+    recent::earlier,
     slots::Slot,
 };
 
@@ -33,8 +35,7 @@ pub struct ReturnReport {
     pub record: PausedRecord,
     pub state: RequeueState,
     pub back: Return,
-    /// It comes before its time.
-    pub is_early: bool,
+    pub returned: ReturnRecord,
 }
 
 /// True if the patch was refused, or the field that was set doesn't exist any more: an immediate retry would fail, too.
@@ -92,8 +93,26 @@ impl Requeuer {
         let object = OwnerObject(&object);
         let patch = patch(object, &record, back);
         self.limit.until_ready().await;
-        let told = Box::new(ReturnReport { known, state: object.requeue_state(), record, back, is_early });
-        let write = slot.watch(self.write(namespace, owner, back, patch.write()));
+        // by the clock that the last answer has set, and by watches that have not failed since
+        if !self.gate.is_open() || at.is_none_or(|at| at > self.clock.now()) {
+            return Ok(Attempt::NotNow);
+        }
+        let at = self.clock.now();
+        let returned = ReturnRecord {
+            // as it is read back
+            at: Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at),
+            early: is_early,
+            reactivated: back == Return::Reactivate,
+        };
+        let mut owed = earlier(&found.metadata, at);
+        let state = object.requeue_state();
+        if back.comes_back() && matches!(patch, Patch::Do(_)) {
+            owed.retain(|pause| pause.record != record);
+            owed.push(OwedPause { record: record.clone(), state, returned: Some(returned) });
+        }
+        let change = pause::with_owed(patch.write().clone(), object, &owed);
+        let told = Box::new(ReturnReport { known, state, record, back, returned });
+        let write = slot.watch(self.write(namespace, owner, back, &change));
         match write.await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),
             Err(error) => Err(error),

@@ -65,7 +65,7 @@ impl<'o> OwnerObject<'o> {
         self.annotation(keys::ACTIVE_ANNOTATION) == Some(INACTIVE)
     }
 
-    fn annotation(self, key: &str) -> Option<&'o str> {
+    pub(super) fn annotation(self, key: &str) -> Option<&'o str> {
         self.0.get("metadata")?.get("annotations")?.get(key)?.as_str()
     }
 }
@@ -90,7 +90,7 @@ pub fn is_inactive(metadata: &ObjectMeta) -> bool {
         .is_some_and(|text| text == INACTIVE)
 }
 
-fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Option<T> {
+pub(super) fn noted<T: DeserializeOwned>(metadata: &ObjectMeta, key: &str) -> Option<T> {
     read(metadata.annotations.as_ref()?.get(key)?)
 }
 

@@ -221,7 +221,8 @@ pub fn in_words(record: &PausedRecord, state: &RequeueState, known: &PausedObjec
         Some(at) => format!("It is paused, and comes back by itself at {at:.0}. To resume it now: {resume}"),
         None => format!("It stays paused until you resume it, with a full ceiling again: {resume}"),
     };
-    let ended = || format!("{}. {then}", ended(&record.queue, record.ceiling.as_ref()));
+    let late = if record.unannounced { NO_NOTICE } else { "" };
+    let ended = || format!("{}. {then}{late}", ended(&record.queue, record.ceiling.as_ref()));
     (record.reason == MAX_DURATION_EXCEEDED).then(ended)
 }
 
@@ -273,6 +274,7 @@ impl<'m> RunEnd<'m> {
     }
 }
 
+const NO_NOTICE: &str = ". It got no notice beforehand, since the keeper could not write one in time";
 const ENDED_IN: &str = "Its run in Queue ";
 const ENDED_BY: &str = " has reached the ceiling";
 const DRY_RUN: &str = "Dry run, nothing was done: ";
@@ -336,6 +338,7 @@ mod tests {
             reversals: 0,
             full_reversals: 0,
             reversed_by: None,
+            unannounced: false,
         }
     }
 
