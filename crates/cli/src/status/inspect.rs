@@ -74,19 +74,16 @@ impl Inspector {
     /// The namespaces in which a component runs: the one that the user names, or those of its service accounts.
     ///
     /// ClusterRoleBindings tell the latter: no tenant can write one, while anybody may label a Deployment.
-    async fn namespaces(
-        &self,
-        check: &'static str,
-        component: &str,
-    ) -> Result<BTreeSet<String>, Box<Check>> {
+    async fn namespaces(&self, check: &'static str, component: &str) -> Result<BTreeSet<String>, Box<Check>> {
         if let Some(namespace) = &self.tenure_namespace {
             return Ok([namespace.clone()].into());
         }
         let bindings: Api<ClusterRoleBinding> = Api::all(self.cluster.client.clone());
         let bindings = bindings.list(&of_component(component)).await.map_err(|error| {
             let unread = Check::unread(check, error, "list clusterrolebindings.rbac.authorization.k8s.io");
-            let remedy =
-                unread.remedy.map(|remedy| format!("name Tenure's namespace with --tenure-namespace, or {remedy}"));
+            let remedy = unread
+                .remedy
+                .map(|remedy| format!("name Tenure's namespace with --tenure-namespace, or {remedy}"));
             Check { remedy, ..unread }
         })?;
         let subjects = bindings.items.into_iter().flat_map(|binding| binding.subjects.unwrap_or_default());

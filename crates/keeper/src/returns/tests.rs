@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tenure_index::Settings;
 use tenure_policy::config::Config;
-use tenure_service::{limit::write_limit, readiness::ProcessReadiness};
+use tenure_service::{freshness::Freshness, limit::write_limit, readiness::ProcessReadiness};
 use tenure_types::tensorstack::v1beta1;
 use tokio::time::Instant;
 
@@ -146,7 +146,13 @@ async fn requeuer(server: &Server) -> Requeuer {
     let many = NonZeroU32::new(10_000).unwrap();
     let metrics = Metrics::register(&mut Registry::default());
     let (_, config) = Configure::new(Config::default(), cluster.clone());
+    let gate = FreshnessGate {
+        freshness: Freshness::default(),
+        lead: Leadership::always(),
+        max_staleness: Duration::MAX,
+    };
     Requeuer {
+        gate,
         cluster,
         clock,
         objects: ObjectClient::new(server.client(), Leadership::always()),
