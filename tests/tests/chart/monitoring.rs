@@ -161,7 +161,7 @@ async fn a_service_monitor_brings_its_service_and_a_pod_monitor_does_not() {
 }
 
 fn alerts(objects: &[Value]) -> Vec<Value> {
-    let groups = &find(objects, "PrometheusRule", "test-tenure")["spec"]["groups"];
+    let groups = find(objects, "PrometheusRule", "test-tenure").pointer("/spec/groups").unwrap();
     let rules =
         groups.as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap().clone());
     rules.collect()
