@@ -11,7 +11,7 @@ use crate::{
 /// `1x150` is always 1, `0+2x150` grows by 2, and of `_x140 1x10` there is none before minute 140.
 struct Case(&'static str, &'static [&'static str], &'static [&'static str]);
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     Case(
         "TenureNoKeeperLeads",
         &[r#"tenure_keeper_leader{pod="a"} 0x150"#],
@@ -112,6 +112,11 @@ const CASES: [Case; 14] = [
             r#"tenure_webhook_config_last_reload_successful{pod="a"} 1x150"#,
             r#"tenure_keeper_config_last_reload_successful{pod="b"} 1x150"#,
         ],
+    ),
+    Case(
+        "TenureWatchSilent",
+        &[r#"tenure_webhook_watch_staleness_seconds{kind="queues"} 120x150"#],
+        &[r#"tenure_keeper_watch_staleness_seconds{kind="pods"} 45x150"#],
     ),
 ];
 
