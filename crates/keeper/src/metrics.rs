@@ -485,7 +485,7 @@ mod tests {
     use serde_json::{Value, json};
     use tenure_index::Settings;
     use tenure_policy::runs::Runs;
-    use tenure_service::readiness::ProcessReadiness;
+    use tenure_service::{freshness::Freshness, readiness::ProcessReadiness};
     use tenure_types::tensorstack::v1beta1;
 
     use super::*;
@@ -692,6 +692,9 @@ mod tests {
         let mut registry = Registry::with_prefix("tenure_keeper");
         metrics.count_workloads(&[("demo".into(), report(1))]);
         State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
+        let freshness = Freshness::default();
+        let _pods = freshness.watch("pods", true);
+        registry.register_collector(Box::new(freshness));
         encode(&mut text, &registry).unwrap();
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let names =

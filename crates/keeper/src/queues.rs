@@ -1,4 +1,4 @@
-//! Reads queues anew right before an act: a watch that is held back looks like one without news.
+//! Reads queues again right before an act: a watch that is held back looks like one without news.
 
 use std::{
     collections::BTreeMap,

@@ -261,6 +261,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use prometheus_client::encoding::text::encode;
+    use tenure_service::freshness::Freshness;
 
     use super::*;
 
@@ -338,6 +339,11 @@ mod tests {
         // a metric without a series isn't shown
         let registered = format!("{registry:?}").matches("Descriptor {").count();
         assert_eq!(text.matches("# TYPE ").count(), registered);
+        let mut registry = Registry::with_prefix("tenure_webhook");
+        let freshness = Freshness::default();
+        let _queues = freshness.watch("queues", true);
+        registry.register_collector(Box::new(freshness));
+        encode(&mut text, &registry).unwrap();
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let names =
             types.map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.into() });

@@ -173,6 +173,7 @@ async fn a_short_watch_with_news_confirms_nothing_before_a_bookmark() {
         Answer::Watch(Vec::new(), 50_000),
     ]);
     let (freshness, names, _tasks) = followed(&server).await;
+    sleep(Duration::from_secs(1)).await;
     let took = confirmed(&freshness).await;
     assert!((1_900..2_200).contains(&took.as_millis()), "{took:?}");
     assert_eq!(*names.0.lock(), ["a", "b", "c"]);
