@@ -16,7 +16,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
-use crate::{clock::ServerClock, watch};
+use crate::{clock::ServerClock, pages::PageLimit, watch};
 
 /// The timeout for an answer to begin, and for each further part of it. kube has no limit of its own: on a connection
 /// that died unnoticed a list would wait without end. A watch without news ends earlier by itself.
@@ -47,7 +47,7 @@ impl ClientArgs {
         config.read_timeout = Some(READ_TIMEOUT);
         // otherwise the time that a connection was idle would count
         config.reset_reader_on_write = true;
-        Ok(ClientBuilder::try_from(config)?.with_layer(&clock.layer()).build())
+        Ok(ClientBuilder::try_from(config)?.with_layer(&clock.layer()).with_layer(&PageLimit).build())
     }
 }
 

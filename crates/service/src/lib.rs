@@ -14,6 +14,7 @@ pub mod groups;
 pub mod leadership;
 pub mod limit;
 pub mod log;
+mod pages;
 pub mod readiness;
 pub mod served;
 pub mod shutdown;

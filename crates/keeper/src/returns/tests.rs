@@ -140,7 +140,9 @@ async fn requeuer(server: &Server) -> Requeuer {
     let cluster = ClusterState::new(Settings::default());
     cluster.with(|index| {
         let queue = v1beta1::QueueSpec::default();
-        ["a", "b", "shared", "queue"].iter().for_each(|name| index.apply_tensorstack(name, &queue));
+        for name in ["a", "b", "shared", "queue"] {
+            index.apply_tensorstack(name, &queue);
+        }
     });
     cluster.shows(SOURCE, ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&()));
     let many = NonZeroU32::new(10_000).unwrap();

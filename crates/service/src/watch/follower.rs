@@ -15,11 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::{Store, TIMEOUT_SECONDS};
-use crate::{freshness::WatchFreshness, log::with_causes, readiness::Awaited};
-
-/// The most objects of one page of a list. A page is read as a whole, in two copies. An object may have 1.5 MiB, so this
-/// takes 150 MiB at most.
-const PAGE_SIZE: u32 = 50;
+use crate::{freshness::WatchFreshness, log::with_causes, pages::PageSize, readiness::Awaited};
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(5);
@@ -60,6 +56,7 @@ pub struct Follower<S, Key> {
     freshness: WatchFreshness,
     need: Need,
     listed: HashSet<Key>,
+    pages: PageSize,
     wait: Duration,
     trouble: Trouble,
     failures: u8,
@@ -121,6 +118,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             synced,
             need,
             listed: HashSet::new(),
+            pages: PageSize::default(),
             wait: FIRST_RETRY,
             trouble: Trouble::None,
             failures: 0,
@@ -153,6 +151,11 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
             let failure = match self.list(api, config).await {
                 Ok(version) => self.watch(api, config, version).await,
                 Err(failure) if failure.is_missing() => return self.missing(asked),
+                Err(Failure::List(error)) if self.pages.shrink_after(&error) => {
+                    let (kind, objects) = (self.synced.what(), self.pages.objects());
+                    info!(kind, objects, "Has large objects: listing them in smaller pages");
+                    continue;
+                }
                 Err(failure) => failure,
             };
             self.fail(&failure).await;
@@ -171,7 +174,7 @@ impl<S, Key: Eq + Hash> Follower<S, Key> {
         let mut page = ListParams {
             label_selector: config.label_selector.clone(),
             field_selector: config.field_selector.clone(),
-            limit: Some(PAGE_SIZE),
+            limit: Some(self.pages.objects()),
             ..ListParams::default()
         };
         loop {

@@ -2,23 +2,23 @@ use std::{convert::Infallible, sync::Arc};
 
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, client::Body};
+use kube::{
+    Client,
+    client::{Body, ClientBuilder},
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::readiness::ProcessReadiness;
+use crate::{pages::PageLimit, readiness::ProcessReadiness};
 
 const OBJECTS: usize = 1_000;
 
-/// The largest object that etcd takes.
-const LARGEST_OBJECT: usize = 1536 * 1024;
+/// The most bytes that were read of a page.
+const MOST_BYTES: usize = 40 * 1024 * 1024;
 
-/// The most memory for one page.
-const MOST_MEMORY: usize = 160 * 1024 * 1024;
-
-/// An API server with many objects, which notes the pages that it is asked for. A watch has no events.
-fn server(pages: Arc<Mutex<Vec<usize>>>) -> Client {
+/// An API server with many objects of a size, which notes the pages that it is asked for. A watch has no events.
+fn server(pages: Arc<Mutex<Vec<usize>>>, bytes: usize) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| {
         let pages = Arc::clone(&pages);
         async move {
@@ -36,17 +36,18 @@ fn server(pages: Arc<Mutex<Vec<usize>>>) -> Client {
             let (limit, from): (usize, usize) =
                 (number("limit").unwrap_or(OBJECTS), number("continue").unwrap_or(0));
             pages.lock().push(limit);
-            let body = page(from, OBJECTS.min(from + limit)).to_string();
+            let body = page(from, OBJECTS.min(from + limit), bytes).to_string();
             let response = Response::builder().header("content-type", "application/json");
             Ok::<_, Infallible>(response.body(Body::from(body.into_bytes())).unwrap())
         }
     });
-    Client::new(service, "default")
+    ClientBuilder::new(service, "default").with_layer(&PageLimit).build()
 }
 
-fn page(from: usize, to: usize) -> Value {
-    let items: Vec<Value> =
-        (from..to).map(|number| json!({"metadata": {"name": number.to_string()}})).collect();
+fn page(from: usize, to: usize, bytes: usize) -> Value {
+    let text = "x".repeat(bytes);
+    let object = |number: usize| json!({"metadata": {"name": number.to_string()}, "data": {"text": text}});
+    let items: Vec<Value> = (from..to).map(object).collect();
     let next = if to < OBJECTS { to.to_string() } else { String::new() };
     json!({
         "apiVersion": "v1", "kind": "ConfigMapList",
@@ -77,16 +78,30 @@ impl Store<ConfigMap> for Names {
     }
 }
 
-#[tokio::test]
-async fn a_list_is_read_in_pages_that_fit_into_memory_however_large_the_objects_are() {
+/// Lists objects of a size, and returns the sizes of the pages that were asked for.
+async fn list(bytes: usize) -> Vec<usize> {
     let (pages, names, readiness) = (Arc::default(), Names::default(), ProcessReadiness::default());
-    let api = Api::all(server(Arc::clone(&pages)));
+    let api = Api::all(server(Arc::clone(&pages), bytes));
     let synced = readiness.awaiting("objects");
     tokio::select! {
         () = follow(api, watcher::Config::default(), synced, names.clone()) => unreachable!(),
         () = readiness.ready() => {}
     }
     assert_eq!(names.0.lock().len(), OBJECTS);
-    let largest = pages.lock().iter().copied().max().unwrap();
-    assert!(2 * largest * LARGEST_OBJECT <= MOST_MEMORY, "pages of {largest} objects");
+    let pages = pages.lock();
+    pages.clone()
+}
+
+#[tokio::test]
+async fn small_objects_are_listed_in_large_pages() {
+    assert_eq!(list(1_000).await, [500; 2]);
+}
+
+#[tokio::test]
+async fn large_objects_are_listed_in_pages_that_fit_into_memory() {
+    let bytes = 300_000;
+    let pages = list(bytes).await;
+    assert_eq!(pages[..3], [500, 125, 31]);
+    let read = pages[2..].iter().copied().max().unwrap();
+    assert!(read * bytes <= MOST_BYTES && pages.len() <= 2 + OBJECTS.div_ceil(31), "{pages:?}");
 }
