@@ -162,10 +162,13 @@ impl Evidence<'_> {
             let pauses: Vec<&OwnerState> = self.seen.pauses(actor.name).collect();
             let resumptions: Vec<&OwnerState> = self.seen.resumptions(actor.name).collect();
             for (number, pause) in pauses.iter().enumerate() {
-                let since = number.checked_sub(1).and_then(|before| resumptions.get(before));
-                let since = since.map_or(Timestamp::MIN, |resumed| resumed.at - SignedDuration::from_secs(1));
-                let of_run =
-                    self.seen.pods(actor.name).filter(|pod| since <= pod.created && pod.created <= pause.at);
+                // a creation time has no fraction of a second, but pods of the run before have ended before the return
+                let resumed = number.checked_sub(1).and_then(|before| resumptions.get(before));
+                let is_of_run = |pod: &&PodLife| {
+                    let is_past = resumed.zip(pod.ended).is_some_and(|(resumed, ended)| ended < resumed.at);
+                    !is_past && pod.created <= pause.at
+                };
+                let of_run = self.seen.pods(actor.name).filter(is_of_run);
                 let what = format!("pause {} of {}", number + 1, actor.name);
                 match of_run.filter_map(|pod| deadline(actor, pod)).min() {
                     Some(due) => {

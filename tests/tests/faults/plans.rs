@@ -10,12 +10,12 @@ use tenure_tests::faults::{
 
 /// The kinds that are tried each time, with a seed: a short plan of each sort.
 const TRIED: [(&str, u64); 6] = [
-    ("write-done-and-answer-lost", 1),
-    ("watches-gone-at-start", 1),
-    ("leader-killed-after-a-write", 1),
-    ("patches-conflict-by-turns", 1),
     ("connections-closed-again-and-again", 1),
-    ("webhook-cut-off", 1),
+    ("watches-gone-at-start", 2),
+    ("patches-conflict-by-turns", 1),
+    ("write-done-and-answer-lost", 1),
+    ("leader-terminated", 1),
+    ("webhook-terminated", 1),
 ];
 
 #[track_caller]

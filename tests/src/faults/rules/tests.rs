@@ -140,6 +140,7 @@ fn a_pause_and_its_events_that_are_missing_are_found() {
 #[test]
 fn a_second_pause_without_pods_of_its_own_is_one_too_many() {
     let mut past = Past::paused_at(11, 10);
+    past.seen.pods.values_mut().for_each(|pod| pod.ended = Some(at(11)));
     let states = past.seen.owners.get_mut("a").unwrap();
     states.extend([state(12, false), state(13, true)]);
     past.assert_broken("twice: pause 2 of a");
