@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_service::{freshness::Freshness, leadership::Leadership};
+use tenure_service::{freshness::Freshness, leadership::Leadership, readiness::ProcessReadiness};
 use tracing::warn;
 
 /// The time between two requirements: the lead may be lost and taken again in the meantime.
@@ -22,6 +22,11 @@ pub struct FreshnessGate {
 }
 
 impl FreshnessGate {
+    /// Creates a gate of the watches of a process.
+    pub fn new(readiness: &ProcessReadiness, lead: &Leadership, max_staleness: Duration) -> Self {
+        Self { freshness: readiness.freshness().clone(), lead: lead.clone(), max_staleness }
+    }
+
     /// True if an act may rest on what the watches have shown.
     pub fn is_open(&self) -> bool {
         self.closed_by().is_none()

@@ -37,11 +37,12 @@ pub struct QueueReader {
 impl QueueReader {
     pub fn new(
         client: Client,
-        cluster: ClusterState,
+        cluster: &ClusterState,
         version: QueueVersion,
         t9k_system_namespace: String,
     ) -> Self {
-        Self { client, cluster, version, t9k_system_namespace, readings: Mutex::default() }
+        let (cluster, readings) = (cluster.clone(), Mutex::default());
+        Self { client, cluster, version, t9k_system_namespace, readings }
     }
 
     /// True if the API server has a queue, and all on its way to the root, as the watches have shown them.

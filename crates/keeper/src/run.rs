@@ -82,13 +82,11 @@ impl Args {
         let (config, reload) = config.load(Config::parse, registry)?;
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
-        // of its own: the Lease must not wait behind other calls
-        let lease_client = client.clone().client(&clock).await?;
+        // a client of its own: the Lease must not wait behind other calls
+        let (lead, election) = elect(leader, client.clone().client(&clock).await?, dry_run)?;
         let client = client.client(&clock).await?;
-        let (lead, election) = elect(leader, lease_client, dry_run)?;
         let priority_threshold = threshold(&client, &priority_class_threshold).await?;
-        let schedulers = schedulers.into_iter().filter(|name| !name.is_empty()).collect();
-        let exempt_namespaces = exempt_namespaces.into_iter().filter(|name| !name.is_empty()).collect();
+        let [schedulers, exempt_namespaces] = [schedulers, exempt_namespaces].map(named);
         let scope = Scope { priority_threshold, schedulers, exempt_namespaces };
 
         let readiness = ProcessReadiness::with_max_staleness(max_watch_staleness);
@@ -119,13 +117,8 @@ impl Args {
         };
         let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
         let known = cluster.clone();
-        let gate = FreshnessGate {
-            freshness: readiness.freshness().clone(),
-            lead: lead.clone(),
-            max_staleness: max_watch_staleness,
-        };
-        let queues =
-            QueueReader::new(client.clone(), cluster.clone(), runai_queue_version, t9k_system_namespace);
+        let gate = FreshnessGate::new(&readiness, &lead, max_watch_staleness);
+        let queues = QueueReader::new(client.clone(), &cluster, runai_queue_version, t9k_system_namespace);
         let parts = Parts {
             client,
             gate,
@@ -329,6 +322,11 @@ fn elect(leader: LeaderArgs, client: Client, dry_run: bool) -> anyhow::Result<(L
         return Ok((Leadership::always(), Election::none()));
     }
     leader.election(client)
+}
+
+/// Drops empty names, as an empty flag has one.
+fn named(names: Vec<String>) -> Vec<String> {
+    names.into_iter().filter(|name| !name.is_empty()).collect()
 }
 
 /// The priority from which on pods are never touched.

@@ -245,7 +245,7 @@ mod tests {
         let (pods, queues) = (freshness.watch("pods", true), freshness.watch("queues", true));
         pods.confirm(Instant::now());
         queues.confirm(Instant::now());
-        tokio::time::advance(Duration::from_secs(60)).await;
+        tokio::time::advance(Duration::from_mins(1)).await;
         queues.heard();
         assert_eq!(freshness.stalest(BOUND), None);
         tokio::time::advance(Duration::from_secs(31)).await;

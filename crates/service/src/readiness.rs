@@ -43,6 +43,7 @@ impl ProcessReadiness {
     }
 
     /// Returns a handle for conditions that don't delay readiness.
+    #[must_use]
     pub fn without_waiting(&self) -> Self {
         Self { awaited: Arc::default(), ..self.clone() }
     }

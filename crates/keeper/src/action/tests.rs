@@ -177,7 +177,7 @@ fn pauser(server: &Server) -> Pauser {
     };
     let version = QueueVersion::V3alpha1;
     Pauser {
-        queues: QueueReader::new(server.client(), cluster.clone(), version, "t9k-system".into()),
+        queues: QueueReader::new(server.client(), &cluster, version, "t9k-system".into()),
         gate,
         cluster,
         clock: ServerClock::starting_at("2026-02-01T00:00:00Z".parse().unwrap()),
@@ -312,8 +312,8 @@ async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_pa
     assert_eq!(act_on(&pauser, &server, &group).await, saw(QUEUE_CHANGED, &[]));
     server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", root("1h"))]);
     pauser.queues.forget();
-    let paused = saw("paused Deployment", &["PATCH deployments/web"]);
-    assert_eq!(act_on(&pauser, &server, &group).await, paused);
+    let by_pause = saw("paused Deployment", &["PATCH deployments/web"]);
+    assert_eq!(act_on(&pauser, &server, &group).await, by_pause);
 }
 
 #[tokio::test]

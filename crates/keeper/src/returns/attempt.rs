@@ -111,7 +111,7 @@ impl Requeuer {
             owed.push(OwedPause { record: record.clone(), state, returned: Some(returned) });
         }
         let change = pause::with_owed(patch.write().clone(), object, &owed);
-        let told = Box::new(ReturnReport { known, state, record, back, returned });
+        let told = Box::new(ReturnReport { known, record, state, back, returned });
         let write = slot.watch(self.write(namespace, owner, back, &change));
         match write.await {
             Err(error) if is_refusal(&error) => Ok(Attempt::Refused(told, error)),

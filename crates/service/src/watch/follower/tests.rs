@@ -192,7 +192,7 @@ async fn a_watch_that_was_cut_is_confirmed_by_the_next_one() {
     assert_eq!(freshness.unconfirmed(None, BOUND), None);
     sleep(Duration::from_millis(25_500)).await;
     assert_eq!(freshness.unconfirmed(None, BOUND).as_deref(), Some("configmaps"));
-    sleep(Duration::from_millis(1_000)).await;
+    sleep(Duration::from_secs(1)).await;
     assert_eq!(freshness.unconfirmed(None, BOUND), None);
     sleep(Duration::from_millis(100)).await;
     assert_eq!(server.requests(), [None, Some(50), Some(1), Some(50)]);
@@ -215,7 +215,7 @@ async fn a_watch_of_a_version_that_is_too_old_lists_again() {
 async fn a_kind_that_the_api_server_does_not_have_is_confirmed_too() {
     let server = Server::new(vec![Answer::Status(404)]);
     let (freshness, _, _tasks) = followed(&server).await;
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     assert!(confirmed(&freshness).await < Duration::from_secs(1));
 }
 
