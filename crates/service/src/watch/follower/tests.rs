@@ -89,13 +89,13 @@ impl Server {
 
     fn answer(&self) -> Response<Body> {
         let mut answers = self.answers.lock();
-        let last = answers.len() == 1;
+        let repeats = answers.len() == 1;
         let body = match answers.front().unwrap() {
             Answer::List(names) => {
-                let items: Vec<Value> = names.iter().map(|name| object(name)).collect();
+                let objects: Vec<Value> = names.iter().map(|name| object(name)).collect();
                 let list = json!({
                     "kind": "ConfigMapList", "apiVersion": "v1",
-                    "metadata": {"resourceVersion": "5"}, "items": items,
+                    "metadata": {"resourceVersion": "5"}, "items": objects,
                 });
                 Response::new(Body::from(list.to_string()))
             }
@@ -115,7 +115,7 @@ impl Server {
                 Response::new(Body::from_stream(lines))
             }
         };
-        if !last {
+        if !repeats {
             answers.pop_front();
         }
         body
