@@ -7,6 +7,7 @@
 mod asker;
 mod diary;
 mod draw;
+pub mod fault;
 pub mod kinds;
 mod observer;
 mod plan;

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, free_port, program};
 use tokio::{sync::Mutex, task::spawn_blocking};
 
-use super::{Diary, kinds::Blow};
+use super::{Diary, fault::Blow};
 use crate::{
     DEADLINE, World,
     proxy::{ApiProxy, Scope},

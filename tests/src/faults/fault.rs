@@ -1,0 +1,83 @@
+//! One fault: whom it strikes, how, and when.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Notify;
+
+use crate::proxy::{Deed, Match, Rule};
+
+/// The servers that a fault is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// The keeper that leads when the fault begins.
+    Leader,
+    /// The other keeper.
+    Standby,
+    /// Both keepers.
+    Keepers,
+    /// The webhook.
+    Webhook,
+}
+
+/// A blow to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// SIGKILL, and a start at the end of the fault.
+    Kill,
+    /// SIGSTOP, and SIGCONT at the end of the fault.
+    Stop,
+    /// SIGTERM, and a start at the end of the fault.
+    Terminate,
+}
+
+/// The moment of a blow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The beginning of the fault.
+    Now,
+    /// When a request is sent, before the API server gets it: the first one after so many others.
+    Before(Match, u64),
+    /// When the API server has done what was asked, before the answer arrives.
+    After(Match, u64),
+}
+
+/// The content of a fault.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Requests are treated by a rule.
+    Rule(Rule),
+    /// No traffic passes.
+    Cut,
+    /// No traffic passes on the open connections.
+    Strand,
+    /// All connections are closed once.
+    Sever,
+    /// The API server's clock is ahead by so many seconds on even connections, and on odd ones.
+    Clocks([i64; 2]),
+    /// A blow to a process.
+    Strike(Blow, Moment),
+}
+
+/// A fault of one kind: from when, and for how long, after the workloads have been created.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The beginning.
+    pub at: Duration,
+    /// The time to its end.
+    pub lasts: Duration,
+    /// The servers that it is of.
+    pub whom: Whom,
+    /// The content.
+    pub what: What,
+}
+
+/// The rule that tells of the moment of a blow, and the means by which it tells.
+pub(super) fn halt(moment: Moment) -> Option<(Rule, Arc<Notify>)> {
+    let told = Arc::new(Notify::new());
+    let (on, nth, deed) = match moment {
+        Moment::Now => return None,
+        Moment::Before(on, nth) => (on, nth, Deed::HaltBefore(Arc::clone(&told))),
+        Moment::After(on, nth) => (on, nth, Deed::HaltAfter(Arc::clone(&told))),
+    };
+    Some((Rule::new(on, deed).after(nth).times(1), told))
+}
