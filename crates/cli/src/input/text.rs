@@ -11,6 +11,9 @@ const DEEPEST: usize = 128;
 /// The most bytes of text that aliases may add to a document.
 const COPIED: usize = 64 << 20;
 
+/// The most values that aliases may stand for, all together.
+const REPEATED: usize = 100_000;
+
 /// The line, counted from 1, of a text that can't be read, and the reason.
 pub type ReadError = (usize, String);
 
@@ -113,6 +116,9 @@ fn options(length: usize) -> Options {
             max_merge_keys: usize::MAX,
             max_total_scalar_bytes: length.saturating_add(COPIED),
             enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: REPEATED,
         },
         emit_comments: false,
         legacy_octal_numbers: true,

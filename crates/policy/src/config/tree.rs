@@ -11,6 +11,9 @@ use serde_saphyr::Spanned;
 
 use super::{ConfigError, Problem};
 
+/// The most values that aliases may stand for, all together: a few lines may not keep a server busy.
+const REPEATED: usize = 10_000;
+
 /// A value and the line that it stands in.
 #[derive(Clone, Debug)]
 pub struct YamlNode {
@@ -41,7 +44,12 @@ impl YamlNode {
         if text.lines().all(says_nothing) {
             return Ok(Self { line: 1, tree: YamlValue::Scalar(Value::Null) });
         }
-        serde_saphyr::from_str(text).map_err(|error| unreadable(&error))
+        let options = serde_saphyr::options! {
+            alias_limits: serde_saphyr::alias_limits! {
+                max_total_replayed_events: REPEATED,
+            },
+        };
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| unreadable(&error))
     }
 
     pub fn is_null(&self) -> bool {
@@ -87,7 +95,12 @@ impl YamlNode {
 
 fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     let line = error.location().map_or(1, |location| location.line());
-    let text = error.without_snippet().to_string();
+    let error = error.without_snippet();
+    if matches!(error, serde_saphyr::Error::AliasReplayLimitExceeded { .. }) {
+        let text = format!("its aliases stand for more than {REPEATED} values: write some of it out");
+        return ConfigError { problems: vec![Problem { line, text }] };
+    }
+    let text = error.to_string();
     let text = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let text = match text.rsplit_once(" at line ") {
         // the rest is for programmers
