@@ -189,6 +189,11 @@ impl Pauser {
         if OwnerObject(&object).is_finished() {
             return Ok(Attempt::Finished);
         }
+        // since the pod was read, a user may have paused and resumed its owner: only a pod that is there after its owner
+        // was read belongs to the run that this version of the owner has
+        if self.still_there(due).await?.is_none() {
+            return Ok(Attempt::Done(Done::nothing("the pod is gone or exempt", BatchCoverage::Gone)));
+        }
         // a sibling may have been the reason for a pause since this pod was handed out
         if why.0 == Task::Evict && self.cluster.with(|index| index.outlives(due.uid)) {
             let why = "its owner was resumed, and the pod belongs to the run that was evicted";

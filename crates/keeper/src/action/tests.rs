@@ -32,6 +32,8 @@ struct State {
     refused: BTreeMap<(Method, &'static str), u16>,
     /// The number of requests that it has refused.
     refusals: usize,
+    /// Objects that are gone after so many reads.
+    reads: BTreeMap<&'static str, u32>,
     /// The changes since they were last asked for.
     changes: Vec<String>,
 }
@@ -57,8 +59,8 @@ impl Server {
             (SET, object("apps/v1", "ReplicaSet", "web-1", of("Deployment", "web"), replicas)),
             (POD, pod),
         ];
-        let (refused, refusals, changes) = Default::default();
-        Self(Arc::new(Mutex::new(State { objects: objects.into(), refused, refusals, changes })))
+        let (refused, refusals, reads, changes) = Default::default();
+        Self(Arc::new(Mutex::new(State { objects: objects.into(), refused, refusals, reads, changes })))
     }
 
     fn refuse(&self, method: Method, object: &'static str, status: u16) {
@@ -68,6 +70,11 @@ impl Server {
     /// Replaces the queues of a family.
     fn set_queues(&self, family: &'static str, list: &[(&str, Value)]) {
         self.0.lock().objects.insert(family, queues(list));
+    }
+
+    /// Lets an object be gone after so many reads.
+    fn lose_after(&self, object: &'static str, reads: u32) {
+        self.0.lock().reads.insert(object, reads);
     }
 
     /// Changes an object as another writer would.
@@ -100,6 +107,12 @@ impl State {
         let path = uri.path();
         if path == "/apis/apps/v1" {
             return (200, resources());
+        }
+        for (object, left) in self.reads.iter_mut().filter(|(object, _)| path.ends_with(**object)) {
+            match left.checked_sub(1) {
+                Some(fewer) => *left = fewer,
+                None => drop(self.objects.remove(object)),
+            }
         }
         let Some((object, state)) = self.objects.iter_mut().find(|(object, _)| path.ends_with(*object))
         else {
@@ -390,6 +403,14 @@ async fn where_a_pod_outlives_the_pause_of_its_owner_the_one_below_is_paused_bef
     }
     assert_eq!(act(&pauser, &server, TRIES).await, saw("paused ReplicaSet", &["PATCH replicasets/web-1"]));
     assert_eq!(act(&pauser, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
+}
+
+/// A user may have paused and resumed the owner in between: it has another run then.
+#[tokio::test]
+async fn an_owner_whose_pod_goes_while_the_owner_is_read_is_not_paused() {
+    let server = Server::new();
+    server.lose_after(POD, 1);
+    assert_eq!(act(&pauser(&server), &server, 0).await, saw("the pod is gone or exempt", &[]));
 }
 
 #[tokio::test]
