@@ -35,6 +35,10 @@ unit: ## The tests that need no control plane: seconds
 oracle: ## Compare the index with a naive model over random histories: ORACLE_STEPS (10,000,000) events from ORACLE_SEED (1)
 	ORACLE_STEPS=$(or $(ORACLE_STEPS),10000000) $(CARGO) test --release --locked --package tenure-index --test oracle -- --nocapture
 
+.PHONY: model
+model: ## Search the states of a model of two keepers for one that breaks a rule: at least MODEL_STATES (10,000,000), minutes
+	MODEL_STATES=$(or $(MODEL_STATES),10000000) $(CARGO) test --locked --package tenure-keeper --test model -- --ignored --nocapture
+
 .PHONY: control-plane
 control-plane: ## Build the control plane for tests and demo, once: about 6 minutes on 2 cores
 	$(CARGO) run --locked --package tenure-testbed -- build

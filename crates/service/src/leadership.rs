@@ -28,6 +28,7 @@ use kube::{Api, Client};
 
 pub use election::Election;
 pub use term::Leadership;
+pub use view::{Step, View};
 
 use election::Candidate;
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// The lease as one candidate has seen it.
 #[derive(Debug)]
-pub(super) struct View {
+pub struct View {
     name: String,
     identity: String,
     lease_duration: Duration,
@@ -32,7 +32,7 @@ struct Record {
 
 /// The next step of a candidate.
 #[derive(Debug)]
-pub(super) enum Step {
+pub enum Step {
     /// Write this lease, which makes this candidate the leader for the lease's duration. Without a `resourceVersion` it
     /// is to be created.
     Claim(Box<Lease>),
@@ -46,13 +46,14 @@ pub(super) enum Step {
 }
 
 impl View {
-    pub(super) fn new(name: String, identity: String, lease_duration: Duration) -> Self {
+    /// Creates the view of a candidate that has seen nothing yet.
+    pub fn new(name: String, identity: String, lease_duration: Duration) -> Self {
         Self { name, identity, lease_duration, lease: None, record: None, missing: None }
     }
 
     /// Takes in an answer of the API server; `now` must not be before the answer. Changes of labels and other metadata
     /// are no renewal.
-    pub(super) fn observe(&mut self, lease: Option<Lease>, now: Instant) {
+    pub fn observe(&mut self, lease: Option<Lease>, now: Instant) {
         if let Some(lease) = &lease {
             let spec = lease.spec.clone().unwrap_or_default();
             if self.record.as_ref().is_none_or(|record| record.spec != spec) {
@@ -66,17 +67,17 @@ impl View {
     }
 
     /// True if the lease exists and has this identity.
-    pub(super) fn is_ours(&self) -> bool {
+    pub fn is_ours(&self) -> bool {
         self.lease.as_ref().and_then(|lease| lease.spec.as_ref()).and_then(holder) == Some(&self.identity)
     }
 
     /// True if the lease exists and has another identity, or none.
-    pub(super) fn is_not_ours(&self) -> bool {
+    pub fn is_not_ours(&self) -> bool {
         self.lease.is_some() && !self.is_ours()
     }
 
     /// Returns the next step. `wall` is the time written to the lease for people.
-    pub(super) fn step(&self, now: Instant, wall: Timestamp) -> Step {
+    pub fn step(&self, now: Instant, wall: Timestamp) -> Step {
         match self.other() {
             Some((leader, until)) if now < until => Step::StandBy { leader: leader.into(), until },
             _ => Step::Claim(Box::new(self.claim(wall))),
@@ -122,7 +123,7 @@ impl View {
 
     /// Returns the lease without a holder, if it has this identity. It lasts for a second, the shortest duration there
     /// is: some waiting candidates look at the duration alone.
-    pub(super) fn release(&self, wall: Timestamp) -> Option<Lease> {
+    pub fn release(&self, wall: Timestamp) -> Option<Lease> {
         let mut lease = self.lease.clone().filter(|_| self.is_ours())?;
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());
