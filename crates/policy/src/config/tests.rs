@@ -485,11 +485,9 @@ fn a_bad_row_is_refused_with_its_line() {
 
 #[test]
 fn a_few_lines_whose_aliases_stand_for_too_much_are_refused() {
-    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
-    for level in 1..8 {
-        let alias = format!("*a{},", level - 1).repeat(10);
-        text += &format!("a{level}: &a{level} [{alias}]\n");
-    }
+    let line = |level: u32, item: &str| format!("a{level}: &a{level} [{}]\n", item.repeat(10));
+    let above = (1..8).map(|level| line(level, &format!("*a{},", level - 1)));
+    let text: String = iter::once(line(0, "x,")).chain(above).collect();
     let error = Config::parse(&text).unwrap_err().to_string();
     assert!(error.contains("its aliases stand for more than 10000 values"), "{error}");
 }
