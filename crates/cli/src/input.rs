@@ -38,16 +38,28 @@ pub fn read(paths: &[String]) -> Result<Vec<Document>> {
     for path in paths {
         let mut is_empty = true;
         for (name, text) in files::of(path)? {
-            let values =
-                text::values(&text).map_err(|(line, message)| anyhow!("{name}:{line}: {message}"))?;
-            is_empty &= values.is_empty();
-            for (line, value) in values {
-                document::flatten(format!("{name}:{line}"), value, &mut documents)?;
-            }
+            is_empty &= add(&name, &text, &mut documents)? == 0;
         }
         ensure!(!is_empty, "no objects in {}", shown(path));
     }
     Ok(documents)
+}
+
+/// All objects in the text of a file, which errors call by this name.
+pub fn objects(name: &str, text: &str) -> Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    add(name, text, &mut documents)?;
+    Ok(documents)
+}
+
+/// Adds the objects of a text, and returns the number of its values.
+fn add(name: &str, text: &str, documents: &mut Vec<Document>) -> Result<usize> {
+    let values = text::values(text).map_err(|(line, message)| anyhow!("{name}:{line}: {message}"))?;
+    let read = values.len();
+    for (line, value) in values {
+        document::flatten(format!("{name}:{line}"), value, documents)?;
+    }
+    Ok(read)
 }
 
 #[cfg(test)]

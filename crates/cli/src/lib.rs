@@ -30,6 +30,7 @@ mod tell;
 mod validate;
 
 pub use args::Cli;
+pub use input::{Document, objects};
 
 /// Makes ring the process's provider of cryptography: the first line of `main`. kube would panic without one.
 pub fn install_crypto_provider() {

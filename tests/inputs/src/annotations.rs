@@ -1,0 +1,117 @@
+//! Annotations of owners, which any tenant may write, and the patches that follow from them.
+
+use jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::OwnerReference};
+use serde_json::{Value, json};
+use tenure_policy::{
+    expiry::Family,
+    owners::OwnerTable,
+    pause::{
+        self, MAX_DURATION_EXCEEDED, OwnerObject, PauseCandidate, PausePlan, PausedObject, Return, Reversals,
+    },
+    requeue::Backoff,
+};
+use tenure_types::keys;
+
+use crate::{Outcome, text};
+
+/// The longest annotation that is read.
+const LONGEST_ANNOTATION: usize = 16 * 1024;
+
+pub fn paused(input: &[u8]) -> Outcome {
+    let object = job(&json!({keys::PAUSED_ANNOTATION: text(input)?}));
+    let record = OwnerObject(&object).record().ok_or("not a record of a pause")?;
+    assert!(text(input)?.len() <= LONGEST_ANNOTATION);
+    follow(&object);
+    Ok(format!("{} {} {}", record.reason, record.at, record.field))
+}
+
+pub fn requeue_state(input: &[u8]) -> Outcome {
+    let object = job(&json!({keys::REQUEUE_STATE_ANNOTATION: text(input)?}));
+    let state = OwnerObject(&object).requeue_state();
+    let candidate = PauseCandidate { now: Timestamp::UNIX_EPOCH, state, priority: None };
+    let plan = PausePlan::unready(&candidate, &Backoff::default(), |_| 0.5);
+    follow(&object);
+    let at = state.requeue_at.map_or_else(String::new, |at| format!(" at {at}"));
+    Ok(format!("{}{at}, then {}", state.count, plan.reason))
+}
+
+/// A whole object of any shape.
+pub fn owner(input: &[u8]) -> Outcome {
+    let object: Value = serde_json::from_slice(input).map_err(|error| error.to_string())?;
+    follow(&object);
+    let owner = OwnerObject(&object);
+    let Reversals { count, full, by } =
+        Reversals::of(owner, MAX_DURATION_EXCEEDED, Some(Timestamp::UNIX_EPOCH));
+    let by = by.map(|by| by.manager.escape_debug().to_string()).unwrap_or_default();
+    let is = [("finished", owner.is_finished()), ("inactive", owner.is_inactive())];
+    let is: Vec<&str> = is.into_iter().filter_map(|(name, is)| is.then_some(name)).collect();
+    Ok(format!("{is:?}, {count} reversals, {full} full, {by}"))
+}
+
+fn job(annotations: &Value) -> Value {
+    let metadata = json!({"name": "j", "namespace": "n", "uid": "u", "resourceVersion": "7", "annotations": annotations});
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"suspend": true}})
+}
+
+/// Makes every patch and message that an owner can lead to. A pause takes effect on an object of any shape.
+fn follow(object: &Value) {
+    let owner = OwnerObject(object);
+    let reference = OwnerReference {
+        api_version: "batch/v1".into(),
+        kind: "Job".into(),
+        name: "j".into(),
+        uid: "u".into(),
+        ..OwnerReference::default()
+    };
+    let table = OwnerTable::default();
+    let rule = table.rules(&reference).next().expect("a Job can be paused");
+    let reversals = Reversals::of(owner, MAX_DURATION_EXCEEDED, Some(Timestamp::UNIX_EPOCH));
+    let candidate =
+        PauseCandidate { now: Timestamp::UNIX_EPOCH, state: owner.requeue_state(), priority: None };
+    let plan = PausePlan::expired(&candidate, None);
+    let queue = (Family::Runai, "q");
+    let record = pause::record(owner, rule, plan.reason, queue, plan.at, reversals.clone());
+    let patch = pause::patch(owner, rule, &record, &plan.until);
+    let mut paused = object.clone();
+    merge(&mut paused, &patch);
+    assert!(pause::took(OwnerObject(&paused), rule, &record), "{paused}");
+    if let Some(record) = owner.record() {
+        let object = ObjectReference { name: Some("j".into()), ..ObjectReference::default() };
+        let known = PausedObject { object, workload: None };
+        let state = owner.requeue_state();
+        pause::message(&record, &state, &known);
+        pause::in_words(&record, &state, &known);
+        pause::came_back(&record, state.count, &known, true);
+        pause::reversed(&record, &known);
+        pause::undone(&record, &reversals, &known);
+        pause::was_set_since(owner, &record);
+        for patch in
+            [pause::resume(owner, &record), pause::forget(owner, &record), pause::deactivate(owner, &record)]
+        {
+            assert!(patch.pointer("/metadata/uid").is_some(), "{patch}");
+        }
+        if let Ok(metadata) = serde_json::from_value(owner.0.get("metadata").cloned().unwrap_or_default()) {
+            Return::of(&record, &metadata);
+        }
+    }
+}
+
+/// Applies a merge patch (RFC 7386).
+fn merge(object: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        object.clone_from(patch);
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in fields {
+        let Some(object) = object.as_object_mut() else { return };
+        if value.is_null() {
+            object.remove(key);
+        } else {
+            merge(object.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
