@@ -39,6 +39,10 @@ oracle: ## Compare the index with a naive model over random histories: ORACLE_ST
 model: ## Search the states of a model of two keepers for one that breaks a rule: at least MODEL_STATES (10,000,000), minutes
 	MODEL_STATES=$(or $(MODEL_STATES),10000000) $(CARGO) test --locked --package tenure-keeper --test model -- --ignored --nocapture
 
+.PHONY: fuzz
+fuzz: ## Fuzz every parser of what others write, each for FUZZ_SECONDS (60) (PARSERS="paused config", MINIMIZE=1 to write the corpora again)
+	@FUZZ_SECONDS="$(FUZZ_SECONDS)" PARSERS="$(PARSERS)" MINIMIZE="$(MINIMIZE)" CARGO="$(CARGO)" tests/fuzz
+
 .PHONY: control-plane
 control-plane: ## Build the control plane for tests and demo, once: about 6 minutes on 2 cores
 	$(CARGO) run --locked --package tenure-testbed -- build
