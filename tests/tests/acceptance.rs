@@ -48,6 +48,7 @@ fn text_of(file: &str) -> String {
     let (of_crate, module) = file.split_once('/').unwrap_or((file, ""));
     let paths = [
         format!("tests/tests/{file}.rs"),
+        format!("tests/{file}.rs"),
         format!("crates/{of_crate}/src/{module}.rs"),
         format!("crates/{of_crate}/{module}.rs"),
     ];
