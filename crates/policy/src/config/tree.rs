@@ -96,7 +96,7 @@ impl YamlNode {
 fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
     let line = error.location().map_or(1, |location| location.line());
     let error = error.without_snippet();
-    if matches!(error, serde_saphyr::Error::AliasReplayLimitExceeded { .. }) {
+    if stands_for_too_much(error) {
         let text = format!("its aliases stand for more than {REPEATED} values: write some of it out");
         return ConfigError { problems: vec![Problem { line, text }] };
     }
@@ -111,6 +111,15 @@ fn unreadable(error: &serde_saphyr::Error) -> ConfigError {
         None => text,
     };
     ConfigError { problems: vec![Problem { line, text }] }
+}
+
+/// True if aliases stand for too many values.
+fn stands_for_too_much(error: &serde_saphyr::Error) -> bool {
+    match error {
+        serde_saphyr::Error::AliasReplayLimitExceeded { .. } => true,
+        serde_saphyr::Error::AliasError { error, .. } => stands_for_too_much(error.without_snippet()),
+        _ => false,
+    }
 }
 
 impl<'de> Deserialize<'de> for YamlNode {
