@@ -10,9 +10,16 @@ const UTC_TIME: u8 = 0x17;
 
 /// The first end among the certificates of a PEM file; none if there is none that can be read.
 pub fn first_end(pem: &[u8]) -> Option<Timestamp> {
-    let ends: Option<Vec<Timestamp>> =
-        CertificateDer::pem_slice_iter(pem).map(|der| not_after(&der.ok()?)).collect();
-    ends?.into_iter().min()
+    ends(pem)?.into_iter().min()
+}
+
+/// The last end among them: of two authorities that follow one another, the first is trusted until it ends.
+pub fn last_end(pem: &[u8]) -> Option<Timestamp> {
+    ends(pem)?.into_iter().max()
+}
+
+fn ends(pem: &[u8]) -> Option<Vec<Timestamp>> {
+    CertificateDer::pem_slice_iter(pem).map(|der| not_after(&der.ok()?)).collect()
 }
 
 /// The end of validity of a certificate (RFC 5280, 4.1).
@@ -90,12 +97,13 @@ i3A8w+9EuQIhAI5Tjtk/73C+yJ3+S632IujmPCLJcalNCDK6p80xCfRS
 ";
 
     #[test]
-    fn of_several_certificates_the_first_end_counts() {
+    fn of_several_certificates_the_first_end_counts_and_of_authorities_the_last() {
         let at = |text: &str| Some(text.parse().unwrap());
         assert_eq!(first_end(BEFORE_2050.as_bytes()), at("2027-11-23T01:55:56Z"));
         assert_eq!(first_end(AFTER_2050.as_bytes()), at("2059-10-01T01:55:56Z"));
         let both = format!("{AFTER_2050}{BEFORE_2050}");
         assert_eq!(first_end(both.as_bytes()), first_end(BEFORE_2050.as_bytes()));
+        assert_eq!(last_end(both.as_bytes()), first_end(AFTER_2050.as_bytes()));
     }
 
     #[test]

@@ -186,7 +186,7 @@ fn trust(configured: &[(String, WebhookClientConfig)], now: Timestamp) -> Check 
                 format!("{name} has no caBundle: the API server trusts the webhook by its own CAs alone");
             return Check::problem("certificate", message, RENEW);
         }
-        ends.push((certificate::first_end(bundle), name));
+        ends.push((certificate::last_end(bundle), name));
     }
     match ends.into_iter().min() {
         Some((end, name)) => lasts(&format!("the CA in {name}"), end, now),
