@@ -77,6 +77,10 @@ faults: ## Plans of faults from seeds, of each kind FAULTS_SEEDS (20): hours. FA
 soak: ## 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed: nothing is lost
 	$(CARGO) test --release --locked --package tenure-tests --test soak -- --ignored --nocapture
 
+.PHONY: rotations
+rotations: ## The webhook's certificate renewed 100 times (ROTATIONS=100), and its CA a fifth as often, under 500 writes a second (RATE=500), then again with a replica restarted every 20 s: no failed call; half an hour
+	$(CARGO) test --workspace --locked --test cert -- --ignored --nocapture
+
 .PHONY: forged-calls
 forged-calls: ## A client without a certificate calls the webhook 1,000 times a second, for ten minutes (FORGED_SECONDS=600): no write, no memory, reviews no slower
 	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture

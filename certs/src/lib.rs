@@ -1,7 +1,7 @@
-//! A certificate authority for tests and for a webhook that is run by hand.
+//! A certificate authority: for the webhook, which makes and renews its own certificate, for a webhook that is run by
+//! hand, and for tests.
 //!
-//! Keys are ECDSA P-256, certificates live a year. In a cluster, cert-manager or the chart issues the webhook's
-//! certificate; nothing here rotates.
+//! Keys are ECDSA P-256. Certificates live a year, unless a [`Validity`] is given.
 //!
 //! ```
 //! # fn main() -> Result<(), tenure_certs::Error> {
@@ -12,6 +12,8 @@
 //! # }
 //! ```
 
+mod read;
+
 use std::fs::{OpenOptions, Permissions};
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -20,14 +22,49 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
 };
+
+pub use read::Certificate;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// The time for which a certificate is valid.
+/// The time for which a certificate is valid, if no other is given.
 pub const VALIDITY: Duration = Duration::from_hours(365 * 24);
+
+/// The time in which a certificate is valid. A certificate has it in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// The beginning.
+    pub from: SystemTime,
+    /// The end.
+    pub until: SystemTime,
+}
+
+impl Validity {
+    /// The year that begins now, with a day of grace for a peer whose clock is behind.
+    pub fn year() -> Self {
+        let now = SystemTime::now();
+        Self { from: now - DAY, until: now + VALIDITY }
+    }
+
+    /// The time from the beginning to the end.
+    pub fn length(self) -> Duration {
+        self.until.duration_since(self.from).unwrap_or_default()
+    }
+
+    /// The point in time at which so many thirds, quarters and so on have passed.
+    pub fn after(self, parts: u32, of: u32) -> SystemTime {
+        let passed = self.length().checked_div(of).and_then(|part| part.checked_mul(parts));
+        passed.and_then(|passed| self.from.checked_add(passed)).unwrap_or(self.until)
+    }
+
+    /// True at a point in time that lies within.
+    pub fn holds(self, now: SystemTime) -> bool {
+        self.from <= now && now < self.until
+    }
+}
 
 /// The reason why a certificate could not be made or written.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +85,9 @@ pub enum Error {
         /// The error of rcgen.
         source: rcgen::Error,
     },
+    /// A certificate and a key are no authority.
+    #[error("no usable authority: {0}")]
+    Authority(rcgen::Error),
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -61,14 +101,14 @@ pub enum Error {
 /// The result of everything here.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A certificate authority; its key stays in memory.
+/// A certificate authority.
 pub struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
+    issuer: Issuer<'static, KeyPair>,
     certificate: String,
 }
 
 /// A certificate and its private key.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Pair {
     /// The certificate, PEM.
     pub certificate: String,
@@ -79,14 +119,29 @@ pub struct Pair {
 impl Authority {
     /// A new authority with a key of its own.
     pub fn new(common_name: &str) -> Result<Self> {
+        Self::valid(common_name, Validity::year())
+    }
+
+    /// A new authority with a key of its own, and a validity.
+    pub fn valid(common_name: &str, validity: Validity) -> Result<Self> {
         let issue = |source| Error::Issue { subject: common_name.to_owned(), source };
-        let mut params = params(common_name, None);
+        let mut params = params(common_name, None, validity);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages =
             vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
-        let issuer =
-            CertifiedIssuer::self_signed(params, KeyPair::generate().map_err(issue)?).map_err(issue)?;
-        Ok(Self { certificate: issuer.pem(), issuer })
+        let key = KeyPair::generate().map_err(issue)?;
+        let certificate = params.self_signed(&key).map_err(issue)?.pem();
+        Ok(Self { issuer: Issuer::new(params, key), certificate })
+    }
+
+    /// An authority that was made before: its certificate and its key.
+    ///
+    /// # Errors
+    /// If one of them can't be read.
+    pub fn from_pair(pair: &Pair) -> Result<Self> {
+        let key = KeyPair::from_pem(&pair.key).map_err(Error::Authority)?;
+        let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key).map_err(Error::Authority)?;
+        Ok(Self { issuer, certificate: pair.certificate.clone() })
     }
 
     /// The authority's certificate, PEM: what a `caBundle` or `--client-ca-file` holds.
@@ -94,10 +149,20 @@ impl Authority {
         &self.certificate
     }
 
+    /// The authority's certificate and its key, to be kept.
+    pub fn pair(&self) -> Pair {
+        Pair { certificate: self.certificate.clone(), key: self.issuer.key().serialize_pem() }
+    }
+
     /// A certificate for a server reached by `names`, which are DNS names or IP addresses.
     pub fn server(&self, names: &[String]) -> Result<Pair> {
+        self.server_valid(names, Validity::year())
+    }
+
+    /// The same with a validity.
+    pub fn server_valid(&self, names: &[String], validity: Validity) -> Result<Pair> {
         let common_name = names.first().ok_or(Error::NoNames)?;
-        let mut params = params(common_name, None);
+        let mut params = params(common_name, None, validity);
         params.subject_alt_names = names.iter().map(|name| alternative_name(name)).collect::<Result<_>>()?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(common_name, params)
@@ -107,7 +172,7 @@ impl Authority {
     ///
     /// One group at most: rcgen keeps one value an attribute of a distinguished name.
     pub fn client(&self, common_name: &str, organization: Option<&str>) -> Result<Pair> {
-        let mut params = params(common_name, organization);
+        let mut params = params(common_name, organization, Validity::year());
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(common_name, params)
     }
@@ -130,17 +195,15 @@ impl Pair {
     }
 }
 
-fn params(common_name: &str, organization: Option<&str>) -> CertificateParams {
-    let now = SystemTime::now();
+fn params(common_name: &str, organization: Option<&str>, validity: Validity) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, common_name);
     if let Some(organization) = organization {
         params.distinguished_name.push(DnType::OrganizationName, organization);
     }
-    // a day of grace for a peer whose clock is behind
-    params.not_before = (now - DAY).into();
-    params.not_after = (now + VALIDITY).into();
+    params.not_before = validity.from.into();
+    params.not_after = validity.until.into();
     params
 }
 

@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{CertificateError, RootCertStore};
-use tenure_certs::{Authority, Error, Pair};
+use tenure_certs::{Authority, Certificate, Error, Pair, Validity};
 
 fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
@@ -56,6 +56,57 @@ fn server_certificate_expires_after_its_validity() {
         matches!(error, rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { .. })),
         "{error}"
     );
+}
+
+#[test]
+fn authority_that_was_kept_signs_as_before_and_for_as_long_as_it_is_told() {
+    let authority = Authority::from_pair(&Authority::new("test").unwrap().pair()).unwrap();
+    let now = SystemTime::now();
+    let validity = Validity { from: now - Duration::from_mins(1), until: now + Duration::from_mins(1) };
+    let pair = authority.server_valid(&names(&["localhost"]), validity).unwrap();
+    verify(&authority, &pair, "localhost", UnixTime::now()).unwrap();
+    let later = UnixTime::since_unix_epoch(Duration::from_secs(UnixTime::now().as_secs() + 90));
+    verify(&authority, &pair, "localhost", later).unwrap_err();
+    let no_key = Pair { key: String::new(), ..authority.pair() };
+    assert!(matches!(Authority::from_pair(&no_key), Err(Error::Authority(_))));
+}
+
+#[test]
+fn a_certificate_says_its_names_its_issuer_and_its_end() {
+    let authority = Authority::new("test").unwrap();
+    let pair = authority.server(&names(&["localhost", "192.0.2.7", "2001:db8::7"])).unwrap();
+    let own = Certificate::read(authority.certificate_pem().as_bytes()).unwrap();
+    let leaf = Certificate::read(pair.certificate.as_bytes()).unwrap();
+    assert_eq!(leaf.names, ["192.0.2.7", "2001:db8::7", "localhost"]);
+    assert_eq!((&leaf.issuer, &own.issuer), (&own.subject, &own.subject));
+    assert!(leaf.validity.holds(SystemTime::now()));
+    assert_eq!(leaf.validity.length(), tenure_certs::VALIDITY + Duration::from_hours(24));
+    let both = format!("{}{}", authority.certificate_pem(), pair.certificate);
+    assert_eq!(Certificate::read_all(both.as_bytes()), Some(vec![own, leaf]));
+    let with_key = format!("{}{}", pair.key, pair.certificate);
+    assert_eq!(Certificate::read(with_key.as_bytes()), Certificate::read(pair.certificate.as_bytes()));
+    assert_eq!(Certificate::read(b"no certificate"), None);
+    assert_eq!(Certificate::read_all(pair.certificate.replace("MI", "IM").as_bytes()), None);
+}
+
+#[test]
+fn a_part_of_a_validity_is_counted_from_its_beginning() {
+    let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+    let validity = Validity { from: at(100), until: at(400) };
+    assert_eq!([validity.after(2, 3), validity.after(5, 6)], [at(300), at(350)]);
+    assert_eq!([at(99), at(100), at(400)].map(|now| validity.holds(now)), [false, true, false]);
+}
+
+#[test]
+fn serial_numbers_differ() {
+    let authority = Authority::new("test").unwrap();
+    let serial = || {
+        let pair = authority.server(&names(&["localhost"])).unwrap();
+        let der = der(&pair.certificate);
+        // after the headers of certificate, body, version and number
+        der.get(15..31).unwrap().to_vec()
+    };
+    assert_ne!(serial(), serial());
 }
 
 #[test]

@@ -616,69 +616,75 @@ readinessProbe:
 {{- if regexMatch `^[0-9.]+$|:` . }}true{{ end }}
 {{- end }}
 
+{{- /* Who makes the webhook's certificate: selfManaged, certManager or existingSecret. */}}
+{{- define "tenure.webhook.certificateMode" -}}
+{{- $mode := .Values.webhook.certificate.mode }}
+{{- if eq $mode "generated" }}
+{{-   fail "webhook.certificate.mode generated is no more: Helm makes no certificates. Set it to selfManaged, the default, and the webhook makes and renews its own. With values that are reused: --reset-then-reuse-values in place of --reuse-values" }}
+{{- end }}
+{{- $modes := list "selfManaged" "certManager" "existingSecret" }}
+{{- if not (has $mode $modes) }}
+{{-   fail (printf "webhook.certificate.mode %q must be one of %s" $mode (join ", " $modes)) }}
+{{- end }}
+{{- $mode }}
+{{- end }}
+
 {{- /* The Secret with the webhook's tls.crt and tls.key. */}}
 {{- define "tenure.webhook.secretName" -}}
 {{- $certificate := .Values.webhook.certificate }}
-{{- if eq $certificate.mode "existingSecret" }}
+{{- $mode := include "tenure.webhook.certificateMode" . }}
+{{- if eq $mode "existingSecret" }}
 {{- required "webhook.certificate.existingSecret.name must be set when webhook.certificate.mode is existingSecret" $certificate.existingSecret.name }}
-{{- else if eq $certificate.mode "certManager" }}
-{{- /* not the name of the generated one, so that a change of mode never makes two writers of one Secret */}}
+{{- else if eq $mode "certManager" }}
+{{- /* not the name of the webhook's own, so that a change of mode never makes two writers of one Secret */}}
 {{- include "tenure.webhook.name" . }}-cert-manager-tls
 {{- else }}
-{{- include "tenure.webhook.name" . }}-tls
+{{- include "tenure.webhook.name" . }}-certificates
 {{- end }}
+{{- end }}
+
+{{- /* The ConfigMap in which the webhook publishes the authorities of its certificate. */}}
+{{- define "tenure.webhook.caConfigMap" -}}
+{{- include "tenure.webhook.name" . }}-ca
+{{- end }}
+
+{{- /* The objects that name the webhook, as JSON: validating, mutating and definitions, each a list of names. */}}
+{{- define "tenure.webhook.configured" -}}
+{{- $name := include "tenure.webhook.name" . }}
+{{- $validating := list $name }}
+{{- if include "tenure.isOn" (list . "guard") }}
+{{-   $validating = append $validating (printf "%s-guard" $name) }}
+{{- end }}
+{{- $definitions := include "tenure.isOurCRD" . | empty | ternary list (list "queues.scheduling.run.ai") }}
+{{- dict "validating" $validating "mutating" (list $name) "definitions" $definitions | toJson }}
 {{- end }}
 
 {{- /*
-The data (base64) of the generated Secret, as JSON: as it is in the cluster, or new. A new pair is made once: it is kept
-for all that must fit it.
+The flags for certificates that the webhook makes by itself, as JSON: a list as tenure.args takes it. Empty in other modes.
 */}}
-{{- define "tenure.webhook.generatedData" -}}
-{{- /* beside .Values and the like, so that no value of a user changes */}}
-{{- if not (hasKey . "TenureWebhookData") }}
-{{-   $_ := set . "TenureWebhookData" (include "tenure.webhook.newData" .) }}
+{{- define "tenure.webhook.certificateFlags" -}}
+{{- $flags := list }}
+{{- if eq (include "tenure.webhook.certificateMode" .) "selfManaged" }}
+{{-   $configured := include "tenure.webhook.configured" . | fromJson }}
+{{-   $own := .Values.webhook.certificate.selfManaged | default dict }}
+{{-   $flags = list
+  (list "self-managed-secret" (include "tenure.webhook.secretName" .))
+  (list "self-managed-namespace" (include "tenure.namespace" .))
+  (list "self-managed-lease" (include "tenure.webhook.name" .))
+  (list "self-managed-config-map" (include "tenure.webhook.caConfigMap" .))
+  (list "self-managed-validity" ($own.validity | default "2160h") "webhook.certificate.selfManaged.validity")
+  (list "self-managed-ca-validity" ($own.caValidity | default "8760h") "webhook.certificate.selfManaged.caValidity")
+  (list "webhook-hosts" (include "tenure.webhook.host" .))
+  (list "validating-configurations" (join "," $configured.validating))
+  (list "mutating-configurations" (join "," $configured.mutating))
+  (list "converted-definitions" (join "," $configured.definitions)) }}
 {{- end }}
-{{- .TenureWebhookData }}
-{{- end }}
-
-{{- /* Every call makes another pair. */}}
-{{- define "tenure.webhook.newData" -}}
-{{- $host := include "tenure.webhook.host" . }}
-{{- $name := include "tenure.webhook.secretName" . }}
-{{- $kept := lookup "v1" "Secret" (include "tenure.namespace" .) $name }}
-{{- if $kept }}
-{{-   $renew := printf "To have a new pair made, delete it and run the command again: kubectl -n %s delete secret %s" (include "tenure.namespace" .) $name }}
-{{-   $madeFor := dig "metadata" "annotations" "tenure.dev/certificate-host" "" $kept }}
-{{-   if ne $madeFor $host }}
-{{-     fail (printf "Secret %s holds a certificate for %q, and the API server will call the webhook as %q. %s" $name $madeFor $host $renew) }}
-{{-   end }}
-{{-   range $key := list "ca.crt" "tls.crt" "tls.key" }}
-{{-     $missing := printf "Secret %s has no %s. %s" $name $key $renew }}
-{{-     $_ := required $missing (dig "data" $key "" $kept) }}
-{{-   end }}
-{{-   toJson $kept.data }}
-{{- else }}
-{{-   $days := int .Values.webhook.certificate.generated.validityDays }}
-{{-   $cn := include "tenure.webhook.name" . }}
-{{-   $ips := list }}
-{{-   $dnsNames := list $host }}
-{{-   if include "tenure.isIP" $host }}
-{{-     $ips = list $host }}
-{{-     $dnsNames = list }}
-{{-   end }}
-{{- /* the CA's key isn't kept: what it signed here is all that it ever vouches for */}}
-{{-   $ca := genCAWithKey (printf "%s-ca" $cn) $days (genPrivateKey "ecdsa") }}
-{{-   $pair := genSignedCertWithKey $cn $ips $dnsNames $days $ca (genPrivateKey "ecdsa") }}
-{{-   dict "ca.crt" (b64enc $ca.Cert) "tls.crt" (b64enc $pair.Cert) "tls.key" (b64enc $pair.Key) | toJson }}
-{{- end }}
+{{- toJson $flags }}
 {{- end }}
 
-{{- /* The CA (base64 of PEM) that the API server is to trust; empty if cert-manager tells it. */}}
+{{- /* The CA (base64 of PEM) that the API server is to trust; empty if cert-manager or the webhook tells it. */}}
 {{- define "tenure.webhook.caBundle" -}}
-{{- $mode := .Values.webhook.certificate.mode }}
-{{- if eq $mode "generated" }}
-{{- get (include "tenure.webhook.generatedData" . | fromJson) "ca.crt" }}
-{{- else if eq $mode "existingSecret" }}
+{{- if eq (include "tenure.webhook.certificateMode" .) "existingSecret" }}
 {{- include "tenure.webhook.existingCA" . }}
 {{- end }}
 {{- end }}

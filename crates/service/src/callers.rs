@@ -26,6 +26,8 @@ use rustls::{
 use thiserror::Error;
 use tracing::{error, info};
 
+use crate::validity::CertificateEnds;
+
 /// The certificate chain that the client of a connection has shown, its own first. The client has its key; nothing else
 /// was verified. An extension of each request of that connection.
 #[derive(Clone, Debug)]
@@ -83,9 +85,10 @@ impl ClientCa {
 
     /// Reloads the file whenever it has changed; never returns. It polls instead of watching, for the sake of mounted
     /// volumes. While the file is unusable, or can't be read, the authorities stay as they are.
-    pub(crate) async fn reload(&self, interval: Duration) {
+    pub(crate) async fn reload(&self, ends: &CertificateEnds, interval: Duration) {
         let mut refused = None;
         loop {
+            ends.observe(self.flag.trim_end_matches("-file"), &self.loaded.read().pem);
             tokio::time::sleep(interval).await;
             let read = tokio::fs::read(&self.file).await.with_context(|| describe(self.flag, &self.file));
             let taken = match read {

@@ -103,6 +103,16 @@ impl LeaderArgs {
     }
 }
 
+/// Creates the handle and the election for a Lease that no flags are about, with the times of client-go.
+pub fn elect(client: Client, namespace: &str, lease: String) -> (Leadership, Election) {
+    let leadership = Leadership::not_yet();
+    let leases = Api::namespaced(client, namespace);
+    let identity = random_identity();
+    let candidate =
+        Candidate::new(leases, (namespace, lease), identity, Timing::OF_CLIENT_GO, leadership.clone());
+    (leadership, Election::of(candidate))
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Timing {
     lease_duration: Duration,
@@ -111,6 +121,12 @@ struct Timing {
 }
 
 impl Timing {
+    const OF_CLIENT_GO: Self = Self {
+        lease_duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    };
+
     fn check(self) -> anyhow::Result<()> {
         let Self { lease_duration, renew_deadline, retry_period } = self;
         let longest = LONGEST_LEASE;

@@ -19,6 +19,7 @@ pub mod readiness;
 pub mod served;
 pub mod shutdown;
 pub mod tls;
+pub mod validity;
 pub mod watch;
 
 /// Makes ring the process's provider of cryptography: the first line of every `main`. kube and axum-server would panic

@@ -105,7 +105,14 @@ impl Awaited {
 
     /// Marks the condition as met.
     pub fn done(&self) {
-        self.readiness.awaited.send_if_modified(|awaited| awaited.remove(&self.what));
+        self.set(true);
+    }
+
+    /// Marks the condition as met, or as not met any more.
+    pub fn set(&self, met: bool) {
+        self.readiness.awaited.send_if_modified(|awaited| {
+            if met { awaited.remove(&self.what) } else { awaited.insert(self.what.clone()) }
+        });
     }
 }
 
@@ -123,6 +130,8 @@ mod tests {
         queues.done();
         readiness.ready().await;
         assert_eq!(readiness.reason(), None);
+        pods.set(false);
+        assert_eq!(readiness.reason().as_deref(), Some("waiting for pods"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! Serving HTTPS, with a certificate that may change and a shutdown that drains.
 
+mod certificate;
+
 use std::{
     future::Ready,
     io,
@@ -10,39 +12,35 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use axum::{
     Extension, Router,
     http::{HeaderValue, header::CONNECTION},
     middleware::{self, AddExtension},
     response::Response,
 };
-use axum_server::{
-    Handle,
-    accept::Accept,
-    tls_rustls::{RustlsAcceptor, RustlsConfig},
-};
+use axum_server::{Handle, accept::Accept, tls_rustls::RustlsAcceptor};
 use clap::Args;
 use futures::{
     FutureExt,
     future::{BoxFuture, join_all},
 };
 use hyper_util::rt::TokioTimer;
-use rustls::{
-    ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::{NoClientAuth, danger::ClientCertVerifier},
-};
+use rustls::server::{NoClientAuth, danger::ClientCertVerifier};
 use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tower::Layer;
-use tracing::{error, info};
+use tracing::info;
 
 use crate::{
     callers::{AnyClient, ClientCa, ClientChain},
     readiness::ProcessReadiness,
+    validity::CertificateEnds,
 };
+use certificate::{Origin, ServedCertificate};
+
+pub use certificate::Source;
 
 /// The timeout for the handshake of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -54,6 +52,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(130);
 /// The timeout for a client to read any byte of an answer. A client that has died in the middle of a large answer must
 /// not hold its memory, and the turn of others, for longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The shortest time between two checks of what may change.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The time for requests in flight, once no new ones are accepted.
 const GRACE: Duration = Duration::from_secs(20);
@@ -73,8 +74,8 @@ pub struct TlsArgs {
     #[arg(long, value_name = "FILE", default_value = "/certs/tls.key")]
     tls_key_file: PathBuf,
 
-    /// Time between two checks of the certificate files; a changed pair is taken up without a restart
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    /// Time between two checks of the certificate; a changed one is taken up without a restart
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = interval)]
     tls_reload_interval: Duration,
 
     /// Time after a signal to end for which requests are still accepted while the process is already unready: the time
@@ -83,22 +84,47 @@ pub struct TlsArgs {
     drain_delay: Duration,
 }
 
+/// Parses the time between two checks. With none between them the process would do nothing else.
+fn interval(text: &str) -> anyhow::Result<Duration> {
+    let interval = humantime::parse_duration(text)?;
+    ensure!(
+        interval >= SHORTEST_INTERVAL,
+        "must be at least {}",
+        humantime::format_duration(SHORTEST_INTERVAL)
+    );
+    Ok(interval)
+}
+
 impl TlsArgs {
+    /// The time between two checks of what may change.
+    pub fn reload_interval(&self) -> Duration {
+        self.tls_reload_interval
+    }
+
     /// Serves until `shutdown`, then drains. With authorities of clients, it asks clients for a certificate, which
-    /// [`ClientCa::verify`] verifies for those routes that need one.
+    /// [`ClientCa::verify`] verifies for those routes that need one. It listens once there is a certificate, and the
+    /// process is unready while that isn't valid.
     pub async fn serve(
         self,
         router: Router,
         authorities: Vec<ClientCa>,
+        (source, ends): (Source, CertificateEnds),
         readiness: ProcessReadiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
         let Self { listen, tls_cert_file, tls_key_file, tls_reload_interval, drain_delay } = self;
         let clients: Arc<dyn ClientCertVerifier> =
             if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
-        let files = Files { certificate: tls_cert_file, key: tls_key_file, clients };
-        let pair = files.read().await?;
-        let config = RustlsConfig::from_config(files.config(&pair)?);
+        let origin = match source {
+            Source::Files => Origin::Files { certificate: tls_cert_file, key: tls_key_file },
+            Source::Made(made) => Origin::Made(made),
+        };
+        let valid = readiness.awaiting("a certificate that is valid");
+        let mut certificate = ServedCertificate::new(origin, clients, ends.clone(), valid);
+        let (pair, config) = tokio::select! {
+            first = certificate.first() => first?,
+            () = shutdown.cancelled() => return Ok(()),
+        };
         let listener = bind(listen)?;
         info!(address = %listener.local_addr()?, "Serving HTTPS");
 
@@ -117,8 +143,8 @@ impl TlsArgs {
         };
         tokio::select! {
             result = server.serve(draining(router, readiness.clone()).into_make_service()) => Ok(result?),
-            () = files.reload(config, pair, tls_reload_interval) => Ok(()),
-            () = reload_all(&authorities, tls_reload_interval) => Ok(()),
+            () = certificate.reload(config, pair, tls_reload_interval) => Ok(()),
+            () = reload_all(&authorities, &ends, tls_reload_interval) => Ok(()),
             () = drain => Ok(()),
         }
     }
@@ -158,8 +184,8 @@ impl<S> Accept<TcpStream, S> for Prepare {
 }
 
 /// Reloads the files of authorities whenever they have changed; never returns.
-async fn reload_all(authorities: &[ClientCa], interval: Duration) {
-    join_all(authorities.iter().map(|authority| authority.reload(interval))).await;
+async fn reload_all(authorities: &[ClientCa], ends: &CertificateEnds, interval: Duration) {
+    join_all(authorities.iter().map(|authority| authority.reload(ends, interval))).await;
     std::future::pending::<()>().await;
 }
 
@@ -189,69 +215,26 @@ fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     Ok(listener)
 }
 
-type Pair = (Vec<u8>, Vec<u8>);
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
 
-struct Files {
-    certificate: PathBuf,
-    key: PathBuf,
-    /// The verifier that decides which client certificates are accepted.
-    clients: Arc<dyn ClientCertVerifier>,
-}
+    use super::*;
 
-impl Files {
-    async fn read(&self) -> anyhow::Result<Pair> {
-        let Self { certificate, key, .. } = self;
-        let certificate = tokio::fs::read(certificate)
-            .await
-            .with_context(|| format!("--tls-cert-file {}", certificate.display()))?;
-        let key = tokio::fs::read(key).await.with_context(|| format!("--tls-key-file {}", key.display()))?;
-        Ok((certificate, key))
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        tls: TlsArgs,
     }
 
-    /// Returns the TLS configuration for a pair.
-    fn config(&self, (certificate, key): &Pair) -> anyhow::Result<Arc<ServerConfig>> {
-        let config = || {
-            let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>()?;
-            let key = PrivateKeyDer::from_pem_slice(key)?;
-            let clients = Arc::clone(&self.clients);
-            let mut config =
-                ServerConfig::builder().with_client_cert_verifier(clients).with_single_cert(chain, key)?;
-            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-            anyhow::Ok(Arc::new(config))
-        };
-        config().with_context(|| self.describe())
-    }
-
-    fn describe(&self) -> String {
-        format!("{} and {} are no usable pair", self.certificate.display(), self.key.display())
-    }
-
-    /// Reloads the files whenever they have changed; never returns. It polls instead of watching: a mounted Secret
-    /// changes by a swap of symbolic links, after which a watch on the files gets no more events. A pair that is
-    /// unusable, or read in the middle of the swap, is left for the next check.
-    async fn reload(&self, config: RustlsConfig, mut served: Pair, interval: Duration) {
-        let mut refused = None;
-        loop {
-            tokio::time::sleep(interval).await;
-            let loaded = match self.read().await {
-                Ok(pair) if pair == served || Some(&pair) == refused.as_ref() => continue,
-                Ok(pair) => match self.config(&pair) {
-                    Ok(changed) => {
-                        config.reload_from_config(changed);
-                        served = pair;
-                        Ok(())
-                    }
-                    Err(error) => {
-                        refused = Some(pair);
-                        Err(error)
-                    }
-                },
-                Err(error) => Err(error),
-            };
-            match loaded {
-                Ok(()) => info!(file = %self.certificate.display(), "Took up the changed certificate"),
-                Err(error) => error!(error = format!("{error:#}"), "Kept the old certificate"),
-            }
-        }
+    #[test]
+    fn an_interval_of_no_time_is_refused() {
+        let parse = |interval: &str| Flags::try_parse_from(["test", "--tls-reload-interval", interval]);
+        let error = parse("0s").unwrap_err().to_string();
+        assert!(
+            error.contains("--tls-reload-interval") && error.contains("must be at least 10ms"),
+            "{error}"
+        );
+        assert_eq!(parse("10ms").unwrap().tls.reload_interval(), Duration::from_millis(10));
     }
 }

@@ -7,11 +7,11 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tenure_certs::{Authority, Pair};
+use tenure_certs::Authority;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -38,6 +38,9 @@ const FEATURES: [(&str, &str); 3] = [
 
 /// The value of the chart that has the webhook answer schedulers.
 const EXTENDER: &str = "schedulerExtender.enabled=true";
+
+/// The Secret with the webhook's certificate, which the tests bring.
+const SECRET: &str = "tenure-webhook-tls";
 
 /// The authority of schedulers' certificates, in the chart's `ConfigMap`.
 const SCHEDULER_CA: &str = "scheduler-client-ca.crt";
@@ -226,13 +229,14 @@ impl Tenure {
         let client_ca = format!("schedulerExtender.clientCA={}", authority.certificate_pem());
         let knows_schedulers = values.contains(EXTENDER) && !values.contains("allowAnonymous");
         let known: &[&str] = if knows_schedulers { &["--set-string", &client_ca] } else { &[] };
-        cluster.helm(&[&release[..], &["--set", &values], known].concat()).await?.success()?;
+        let certificate = cluster.directory().join("webhook");
+        let brought = bring_certificate(cluster, &certificate).await?;
+        let brought: Vec<&str> = brought.iter().map(String::as_str).collect();
+        cluster.helm(&[&release[..], &["--set", &values], &brought, known].concat()).await?.success()?;
 
         let [ours, kais] = QUEUE_VERSIONS;
         let reads_v2 = READ_AS_V2.iter().any(|value| values.contains(value));
         let queue_version = if reads_v2 { kais } else { ours };
-        let certificate = cluster.directory().join("webhook");
-        fetch_certificate(cluster, &certificate).await?;
         let config = fetch_config(cluster).await?;
         let mut webhook = vec![
             flag("kubeconfig", account(cluster, "webhook").await?),
@@ -431,20 +435,28 @@ async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Fetches the certificate, as the chart's notes describe for a webhook that is run by hand.
-async fn fetch_certificate(cluster: &Cluster, directory: &PathBuf) -> Result<()> {
-    let secrets = Api::<Secret>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
-    let secret = secrets.get("tenure-webhook-tls").await?;
-    let text = |key: &str| {
-        let bytes = secret
-            .data
-            .as_ref()
-            .and_then(|data| data.get(key))
-            .with_context(|| format!("the Secret has no {key}"));
-        bytes.and_then(|bytes| Ok(String::from_utf8(bytes.0.clone())?))
-    };
+/// Makes a certificate for the webhook and its Secret, as an administrator does who brings one. Returns the values of
+/// the chart for it. The directory gets the same files.
+async fn bring_certificate(cluster: &Cluster, directory: &Path) -> Result<Vec<String>> {
+    let authority = Authority::new("webhook")?;
+    let pair = authority.server(&["127.0.0.1".to_owned()])?;
     fs::create_dir_all(directory)?;
-    fs::write(directory.join("ca.crt"), text("ca.crt")?)?;
-    Pair { certificate: text("tls.crt")?, key: text("tls.key")? }.write(directory)?;
-    Ok(())
+    let ca = directory.join("ca.crt");
+    fs::write(&ca, authority.certificate_pem())?;
+    pair.write(directory)?;
+    let labels = json!({"app.kubernetes.io/part-of": "tenure", "app.kubernetes.io/component": "webhook"});
+    let data =
+        json!({"ca.crt": authority.certificate_pem(), "tls.crt": pair.certificate, "tls.key": pair.key});
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RELEASE_NAMESPACE}},
+        {
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "stringData": data,
+            "metadata": {"name": SECRET, "namespace": RELEASE_NAMESPACE, "labels": labels},
+        },
+    ]});
+    cluster.kubectl_with_input(&["apply", "-f", "-"], &objects.to_string()).await?.success()?;
+    let value = |key: &str, value: &str| format!("webhook.certificate.{key}={value}");
+    let ca = value("existingSecret.caBundle", &ca.display().to_string());
+    let by = [value("mode", "existingSecret"), value("existingSecret.name", SECRET)].join(",");
+    Ok(vec!["--set".into(), by, "--set-file".into(), ca])
 }

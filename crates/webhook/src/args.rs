@@ -1,4 +1,4 @@
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, Subcommand};
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use tenure_policy::config::Config;
 use tenure_service::{
@@ -20,12 +20,15 @@ use tenure_types::{
 use crate::{
     Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator,
     callers::CallerArgs,
+    certificates::{CertificateArgs, CertificateManager},
     definition::DefinitionArgs,
     guard,
     kai::KaiWatch,
     router,
     scheduler::{self, NominationNudger},
+    uninstall::UninstallArgs,
 };
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 /// Tenure's admission webhook: refuses queues and priority classes that can't be meant, and warns of those that
@@ -39,9 +42,16 @@ use tracing::warn;
 /// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     #[command(flatten, next_help_heading = "Server")]
     tls: TlsArgs,
+
+    #[command(flatten, next_help_heading = "Certificates that the webhook makes by itself")]
+    certificates: CertificateArgs,
 
     #[command(flatten, next_help_heading = "Server")]
     admin: AdminArgs,
@@ -88,11 +98,28 @@ pub struct Args {
     log: LogArgs,
 }
 
+/// What else the program can do.
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Delete the webhook configurations, and have the definition of queues work without a conversion: before the
+    /// webhook is uninstalled, since a definition that names a webhook that is gone can't be read in v2
+    Uninstall(UninstallArgs),
+}
+
 impl Args {
-    /// Serves until a signal to end.
+    /// Serves until a signal to end, or runs the subcommand.
     pub async fn run(self) -> anyhow::Result<()> {
+        match self.command.clone() {
+            Some(Command::Uninstall(uninstall)) => uninstall.run().await,
+            None => Box::pin(self.serve()).await,
+        }
+    }
+
+    async fn serve(self) -> anyhow::Result<()> {
         let Self {
+            command: _,
             tls,
+            certificates,
             admin,
             client,
             t9k_system_namespace,
@@ -115,6 +142,7 @@ impl Args {
         let callers = callers.load(scheduler_extender)?;
         let readiness = ProcessReadiness::default();
         registry.register_collector(Box::new(readiness.freshness().clone()));
+        let (manager, certificate) = certificates.open(client.clone(), &tls, registry, &readiness)?;
         let metrics = Metrics::register(registry);
         let kai = KaiWatch::new(registry);
         let queues = KnownQueues::default();
@@ -177,7 +205,8 @@ impl Args {
         signals
             .run(async |shutdown| {
                 tokio::select! {
-                    result = tls.serve(router, authorities, readiness, shutdown) => result,
+                    () = keep(manager, shutdown.clone()) => Ok(()),
+                    result = tls.serve(router, authorities, certificate, readiness, shutdown) => result,
                     result = admin => result,
                     () = queues => Ok(()),
                     () = definition => Ok(()),
@@ -187,6 +216,14 @@ impl Args {
                 }
             })
             .await
+    }
+}
+
+/// Keeps the certificates, if the webhook makes them. Never ends.
+async fn keep(manager: Option<CertificateManager>, shutdown: CancellationToken) {
+    match manager {
+        Some(manager) => Box::pin(manager.keep(shutdown)).await,
+        None => std::future::pending().await,
     }
 }
 

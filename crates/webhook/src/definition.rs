@@ -16,14 +16,19 @@ use kube::{
     Api, Client,
     api::{Patch, PatchParams},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_service::log::with_causes;
 use tracing::{info, warn};
+
+use crate::certificates::MANAGER;
 
 /// The name of the definition.
 const DEFINITION: &str = "queues.scheduling.run.ai";
 
-const MANAGER: &str = "tenure-webhook";
+const STRATEGY: &str = "/spec/conversion/strategy";
+
+/// The versions of conversion reviews that the webhook answers.
+const REVIEW_VERSIONS: [&str; 1] = ["v1"];
 
 /// The time between two checks of file and definition.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -46,9 +51,12 @@ impl DefinitionArgs {
         };
         let definitions: Api<CustomResourceDefinition> = Api::all(client);
         let mut told = String::new();
+        // later it would be an uninstall that took the conversion out
+        let mut restores = true;
         loop {
-            let trouble = match apply(&definitions, &file).await {
+            let trouble = match apply(&definitions, &file, restores).await {
                 Ok(changed) => {
+                    restores = false;
                     if changed {
                         info!(name = DEFINITION, "Named this webhook as the converter of queues");
                     }
@@ -69,22 +77,43 @@ impl DefinitionArgs {
     }
 }
 
-/// Applies the patch; returns true if that changed the definition.
-async fn apply(definitions: &Api<CustomResourceDefinition>, file: &Path) -> anyhow::Result<bool> {
+/// Applies the patch; returns true if that changed the definition. One that has Tenure's versions and no conversion, as
+/// an uninstall leaves it, gets a conversion again if `restores` says so.
+async fn apply(
+    definitions: &Api<CustomResourceDefinition>,
+    file: &Path,
+    restores: bool,
+) -> anyhow::Result<bool> {
     let flag = || format!("--conversion-patch-file {}", file.display());
     let bytes = tokio::fs::read(file).await.with_context(flag)?;
-    let patch: Value = serde_json::from_slice(&bytes).with_context(flag)?;
+    let mut patch: Value = serde_json::from_slice(&bytes).with_context(flag)?;
     let definition = serde_json::to_value(definitions.get(DEFINITION).await?)?;
-    ensure!(
-        definition.pointer("/spec/conversion/strategy").and_then(Value::as_str) == Some("Webhook"),
-        "it isn't Tenure's: spec.conversion.strategy must be Webhook, so apply the definition of Tenure's chart, or set crds.runai to false"
-    );
+    if restores && lost_its_conversion(&definition) {
+        let conversion =
+            json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": REVIEW_VERSIONS}});
+        merge(&mut patch, &json!({"spec": {"conversion": conversion}}));
+    } else {
+        ensure!(
+            definition.pointer(STRATEGY).and_then(Value::as_str) == Some("Webhook"),
+            "it isn't Tenure's: spec.conversion.strategy must be Webhook, so apply the definition of Tenure's chart, or set crds.runai to false"
+        );
+    }
     if is_so(&definition, &patch) {
         return Ok(false);
     }
     let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     definitions.patch(DEFINITION, &as_manager, &Patch::Merge(&patch)).await?;
     Ok(true)
+}
+
+/// True for a definition with both of Tenure's versions, whose objects aren't converted.
+fn lost_its_conversion(definition: &Value) -> bool {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array);
+    let named = |version: &str| {
+        versions.into_iter().flatten().any(|of| of.get("name").and_then(Value::as_str) == Some(version))
+    };
+    let strategy = definition.pointer(STRATEGY).and_then(Value::as_str);
+    strategy.is_none_or(|strategy| strategy == "None") && named("v3alpha1") && named("v2")
 }
 
 /// True if a merge patch changes nothing.
@@ -96,9 +125,25 @@ fn is_so(object: &Value, patch: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+
+    #[test]
+    fn only_a_definition_with_both_of_tenures_versions_has_lost_its_conversion() {
+        let definition = |conversion: Value, versions: &[&str]| {
+            let versions: Vec<_> = versions.iter().map(|version| json!({"name": version})).collect();
+            json!({"spec": {"conversion": conversion, "versions": versions}})
+        };
+        let (none, webhook) = (json!({"strategy": "None"}), json!({"strategy": "Webhook"}));
+        for (conversion, versions, expected) in [
+            (&none, &["v3alpha1", "v2"][..], true),
+            (&Value::Null, &["v3alpha1", "v2"], true),
+            (&none, &["v2"], false),
+            (&webhook, &["v3alpha1", "v2"], false),
+        ] {
+            let definition = definition(conversion.clone(), versions);
+            assert_eq!(lost_its_conversion(&definition), expected, "{definition}");
+        }
+    }
 
     #[test]
     fn a_definition_is_patched_only_where_it_differs() {

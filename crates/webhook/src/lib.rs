@@ -4,6 +4,7 @@
 
 mod args;
 mod callers;
+mod certificates;
 mod convert;
 mod definition;
 mod guard;
@@ -16,6 +17,7 @@ mod placement;
 mod queues;
 mod review;
 mod scheduler;
+mod uninstall;
 mod validate;
 
 pub use args::Args;

@@ -1,27 +1,16 @@
 //! The webhook's certificate, and the CA that the API server trusts.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::BTreeSet;
 
 use k8s_openapi::{
     ByteString,
-    api::{
-        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
-        core::v1::Secret,
-    },
+    api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
 };
 use kube::Api;
-use rustls::{
-    RootCertStore,
-    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
-};
 use serde_json::{Value, json};
-use tenure_testbed::{Cluster, install_crypto_provider};
+use tenure_testbed::Cluster;
 
-use crate::{NAMESPACE, NOWHERE, find, helm, kubectl, parse, render, shared};
+use crate::{NAMESPACE, arguments, find, helm, kubectl, parse, render, shared};
 
 /// The text at `pointer` in each webhook of a configuration.
 fn of_each_webhook<'a>(configuration: &'a Value, pointer: &str) -> Vec<Option<&'a str>> {
@@ -37,9 +26,8 @@ const VALIDATING: usize = 4;
 /// The number with the webhook that mutates, for clusters in which another project installs the queues' CRD.
 const WEBHOOKS: usize = VALIDATING + 1;
 
-/// The certificate that a release runs on, as the API server has it.
+/// The CAs that the API server trusts, and who wrote them.
 struct Live {
-    secret: BTreeMap<String, ByteString>,
     bundles: Vec<ByteString>,
     bundle_writers: BTreeSet<String>,
 }
@@ -48,8 +36,6 @@ impl Live {
     async fn of(cluster: &Cluster, release: &str) -> Self {
         let name = format!("{release}-tenure-webhook");
         let client = cluster.client().unwrap();
-        let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
-        let secret = secrets.get_opt(&format!("{name}-tls")).await.unwrap();
         let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone());
         let validating = validating.get(&name).await.unwrap();
         let mutating = Api::<MutatingWebhookConfiguration>::all(client).get(&name).await.unwrap();
@@ -62,17 +48,9 @@ impl Live {
         let validating = validating.webhooks.into_iter().flatten().map(|webhook| webhook.client_config);
         let mutating = mutating.webhooks.into_iter().flatten().map(|webhook| webhook.client_config);
         Self {
-            secret: secret.and_then(|secret| secret.data).unwrap_or_default(),
             bundles: validating.chain(mutating).filter_map(|client| client.ca_bundle).collect(),
             bundle_writers,
         }
-    }
-
-    /// All webhooks trust the CA in the Secret, and Helm alone says so.
-    fn assert_fits(&self) {
-        let ca = self.secret.get("ca.crt").expect("the Secret has a ca.crt");
-        assert_eq!(self.bundles, vec![ca.clone(); WEBHOOKS]);
-        assert_eq!(self.bundle_writers, writers(&["helm"]));
     }
 }
 
@@ -131,113 +109,103 @@ fn cert_manager_kind(kind: &str, spec: &Value) -> Value {
     })
 }
 
+/// The writer is as cert-manager's cainjector, or as the webhook.
 #[tokio::test]
-async fn generated_certificate_outlives_an_upgrade() {
+async fn the_writer_of_the_ca_bundle_alone_writes_it_in_each_mode() {
     let cluster = shared().await;
-    let values = json!({"crds": {"runai": false, "tensorstack": false}});
-    let install = helm(cluster, "install", "steady", &values, &[]).await;
-    install.success().unwrap();
-    let before = Live::of(cluster, "steady").await;
-    before.assert_fits();
-    let more = json!({"log": {"level": "debug"}});
-    let upgrade = helm(cluster, "upgrade", "steady", &more, &["--reuse-values"]).await;
-    upgrade.success().unwrap();
-    let after = Live::of(cluster, "steady").await;
-    after.assert_fits();
-    assert_eq!(after.secret, before.secret);
-}
-
-#[tokio::test]
-async fn generated_certificate_is_renewed_when_its_secret_is_gone() {
-    let cluster = shared().await;
-    let values = json!({"crds": {"runai": false, "tensorstack": false}});
-    let install = helm(cluster, "install", "renewed", &values, &[]).await;
-    install.success().unwrap();
-    let before = Live::of(cluster, "renewed").await;
-
-    let moved = json!({"webhook": {"url": NOWHERE}});
-    let upgrade = async || helm(cluster, "upgrade", "renewed", &moved, &["--reuse-values"]).await;
-    let refused = upgrade().await;
-    assert!(!refused.status.success());
-    let (_, remedy) = refused
-        .stderr
-        .split_once("run the command again: kubectl ")
-        .unwrap_or_else(|| panic!("{}", refused.stderr));
-    let remedy: Vec<_> = remedy.split_whitespace().collect();
-    kubectl(cluster, &remedy, "").await;
-
-    upgrade().await.success().unwrap();
-    let after = Live::of(cluster, "renewed").await;
-    after.assert_fits();
-    assert_ne!(after.secret, before.secret);
-}
-
-#[tokio::test]
-async fn generated_certificate_is_for_the_host_that_the_api_server_calls() {
-    let in_cluster = format!("test-tenure-webhook.{NAMESPACE}.svc");
-    for (url, host) in [
-        ("", &*in_cluster),
-        ("https://127.0.0.1:9443", "127.0.0.1"),
-        ("https://[2001:db8::7]:9443", "2001:db8::7"),
-        ("https://webhook.example.com/validate", "webhook.example.com"),
-    ] {
-        let objects = render("test", &json!({"webhook": {"url": url}})).await;
-        let secret = find(&objects, "Secret", "test-tenure-webhook-tls").clone();
-        let secret: Secret = serde_json::from_value(secret).unwrap();
-        assert!(is_served_as(&secret, host), "{url}");
-        assert!(!is_served_as(&secret, "127.0.0.2"), "{url}");
-    }
-}
-
-/// True if a TLS client that trusts the Secret's CA accepts its certificate for `host`.
-fn is_served_as(secret: &Secret, host: &str) -> bool {
-    install_crypto_provider();
-    let certificate = |key: &str| {
-        let pem = &secret.data.as_ref().unwrap().get(key).unwrap().0;
-        CertificateDer::from_pem_slice(pem).unwrap()
-    };
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate("ca.crt")).unwrap();
-    let verifier = WebPkiServerVerifier::builder(Arc::new(roots)).build().unwrap();
-    let name = ServerName::try_from(host).unwrap();
-    verifier.verify_server_cert(&certificate("tls.crt"), &[], &name, &[], UnixTime::now()).is_ok()
-}
-
-#[tokio::test]
-async fn cert_manager_alone_writes_the_ca_bundle_that_it_injects() {
-    let cluster = shared().await;
-    let values = json!({
-        "crds": {"runai": false, "tensorstack": false},
-        "webhook": {"certificate": {"mode": "certManager"}},
-    });
-    let install = helm(cluster, "install", "managed", &values, &[]).await;
-    install.success().unwrap();
-    assert!(Live::of(cluster, "managed").await.bundles.is_empty());
-
-    // as its cainjector does; any CA will do
     let certificate = cluster.authority().certificate_pem();
     let bundle = ByteString(certificate.as_bytes().to_vec());
-    let add = |webhook: usize| json!({"op": "add", "path": format!("/webhooks/{webhook}{CA_BUNDLE}"), "value": bundle});
-    for (kind, webhooks) in [("validating", VALIDATING), ("mutating", WEBHOOKS - VALIDATING)] {
-        let patch = json!((0..webhooks).map(add).collect::<Vec<_>>()).to_string();
-        let name = format!("{kind}webhookconfiguration/managed-tenure-webhook");
-        let inject = ["patch", &name, "--type=json", "--field-manager=cainjector", "-p", &patch];
-        kubectl(cluster, &inject, "").await;
-    }
-    let more = json!({"log": {"level": "debug"}});
-    let upgrade = helm(cluster, "upgrade", "managed", &more, &["--reuse-values"]).await;
-    upgrade.success().unwrap();
-    let live = Live::of(cluster, "managed").await;
-    assert_eq!(live.bundles, vec![bundle; WEBHOOKS]);
-    assert_eq!(live.bundle_writers, writers(&["cainjector"]));
+    for (mode, release, writer) in
+        [("certManager", "managed", "cainjector"), ("selfManaged", "steady", "tenure-webhook")]
+    {
+        let values = json!({
+            "crds": {"runai": false, "tensorstack": false},
+            "webhook": {"certificate": {"mode": mode}},
+        });
+        helm(cluster, "install", release, &values, &[]).await.success().unwrap();
+        assert!(Live::of(cluster, release).await.bundles.is_empty());
 
-    let generated = json!({"webhook": {"certificate": {"mode": "generated"}}});
-    let take_over = ["--reuse-values", "--force-conflicts"];
-    let upgrade = helm(cluster, "upgrade", "managed", &generated, &take_over[..1]).await;
-    assert!(upgrade.stderr.contains("conflicts with \"cainjector\""), "{}", upgrade.stderr);
-    let upgrade = helm(cluster, "upgrade", "managed", &generated, &take_over).await;
-    upgrade.success().unwrap();
-    Live::of(cluster, "managed").await.assert_fits();
+        let add = |webhook: usize| json!({"op": "add", "path": format!("/webhooks/{webhook}{CA_BUNDLE}"), "value": bundle});
+        for (kind, webhooks) in [("validating", VALIDATING), ("mutating", WEBHOOKS - VALIDATING)] {
+            let patch = json!((0..webhooks).map(add).collect::<Vec<_>>()).to_string();
+            let name = format!("{kind}webhookconfiguration/{release}-tenure-webhook");
+            let manager = format!("--field-manager={writer}");
+            kubectl(cluster, &["patch", &name, "--type=json", &manager, "-p", &patch], "").await;
+        }
+        let more = json!({"log": {"level": "debug"}});
+        let upgrade = async || helm(cluster, "upgrade", release, &more, &["--reuse-values"]).await;
+        upgrade().await.success().unwrap();
+        let live = Live::of(cluster, release).await;
+        assert_eq!(live.bundles, vec![bundle.clone(); WEBHOOKS]);
+        assert_eq!(live.bundle_writers, writers(&[writer]));
+
+        // another one, or there would be nothing to differ about
+        let other = [certificate, certificate].concat();
+        let existing = json!({"name": "mine", "caBundle": other});
+        let own = json!({"webhook": {"certificate": {"mode": "existingSecret", "existingSecret": existing}}});
+        let take_over = ["--reuse-values", "--force-conflicts"];
+        let upgrade = helm(cluster, "upgrade", release, &own, &take_over[..1]).await;
+        assert!(upgrade.stderr.contains(&format!("conflicts with \"{writer}\"")), "{}", upgrade.stderr);
+        helm(cluster, "upgrade", release, &own, &take_over).await.success().unwrap();
+        let live = Live::of(cluster, release).await;
+        assert_eq!(live.bundles, vec![ByteString(other.into_bytes()); WEBHOOKS]);
+        assert_eq!(live.bundle_writers, writers(&["helm"]));
+    }
+}
+
+#[tokio::test]
+async fn what_the_webhook_fills_by_itself_is_rendered_without_content() {
+    let objects = render("test", &json!({})).await;
+    for (kind, name) in [
+        ("Secret", "test-tenure-webhook-certificates"),
+        ("ConfigMap", "test-tenure-webhook-ca"),
+        ("Lease", "test-tenure-webhook"),
+    ] {
+        let object = find(&objects, kind, name);
+        for content in ["data", "stringData", "spec"] {
+            assert_eq!(object.get(content), None, "{kind}");
+        }
+    }
+    assert!(!objects.iter().any(|object| object.to_string().contains("caBundle")));
+    let role = find(&objects, "Role", "test-tenure-webhook");
+    let named = |group: &str, resource: &str, name: &str, verbs: [&str; 2]| json!({"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": verbs});
+    let rules = json!([
+        named("", "secrets", "test-tenure-webhook-certificates", ["get", "patch"]),
+        named("", "configmaps", "test-tenure-webhook-ca", ["get", "patch"]),
+        named("coordination.k8s.io", "leases", "test-tenure-webhook", ["get", "update"]),
+    ]);
+    assert_eq!(role["rules"], rules);
+}
+
+#[tokio::test]
+async fn the_webhook_is_told_by_which_name_it_is_called_and_by_which_objects() {
+    let on = json!({"enabled": true});
+    let objects = render("test", &json!({"guard": on})).await;
+    let deployment = find(&objects, "Deployment", "test-tenure-webhook");
+    let arguments = arguments(deployment);
+    for flag in [
+        "--self-managed-secret=test-tenure-webhook-certificates",
+        "--self-managed-validity=2160h",
+        "--webhook-hosts=test-tenure-webhook.tenure-system.svc",
+        "--validating-configurations=test-tenure-webhook,test-tenure-webhook-guard",
+        "--mutating-configurations=test-tenure-webhook",
+        "--converted-definitions=queues.scheduling.run.ai",
+    ] {
+        assert!(arguments.contains(&flag.to_owned()), "{flag} should be in {arguments:?}");
+    }
+    assert!(!deployment.to_string().contains("/certs"), "nothing is mounted");
+    let kais = render("test", &json!({"crds": {"runai": false}})).await;
+    let kais = crate::arguments(find(&kais, "Deployment", "test-tenure-webhook"));
+    assert!(!kais.iter().any(|argument| argument.contains("definitions")), "{kais:?}");
+}
+
+#[tokio::test]
+async fn a_mode_that_is_no_more_is_refused_with_the_remedy() {
+    for (mode, words) in [("generated", "Set it to selfManaged"), ("other", "must be one of selfManaged, ")] {
+        let values = json!({"webhook": {"certificate": {"mode": mode}}});
+        let output = helm(shared().await, "template", "test", &values, &[]).await;
+        assert!(!output.status.success() && output.stderr.contains(words), "{}", output.stderr);
+    }
 }
 
 #[tokio::test]

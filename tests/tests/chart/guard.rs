@@ -44,7 +44,7 @@ async fn guard_is_trusted_as_the_other_webhooks_are() {
     let cluster = shared().await;
     let ca = cluster.authority().certificate_pem();
     let (mut documents, mut count) = (Vec::new(), 0);
-    for mode in ["generated", "certManager", "existingSecret"] {
+    for mode in ["selfManaged", "certManager", "existingSecret"] {
         let existing = json!({"name": "mine", "caBundle": ca});
         let mut values = guarding(&json!({}));
         values["webhook"] = json!({"certificate": {"mode": mode, "existingSecret": existing}});
@@ -56,7 +56,7 @@ async fn guard_is_trusted_as_the_other_webhooks_are() {
         for webhook in guard.get("webhooks").unwrap().as_array().unwrap() {
             let bundle = "/clientConfig/caBundle";
             assert_eq!(webhook.pointer(bundle), admission.pointer(&format!("/webhooks/0{bundle}")), "{mode}");
-            assert_eq!(webhook.pointer(bundle).is_none(), mode == "certManager");
+            assert_eq!(webhook.pointer(bundle).is_none(), mode != "existingSecret");
             assert_eq!(webhook.pointer("/clientConfig/service/path"), Some(&json!("/guard")));
         }
         let annotations = "/metadata/annotations";
@@ -284,7 +284,7 @@ async fn notes_say_what_is_to_be_done_next() {
         "a client certificate of schedulerExtender.clientCA.\n",
         "docs/kube-scheduler.md",
         "     https://test-tenure-webhook.tenure-system.svc:443/scheduler\n",
-        "     kubectl -n tenure-system get secret test-tenure-webhook-tls -o jsonpath='{.data.ca\\.crt}'",
+        "     kubectl -n tenure-system get configmap test-tenure-webhook-ca -o jsonpath='{.data.ca\\.crt}'",
         "nor deleted by\nsystem:kube-scheduler. kubectl drain waits",
         "     kubectl -n NAMESPACE annotate pod POD tenure.dev/unguarded=true",
     ] {

@@ -37,8 +37,8 @@ async fn commands_of_the_notes_bring_up_a_webhook_outside_of_the_cluster() {
     assert!(notes.contains("nothing is paused until a keeper runs elsewhere"), "{notes}");
 
     // the last of them is the webhook; another program may have the admin port that it takes by default
-    let serve = commands(&notes, "Fetch its certificate and its configuration", "\n2. ")
-        .replace(" KUBECONFIG=", " exec env KUBECONFIG=");
+    let serve =
+        commands(&notes, "Fetch its configuration", "\n2. ").replace(" KUBECONFIG=", " exec env KUBECONFIG=");
     let serve = format!("{} --admin-listen 127.0.0.1:{admin_port}", serve.trim_end());
     let log = cluster.directory().join("by-hand.log");
     let webhook = Process::spawn("webhook", shell(&cluster, &serve).await, &log).unwrap();

@@ -86,11 +86,23 @@ fn granted(objects: &[Value]) -> BTreeSet<String> {
 pub fn granted_to(component: &str, objects: &[Value]) -> BTreeSet<String> {
     let role = find(objects, "ClusterRole", &format!("test-tenure-{component}")).clone();
     let role: ClusterRole = serde_json::from_value(role).unwrap();
-    role.rules.unwrap().iter().flat_map(|rule| by_rule(component, rule)).collect()
+    let rules = role.rules.unwrap();
+    rules
+        .iter()
+        .filter(|rule| rule.resource_names.is_none())
+        .flat_map(|rule| by_rule(component, rule))
+        .collect()
+}
+
+/// The rights of release `test` that are for objects of one name.
+fn granted_by_name(component: &str, objects: &[Value]) -> Vec<Value> {
+    let rules =
+        find(objects, "ClusterRole", &format!("test-tenure-{component}"))["rules"].as_array().unwrap();
+    rules.iter().filter(|rule| rule.get("resourceNames").is_some()).cloned().collect()
 }
 
 fn by_rule(component: &str, rule: &PolicyRule) -> Vec<String> {
-    assert_eq!((&rule.non_resource_urls, &rule.resource_names), (&None, &None));
+    assert_eq!(rule.non_resource_urls, None);
     let (groups, resources) = (rule.api_groups.as_deref(), rule.resources.as_deref());
     triples(component, groups.unwrap(), resources.unwrap(), &rule.verbs)
 }
@@ -123,6 +135,15 @@ fn every_kind_that_is_paused_may_be_paused() {
 async fn roles_grant_what_is_needed_and_no_more() {
     let objects = render("test", &json!({})).await;
     assert_eq!(granted(&objects), rights());
+    let named = |group: &str, resource: &str, name: &str| json!({"apiGroups": [group], "resources": [resource], "resourceNames": [name], "verbs": ["get", "patch"]});
+    let admission = "admissionregistration.k8s.io";
+    let expected = [
+        named("apiextensions.k8s.io", "customresourcedefinitions", "queues.scheduling.run.ai"),
+        named(admission, "validatingwebhookconfigurations", "test-tenure-webhook"),
+        named(admission, "mutatingwebhookconfigurations", "test-tenure-webhook"),
+    ];
+    assert_eq!(granted_by_name("webhook", &objects), expected);
+    assert_eq!(granted_by_name("keeper", &objects), Vec::<Value>::new());
     let role = find(&objects, "Role", "test-tenure-keeper");
     let rules = json!([
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
@@ -201,6 +222,9 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("webhook", "list", "queues.scheduler.tensorstack.dev", "no"),
         ("webhook", "list", "pods", "no"),
         ("webhook", "get", "secrets", "no"),
+        ("webhook", "patch", "validatingwebhookconfigurations/tenure-webhook", "yes"),
+        ("webhook", "patch", "validatingwebhookconfigurations/another", "no"),
+        ("webhook", "delete", "validatingwebhookconfigurations/tenure-webhook", "no"),
         ("keeper", "patch", "deployments.apps", "yes"),
         ("keeper", "delete", "pods", "yes"),
         ("keeper", "create", "events.events.k8s.io", "yes"),
@@ -242,6 +266,18 @@ async fn service_accounts_have_the_rights_of_their_roles_alone() {
         ("update", "leases.coordination.k8s.io/tenure-keeper", "default", "no"),
     ] {
         assert_right(cluster, "keeper", &[verb, resource, "--namespace", namespace], expected).await;
+    }
+    for (verb, resource, expected) in [
+        ("patch", "secrets/tenure-webhook-certificates", "yes"),
+        ("patch", "secrets/another", "no"),
+        ("create", "secrets", "no"),
+        ("list", "secrets", "no"),
+        ("patch", "configmaps/tenure-webhook-ca", "yes"),
+        ("update", "leases.coordination.k8s.io/tenure-webhook", "yes"),
+        ("update", "leases.coordination.k8s.io/tenure-keeper", "no"),
+        ("create", "leases.coordination.k8s.io", "no"),
+    ] {
+        assert_right(cluster, "webhook", &[verb, resource, "--namespace", NAMESPACE], expected).await;
     }
 }
 

@@ -25,7 +25,7 @@ struct Shape {
 impl Shape {
     fn all() -> Vec<Self> {
         let mut all = Vec::new();
-        for mode in ["generated", "certManager", "existingSecret"] {
+        for mode in ["selfManaged", "certManager", "existingSecret"] {
             // a bit for each of the others
             all.extend((0..16_u8).map(|bits| Self {
                 mode,
@@ -61,6 +61,7 @@ impl Shape {
     }
 
     fn kinds(&self) -> BTreeMap<&'static str, usize> {
+        let own = usize::from(self.mode == "selfManaged");
         let always = ["ServiceAccount", "ClusterRoleBinding"].map(|kind| (kind, 2));
         let rest = [
             // of the programs, and for the roles view and edit
@@ -69,19 +70,19 @@ impl Shape {
             ("MutatingWebhookConfiguration", 1),
             ("ValidatingAdmissionPolicy", 2),
             ("ValidatingAdmissionPolicyBinding", 2),
-            ("ConfigMap", 1),
+            ("ConfigMap", 1 + own),
             ("FlowSchema", 2),
             // which an uninstall removes, and the right to it
-            ("Lease", 1),
-            ("Role", 1),
-            ("RoleBinding", 1),
+            ("Lease", 1 + own),
+            ("Role", 1 + own),
+            ("RoleBinding", 1 + own),
             ("Deployment", 1 + usize::from(self.in_cluster)),
             ("Service", usize::from(self.in_cluster)),
             (
                 "PodDisruptionBudget",
                 usize::from(self.in_cluster && self.webhooks > 1) + usize::from(self.keepers > 1),
             ),
-            ("Secret", usize::from(self.mode == "generated")),
+            ("Secret", own),
             ("Issuer", if self.mode == "certManager" { 2 } else { 0 }),
             ("Certificate", if self.mode == "certManager" { 2 } else { 0 }),
             ("CustomResourceDefinition", if self.crds { 2 } else { 0 }),

@@ -60,7 +60,10 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
             certificate(json!({"certManager": {"issuerRef": {"nam": "x"}}})),
             "'/webhook/certificate/certManager/issuerRef': additional properties 'nam' not allowed",
         ),
-        (certificate(json!({"mode": "certmanager"})), "'/webhook/certificate/mode': value must be one of"),
+        (
+            certificate(json!({"mode": "certmanager"})),
+            "webhook.certificate.mode \"certmanager\" must be one of selfManaged, certManager, existingSecret",
+        ),
         (json!({"webhook": {"failurePolicy": "ignore"}}), "'/webhook/failurePolicy': value must be one of"),
         (json!({"log": {"level": "verbose"}}), "'/log/level': value must be one of"),
         (json!({"log": {"level": "trace"}}), "'/log/level': value must be one of"),

@@ -15,7 +15,7 @@ use crate::{
 const UNCONVERTED: &str = "conversion webhook for scheduling.run.ai/v3alpha1, Kind=Queue failed";
 
 #[tokio::test]
-async fn v3alpha1_goes_on_without_a_webhook_and_v2_fails_until_it_is_no_longer_served() {
+async fn v3alpha1_goes_on_without_a_webhook_and_v2_fails_until_nothing_is_converted() {
     let world =
         &Box::pin(World::installed("versions-down", &["webhook.failurePolicy=Ignore"])).await.unwrap();
     let cluster = &world.cluster;
@@ -40,16 +40,16 @@ async fn v3alpha1_goes_on_without_a_webhook_and_v2_fails_until_it_is_no_longer_s
         .success()
         .unwrap();
     let commands = commands("After an uninstall");
-    let (unserve, install) = commands.split_once("helm install ").unwrap();
-    run(cluster, unserve).await;
+    let (install, unconvert) = commands.split_once("kubectl patch ").unwrap();
+    run(cluster, &format!("kubectl patch {unconvert}")).await;
     let names = async || {
         let output = cluster.kubectl(&["get", "queues.scheduling.run.ai", "-o", "name"]).await?;
         Ok(output.success().ok().filter(|names| names == "queue.scheduling.run.ai/stored\n"))
     };
-    eventually("v3alpha1 to be what is asked for", DEADLINE, names).await.unwrap();
-    run(cluster, &format!("helm install {install}")).await;
-    let served = ["get", "crd", "queues.scheduling.run.ai", "-o", "jsonpath={.spec.versions[*].served}"];
-    assert_eq!(cluster.kubectl(&served).await.unwrap().success().unwrap(), "true true");
+    eventually("queues of both versions without a webhook", DEADLINE, names).await.unwrap();
+    run(cluster, &format!("{} --force-conflicts", install.trim_end())).await;
+    let strategy = ["get", "crd", "queues.scheduling.run.ai", "-o", "jsonpath={.spec.conversion.strategy}"];
+    assert_eq!(cluster.kubectl(&strategy).await.unwrap().success().unwrap(), "Webhook");
     let delete = ["delete", "crd", "queues.scheduling.run.ai", "--timeout=60s"];
     cluster.kubectl(&delete).await.unwrap().success().unwrap();
 }

@@ -10,7 +10,12 @@ use std::{
 use axum::Router;
 use clap::Parser;
 use tenure_certs::Pair;
-use tenure_service::{callers::ClientCa, readiness::ProcessReadiness, tls::TlsArgs};
+use tenure_service::{
+    callers::ClientCa,
+    readiness::ProcessReadiness,
+    tls::{Source, TlsArgs},
+    validity::CertificateEnds,
+};
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
@@ -64,8 +69,10 @@ pub fn serve_clients(
         key.to_str().unwrap(),
     ];
     let Flags { tls } = Flags::parse_from(own.iter().chain(flags));
+    let certificates = (Source::Files, CertificateEnds::default());
     let (readiness, shutdown) = (ProcessReadiness::default(), CancellationToken::new());
-    let ended = tokio::spawn(tls.serve(router, authorities, readiness.clone(), shutdown.clone()));
+    let ended =
+        tokio::spawn(tls.serve(router, authorities, certificates, readiness.clone(), shutdown.clone()));
     Server { address, readiness, shutdown, ended }
 }
 

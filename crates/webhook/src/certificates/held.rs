@@ -1,0 +1,169 @@
+//! The certificates and keys of the Secret, and each change of them.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use humantime::format_rfc3339_seconds;
+use k8s_openapi::ByteString;
+use tenure_certs::{Authority, Certificate, Pair, Validity};
+
+use super::plan::{Facts, Leaf, Lifetimes, Step};
+
+/// The keys of the Secret: what is served has the names that kubernetes.io/tls gives it.
+const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
+const CURRENT: [&str; 2] = ["ca.crt", "ca.key"];
+const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
+const PREVIOUS: &str = "previous-ca.crt";
+
+/// A certificate is dated back by up to an hour, for a peer whose clock is behind.
+const LONGEST_SKEW: Duration = Duration::from_hours(1);
+
+/// The content of the Secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    current: Option<Pair>,
+    next: Option<Pair>,
+    /// The certificates, PEM, of authorities that signed before.
+    previous: Vec<String>,
+    leaf: Option<Pair>,
+}
+
+type Data = BTreeMap<String, ByteString>;
+
+impl Held {
+    /// Reads the data of the Secret. What can't be read counts as missing.
+    pub fn of(data: &Data) -> Self {
+        let text =
+            |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok().filter(|text| !text.is_empty());
+        let pair = |[certificate, key]: [&str; 2]| {
+            let pair = Pair { certificate: text(certificate)?, key: text(key)? };
+            Certificate::read(pair.certificate.as_bytes()).map(|_| pair)
+        };
+        let authority = |keys| pair(keys).filter(|pair| Authority::from_pair(pair).is_ok());
+        Self {
+            current: authority(CURRENT),
+            next: authority(NEXT),
+            previous: text(PREVIOUS).map(|pem| blocks(&pem)).unwrap_or_default(),
+            leaf: pair(LEAF),
+        }
+    }
+
+    /// Returns the data of the Secret.
+    pub fn data(&self) -> Data {
+        let Self { current, next, previous, leaf } = self;
+        let pairs = [(CURRENT, current), (NEXT, next), (LEAF, leaf)];
+        let pairs = pairs.into_iter().filter_map(|(keys, pair)| pair.as_ref().map(|pair| (keys, pair)));
+        let files = pairs.flat_map(|([certificate, key], pair)| {
+            [(certificate, pair.certificate.clone()), (key, pair.key.clone())]
+        });
+        let previous = (!previous.is_empty()).then(|| (PREVIOUS, previous.concat()));
+        files.chain(previous).map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect()
+    }
+
+    /// Returns the certificate to serve.
+    pub fn leaf(&self) -> Option<&Pair> {
+        self.leaf.as_ref()
+    }
+
+    /// Returns the certificate, PEM, of the authority that signs.
+    pub fn authority(&self) -> Option<&str> {
+        self.current.as_ref().map(|pair| &*pair.certificate)
+    }
+
+    /// Returns the authorities that are to be trusted, PEM.
+    pub fn bundle(&self) -> String {
+        let signing = self.current.iter().chain(&self.next).map(|pair| &*pair.certificate);
+        signing.chain(self.previous.iter().map(String::as_str)).collect()
+    }
+
+    /// Returns what steps depend on. The certificate to serve should have these names.
+    pub fn facts(&self, names: &[String]) -> Facts {
+        let read = |pem: &String| Certificate::read(pem.as_bytes());
+        let pair = |pair: &Option<Pair>| pair.as_ref().and_then(|pair| read(&pair.certificate));
+        let current = pair(&self.current);
+        let leaf = pair(&self.leaf).map(|leaf| Leaf {
+            validity: leaf.validity,
+            fits: current.as_ref().is_some_and(|current| current.subject == leaf.issuer)
+                && leaf.names == canonical(names),
+        });
+        // what can't be read is of no use to a peer either
+        let end = |pem| read(pem).map_or(SystemTime::UNIX_EPOCH, |previous| previous.validity.until);
+        Facts {
+            current: current.map(|current| current.validity),
+            next: pair(&self.next).map(|next| next.validity),
+            previous_end: self.previous.iter().map(end).min(),
+            leaf,
+        }
+    }
+
+    /// Takes a step.
+    ///
+    /// # Errors
+    /// If a certificate can't be made, for instance for one of the names.
+    pub fn after(
+        &self,
+        step: Step,
+        names: &[String],
+        now: SystemTime,
+        lifetimes: &Lifetimes,
+    ) -> tenure_certs::Result<Self> {
+        let mut held = self.clone();
+        let authority = || {
+            let name = format!("tenure-webhook-ca {}", format_rfc3339_seconds(now));
+            Ok(Some(Authority::valid(&name, from_now(lifetimes.authority, now))?.pair()))
+        };
+        match step {
+            Step::Begin => held = Self { current: authority()?, ..Self::default() },
+            Step::AddNext => held.next = authority()?,
+            Step::Promote => {
+                let promoted = held.next.take();
+                let before = std::mem::replace(&mut held.current, promoted);
+                held.previous.extend(before.map(|pair| pair.certificate));
+            }
+            Step::RenewLeaf => {}
+            Step::DropPrevious => {
+                let holds = |pem: &String| {
+                    Certificate::read(pem.as_bytes()).is_some_and(|previous| now < previous.validity.until)
+                };
+                held.previous.retain(holds);
+            }
+        }
+        if let (Step::Begin | Step::Promote | Step::RenewLeaf, Some(current)) = (step, &held.current) {
+            held.leaf = Some(sign(current, names, from_now(lifetimes.leaf, now))?);
+        }
+        Ok(held)
+    }
+}
+
+/// Signs a certificate, which ends with its authority at the latest.
+fn sign(authority: &Pair, names: &[String], validity: Validity) -> tenure_certs::Result<Pair> {
+    let end = Certificate::read(authority.certificate.as_bytes()).map(|authority| authority.validity.until);
+    let until = end.map_or(validity.until, |end| validity.until.min(end));
+    Authority::from_pair(authority)?.server_valid(names, Validity { until, ..validity })
+}
+
+fn from_now(length: Duration, now: SystemTime) -> Validity {
+    let skew = LONGEST_SKEW.min(length / 10);
+    Validity { from: now.checked_sub(skew).unwrap_or(now), until: now.checked_add(length).unwrap_or(now) }
+}
+
+/// The names as a certificate has them.
+fn canonical(names: &[String]) -> Vec<String> {
+    let address = |name: &String| name.parse::<std::net::IpAddr>().ok().map(|address| address.to_string());
+    let mut names: Vec<String> =
+        names.iter().map(|name| address(name).unwrap_or_else(|| name.clone())).collect();
+    names.sort();
+    names
+}
+
+/// The certificates of a PEM file, one by one.
+fn blocks(pem: &str) -> Vec<String> {
+    const END: &str = "-----END CERTIFICATE-----";
+    let blocks = pem.split_inclusive(END).filter(|block| block.contains(END));
+    blocks.map(|block| format!("{}\n", block.trim())).collect()
+}
+
+#[cfg(test)]
+mod tests;

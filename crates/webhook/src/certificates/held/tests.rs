@@ -1,0 +1,162 @@
+use std::time::UNIX_EPOCH;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::certificates::plan::step;
+
+const LIFETIMES: Lifetimes = Lifetimes {
+    authority: Duration::from_mins(10),
+    leaf: Duration::from_secs(150),
+    settling: Duration::from_secs(20),
+};
+
+fn names() -> Vec<String> {
+    ["tenure-webhook.tenure-system.svc", "2001:DB8::7"].map(str::to_owned).to_vec()
+}
+
+fn at(seconds: u64) -> SystemTime {
+    // no certificate is older than its epoch
+    UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
+}
+
+fn after(held: &Held, step: Step, seconds: u64) -> Held {
+    held.after(step, &names(), at(seconds), &LIFETIMES).unwrap()
+}
+
+/// The number of certificates in a PEM file.
+fn count(pem: &str) -> usize {
+    Certificate::read_all(pem.as_bytes()).unwrap().len()
+}
+
+#[test]
+fn the_first_certificate_is_of_the_authority_and_has_the_names() {
+    let held = after(&Held::default(), Step::Begin, 0);
+    let facts = held.facts(&names());
+    let leaf = facts.leaf.unwrap();
+    assert!(leaf.fits && leaf.validity.until == at(150));
+    assert_eq!(facts.current.unwrap().until, at(600));
+    assert!(!held.facts(&["other.svc".to_owned()]).leaf.unwrap().fits);
+    assert_eq!(held.bundle(), held.authority().unwrap());
+}
+
+#[test]
+fn the_data_of_a_secret_is_read_as_it_was_written() {
+    let mut held = after(&Held::default(), Step::Begin, 0);
+    for (step, seconds) in [(Step::AddNext, 400), (Step::Promote, 500), (Step::AddNext, 550)] {
+        held = after(&held, step, seconds);
+        assert!(Held::of(&held.data()) == held, "{step:?}");
+    }
+    assert_eq!(count(&held.bundle()), 3);
+    assert!(Held::of(&Data::new()) == Held::default());
+}
+
+#[test]
+fn what_cannot_be_read_counts_as_missing() {
+    let mut data = after(&Held::default(), Step::Begin, 0).data();
+    data.insert("ca.key".into(), ByteString(b"no key".to_vec()));
+    data.insert("tls.crt".into(), ByteString(vec![0xff]));
+    let held = Held::of(&data);
+    assert!(held.authority().is_none() && held.leaf().is_none());
+    assert_eq!(step(&held.facts(&names()), None, at(1), &LIFETIMES), Some(Step::Begin));
+}
+
+#[test]
+fn the_key_of_an_authority_is_gone_once_the_next_one_signs() {
+    let held = after(&after(&Held::default(), Step::Begin, 0), Step::AddNext, 400);
+    let first = held.current.clone().unwrap();
+    let promoted = after(&held, Step::Promote, 500);
+    assert!(promoted.previous == [first.certificate]);
+    assert!(!promoted.data().values().any(|file| file.0 == first.key.as_bytes()));
+    assert!(promoted.facts(&names()).leaf.unwrap().fits);
+    assert_eq!(count(&promoted.bundle()), 2);
+    assert_eq!(count(&after(&promoted, Step::DropPrevious, 600).bundle()), 1);
+}
+
+#[test]
+fn no_certificate_outlives_its_authority() {
+    let held = after(&Held::default(), Step::Begin, 0);
+    let late = after(&held, Step::RenewLeaf, 550);
+    assert_eq!(late.facts(&names()).leaf.unwrap().validity.until, at(600));
+}
+
+/// An API server, with the authorities that it trusts now and those that it will learn of.
+#[derive(Clone, Default)]
+struct Server {
+    trusted: String,
+    coming: Vec<(u64, String)>,
+}
+
+/// A replica that serves a certificate of the Secret, and may not look at it for a while.
+#[derive(Clone, Default)]
+struct Replica {
+    served: Option<Pair>,
+    looks_at: u64,
+}
+
+/// True if a client that trusts these authorities accepts the certificate.
+fn accepts(bundle: &str, leaf: &Pair) -> bool {
+    let leaf = Certificate::read(leaf.certificate.as_bytes()).unwrap();
+    let authorities = Certificate::read_all(bundle.as_bytes()).unwrap_or_default();
+    authorities.iter().any(|authority| authority.subject == leaf.issuer)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    /// API servers learn of a change up to 19 s later, writes fail, leaders change, and replicas are cut off or stopped
+    /// for any time. A replica that serves a certificate that has ended is unready.
+    #[test]
+    fn whatever_a_replica_serves_is_trusted_by_every_api_server_until_it_ends(
+        ticks in prop::collection::vec((0_u64..20, 0_u64..400, any::<u8>()), 500),
+    ) {
+        let mut held = Held::default();
+        let (mut servers, mut replicas) = (vec![Server::default(); 2], vec![Replica::default(); 3]);
+        let (mut written, mut trusted_since) = (String::new(), None);
+        let mut promoted = 0;
+        for (tick, (lag, absence, fault)) in ticks.into_iter().enumerate() {
+            let now = tick as u64 * 5;
+            // one write in four fails, and one leader in sixteen is another, which knows of no trust
+            if fault.is_multiple_of(16) {
+                trusted_since = None;
+            }
+            let bundle = held.bundle();
+            if fault % 4 != 1 && written != bundle {
+                written.clone_from(&bundle);
+                for (index, server) in servers.iter_mut().enumerate() {
+                    let last = server.coming.last().map_or(0, |(at, _)| *at);
+                    server.coming.push((last.max(now + lag * (index as u64 + 1) / 2), bundle.clone()));
+                }
+            }
+            let since = (written == bundle).then(|| trusted_since.unwrap_or(now));
+            let trusted_for = since.map(|since| Duration::from_secs(now - since));
+            trusted_since = since;
+            let next = step(&held.facts(&names()), trusted_for, at(now), &LIFETIMES);
+            if let Some(step) = next.filter(|_| fault % 8 != 3) {
+                held = after(&held, step, now);
+                promoted += usize::from(step == Step::Promote);
+                if held.bundle() != bundle {
+                    trusted_since = None;
+                }
+            }
+            for server in &mut servers {
+                let (known, coming) = server.coming.drain(..).partition(|(at, _)| *at <= now);
+                server.coming = coming;
+                server.trusted = known.into_iter().last().map_or(server.trusted.clone(), |(_, bundle): (u64, String)| bundle);
+            }
+            for (index, replica) in replicas.iter_mut().enumerate() {
+                if replica.looks_at <= now {
+                    replica.served = held.leaf().cloned();
+                    replica.looks_at = now + if index == 0 { 5 } else { absence };
+                }
+                // until the first authority is known there is no trust
+                let Some(served) = replica.served.as_ref().filter(|_| now > 100) else { continue };
+                let validity = Certificate::read(served.certificate.as_bytes()).unwrap().validity;
+                for server in &servers {
+                    prop_assert!(!validity.holds(at(now)) || accepts(&server.trusted, served), "{now}");
+                }
+            }
+        }
+        prop_assert!(promoted >= 4, "{promoted}");
+    }
+}

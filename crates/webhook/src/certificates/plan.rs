@@ -1,0 +1,177 @@
+//! The next step in the life of the certificates: a function of what there is and the time. No client, no clock.
+//!
+//! An authority follows another in three steps. At two thirds of its life the next one is made, and both are trusted. At
+//! five sixths the next one signs from then on, if it has been trusted everywhere for a while, and the key of the first
+//! is gone. The first stays trusted until its own end: no certificate outlives the authority that signed it, so the last
+//! one is gone by then, however late or long a replica serves it.
+
+use std::time::{Duration, SystemTime};
+
+use tenure_certs::Validity;
+
+/// How long certificates last.
+#[derive(Clone, Copy, Debug)]
+pub struct Lifetimes {
+    pub authority: Duration,
+    pub leaf: Duration,
+    /// The time for which all must have trusted an authority before it signs what is served: API servers learn of a
+    /// change a little later.
+    pub settling: Duration,
+}
+
+/// What the Secret holds, as far as steps depend on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// The authority that signs.
+    pub current: Option<Validity>,
+    /// The authority that will sign.
+    pub next: Option<Validity>,
+    /// The first end of the authorities that signed before.
+    pub previous_end: Option<SystemTime>,
+    pub leaf: Option<Leaf>,
+}
+
+/// The certificate that is served.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf {
+    pub validity: Validity,
+    /// True if the current authority has signed it, and for the right names.
+    pub fits: bool,
+}
+
+/// One change of the Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Make an authority that signs from now on, and a certificate: there is none that could be served.
+    Begin,
+    /// Make the authority that will sign.
+    AddNext,
+    /// Have the next authority sign, and make a certificate of it.
+    Promote,
+    /// Make another certificate of the same authority.
+    RenewLeaf,
+    /// Forget the authorities that have ended.
+    DropPrevious,
+}
+
+/// Returns the next step; none if there is nothing to do now. `trusted_for` says for how long all have trusted exactly
+/// these authorities; none if they don't.
+pub fn step(
+    facts: &Facts,
+    trusted_for: Option<Duration>,
+    now: SystemTime,
+    lifetimes: &Lifetimes,
+) -> Option<Step> {
+    let Facts { current, next, previous_end, leaf } = *facts;
+    let next = next.filter(|next| next.holds(now));
+    let Some(current) = current.filter(|current| current.holds(now)) else {
+        // what is served has ended as well: nothing is worse afterwards
+        return Some(if next.is_some() { Step::Promote } else { Step::Begin });
+    };
+    let settled = trusted_for.is_some_and(|time| time >= lifetimes.settling);
+    if next.is_some() && settled && now >= current.after(5, 6) {
+        return Some(Step::Promote);
+    }
+    if leaf.is_none_or(|leaf| is_due(leaf, current, now)) {
+        return Some(Step::RenewLeaf);
+    }
+    if next.is_none() && now >= current.after(2, 3) {
+        return Some(Step::AddNext);
+    }
+    previous_end.is_some_and(|end| end <= now).then_some(Step::DropPrevious)
+}
+
+/// True if another certificate should be served. One that ends with its authority can't be renewed by it.
+fn is_due(Leaf { validity, fits }: Leaf, current: Validity, now: SystemTime) -> bool {
+    !fits || !validity.holds(now) || now >= validity.after(2, 3) && validity.until < current.until
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    const LIFETIMES: Lifetimes = Lifetimes {
+        authority: Duration::from_mins(10),
+        leaf: Duration::from_secs(150),
+        settling: Duration::from_secs(20),
+    };
+    const SETTLED: Option<Duration> = Some(Duration::from_secs(20));
+
+    fn at(seconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn valid(from: u64, until: u64) -> Validity {
+        Validity { from: at(from), until: at(until) }
+    }
+
+    fn leaf(from: u64, until: u64) -> Leaf {
+        Leaf { validity: valid(from, until), fits: true }
+    }
+
+    fn next_step(facts: Facts, trusted_for: Option<Duration>, now: u64) -> Option<Step> {
+        step(&facts, trusted_for, at(now), &LIFETIMES)
+    }
+
+    /// An authority of 600 s, and a certificate that has 100 s left.
+    fn facts(now: u64) -> Facts {
+        Facts { current: Some(valid(0, 600)), leaf: Some(leaf(now - 50, now + 100)), ..Facts::default() }
+    }
+
+    #[test]
+    fn without_an_authority_that_is_valid_one_begins() {
+        assert_eq!(next_step(Facts::default(), None, 0), Some(Step::Begin));
+        let ended = Facts { leaf: Some(leaf(0, 600)), ..facts(300) };
+        assert_eq!(next_step(ended, SETTLED, 600), Some(Step::Begin));
+        let not_yet = Facts { current: Some(valid(100, 600)), ..Facts::default() };
+        assert_eq!(next_step(not_yet, SETTLED, 99), Some(Step::Begin));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_at_two_thirds_of_its_life_or_if_it_does_not_fit() {
+        let served = Facts { leaf: Some(leaf(0, 150)), ..facts(100) };
+        assert_eq!(next_step(served, None, 99), None);
+        assert_eq!(next_step(served, None, 100), Some(Step::RenewLeaf));
+        let other = Facts { leaf: Some(Leaf { validity: valid(0, 150), fits: false }), ..served };
+        assert_eq!(next_step(other, None, 1), Some(Step::RenewLeaf));
+        assert_eq!(next_step(Facts { leaf: None, ..served }, None, 1), Some(Step::RenewLeaf));
+    }
+
+    #[test]
+    fn a_certificate_that_ends_with_its_authority_is_not_renewed_again_and_again() {
+        let last = Facts { leaf: Some(leaf(450, 600)), next: Some(valid(400, 1000)), ..facts(500) };
+        assert_eq!(next_step(last, None, 599), None);
+    }
+
+    #[test]
+    fn the_next_authority_is_made_at_two_thirds_of_the_life_of_the_current_one() {
+        assert_eq!(next_step(facts(399), SETTLED, 399), None);
+        assert_eq!(next_step(facts(400), SETTLED, 400), Some(Step::AddNext));
+    }
+
+    #[test]
+    fn the_next_authority_signs_at_five_sixths_if_all_have_trusted_it_for_a_while() {
+        let both = |now| Facts { next: Some(valid(400, 1000)), ..facts(now) };
+        let short = Some(Duration::from_secs(19));
+        for (now, trusted_for, expected) in
+            [(499, SETTLED, None), (500, SETTLED, Some(Step::Promote)), (500, short, None), (500, None, None)]
+        {
+            assert_eq!(next_step(both(now), trusted_for, now), expected, "{now} {trusted_for:?}");
+        }
+    }
+
+    #[test]
+    fn with_an_authority_that_has_ended_the_next_one_signs_whether_all_trust_it_or_not() {
+        let both = Facts { next: Some(valid(400, 1000)), ..facts(500) };
+        assert_eq!(next_step(both, None, 600), Some(Step::Promote));
+    }
+
+    #[test]
+    fn an_authority_that_signed_before_is_trusted_until_its_end() {
+        let before = |now| Facts { previous_end: Some(at(200)), ..facts(now) };
+        assert_eq!(next_step(before(199), SETTLED, 199), None);
+        assert_eq!(next_step(before(200), SETTLED, 200), Some(Step::DropPrevious));
+    }
+}

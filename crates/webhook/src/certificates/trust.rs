@@ -1,0 +1,204 @@
+//! The objects by which others trust the webhook's authorities: webhook configurations, the definition of queues, and a
+//! ConfigMap for kube-scheduler.
+//!
+//! Of each only the bundle is written, by a patch that is refused if the object has changed since it was read: a leader
+//! of before, whose write arrives late, takes nothing back.
+
+use anyhow::Context;
+use axum::http::Uri;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::{
+    ByteString,
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        core::v1::ConfigMap,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tenure_service::call::{ApiError, call};
+
+use super::MANAGER;
+
+/// The key of the ConfigMap that has the bundle.
+const KEY: &str = "ca.crt";
+
+/// An object that has a bundle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Truster {
+    Validating(String),
+    Mutating(String),
+    Definition(String),
+    /// Namespace and name.
+    ConfigMap(String, String),
+}
+
+impl Truster {
+    fn api(&self, client: &Client) -> (Api<DynamicObject>, &str) {
+        let client = client.clone();
+        let (resource, name) = match self {
+            Self::Validating(name) => (ApiResource::erase::<ValidatingWebhookConfiguration>(&()), name),
+            Self::Mutating(name) => (ApiResource::erase::<MutatingWebhookConfiguration>(&()), name),
+            Self::Definition(name) => (ApiResource::erase::<CustomResourceDefinition>(&()), name),
+            Self::ConfigMap(namespace, name) => {
+                let resource = ApiResource::erase::<ConfigMap>(&());
+                return (Api::namespaced_with(client, namespace, &resource), name);
+            }
+        };
+        (Api::all_with(client, &resource), name)
+    }
+
+    /// Returns the operations of a JSON patch by which the object has this bundle wherever it calls a server of these
+    /// names; empty if it has it already.
+    fn operations(&self, object: &Value, bundle: &str, names: &[String]) -> Vec<Value> {
+        match self {
+            Self::Validating(_) | Self::Mutating(_) => {
+                let webhooks = object.pointer("/webhooks").and_then(Value::as_array).into_iter().flatten();
+                let of_each = webhooks.enumerate().filter_map(|(index, webhook)| {
+                    let path = format!("/webhooks/{index}");
+                    let add = of_client(webhook.get("clientConfig")?, &path, bundle, names)?;
+                    Some([
+                        json!({"op": "test", "path": format!("{path}/name"), "value": webhook.get("name")?}),
+                        add,
+                    ])
+                });
+                of_each.flatten().collect()
+            }
+            Self::Definition(_) => {
+                let client = object.pointer("/spec/conversion/webhook/clientConfig");
+                let add =
+                    client.and_then(|client| of_client(client, "/spec/conversion/webhook", bundle, names));
+                add.into_iter().collect()
+            }
+            Self::ConfigMap(..) => {
+                let data = object.get("data").filter(|data| !data.is_null());
+                match data.map(|data| data.get(KEY)) {
+                    Some(Some(has)) if has == bundle => Vec::new(),
+                    Some(_) => vec![json!({"op": "add", "path": format!("/data/{KEY}"), "value": bundle})],
+                    None => vec![json!({"op": "add", "path": "/data", "value": {KEY: bundle}})],
+                }
+            }
+        }
+    }
+
+    /// Returns true if the object has the bundle, or doesn't exist and so calls no server. One that doesn't have it gets
+    /// it if `may_write` says so.
+    ///
+    /// # Errors
+    /// If the object can't be read or written now.
+    pub async fn trusts(
+        &self,
+        client: &Client,
+        bundle: &str,
+        names: &[String],
+        may_write: impl Fn() -> bool,
+    ) -> anyhow::Result<bool> {
+        let (api, name) = self.api(client);
+        let context = || format!("{self:?}");
+        let object = match call(api.get(name)).await {
+            Ok(object) => serde_json::to_value(object)?,
+            Err(ApiError::NotFound) => return Ok(true),
+            Err(error) => return Err(error).with_context(context),
+        };
+        let mut operations = self.operations(&object, bundle, names);
+        if operations.is_empty() {
+            return Ok(true);
+        }
+        if !may_write() {
+            return Ok(false);
+        }
+        let version = object.pointer("/metadata/resourceVersion");
+        operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": version}));
+        let patch: JsonPatch = serde_json::from_value(operations.into())?;
+        let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        call(api.patch(name, &as_manager, &Patch::Json::<()>(patch))).await.with_context(context)?;
+        Ok(true)
+    }
+}
+
+/// The operation that writes the bundle beside a client's other fields; none if it is there, or if the client calls
+/// another server.
+fn of_client(client: &Value, path: &str, bundle: &str, names: &[String]) -> Option<Value> {
+    let bundle = json!(ByteString(bundle.as_bytes().to_vec()));
+    let lacks = client.get("caBundle") != Some(&bundle);
+    let path = format!("{path}/clientConfig/caBundle");
+    (lacks && calls(client, names)).then(|| json!({"op": "add", "path": path, "value": bundle}))
+}
+
+/// True if a client configuration calls a server of one of these names.
+pub fn calls(client: &Value, names: &[String]) -> bool {
+    let text = |pointer| client.pointer(pointer).and_then(Value::as_str);
+    let called = match (text("/url"), text("/service/name"), text("/service/namespace")) {
+        (Some(url), ..) => url.parse::<Uri>().ok().and_then(|url| {
+            url.host().map(|host| host.trim_start_matches('[').trim_end_matches(']').to_owned())
+        }),
+        (None, Some(name), Some(namespace)) => Some(format!("{name}.{namespace}.svc")),
+        _ => None,
+    };
+    called.is_some_and(|called| names.contains(&called))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUNDLE: &str = "the authorities";
+    /// The same in base64.
+    const ENCODED: &str = "dGhlIGF1dGhvcml0aWVz";
+
+    fn names() -> Vec<String> {
+        ["a.b.svc", "127.0.0.1", "2001:db8::7"].map(str::to_owned).to_vec()
+    }
+
+    fn operations(truster: &Truster, object: &Value) -> Value {
+        truster.operations(object, BUNDLE, &names()).into()
+    }
+
+    #[test]
+    fn each_webhook_that_calls_this_server_gets_the_bundle_and_no_other() {
+        let ours = json!({"service": {"name": "a", "namespace": "b"}});
+        let object = json!({"webhooks": [
+            {"name": "first", "clientConfig": ours},
+            {"name": "other", "clientConfig": {"service": {"name": "a", "namespace": "c"}}},
+            {"name": "has", "clientConfig": {"url": "https://127.0.0.1:9443/validate", "caBundle": ENCODED}},
+            {"name": "old", "clientConfig": {"url": "https://[2001:db8::7]/validate", "caBundle": "b2xk"}},
+        ]});
+        let expected = json!([
+            {"op": "test", "path": "/webhooks/0/name", "value": "first"},
+            {"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ENCODED},
+            {"op": "test", "path": "/webhooks/3/name", "value": "old"},
+            {"op": "add", "path": "/webhooks/3/clientConfig/caBundle", "value": ENCODED},
+        ]);
+        assert_eq!(operations(&Truster::Validating("v".into()), &object), expected);
+        assert_eq!(operations(&Truster::Mutating("m".into()), &json!({})), json!([]));
+    }
+
+    #[test]
+    fn a_definition_gets_the_bundle_only_if_this_server_converts() {
+        let definition = Truster::Definition("queues".into());
+        let of = |client: Value| json!({"spec": {"conversion": {"webhook": {"clientConfig": client}}}});
+        let path = "/spec/conversion/webhook/clientConfig/caBundle";
+        let expected = json!([{"op": "add", "path": path, "value": ENCODED}]);
+        assert_eq!(operations(&definition, &of(json!({"url": "https://127.0.0.1:9443/convert"}))), expected);
+        assert_eq!(operations(&definition, &of(json!({"url": "https://127.0.0.2:9443/convert"}))), json!([]));
+        assert_eq!(
+            operations(&definition, &json!({"spec": {"conversion": {"strategy": "None"}}})),
+            json!([])
+        );
+    }
+
+    #[test]
+    fn a_config_map_gets_one_key_and_keeps_the_others() {
+        let map = Truster::ConfigMap("a".into(), "b".into());
+        let whole = json!([{"op": "add", "path": "/data", "value": {"ca.crt": BUNDLE}}]);
+        let key = json!([{"op": "add", "path": "/data/ca.crt", "value": BUNDLE}]);
+        assert_eq!(operations(&map, &json!({})), whole);
+        assert_eq!(operations(&map, &json!({"data": {"other": "x"}})), key);
+        assert_eq!(operations(&map, &json!({"data": {"ca.crt": "old"}})), key);
+        assert_eq!(operations(&map, &json!({"data": {"ca.crt": BUNDLE}})), json!([]));
+    }
+}

@@ -1,0 +1,174 @@
+//! What is done before a release is uninstalled: no object may name a webhook that is gone.
+//!
+//! Webhook configurations are deleted first, so that no write waits for the webhook. Then the definition of queues loses
+//! its conversion: both versions can be read without one, though v2 without the fields that it lacks. With a conversion
+//! that is never answered, every list of v2 would fail, and with it what lists all kinds, such as the garbage collector.
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::{
+    api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tenure_service::{
+    call::{ApiError, call},
+    client::ClientArgs,
+    clock::ServerClock,
+    log::LogArgs,
+};
+use tracing::info;
+
+use crate::certificates::{
+    ConfiguredArgs,
+    trust::{Truster, calls},
+};
+
+/// The field manager of the definition's conversion. In the end it owns nothing: the next install would be refused.
+const MANAGER: &str = "tenure-uninstall";
+
+/// Tries of a write whose object changes at the same time.
+const TRIES: usize = 5;
+
+/// The settings of the uninstall.
+#[derive(Clone, Debug, Args)]
+pub struct UninstallArgs {
+    #[command(flatten, next_help_heading = "Cluster")]
+    client: ClientArgs,
+
+    #[command(flatten, next_help_heading = "Configurations")]
+    configured: ConfiguredArgs,
+
+    #[command(flatten, next_help_heading = "Logs")]
+    log: LogArgs,
+}
+
+impl UninstallArgs {
+    /// Takes the webhook out of all objects.
+    pub async fn run(self) -> anyhow::Result<()> {
+        let Self { client, configured, log } = self;
+        log.init()?;
+        let (hosts, objects) = configured.split();
+        ensure!(
+            !hosts.is_empty(),
+            "--webhook-hosts must be set: a definition that another webhook converts stays"
+        );
+        let client = client.client(&ServerClock::default()).await?;
+        for object in objects {
+            match object {
+                Truster::Validating(name) => {
+                    delete::<ValidatingWebhookConfiguration>(&client, &name).await?;
+                }
+                Truster::Mutating(name) => delete::<MutatingWebhookConfiguration>(&client, &name).await?,
+                Truster::Definition(name) => stop_conversion(&client, &name, &hosts).await?,
+                Truster::ConfigMap(..) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn delete<K>(client: &Client, name: &str) -> anyhow::Result<()>
+where
+    K: kube::Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned,
+{
+    let api = Api::<K>::all(client.clone());
+    let kind = K::kind(&()).into_owned();
+    match call(api.delete(name, &DeleteParams::default())).await {
+        Ok(_) => info!(kind, name, "Deleted"),
+        Err(ApiError::NotFound) => info!(kind, name, "Is gone already"),
+        Err(error) => return Err(error).with_context(|| format!("{kind} {name} can't be deleted")),
+    }
+    Ok(())
+}
+
+/// Has a definition work without this webhook. One that another webhook converts stays as it is.
+async fn stop_conversion(client: &Client, name: &str, hosts: &[String]) -> anyhow::Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let context = || format!("CustomResourceDefinition {name} can't be changed");
+    for left in (0..TRIES).rev() {
+        let definition = match call(definitions.get(name)).await {
+            Ok(definition) => serde_json::to_value(definition)?,
+            Err(ApiError::NotFound) => return Ok(()),
+            Err(error) => return Err(error).with_context(context),
+        };
+        let Some(operations) = next_change(&definition, hosts) else {
+            return Ok(());
+        };
+        let patch: JsonPatch = serde_json::from_value(operations)?;
+        let as_manager = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        match call(definitions.patch(name, &as_manager, &Patch::Json::<()>(patch))).await {
+            Ok(_) => info!(name, "Took the webhook out of the definition"),
+            Err(error) if left == 0 => return Err(error).with_context(context),
+            // it has changed since it was read, or is read again
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns the next JSON patch: first the conversion goes, then this program's name as the owner of fields.
+fn next_change(definition: &Value, hosts: &[String]) -> Option<Value> {
+    let same = json!({
+        "op": "test", "path": "/metadata/resourceVersion", "value": definition.pointer("/metadata/resourceVersion"),
+    });
+    let client = definition.pointer("/spec/conversion/webhook/clientConfig");
+    if client.is_some_and(|client| calls(client, hosts)) {
+        let none = json!({"strategy": "None"});
+        return Some(json!([same, {"op": "replace", "path": "/spec/conversion", "value": none}]));
+    }
+    let entries = definition.pointer("/metadata/managedFields").and_then(Value::as_array)?;
+    let others: Vec<&Value> = entries
+        .iter()
+        .filter(|entry| entry.get("manager").and_then(Value::as_str) != Some(MANAGER))
+        .collect();
+    (others.len() < entries.len())
+        .then(|| json!([same, {"op": "replace", "path": "/metadata/managedFields", "value": others}]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(conversion: &Value, managers: &[&str]) -> Value {
+        let fields: Vec<_> = managers.iter().map(|manager| json!({"manager": manager})).collect();
+        json!({
+            "metadata": {"resourceVersion": "7", "managedFields": fields},
+            "spec": {"conversion": conversion},
+        })
+    }
+
+    fn converted_at(url: &str) -> Value {
+        json!({"strategy": "Webhook", "webhook": {"clientConfig": {"url": url}}})
+    }
+
+    fn paths(change: Option<Value>) -> Vec<String> {
+        let operations = change.into_iter().flat_map(|change| change.as_array().cloned().unwrap_or_default());
+        operations.map(|operation| operation["path"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_definition_loses_the_conversion_by_this_webhook_and_then_the_name_of_who_took_it() {
+        let hosts = ["127.0.0.1".to_owned()];
+        let ours = definition(&converted_at("https://127.0.0.1:9443/convert"), &["helm"]);
+        assert_eq!(paths(next_change(&ours, &hosts)), ["/metadata/resourceVersion", "/spec/conversion"]);
+        let taken = definition(&json!({"strategy": "None"}), &["helm", MANAGER]);
+        let change = next_change(&taken, &hosts).unwrap();
+        assert_eq!(change[1]["value"], json!([{"manager": "helm"}]));
+        assert_eq!(next_change(&definition(&json!({"strategy": "None"}), &["helm"]), &hosts), None);
+    }
+
+    #[test]
+    fn a_definition_that_another_webhook_converts_stays() {
+        let others = definition(&converted_at("https://127.0.0.2:9443/convert"), &["helm"]);
+        assert_eq!(next_change(&others, &["127.0.0.1".to_owned()]), None);
+    }
+}

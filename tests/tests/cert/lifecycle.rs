@@ -1,0 +1,127 @@
+//! Install, upgrade, rollback, uninstall, install: queues of both versions can be read at each step.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tenure_testbed::{Process, RELEASE_NAMESPACE, eventually, program};
+use tenure_tests::DEADLINE;
+use tokio::task::spawn_blocking;
+
+use crate::world::{CHART, CRD, V2, V3, World, stop};
+
+const UNINSTALL: &str = "tenure-uninstall";
+
+impl World {
+    /// Asserts that both queues are read in both versions, by name and in lists.
+    async fn assert_readable(&self, step: &str) {
+        for resource in [V3, V2] {
+            let names = eventually("queues of both versions", DEADLINE, async || {
+                Ok(self.cluster.kubectl(&["get", resource, "-o", "name"]).await?.success().ok())
+            });
+            let names = names.await.unwrap_or_else(|error| panic!("{step}: {error:#}"));
+            assert_eq!(names.lines().count(), 2, "{step}: {resource} {names}");
+            for (name, priority) in [("from-v3", 3), ("from-v2", 2)] {
+                assert_eq!(
+                    self.get(&[resource, name]).await["spec"]["priority"],
+                    priority,
+                    "{step}: {resource}"
+                );
+            }
+        }
+        assert_eq!(self.get(&[V3, "from-v3"]).await["spec"]["maxDuration"], "1h", "{step}");
+    }
+
+    /// The hook as Helm renders it for a webhook in the cluster, with `kubectl apply` of its account and rights.
+    async fn hook(&self) -> Vec<Value> {
+        let template = ["template", "tenure", CHART, "--namespace", RELEASE_NAMESPACE];
+        let only = ["--show-only", "templates/webhook/uninstall.yaml"];
+        let others = ["--dry-run=server", "--set", "allowOtherReleases=true"];
+        let rendered = self.cluster.helm(&[&template[..], &only, &others].concat()).await.unwrap();
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered.success().unwrap()).unwrap();
+        for object in objects.iter().filter(|object| object["kind"] != "Job") {
+            let apply = ["apply", "--namespace", RELEASE_NAMESPACE, "-f", "-"];
+            self.cluster.kubectl_with_input(&apply, &object.to_string()).await.unwrap().success().unwrap();
+        }
+        objects
+    }
+
+    /// Runs what the hook runs, with no more than its rights, for a webhook at the address of these.
+    async fn prepare_uninstall(&self) {
+        let objects = self.hook().await;
+        let job = objects.iter().find(|object| object["kind"] == "Job").unwrap();
+        assert_eq!(job["metadata"]["annotations"]["helm.sh/hook"], "pre-delete");
+        let arguments = &job["spec"]["template"]["spec"]["containers"][0]["args"];
+        let arguments: Vec<String> = serde_json::from_value(arguments.clone()).unwrap();
+        let account = self.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, UNINSTALL).await.unwrap();
+        let mut command = Command::new(spawn_blocking(|| program("tenure-webhook")).await.unwrap().unwrap());
+        command
+            .args(arguments.iter().filter(|argument| !argument.starts_with("--webhook-hosts=")))
+            .arg("--webhook-hosts=127.0.0.1")
+            .arg(format!("--kubeconfig={}", account.display()));
+        let log = self.cluster.directory().join("uninstall.log");
+        let mut process = Process::spawn("uninstall", command, &log).unwrap();
+        let status = process.wait(DEADLINE).await.unwrap();
+        assert!(status.success(), "{}", process.failure("did not end well"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queues_of_both_versions_are_readable_at_each_step_of_a_release() {
+    let world = World::start("cert-lifecycle", 1, &[]).await;
+    world.helm("install", &["--create-namespace"]).await;
+    let webhook = world.ready_webhook(0, &[]).await;
+    world.create_queue(V3, "from-v3", &json!({"priority": 3, "maxDuration": "1h"})).await;
+    world.create_queue(V2, "from-v2", &json!({"priority": 2})).await;
+    world.assert_readable("install").await;
+    let kept = (world.bundles().await, world.files(&["tls.crt", "ca.key"]).await);
+    world.helm("upgrade", &["--set", "log.level=debug"]).await;
+    world.assert_readable("upgrade").await;
+    world.helm_alone(&["rollback", "tenure"]).await;
+    world.assert_readable("rollback").await;
+    assert_eq!((world.bundles().await, world.files(&["tls.crt", "ca.key"]).await), kept);
+
+    // the hook runs while the webhook does
+    world.prepare_uninstall().await;
+    world.assert_readable("before the uninstall").await;
+    world.helm_alone(&["uninstall", "tenure"]).await;
+    stop(webhook).await;
+    world.assert_readable("uninstall").await;
+    let configurations = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
+    assert_eq!(world.kubectl(&["get", configurations, "-o", "name"]).await, "");
+    let definition = world.get(&["crd", CRD]).await;
+    assert_eq!(definition["spec"]["conversion"], json!({"strategy": "None"}));
+    // what v2 can't show is still there
+    world.kubectl(&["label", V3, "from-v3", "a=b"]).await;
+
+    // no field has another owner that would be in Helm's way
+    world.helm("install", &[]).await;
+    let _webhook = world.ready_webhook(0, &[]).await;
+    world.assert_readable("install again").await;
+    let annotations = &world.get(&[V2, "from-v3"]).await["metadata"]["annotations"];
+    assert_eq!(annotations["tenure.dev/max-duration"], "1h", "it is converted again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_an_uninstall() {
+    let world = World::start("cert-restored", 1, &["crds.install=false"]).await;
+    world.kubectl(&["apply", "-f", crate::world::FILES]).await;
+    world.kubectl(&["wait", "--for=condition=Established", "crd", CRD]).await;
+    world.helm("install", &["--create-namespace"]).await;
+    let none =
+        json!([{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}}]).to_string();
+    let take = ["patch", "crd", CRD, "--type=json", "-p", &none];
+    world.kubectl(&take).await;
+    let map = ["configmap", "tenure-config", "-n", RELEASE_NAMESPACE];
+    let patch = world.get(&map).await["data"]["conversion.json"].as_str().unwrap().to_owned();
+    let file = world.cluster.directory().join("conversion.json");
+    std::fs::write(&file, patch).unwrap();
+    let flag = format!("--conversion-patch-file={}", file.display());
+    let _webhook = world.ready_webhook(0, &[&flag]).await;
+    world.create_queue(V3, "from-v3", &json!({"maxDuration": "1h"})).await;
+    eventually("queues to be converted", DEADLINE, async || {
+        let queue = world.cluster.kubectl(&["get", V2, "from-v3", "-o", "yaml"]).await?.success();
+        Ok(queue.ok().filter(|queue| queue.contains("tenure.dev/max-duration")))
+    })
+    .await
+    .unwrap();
+}

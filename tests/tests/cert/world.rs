@@ -1,0 +1,150 @@
+//! A release whose webhooks make their certificates by themselves, and run as processes behind one address.
+
+use std::{process::Command, time::Duration};
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use serde_json::{Value, json};
+use tenure_testbed::{Cluster, Process, RELEASE_NAMESPACE, eventually, free_port, program};
+use tenure_tests::DEADLINE;
+use tokio::task::spawn_blocking;
+
+use crate::balancer::{Backend, Balancer, is_ready};
+
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure");
+pub const FILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/tenure/files/crds/");
+pub const CRD: &str = "queues.scheduling.run.ai";
+pub const V2: &str = "queues.v2.scheduling.run.ai";
+pub const V3: &str = "queues.v3alpha1.scheduling.run.ai";
+pub const SECRET: &str = "tenure-webhook-certificates";
+
+/// The time between SIGTERM and the end of a webhook's listening.
+const DRAIN: &str = "1s";
+
+/// An API server and a release.
+pub struct World {
+    pub cluster: Cluster,
+    /// The values of the release, for `helm`.
+    values: String,
+    backends: Vec<Backend>,
+    _balancer: Balancer,
+}
+
+impl World {
+    /// An API server alone, and an address for so many webhooks. Nothing is installed.
+    pub async fn start(name: &str, replicas: usize, values: &[&str]) -> Self {
+        let cluster = Cluster::start_api_server_alone(name).await.unwrap();
+        let port = free_port().unwrap();
+        let url = format!("webhook.url=https://127.0.0.1:{port}");
+        let values = [&[&*url, "keeper.replicas=0"], values].concat().join(",");
+        let backend = |_| Backend { port: free_port().unwrap(), admin: free_port().unwrap() };
+        let backends: Vec<_> = (0..replicas).map(backend).collect();
+        let balancer = Balancer::start(port, backends.clone()).await;
+        Self { cluster, values, backends, _balancer: balancer }
+    }
+
+    /// Runs `helm <verb> tenure` of the chart.
+    pub async fn helm(&self, verb: &str, flags: &[&str]) -> String {
+        let release = [verb, "tenure", CHART, "--namespace", RELEASE_NAMESPACE, "--set", &self.values];
+        self.cluster.helm(&[&release[..], flags].concat()).await.unwrap().success().unwrap()
+    }
+
+    /// Runs `helm <arguments>` in the namespace of the release.
+    pub async fn helm_alone(&self, arguments: &[&str]) -> String {
+        let namespace = ["--namespace", RELEASE_NAMESPACE];
+        self.cluster.helm(&[arguments, &namespace].concat()).await.unwrap().success().unwrap()
+    }
+
+    /// Starts a webhook with the rights of the chart's account and the flags of the chart, and more flags.
+    pub async fn webhook(&self, index: usize, flags: &[&str]) -> Process {
+        let notes = self.helm_alone(&["get", "notes", "tenure"]).await;
+        let line = notes.lines().find(|line| line.contains("--self-managed-secret")).unwrap();
+        let of_chart: Vec<_> =
+            line.split_whitespace().skip_while(|word| !word.starts_with("--self")).collect();
+        let of_chart: Vec<_> = of_chart.into_iter().filter(|word| *word != "\\").collect();
+        self.spawn(index, &[&of_chart, flags].concat()).await
+    }
+
+    /// Starts one with these flags about certificates.
+    pub async fn spawn(&self, index: usize, flags: &[&str]) -> Process {
+        let Backend { port, admin } = self.backends[index];
+        let account = self.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, "tenure-webhook").await;
+        let mut command = Command::new(spawn_blocking(|| program("tenure-webhook")).await.unwrap().unwrap());
+        command
+            .arg(format!("--kubeconfig={}", account.unwrap().display()))
+            .arg(format!("--listen=127.0.0.1:{port}"))
+            .arg(format!("--admin-listen=127.0.0.1:{admin}"))
+            .arg(format!("--drain-delay={DRAIN}"))
+            .args(flags);
+        let log = self.cluster.directory().join(format!("webhook-{index}.log"));
+        Process::spawn("tenure-webhook", command, &log).unwrap()
+    }
+
+    /// Waits until a webhook is ready.
+    pub async fn ready(&self, index: usize, webhook: &mut Process) {
+        let admin = self.backends[index].admin;
+        let ready =
+            eventually("the webhook to be ready", DEADLINE, async || Ok(is_ready(admin).await.then_some(())))
+                .await;
+        if let Err(error) = ready {
+            panic!("{}", webhook.failure(&format!("{error:#}")));
+        }
+    }
+
+    /// Starts a webhook, and waits until it is ready.
+    pub async fn ready_webhook(&self, index: usize, flags: &[&str]) -> Process {
+        let mut webhook = self.webhook(index, flags).await;
+        self.ready(index, &mut webhook).await;
+        webhook
+    }
+
+    pub async fn kubectl(&self, arguments: &[&str]) -> String {
+        self.cluster.kubectl(arguments).await.unwrap().success().unwrap()
+    }
+
+    pub async fn get(&self, arguments: &[&str]) -> Value {
+        let get = [&["get"], arguments, &["-o", "json"]].concat();
+        serde_json::from_str(&self.kubectl(&get).await).unwrap()
+    }
+
+    /// Creates a queue; its own version is that of the resource.
+    pub async fn create_queue(&self, resource: &str, name: &str, spec: &Value) {
+        let version = if resource == V3 { "v3alpha1" } else { "v2" };
+        let queue = json!({
+            "apiVersion": format!("scheduling.run.ai/{version}"), "kind": "Queue",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let create = self.cluster.kubectl_with_input(&["create", "-f", "-"], &queue.to_string()).await;
+        create.unwrap().success().unwrap();
+    }
+
+    /// Each `caBundle` of the release.
+    pub async fn bundles(&self) -> Vec<Option<String>> {
+        let bundle = |client: &Value| client["caBundle"].as_str().map(str::to_owned);
+        let mut bundles = Vec::new();
+        for kind in ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"] {
+            let configuration = self.get(&[kind, "tenure-webhook"]).await;
+            let webhooks = configuration["webhooks"].as_array().unwrap();
+            bundles.extend(webhooks.iter().map(|webhook| bundle(&webhook["clientConfig"])));
+        }
+        let definition = self.get(&["crd", CRD]).await;
+        bundles.push(bundle(&definition["spec"]["conversion"]["webhook"]["clientConfig"]));
+        bundles
+    }
+
+    /// Files of the Secret.
+    pub async fn files(&self, keys: &[&str]) -> Vec<String> {
+        let secrets = Api::<Secret>::namespaced(self.cluster.client().unwrap(), RELEASE_NAMESPACE);
+        let data = secrets.get(SECRET).await.unwrap().data.unwrap_or_default();
+        let file =
+            |key: &&str| String::from_utf8(data.get(*key).map(|file| file.0.clone()).unwrap_or_default());
+        keys.iter().map(|key| file(key).unwrap()).collect()
+    }
+}
+
+/// Ends a webhook as a kubelet would, and waits for it.
+pub async fn stop(mut webhook: Process) {
+    webhook.terminate().unwrap();
+    let status = webhook.wait(Duration::from_secs(40)).await.unwrap();
+    assert!(status.success(), "{}", webhook.failure("did not end well"));
+}
