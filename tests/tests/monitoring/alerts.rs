@@ -11,7 +11,7 @@ use crate::{
 /// `1x150` is always 1, `0+2x150` grows by 2, and of `_x140 1x10` there is none before minute 140.
 struct Case(&'static str, &'static [&'static str], &'static [&'static str]);
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     Case(
         "TenureNoKeeperLeads",
         &[r#"tenure_keeper_leader{pod="a"} 0x150"#],
@@ -117,6 +117,12 @@ const CASES: [Case; 15] = [
         "TenureWatchSilent",
         &[r#"tenure_webhook_watch_staleness_seconds{kind="queues"} 120x150"#],
         &[r#"tenure_keeper_watch_staleness_seconds{kind="pods"} 45x150"#],
+    ),
+    Case(
+        "TenureCertificateEnds",
+        // 13 and 15 days later
+        &[r#"tenure_webhook_certificate_expiry_timestamp_seconds{certificate="ca"} 1132200x150"#],
+        &[r#"tenure_webhook_certificate_expiry_timestamp_seconds{certificate="ca"} 1305000x150"#],
     ),
 ];
 
