@@ -109,6 +109,7 @@ mod tests {
             tensorstack: None,
             runai: Some("q".into()),
             own: None,
+            extension: jiff::SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
         };
         Run::of(standing, exemption)

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod explain;
+mod extensions;
 mod limits;
 mod returns;
 mod tally;
@@ -69,7 +70,9 @@ pub struct Standing {
     pub runai: Option<ArcStr>,
     /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
     pub own: Option<SignedDuration>,
-    /// The time at which its ceiling is reached, and the family that sets it.
+    /// The time that its run was granted beyond that ceiling.
+    pub extension: SignedDuration,
+    /// The time at which its run ends, and the family whose ceiling sets it.
     pub expires: Option<(Timestamp, Family)>,
 }
 
@@ -86,6 +89,7 @@ impl Standing {
 /// A pod that was seen, and isn't kept.
 #[derive(Debug)]
 pub struct Seen {
+    uid: Uid,
     pod: ManagedPod,
     of: Box<[Membership]>,
 }
@@ -308,14 +312,15 @@ impl CeilingIndex {
     /// queue.
     pub fn see(&mut self, pod: &projection::Pod) -> Option<Seen> {
         let of = memberships(pod, |text| self.objects.interner.names.shared(text));
-        Some(Seen { pod: ManagedPod::read(pod, &mut self.objects.interner)?, of })
+        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+        Some(Seen { uid, pod: ManagedPod::read(pod, &mut self.objects.interner)?, of })
     }
 
     /// Computes the standing of a pod that was seen.
     pub fn standing_of(&mut self, seen: &Seen) -> Option<Standing> {
         self.objects.gangs.compute();
         let of_groups = self.objects.gangs.of(&seen.of);
-        let standing = limits::standing(&mut self.objects, &seen.pod, of_groups);
+        let standing = limits::standing(&mut self.objects, seen.uid, &seen.pod, of_groups);
         (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
     }
 

@@ -13,6 +13,7 @@ use tenure_types::{
 
 use crate::{
     Uid,
+    grants::Grants,
     interner::Interner,
     own::{Bearer, OwnCeilings},
     owners::{Controller, Own, OwnerRecord, OwnerRecords},
@@ -48,6 +49,7 @@ pub struct Objects {
     pub tensorstack: TensorstackQueues,
     pub gangs: Gangs,
     pub owners: OwnerRecords,
+    pub grants: Grants,
     pub paused: PausedOwners,
     pub moved: Moved,
 }

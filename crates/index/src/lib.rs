@@ -5,6 +5,7 @@ mod ceilings;
 mod cluster;
 mod controlled;
 mod deadlines;
+mod grants;
 mod interner;
 mod kinds;
 mod names;

@@ -54,6 +54,8 @@ pub struct OwnerRecords {
     with_own: usize,
     /// Kinds that can be paused.
     pausable: HashSet<KindHash>,
+    /// True if workloads have grants: then chains of owners matter, too.
+    pub with_grants: bool,
 }
 
 impl OwnerRecords {
@@ -77,7 +79,7 @@ impl OwnerRecords {
         self.by_controller.replace(uid, from.map(|of| of.uid), to.map(|of| of.uid));
         self.with_own = self.with_own.saturating_sub(usize::from(own_before.is_some()));
         self.with_own = self.with_own.saturating_add(usize::from(own.is_some()));
-        own_before != own || (from != to && self.with_own > 0)
+        own_before != own || (from != to && (self.with_own > 0 || self.with_grants))
     }
 
     /// The owners that one of the watches has seen, but for these.

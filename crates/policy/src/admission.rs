@@ -5,11 +5,12 @@ pub mod priority_class;
 use std::{collections::BTreeMap, fmt::Display};
 
 use jiff::SignedDuration;
+use serde::de::DeserializeOwned;
 use tenure_types::{
     ExtendedDuration, keys,
     runai::{
         QueueVersion, SPEC_ANNOTATIONS, v2,
-        v3alpha1::{self, MaxDurationAction, OnReversal, WaitForPodsReady},
+        v3alpha1::{self, MaxDurationAction, OnReversal},
     },
     tensorstack::v1beta1,
 };
@@ -112,12 +113,14 @@ fn judge(
 /// Annotations that mean something on a queue of v2, and nothing where there is a field.
 fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<String, String>) -> Vec<String> {
     // in any layout of the JSON
-    let says_the_same = |key: &str| {
-        let text = annotations.get(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION);
-        let wait = text.and_then(|text| serde_json::from_str::<WaitForPodsReady>(text).ok());
-        key == keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION
-            && wait.is_some()
-            && wait == spec.wait_for_pods_ready
+    let says_the_same = |key: &str| match key {
+        keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION => {
+            annotations.get(key).is_some_and(|text| is_json_of(text, spec.wait_for_pods_ready.as_ref()))
+        }
+        keys::QUEUE_EXTENSIONS_ANNOTATION => {
+            annotations.get(key).is_some_and(|text| is_json_of(text, spec.extensions.as_ref()))
+        }
+        _ => false,
     };
     let floors = [
         ("preemptMinRuntime", keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION),
@@ -133,6 +136,11 @@ fn leftovers(name: &str, spec: &v3alpha1::QueueSpec, annotations: &BTreeMap<Stri
         )
     };
     present.map(told).collect()
+}
+
+/// True if a text is the JSON of a field, which is set.
+fn is_json_of<T: DeserializeOwned + PartialEq>(text: &str, field: Option<&T>) -> bool {
+    serde_json::from_str::<T>(text).is_ok_and(|value| Some(&value) == field)
 }
 
 /// Reviews a queue of the tensorstack family.
@@ -191,6 +199,14 @@ fn runai_warnings(
     }
     let effective = above.below(name, queue, floors);
     warnings.extend(action_warnings(version, queue, effective.action.unwrap_or_default()));
+    if queue.extensions.is_some()
+        && let Some(above) = above.without_extensions
+    {
+        let field = version.path("extensions");
+        warnings.push(format!(
+            "{field}: ancestor {above:?} has a maxDuration and allows no extensions: none is granted until it has extensions too"
+        ));
+    }
     if let Some((of, ceiling)) = effective.ceiling {
         if let Some((_, notice)) = effective.notice.filter(|(_, notice)| *notice >= ceiling) {
             warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));

@@ -42,6 +42,8 @@ pub(crate) struct Effective<'t> {
     pub reclaim: Option<Of<'t>>,
     /// The nearest `maxDurationAction`.
     pub action: Option<MaxDurationAction>,
+    /// The nearest queue that has a ceiling and allows no extensions.
+    pub without_extensions: Option<&'t str>,
     slices: Slices,
 }
 
@@ -61,6 +63,7 @@ impl<'t> Effective<'t> {
     #[must_use]
     pub fn below(self, name: &'t str, queue: &RunaiQueue, floors: &Floors) -> Self {
         let own = |value: Option<ExtendedDuration>| value.map(|value| (name, value));
+        let allows_none = queue.ceiling.is_some() && queue.extensions.is_none();
         // of two that are equal the first is the least
         let ceilings = own(queue.ceiling).into_iter().chain(self.ceiling);
         Self {
@@ -69,6 +72,7 @@ impl<'t> Effective<'t> {
             preempt: own(queue.preempt_floor).or(self.preempt),
             reclaim: own(queue.reclaim_floor).or(self.reclaim),
             action: queue.action.or(self.action),
+            without_extensions: allows_none.then_some(name).or(self.without_extensions),
             slices: self.slices.below(queue, floors),
         }
     }

@@ -6,6 +6,7 @@ pub mod climb;
 pub mod config;
 pub mod delegation;
 pub mod expiry;
+pub mod extension;
 pub mod field;
 pub mod floor;
 pub mod gang;

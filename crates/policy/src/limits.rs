@@ -7,6 +7,7 @@ use tenure_types::{
 };
 
 use crate::{
+    extension::Allowance,
     floor::{Floors, LongestFloors},
     queue::{RunaiQueue, TensorstackQueue},
     ready::PodsReady,
@@ -26,6 +27,8 @@ pub struct Limits {
     pub on_reversal: OnReversal,
     /// The rules for workloads that don't get ready; none: the configured ones.
     pub pods_ready: Option<PodsReady>,
+    /// The time that a run may get beyond its ceiling.
+    pub extensions: Allowance,
 }
 
 impl Limits {
@@ -45,6 +48,7 @@ impl Limits {
             slice_delay: (action == MaxDurationAction::Requeue).then(delay),
             on_reversal: path.iter().find_map(|queue| queue.on_reversal).unwrap_or_default(),
             pods_ready: path.iter().find_map(|queue| queue.pods_ready.as_deref().copied()),
+            extensions: Allowance::of_path(path.iter().copied()),
         })
     }
 }
@@ -57,6 +61,7 @@ impl From<&TensorstackQueue> for Limits {
             slice_delay: None,
             on_reversal: OnReversal::default(),
             pods_ready: None,
+            extensions: Allowance::default(),
         }
     }
 }

@@ -11,12 +11,17 @@ use tenure_types::{
     amount::Amount,
     runai::{
         self, QueueVersion,
-        v3alpha1::{self, MaxDurationAction, OnReversal, QueueResource, RequeuingStrategy, WaitForPodsReady},
+        v3alpha1::{
+            self, MaxDurationAction, OnReversal, QueueExtensions, QueueResource, RequeuingStrategy,
+            WaitForPodsReady,
+        },
     },
     tensorstack::v1beta1::{self, Quota},
 };
 
-use crate::{field::FieldError, owners::is_subdomain, ready::PodsReady, requeue::factor};
+use crate::{
+    extension::Allowance, field::FieldError, owners::is_subdomain, ready::PodsReady, requeue::factor,
+};
 
 /// The remedy for a ceiling of zero: that of an ancestor may still count.
 const NO_OWN_LIMIT: &str = "leave it out for no limit of its own";
@@ -45,6 +50,8 @@ pub struct RunaiQueue {
     pub on_reversal: Option<OnReversal>,
     /// `waitForPodsReady`; none is inheritance.
     pub pods_ready: Option<Box<PodsReady>>,
+    /// `extensions`; none allows none where the queue has a ceiling.
+    pub extensions: Option<Allowance>,
 }
 
 impl RunaiQueue {
@@ -86,6 +93,7 @@ impl RunaiQueue {
             requeue_delay: duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors),
             on_reversal: spec.on_reversal,
             pods_ready: spec.wait_for_pods_ready.as_ref().map(|wait| Box::new(PodsReady::from(wait))),
+            extensions: spec.extensions.as_ref().map(|of| extensions(&path("extensions"), of, errors)),
         };
         queue.floors_under_ceiling(spec, errors);
         if let Some(wait) = &spec.wait_for_pods_ready {
@@ -217,6 +225,29 @@ fn parent(name: Option<&str>, errors: &mut Vec<FieldError>) -> Option<String> {
     let detail = "must be the name of a queue: lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
     errors.push(FieldError::invalid("spec.parentQueue", name, detail));
     Some(name.into())
+}
+
+/// Reads a block of this name. A field that is left out, or can't be read, allows nothing; but without a count there is no
+/// limit of it.
+fn extensions(path: &str, of: &QueueExtensions, errors: &mut Vec<FieldError>) -> Allowance {
+    let QueueExtensions { auto_approve, max_total, max_count } = of;
+    let mut time = |field: &str, written: Option<&Written<ExtendedDuration>>| {
+        let read = duration(&format!("{path}.{field}"), written, errors);
+        read.unwrap_or_default()
+    };
+    let (auto, total) = (time("autoApprove", auto_approve.as_ref()), time("maxTotal", max_total.as_ref()));
+    if auto > total {
+        let text = auto_approve.as_ref().map_or("", Written::as_str);
+        let most = max_total.as_ref().map_or("0s, as it is left out", Written::as_str);
+        let detail = format!("must not be longer than maxTotal, {most}");
+        errors.push(FieldError::invalid(format!("{path}.autoApprove"), text, detail));
+    }
+    at_least(0, &format!("{path}.maxCount"), *max_count, errors);
+    Allowance {
+        auto_approve: auto.min(total).to_signed(),
+        max_total: total.to_signed(),
+        max_count: max_count.map(|count| count.try_into().unwrap_or(0)),
+    }
 }
 
 /// Checks a block of this name.
@@ -357,6 +388,25 @@ mod tests {
         for (error, expected) in errors.iter().zip(expected) {
             assert!(error.starts_with(expected), "{error} should start with {expected}");
         }
+    }
+
+    #[test]
+    fn extensions_without_a_total_allow_none_and_no_more_is_approved_at_once_than_in_all() {
+        let read = |of: Value| {
+            let (queue, errors) = runai(json!({"extensions": of}));
+            (queue.extensions.unwrap(), errors)
+        };
+        let hours = jiff::SignedDuration::from_hours;
+        let (allowance, errors) = read(json!({"autoApprove": "2h", "maxTotal": "1d", "maxCount": 3}));
+        assert_eq!(errors, [""; 0]);
+        assert_eq!(allowance, Allowance { auto_approve: hours(2), max_total: hours(24), max_count: Some(3) });
+        assert_eq!(read(json!({})), (Allowance::default(), vec![]));
+        let (allowance, errors) = read(json!({"autoApprove": "2h"}));
+        assert_eq!(allowance, Allowance::default());
+        let expected = "spec.extensions.autoApprove: Invalid value: \"2h\": must not be longer than maxTotal, 0s, as it is left out";
+        assert_eq!(errors, [expected]);
+        let (_, errors) = read(json!({"autoApprove": "soon", "maxTotal": "1 h", "maxCount": -1}));
+        assert_eq!(errors.len(), 3, "{errors:?}");
     }
 
     #[test]

@@ -120,6 +120,9 @@ pub const QUEUE_REQUEUE_DELAY_ANNOTATION: &str = "tenure.dev/requeue-delay";
 /// Annotation on a Queue v2: `onReversal`.
 pub const QUEUE_ON_REVERSAL_ANNOTATION: &str = "tenure.dev/on-reversal";
 
+/// Annotation on a Queue v2: `extensions`, as JSON.
+pub const QUEUE_EXTENSIONS_ANNOTATION: &str = "tenure.dev/extensions";
+
 /// Annotation on a Queue v2: `waitForPodsReady`, as JSON.
 pub const QUEUE_WAIT_FOR_PODS_READY_ANNOTATION: &str = "tenure.dev/wait-for-pods-ready";
 

@@ -5,6 +5,7 @@ pub mod amount;
 #[macro_use]
 pub mod duration;
 pub mod extender;
+pub mod extension;
 pub mod keys;
 pub mod paused;
 pub mod podgroup;

@@ -57,6 +57,9 @@ pub struct ExceededCeiling {
     /// it itself, by annotation [`crate::keys::MAX_DURATION_ANNOTATION`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
+    /// The time that the run was granted beyond the ceiling, for people; none if it was granted none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended: Option<String>,
 }
 
 /// The writer of a field, as recorded in `metadata.managedFields`.

@@ -330,6 +330,8 @@ struct SlimSpec {
     on_reversal: Value,
     #[serde(default)]
     wait_for_pods_ready: Value,
+    #[serde(default)]
+    extensions: Value,
 }
 
 fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alpha1::QueueSpec, D::Error> {
@@ -343,6 +345,7 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         requeue_delay,
         on_reversal,
         wait_for_pods_ready,
+        extensions,
     } = SlimSpec::deserialize(deserializer)?;
     Ok(runai::v3alpha1::QueueSpec {
         parent_queue: text(parent_queue),
@@ -355,6 +358,7 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         requeue_delay: text(requeue_delay).map(Written::from),
         on_reversal: serde_json::from_value(on_reversal).ok(),
         wait_for_pods_ready: serde_json::from_value(wait_for_pods_ready).unwrap_or_default(),
+        extensions: serde_json::from_value(extensions).unwrap_or_default(),
         // no decision needs these
         display_name: None,
         priority: None,

@@ -83,6 +83,16 @@ fn wait_for_pods_ready_is_an_annotation_of_json() {
 }
 
 #[test]
+fn extensions_are_an_annotation_of_json() {
+    assert_pair(
+        &json!({"spec": {"extensions": {"autoApprove": "2h", "maxTotal": "8h", "maxCount": 3}}}),
+        &json!({"spec": {}, "annotations": {
+            "tenure.dev/extensions": r#"{"autoApprove":"2h","maxCount":3,"maxTotal":"8h"}"#,
+        }}),
+    );
+}
+
+#[test]
 fn json_keeps_the_layout_of_its_writer() {
     let laid_out = json!({"tenure.dev/wait-for-pods-ready": "{\n  \"timeout\": \"5m\"\n}"});
     assert_pair(

@@ -37,7 +37,7 @@ impl CeilingIndex {
             (None, None) => Holder::Pod(uid),
         };
         let of_groups = objects.gangs.of(memberships);
-        let standing = limits::standing(objects, pod, of_groups);
+        let standing = limits::standing(objects, uid, pod, of_groups);
         let family = if standing.runai.is_some() { Family::Runai } else { Family::Tensorstack };
         let queue = standing.queue(family)?.clone();
         Some(Occupant { family, queue, holder })

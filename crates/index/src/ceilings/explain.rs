@@ -27,14 +27,17 @@ impl CeilingIndex {
     /// The ceiling that ends the run of a pod which stands like this; none if none does. A queue is that which sets it.
     pub fn ceiling(&self, standing: &Standing) -> Option<ExceededCeiling> {
         let (end, family) = standing.expires?;
-        let ceiling = end.duration_since(standing.clocks.since(family)?);
+        let run = end.duration_since(standing.clocks.since(family)?);
+        let ceiling = run.saturating_sub(standing.extension);
         let queue = standing.queue(family)?.as_str();
         let set_by = match family {
             _ if standing.own == Some(ceiling) => None,
             Family::Tensorstack => Some(queue),
             Family::Runai => ceiling::effective(self.tree(), queue).ok()?.map(|(queue, _)| queue),
         };
-        Some(ExceededCeiling { max_duration: for_people(ceiling), queue: set_by.map(str::to_owned) })
+        let extended = standing.extension.is_positive().then(|| for_people(standing.extension));
+        let queue = set_by.map(str::to_owned);
+        Some(ExceededCeiling { max_duration: for_people(ceiling), queue, extended })
     }
 
     /// The ceiling that a workload notes itself, where that of its queue is shorter and counts.
@@ -59,7 +62,7 @@ impl CeilingIndex {
         let Self { objects, reader } = self;
         let pod = reader.deadlines.get(uid)?;
         let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
-        let standing = limits::standing(objects, pod, of_groups);
+        let standing = limits::standing(objects, uid, pod, of_groups);
         let own = ignored_own(objects, &standing)?;
         let root = objects.owners.root_with_own(pod.controller).filter(|(.., noted)| noted.ceiling == own);
         let (bearer, uid, namespace, name) = if let Some((uid, source, noted)) = root {
@@ -157,7 +160,8 @@ mod tests {
     }
 
     fn longer() -> NoEffect {
-        let ceiling = ExceededCeiling { max_duration: "1h".into(), queue: Some("own".into()) };
+        let ceiling =
+            ExceededCeiling { max_duration: "1h".into(), queue: Some("own".into()), extended: None };
         NoEffect::Longer { own: SignedDuration::from_hours(2), ceiling }
     }
 

@@ -30,7 +30,7 @@ pub fn deadlines(
 ) -> PodDeadlines {
     let of_groups = objects.gangs.of(objects.gangs.memberships(uid));
     let lacking = of_groups.lacking;
-    let standing = standing(objects, pod, of_groups);
+    let standing = standing(objects, uid, pod, of_groups);
     if ignored_own(objects, &standing).is_some() {
         objects.interner.own.doubt(uid);
     }
@@ -102,7 +102,7 @@ fn queue(
 }
 
 /// Computes the standing of a pod.
-pub fn standing(objects: &mut Objects, pod: &ManagedPod, of_groups: OfGroups) -> Standing {
+pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod, of_groups: OfGroups) -> Standing {
     let root = objects.owners.own_ceiling(pod.controller);
     let own = [root, pod.own_ceiling(), of_groups.own].into_iter().flatten().min();
     let OfGroups { tensorstack, runai, is_grouped, start, .. } = of_groups;
@@ -112,11 +112,34 @@ pub fn standing(objects: &mut Objects, pod: &ManagedPod, of_groups: OfGroups) ->
     let mut ceiling = |family, queue: &Option<ArcStr>| {
         objects.limits(family, queue.as_deref()?)?.ceiling.into_iter().chain(own).min()
     };
-    let ceilings = (ceiling(Family::Tensorstack, &tensorstack), ceiling(Family::Runai, &runai));
+    let (of_tensorstack, of_runai) =
+        (ceiling(Family::Tensorstack, &tensorstack), ceiling(Family::Runai, &runai));
     let alone = pod.clocks();
     // no group moves the end of a pod past its own scheduling and the ceiling
     let clocks = Clocks { started: start.into_iter().chain(alone.started).min(), ..alone };
     let start = if is_grouped { start } else { alone.started };
-    let expires = expiry::deadline(clocks, ceilings.0, ceilings.1);
-    Standing { clocks, start, is_grouped, tensorstack, runai, own, expires }
+    let granted = extension(objects, (uid, pod), runai.as_deref(), clocks);
+    let expires =
+        expiry::deadline(clocks, of_tensorstack, of_runai.map(|ceiling| ceiling.saturating_add(granted)));
+    let is_extended = matches!(expires, Some((_, Family::Runai)));
+    let extension = if is_extended { granted } else { SignedDuration::ZERO };
+    Standing { clocks, start, is_grouped, tensorstack, runai, own, extension, expires }
+}
+
+/// The time that a pod's run was granted beyond its ceiling, as far as its queues allow.
+fn extension(
+    objects: &mut Objects,
+    (uid, pod): (Uid, &ManagedPod),
+    queue: Option<&str>,
+    clocks: Clocks,
+) -> SignedDuration {
+    if objects.grants.is_empty() {
+        return SignedDuration::ZERO;
+    }
+    let workload = objects.owners.root(pod.controller).unwrap_or(uid);
+    let allowance = queue.and_then(|queue| objects.limits(Family::Runai, queue)).map(|of| of.extensions);
+    let granted = clocks.started.zip(allowance).map(|(since, allowance)| {
+        allowance.total(objects.grants.of(workload, &pod.namespace, since).map(|grant| grant.time))
+    });
+    granted.unwrap_or_default()
 }

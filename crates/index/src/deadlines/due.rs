@@ -98,6 +98,8 @@ pub enum Outcome {
     /// It was done, and their workload is paused for it: a pod that outlives the pause belongs to a run that was judged
     /// already.
     Paused,
+    /// The end of the run has moved since the pods were handed out. The try doesn't count.
+    Moved,
     /// It could not be done. Pods are due again after a while, which grows with each try.
     Failed,
     /// It was not yet time. Pods are due again by the clock.

@@ -61,7 +61,7 @@ impl Notice {
                 self.step.tries.forget();
             }
             Outcome::Failed => self.step.tries.count_done(now, RETRY),
-            Outcome::Paused | Outcome::TooEarly | Outcome::Final => {}
+            Outcome::Paused | Outcome::TooEarly | Outcome::Moved | Outcome::Final => {}
         }
     }
 }

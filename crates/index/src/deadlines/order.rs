@@ -21,6 +21,9 @@ impl Default for RetryAfter {
     }
 }
 
+/// The time within which the watches show an end that has moved.
+const SHOWN_AFTER: SignedDuration = SignedDuration::from_secs(1);
+
 impl From<RetryAfter> for Wait {
     fn from(RetryAfter(first): RetryAfter) -> Self {
         Self { first, last: first.saturating_mul(8) }
@@ -161,6 +164,7 @@ impl Tries {
             Outcome::Acted | Outcome::Paused => self.count_done(now, retry_after.into()),
             Outcome::Failed => self.count_failed(now, retry_after.into()),
             Outcome::TooEarly => {}
+            Outcome::Moved => self.wait_until(now.checked_add(SHOWN_AFTER).unwrap_or(Timestamp::MAX)),
             Outcome::Final => self.not_before = Self::NEVER,
         }
     }
@@ -190,8 +194,11 @@ impl Tries {
     }
 
     fn wait(&mut self, now: Timestamp, wait: Wait) {
-        let end = milliseconds_up(wait.end(self.in_vain.saturating_add(self.failed), now));
-        let [_, _, not_before @ ..] = end.max(0).to_be_bytes();
+        self.wait_until(wait.end(self.in_vain.saturating_add(self.failed), now));
+    }
+
+    fn wait_until(&mut self, at: Timestamp) {
+        let [_, _, not_before @ ..] = milliseconds_up(at).max(0).to_be_bytes();
         self.not_before = not_before;
     }
 }

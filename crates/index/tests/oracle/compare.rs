@@ -134,6 +134,9 @@ impl Pair {
             Event::Owner(owner) => index.apply_owner(owner.kind as u16, &wire::owner(owner)),
             Event::DeleteOwner(uid) => index.delete_owner(wire::uid(*uid)),
             Event::RetainOwners(kind, kept) => index.retain_owners(*kind as u16, &uids(&kept.0)),
+            Event::Extension(extension) => index.apply_extension(&wire::extension(extension)),
+            Event::DeleteExtension(uid) => index.delete_extension(wire::uid(*uid)),
+            Event::RetainExtensions(kept) => index.retain_extensions(&uids(&kept.0)),
             Event::RunaiQueue(name, queue) if queue.v2 => {
                 index.change_queues(now, |index| {
                     index.apply_runai_v2(&wire::runai_name(*name), &wire::runai_v2(queue))

@@ -4,7 +4,7 @@ use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
     object::List,
-    world::{ConfigObj, GroupObj, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj},
+    world::{ConfigObj, ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj},
 };
 
 /// The result of a claimed stamp.
@@ -58,6 +58,9 @@ pub enum Event {
     Owner(OwnerObj),
     DeleteOwner(u32),
     RetainOwners(OwnerKind, List<u32>),
+    Extension(ExtensionObj),
+    DeleteExtension(u32),
+    RetainExtensions(List<u32>),
     RunaiQueue(u8, RunaiObj),
     DeleteRunai(u8),
     RetainRunai(List<u8>),
@@ -89,6 +92,8 @@ impl Event {
             Self::Pod(pod) => pod.simpler().into_iter().map(Self::Pod).collect(),
             Self::Group(group) => group.simpler().into_iter().map(Self::Group).collect(),
             Self::Owner(owner) => owner.simpler().into_iter().map(Self::Owner).collect(),
+            Self::Extension(extension) => extension.simpler().into_iter().map(Self::Extension).collect(),
+            Self::RetainExtensions(kept) => kept.simpler().map(Self::RetainExtensions).collect(),
             Self::Configure(config) => config.simpler().into_iter().map(Self::Configure).collect(),
             Self::RunaiQueue(name, queue) => {
                 queue.simpler().into_iter().map(|queue| Self::RunaiQueue(*name, queue)).collect()

@@ -8,7 +8,7 @@ use tenure_types::podgroup::PodGroupKind;
 
 use crate::{
     event::{Ask, End, Event, Scope, StampEnd},
-    world::{GroupObj, OwnerObj, PodObj},
+    world::{ExtensionObj, GroupObj, OwnerObj, PodObj},
 };
 
 /// Numbers that follow from a seed (`SplitMix64`).
@@ -45,7 +45,7 @@ impl Random {
 
 /// The events that a history may have. Each history has only some kinds, so that each kind is seen without the others.
 struct Habits {
-    weights: [u64; 13],
+    weights: [u64; 14],
     namespaces: u64,
     most_pods: usize,
     kinds: Vec<PodGroupKind>,
@@ -63,6 +63,7 @@ struct History {
     pods: Vec<PodObj>,
     groups: Vec<GroupObj>,
     owners: Vec<OwnerObj>,
+    extensions: Vec<ExtensionObj>,
     runai: Vec<u8>,
     tensorstack: Vec<u8>,
     /// The watch of pods is broken off.
@@ -82,6 +83,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
         pods: Vec::new(),
         groups: Vec::new(),
         owners: Vec::new(),
+        extensions: Vec::new(),
         runai: Vec::new(),
         tensorstack: Vec::new(),
         is_deaf: false,
@@ -101,7 +103,7 @@ pub fn history(seed: u64, length: usize) -> Vec<Event> {
 
 impl Habits {
     fn of(random: &mut Random) -> Self {
-        let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6, 8];
+        let mut weights = [30, 26, 10, 5, 8, 6, 6, 2, 14, 12, 6, 6, 8, 8];
         for weight in &mut weights[3..] {
             *weight = if random.percent(25) { 0 } else { *weight };
         }
@@ -154,7 +156,8 @@ impl History {
             9 => self.settle(),
             10 => self.stamps(),
             11 => self.returns(),
-            _ => self.ask(),
+            12 => self.ask(),
+            _ => self.extension(),
         }
         if self.is_deaf && self.random.percent(15) {
             self.list_pods();

@@ -16,6 +16,7 @@ use tenure_policy::{
     start::LongestFormation,
 };
 use tenure_types::{
+    extension::Extension,
     keys,
     podgroup::{PodGroup, PodGroupKind},
     projection::{Pod, PodCondition, PodSpec, PodStatus, RunaiQueueV2Object, SchedulingGroup},
@@ -23,7 +24,8 @@ use tenure_types::{
     runai::{
         v2,
         v3alpha1::{
-            self, CountFrom, MaxDurationAction, RequeuingStrategy, RequeuingTimestamp, WaitForPodsReady,
+            self, CountFrom, MaxDurationAction, QueueExtensions, RequeuingStrategy, RequeuingTimestamp,
+            WaitForPodsReady,
         },
     },
     tensorstack::v1beta1,
@@ -35,8 +37,8 @@ pub use crate::names::{
     uid_text,
 };
 use crate::world::{
-    ConfigObj, Controller, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj, TensorstackObj, Wait, go,
-    timestamp, units,
+    ConfigObj, Controller, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj,
+    TensorstackObj, Wait, go, timestamp, units,
 };
 
 fn time(millis: i64) -> Time {
@@ -244,6 +246,30 @@ pub fn pods_ready(of: Wait) -> PodsReady {
     PodsReady::from(&wait(of))
 }
 
+pub fn extension(of: &ExtensionObj) -> Extension {
+    let (target, state) = (uid_text(of.workload), if of.granted.is_some() { "Granted" } else { "Pending" });
+    let granted = of.granted.map(go);
+    let extension = json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "Extension",
+        "metadata": {"name": "e", "namespace": namespace(of.namespace), "uid": uid_text(of.uid)},
+        "spec": {
+            "target": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "o", "uid": target}, "duration": "1h",
+        },
+        "status": {"state": state, "granted": granted},
+    });
+    let mut extension: Extension = serde_json::from_value(extension).unwrap();
+    extension.metadata.creation_timestamp = Some(time(of.asked));
+    extension
+}
+
+fn extensions((total, count): (i64, Option<u32>)) -> QueueExtensions {
+    QueueExtensions {
+        auto_approve: None,
+        max_total: Some(go(total).as_str().into()),
+        max_count: count.map(|count| count.try_into().unwrap()),
+    }
+}
+
 pub fn runai(of: &RunaiObj) -> v3alpha1::QueueSpec {
     let text = |micros: Option<i64>| micros.map(|micros| go(micros).as_str().into());
     let action = |requeue| if requeue { MaxDurationAction::Requeue } else { MaxDurationAction::Pause };
@@ -256,6 +282,7 @@ pub fn runai(of: &RunaiObj) -> v3alpha1::QueueSpec {
         max_duration_action: of.requeue.map(action),
         requeue_delay: text(of.delay),
         wait_for_pods_ready: of.wait.map(wait),
+        extensions: of.extensions.map(extensions),
         ..v3alpha1::QueueSpec::default()
     }
 }
@@ -274,6 +301,10 @@ pub fn runai_v2(of: &RunaiObj) -> RunaiQueueV2Object {
                 ),
                 (keys::QUEUE_REQUEUE_DELAY_ANNOTATION, of.delay.map(go)),
                 (keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION, wait),
+                (
+                    keys::QUEUE_EXTENSIONS_ANNOTATION,
+                    of.extensions.map(|of| serde_json::to_string(&extensions(of)).unwrap()),
+                ),
             ]),
             ..ObjectMeta::default()
         },

@@ -159,6 +159,19 @@ object! {
         wait: Option<Wait> = None,
         preempt: Option<i64> = None,
         reclaim: Option<i64> = None,
+        /// The longest total of extensions, and the greatest number.
+        extensions: Option<(i64, Option<u32>)> = None,
+    }
+}
+
+object! {
+    /// A request for more time for a workload.
+    ExtensionObj {
+        uid: u32 = 1,
+        namespace: u8 = 0,
+        workload: u32 = 1,
+        asked: i64 = 0,
+        granted: Option<i64> = None,
     }
 }
 

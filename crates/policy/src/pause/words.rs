@@ -280,13 +280,14 @@ const ENDED_BY: &str = " has reached the ceiling";
 const DRY_RUN: &str = "Dry run, nothing was done: ";
 
 fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
-    let which = ceiling.map(|ExceededCeiling { max_duration, queue: of }| {
+    let which = ceiling.map(|ExceededCeiling { max_duration, queue: of, extended }| {
         let by = match of.as_deref() {
             None => format!("set by its own annotation {}", keys::MAX_DURATION_ANNOTATION),
             Some(of) if of == queue => "set by that queue".to_owned(),
             Some(above) => format!("set by Queue {above} above it"),
         };
-        format!(" of {max_duration}, {by}")
+        let extended = extended.as_ref().map(|time| format!(", and the end of the {time} granted beyond it"));
+        format!(" of {max_duration}, {by}{}", extended.unwrap_or_default())
     });
     format!("{ENDED_IN}{queue}{ENDED_BY}{}", which.unwrap_or_default())
 }
@@ -299,7 +300,7 @@ pub fn own_invalid(value: &str, error: &str) -> String {
 
 /// The message about an own ceiling that is longer than that of its queue.
 pub fn own_ignored(own: SignedDuration, ceiling: &ExceededCeiling) -> String {
-    let ExceededCeiling { max_duration, queue } = ceiling;
+    let ExceededCeiling { max_duration, queue, extended: _ } = ceiling;
     let queue = queue.as_deref().unwrap_or_default();
     format!(
         "Annotation {} of {} has no effect: Queue {queue} ends a run after {max_duration}, and a workload can only shorten that",
@@ -434,7 +435,11 @@ mod tests {
     #[test]
     fn a_pause_is_told_in_plain_words_with_its_ceiling_what_happens_and_what_helps() {
         let ceiling = |queue: Option<&str>| {
-            Some(ExceededCeiling { max_duration: "2h 30m".into(), queue: queue.map(str::to_owned) })
+            Some(ExceededCeiling {
+                max_duration: "2h 30m".into(),
+                queue: queue.map(str::to_owned),
+                extended: None,
+            })
         };
         let of = |reason: &str, ceiling, requeue_at| {
             let record =
@@ -468,7 +473,8 @@ mod tests {
 
     #[test]
     fn a_deleted_pod_is_told_in_plain_words_why() {
-        let ceiling = ExceededCeiling { max_duration: "10s".into(), queue: Some("research".into()) };
+        let queue = Some("research".into());
+        let ceiling = ExceededCeiling { max_duration: "10s".into(), queue, extended: None };
         let expected = "Its run in Queue research has reached the ceiling of 10s, set by that queue. The pod was deleted, because it has no owner that could be paused and come back. To run it again, create it again";
         assert_eq!(deleted_in_words("research", Some(&ceiling), &Alone::NoOwner), expected);
     }
@@ -567,6 +573,7 @@ mod tests {
             let ceiling = ceiling.map(|(text, queue): (&str, Option<&str>)| ExceededCeiling {
                 max_duration: text.into(),
                 queue: queue.map(str::to_owned),
+                extended: None,
             });
             let record = PausedRecord {
                 ceiling: ceiling.clone(),
@@ -586,7 +593,8 @@ mod tests {
 
     #[test]
     fn of_an_own_ceiling_without_effect_it_is_told_what_would_be_right() {
-        let ceiling = ExceededCeiling { max_duration: "2h".into(), queue: Some("research".into()) };
+        let queue = Some("research".into());
+        let ceiling = ExceededCeiling { max_duration: "2h".into(), queue, extended: None };
         assert_eq!(
             own_ignored(SignedDuration::from_hours(5), &ceiling),
             "Annotation tenure.dev/max-duration of 5h has no effect: Queue research ends a run after 2h, and a workload can only shorten that"

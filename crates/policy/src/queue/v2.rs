@@ -9,7 +9,7 @@ use tenure_types::{
     runai::{
         QueueVersion, SPEC_ANNOTATIONS,
         v2::{self, QueueResource},
-        v3alpha1::{self, WaitForPodsReady},
+        v3alpha1,
     },
 };
 
@@ -37,7 +37,8 @@ pub fn as_v3alpha1(
         max_duration_action: one_of("maxDurationAction", "must be Pause or Requeue", annotations, errors),
         requeue_delay: text(keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
         on_reversal: one_of("onReversal", ON_REVERSAL_EXPECTED, annotations, errors),
-        wait_for_pods_ready: wait_for_pods_ready(annotations, errors),
+        wait_for_pods_ready: json_object("waitForPodsReady", "{\"timeout\":\"5m\"}", annotations, errors),
+        extensions: json_object("extensions", "{\"maxTotal\":\"8h\"}", annotations, errors),
         resources: spec.resources.as_ref().map(|resources| v3alpha1::QueueResources {
             cpu: resources.cpu.as_ref().map(resource),
             gpu: resources.gpu.as_ref().map(resource),
@@ -97,23 +98,25 @@ fn one_of<T: DeserializeOwned>(
     value.map_err(|_| errors.push(FieldError::invalid(path, text.as_str(), expected))).ok()
 }
 
-fn wait_for_pods_ready(
+/// The annotation that stands for a field which is an object.
+fn json_object<T: DeserializeOwned>(
+    field: &str,
+    example: &str,
     annotations: &BTreeMap<String, String>,
     errors: &mut Vec<FieldError>,
-) -> Option<WaitForPodsReady> {
-    let text = annotations.get(keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION)?;
+) -> Option<T> {
+    let (_, key) = SPEC_ANNOTATIONS.into_iter().find(|(known, _)| *known == field)?;
+    let text = annotations.get(key)?;
     // serde would read a list as well, field by field
     let is_object = text.trim_start().starts_with('{');
     let read = || serde_json::from_str(text).map_err(|error| error.to_string());
-    let wait = if is_object { read() } else { Err("not an object".into()) };
-    let path = QueueVersion::V2.path("waitForPodsReady");
+    let value = if is_object { read() } else { Err("not an object".into()) };
+    let path = QueueVersion::V2.path(field);
     let wrong = |error: String| {
-        let detail = format!(
-            "must be JSON, what spec.waitForPodsReady is in v3alpha1, such as {{\"timeout\":\"5m\"}}: {error}"
-        );
+        let detail = format!("must be JSON, what spec.{field} is in v3alpha1, such as {example}: {error}");
         FieldError::invalid(path, text.as_str(), detail)
     };
-    wait.map_err(|error| errors.push(wrong(error))).ok()
+    value.map_err(|error| errors.push(wrong(error))).ok()
 }
 
 #[cfg(test)]

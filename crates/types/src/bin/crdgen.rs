@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::{CustomResourceExt, core::crd::merge_crds};
 use serde_json::Value;
-use tenure_types::{runai, tensorstack};
+use tenure_types::{extension, runai, tensorstack};
 
 const USAGE: &str = "\
 Usage: crdgen [DIRECTORY]
@@ -57,8 +57,8 @@ fn write(directory: &PathBuf) -> io::Result<()> {
     Ok(())
 }
 
-fn crds() -> io::Result<[CustomResourceDefinition; 2]> {
-    Ok([runai_queues()?, tensorstack::v1beta1::Queue::crd()].map(kept_by_helm))
+fn crds() -> io::Result<[CustomResourceDefinition; 3]> {
+    Ok([runai_queues()?, tensorstack::v1beta1::Queue::crd(), extension::Extension::crd()].map(kept_by_helm))
 }
 
 /// Stored as v3alpha1, and served as v2 too.

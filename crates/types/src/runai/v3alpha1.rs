@@ -127,6 +127,11 @@ pub struct QueueSpec {
     /// Tenure is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for_pods_ready: Option<WaitForPodsReady>,
+    /// The extensions that workloads of this queue may get: more time than the ceiling, asked for by an Extension of
+    /// tenure.dev. Each queue on the path to the root with a maxDuration or this block counts, and the least of each value
+    /// applies: one that has a maxDuration and leaves this out allows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<QueueExtensions>,
     /// The resources that the queue may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<QueueResources>,
@@ -156,6 +161,23 @@ pub enum OnReversal {
     Pause,
     /// The pods that exceed the ceiling are deleted.
     DeletePods,
+}
+
+/// The extensions that the runs of a queue's workloads may get.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueExtensions {
+    /// The longest total of a run's extensions that is granted without approval. A duration such as 2h. Unset: 0s, so
+    /// that a person approves each. At most maxTotal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_approve: Option<Written<ExtendedDuration>>,
+    /// The longest total of a run's extensions. A duration such as 8h. Unset: 0s, so that none is granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_total: Option<Written<ExtendedDuration>>,
+    /// The greatest number of extensions of a run. Unset: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub max_count: Option<i32>,
 }
 
 /// The rules for workloads that can't start: when they make room, and how they come back.

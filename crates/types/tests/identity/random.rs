@@ -6,13 +6,14 @@ use tenure_types::{
     runai::{QueueVersion, conversion::convert},
 };
 
-const ANNOTATIONS: [&str; 11] = [
+const ANNOTATIONS: [&str; 12] = [
     keys::QUEUE_MAX_DURATION_ANNOTATION,
     keys::QUEUE_EXPIRY_NOTICE_ANNOTATION,
     keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION,
     keys::QUEUE_REQUEUE_DELAY_ANNOTATION,
     keys::QUEUE_ON_REVERSAL_ANNOTATION,
     keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION,
+    keys::QUEUE_EXTENSIONS_ANNOTATION,
     keys::QUEUE_PREEMPT_MIN_RUNTIME_ANNOTATION,
     keys::QUEUE_RECLAIM_MIN_RUNTIME_ANNOTATION,
     keys::QUEUE_STATUS_ANNOTATION,
@@ -20,7 +21,7 @@ const ANNOTATIONS: [&str; 11] = [
     keys::QUEUE_FROM_V3ALPHA1_ANNOTATION,
 ];
 
-const SPEC: [&str; 8] = [
+const SPEC: [&str; 9] = [
     "preemptMinRuntime",
     "reclaimMinRuntime",
     "maxDuration",
@@ -29,6 +30,7 @@ const SPEC: [&str; 8] = [
     "requeueDelay",
     "onReversal",
     "waitForPodsReady",
+    "extensions",
 ];
 
 const TEXTS: [&str; 16] = [

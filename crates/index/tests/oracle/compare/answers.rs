@@ -31,15 +31,21 @@ impl Pair {
             let standing = index.standing(&pods[&pod.uid]);
             let ends = standing.as_ref().and_then(|of| of.expires).map(|(at, _)| at);
             let queue = model.standing(pod).and_then(|of| of.runai);
-            let ceiling = queue.and_then(|queue| model.runai_limits(queue)?.ceiling);
-            if let Some((scheduled, ceiling)) = pod.scheduled().zip(ceiling) {
-                let in_time = ends.is_some_and(|at| at <= timestamp(scheduled + ceiling));
+            let limits = queue.and_then(|queue| model.runai_limits(queue));
+            let longest = limits.and_then(|limits| Some(limits.ceiling? + limits.extensions.0));
+            if let Some((scheduled, longest)) = pod.scheduled().zip(longest) {
+                let in_time = ends.is_some_and(|at| at <= timestamp(scheduled + longest));
                 same(
-                    format_args!("{:x} ends by its own scheduling and the ceiling", pod.uid),
+                    format_args!(
+                        "{:x} ends by its own scheduling, the ceiling and what its queues allow",
+                        pod.uid
+                    ),
                     &in_time,
                     &true,
                 )?;
             }
+            let is_extended = standing.as_ref().is_some_and(|of| of.extension.is_positive());
+            self.seen.note("extended", usize::from(is_extended));
             let given = standing.map(|of| {
                 let queues =
                     (of.tensorstack.map(|name| name.to_string()), of.runai.map(|name| name.to_string()));

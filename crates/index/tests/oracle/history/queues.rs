@@ -62,6 +62,8 @@ impl History {
             ceiling: random.maybe(75, span),
             notice: random.maybe(30, |random| if random.percent(20) { 0 } else { span(random) }),
             wait,
+            extensions: random
+                .maybe(60, |random| (random.of(&SPANS), random.maybe(30, |random| random.below(3) as u32))),
             ..RunaiObj::default()
         };
         if floors {

@@ -6,10 +6,43 @@ use super::{History, MILLIS, SPANS};
 use crate::{
     event::Event,
     object::List,
-    world::{GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Wait},
+    world::{ExtensionObj, GroupObj, OwnerKind, OwnerObj, PodObj, RecordObj, RunaiObj, Wait},
 };
 
 impl History {
+    pub(super) fn extension(&mut self) {
+        if self.random.percent(5) {
+            let here = self.extensions.iter().map(|extension| extension.uid).collect();
+            return self.events.push(Event::RetainExtensions(List(here)));
+        }
+        if self.extensions.len() > 3 || self.random.percent(20) {
+            let gone = self.extensions.pop().map(|extension| extension.uid);
+            return self.events.extend(gone.map(Event::DeleteExtension));
+        }
+        if let Some(mut extension) = self.extensions.pop().filter(|_| self.random.percent(50)) {
+            extension.granted = self.random.maybe(80, |random| random.of(&SPANS));
+            self.extensions.push(extension.clone());
+            return self.events.push(Event::Extension(extension));
+        }
+        let workloads: Vec<u32> = if self.random.percent(60) {
+            self.owners.iter().map(|owner| owner.uid).collect()
+        } else {
+            self.pods.iter().map(|pod| pod.uid).collect()
+        };
+        if workloads.is_empty() {
+            return;
+        }
+        let extension = ExtensionObj {
+            uid: self.uid(),
+            namespace: self.random.small(self.habits.namespaces),
+            workload: self.random.of(&workloads),
+            asked: self.time(),
+            granted: self.random.maybe(70, |random| random.of(&SPANS)),
+        };
+        self.extensions.push(extension.clone());
+        self.events.push(Event::Extension(extension));
+    }
+
     pub(super) fn group(&mut self) {
         let kind = self.random.of(&self.habits.kinds.clone());
         if self.random.percent(4) {

@@ -198,7 +198,7 @@ impl Naive {
             return None;
         }
         let groups: Vec<_> = pod.keys().filter_map(|key| self.groups.get(&key)).collect();
-        let workload = groups.first().and_then(|group| self.gangs.get(&group.key()));
+        let gang = groups.first().and_then(|group| self.gangs.get(&group.key()));
         let runai = self.queue_of(pod, Family::Runai);
         let tensorstack = self.queue_of(pod, Family::Tensorstack);
         runai.or(tensorstack)?;
@@ -209,11 +209,15 @@ impl Naive {
             tensorstack.and_then(|queue| self.tensorstack_limits(queue)),
             runai.and_then(|queue| self.runai_limits(queue)),
         );
-        let start = workload.map_or_else(|| pod.scheduled(), |gang| gang.start);
+        let start = gang.map_or_else(|| pod.scheduled(), |gang| gang.start);
         let started = start.into_iter().chain(pod.scheduled()).min();
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
         let tensorstack_end = ceiling(limits.0).map(|ceiling| pod.created * MILLI + ceiling);
-        let runai_end = started.zip(ceiling(limits.1)).map(|(started, ceiling)| started + ceiling);
+        let workload = self.root(pod.controller).unwrap_or(pod.uid);
+        let more = |started, of: Limits| self.extension(workload, pod.namespace, started, of.extensions);
+        let runai_end = started
+            .zip(ceiling(limits.1))
+            .map(|(started, ceiling)| started + ceiling + limits.1.map_or(0, |of| more(started, of)));
         let expires = match (tensorstack_end, runai_end) {
             (Some(one), Some(other)) if other < one => Some((other, Family::Runai)),
             (Some(one), _) => Some((one, Family::Tensorstack)),
@@ -224,9 +228,8 @@ impl Naive {
             Family::Runai => limits.1,
         });
         let notice = decides.and_then(|limits| limits.notice).unwrap_or(self.config.notice * 1_000);
-        let lacking =
-            if workload.is_some() { workload.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
-        let is_grouped = workload.is_some();
+        let lacking = if gang.is_some() { gang.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
+        let is_grouped = gang.is_some();
         Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
     }
 

@@ -21,7 +21,9 @@ pub use tally::Tally;
 
 use crate::{
     event::Event,
-    world::{ConfigObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj},
+    world::{
+        ConfigObj, ExtensionObj, GroupKey, GroupObj, MILLI, Nanos, OwnerObj, PodObj, RunaiObj, TensorstackObj,
+    },
 };
 
 #[derive(Default)]
@@ -31,6 +33,7 @@ pub struct Naive {
     pub pods: BTreeMap<u32, PodObj>,
     pub groups: BTreeMap<GroupKey, GroupObj>,
     pub owners: BTreeMap<u32, OwnerObj>,
+    pub extensions: BTreeMap<u32, ExtensionObj>,
     pub runai: BTreeMap<u8, RunaiObj>,
     pub tensorstack: BTreeMap<u8, TensorstackObj>,
     /// The acts on each pod that is kept.
@@ -74,6 +77,9 @@ impl Naive {
             Event::RetainOwners(kind, kept) => {
                 self.drop_owners(|owner| owner.kind == *kind && !kept.0.contains(&owner.uid));
             }
+            Event::Extension(extension) => drop(self.extensions.insert(extension.uid, extension.clone())),
+            Event::DeleteExtension(uid) => drop(self.extensions.remove(uid)),
+            Event::RetainExtensions(uids) => self.extensions.retain(|uid, _| uids.0.contains(uid)),
             Event::RunaiQueue(name, queue) => drop(self.runai.insert(*name, queue.clone())),
             Event::DeleteRunai(name) => drop(self.runai.remove(name)),
             Event::RetainRunai(names) => self.runai.retain(|name, _| names.0.contains(name)),

@@ -3,7 +3,7 @@
 use tenure_policy::expiry::Family;
 
 use super::Naive;
-use crate::world::{Nanos, RunaiObj, Wait};
+use crate::world::{ExtensionObj, MILLI, Nanos, RunaiObj, Wait};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
@@ -11,6 +11,16 @@ pub struct Limits {
     pub notice: Option<Nanos>,
     pub slice_delay: Option<Nanos>,
     pub wait: Option<Wait>,
+    /// The longest total of extensions, and the greatest number.
+    pub extensions: (Nanos, Option<u32>),
+}
+
+/// What the strictest of the queues on a path allow.
+fn extensions(path: &[&RunaiObj]) -> (Nanos, Option<u32>) {
+    let counts = path.iter().filter(|queue| queue.ceiling.is_some() || queue.extensions.is_some());
+    let all: Vec<_> = counts.map(|queue| queue.extensions.unwrap_or((0, None))).collect();
+    let total = all.iter().map(|(total, _)| *total).min().unwrap_or(0);
+    (total * 1_000, all.iter().filter_map(|(_, count)| *count).min())
 }
 
 impl Naive {
@@ -42,7 +52,30 @@ impl Naive {
             notice: nearest(|queue| queue.notice),
             slice_delay: requeues.then(|| nearest(|queue| queue.delay).unwrap_or_default()),
             wait: path.iter().find_map(|queue| queue.wait),
+            extensions: extensions(&path),
         })
+    }
+
+    /// The time that a run of a workload gets beyond its ceiling.
+    pub fn extension(
+        &self,
+        workload: u32,
+        namespace: u8,
+        started: Nanos,
+        (total, count): (Nanos, Option<u32>),
+    ) -> Nanos {
+        let counts = |of: &&ExtensionObj| {
+            of.workload == workload && of.namespace == namespace && of.asked * MILLI >= started
+        };
+        let mut grants: Vec<_> = self
+            .extensions
+            .values()
+            .filter(counts)
+            .filter_map(|of| Some((of.asked, of.uid, of.granted?)))
+            .collect();
+        grants.sort_unstable();
+        grants.truncate(count.map_or(usize::MAX, |count| count as usize));
+        grants.iter().map(|(_, _, micros)| micros * 1_000).sum::<Nanos>().min(total)
     }
 
     pub fn tensorstack_limits(&self, name: u8) -> Option<Limits> {

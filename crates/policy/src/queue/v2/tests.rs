@@ -1,4 +1,5 @@
 use serde_json::{Value, json};
+use tenure_types::runai::v3alpha1::WaitForPodsReady;
 
 use crate::{queue::RunaiQueue, ready::PodsReady};
 

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     ExtendedDuration, GoDuration,
-    keys::{QUEUE_STATUS_ANNOTATION, QUEUE_WAIT_FOR_PODS_READY_ANNOTATION},
-    runai::{QueueVersion, SPEC_ANNOTATIONS},
+    keys::QUEUE_STATUS_ANNOTATION,
+    runai::{JSON_ANNOTATIONS, QueueVersion, SPEC_ANNOTATIONS},
 };
 
 /// Returns the simple image of an object in the other version.
@@ -50,7 +50,7 @@ fn to_v2(queue: &mut Touched) {
 
 fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &str) {
     let Some(Json::Text(text)) = queue.annotations.get(annotation).cloned() else { return };
-    if annotation != QUEUE_WAIT_FOR_PODS_READY_ANNOTATION {
+    if !JSON_ANNOTATIONS.contains(&annotation) {
         queue.spec.set(field, Json::Text(text));
         queue.annotations.remove(annotation);
     } else if let Some(map) = Json::map(&text) {
@@ -63,7 +63,7 @@ fn annotation_to_field(queue: &mut Touched, field: &'static str, annotation: &st
 }
 
 fn field_to_annotation(queue: &mut Touched, field: &str, annotation: &'static str) {
-    let is_json = annotation == QUEUE_WAIT_FOR_PODS_READY_ANNOTATION;
+    let is_json = JSON_ANNOTATIONS.contains(&annotation);
     let text = match queue.spec.get(field) {
         Some(Json::Text(text)) if !is_json => text.clone(),
         Some(Json::Map(map)) if is_json => {

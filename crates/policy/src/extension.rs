@@ -1,0 +1,212 @@
+//! Extensions: more time than the ceiling for one run of a workload, as far as the queues on the path to the root allow.
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tenure_types::{
+    ExtendedDuration,
+    extension::{Extension, ExtensionState},
+};
+
+use crate::{ceiling::for_people, pause::command, queue::RunaiQueue};
+
+/// Reason of the event on a workload for which more time was asked.
+pub const EXTENSION_REQUESTED: &str = "ExtensionRequested";
+/// Reason of the event on a workload that gets more time.
+pub const EXTENSION_GRANTED: &str = "ExtensionGranted";
+/// Reason of the event on a workload that gets no more time.
+pub const EXTENSION_DENIED: &str = "ExtensionDenied";
+/// Reason of the event on a workload whose run has ended with the time that it was granted.
+pub const EXTENSION_USED: &str = "ExtensionUsed";
+/// Reason of the event on a workload whose run has ended before a decision.
+pub const EXTENSION_EXPIRED: &str = "ExtensionExpired";
+
+/// The extensions that a run may get. The default is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// The longest total that is granted without approval.
+    pub auto_approve: SignedDuration,
+    /// The longest total.
+    pub max_total: SignedDuration,
+    /// The greatest number; none: any number.
+    pub max_count: Option<u32>,
+}
+
+impl Allowance {
+    /// Returns the least allowance of the queues on a path to the root that have a ceiling or an allowance. A queue that
+    /// has a ceiling and no allowance allows none.
+    pub fn of_path<'q>(path: impl Iterator<Item = &'q RunaiQueue>) -> Self {
+        path.filter_map(Self::of_queue).reduce(Self::least).unwrap_or_default()
+    }
+
+    /// Returns the first of the queues on a path that allow the shortest total, and that total.
+    pub fn shortest<'t>(path: &[(&'t str, &RunaiQueue)]) -> Option<(&'t str, SignedDuration)> {
+        let totals = path.iter().filter_map(|(name, queue)| Some((*name, Self::of_queue(queue)?.max_total)));
+        totals.min_by_key(|(_, total)| *total)
+    }
+
+    fn of_queue(queue: &RunaiQueue) -> Option<Self> {
+        queue.extensions.or_else(|| queue.ceiling.map(|_| Self::default()))
+    }
+
+    /// The lesser of each.
+    #[must_use]
+    pub fn least(self, other: Self) -> Self {
+        Self {
+            auto_approve: self.auto_approve.min(other.auto_approve),
+            max_total: self.max_total.min(other.max_total),
+            max_count: self.max_count.into_iter().chain(other.max_count).min(),
+        }
+    }
+
+    /// True if no run gets any extension.
+    pub const fn is_none(self) -> bool {
+        !self.max_total.is_positive() || matches!(self.max_count, Some(0))
+    }
+
+    /// Returns the time that a run gets beyond its ceiling, by its grants in the order of their requests.
+    pub fn total(self, grants: impl IntoIterator<Item = SignedDuration>) -> SignedDuration {
+        let count = self.max_count.map_or(usize::MAX, |count| count.try_into().unwrap_or(usize::MAX));
+        let grants = grants.into_iter().take(count);
+        let all = grants.fold(SignedDuration::ZERO, SignedDuration::saturating_add);
+        all.min(self.max_total)
+    }
+}
+
+/// The run of a workload for which time was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestedRun {
+    /// It goes on.
+    Going(GoingRun),
+    /// It has ended. A pod that runs now has started after the request.
+    Over,
+    /// No pod of the workload is known to run.
+    Unknown,
+}
+
+/// A run that goes on, as far as a request depends on it. Of several pods the least counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoingRun {
+    /// The queue of the workload.
+    pub queue: String,
+    /// The queue that allows the shortest total.
+    pub limited_by: Option<String>,
+    /// False if no ceiling ends it.
+    pub has_ceiling: bool,
+    /// The extensions that it may get.
+    pub allowance: Allowance,
+    /// The number of its grants.
+    pub count: u32,
+    /// The total of its grants.
+    pub total: SignedDuration,
+}
+
+/// The decision about a request or a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It stays as it is.
+    Keep,
+    /// It waits for a person, and this is to be said.
+    Await(String),
+    /// The time is granted.
+    Grant(SignedDuration),
+    /// The time can't be granted.
+    Deny(String),
+    /// The run that it is for has ended.
+    End,
+}
+
+/// Decides about an extension by the run that it is for.
+pub fn decide(extension: &Extension, run: &RequestedRun) -> Decision {
+    match (extension.state(), run) {
+        (ExtensionState::Pending | ExtensionState::Granted, RequestedRun::Over) => Decision::End,
+        (ExtensionState::Pending, RequestedRun::Going(run)) => match extension.spec.duration.parse() {
+            Ok(duration) => decide_request(duration.to_signed(), run),
+            Err(error) => Decision::Deny(format!("spec.duration: {error}")),
+        },
+        _ => Decision::Keep,
+    }
+}
+
+fn decide_request(duration: SignedDuration, run: &GoingRun) -> Decision {
+    let GoingRun { queue, limited_by, has_ceiling, allowance, count, total } = run;
+    let Allowance { auto_approve, max_total, max_count } = *allowance;
+    if !has_ceiling {
+        return Decision::Deny("No ceiling ends its run".into());
+    }
+    if allowance.is_none() {
+        let queue = limited_by.as_ref().unwrap_or(queue);
+        return Decision::Deny(format!("Queue {queue} allows no extensions (spec.extensions)"));
+    }
+    if let Some(most) = max_count.filter(|most| count >= most) {
+        return Decision::Deny(format!("Its run has had {count} extensions, of at most {most} (maxCount)"));
+    }
+    let after = total.saturating_add(duration);
+    if after > max_total {
+        let (most, left) = (for_people(max_total), max_total.saturating_sub(*total));
+        let left = if left.is_positive() {
+            format!(": ask for at most {}", for_people(left))
+        } else {
+            String::new()
+        };
+        let by = limited_by.as_ref().map_or_else(String::new, |queue| format!(" of Queue {queue}"));
+        return Decision::Deny(format!(
+            "A run gets at most {most} in all (maxTotal{by}), and it has had {}{left}",
+            for_people(*total)
+        ));
+    }
+    if after > auto_approve {
+        return Decision::Await(format!(
+            "Waits for approval: without, a run gets at most {} in all (autoApprove)",
+            for_people(auto_approve)
+        ));
+    }
+    Decision::Grant(duration)
+}
+
+/// The message about a run that had ended before it got the time, with the command that helps.
+pub fn run_ended(object: &ObjectReference) -> String {
+    format!(
+        "The run that it was asked for has ended. If the workload is paused, {} lets it run again, with a full ceiling",
+        command("resume", object)
+    )
+}
+
+/// The message about a target that isn't there: it is gone, or another object has its name.
+pub fn no_such_target(extension: &Extension) -> String {
+    let target = &extension.spec.target;
+    format!("There is no {} {} with uid {}", target.kind, target.name, target.uid)
+}
+
+/// The message of the event about a step of a request. Users write the parts of it: it names the request first.
+pub fn told(extension: &Extension) -> Option<(&'static str, String)> {
+    let name = extension.metadata.name.as_deref().unwrap_or_default();
+    let status = extension.status.clone().unwrap_or_default();
+    let by = status.by.as_deref().unwrap_or_default();
+    let message = status.message.map_or_else(String::new, |message| format!(": {message}"));
+    let asked = extension.spec.duration.as_str();
+    let granted = extension.granted().map(ExtendedDuration::to_signed).map(for_people);
+    Some(match status.state? {
+        ExtensionState::Pending => {
+            let user = extension.spec.requested_by.as_deref().unwrap_or_default();
+            let reason = extension.spec.reason.as_ref().map_or_else(String::new, |of| format!(" ({of})"));
+            (EXTENSION_REQUESTED, format!("Extension {name}: {user} asks for {asked} more{reason}{message}"))
+        }
+        ExtensionState::Granted => {
+            let granted = granted.unwrap_or_default();
+            (
+                EXTENSION_GRANTED,
+                format!("Extension {name}: {by} has granted {granted} more for this run{message}"),
+            )
+        }
+        ExtensionState::Denied => {
+            (EXTENSION_DENIED, format!("Extension {name}: {asked} more was denied by {by}{message}"))
+        }
+        ExtensionState::Used => {
+            (EXTENSION_USED, format!("Extension {name}: the run that it was granted for has ended"))
+        }
+        ExtensionState::Expired => (EXTENSION_EXPIRED, format!("Extension {name} has expired{message}")),
+    })
+}
+
+#[cfg(test)]
+mod tests;
