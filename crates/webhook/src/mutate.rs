@@ -1,6 +1,7 @@
 //! Corrects objects before they are validated. Objects that can't be read pass unchanged; only a request that is too
 //! large is refused.
 
+mod extension;
 mod patch;
 mod pod_group;
 mod queue;
@@ -76,6 +77,7 @@ impl Mutator {
             return (known.group(), "PodGroup", pod_group::mutate(known, request, trust, now));
         }
         match (group, kind) {
+            (extension::GROUP, "Extension") => (extension::GROUP, "Extension", extension::mutate(request)),
             (queue::GROUP, "Queue") => (queue::GROUP, "Queue", queue::mutate(request)),
             // a webhook configuration sends other objects here; that is no reason to stop their cluster
             _ => ("other", "other", Mutation::admitted(vec![unknown(request)])),

@@ -151,6 +151,21 @@ async fn a_tenant_can_not_create_a_stamp() {
 }
 
 #[tokio::test]
+async fn a_request_for_more_time_is_of_the_user_who_creates_it() {
+    for requested_by in [Value::Null, json!(""), json!("ada"), json!(5)] {
+        let object =
+            json!({"metadata": {"name": "a"}, "spec": {"duration": "1h", "requestedBy": requested_by}});
+        let mut review = review("tenure.dev", "eva", &object, &Value::Null);
+        review["request"]["kind"]["kind"] = json!("Extension");
+        let response = answer(&review).await;
+        let patch = json!([{"op": "add", "path": "/spec/requestedBy", "value": "eva"}]);
+        assert_eq!(patch_of(&response), patch);
+        review["request"]["object"] = patched(&response, &object);
+        assert_eq!(patch_of(&answer(&review).await), json!([]), "once");
+    }
+}
+
+#[tokio::test]
 async fn what_a_tenant_changes_or_removes_is_put_back() {
     let old = stamped(PAST);
     for object in

@@ -44,6 +44,12 @@ pub fn queue(queue: Option<Value>, has_spec: bool) -> PatchOperation {
     }
 }
 
+/// Sets `spec.requestedBy` of an object, which has a spec.
+pub fn requested_by(user: &str) -> PatchOperation {
+    let path = PointerBuf::from_tokens(["spec", "requestedBy"]);
+    PatchOperation::Add(AddOperation { path, value: user.into() })
+}
+
 fn annotation(map: &Pointer, key: &str, value: Option<String>) -> PatchOperation {
     let path = map.with_trailing_token(key);
     match value {
