@@ -13,6 +13,8 @@ use crate::{
     connect::ConnectArgs,
     deactivate::Deactivate,
     explain::Explain,
+    extend::ExtendArgs,
+    extensions::{ApproveArgs, DenyArgs, ExtensionsArgs},
     list::ListArgs,
     matrix::MatrixArgs,
     output::print,
@@ -52,6 +54,7 @@ Examples:
   kubectl tenure list -A research -w      # workloads of queue research in all namespaces, and their changes
   kubectl tenure queue research           # workloads that run in queue research, and when others come back
   kubectl tenure resume deployment/test   # resume a Deployment that Tenure has paused
+  kubectl tenure extend job/training 2h   # ask for two hours more
   kubectl tenure explain pod team/train-0 # until when a pod is protected, and when it expires
   kubectl tenure matrix -f queues.yaml    # floors and ceilings of queues that are not applied yet
   kubectl tenure validate -f queues.yaml  # what the API server and the webhook would say of them
@@ -66,6 +69,10 @@ enum Command {
     Requeue(ChangeArgs<Requeue>),
     Deactivate(ChangeArgs<Deactivate>),
     Activate(ChangeArgs<Activate>),
+    Extend(ExtendArgs),
+    Extensions(ExtensionsArgs),
+    Approve(ApproveArgs),
+    Deny(DenyArgs),
     #[command(subcommand)]
     Config(ConfigCommand),
     Matrix(MatrixArgs),
@@ -97,6 +104,10 @@ impl Cli {
             Command::Requeue(requeue) => Box::pin(requeue.run(connect)).await,
             Command::Deactivate(deactivate) => Box::pin(deactivate.run(connect)).await,
             Command::Activate(activate) => Box::pin(activate.run(connect)).await,
+            Command::Extend(extend) => Box::pin(extend.run(connect)).await,
+            Command::Extensions(extensions) => Box::pin(extensions.run(connect)).await,
+            Command::Approve(approve) => Box::pin(approve.run(connect)).await,
+            Command::Deny(deny) => Box::pin(deny.run(connect)).await,
             Command::Config(config) => config.run(),
             Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
             Command::Explain(explain) => Box::pin(explain.run(connect)).await,

@@ -9,6 +9,8 @@ mod config;
 mod connect;
 mod deactivate;
 mod explain;
+mod extend;
+mod extensions;
 mod floors;
 mod input;
 mod kinds;

@@ -30,6 +30,7 @@ use tenure_policy::{
     tree::{QueueTree, troubles},
 };
 use tenure_types::{
+    extension,
     podgroup::{PodGroup, PodGroupKind},
     projection::{Pod, TensorstackQueueObject},
 };
@@ -185,6 +186,7 @@ impl Snapshot {
                 (_, Some(name)) if queues::is_queue(document) => self.take_queue(name, document),
                 _ => {}
             },
+            (extension::GROUP, "Extension") => self.index.apply_extension(&decode(document)?),
             (group, kind) => {
                 if let Some(kind) = PodGroupKind::of(group, kind) {
                     self.take_group(kind, decode(document)?);

@@ -152,6 +152,9 @@ pub struct PodExplanation {
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
     max_duration: Option<Sourced>,
+    /// The time that its run was granted beyond that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extension: Option<String>,
     /// Annotations `tenure.dev/max-duration` that have no effect, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     without_effect: Vec<String>,
@@ -275,6 +278,10 @@ impl Question<'_> {
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
+            extension: expiring
+                .map(|run| run.standing.extension)
+                .filter(|extension| extension.is_positive())
+                .map(go),
             without_effect: self.without_effect.clone(),
             would: exempt.is_none().then(|| self.would(action, workload)),
             exempt: exempt.map(why),

@@ -10,7 +10,7 @@ use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use tenure_policy::{climb::OwnerLookup, config::Config, expiry::Family};
-use tenure_types::selector::Selector;
+use tenure_types::{extension, selector::Selector};
 
 use super::{row::Row, view::View};
 use crate::{
@@ -102,7 +102,8 @@ impl Gatherer {
         let runai = kinds.queues(Family::Runai).map(|kind| (kind, None));
         let tensorstack = kinds.queues(Family::Tensorstack).map(|kind| (kind, Some(place)));
         let groups = kinds.pod_groups().map(|(_, kind)| (kind, namespace));
-        let lists = runai.into_iter().chain(tensorstack).chain(groups);
+        let extensions = kinds.find(extension::GROUP, "Extension").map(|kind| (kind, namespace));
+        let lists = runai.into_iter().chain(tensorstack).chain(groups).chain(extensions);
         let not_listed = self.cluster.read(lists, self.owners(), &mut view.snapshot).await;
         self.tell_of(&not_listed, "what they say isn't shown");
         let pods = self.cluster.pods(self.namespace.as_deref(), Some(LIVE)).try_for_each(|page| {

@@ -11,7 +11,7 @@ use tenure_policy::{
     expiry::Family,
     kueue::{self, Lookup},
 };
-use tenure_types::{keys, podgroup::PodGroupKind, projection::Pod};
+use tenure_types::{extension, keys, podgroup::PodGroupKind, projection::Pod};
 
 use super::{NamespacedName, Snapshot, Wanted, group_names};
 use crate::{
@@ -179,6 +179,9 @@ impl ClusterReader {
         let groups: Vec<&ResourceKind> = groups.map(|(_, kind)| kind).collect();
         let of_pods = wanted.pods.iter().map(|(namespace, _)| namespace.as_str());
         let namespaces: BTreeSet<&str> = of_pods.chain(wanted.namespace).collect();
+        let extensions = kinds.find(extension::GROUP, "Extension");
+        let groups = groups.into_iter().chain(extensions);
+        let groups: Vec<&ResourceKind> = groups.collect();
         let groups = namespaces.iter().flat_map(|of| groups.iter().map(|kind| (*kind, Some(*of))));
         // it matters on which nodes pods are
         let needs_nodes = !snapshot.floors.node_pools.is_empty() && wanted.floors.node_pool.is_none();

@@ -111,6 +111,11 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
         answer.ceiling_since.map(|since| format!(", counted from {since} ({from})")).unwrap_or_default();
     let mut sentences =
         vec![format!("it expires at {}: {}{since}", moment(at, now), ceiling.unwrap_or_default())];
+    sentences.extend(
+        answer.extension.as_ref().map(|time| {
+            format!("its run was granted {time} beyond that ceiling (kubectl tenure extensions)")
+        }),
+    );
     sentences.extend(answer.notice_at.map(|at| {
         let at = if at <= now {
             format!("{} ({} ago)", age::moment(at), age::human(now.duration_since(at)))

@@ -1,0 +1,156 @@
+//! `kubectl tenure extend`: asks for more time for the current run of a workload.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+    core::DynamicObject,
+};
+use tenure_policy::{owners::OwnerTable, pause::OwnerObject};
+use tenure_types::{
+    ExtendedDuration, Written,
+    extension::{Extension, ExtensionSpec, ExtensionState, ExtensionTarget},
+    projection::controller,
+};
+
+use crate::{
+    change::ObjectName,
+    connect::ConnectArgs,
+    extensions::{decided, explain_extension},
+    floors::duration,
+    output::print,
+    server::explain,
+    snapshot::ClusterReader,
+    table::printable,
+    target,
+    tell::tell,
+};
+
+/// Between two looks at a request that is waited for.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// Ask for more time for the current run of a workload
+///
+/// Creates an Extension for the topmost owner that Tenure would pause, or a pod that has none. Its queue says how much is
+/// granted at once, and how much a person can approve (spec.extensions). The time counts for the run that goes on now: once
+/// the workload was paused, resume lets it run again.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExtendArgs {
+    /// KIND/NAME, a kind as kubectl takes it: deploy, deployments, deployment.apps
+    #[arg(value_name = "OBJECT")]
+    object: String,
+
+    /// The time beyond the end of its run, such as 90m, 2h or 1d
+    #[arg(value_name = "DURATION", value_parser = duration)]
+    duration: ExtendedDuration,
+
+    /// The reason, for the person who approves
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// Wait until it is decided; exit code 1 if it isn't granted
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+
+    /// Send the request to the API server as a dry run, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure extend job/training 2h --reason \"the last epoch\"
+  kubectl tenure extend job/training 30m --wait
+  kubectl tenure extensions                       # what was asked for, and what is decided";
+
+impl ExtendArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { object, duration, reason, wait, dry_run } = self;
+        let (word, name) = target::parse(&[object])?.remove(0);
+        let cluster = connect.connect().await?;
+        let table = OwnerTable::default();
+        let kind = cluster.kinds.resolve(&word, &table)?;
+        let object = ObjectName { kind, name: &name, namespace: &cluster.namespace };
+        ensure!(kind.namespaced, "{object} is in no namespace: only workloads of a namespace have a run");
+        let found = kind.api(&cluster.client, Some(&cluster.namespace)).get(&name).await.map_err(explain)?;
+        check(object, &found, &table)?;
+        let request = request(object, &found, &duration.to_string(), reason)?;
+        let extensions: Api<Extension> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        let how = PostParams { dry_run, ..PostParams::default() };
+        let created = extensions.create(&how, &request).await.map_err(explain_extension)?;
+        let extension = created.metadata.name.unwrap_or_default();
+        let note = if dry_run { " (server dry run)" } else { "" };
+        print(&format!("extension.tenure.dev/{extension} created for {object}: {duration} more{note}\n"))?;
+        if wait {
+            return await_decision(&cluster, &extension).await;
+        }
+        if !dry_run {
+            tell(&format!("kubectl tenure extensions -n {} shows what is decided", cluster.namespace));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a workload that has no run, or that another one runs.
+fn check(object: ObjectName<'_>, found: &DynamicObject, table: &OwnerTable) -> Result<()> {
+    if let Some(above) = controller(&found.metadata).filter(|above| table.knows(above)) {
+        let (kind, name) = (above.kind.to_lowercase(), printable(&above.name));
+        bail!("{object} is controlled by {kind}/{name}, which is what Tenure pauses: extend that");
+    }
+    let value = serde_json::to_value(found)?;
+    let reference = object.kind.reference(object.name);
+    let is_paused = table.rules(&reference).any(|rule| OwnerObject(&value).is_paused(rule));
+    ensure!(
+        !is_paused,
+        "{object} is paused, and has no run that could be extended. To let it run again: {}",
+        object.command("resume")
+    );
+    ensure!(!OwnerObject(&value).is_finished(), "{object} has ended: there is nothing to extend");
+    Ok(())
+}
+
+fn request(
+    object: ObjectName<'_>,
+    found: &DynamicObject,
+    duration: &str,
+    reason: Option<String>,
+) -> Result<Extension> {
+    let uid = found.metadata.uid.clone().context("the API server has shown no uid of the workload")?;
+    let OwnerReference { api_version, kind, name, .. } = object.kind.reference(object.name);
+    let owner = OwnerReference { uid: uid.clone(), ..object.kind.reference(object.name) };
+    let target = ExtensionTarget { api_version, kind, name, uid };
+    let spec = ExtensionSpec { target, duration: Written::from(duration), reason, requested_by: None };
+    let metadata = ObjectMeta {
+        generate_name: Some(format!("{}-", object.name)),
+        namespace: Some(object.namespace.to_owned()),
+        // it goes with the workload
+        owner_references: Some(vec![owner]),
+        ..ObjectMeta::default()
+    };
+    Ok(Extension { metadata, spec, status: None })
+}
+
+async fn await_decision(cluster: &ClusterReader, name: &str) -> Result<()> {
+    let extensions: Api<Extension> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let mut told = None;
+    loop {
+        let extension = extensions.get(name).await.map_err(explain_extension)?;
+        let text = decided(&extension);
+        match extension.state() {
+            ExtensionState::Pending => {
+                if text.is_some() && text != told {
+                    tell(text.as_deref().unwrap_or_default());
+                    told = text;
+                }
+            }
+            ExtensionState::Granted => return print(&format!("{}\n", text.unwrap_or_default())),
+            _ => bail!("{}", text.unwrap_or_default()),
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+}

@@ -1,0 +1,345 @@
+//! `kubectl tenure extensions`, `approve` and `deny`: requests for more time, and decisions about them.
+
+use anyhow::{Context, Error, Result, bail, ensure};
+use clap::Args;
+use futures::TryStreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde_json::json;
+use tenure_policy::extension;
+use tenure_types::{
+    ExtendedDuration,
+    extension::{Extension, ExtensionState},
+};
+
+use crate::{
+    age::human,
+    connect::ConnectArgs,
+    floors::duration,
+    list::print::Format,
+    output::{OutputArgs, OutputFormat, print},
+    pages::objects,
+    server::explain,
+    table::{cell, printable, table},
+    target::is_segment,
+    tell::tell,
+};
+
+/// Name under which the write is recorded in `managedFields`.
+const FIELD_MANAGER: &str = "kubectl-tenure";
+
+/// List requests for more time: pending ones first, then the latest
+///
+/// STATE is Pending (not decided), Granted (the run ends later), Denied, Used (the run that got the time has ended) or
+/// Expired (the run had ended before a decision).
+#[derive(Clone, Debug, Args)]
+#[command(after_help = LIST_EXAMPLES)]
+pub struct ExtensionsArgs {
+    /// Requests of all namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// The form of the answer, if not a table
+    #[arg(short, long, value_name = "FORMAT")]
+    output: Option<Format>,
+}
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  kubectl tenure extensions -A -o wide   # with reasons, and who has decided
+  kubectl tenure extensions -o json";
+
+/// Approve requests for more time
+///
+/// Takes the right to update extensions/approval and to patch extensions/status. No more counts than the queue of the
+/// workload allows.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = APPROVE_EXAMPLES)]
+pub struct ApproveArgs {
+    /// The names of the requests
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// Grant this time, in place of all that was asked for
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    duration: Option<ExtendedDuration>,
+
+    /// A message for the user who asks
+    #[arg(long, value_name = "TEXT")]
+    message: Option<String>,
+}
+
+const APPROVE_EXAMPLES: &str = "\
+Examples:
+  kubectl tenure approve training-x7k2p -n team
+  kubectl tenure approve training-x7k2p --duration 1h";
+
+/// Deny requests for more time, or take back what was granted
+///
+/// Takes the right to update extensions/approval and to patch extensions/status.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = DENY_EXAMPLES)]
+pub struct DenyArgs {
+    /// The names of the requests
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// The reason, for the user who asks
+    #[arg(long, value_name = "TEXT")]
+    message: Option<String>,
+}
+
+const DENY_EXAMPLES: &str = "\
+Examples:
+  kubectl tenure deny training-x7k2p -n team --message \"maintenance begins at noon\"";
+
+impl ExtensionsArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { all_namespaces, output } = self;
+        let cluster = connect.connect().await?;
+        let api: Api<Extension> = if all_namespaces {
+            Api::all(cluster.client.clone())
+        } else {
+            Api::namespaced(cluster.client.clone(), &cluster.namespace)
+        };
+        let mut found: Vec<Extension> = objects(api, None).try_concat().await.map_err(explain_extension)?;
+        sort(&mut found);
+        if found.is_empty() {
+            let place =
+                if all_namespaces { String::new() } else { format!(" in {} namespace", cluster.namespace) };
+            tell(&format!("No extensions found{place}."));
+        }
+        let format = match output {
+            Some(Format::Json) => OutputFormat::Json,
+            Some(Format::Yaml) => OutputFormat::Yaml,
+            Some(Format::Wide | Format::Name) | None => OutputFormat::Table,
+        };
+        let now = cluster.clock.now();
+        let shown = || match output {
+            Some(Format::Name) => {
+                found.iter().map(|of| format!("extension.tenure.dev/{}\n", name(of))).collect()
+            }
+            _ if found.is_empty() => String::new(),
+            _ => rows(&found, all_namespaces, output == Some(Format::Wide), now),
+        };
+        OutputArgs { output: format }.show(&found, shown)
+    }
+}
+
+/// Puts pending requests first, then the latest.
+fn sort(extensions: &mut [Extension]) {
+    let created = |of: &Extension| of.metadata.creation_timestamp.as_ref().map(|at| at.0);
+    extensions.sort_by(|one, other| {
+        let is_decided = |of: &Extension| of.state() != ExtensionState::Pending;
+        is_decided(one).cmp(&is_decided(other)).then_with(|| created(other).cmp(&created(one)))
+    });
+}
+
+fn rows(extensions: &[Extension], namespaces: bool, wide: bool, now: Timestamp) -> String {
+    let mut headers = vec!["NAME", "WORKLOAD", "DURATION", "STATE", "GRANTED", "REQUESTED BY", "AGE"];
+    if namespaces {
+        headers.insert(0, "NAMESPACE");
+    }
+    if wide {
+        headers.extend(["DECIDED BY", "REASON", "MESSAGE"]);
+    }
+    let row = |of: &Extension| {
+        let (spec, status) = (&of.spec, of.status.clone().unwrap_or_default());
+        let workload = format!("{}/{}", spec.target.kind.to_lowercase(), spec.target.name);
+        let created = of.metadata.creation_timestamp.as_ref();
+        let mut row = vec![
+            name(of).to_owned(),
+            workload,
+            spec.duration.as_str().to_owned(),
+            of.state().name().to_owned(),
+            cell(status.granted.as_ref().map(|granted| granted.as_str())),
+            cell(spec.requested_by.as_deref()),
+            cell(created.map(|at| human(now.duration_since(at.0)))),
+        ];
+        if namespaces {
+            row.insert(0, of.metadata.namespace.clone().unwrap_or_default());
+        }
+        if wide {
+            row.extend([status.by, spec.reason.clone(), status.message].map(cell));
+        }
+        row
+    };
+    table(&headers, extensions.iter().map(row))
+}
+
+fn name(extension: &Extension) -> &str {
+    extension.metadata.name.as_deref().unwrap_or_default()
+}
+
+impl ApproveArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { names, duration, message } = self;
+        let decision = Decision { is_approval: true, duration, message };
+        decision.about(&names, connect).await
+    }
+}
+
+impl DenyArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let Self { names, message } = self;
+        let decision = Decision { is_approval: false, duration: None, message };
+        decision.about(&names, connect).await
+    }
+}
+
+/// A person's decision.
+struct Decision {
+    is_approval: bool,
+    /// None: all that was asked for.
+    duration: Option<ExtendedDuration>,
+    message: Option<String>,
+}
+
+impl Decision {
+    async fn about(&self, names: &[String], connect: ConnectArgs) -> Result<()> {
+        let cluster = connect.connect().await?;
+        let user = user(&cluster.client).await?;
+        let extensions: Api<Extension> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+        for name in names {
+            ensure!(is_segment(name), "{name:?} can't be an extension");
+            let found = extensions.get(name).await.map_err(explain_extension)?;
+            let text = self.write(&extensions, &found, &user, cluster.clock.now()).await?;
+            print(&format!("extension.tenure.dev/{name} {text}\n"))?;
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        extensions: &Api<Extension>,
+        found: &Extension,
+        user: &str,
+        now: Timestamp,
+    ) -> Result<String> {
+        self.check(found)?;
+        let asked = found.spec.duration.as_str();
+        let granted = self.duration.map_or_else(|| asked.to_owned(), |duration| duration.to_string());
+        let state = if self.is_approval { ExtensionState::Granted } else { ExtensionState::Denied };
+        let at = Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now);
+        let status = json!({
+            "state": state, "by": user, "at": at, "message": self.message,
+            "granted": self.is_approval.then_some(&granted),
+        });
+        let metadata = json!({"uid": found.metadata.uid, "resourceVersion": found.metadata.resource_version});
+        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        extensions.patch_status(name(found), &how, &patch).await.map_err(explain_extension)?;
+        let target = &found.spec.target;
+        let workload = printable(&format!("{}/{}", target.kind.to_lowercase(), target.name));
+        Ok(if self.is_approval {
+            format!("approved: {granted} for {workload}")
+        } else {
+            format!("denied: {workload}")
+        })
+    }
+
+    fn check(&self, found: &Extension) -> Result<()> {
+        let (state, name) = (found.state(), name(found));
+        let is_open =
+            state == ExtensionState::Pending || !self.is_approval && state == ExtensionState::Granted;
+        if !is_open {
+            let why = decided(found).unwrap_or_default();
+            bail!("extension.tenure.dev/{name} is {}: {why}", state.name());
+        }
+        let asked: ExtendedDuration = found.spec.duration.parse().context("spec.duration can't be read")?;
+        if let Some(duration) = self.duration.filter(|duration| *duration > asked) {
+            bail!("extension.tenure.dev/{name} asks for {asked}: --duration {duration} is more");
+        }
+        Ok(())
+    }
+}
+
+/// The name of the user, as the API server knows it.
+async fn user(client: &Client) -> Result<String> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review =
+        reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await.map_err(explain)?;
+    let user = review.status.and_then(|status| status.user_info).and_then(|user| user.username);
+    user.context("the API server doesn't say who you are")
+}
+
+/// A sentence about the state of a request; none if there is nothing to say yet.
+pub fn decided(extension: &Extension) -> Option<String> {
+    extension::told(extension).map(|(_, text)| printable(&text))
+}
+
+/// An error of a call about extensions, which a cluster may not have.
+pub fn explain_extension(error: kube::Error) -> Error {
+    let is_missing = matches!(&error, kube::Error::Api(status) if status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty()));
+    let error = explain(error);
+    if is_missing {
+        error
+            .context("the cluster may have no extensions.tenure.dev: the chart installs it (crds.extensions)")
+    } else {
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn extension(name: &str, created: &str, status: Value) -> Extension {
+        let target = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"});
+        let metadata = json!({"name": name, "namespace": "team", "creationTimestamp": created});
+        let spec =
+            json!({"target": target, "duration": "2h", "reason": "nearly\ndone", "requestedBy": "eva"});
+        let object = json!({
+            "apiVersion": "tenure.dev/v1alpha1", "kind": "Extension", "metadata": metadata, "spec": spec,
+            "status": status,
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn pending_requests_come_first_and_then_the_latest() {
+        let mut all = [
+            extension("old", "2026-01-01T00:00:00Z", json!({"state": "Used", "granted": "1h", "by": "ada"})),
+            extension("pending", "2026-01-01T01:00:00Z", json!(null)),
+            extension("new", "2026-01-01T02:00:00Z", json!({"state": "Denied", "message": "no"})),
+        ];
+        sort(&mut all);
+        assert_eq!(all.each_ref().map(name), ["pending", "new", "old"]);
+        let now = "2026-01-01T03:00:00Z".parse().unwrap();
+        let shown = rows(&all, false, false, now);
+        let expected = "\
+NAME      WORKLOAD    DURATION   STATE     GRANTED   REQUESTED BY   AGE
+pending   job/train   2h         Pending   <none>    eva            120m
+new       job/train   2h         Denied    <none>    eva            60m
+old       job/train   2h         Used      1h        eva            3h
+";
+        assert_eq!(shown, expected);
+        let wide = rows(&all, true, true, now);
+        assert!(wide.starts_with("NAMESPACE   NAME"), "{wide}");
+        assert!(wide.contains("nearly\u{fffd}done") && wide.contains("ada"), "{wide}");
+    }
+
+    #[test]
+    fn a_decision_is_about_what_is_open_and_grants_no_more_than_was_asked_for() {
+        let refusal = |is_approval, state: &str, duration: Option<&str>| {
+            let duration = duration.map(|text| text.parse().unwrap());
+            let decision = Decision { is_approval, duration, message: None };
+            let found = extension("a", "2026-01-01T00:00:00Z", json!({"state": state}));
+            decision.check(&found).err().map(|error| error.to_string())
+        };
+        assert_eq!((refusal(true, "Pending", None), refusal(true, "Pending", Some("2h"))), (None, None));
+        assert_eq!((refusal(false, "Pending", None), refusal(false, "Granted", None)), (None, None));
+        for (is_approval, state) in [(true, "Granted"), (true, "Denied"), (false, "Used"), (false, "Expired")]
+        {
+            assert!(refusal(is_approval, state, None).unwrap().contains(state));
+        }
+        let more = refusal(true, "Pending", Some("3h")).unwrap();
+        assert_eq!(more, "extension.tenure.dev/a asks for 2h0m0s: --duration 3h0m0s is more");
+    }
+}
