@@ -5,6 +5,7 @@ mod basis;
 mod conflicts;
 mod delete;
 mod exempt;
+mod extended;
 mod own;
 mod pause;
 mod workload;
@@ -38,6 +39,7 @@ use exempt::PausableOwners;
 
 pub use conflicts::Conflicts;
 pub use exempt::ExemptOwners;
+pub use extended::ListedExtensions;
 pub use pause::told_of_pause;
 
 use crate::{
@@ -72,6 +74,8 @@ pub struct Pauser {
     pub announcements: WriteLimit,
     /// The owners of pods that are exempt by priority.
     pub exempt_owners: Mutex<ExemptOwners>,
+    /// The extensions of namespaces, as they were a moment ago.
+    pub extensions: Mutex<ListedExtensions>,
 }
 
 /// The result of an action, with the events to write about it.
@@ -93,6 +97,8 @@ pub enum ActionResult {
     Announced { owner: OwnerReference, end: Timestamp },
     /// Nothing, ever: its controller exempts it.
     Exempt,
+    /// Nothing: its run was granted more time.
+    Extended,
     /// Nothing: its owner is paused.
     PausedBefore,
     /// Nothing yet: the API server's clock was set back.
@@ -106,6 +112,10 @@ pub enum ActionResult {
 impl Done {
     const fn nothing(why: &'static str, served: BatchCoverage) -> Self {
         Self::without_events(ActionResult::Nothing(why), served)
+    }
+
+    const fn extended() -> Self {
+        Self::without_events(ActionResult::Extended, BatchCoverage::All)
     }
 
     const fn without_events(result: ActionResult, served: BatchCoverage) -> Self {

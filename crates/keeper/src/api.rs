@@ -6,15 +6,15 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::{
     Api, Client,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
-    core::{ApiResource, GroupVersionKind, Selector, SelectorExt},
+    core::{ApiResource, DeserializeGuard, GroupVersionKind, Selector, SelectorExt},
     discovery::{self, ApiCapabilities, ApiGroup, Scope, pinned_kind},
 };
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_index::Uid;
 use tenure_policy::{
     climb::{FoundOwner, OwnerLookup},
@@ -25,6 +25,7 @@ use tenure_service::{
     leadership::Leadership,
 };
 use tenure_types::{
+    extension::Extension,
     keys,
     projection::{self, Pod},
 };
@@ -36,6 +37,9 @@ const MEANT_AFTER: Duration = Duration::from_secs(4);
 
 /// The most Workloads of one job that are listed: there is one, but any user may create others.
 const MOST_WORKLOADS: u32 = 500;
+
+/// The extensions that are listed at a time: any user may create many.
+const EXTENSIONS_A_PAGE: u32 = 500;
 
 /// The longest time for which Kueue goes unseen when it is installed later.
 const KUEUE_IS_LOOKED_FOR_AFTER: Duration = Duration::from_secs(10);
@@ -187,6 +191,42 @@ impl ObjectClient {
         }
     }
 
+    /// The granted extensions of a namespace; none where the cluster doesn't have the kind.
+    pub async fn granted_extensions(&self, namespace: &str) -> Result<Vec<Extension>, ApiError> {
+        let api: Api<DeserializeGuard<Extension>> = Api::namespaced(self.client.clone(), namespace);
+        let (mut granted, mut token) = (Vec::new(), None);
+        loop {
+            let mut page = ListParams::default().limit(EXTENSIONS_A_PAGE);
+            page.continue_token = token;
+            let list = match call(api.list(&page)).await {
+                Err(ApiError::NotFound) => return Ok(granted),
+                list => list?,
+            };
+            let readable = list.items.into_iter().filter_map(|guard| guard.0.ok());
+            granted.extend(readable.filter(|extension| extension.granted().is_some()));
+            token = list.metadata.continue_.filter(|token| !token.is_empty());
+            if token.is_none() {
+                return Ok(granted);
+            }
+        }
+    }
+
+    /// Changes the status of an extension, as it was read.
+    pub async fn extension_status(
+        &self,
+        extension: &Extension,
+        status: &Value,
+    ) -> Result<Extension, ApiError> {
+        let ObjectMeta { namespace, name, uid, resource_version, .. } = &extension.metadata;
+        let api: Api<Extension> =
+            Api::namespaced(self.client.clone(), namespace.as_deref().unwrap_or_default());
+        let metadata = json!({"uid": uid, "resourceVersion": resource_version});
+        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
+        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        self.lead_or_fail()?;
+        call(api.patch_status(name.as_deref().unwrap_or_default(), &how, &patch)).await
+    }
+
     /// The whole object.
     pub async fn get(&self, namespace: &str, owner: &OwnerReference) -> Result<DynamicObject, ApiError> {
         self.on(namespace, owner, async |api| call(api.get(&owner.name)).await).await
@@ -314,7 +354,6 @@ fn could_exist(owner: &OwnerReference) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
 
     use super::*;
 

@@ -15,6 +15,9 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, Client, api::PostParams};
+use tenure_policy::extension::{
+    EXTENSION_DENIED, EXTENSION_EXPIRED, EXTENSION_GRANTED, EXTENSION_REQUESTED, EXTENSION_USED,
+};
 use tenure_policy::pause::{
     INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_IGNORED, PAUSE_REVERSED, REACTIVATED,
     REQUEUED, RETURN_REFUSED, RUN_ENDED,
@@ -33,6 +36,20 @@ const CONTROLLER: &str = "tenure.dev/keeper";
 
 /// The time for writing the remaining events at the end.
 const FOR_EVENTS: Duration = Duration::from_secs(5);
+
+/// The reasons of events that are no warnings.
+const NORMAL: [&str; 5] = [REQUEUED, REACTIVATED, EXTENSION_REQUESTED, EXTENSION_GRANTED, EXTENSION_USED];
+
+/// The reasons of events that are known by their note, and not by a time: they are about an annotation, or a request.
+const BY_NOTE: [&str; 7] = [
+    INVALID_MAX_DURATION,
+    MAX_DURATION_IGNORED,
+    EXTENSION_REQUESTED,
+    EXTENSION_GRANTED,
+    EXTENSION_DENIED,
+    EXTENSION_USED,
+    EXTENSION_EXPIRED,
+];
 
 /// The longest note that the API server accepts.
 const LONGEST_NOTE_BYTES: usize = 1024;
@@ -89,9 +106,7 @@ impl Events {
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some(
-                if matches!(happening.reason, REQUEUED | REACTIVATED) { "Normal" } else { "Warning" }.into(),
-            ),
+            type_: Some(if NORMAL.contains(&happening.reason) { "Normal" } else { "Warning" }.into()),
             ..Event::default()
         };
         let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
@@ -125,8 +140,7 @@ fn name(happening: &EventRecord) -> String {
         text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
-    // an event about an annotation is known by the value, and not by a time
-    if matches!(*reason, INVALID_MAX_DURATION | MAX_DURATION_IGNORED) {
+    if BY_NOTE.contains(reason) {
         let mut hasher = DefaultHasher::new();
         happening.note.hash(&mut hasher);
         return format!("{}.{uid}{:x}o", name.trim_end_matches(['-', '.']), hasher.finish());

@@ -221,6 +221,7 @@ impl ExpiryController {
                     info!(%queue, %namespace, owner, %end, "Told of the end of its run");
                 }
             }
+            ActionResult::Extended => self.left_alone(group, "its run was granted more time"),
             ActionResult::PausedBefore => self.left_alone(group, "its owner is paused"),
             ActionResult::Exempt => self.left_alone(group, "its controller exempts it"),
             ActionResult::TooEarly => self.put_off(group, "the API server's clock was set back"),

@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod events;
 mod expiry;
+mod extensions;
 mod gate;
 mod metrics;
 mod owners;

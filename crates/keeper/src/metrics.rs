@@ -13,7 +13,13 @@ use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric},
-    metrics::{MetricType, counter::Counter, family::Family, gauge::ConstGauge, histogram::Histogram},
+    metrics::{
+        MetricType,
+        counter::Counter,
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        histogram::Histogram,
+    },
     registry::{Metric, Registry, Unit},
 };
 use tenure_policy::{
@@ -21,6 +27,7 @@ use tenure_policy::{
     queue_status::{QueueReport, Workloads},
 };
 use tenure_service::{clock::ServerClock, leadership::Leadership};
+use tenure_types::extension::ExtensionState;
 
 use by_queue::{ByQueue, QueueLabel};
 
@@ -39,6 +46,8 @@ pub struct Metrics {
     lateness: Histogram,
     shortened: Counter<u64, AtomicU64>,
     events: Family<EventLabels, Counter<u64, AtomicU64>>,
+    extensions: Family<ExtensionLabels, Counter<u64, AtomicU64>>,
+    pending_extensions: Gauge,
     in_flight: Arc<AtomicUsize>,
     waiting_events: Arc<AtomicUsize>,
     workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
@@ -54,6 +63,11 @@ struct QueueCounters {
     deactivations: ByQueue<QueueLabels>,
     returns: ByQueue<QueueLabels>,
     refused_returns: ByQueue<PauseLabels>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ExtensionLabels {
+    state: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -290,6 +304,18 @@ impl Metrics {
                 "Events that were to be written, by result: what isn't Written is lost",
                 Family::default(),
             ),
+            extensions: registered(
+                registry,
+                "extensions",
+                "States that the keeper has given Extensions, by state: Granted is what it grants by itself",
+                Family::default(),
+            ),
+            pending_extensions: registered(
+                registry,
+                "pending_extensions",
+                "Extensions that wait for a decision, as the leader sees them",
+                Gauge::default(),
+            ),
             in_flight: Arc::default(),
             waiting_events: Arc::default(),
             workloads: Arc::default(),
@@ -312,6 +338,16 @@ impl Metrics {
 
     pub fn reversed(&self, of: OfQueue<'_>, kind: &str) {
         self.queues.reversed.inc(PauseLabels { family: family(of), queue: of.1.into(), kind: kind.into() });
+    }
+
+    /// Counts an extension that got a state.
+    pub fn extension(&self, state: ExtensionState) {
+        self.extensions.get_or_create(&ExtensionLabels { state: state.name() }).inc();
+    }
+
+    /// Sets the number of extensions that wait for a decision.
+    pub fn pending_extensions(&self, number: usize) {
+        self.pending_extensions.set(number.try_into().unwrap_or(i64::MAX));
     }
 
     /// Counts a stamp, by the API group of its `PodGroup`.
@@ -535,8 +571,10 @@ mod tests {
             r#"events_total{result="Written"} 1"#,
             r#"expirations_total{family="run.ai",queue="demo",kind="Deployment",result="Paused"} 2"#,
             r#"expirations_total{family="run.ai",queue="demo",kind="Pod",result="Deleted"} 1"#,
+            r#"extensions_total{state="Granted"} 1"#,
             "lateness_seconds_count 2",
             "lateness_seconds_sum 0.75",
+            "pending_extensions 2",
             "pod_time_to_ready_seconds_count 1",
             "pod_time_to_ready_seconds_sum 2.5",
             r#"pods_ready_evictions_total{family="run.ai",queue="demo",cause="WaitForStart"} 1"#,

@@ -34,6 +34,7 @@ use crate::{
     config::{Configure, Current, settings},
     events::{EventQueue, EventWriter, Events},
     expiry::ExpiryController,
+    extensions::{ExtensionController, OpenExtensions},
     gate::FreshnessGate,
     limit::write_limit,
     metrics::{Metrics, State},
@@ -93,6 +94,7 @@ impl Args {
         let metrics = Metrics::register(registry);
         let cluster = ClusterState::new(settings(&config, scope.clone(), RetryAfter(retry_after)));
         let statuses = Statuses::default();
+        let extensions = OpenExtensions::default();
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
         State::register(registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
@@ -102,7 +104,7 @@ impl Args {
         let watches = watches(
             &client,
             (&cluster, &clock, lead.clone(), metrics.clone()),
-            statuses.clone(),
+            (statuses.clone(), extensions.clone()),
             &readiness,
             &t9k_system_namespace,
             runai_queue_version,
@@ -124,6 +126,7 @@ impl Args {
             gate,
             cluster,
             statuses,
+            extensions,
             clock,
             lead: lead.clone(),
             config,
@@ -166,6 +169,7 @@ struct Parts {
     gate: FreshnessGate,
     cluster: ClusterState,
     statuses: Statuses,
+    extensions: OpenExtensions,
     clock: ServerClock,
     lead: Leadership,
     config: Current,
@@ -187,6 +191,7 @@ impl Parts {
             gate,
             cluster,
             statuses,
+            extensions,
             clock,
             lead,
             config,
@@ -225,6 +230,7 @@ impl Parts {
             dry_run,
             announcements: limit(),
             exempt_owners: Mutex::default(),
+            extensions: Mutex::default(),
         };
         let returns = Requeuer {
             gate: gate.clone(),
@@ -256,6 +262,16 @@ impl Parts {
             metrics: metrics.clone(),
             longest: *longest_termination,
         };
+        let extensions = ExtensionController {
+            cluster: cluster.clone(),
+            open: extensions.clone(),
+            clock: clock.clone(),
+            objects: objects(),
+            limit: limit(),
+            config: config.clone(),
+            events: events.clone(),
+            metrics: metrics.clone(),
+        };
         let (cluster, clock, metrics) = (cluster.clone(), clock.clone(), metrics.clone());
         let gate = gate.clone();
         let expiry = ExpiryController { cluster, clock, pauser, gate, events, metrics, threadiness };
@@ -263,6 +279,7 @@ impl Parts {
             expiry,
             events: writer,
             stamps,
+            extensions: (!dry_run).then_some(extensions),
             terminations: (!dry_run).then_some(terminations),
             returns: (!dry_run).then_some(returns),
             reporter: (!dry_run).then_some(reporter),
@@ -276,6 +293,8 @@ struct Work {
     events: EventWriter,
     stamps: Stamps,
     /// None in a dry run.
+    extensions: Option<ExtensionController>,
+    /// None in a dry run.
     terminations: Option<Terminations>,
     /// None in a dry run.
     returns: Option<Requeuer>,
@@ -286,11 +305,16 @@ struct Work {
 impl Work {
     /// Keeps the lease until all work that was begun is done.
     async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, events, stamps, terminations, returns, reporter } = self;
+        let Self { expiry, events, stamps, extensions, terminations, returns, reporter } = self;
         let (acted, done) = (CancellationToken::new(), CancellationToken::new());
         let report = async {
             if let Some(reporter) = reporter {
                 reporter.run(lead, shutdown).await;
+            }
+        };
+        let extend = async {
+            if let Some(extensions) = extensions {
+                extensions.run(lead, shutdown).await;
             }
         };
         let end = async {
@@ -305,7 +329,7 @@ impl Work {
         };
         let work = async {
             let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, end, bring_back, report);
+            tokio::join!(expire, stamp, extend, end, bring_back, report);
             acted.cancel();
         };
         let work = async {

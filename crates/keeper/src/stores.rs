@@ -16,12 +16,18 @@ use tenure_service::{
     watch::{Store, TolerantStore, follow},
 };
 use tenure_types::{
+    extension::Extension,
     podgroup::{PodGroup, PodGroupKind},
     projection::{ObservedStatus, Pod, RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject},
     runai::QueueVersion,
 };
 
-use crate::{cluster::ClusterState, metrics::Metrics, status::Statuses};
+use crate::{
+    cluster::ClusterState,
+    extensions::{ExtensionStore, OpenExtensions},
+    metrics::Metrics,
+    status::Statuses,
+};
 
 /// Pods that have not ended.
 #[derive(Debug)]
@@ -204,7 +210,7 @@ impl Store<TensorstackQueueObject> for TensorstackStore {
 pub fn watches(
     client: &Client,
     (cluster, clock, lead, metrics): (&ClusterState, &ServerClock, Leadership, Metrics),
-    statuses: Statuses,
+    (statuses, extensions): (Statuses, OpenExtensions),
     readiness: &ProcessReadiness,
     t9k_system_namespace: &str,
     runai_queue_version: QueueVersion,
@@ -226,8 +232,14 @@ pub fn watches(
         readiness.awaiting("queues.scheduler.tensorstack.dev"),
         TolerantStore(TensorstackStore { cluster: cluster.clone(), clock: clock.clone() }),
     );
+    let extensions = follow(
+        Api::<DeserializeGuard<Extension>>::all(client.clone()),
+        watcher::Config::default(),
+        readiness.awaiting("extensions.tenure.dev"),
+        TolerantStore(ExtensionStore { cluster: cluster.clone(), open: extensions }),
+    );
     async {
-        tokio::join!(pods, runai, tensorstack);
+        tokio::join!(pods, runai, tensorstack, extensions);
     }
 }
 

@@ -42,6 +42,9 @@ impl Pauser {
         if let Some(done) = self.held_back(task, due) {
             return Ok(done);
         }
+        if self.is_extended(task, due, pod).await? {
+            return Ok(Done::extended());
+        }
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {

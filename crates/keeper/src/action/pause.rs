@@ -204,6 +204,9 @@ impl Pauser {
             if let Some(done) = self.held_back(why.0, due) {
                 return Ok(Attempt::Done(done));
             }
+            if self.is_extended(why.0, due, why.1).await? {
+                return Ok(Attempt::Done(Done::extended()));
+            }
             return self.delete_owner((due, why.1), owner, version, &known).await.map(Attempt::Done);
         }
         let ended = Ended { earlier, ..self.ended(why, due, OwnerObject(&object)) };
@@ -215,6 +218,9 @@ impl Pauser {
             return Ok(Attempt::Undone(Box::new(event)));
         }
         self.await_turn().await;
+        if self.is_extended(why.0, due, why.1).await? {
+            return Ok(Attempt::Done(Done::extended()));
+        }
         let Some(plan) = self.plan(why, due, owner, OwnerObject(&object)) else {
             let why = "its queue doesn't wait for pods to be ready any more";
             return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));

@@ -201,6 +201,7 @@ fn pauser(server: &Server) -> Pauser {
         dry_run: false,
         announcements: limit(),
         exempt_owners: Mutex::default(),
+        extensions: Mutex::default(),
     }
 }
 
@@ -235,6 +236,7 @@ async fn act_on(pauser: &Pauser, server: &Server, group: &DueBatch) -> (String, 
         Ok(ActionResult::Deleted) => "deleted".into(),
         Ok(ActionResult::OwnerDeleted(owner)) => format!("deleted {}", owner.kind),
         Ok(ActionResult::PausedBefore) => "paused before".into(),
+        Ok(ActionResult::Extended) => "extended".into(),
         Ok(ActionResult::Nothing(why)) => why.into(),
         Ok(ActionResult::PutOff(why)) => format!("put off: {why}"),
         Ok(ActionResult::TooEarly) => "too early".into(),

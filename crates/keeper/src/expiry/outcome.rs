@@ -15,6 +15,7 @@ pub const fn outcome(task: Task, dry_run: bool, result: Result<&ActionResult, &F
         ) if dry_run => Outcome::Final,
         (Task::Expire | Task::Evict, Ok(ActionResult::Exempt)) => Outcome::Final,
         (_, Ok(ActionResult::TooEarly)) => Outcome::TooEarly,
+        (_, Ok(ActionResult::Extended)) => Outcome::Moved,
         (Task::Evict, Ok(ActionResult::Paused { .. } | ActionResult::PausedBefore)) => Outcome::Paused,
         (Task::Expire | Task::Evict, Err(failure)) if failure.counts_as_try() => Outcome::Acted,
         (_, Ok(ActionResult::PutOff(_)) | Err(_)) => Outcome::Failed,
