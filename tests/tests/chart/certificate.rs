@@ -23,8 +23,8 @@ const CA_BUNDLE: &str = "/clientConfig/caBundle";
 /// Those that validate: one for each family of queues, and one for priority classes.
 const VALIDATING: usize = 4;
 
-/// The number with the webhook that mutates, for clusters in which another project installs the queues' CRD.
-const WEBHOOKS: usize = VALIDATING + 1;
+/// The number with the webhooks that mutate, for clusters in which another project installs the queues' CRD.
+const WEBHOOKS: usize = VALIDATING + 2;
 
 /// The CAs that the API server trusts, and who wrote them.
 struct Live {

@@ -66,7 +66,7 @@ async fn who_owns_the_definition_says_which_version_is_looked_at() {
     for (ours, version) in [(true, "v3alpha1"), (false, "v2")] {
         let values = json!({"crds": {"runai": ours, "tensorstack": false}});
         let objects = render("test", &values).await;
-        assert_eq!(kinds(&objects).get("CustomResourceDefinition"), ours.then_some(&1));
+        assert_eq!(kinds(&objects).get("CustomResourceDefinition"), Some(&(1 + usize::from(ours))));
         let configuration = find(&objects, "ValidatingWebhookConfiguration", WEBHOOK);
         let versions = configuration.pointer("/webhooks/0/rules/0/apiVersions");
         assert_eq!(versions, Some(&json!([version])));
@@ -138,16 +138,17 @@ async fn a_definition_that_helm_does_not_install_is_patched_by_the_webhook() {
 #[tokio::test]
 async fn who_installs_the_definitions_and_which_version_is_read_are_two_things() {
     for (values, definitions, version, patched) in [
-        (json!({}), 1, "v3alpha1", false),
-        (json!({"crds": {"tensorstack": true}}), 2, "v3alpha1", false),
+        (json!({}), 2, "v3alpha1", false),
+        (json!({"crds": {"tensorstack": true}}), 3, "v3alpha1", false),
+        (json!({"crds": {"extensions": false}}), 1, "v3alpha1", false),
         (json!({"crds": {"install": false}}), 0, "v3alpha1", true),
-        (json!({"crds": {"runai": false}}), 0, "v2", false),
-        (json!({"crds": {"runai": false}, "queueVersion": "v3alpha1"}), 0, "v3alpha1", true),
+        (json!({"crds": {"runai": false}}), 1, "v2", false),
+        (json!({"crds": {"runai": false}, "queueVersion": "v3alpha1"}), 1, "v3alpha1", true),
         (json!({"crds": {"install": false}, "queueVersion": "v2"}), 0, "v2", true),
         (json!({"crds": {"install": false, "runai": false}}), 0, "v2", false),
         // those of an older chart that are reused
-        (json!({"crds": {"install": null}, "queueVersion": null}), 1, "v3alpha1", false),
-        (json!({"crds": {"install": null, "runai": false}, "queueVersion": null}), 0, "v2", false),
+        (json!({"crds": {"install": null}, "queueVersion": null}), 2, "v3alpha1", false),
+        (json!({"crds": {"install": null, "runai": false}, "queueVersion": null}), 1, "v2", false),
     ] {
         let objects = render("test", &values).await;
         assert_eq!(

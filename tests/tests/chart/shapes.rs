@@ -64,12 +64,12 @@ impl Shape {
         let own = usize::from(self.mode == "selfManaged");
         let always = ["ServiceAccount", "ClusterRoleBinding"].map(|kind| (kind, 2));
         let rest = [
-            // of the programs, and for the roles view and edit
-            ("ClusterRole", 4),
+            // of the programs, for the roles view and edit, and of those who extend and approve
+            ("ClusterRole", 6),
             ("ValidatingWebhookConfiguration", 1),
             ("MutatingWebhookConfiguration", 1),
-            ("ValidatingAdmissionPolicy", 2),
-            ("ValidatingAdmissionPolicyBinding", 2),
+            ("ValidatingAdmissionPolicy", 4),
+            ("ValidatingAdmissionPolicyBinding", 4),
             ("ConfigMap", 1 + own),
             ("FlowSchema", 2),
             // which an uninstall removes, and the right to it
@@ -85,7 +85,7 @@ impl Shape {
             ("Secret", own),
             ("Issuer", if self.mode == "certManager" { 2 } else { 0 }),
             ("Certificate", if self.mode == "certManager" { 2 } else { 0 }),
-            ("CustomResourceDefinition", if self.crds { 2 } else { 0 }),
+            ("CustomResourceDefinition", if self.crds { 3 } else { 1 }),
         ];
         always.into_iter().chain(rest).filter(|(_, count)| *count > 0).collect()
     }

@@ -18,7 +18,10 @@ fn role(name: &str) -> (String, String) {
 
 #[tokio::test]
 async fn rights_of_users_are_added_to_the_built_in_roles_unless_that_is_off() {
-    assert_eq!(of_users(json!({})).await, [role("test-tenure-view"), role("test-tenure-edit")]);
+    assert_eq!(
+        of_users(json!({})).await,
+        ["view", "edit", "extend", "approve"].map(|name| role(&format!("test-tenure-{name}")))
+    );
     assert_eq!(of_users(json!({"users": {"aggregateRoles": false}})).await, []);
     let objects = render("test", &json!({})).await;
     let aggregated = |name: &str| {
@@ -28,6 +31,11 @@ async fn rights_of_users_are_added_to_the_built_in_roles_unless_that_is_off() {
     };
     assert_eq!(aggregated("test-tenure-view"), ["admin", "edit", "view"]);
     assert_eq!(aggregated("test-tenure-edit"), ["admin", "edit"]);
+    assert_eq!(aggregated("test-tenure-extend"), ["admin", "edit"]);
+    assert_eq!(aggregated("test-tenure-approve"), [""; 0]);
+    let approving = render("test", &json!({"users": {"aggregateApproval": true}})).await;
+    let labels = &find(&approving, "ClusterRole", "test-tenure-approve")["metadata"]["labels"];
+    assert_eq!(labels["rbac.authorization.k8s.io/aggregate-to-admin"], "true");
     for (name, expected) in [("test-tenure-view", "get list watch"), ("test-tenure-edit", "patch")] {
         for rule in find(&objects, "ClusterRole", name)["rules"].as_array().unwrap() {
             let verbs = rule["verbs"].as_array().unwrap().iter().map(|verb| verb.as_str().unwrap());
