@@ -11,7 +11,7 @@ use crate::{DEADLINE, World, workloads::Namespace};
 
 /// The kinds that a tenant may write besides those of the built-in role `admin`: `PodGroup`s of all kinds with their
 /// status, and the workloads of other controllers.
-const EXTENSIONS: [(&str, &[&str]); 20] = [
+const EXTENSIONS: [(&str, &[&str]); 21] = [
     ("scheduling.run.ai", PODGROUPS),
     ("scheduler.tensorstack.dev", PODGROUPS),
     ("scheduling.x-k8s.io", PODGROUPS),
@@ -30,6 +30,7 @@ const EXTENSIONS: [(&str, &[&str]); 20] = [
     ("sparkoperator.k8s.io", ALL),
     ("tensorboard.kubeflow.org", ALL),
     ("tensorstack.dev", ALL),
+    ("tenure.dev", &["extensions", "extensions/status"]),
     ("trainer.kubeflow.org", ALL),
     ("workload.codeflare.dev", ALL),
 ];

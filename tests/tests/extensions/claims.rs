@@ -1,0 +1,81 @@
+//! What users write into requests that they may write, and what follows.
+
+use kube::ResourceExt;
+use serde_json::json;
+use tenure_testbed::eventually;
+use tenure_tests::{DEADLINE, World, tenant::Tenant, workloads::Namespace};
+
+use crate::{await_state, decision, extension, job, queue, world};
+
+#[tokio::test]
+async fn a_requester_is_the_user_who_asks_and_the_status_is_of_approvers() {
+    let world = world().await;
+    let tenant = Tenant::new(world).await;
+    let admin = tenant.as_admin();
+    admin.apply(&queue("claimed", "1h", json!({"maxTotal": "4h"}))).await;
+    let job = tenant.create(&job(&tenant, "train", "claimed")).await;
+    admin.await_running(1).await;
+
+    let mut forged = extension(&job, "forged", "1h");
+    forged["spec"]["requestedBy"] = json!("ada");
+    forged["status"] = json!({"state": "Granted", "granted": "1h", "by": "ada"});
+    let forged = tenant.create(&forged).await;
+    assert_eq!(tenant.field(&forged, "spec.requestedBy").await, tenant.user());
+    let status = await_state(&admin, &forged, "Pending").await;
+    assert_eq!(status.get("granted"), None, "a status can't be created");
+
+    for by in [tenant.user(), "tenure-keeper", "admin"] {
+        for state in ["Granted", "Denied"] {
+            let refused = tenant
+                .try_patch_subresource(&forged, "status", &decision(by, state, "1h"))
+                .await
+                .unwrap_err();
+            assert!(refused.message.contains("may not decide about Extensions"), "{refused:?}");
+        }
+    }
+    let by_another = admin.try_patch_subresource(&forged, "status", &decision("ada", "Granted", "1h")).await;
+    assert!(by_another.unwrap_err().message.contains("must be \"admin\", the user who decides"));
+    let used = admin.try_patch_subresource(&forged, "status", &decision("admin", "Used", "1h")).await;
+    assert!(used.unwrap_err().message.contains("must be Granted or Denied"));
+
+    let changed = tenant.try_patch(&forged, &json!({"spec": {"duration": "4h"}})).await.unwrap_err();
+    assert!(changed.message.contains("can't be changed"), "{changed:?}");
+    for duration in ["0s", "soon", "-1h"] {
+        let refused = tenant.try_create(&extension(&job, "bad", duration)).await.unwrap_err();
+        assert!(refused.message.contains("spec.duration"), "{refused:?}");
+    }
+
+    // the uid of another workload, under the name of this one
+    let mut other = extension(&job, "other", "1h");
+    other["spec"]["target"]["uid"] = json!("00000000-0000-0000-0000-000000000001");
+    let other = tenant.create(&other).await;
+    let status = await_state(&admin, &other, "Expired").await;
+    let expected = "There is no Job train with uid 00000000-0000-0000-0000-000000000001";
+    assert_eq!(status["message"], expected);
+}
+
+#[tokio::test]
+async fn while_the_webhook_is_down_a_requester_is_still_the_user_who_asks() {
+    let world = World::installed("extensions-down", &[]).await.unwrap();
+    let namespace = Namespace::new(&world).await;
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": namespace.name()},
+    });
+    let owner = namespace.create(&config).await;
+    let asks = |name: &str, user: &str| {
+        let mut asks = extension(&owner, name, "1h");
+        asks["spec"]["requestedBy"] = json!(user);
+        asks
+    };
+    for user in ["", "ada"] {
+        // a policy is in force a little after it was created
+        let refused = async || {
+            let create = ["create", "--dry-run=server", "-f", "-"];
+            let output = world.cluster.kubectl_with_input(&create, &asks("forged", user).to_string()).await?;
+            Ok(output.stderr.contains("must be \"admin\", the user who creates").then_some(()))
+        };
+        eventually("a forged requester to be refused", DEADLINE, refused).await.unwrap();
+    }
+    let asked = namespace.try_create(&asks("asked", "admin")).await.unwrap();
+    assert_eq!(asked.name_any(), "asked");
+}
