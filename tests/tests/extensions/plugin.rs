@@ -9,7 +9,7 @@ use tokio::{process::Command, task::spawn_blocking};
 
 use crate::{job, queue, world};
 
-/// What the plugin prints in a namespace, on standard output and on standard error, and whether it succeeds.
+/// Runs the plugin in a namespace; returns its success, its standard output and its standard error.
 async fn plugin(namespace: &Namespace, arguments: &[&str]) -> (bool, String, String) {
     let plugin = spawn_blocking(|| program("kubectl-tenure")).await.unwrap().unwrap();
     let mut command = Command::new(plugin);

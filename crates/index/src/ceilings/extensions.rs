@@ -115,7 +115,7 @@ impl CeilingIndex {
         limits.is_some_and(|limits| !limits.extensions.is_none())
     }
 
-    /// Computes the end of a pod's run by these extensions, all of its namespace, in place of those that are known.
+    /// Computes the end of a pod's run by these extensions, all of its namespace, in place of the known ones.
     pub fn end_with(&mut self, pod: &projection::Pod, extensions: &[Extension]) -> Option<Timestamp> {
         let known = std::mem::replace(&mut self.objects.grants, Grants::listed(extensions));
         let standing = self.standing(pod);
@@ -136,3 +136,6 @@ fn joined(one: GoingRun, other: GoingRun) -> GoingRun {
         ..least
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -274,6 +274,9 @@ mod tests {
         assert_eq!(helped.not_before(), 5_000, "the next wait is the shortest");
         tries.count_done(Timestamp::MAX, wait);
         assert_eq!((tries.not_before(), size_of::<Tries>()), (milliseconds_up(Timestamp::MAX), 8));
+        let before = tries.lane();
+        tries.settle(Outcome::Moved, RetryAfter::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!((tries.not_before(), tries.in_vain(), tries.lane()), (1_000, 4, before), "no try");
         tries.settle(Outcome::Final, RetryAfter::default(), Timestamp::UNIX_EPOCH);
         assert_eq!(tries.not_before(), NEVER);
     }

@@ -42,7 +42,7 @@ impl Pauser {
             Ok(listed) => listed,
             Err(error) if error.is_refusal() || self.is_late(due) => {
                 let (namespace, pod) = (&due.namespace, &due.name);
-                warn!(%namespace, %pod, %error, "Failed to list extensions: going by those that the watch has shown");
+                warn!(%namespace, %pod, %error, "Failed to list extensions: going by what the watch has shown");
                 return Ok(false);
             }
             Err(error) => return Err(error),
@@ -65,5 +65,22 @@ impl Pauser {
         let listed = Arc::new(self.objects.granted_extensions(&due.namespace).await?);
         self.extensions.lock().insert(&due.namespace, began, &listed);
         Ok(listed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_counts_for_a_moment_and_for_ends_before_it_began() {
+        let at = |millis| Timestamp::from_millisecond(millis).unwrap();
+        let (mut listed, list) = (ListedExtensions::default(), Arc::new(Vec::new()));
+        listed.insert("a", at(1_000), &list);
+        assert!(listed.get("a", at(1_000)).is_some() && listed.get("a", at(500)).is_some());
+        assert!(listed.get("a", at(1_001)).is_none(), "it may lack what was granted since");
+        assert!(listed.get("b", at(500)).is_none());
+        listed.insert("b", at(2_000), &list);
+        assert_eq!(listed.0.len(), 1, "what is old takes no room");
     }
 }

@@ -100,6 +100,11 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_was_granted_more_time_was_not_tried_in_vain() {
+        assert_eq!(outcome(Task::Expire, false, Ok(&ActionResult::Extended)), Outcome::Moved);
+    }
+
+    #[test]
     fn what_could_not_be_told_is_told_again() {
         for task in [Task::Announce, Task::Withdraw] {
             assert_eq!(outcome(task, false, Ok(&ActionResult::Nothing(""))), Outcome::Acted);

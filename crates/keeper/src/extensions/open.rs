@@ -111,7 +111,7 @@ pub fn is_of_late(extension: &Extension, now: Timestamp) -> bool {
     at.is_none_or(|at| now.duration_since(at) <= EVENT_REPAIR)
 }
 
-/// Takes extensions into the index, and keeps those that are open.
+/// Takes extensions into the index, and keeps the open ones.
 #[derive(Debug)]
 pub struct ExtensionStore {
     pub cluster: ClusterState,

@@ -15,7 +15,7 @@ pub struct Limits {
     pub extensions: (Nanos, Option<u32>),
 }
 
-/// What the strictest of the queues on a path allow.
+/// The allowance of the strictest queues on a path.
 fn extensions(path: &[&RunaiObj]) -> (Nanos, Option<u32>) {
     let counts = path.iter().filter(|queue| queue.ceiling.is_some() || queue.extensions.is_some());
     let all: Vec<_> = counts.map(|queue| queue.extensions.unwrap_or((0, None))).collect();

@@ -1,0 +1,126 @@
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::Settings;
+
+const ASKED: &str = "2026-01-01T00:30:00Z";
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// An index with a queue of one hour that allows this.
+fn index(extensions: Value) -> CeilingIndex {
+    let mut index = CeilingIndex::new(Settings::default());
+    let queue = json!({"maxDuration": "1h", "extensions": extensions});
+    index.apply_runai("q", &serde_json::from_value(queue).unwrap());
+    index
+}
+
+/// A pod that was scheduled at this time, of a Job or without an owner.
+fn pod(name: &str, job: Option<&str>, scheduled: &str) -> projection::Pod {
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled});
+    let owners: Vec<Value> = job
+        .map(|uid| json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": true}))
+        .into_iter()
+        .collect();
+    let metadata = json!({
+        "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
+        "labels": {"kai.scheduler/queue": "q"}, "ownerReferences": owners,
+    });
+    serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": [condition]}})).unwrap()
+}
+
+fn extension(name: &str, namespace: &str, workload: &str, state: &str) -> Extension {
+    let target = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": workload});
+    let object = json!({
+        "apiVersion": "tenure.dev/v1alpha1", "kind": "Extension",
+        "metadata": {"name": name, "namespace": namespace, "uid": name, "creationTimestamp": ASKED},
+        "spec": {"target": target, "duration": "30m"}, "status": {"state": state, "granted": "30m"},
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn end(index: &mut CeilingIndex, pod: &projection::Pod) -> Timestamp {
+    index.standing(pod).unwrap().expires.unwrap().0
+}
+
+fn going(run: RequestedRun) -> GoingRun {
+    match run {
+        RequestedRun::Going(run) => run,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_grant_moves_the_end_of_each_run_that_had_begun_when_it_was_asked_for() {
+    let mut index = index(json!({"maxTotal": "2h"}));
+    let early = pod("early", Some("job"), "2026-01-01T00:00:00Z");
+    let late = pod("late", Some("job"), "2026-01-01T00:30:01Z");
+    for pod in [&early, &late] {
+        index.apply_pod(pod);
+    }
+    index.apply_extension(&extension("e", "ns", "job", "Granted"));
+    assert_eq!(end(&mut index, &early), at("2026-01-01T01:30:00Z"));
+    assert_eq!(end(&mut index, &late), at("2026-01-01T01:30:01Z"), "a run of its own");
+    assert_eq!(index.next_expiry(), Some(at("2026-01-01T01:30:00Z")));
+    index.apply_extension(&extension("e", "ns", "job", "Used"));
+    assert_eq!(index.next_expiry(), Some(at("2026-01-01T01:00:00Z")));
+}
+
+#[test]
+fn a_grant_is_of_one_workload_of_its_namespace() {
+    let mut index = index(json!({"maxTotal": "2h"}));
+    let (owned, alone) = (pod("a", Some("job"), ASKED), pod("b", None, ASKED));
+    index.apply_extension(&extension("elsewhere", "other", "job", "Granted"));
+    index.apply_extension(&extension("another", "ns", "another", "Granted"));
+    index.apply_extension(&extension("of-the-pod", "ns", "a", "Granted"));
+    let ceiling = at("2026-01-01T01:30:00Z");
+    assert_eq!(end(&mut index, &owned), ceiling, "its owner is the workload");
+    index.apply_extension(&extension("alone", "ns", "b", "Granted"));
+    assert_eq!(end(&mut index, &alone), ceiling + SignedDuration::from_mins(30));
+}
+
+#[test]
+fn a_list_counts_in_place_of_what_the_watch_has_shown() {
+    let mut index = index(json!({"maxTotal": "2h"}));
+    let pod = pod("a", Some("job"), "2026-01-01T00:00:00Z");
+    index.apply_pod(&pod);
+    let (first, second) =
+        (extension("first", "ns", "job", "Granted"), extension("second", "ns", "job", "Granted"));
+    index.apply_extension(&first);
+    assert_eq!(index.end_with(&pod, &[]), Some(at("2026-01-01T01:00:00Z")));
+    assert_eq!(index.end_with(&pod, &[first, second]), Some(at("2026-01-01T02:00:00Z")));
+    assert_eq!(end(&mut index, &pod), at("2026-01-01T01:30:00Z"), "nothing stays of it");
+}
+
+#[test]
+fn a_request_is_for_the_run_that_goes_on_when_it_is_made() {
+    let mut index = index(json!({"autoApprove": "1h", "maxTotal": "2h", "maxCount": 5}));
+    let job = Uid::of("job");
+    assert_eq!(index.requested_run("ns", job, at(ASKED)), RequestedRun::Unknown);
+    index.apply_pod(&pod("a", Some("job"), "2026-01-01T00:00:00Z"));
+    index.apply_extension(&extension("e", "ns", "job", "Granted"));
+    let run = going(index.requested_run("ns", job, at(ASKED)));
+    assert_eq!((run.queue.as_str(), run.limited_by.as_deref(), run.has_ceiling), ("q", Some("q"), true));
+    assert_eq!((run.count, run.total), (1, SignedDuration::from_mins(30)));
+    assert_eq!(run.allowance.max_count, Some(5));
+    assert_eq!(index.requested_run("other", job, at(ASKED)), RequestedRun::Unknown);
+    assert_eq!(index.requested_run("ns", job, at("2025-12-31T23:59:59Z")), RequestedRun::Over);
+    assert!(index.may_be_extended(&pod("a", Some("job"), ASKED)));
+}
+
+#[test]
+fn of_several_pods_the_least_that_is_allowed_counts() {
+    let mut index = index(json!({"autoApprove": "1h", "maxTotal": "2h"}));
+    index.apply_runai("none", &serde_json::from_value(json!({"maxDuration": "1h"})).unwrap());
+    index.apply_pod(&pod("a", Some("job"), "2026-01-01T00:00:00Z"));
+    let mut other = pod("b", Some("job"), "2026-01-01T00:00:00Z");
+    other.metadata.labels = Some([("kai.scheduler/queue".to_owned(), "none".to_owned())].into());
+    index.apply_pod(&other);
+    let run = going(index.requested_run("ns", Uid::of("job"), at(ASKED)));
+    assert!(run.allowance.is_none());
+    assert_eq!(run.limited_by.as_deref(), Some("none"));
+    assert!(!index.may_be_extended(&other));
+}
