@@ -12,7 +12,7 @@ use kube::{
 use serde_json::json;
 use tenure_policy::extension;
 use tenure_types::{
-    ExtendedDuration,
+    ExtendedDuration, Written,
     extension::{Extension, ExtensionState},
 };
 
@@ -121,7 +121,7 @@ impl ExtensionsArgs {
         let now = cluster.clock.now();
         let shown = || match output {
             Some(Format::Name) => {
-                found.iter().map(|of| format!("extension.tenure.dev/{}\n", name(of))).collect()
+                found.iter().flat_map(|of| ["extension.tenure.dev/", name(of), "\n"]).collect()
             }
             _ if found.is_empty() => String::new(),
             _ => rows(&found, all_namespaces, output == Some(Format::Wide), now),
@@ -156,7 +156,7 @@ fn rows(extensions: &[Extension], namespaces: bool, wide: bool, now: Timestamp) 
             workload,
             spec.duration.as_str().to_owned(),
             of.state().name().to_owned(),
-            cell(status.granted.as_ref().map(|granted| granted.as_str())),
+            cell(status.granted.as_ref().map(Written::as_str)),
             cell(spec.requested_by.as_deref()),
             cell(created.map(|at| human(now.duration_since(at.0)))),
         ];
@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
 
-    fn extension(name: &str, created: &str, status: Value) -> Extension {
+    fn extension(name: &str, created: &str, status: &Value) -> Extension {
         let target = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"});
         let metadata = json!({"name": name, "namespace": "team", "creationTimestamp": created});
         let spec =
@@ -305,9 +305,9 @@ mod tests {
     #[test]
     fn pending_requests_come_first_and_then_the_latest() {
         let mut all = [
-            extension("old", "2026-01-01T00:00:00Z", json!({"state": "Used", "granted": "1h", "by": "ada"})),
-            extension("pending", "2026-01-01T01:00:00Z", json!(null)),
-            extension("new", "2026-01-01T02:00:00Z", json!({"state": "Denied", "message": "no"})),
+            extension("old", "2026-01-01T00:00:00Z", &json!({"state": "Used", "granted": "1h", "by": "ada"})),
+            extension("pending", "2026-01-01T01:00:00Z", &json!(null)),
+            extension("new", "2026-01-01T02:00:00Z", &json!({"state": "Denied", "message": "no"})),
         ];
         sort(&mut all);
         assert_eq!(all.each_ref().map(name), ["pending", "new", "old"]);
@@ -330,7 +330,7 @@ old       job/train   2h         Used      1h        eva            3h
         let refusal = |is_approval, state: &str, duration: Option<&str>| {
             let duration = duration.map(|text| text.parse().unwrap());
             let decision = Decision { is_approval, duration, message: None };
-            let found = extension("a", "2026-01-01T00:00:00Z", json!({"state": state}));
+            let found = extension("a", "2026-01-01T00:00:00Z", &json!({"state": state}));
             decision.check(&found).err().map(|error| error.to_string())
         };
         assert_eq!((refusal(true, "Pending", None), refusal(true, "Pending", Some("2h"))), (None, None));

@@ -17,7 +17,7 @@ use tenure_policy::{
 use tenure_service::{call::ApiError, clock::ServerClock, leadership::Leadership, log::with_causes};
 use tenure_types::extension::{Extension, ExtensionState, ExtensionStatus, ExtensionTarget};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::{
     action::reference,
@@ -101,16 +101,11 @@ impl ExtensionController {
     }
 
     async fn handle(&self, extension: Extension) {
-        let (namespace, name) = (&extension.metadata.namespace, &extension.metadata.name);
-        if let Err(error) = self.try_to_handle(&extension).await {
-            let error = with_causes(&error);
-            match (namespace, name) {
-                (Some(namespace), Some(name)) => {
-                    warn!(%namespace, extension = %name, error, "Failed to decide about an extension: will try again");
-                }
-                _ => debug!(error, "Failed to decide about an extension without a name"),
-            }
-        }
+        let Err(error) = self.try_to_handle(&extension).await else { return };
+        let of = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (namespace, name) = (of(&extension.metadata.namespace), of(&extension.metadata.name));
+        let error = with_causes(&error);
+        warn!(%namespace, extension = %name, error, "Failed to decide about an extension: will try again");
     }
 
     async fn try_to_handle(&self, extension: &Extension) -> Result<(), ApiError> {

@@ -11,6 +11,7 @@ use crate::duration::{ExtendedDuration, Written};
 pub const GROUP: &str = "tenure.dev";
 
 /// A request for more time.
+#[expect(clippy::duplicated_attributes, reason = "the columns are alike in their types")]
 #[derive(Clone, Debug, PartialEq, CustomResource, Deserialize, Serialize, KubeSchema)]
 #[kube(
     group = "tenure.dev",
@@ -144,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn extension(status: Value) -> Extension {
+    fn extension(status: &Value) -> Extension {
         let target = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "u"});
         let object = json!({
             "apiVersion": "tenure.dev/v1alpha1", "kind": "Extension", "metadata": {"name": "a"},
@@ -156,20 +157,20 @@ mod tests {
     #[test]
     fn what_no_one_has_decided_is_pending() {
         for status in [json!(null), json!({}), json!({"state": "Pending"})] {
-            assert_eq!(extension(status).state(), ExtensionState::Pending);
+            assert_eq!(extension(&status).state(), ExtensionState::Pending);
         }
     }
 
     #[test]
     fn no_more_is_granted_than_was_asked_for_and_only_while_it_is_granted() {
         let granted =
-            |state: &str, granted: &str| extension(json!({"state": state, "granted": granted})).granted();
+            |state: &str, granted: &str| extension(&json!({"state": state, "granted": granted})).granted();
         assert_eq!(granted("Granted", "1h"), "1h".parse().ok());
         assert_eq!(granted("Granted", "1000h"), "2h".parse().ok());
         assert_eq!(granted("Granted", "soon"), None);
         for state in ["Pending", "Denied", "Used", "Expired"] {
             assert_eq!(granted(state, "1h"), None, "{state}");
         }
-        assert_eq!(extension(json!({"state": "Granted"})).granted(), None);
+        assert_eq!(extension(&json!({"state": "Granted"})).granted(), None);
     }
 }

@@ -278,10 +278,7 @@ impl Question<'_> {
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
-            extension: expiring
-                .map(|run| run.standing.extension)
-                .filter(|extension| extension.is_positive())
-                .map(go),
+            extension: expiring.map(|run| run.standing.extension).filter(SignedDuration::is_positive).map(go),
             without_effect: self.without_effect.clone(),
             would: exempt.is_none().then(|| self.would(action, workload)),
             exempt: exempt.map(why),

@@ -43,7 +43,7 @@ fn a_run_gets_no_more_than_the_total_and_the_number_that_count_now() {
     assert_eq!(allowance(0, 24, None).total([SignedDuration::MAX, SignedDuration::MAX]), hours(24));
 }
 
-fn extension(duration: &str, status: Value) -> Extension {
+fn extension(duration: &str, status: &Value) -> Extension {
     let target = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"});
     let spec = json!({"target": target, "duration": duration, "reason": "nearly done", "requestedBy": "eva"});
     let object = json!({
@@ -60,7 +60,7 @@ fn going(allowance: Allowance, count: u32, total: i64) -> RequestedRun {
 }
 
 fn decided(duration: &str, run: &RequestedRun) -> Decision {
-    decide(&extension(duration, json!(null)), run)
+    decide(&extension(duration, &json!(null)), run)
 }
 
 fn denial(decision: &Decision) -> &str {
@@ -103,7 +103,7 @@ fn what_can_never_be_granted_is_denied_with_what_would_be_right() {
 #[test]
 fn a_request_or_a_grant_ends_with_the_run_that_it_is_for() {
     let of = |state: &str, run: &RequestedRun| {
-        decide(&extension("1h", json!({"state": state, "granted": "1h"})), run)
+        decide(&extension("1h", &json!({"state": state, "granted": "1h"})), run)
     };
     for state in ["Pending", "Granted"] {
         assert_eq!(of(state, &RequestedRun::Over), Decision::End, "{state}");
@@ -122,7 +122,7 @@ fn a_request_or_a_grant_ends_with_the_run_that_it_is_for() {
 
 #[test]
 fn each_step_is_told_with_the_name_of_the_request() {
-    let of = |status: Value| told(&extension("2h", status));
+    let of = |status: Value| told(&extension("2h", &status));
     assert_eq!(of(json!(null)), None);
     let (reason, note) = of(json!({"state": "Pending", "message": "Waits"})).unwrap();
     assert_eq!(

@@ -11,7 +11,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 /// An index with a queue of one hour that allows this.
-fn index(extensions: Value) -> CeilingIndex {
+fn index(extensions: &Value) -> CeilingIndex {
     let mut index = CeilingIndex::new(Settings::default());
     let queue = json!({"maxDuration": "1h", "extensions": extensions});
     index.apply_runai("q", &serde_json::from_value(queue).unwrap());
@@ -55,7 +55,7 @@ fn going(run: RequestedRun) -> GoingRun {
 
 #[test]
 fn a_grant_moves_the_end_of_each_run_that_had_begun_when_it_was_asked_for() {
-    let mut index = index(json!({"maxTotal": "2h"}));
+    let mut index = index(&json!({"maxTotal": "2h"}));
     let early = pod("early", Some("job"), "2026-01-01T00:00:00Z");
     let late = pod("late", Some("job"), "2026-01-01T00:30:01Z");
     for pod in [&early, &late] {
@@ -71,7 +71,7 @@ fn a_grant_moves_the_end_of_each_run_that_had_begun_when_it_was_asked_for() {
 
 #[test]
 fn a_grant_is_of_one_workload_of_its_namespace() {
-    let mut index = index(json!({"maxTotal": "2h"}));
+    let mut index = index(&json!({"maxTotal": "2h"}));
     let (owned, alone) = (pod("a", Some("job"), ASKED), pod("b", None, ASKED));
     index.apply_extension(&extension("elsewhere", "other", "job", "Granted"));
     index.apply_extension(&extension("another", "ns", "another", "Granted"));
@@ -84,7 +84,7 @@ fn a_grant_is_of_one_workload_of_its_namespace() {
 
 #[test]
 fn a_list_counts_in_place_of_what_the_watch_has_shown() {
-    let mut index = index(json!({"maxTotal": "2h"}));
+    let mut index = index(&json!({"maxTotal": "2h"}));
     let pod = pod("a", Some("job"), "2026-01-01T00:00:00Z");
     index.apply_pod(&pod);
     let (first, second) =
@@ -97,7 +97,7 @@ fn a_list_counts_in_place_of_what_the_watch_has_shown() {
 
 #[test]
 fn a_request_is_for_the_run_that_goes_on_when_it_is_made() {
-    let mut index = index(json!({"autoApprove": "1h", "maxTotal": "2h", "maxCount": 5}));
+    let mut index = index(&json!({"autoApprove": "1h", "maxTotal": "2h", "maxCount": 5}));
     let job = Uid::of("job");
     assert_eq!(index.requested_run("ns", job, at(ASKED)), RequestedRun::Unknown);
     index.apply_pod(&pod("a", Some("job"), "2026-01-01T00:00:00Z"));
@@ -113,7 +113,7 @@ fn a_request_is_for_the_run_that_goes_on_when_it_is_made() {
 
 #[test]
 fn of_several_pods_the_least_that_is_allowed_counts() {
-    let mut index = index(json!({"autoApprove": "1h", "maxTotal": "2h"}));
+    let mut index = index(&json!({"autoApprove": "1h", "maxTotal": "2h"}));
     index.apply_runai("none", &serde_json::from_value(json!({"maxDuration": "1h"})).unwrap());
     index.apply_pod(&pod("a", Some("job"), "2026-01-01T00:00:00Z"));
     let mut other = pod("b", Some("job"), "2026-01-01T00:00:00Z");
