@@ -3,10 +3,7 @@
 use std::{fs, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::{
-    Api,
-    api::{ListParams, PostParams},
-};
+use kube::{Api, api::PostParams};
 use serde_json::json;
 use tenure_tests::{
     World,
@@ -68,23 +65,6 @@ async fn a_keeper_starts_with_little_memory_however_large_the_pods_are() {
     assert_memory_is_bounded("fair-memory", 120).await;
 }
 
-/// The time of a list of all pods in pages of so many.
-async fn list(world: &World, page: u32) -> Duration {
-    let pods: Api<Pod> = Api::all(world.cluster.client().unwrap());
-    let (begun, mut next) = (Instant::now(), String::new());
-    loop {
-        let params = ListParams {
-            continue_token: Some(next).filter(|next| !next.is_empty()),
-            ..ListParams::default()
-        };
-        let list = pods.list_metadata(&params.limit(page)).await.unwrap();
-        next = list.metadata.continue_.unwrap_or_default();
-        if next.is_empty() {
-            return begun.elapsed();
-        }
-    }
-}
-
 #[tokio::test]
 #[ignore = "minutes, and a gigabyte of pods: cargo test --test fair -- --ignored --nocapture"]
 async fn five_hundred_large_pods_and_twenty_thousand_small_ones() {
@@ -93,9 +73,6 @@ async fn five_hundred_large_pods_and_twenty_thousand_small_ones() {
     let world = scale::world("fair-small", &[]).await.unwrap();
     scale::namespace(&world, "large").await;
     create_pods(&world, 20_000, 500).await;
-    for page in [500, 100, 50, 500, 100, 50] {
-        println!("20,000 small pods in pages of {page}: {:?}", list(&world, page).await);
-    }
     let (most, took) = start(&world).await;
     println!("20,000 small pods: {most} KiB at most; ready after {took:?}");
 }
