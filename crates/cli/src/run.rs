@@ -109,7 +109,7 @@ mod tests {
             tensorstack: None,
             runai: Some("q".into()),
             own: None,
-            extension: jiff::SignedDuration::ZERO,
+            extension: SignedDuration::ZERO,
             expires: expires.map(|seconds| (at(seconds), Family::Runai)),
         };
         Run::of(standing, exemption)
