@@ -24,7 +24,7 @@ use crate::{
     api::ObjectClient,
     cluster::ClusterState,
     config::Current,
-    events::{EventRecord, Events},
+    events::{EventQueue, EventRecord},
     limit::WriteLimit,
     metrics::Metrics,
 };
@@ -52,7 +52,7 @@ pub struct ExtensionController {
     pub objects: ObjectClient,
     pub limit: WriteLimit,
     pub config: Current,
-    pub events: Events,
+    pub events: EventQueue,
     pub metrics: Metrics,
 }
 
@@ -112,11 +112,14 @@ impl ExtensionController {
         if extension.state() == ExtensionState::Denied {
             self.open.close(extension);
             let is_of_late = open::is_of_late(extension, self.clock.now());
-            return if is_of_late { self.tell(extension).await } else { Ok(()) };
+            if is_of_late {
+                self.tell(extension);
+            }
+            return Ok(());
         }
         let (decision, message) = self.decide(extension).await?;
         if extension.state() == ExtensionState::Granted && open::is_by_a_person(extension) {
-            self.tell_once(extension).await?;
+            self.tell_once(extension);
         }
         let now = self.clock.now();
         let status = match decision {
@@ -214,23 +217,26 @@ impl ExtensionController {
         if extension.status.is_none() && state != ExtensionState::Pending {
             let status =
                 Some(ExtensionStatus { state: Some(ExtensionState::Pending), ..ExtensionStatus::default() });
-            self.tell(&Extension { status, ..extension.clone() }).await?;
+            self.tell(&Extension { status, ..extension.clone() });
         }
-        self.tell(&written).await
+        self.tell(&written);
+        Ok(())
     }
 
     /// Writes the event about a decision of a person, unless this keeper has.
-    async fn tell_once(&self, extension: &Extension) -> Result<(), ApiError> {
-        if self.open.take_untold(extension, self.clock.now()) { self.tell(extension).await } else { Ok(()) }
+    fn tell_once(&self, extension: &Extension) {
+        if self.open.take_untold(extension, self.clock.now()) {
+            self.tell(extension);
+        }
     }
 
-    async fn tell(&self, extension: &Extension) -> Result<(), ApiError> {
-        let Some((reason, note)) = extension::told(extension) else { return Ok(()) };
+    fn tell(&self, extension: &Extension) {
+        let Some((reason, note)) = extension::told(extension) else { return };
         let now = self.clock.now();
         let namespace = extension.metadata.namespace.as_deref();
         let object = reference(&owner(&extension.spec.target), namespace);
         let event = EventRecord { object, reason, action: "Extending", note, at: now, cause: None };
-        self.events.tell(&event, now).await
+        self.events.extend([event]);
     }
 }
 

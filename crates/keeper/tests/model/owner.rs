@@ -76,6 +76,7 @@ impl Owner {
                 reversals: reversals.into(),
                 full_reversals: 0,
                 reversed_by: None,
+                unannounced: false,
             };
             annotations[keys::PAUSED_ANNOTATION] = json!(record).to_string().into();
         }
