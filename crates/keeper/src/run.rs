@@ -1,12 +1,12 @@
 //! Puts the parts of the keeper together.
 
-use std::{num::NonZeroU32, time::Duration};
+mod work;
+
+use std::time::Duration;
 
 use anyhow::Context;
-use jiff::SignedDuration;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client};
-use parking_lot::Mutex;
 use tenure_index::{CeilingIndex, RetryAfter};
 use tenure_policy::{
     config::Config,
@@ -22,34 +22,22 @@ use tenure_service::{
     served::follow_served,
     shutdown::Signals,
 };
-use tenure_types::runai::QueueVersion;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::{
     Args,
-    action::Pauser,
-    api::ObjectClient,
     cluster::ClusterState,
-    config::{Configure, Current, settings},
-    events::{EventQueue, EventWriter, Events},
-    expiry::ExpiryController,
-    extensions::{ExtensionController, OpenExtensions},
+    config::{Configure, settings},
+    extensions::OpenExtensions,
     gate::FreshnessGate,
-    limit::write_limit,
     metrics::{Metrics, State},
     owners::Owners,
     queues::QueueReader,
-    returns::Requeuer,
-    slots::FairSlots,
-    stamps::Stamps,
-    status::{BURST, Reporter, Statuses, WRITES_PER_SECOND, Writer},
+    status::Statuses,
     stores::{GroupStore, watches},
-    terminations::Terminations,
 };
-
-/// The most events of one pause: the limit of events is so many times that of pauses.
-const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
+use work::Parts;
 
 /// The time for pauses in flight after a signal to end.
 const GRACE: Duration = Duration::from_secs(20);
@@ -113,10 +101,8 @@ impl Args {
         let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
         let owners = follow_served(client.clone(), owners, readiness.clone(), looked);
         let looked = readiness.awaiting("the kinds of PodGroups");
-        let store = {
-            let cluster = cluster.clone();
-            move |kind| GroupStore { cluster: cluster.clone(), kind }
-        };
+        let known = cluster.clone();
+        let store = move |kind| GroupStore { cluster: known.clone(), kind };
         let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
         let known = cluster.clone();
         let gate = FreshnessGate::new(&readiness, &lead, max_watch_staleness);
@@ -160,183 +146,6 @@ impl Args {
         };
         // many watches make a large future
         Box::pin(signals.run(everything)).await
-    }
-}
-
-/// The handles that all parts of the leader's work share.
-struct Parts {
-    client: Client,
-    gate: FreshnessGate,
-    cluster: ClusterState,
-    statuses: Statuses,
-    extensions: OpenExtensions,
-    clock: ServerClock,
-    lead: Leadership,
-    config: Current,
-    metrics: Metrics,
-    /// The most writes a second, and at once.
-    writes: (NonZeroU32, NonZeroU32),
-    longest_termination: SignedDuration,
-    dry_run: bool,
-}
-
-impl Parts {
-    fn work(self, scope: Scope, queues: QueueReader, version: QueueVersion, threadiness: NonZeroU32) -> Work {
-        let objects = || ObjectClient::new(self.client.clone(), self.lead.clone());
-        // apart for each, so that none holds up another
-        let limit = || write_limit(self.writes.0, self.writes.1);
-        let events = EventQueue::new(self.metrics.clone());
-        let Self {
-            client,
-            gate,
-            cluster,
-            statuses,
-            extensions,
-            clock,
-            lead,
-            config,
-            metrics,
-            writes: _,
-            longest_termination,
-            dry_run,
-        } = &self;
-        let dry_run = *dry_run;
-        let stamps =
-            Stamps::new(cluster.clone(), clock.clone(), objects(), limit(), metrics.clone(), dry_run);
-        let writer = Writer {
-            client: client.clone(),
-            lead: lead.clone(),
-            version,
-            limit: write_limit(WRITES_PER_SECOND, BURST),
-        };
-        let reporter = Reporter {
-            cluster: cluster.clone(),
-            statuses: statuses.clone(),
-            clock: clock.clone(),
-            config: config.clone(),
-            writer,
-            metrics: metrics.clone(),
-            complaints: Mutex::default(),
-        };
-        let pauser = Pauser {
-            cluster: cluster.clone(),
-            clock: clock.clone(),
-            objects: objects(),
-            queues,
-            gate: gate.clone(),
-            limit: limit(),
-            config: config.clone(),
-            scope,
-            dry_run,
-            announcements: limit(),
-            exempt_owners: Mutex::default(),
-            extensions: Mutex::default(),
-        };
-        let returns = Requeuer {
-            gate: gate.clone(),
-            cluster: cluster.clone(),
-            clock: clock.clone(),
-            objects: objects(),
-            limit: limit(),
-            config: config.clone(),
-            events: events.clone(),
-            slots: FairSlots::default(),
-            metrics: metrics.clone(),
-        };
-        let writer = EventWriter {
-            events: Events::new(client.clone(), lead.clone()),
-            queue: events.clone(),
-            limit: write_limit(
-                self.writes.0.saturating_mul(EVENTS_PER_WRITE),
-                self.writes.1.saturating_mul(EVENTS_PER_WRITE),
-            ),
-            clock: clock.clone(),
-            outbox: cluster.outbox.clone(),
-        };
-        let terminations = Terminations {
-            gate: gate.clone(),
-            cluster: cluster.clone(),
-            clock: clock.clone(),
-            objects: objects(),
-            limit: limit(),
-            metrics: metrics.clone(),
-            longest: *longest_termination,
-        };
-        let extensions = ExtensionController {
-            cluster: cluster.clone(),
-            open: extensions.clone(),
-            clock: clock.clone(),
-            objects: objects(),
-            limit: limit(),
-            config: config.clone(),
-            events: events.clone(),
-            metrics: metrics.clone(),
-        };
-        let (cluster, clock, metrics) = (cluster.clone(), clock.clone(), metrics.clone());
-        let gate = gate.clone();
-        let expiry = ExpiryController { cluster, clock, pauser, gate, events, metrics, threadiness };
-        Work {
-            expiry,
-            events: writer,
-            stamps,
-            extensions: (!dry_run).then_some(extensions),
-            terminations: (!dry_run).then_some(terminations),
-            returns: (!dry_run).then_some(returns),
-            reporter: (!dry_run).then_some(reporter),
-        }
-    }
-}
-
-/// The work of the leader.
-struct Work {
-    expiry: ExpiryController,
-    events: EventWriter,
-    stamps: Stamps,
-    /// None in a dry run.
-    extensions: Option<ExtensionController>,
-    /// None in a dry run.
-    terminations: Option<Terminations>,
-    /// None in a dry run.
-    returns: Option<Requeuer>,
-    /// None in a dry run.
-    reporter: Option<Reporter>,
-}
-
-impl Work {
-    /// Keeps the lease until all work that was begun is done.
-    async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, events, stamps, extensions, terminations, returns, reporter } = self;
-        let (acted, done) = (CancellationToken::new(), CancellationToken::new());
-        let report = async {
-            if let Some(reporter) = reporter {
-                reporter.run(lead, shutdown).await;
-            }
-        };
-        let extend = async {
-            if let Some(extensions) = extensions {
-                extensions.run(lead, shutdown).await;
-            }
-        };
-        let end = async {
-            if let Some(terminations) = terminations {
-                terminations.run(lead, shutdown).await;
-            }
-        };
-        let bring_back = async {
-            if let Some(returns) = returns {
-                returns.run(lead, shutdown).await;
-            }
-        };
-        let work = async {
-            let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, extend, end, bring_back, report);
-            acted.cancel();
-        };
-        let work = async {
-            tokio::join!(work, events.run(lead, &acted));
-            done.cancel();
-        };
-        tokio::join!(work, election.run(done.clone()));
     }
 }
 

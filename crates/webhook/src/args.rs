@@ -1,6 +1,6 @@
 use clap::{ArgAction, Parser, Subcommand};
 use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
-use tenure_policy::config::Config;
+use tenure_policy::{config::Config, kueue};
 use tenure_service::{
     admin::{AdminArgs, registry},
     client::ClientArgs,
@@ -165,29 +165,17 @@ impl Args {
             Guard::new(placement.clone(), queues.clone(), clock.clone(), readiness.clone(), permits)
         });
         placement.change(|index| index.set_kueue_queues(config.kueue.queues.clone()));
-        let kueue_queues = config.kueue.queues.clone();
-        let configure = {
-            let (validator, mutator) = (validator.clone(), mutator.clone());
-            let (extender, guard, placement) = (extender.clone(), guard.clone(), placement.clone());
-            let kai = kai.clone();
-            move |config: Config| {
-                if config.kueue.queues != kueue_queues {
-                    warn!("kueue.queues has changed: that counts when the webhook is started again");
-                }
-                placement.change(|index| index.set_longest_formation(config.longest_formation));
-                if let Some(extender) = &extender {
-                    extender.configure(config.floors.clone());
-                }
-                if let Some(guard) = &guard {
-                    guard.configure(config.floors.clone(), config.guarded);
-                }
-                kai.configure(config.floors.clone(), config.kai);
-                validator.configure(config.floors, config.bounds, config.notice, config.grace_on_change);
-                mutator.configure(config.trusted, config.tenancy_writers);
-            }
+        let configured = Configured {
+            kueue_queues: config.kueue.queues.clone(),
+            validator: validator.clone(),
+            mutator: mutator.clone(),
+            extender: extender.clone(),
+            guard: guard.clone(),
+            placement: placement.clone(),
+            kai: kai.clone(),
         };
-        configure(config);
-        let configured = reload.follow(configure);
+        configured.apply(config);
+        let configured = reload.follow(move |config| configured.apply(config));
         let synced = readiness.awaiting("queues.scheduling.run.ai");
         // either way to follow them is large, and it would be in every future around it
         let queues = Box::pin(follow(runai_queue_version, client.clone(), synced, queues));
@@ -216,6 +204,37 @@ impl Args {
                 }
             })
             .await
+    }
+}
+
+/// The parts that go by the configuration.
+struct Configured {
+    /// Counts until the next start.
+    kueue_queues: kueue::Queues,
+    validator: Validator,
+    mutator: Mutator,
+    extender: Option<Extender>,
+    guard: Option<Guard>,
+    placement: Placement,
+    kai: KaiWatch,
+}
+
+impl Configured {
+    fn apply(&self, config: Config) {
+        let Self { kueue_queues, validator, mutator, extender, guard, placement, kai } = self;
+        if config.kueue.queues != *kueue_queues {
+            warn!("kueue.queues has changed: that counts when the webhook is started again");
+        }
+        placement.change(|index| index.set_longest_formation(config.longest_formation));
+        if let Some(extender) = extender {
+            extender.configure(config.floors.clone());
+        }
+        if let Some(guard) = guard {
+            guard.configure(config.floors.clone(), config.guarded);
+        }
+        kai.configure(config.floors.clone(), config.kai);
+        validator.configure(config.floors, config.bounds, config.notice, config.grace_on_change);
+        mutator.configure(config.trusted, config.tenancy_writers);
     }
 }
 

@@ -1,0 +1,235 @@
+//! The work of the leader, and the parts that it is built of.
+
+use std::num::NonZeroU32;
+
+use jiff::SignedDuration;
+use kube::Client;
+use parking_lot::Mutex;
+use tenure_policy::expiry::Scope;
+use tenure_service::{
+    clock::ServerClock,
+    leadership::{Election, Leadership},
+};
+use tenure_types::runai::QueueVersion;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    action::Pauser,
+    api::ObjectClient,
+    cluster::ClusterState,
+    config::Current,
+    events::{EventQueue, EventWriter, Events},
+    expiry::ExpiryController,
+    extensions::{ExtensionController, OpenExtensions},
+    gate::FreshnessGate,
+    limit::{WriteLimit, write_limit},
+    metrics::Metrics,
+    queues::QueueReader,
+    returns::Requeuer,
+    slots::FairSlots,
+    stamps::Stamps,
+    status::{BURST, Reporter, Statuses, WRITES_PER_SECOND, Writer},
+    terminations::Terminations,
+};
+
+/// The most events of one pause: the limit of events is so many times that of pauses.
+const EVENTS_PER_WRITE: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
+
+/// The handles that all parts of the leader's work share.
+pub struct Parts {
+    pub client: Client,
+    pub gate: FreshnessGate,
+    pub cluster: ClusterState,
+    pub statuses: Statuses,
+    pub extensions: OpenExtensions,
+    pub clock: ServerClock,
+    pub lead: Leadership,
+    pub config: Current,
+    pub metrics: Metrics,
+    /// The most writes a second, and at once.
+    pub writes: (NonZeroU32, NonZeroU32),
+    pub longest_termination: SignedDuration,
+    pub dry_run: bool,
+}
+
+impl Parts {
+    /// Builds the work of the leader, each part of it with limits of its own, so that none holds up another.
+    pub fn work(
+        self,
+        scope: Scope,
+        queues: QueueReader,
+        version: QueueVersion,
+        threadiness: NonZeroU32,
+    ) -> Work {
+        let events = EventQueue::new(self.metrics.clone());
+        let acts = !self.dry_run;
+        Work {
+            stamps: self.stamps(),
+            extensions: acts.then(|| self.extensions(&events)),
+            terminations: acts.then(|| self.terminations()),
+            returns: acts.then(|| self.returns(&events)),
+            reporter: acts.then(|| self.reporter(version)),
+            events: self.event_writer(&events),
+            expiry: ExpiryController {
+                cluster: self.cluster.clone(),
+                clock: self.clock.clone(),
+                pauser: self.pauser(scope, queues),
+                gate: self.gate.clone(),
+                events,
+                metrics: self.metrics.clone(),
+                threadiness,
+            },
+        }
+    }
+
+    fn objects(&self) -> ObjectClient {
+        ObjectClient::new(self.client.clone(), self.lead.clone())
+    }
+
+    fn limit(&self) -> WriteLimit {
+        write_limit(self.writes.0, self.writes.1)
+    }
+
+    fn stamps(&self) -> Stamps {
+        let (cluster, clock) = (self.cluster.clone(), self.clock.clone());
+        Stamps::new(cluster, clock, self.objects(), self.limit(), self.metrics.clone(), self.dry_run)
+    }
+
+    fn reporter(&self, version: QueueVersion) -> Reporter {
+        let writer = Writer {
+            client: self.client.clone(),
+            lead: self.lead.clone(),
+            version,
+            limit: write_limit(WRITES_PER_SECOND, BURST),
+        };
+        Reporter {
+            cluster: self.cluster.clone(),
+            statuses: self.statuses.clone(),
+            clock: self.clock.clone(),
+            config: self.config.clone(),
+            writer,
+            metrics: self.metrics.clone(),
+            complaints: Mutex::default(),
+        }
+    }
+
+    fn pauser(&self, scope: Scope, queues: QueueReader) -> Pauser {
+        Pauser {
+            cluster: self.cluster.clone(),
+            clock: self.clock.clone(),
+            objects: self.objects(),
+            queues,
+            gate: self.gate.clone(),
+            limit: self.limit(),
+            config: self.config.clone(),
+            scope,
+            dry_run: self.dry_run,
+            announcements: self.limit(),
+            exempt_owners: Mutex::default(),
+            extensions: Mutex::default(),
+        }
+    }
+
+    fn returns(&self, events: &EventQueue) -> Requeuer {
+        Requeuer {
+            gate: self.gate.clone(),
+            cluster: self.cluster.clone(),
+            clock: self.clock.clone(),
+            objects: self.objects(),
+            limit: self.limit(),
+            config: self.config.clone(),
+            events: events.clone(),
+            slots: FairSlots::default(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    fn event_writer(&self, events: &EventQueue) -> EventWriter {
+        let (rate, burst) = self.writes;
+        EventWriter {
+            events: Events::new(self.client.clone(), self.lead.clone()),
+            queue: events.clone(),
+            limit: write_limit(rate.saturating_mul(EVENTS_PER_WRITE), burst.saturating_mul(EVENTS_PER_WRITE)),
+            clock: self.clock.clone(),
+            outbox: self.cluster.outbox.clone(),
+        }
+    }
+
+    fn terminations(&self) -> Terminations {
+        Terminations {
+            gate: self.gate.clone(),
+            cluster: self.cluster.clone(),
+            clock: self.clock.clone(),
+            objects: self.objects(),
+            limit: self.limit(),
+            metrics: self.metrics.clone(),
+            longest: self.longest_termination,
+        }
+    }
+
+    fn extensions(&self, events: &EventQueue) -> ExtensionController {
+        ExtensionController {
+            cluster: self.cluster.clone(),
+            open: self.extensions.clone(),
+            clock: self.clock.clone(),
+            objects: self.objects(),
+            limit: self.limit(),
+            config: self.config.clone(),
+            events: events.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+/// The work of the leader.
+pub struct Work {
+    expiry: ExpiryController,
+    events: EventWriter,
+    stamps: Stamps,
+    /// None in a dry run.
+    extensions: Option<ExtensionController>,
+    /// None in a dry run.
+    terminations: Option<Terminations>,
+    /// None in a dry run.
+    returns: Option<Requeuer>,
+    /// None in a dry run.
+    reporter: Option<Reporter>,
+}
+
+impl Work {
+    /// Keeps the lease until all work that was begun is done.
+    pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
+        let Self { expiry, events, stamps, extensions, terminations, returns, reporter } = self;
+        let (acted, done) = (CancellationToken::new(), CancellationToken::new());
+        let report = async {
+            if let Some(reporter) = reporter {
+                reporter.run(lead, shutdown).await;
+            }
+        };
+        let extend = async {
+            if let Some(extensions) = extensions {
+                extensions.run(lead, shutdown).await;
+            }
+        };
+        let end = async {
+            if let Some(terminations) = terminations {
+                terminations.run(lead, shutdown).await;
+            }
+        };
+        let bring_back = async {
+            if let Some(returns) = returns {
+                returns.run(lead, shutdown).await;
+            }
+        };
+        let work = async {
+            let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
+            tokio::join!(expire, stamp, extend, end, bring_back, report);
+            acted.cancel();
+        };
+        let work = async {
+            tokio::join!(work, events.run(lead, &acted));
+            done.cancel();
+        };
+        tokio::join!(work, election.run(done.clone()));
+    }
+}
