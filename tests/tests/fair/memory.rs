@@ -62,13 +62,13 @@ async fn assert_memory_is_bounded(name: &str, count: usize) -> World {
 /// A page of 500 objects would take more.
 #[tokio::test]
 async fn a_keeper_starts_with_little_memory_however_large_the_pods_are() {
-    assert_memory_is_bounded("fair-memory", 120).await;
+    Box::pin(assert_memory_is_bounded("fair-memory", 120)).await;
 }
 
 #[tokio::test]
 #[ignore = "minutes, and a gigabyte of pods: cargo test --test fair -- --ignored --nocapture"]
 async fn five_hundred_large_pods_and_twenty_thousand_small_ones() {
-    let world = assert_memory_is_bounded("fair-memory-full", 500).await;
+    let world = Box::pin(assert_memory_is_bounded("fair-memory-full", 500)).await;
     drop(world);
     let world = scale::world("fair-small", &[]).await.unwrap();
     scale::namespace(&world, "large").await;
