@@ -559,6 +559,8 @@ mod tests {
         metrics.late(0.5);
         metrics.shortened();
         metrics.event(EventResult::Written);
+        metrics.extension(ExtensionState::Granted);
+        metrics.pending_extensions(2);
     }
 
     #[test]
