@@ -119,7 +119,7 @@ async fn the_writer_of_the_ca_bundle_alone_writes_it_in_each_mode() {
         [("certManager", "managed", "cainjector"), ("selfManaged", "steady", "tenure-webhook")]
     {
         let values = json!({
-            "crds": {"runai": false, "tensorstack": false},
+            "crds": {"runai": false, "tensorstack": false, "extensions": false},
             "webhook": {"certificate": {"mode": mode}},
         });
         helm(cluster, "install", release, &values, &[]).await.success().unwrap();
@@ -220,8 +220,8 @@ async fn existing_secret_brings_its_ca_or_the_values_do() {
     }
     let bundle = async |name: &str, bundle: &str| {
         let secret = json!({"name": name, "caBundle": bundle});
-        let values =
-            json!({"webhook": {"certificate": {"mode": "existingSecret", "existingSecret": secret}}});
+        let certificate = json!({"mode": "existingSecret", "existingSecret": secret});
+        let values = json!({"webhook": {"certificate": certificate}, "crds": {"extensions": false}});
         let output = helm(cluster, "template", "test", &values, &["--dry-run=server"]).await;
         let objects = parse(&output.success()?);
         let of = |kind| of_each_webhook(find(&objects, kind, "test-tenure-webhook"), CA_BUNDLE);

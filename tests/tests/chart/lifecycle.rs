@@ -81,7 +81,7 @@ async fn pods_run_where_pod_security_is_restricted() {
 #[tokio::test]
 async fn upgrade_takes_a_release_from_any_values_to_any_others() {
     let cluster = shared().await;
-    let crds = json!({"runai": false, "tensorstack": false});
+    let crds = json!({"runai": false, "tensorstack": false, "extensions": false});
     let name = "changing-tenure-keeper";
     let of = async |kind: &str, path: &str| {
         let path = format!("--output=jsonpath={path}");

@@ -89,7 +89,7 @@ async fn nothing_for_prometheus_is_there_by_default_nor_with_values_of_an_older_
         for kind in ["PodMonitor", "ServiceMonitor", "PrometheusRule"] {
             assert_eq!(found.get(kind), None);
         }
-        assert_eq!((found["Service"], found["ConfigMap"]), (1, 1));
+        assert_eq!((found["Service"], found["ConfigMap"]), (1, 2));
     }
 }
 
@@ -102,7 +102,7 @@ async fn each_part_is_accepted_by_the_api_server() {
         assert_accepted(&rendered, objects.len()).await;
         let found = kinds(&objects);
         assert_eq!((found[kind], found["PrometheusRule"]), (1, 1));
-        assert_eq!((found["Service"], found["ConfigMap"]), (2, 2));
+        assert_eq!((found["Service"], found["ConfigMap"]), (2, 3));
     }
 }
 
