@@ -44,11 +44,20 @@ async fn world(name: &str) -> World {
     let values = [EXTENDER, &["webhook.failurePolicy=Ignore"]].concat();
     let world = Box::pin(World::installed(name, &values)).await.unwrap();
     world.tenure.start_webhook(&world.cluster).await.unwrap();
+    publish_ca(&world).await;
     for commands in blocks("## Turn it on", "bash") {
         run(&world, &commands).await;
     }
     world.tenure.update_config(&world.cluster).await.unwrap();
     world
+}
+
+/// Publishes the webhook's CA as mode `selfManaged` does: here the webhook's certificate is brought.
+async fn publish_ca(world: &World) {
+    let ca = fs::read_to_string(world.cluster.directory().join("webhook/ca.crt")).unwrap();
+    let metadata = json!({"name": "tenure-webhook-ca", "namespace": RELEASE_NAMESPACE});
+    let data = json!({"ca.crt": ca});
+    world.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})).await;
 }
 
 /// The directory in which the page's commands are run: the chart is where they name it, and no other test writes there.
