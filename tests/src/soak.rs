@@ -6,14 +6,12 @@
 mod balancer;
 mod replicas;
 
-use std::{path::Path, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::{Api, api::PostParams};
 use serde_json::json;
 use tenure_certs::Authority;
-use tenure_testbed::{Cluster, KEEPERS, RELEASE_NAMESPACE, Tenure, eventually};
+use tenure_testbed::{Cluster, KEEPERS, Tenure, eventually};
 use tokio::{
     task::spawn_blocking,
     time::{Instant, interval, sleep_until},
@@ -24,9 +22,6 @@ use crate::{
     scale::{crowd::Crowd, line, load::Load, namespace},
 };
 use replicas::Replicas;
-
-/// The Secret of the webhook's certificate.
-const SECRET: &str = "tenure-webhook-tls";
 
 /// The pauses a second: slow, so that some are pending at all times.
 const PAUSES: u32 = 2;
@@ -129,29 +124,17 @@ async fn kill(world: &World, number: u32) -> Result<()> {
 async fn start(name: &str) -> Result<(World, Replicas)> {
     let cluster = Cluster::start_api_server_alone(name).await?;
     let authority = Authority::new("soak")?;
-    create_secret(&cluster, &authority).await?;
-    let secret = format!("webhook.certificate.existingSecret.name={SECRET}");
-    let values = ["webhook.certificate.mode=existingSecret", &secret];
+    let certificates = cluster.directory().join("webhook");
+    fs::create_dir_all(&certificates)?;
+    fs::write(certificates.join("ca.crt"), authority.certificate_pem())?;
+    authority.server(&["127.0.0.1".into()])?.write(&certificates)?;
     let flags = [format!("--writes-per-second={PAUSES}"), format!("--burst={PAUSES}")];
-    let tenure = Tenure::install_with(&cluster, &values, &flags.each_ref().map(String::as_str)).await?;
+    let tenure = Tenure::install_with(&cluster, &[], &flags.each_ref().map(String::as_str)).await?;
     let world = World { cluster, tenure };
     namespace(&world, "t9k-system").await;
     let replicas = Replicas::start(&world, authority).await?;
     await_webhook(&world).await?;
     Ok((world, replicas))
-}
-
-async fn create_secret(cluster: &Cluster, authority: &Authority) -> Result<()> {
-    let (client, how) = (cluster.client()?, PostParams::default());
-    let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": RELEASE_NAMESPACE}}))?;
-    Api::all(client.clone()).create(&how, &namespace).await?;
-    let pair = authority.server(&["127.0.0.1".into()])?;
-    let data = json!({
-        "ca.crt": authority.certificate_pem(), "tls.crt": pair.certificate, "tls.key": pair.key,
-    });
-    let secret: Secret = serde_json::from_value(json!({"metadata": {"name": SECRET}, "stringData": data}))?;
-    Api::namespaced(client, RELEASE_NAMESPACE).create(&how, &secret).await?;
-    Ok(())
 }
 
 /// Waits until the API server asks the webhook: without it, a queue is refused.

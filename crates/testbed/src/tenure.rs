@@ -209,7 +209,8 @@ impl Keeper {
 }
 
 impl Tenure {
-    /// Installs the chart, with more values such as `crds.runai=false`. Neither program runs yet.
+    /// Installs the chart, with more values such as `crds.runai=false`. Neither program runs yet. The webhook gets the
+    /// certificate in `webhook/` of the cluster's directory, if there is one.
     pub async fn install(cluster: &Cluster, values: &[&str]) -> Result<Self> {
         Self::install_with(cluster, values, &[]).await
     }
@@ -435,18 +436,19 @@ async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Makes a certificate for the webhook and its Secret, as an administrator does who brings one. Returns the values of
-/// the chart for it. The directory gets the same files.
+/// Makes the Secret of the webhook's certificate, as an administrator does who brings one. Returns the values of the
+/// chart for it. Where the directory has no certificate yet, it gets one.
 async fn bring_certificate(cluster: &Cluster, directory: &Path) -> Result<Vec<String>> {
-    let authority = Authority::new("webhook")?;
-    let pair = authority.server(&["127.0.0.1".to_owned()])?;
-    fs::create_dir_all(directory)?;
     let ca = directory.join("ca.crt");
-    fs::write(&ca, authority.certificate_pem())?;
-    pair.write(directory)?;
+    if !ca.exists() {
+        let authority = Authority::new("webhook")?;
+        fs::create_dir_all(directory)?;
+        fs::write(&ca, authority.certificate_pem())?;
+        authority.server(&["127.0.0.1".to_owned()])?.write(directory)?;
+    }
+    let read = |name: &str| fs::read_to_string(directory.join(name));
     let labels = json!({"app.kubernetes.io/part-of": "tenure", "app.kubernetes.io/component": "webhook"});
-    let data =
-        json!({"ca.crt": authority.certificate_pem(), "tls.crt": pair.certificate, "tls.key": pair.key});
+    let data = json!({"ca.crt": read("ca.crt")?, "tls.crt": read("tls.crt")?, "tls.key": read("tls.key")?});
     let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RELEASE_NAMESPACE}},
         {
