@@ -58,6 +58,9 @@ impl ExpiryController {
         loop {
             let open = !shutdown.is_cancelled();
             let is_fresh = self.gate.is_open();
+            // runs are planned by each change of a queue as it comes, also while nothing is done: what a later change
+            // shortens is known by that
+            self.cluster.with(CeilingIndex::next_due);
             while open
                 && is_fresh
                 && self.may_begin(deeds.len())
