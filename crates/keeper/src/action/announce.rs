@@ -8,7 +8,7 @@ use tenure_policy::{
     owners::OwnerTable,
     pause::{self, AtEnd, OwnerObject},
 };
-use tenure_service::call::ApiError;
+use tenure_service::call::{ApiError, persist};
 
 use super::{ActionResult, Conflicts, Done, Pauser, json, reference};
 use crate::{events::EventRecord, recent::EVENT_REPAIR};
@@ -63,7 +63,7 @@ impl Pauser {
             ActionResult::Nothing("it has been told")
         };
         if let Some(patch) = patch {
-            self.write(&group.first, owner, &patch).await?;
+            self.write(&group.first, owner, &patch, (group.task != Task::Withdraw).then_some(end)).await?;
         }
         let then =
             if table.deletes(owner) { AtEnd::OwnerDeleted } else { self.at_end(group, table.knows(owner)) };
@@ -77,12 +77,28 @@ impl Pauser {
         group.pods().map(|pod| pod.deadline).chain(of_all).min().unwrap_or(group.first.deadline)
     }
 
-    async fn write(&self, due: &DuePod, owner: &OwnerReference, patch: &Value) -> Result<(), ApiError> {
+    /// Writes a patch after which this end is noted, or none.
+    async fn write(
+        &self,
+        due: &DuePod,
+        owner: &OwnerReference,
+        patch: &Value,
+        noted: Option<Timestamp>,
+    ) -> Result<(), ApiError> {
         if self.dry_run {
             return Ok(());
         }
         self.announcements.until_ready().await;
-        self.objects.merge(&due.namespace, owner, patch).await.map(drop)
+        match self.objects.merge(&due.namespace, owner, patch).await {
+            // it may have been applied all the same: then its event is still to be written
+            Err(error) if error.is_open() => {
+                let found = persist(async || self.objects.get(&due.namespace, owner).await).await?;
+                let is_same = found.metadata.uid.as_deref() == Some(&owner.uid);
+                let is_noted = is_same && OwnerObject(&json(&found)).announced() == noted;
+                if is_noted { Ok(()) } else { Err(error) }
+            }
+            result => result.map(drop),
+        }
     }
 
     /// Returns what the keeper does at the end of the run of a group, for its announcement.
