@@ -1,4 +1,4 @@
-//! The rules that hold whatever fails, and the search for what breaks them.
+//! The rules that hold under every fault, and the search for what breaks them.
 //!
 //! The observer says what the API server had, by a connection that no fault reaches. The proxies say what was sent
 //! when: a decision is judged by the time at which its write was *sent*, also if the write arrives much later.

@@ -111,8 +111,8 @@ async fn owners_whose_return_hangs_hold_up_no_other_and_come_back_later() {
     let world = world().await;
     let (hanging, fine) = (Namespace::new(world).await, Namespace::new(world).await);
     fine.apply(&queue("fair-returns", "30d")).await;
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let configuration = hang_changes_of_jobs(world, &hanging, nobody.local_addr().unwrap().port()).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let configuration = hang_changes_of_jobs(world, &hanging, silent.local_addr().unwrap().port()).await;
     let mut jobs = Vec::new();
     for number in 0..JOBS {
         jobs.push(hanging.create(&due_job(&hanging, &format!("job-{number:02}"))).await);
@@ -128,7 +128,7 @@ async fn owners_whose_return_hangs_hold_up_no_other_and_come_back_later() {
 
     let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &configuration.to_string()).await;
     delete.unwrap().success().unwrap();
-    drop(nobody);
+    drop(silent);
     let all_back = async || {
         for job in &jobs {
             if !back(&hanging, job).await {
