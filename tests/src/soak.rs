@@ -1,6 +1,6 @@
 //! Reviews at a steady rate while certificates rotate, replicas of the webhook restart and keepers are killed.
 //!
-//! Two replicas are behind a balancer that sends new connections to those that are ready, as a Service does. All runs on
+//! Two replicas are behind a balancer that sends new connections to ready replicas, as a Service does. All runs on
 //! etcd and an API server alone.
 
 mod balancer;

@@ -20,13 +20,17 @@ use prometheus_client::{
         gauge::{ConstGauge, Gauge},
         histogram::Histogram,
     },
-    registry::{Metric, Registry, Unit},
+    registry::Registry,
 };
 use tenure_policy::{
     expiry::Family as QueueFamily,
     queue_status::{QueueReport, Workloads},
 };
-use tenure_service::{clock::ServerClock, leadership::Leadership};
+use tenure_service::{
+    clock::ServerClock,
+    leadership::Leadership,
+    metrics::{registered, seconds},
+};
 use tenure_types::extension::ExtensionState;
 
 use by_queue::{ByQueue, QueueLabel};
@@ -254,19 +258,6 @@ impl QueueCounters {
     }
 }
 
-/// Registers a metric, and returns it.
-fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-/// Registers a histogram of seconds with these bounds.
-fn seconds<const N: usize>(registry: &mut Registry, name: &str, help: &str, bounds: [f64; N]) -> Histogram {
-    let histogram = Histogram::new(bounds);
-    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
-    histogram
-}
-
 impl Metrics {
     /// Makes the keeper's metrics part of a registry.
     pub fn register(registry: &mut Registry) -> Self {
@@ -489,7 +480,7 @@ impl State {
         if workloads.is_empty() {
             return Ok(());
         }
-        let help = "Workloads of queues of scheduling.run.ai by queue and state; protected ones are among those that run";
+        let help = "Workloads of queues of scheduling.run.ai by queue and state; protected workloads also count as running";
         let mut gauges = encoder.encode_descriptor("workloads", help, None, MetricType::Gauge)?;
         for (queue, Workloads { running, protected, paused, requeueing }) in &workloads {
             for (state, count) in [

@@ -258,7 +258,7 @@ mod tests {
         assert!(!pauses.take_owed(&as_known("c"), &record(time), at("2026-01-01T00:05:00Z")), "long ago");
     }
 
-    /// Returns the metadata after a write that notes these pauses in place of those that it bears.
+    /// Returns the metadata after a write that notes these pauses, and no others.
     fn noting(mut metadata: ObjectMeta, owed: &[OwedPause]) -> ObjectMeta {
         let noted = ("tenure.dev/owed-events".to_owned(), json!(owed).to_string());
         metadata.annotations.get_or_insert_default().extend([noted]);

@@ -33,10 +33,10 @@ const SPAN: Duration = Duration::from_secs(15);
 
 /// Tells the API server's time, never ahead of it, and about a tenth of a second behind. Clones share it.
 ///
-/// Of several API servers whose clocks are apart, the one that is most behind counts, of those that have answered in the
-/// last two minutes. This clock is then up to a second behind it. A clock that is set is such a case: when it is set back,
-/// the next answer to any request shows it; when it is set forward, that counts after two minutes. A caller that must not
-/// be early makes a request first.
+/// Where the clocks of API servers are apart, the slowest one counts that has answered in the last two minutes. This clock
+/// is then up to a second behind it. A clock that is set is such a case: when it is set back, the next answer to any
+/// request shows it; when it is set forward, that counts after two minutes. A caller that must not be early makes a
+/// request first.
 #[derive(Clone, Debug)]
 pub struct ServerClock(Arc<Mutex<Answers>>);
 

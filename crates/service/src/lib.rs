@@ -14,6 +14,7 @@ pub mod groups;
 pub mod leadership;
 pub mod limit;
 pub mod log;
+pub mod metrics;
 mod pages;
 pub mod readiness;
 pub mod served;

@@ -1,8 +1,9 @@
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
-    registry::{Metric, Registry, Unit},
+    registry::Registry,
 };
+use tenure_service::metrics::{registered, seconds};
 
 use crate::scheduler::NodeCounts;
 
@@ -90,19 +91,6 @@ const VERSIONS: [&str; 2] = ["v3alpha1", "v2"];
 
 const CONVERTED: &str = "converted";
 const FAILED: &str = "failed";
-
-/// Registers a metric, and returns it.
-fn registered<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-/// Registers a histogram of seconds with these bounds.
-fn seconds<const N: usize>(registry: &mut Registry, name: &str, help: &str, bounds: [f64; N]) -> Histogram {
-    let histogram = Histogram::new(bounds);
-    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
-    histogram
-}
 
 impl ConversionMetrics {
     fn register(registry: &mut Registry) -> Self {

@@ -214,7 +214,7 @@ kinds! {
     "watches-gone-at-start", "K4", d => refused_watches(d, WATCHES, refuse(StatusCode::GONE), (13_000, 18_000));
     "watches-refused-at-start", "K5", d => refused_watches(
         d, WATCHES, refuse(StatusCode::INTERNAL_SERVER_ERROR), (13_000, 18_000));
-    "queues-forbidden", "K12, a watch that fails for ever", d => refused_watches(
+    "queues-forbidden", "K12, a watch that never works again", d => refused_watches(
         d, QUEUE_READS, refuse(StatusCode::FORBIDDEN), (13_000, 18_000));
     "lists-refused", "K5", d => lost_watches(d, refuse(StatusCode::SERVICE_UNAVAILABLE));
     "lists-slow", "K11, K16", d => lost_watches(d, Deed::Slow(Duration::from_secs(4)));

@@ -1,4 +1,4 @@
-//! A Service in front of several webhooks: it passes connections on to those that are ready.
+//! A Service in front of several webhooks: it passes connections on to ready ones.
 
 use std::{
     sync::{

@@ -111,11 +111,7 @@ async fn a_definition_of_kubectl_is_converted_again_when_a_webhook_starts_after_
         json!([{"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}}]).to_string();
     let take = ["patch", "crd", CRD, "--type=json", "-p", &none];
     world.kubectl(&take).await;
-    let map = ["configmap", "tenure-config", "-n", RELEASE_NAMESPACE];
-    let patch = world.get(&map).await["data"]["conversion.json"].as_str().unwrap().to_owned();
-    let file = world.cluster.directory().join("conversion.json");
-    std::fs::write(&file, patch).unwrap();
-    let flag = format!("--conversion-patch-file={}", file.display());
+    let flag = world.conversion_flag().await;
     let _webhook = world.ready_webhook(0, &[&flag]).await;
     world.create_queue(V3, "from-v3", &json!({"maxDuration": "1h"})).await;
     eventually("queues to be converted", DEADLINE, async || {

@@ -12,11 +12,7 @@ async fn both_versions_work_where_kubectl_applied_the_definitions_and_helm_the_r
     world.kubectl(&["apply", "-f", FILES]).await;
     world.kubectl(&["wait", "--for=condition=Established", "crd", CRD]).await;
     world.helm("install", &["--create-namespace"]).await;
-    let map = ["configmap", "tenure-config", "-n", RELEASE_NAMESPACE];
-    let patch = world.get(&map).await["data"]["conversion.json"].as_str().unwrap().to_owned();
-    let file = world.cluster.directory().join("conversion.json");
-    std::fs::write(&file, patch).unwrap();
-    let flag = format!("--conversion-patch-file={}", file.display());
+    let flag = world.conversion_flag().await;
     let _webhook = world.ready_webhook(0, &[&flag]).await;
     world.create_queue(V3, "from-v3", &json!({"maxDuration": "1h"})).await;
     eventually("queues to be converted", DEADLINE, async || {

@@ -91,6 +91,15 @@ impl World {
         }
     }
 
+    /// The flag by which a webhook names itself as the converter of queues, with the patch that the chart has for it.
+    pub async fn conversion_flag(&self) -> String {
+        let map = ["configmap", "tenure-config", "-n", RELEASE_NAMESPACE];
+        let patch = self.get(&map).await["data"]["conversion.json"].as_str().unwrap().to_owned();
+        let file = self.cluster.directory().join("conversion.json");
+        std::fs::write(&file, patch).unwrap();
+        format!("--conversion-patch-file={}", file.display())
+    }
+
     /// Starts a webhook, and waits until it is ready.
     pub async fn ready_webhook(&self, index: usize, flags: &[&str]) -> Process {
         let mut webhook = self.webhook(index, flags).await;

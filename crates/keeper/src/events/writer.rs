@@ -128,20 +128,22 @@ mod tests {
         EventRecord { object, reason: "", action: "", note, at, cause: None }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn namespaces_whose_events_hang_or_are_refused_hold_up_no_other() {
-        let taken = Arc::default();
-        let lead = Leadership::always();
+    fn writer(taken: &Arc<Mutex<Vec<Instant>>>, lead: &Leadership) -> EventWriter {
         let many = NonZeroU32::new(10_000).unwrap();
-        let queue = EventQueue::new(Metrics::register(&mut Registry::default()));
-        let writer = EventWriter {
-            events: Events::new(server(Arc::clone(&taken)), lead.clone()),
-            queue: queue.clone(),
+        EventWriter {
+            events: Events::new(server(Arc::clone(taken)), lead.clone()),
+            queue: EventQueue::new(Metrics::register(&mut Registry::default())),
             limit: write_limit(many, many),
             clock: ServerClock::default(),
             outbox: EventOutbox::default(),
-        };
-        let ended = CancellationToken::new();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn namespaces_whose_events_hang_or_are_refused_hold_up_no_other() {
+        let (taken, lead, ended) = (Arc::default(), Leadership::always(), CancellationToken::new());
+        let writer = writer(&taken, &lead);
+        let queue = writer.queue.clone();
         let trouble = ["quota-a", "quota-b", "hangs-a", "hangs-b", "hangs-c"];
         queue.extend(trouble.iter().flat_map(|name| (0..500).map(|number| event(name, number))));
         let told = async {
@@ -164,18 +166,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn at_the_end_what_can_be_written_is_and_the_rest_is_left() {
-        let taken = Arc::default();
-        let lead = Leadership::always();
-        let many = NonZeroU32::new(10_000).unwrap();
-        let queue = EventQueue::new(Metrics::register(&mut Registry::default()));
-        let writer = EventWriter {
-            events: Events::new(server(Arc::clone(&taken)), lead.clone()),
-            queue: queue.clone(),
-            limit: write_limit(many, many),
-            clock: ServerClock::default(),
-            outbox: EventOutbox::default(),
-        };
-        let ended = CancellationToken::new();
+        let (taken, lead, ended) = (Arc::default(), Leadership::always(), CancellationToken::new());
+        let writer = writer(&taken, &lead);
+        let queue = writer.queue.clone();
         queue.extend((0..100).map(|number| event("fine", number)));
         ended.cancel();
         let begun = Instant::now();

@@ -80,7 +80,7 @@ fn no_certificate_outlives_its_authority() {
     assert_eq!(late.facts(&names()).leaf.unwrap().validity.until, at(600));
 }
 
-/// An API server, with the authorities that it trusts now and those that it will learn of.
+/// An API server, with the authorities that it trusts now, and that it will trust later.
 #[derive(Clone, Default)]
 struct Server {
     trusted: String,
