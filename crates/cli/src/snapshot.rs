@@ -5,6 +5,7 @@ mod owners;
 mod pods;
 pub mod queues;
 mod selected;
+mod source;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,16 +17,14 @@ use k8s_openapi::{
 };
 use kube::{ResourceExt, core::PartialObjectMeta};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tenure_index::{CeilingIndex, Settings};
 use tenure_policy::{
     climb::{Action, Climb, OwnerLookup},
     config::Config,
     expiry::Family,
     floor::Floors,
-    kueue::{self, Lookup},
+    kueue,
     owners::OwnerTable,
-    pause,
     toleration::Toleration,
     tree::{QueueTree, troubles},
 };
@@ -40,15 +39,14 @@ use crate::{
     floors::FloorArgs,
     input::{self, Document, InputArgs},
     kinds::ResourceKind,
-    list::row::name_of,
     server::{explain, is_forbidden},
-    target::Target,
     tell::{warn, with_causes},
 };
 pub use cluster::{AT_ONCE, ClusterReader, LIVE, NotListed};
 pub use owners::{ClimbStep, KnownOwners, ListedOwner, found};
 pub use pods::NamedWorkload;
 pub use selected::Selected;
+pub use source::{Named, SnapshotSource, workload};
 
 /// Namespace and name.
 pub type NamespacedName = (String, String);
@@ -84,12 +82,6 @@ pub struct Wanted<'a> {
     /// None: queues of T9k don't matter.
     pub t9k_system_namespace: Option<&'a str>,
     pub floors: &'a FloorArgs,
-}
-
-/// The source of further objects.
-pub enum SnapshotSource {
-    Files(Vec<Document>),
-    Cluster(ClusterReader),
 }
 
 impl Snapshot {
@@ -301,78 +293,6 @@ impl Snapshot {
             self.owners.learn(&owner, answer);
         }
     }
-}
-
-/// Returns the Workload by which Kueue runs the owner that the keeper would pause, or the pod that it would delete.
-pub async fn workload(
-    source: &SnapshotSource,
-    table: &OwnerTable,
-    (namespace, pod): (&str, &Pod),
-    action: &Action,
-) -> Result<Option<OwnerReference>> {
-    let (lookup, uid) = match action {
-        Action::Pause(owner) => (kueue::of_owner(owner, table), Some(owner.uid.as_str())),
-        Action::DeletePod => (kueue::of_pod(pod, table), pod.metadata.uid.as_deref()),
-        _ => (None, None),
-    };
-    let Some((lookup, uid)) = lookup.zip(uid) else { return Ok(None) };
-    let found = source.workloads(namespace, lookup).await?;
-    Ok(kueue::chosen(&found, uid).map(|found| kueue::refer_to(pause::OwnerObject(found))))
-}
-
-impl SnapshotSource {
-    /// Kueue's Workloads that are looked for. Files may have others of the namespace.
-    pub async fn workloads(&self, namespace: &str, lookup: Lookup<'_>) -> Result<Vec<Value>> {
-        match self {
-            Self::Files(documents) => {
-                let is_one = |document: &&Document| {
-                    (document.group(), document.kind.as_str()) == (kueue::GROUP, kueue::WORKLOAD)
-                        && document.namespace().unwrap_or(DEFAULT) == namespace
-                };
-                Ok(documents.iter().filter(is_one).map(|document| document.value.clone()).collect())
-            }
-            Self::Cluster(cluster) => cluster.workloads(namespace, lookup).await,
-        }
-    }
-
-    /// An object that a person names.
-    pub async fn named(&self, namespace: &str, (word, name): &Target, table: &OwnerTable) -> Result<Named> {
-        let object = format!("{word}/{name}");
-        match self {
-            Self::Files(documents) => {
-                let is_meant = |document: &&Document| {
-                    document.is_called(word)
-                        && document.name() == Some(name)
-                        && document.namespace().unwrap_or(DEFAULT) == namespace
-                };
-                let found = documents.iter().rev().find(is_meant);
-                let found =
-                    found.with_context(|| format!("{object} is not among the objects that were read"))?;
-                let reference = OwnerReference {
-                    api_version: found.api_version.clone(),
-                    kind: found.kind.clone(),
-                    name: name.clone(),
-                    ..OwnerReference::default()
-                };
-                Ok(Named { reference, object: found.value.clone() })
-            }
-            Self::Cluster(cluster) => {
-                let kind = cluster.kinds.resolve(word, table)?;
-                let reference = kind.reference(name);
-                match kind.api(&cluster.client, Some(namespace)).get(name).await {
-                    Ok(found) => Ok(Named { reference, object: serde_json::to_value(&found)? }),
-                    Err(error) => Err(cluster.missing(namespace, &name_of(&reference), error).await),
-                }
-            }
-        }
-    }
-}
-
-/// An object that a person has named.
-pub struct Named {
-    pub reference: OwnerReference,
-    /// All of it.
-    pub object: Value,
 }
 
 /// The groups that a pod names, whether or not they are there.

@@ -1,40 +1,28 @@
 //! `kubectl tenure explain pod`: the protection of a pod, and the end of its run.
 
 mod print;
+mod question;
 
 pub use print::sentences;
 
 use anyhow::Result;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_index::{CeilingIndex, Standing};
-use tenure_policy::{
-    ceiling::for_people,
-    climb::Action,
-    expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
-    floor::Floor,
-    gang::{Progress, progress},
-    pause,
-    preemption::{PreemptionKind, protected_until},
-    toleration::{ClassState, PreemptorClaim, Toleration, judge},
-    tree::QueueId,
-};
-use tenure_types::{keys::MAX_DURATION_ANNOTATION, projection::Pod, runai::v3alpha1::OnReversal};
+use tenure_types::runai::v3alpha1::OnReversal;
 
-use super::{key, pod_name, reference, shown};
+use super::{key, pod_name};
 use crate::{
-    age::go,
     connect::ConnectArgs,
     floors::{FloorArgs, Sourced},
     input::InputArgs,
     output::OutputArgs,
     run::Run,
-    snapshot::{NamedWorkload, NamespacedName, Snapshot, SnapshotSource, Wanted, workload},
+    snapshot::{NamespacedName, Snapshot, SnapshotSource, Wanted, workload},
 };
+use question::{Question, without_effect};
 
 /// Explain a pod: the end of its protection, the end of its run, and the action then
 ///
@@ -227,211 +215,4 @@ struct Would {
     /// The command that resumes it before that, or at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     resume: Option<String>,
-}
-
-struct Question<'s> {
-    snapshot: &'s Snapshot,
-    pool: Option<&'s str>,
-    key: &'s NamespacedName,
-    pod: &'s Pod,
-    rules: Rules,
-    without_effect: Vec<String>,
-}
-
-impl Question<'_> {
-    fn answer(
-        &self,
-        (action, workload): (&Action, Option<&OwnerReference>),
-        standing: Option<Standing>,
-    ) -> PodExplanation {
-        let Self { snapshot, pod, key, .. } = self;
-        let (gang, tree) = (snapshot.gang(pod), snapshot.tree());
-        let of_owner = || claimed(pod).filter(|_| *action == Action::Exempt);
-        let exempt = exemption(pod, &Scope::default()).or_else(of_owner);
-        let is_gone = progress(pod) == Progress::Gone;
-        let run = standing.map(|standing| Run::of(standing, exempt));
-        let run = run.as_ref();
-        let expiring = run.filter(|run| run.expires().is_some());
-        let path = gang.workload.place.queue().and_then(|queue| tree.path(queue).ok()).unwrap_or_default();
-        let (preemption_toleration, trouble) = match self.toleration() {
-            Ok(toleration) => (toleration, None),
-            Err(trouble) => (None, Some(trouble)),
-        };
-        PodExplanation {
-            pod: shown(key),
-            queue: gang.workload.place.name().map(str::to_owned),
-            path: path.iter().rev().map(|id| tree.name(*id).to_owned()).collect(),
-            tensorstack_queue: run
-                .and_then(|run| run.standing.queue(Family::Tensorstack))
-                .map(ToString::to_string),
-            started_at: gang.workload.start,
-            started_at_from: gang.start_from,
-            elastic: gang.workload.is_elastic(),
-            protected: if is_gone { Vec::new() } else { self.protections(&gang, &path) },
-            preemption_toleration,
-            priority_class_trouble: trouble,
-            expires_at: expiring.and_then(Run::expires),
-            notice_at: expiring
-                .and_then(Run::expires)
-                .zip(self.rules.notice)
-                .and_then(|(at, notice)| at.checked_sub(notice).ok()),
-            ceiling_since: expiring.and_then(Run::since),
-            ceiling_since_from: expiring.map(Run::since_from),
-            max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),
-            extension: expiring.map(|run| run.standing.extension).filter(SignedDuration::is_positive).map(go),
-            without_effect: self.without_effect.clone(),
-            would: exempt.is_none().then(|| self.would(action, workload)),
-            exempt: exempt.map(why),
-            workload: gang.name,
-        }
-    }
-
-    /// `path` leads from its queue to the root.
-    fn protections(&self, gang: &NamedWorkload<'_>, path: &[QueueId]) -> Vec<Protection> {
-        let Self { snapshot, pool, .. } = *self;
-        let (tree, floors, place) = (snapshot.tree(), &snapshot.floors, &gang.workload.place);
-        let (Some(name), queue) = (place.name(), place.queue()) else { return Vec::new() };
-        let against = |name: &str, preemptor, kind: PreemptionKind, floor: Floor<'_>| Protection {
-            preemptor_queue: name.to_owned(),
-            preemptor,
-            kind: kind.name(),
-            until: protected_until(gang.workload.start, &floor, snapshot.now),
-            floor: floor.into(),
-        };
-        let reclaim = |preemptor: QueueId, relation| {
-            let floor = floors.reclaim(tree, Some(preemptor), queue, pool);
-            against(tree.name(preemptor), relation, PreemptionKind::Reclaim, floor)
-        };
-        let preempt = floors.preempt(tree, queue, pool);
-        let mut protections = vec![against(name, Relation::Same, PreemptionKind::Preempt, preempt)];
-        protections.extend(path.iter().skip(1).map(|above| reclaim(*above, Relation::Below)));
-        let mut others: Vec<&str> = tree.queues().map(|(name, _)| name).collect();
-        others.sort_unstable();
-        let others = others.into_iter().filter_map(|name| tree.find(name));
-        let others = others.filter(|id| tree.parent(*id).is_none() && path.last() != Some(id));
-        protections.extend(others.map(|top| reclaim(top, Relation::OtherTree)));
-        protections
-    }
-
-    /// The toleration of its class, or the reason why it isn't known.
-    fn toleration(&self) -> Result<Option<TolerationAnswer>, String> {
-        let name = self.pod.spec.priority_class_name.as_deref().unwrap_or_default();
-        let trouble = |what| Err(format!("its PriorityClass {name:?} {what}"));
-        let state = self.snapshot.class_state(self.pod);
-        let Toleration { minimum_preemptable_priority, seconds } = match state {
-            ClassState::Known(toleration) => toleration,
-            ClassState::None => return Ok(None),
-            ClassState::Missing => {
-                return trouble(
-                    "doesn't exist: until it does, only system-critical pods may preempt the pod",
-                );
-            }
-            ClassState::Unreadable => {
-                return trouble("has a toleration that can't be read: it tolerates nothing");
-            }
-        };
-        let scheduled_at = self.pod.scheduled_at().map(|at| at.0);
-        // the one that is tolerated if any is
-        let least = PreemptorClaim { priority: i32::MIN, never_preempts: false };
-        Ok(Some(TolerationAnswer {
-            priority_class: name.to_owned(),
-            minimum_preemptable_priority,
-            toleration_seconds: seconds,
-            until: judge(state, scheduled_at, &least, self.snapshot.now).until(),
-        }))
-    }
-
-    fn would(&self, action: &Action, workload: Option<&OwnerReference>) -> Would {
-        let (namespace, pod) = self.key;
-        let of_pod = OwnerReference {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            name: pod.clone(),
-            ..OwnerReference::default()
-        };
-        let table = &self.snapshot.table;
-        let deletes_owner = matches!(action, Action::Pause(owner) if table.deletes(owner));
-        let workload = workload.filter(|_| !deletes_owner);
-        let kueue_workload_of = workload.map(|_| match action {
-            Action::Pause(owner) => format!("{} {namespace}/{}", owner.kind, owner.name),
-            _ => format!("Pod {namespace}/{pod}"),
-        });
-        let known = match action {
-            Action::Pause(owner) => owner,
-            _ => &of_pod,
-        };
-        let (action, owner) = match action {
-            Action::Pause(owner) if deletes_owner => ("delete", Some(owner)),
-            Action::Pause(owner) => ("pause", workload.or(Some(owner))),
-            Action::DeletePod if workload.is_some() => ("pause", workload),
-            Action::DeletePod => ("delete", None),
-            Action::AwaitDeletion(owner) => ("awaitDeletion", Some(owner)),
-            Action::Forbidden(owner) => ("forbidden", Some(owner)),
-            Action::Exempt => ("nothing", None),
-        };
-        let paused = owner.filter(|_| action == "pause");
-        let mut rules = paused.into_iter().flat_map(|owner| table.rules(owner));
-        let rule = rules.next();
-        Would {
-            action,
-            kind: owner.map_or("Pod", |owner| &owner.kind).to_owned(),
-            name: format!("{namespace}/{}", owner.map_or(pod, |owner| &owner.name)),
-            kueue_workload_of,
-            field: rule.map(|rule| rule.field.clone()),
-            value: rule.map(|rule| rule.value.clone()),
-            or_field: rules.next().map(|rule| rule.field.clone()),
-            on_reversal: paused
-                .zip(self.rules.on_reversal)
-                .map(|(owner, of_queue)| table.on_reversal(owner).unwrap_or(of_queue))
-                .filter(|on_reversal| *on_reversal == OnReversal::DeletePods),
-            comes_back_after: paused.and(self.rules.slice_delay).map(for_people),
-            resume: paused.map(|_| pause::command("resume", &reference(known, namespace))),
-        }
-    }
-}
-
-/// Sentences about annotations `tenure.dev/max-duration` of a pod and its owner that have no effect.
-fn without_effect(
-    snapshot: &mut Snapshot,
-    pod: &Pod,
-    action: &Action,
-    standing: Option<&Standing>,
-) -> Vec<String> {
-    let owner = match action {
-        Action::Pause(owner) | Action::AwaitDeletion(owner) => Some(owner),
-        _ => None,
-    };
-    let of_owner = owner.and_then(|owner| {
-        let text = snapshot.owners.max_duration(owner)?;
-        Some((format!("{} {}", owner.kind, owner.name), text))
-    });
-    let of_pod = pod.metadata.annotations.as_ref().and_then(|all| all.get(MAX_DURATION_ANNOTATION));
-    let of_pod = of_pod.map(|text| (format!("Pod {}", pod.name_any()), text.as_str()));
-    let invalid = of_owner.into_iter().chain(of_pod).filter_map(|(of, text)| {
-        let error = own_ceiling(text).err()?;
-        Some(format!("{of}: {}", pause::own_invalid(text, &error)))
-    });
-    let mut sentences: Vec<String> = invalid.collect();
-    sentences.extend(standing.and_then(|standing| {
-        let own = snapshot.index.ignored_own_ceiling(standing)?;
-        Some(pause::own_ignored(own, &snapshot.index.ceiling(standing)?))
-    }));
-    sentences
-}
-
-fn ceiling((value, queue): (SignedDuration, Option<&str>)) -> Sourced {
-    let own = || format!("annotation {MAX_DURATION_ANNOTATION}");
-    Sourced { value: go(value), from: queue.map_or_else(own, |name| format!("queue {name:?}")) }
-}
-
-const fn why(exemption: Exemption) -> &'static str {
-    match exemption {
-        Exemption::Priority => "its priority is that of the cluster's own pods",
-        Exemption::DaemonSet => "a DaemonSet controls it",
-        Exemption::StaticPod => "it is a static pod",
-        Exemption::Terminating => "it is terminating",
-        Exemption::Finished => "it has ended",
-        Exemption::Scheduler => "another scheduler places it",
-        Exemption::Namespace => "its namespace is exempt",
-    }
 }

@@ -1,6 +1,8 @@
 //! The rules that the API server itself applies to an object before any webhook sees it: metadata, unknown fields, types.
 
-use std::{fmt::Display, sync::LazyLock};
+mod rules;
+
+use std::sync::LazyLock;
 
 use k8s_openapi::{
     api::scheduling::v1::PriorityClass,
@@ -21,6 +23,8 @@ use tenure_types::{
 
 use super::Reason;
 use crate::input::Document;
+pub use rules::either;
+use rules::{is_label, joined, rule, wrong_type};
 
 /// The rules of names, as Kubernetes has them.
 const SUBDOMAIN: &str = "must be lower case letters, digits, '-' and '.', beginning and ending with a letter or digit, at most 253";
@@ -258,56 +262,3 @@ const METADATA: [&str; 15] = [
 ];
 const PRIORITY_CLASS: [&str; 7] =
     ["apiVersion", "description", "globalDefault", "kind", "metadata", "preemptionPolicy", "value"];
-
-fn wrong_type(value: &Value, schema: &JSONSchemaProps) -> Option<String> {
-    if schema.x_kubernetes_int_or_string == Some(true) {
-        return (!value.is_string() && !value.is_i64() && !value.is_u64())
-            .then(|| "must be a number or a text".into());
-    }
-    let (is_right, name) = match schema.type_.as_deref()? {
-        "object" => (value.is_object(), "an object"),
-        "array" => (value.is_array(), "a list"),
-        "string" => (value.is_string(), "a text"),
-        "boolean" => (value.is_boolean(), "true or false"),
-        "integer" => (value.is_i64() || value.is_u64(), "a whole number"),
-        "number" => (value.is_number(), "a number"),
-        _ => return None,
-    };
-    (!is_right).then(|| format!("must be {name}"))
-}
-
-/// Returns the rule for a value, from an error that names the expected type.
-fn rule(error: &str) -> String {
-    let Some((_, expected)) = error.rsplit_once("expected ") else { return error.into() };
-    let expected = match expected {
-        "i32" => "a whole number from -2147483648 to 2147483647",
-        "i64" => "a whole number",
-        "a boolean" => "true or false",
-        "a sequence" => "a list",
-        "a string" => "a text",
-        of if of == "a map" || of.starts_with("struct ") => "an object",
-        of => of,
-    };
-    format!("must be {expected}")
-}
-
-fn is_label(text: &str) -> bool {
-    text.len() <= 63 && !text.contains('.') && is_subdomain(text)
-}
-
-/// `Pause or Requeue`.
-pub fn either<'n>(names: impl Iterator<Item = &'n str>) -> impl Display {
-    let mut names: Vec<&str> = names.collect();
-    match names.pop() {
-        Some(last) if !names.is_empty() => format!("{} or {last}", names.join(", ")),
-        last => last.unwrap_or_default().into(),
-    }
-}
-
-fn joined(path: &str, key: &str) -> String {
-    match (path, key) {
-        ("", key) => key.into(),
-        (path, "") => path.into(),
-        (path, key) => format!("{path}.{key}"),
-    }
-}
