@@ -2,13 +2,19 @@
 //! `ExtenderPreemptionResult` of `k8s.io/kube-scheduler/extender/v1`. Their Go types have no JSON tags, so keys are the
 //! names of the Go fields, in any case.
 
+mod nodes;
+mod response;
+
 use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::{Number, value::RawValue};
+use serde_json::value::RawValue;
+
+use nodes::Nodes;
+pub use response::PreemptionResult;
 
 /// The most candidate nodes in a request: more than any cluster has.
 pub const MOST_NODES: usize = 100_000;
@@ -220,228 +226,6 @@ impl Bounds {
         self.victims = less.ok_or_else(more)?;
         Ok(())
     }
-}
-
-/// A map of candidate nodes, or null.
-struct Nodes<'s>(&'s mut Bounds);
-
-impl<'de> DeserializeSeed<'de> for Nodes<'_> {
-    type Value = Vec<Offer<'de>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Nodes<'_> {
-    type Value = Vec<Offer<'de>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a map from the names of nodes to their victims")
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut offers = Vec::new();
-        while let Some(Text(node)) = map.next_key()? {
-            self.0.node()?;
-            if node.len() > LONGEST_NAME {
-                return Err(M::Error::custom(format_args!(
-                    "a node's name of {} bytes: none is longer than {LONGEST_NAME}",
-                    node.len()
-                )));
-            }
-            let (victims, pdb_violations) = map.next_value_seed(Victims(self.0))?;
-            offers.push(Offer { node, victims, pdb_violations });
-        }
-        Ok(offers)
-    }
-}
-
-/// The victims of a node, and how many of them a disruption budget would rather keep; or null.
-struct Victims<'s>(&'s mut Bounds);
-
-impl<'de> DeserializeSeed<'de> for Victims<'_> {
-    type Value = (Vec<Cow<'de, str>>, i64);
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Victims<'_> {
-    type Value = (Vec<Cow<'de, str>>, i64);
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("victims: a map with Pods and NumPDBViolations")
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Self::Value::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let (mut uids, mut pdb_violations) = Self::Value::default();
-        while let Some(field) = map.next_key_seed(Key(Part::Victims))? {
-            match field {
-                Some(Field::Part(_)) => uids = map.next_value_seed(Uids(self.0))?,
-                Some(Field::PdbViolations) => {
-                    pdb_violations = map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok((uids, pdb_violations))
-    }
-}
-
-/// A number of pods. A value out of range becomes the nearest that a scheduler could write.
-#[allow(clippy::cast_possible_truncation, reason = "what is too large is as large as can be")]
-fn count(number: &Number) -> i64 {
-    number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).unwrap_or_default().max(0)
-}
-
-/// A list of pods in either form, only a uid or a whole Pod; or null.
-struct Uids<'s>(&'s mut Bounds);
-
-impl<'de> DeserializeSeed<'de> for Uids<'_> {
-    type Value = Vec<Cow<'de, str>>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_option(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Uids<'_> {
-    type Value = Vec<Cow<'de, str>>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of pods")
-    }
-
-    fn visit_none<E>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-
-    fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Self::Value, S::Error> {
-        let mut uids = Vec::with_capacity(FEW);
-        while let Some(uid) = pods.next_element_seed(Uid(Part::Pod))? {
-            self.0.victim()?;
-            uids.push(uid);
-        }
-        Ok(uids)
-    }
-}
-
-/// The uid of a pod: its `UID`, or that of its `metadata`. A pod without one can't be identified, and is skipped.
-struct Uid(Part);
-
-impl<'de> DeserializeSeed<'de> for Uid {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Uid {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a pod, or its UID")
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut uid = Cow::default();
-        while let Some(field) = map.next_key_seed(Key(self.0))? {
-            match field {
-                Some(Field::Uid) => {
-                    uid = map.next_value::<Text<'de>>()?.0;
-                }
-                Some(Field::Part(part)) => {
-                    let own = map.next_value_seed(Self(part))?;
-                    if uid.is_empty() {
-                        uid = own;
-                    }
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(uid)
-    }
-}
-
-/// The response, an `ExtenderPreemptionResult`: the nodes that remain candidates, and the victims of each. It is kept
-/// as the JSON to be sent, but for its end.
-#[derive(Debug)]
-pub struct PreemptionResult(Vec<u8>);
-
-/// The approximate size of a pod in a response, in bytes.
-const POD_BYTES: usize = 50;
-
-impl PreemptionResult {
-    /// Creates a response without nodes, with room for about so many pods.
-    pub fn with_capacity(pods: usize) -> Self {
-        let mut json = Vec::with_capacity(pods.saturating_mul(POD_BYTES));
-        // never null, and no node of it is
-        json.extend_from_slice(br#"{"NodeNameToMetaVictims":{"#);
-        Self(json)
-    }
-
-    /// Adds a node that was not added before: the uids of the pods that go, at least one, in descending priority, and how
-    /// many of these a disruption budget would rather keep.
-    pub fn add<'u>(&mut self, node: &str, uids: impl Iterator<Item = &'u str>, pdb_violations: i64) {
-        let Self(json) = self;
-        // a node ends with another byte
-        if !json.ends_with(b"{") {
-            json.push(b',');
-        }
-        write_text(json, node);
-        json.extend_from_slice(br#":{"Pods":["#);
-        for (place, uid) in uids.enumerate() {
-            json.extend_from_slice(if place == 0 { &br#"{"UID":"#[..] } else { br#",{"UID":"# });
-            write_text(json, uid);
-            json.push(b'}');
-        }
-        json.extend_from_slice(br#"],"NumPDBViolations":"#);
-        json.extend_from_slice(pdb_violations.to_string().as_bytes());
-        json.push(b'}');
-    }
-
-    /// Returns the JSON to be sent.
-    pub fn into_json(self) -> Vec<u8> {
-        let Self(mut json) = self;
-        json.extend_from_slice(b"}}");
-        json
-    }
-}
-
-/// Writes a string. Uids and names have nothing to escape: to see that for all of one at once takes the least time.
-fn write_text(json: &mut Vec<u8>, text: &str) {
-    let is_escaped = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
-    if text.bytes().fold(false, |found, byte| found | is_escaped(byte)) {
-        // can't fail: a vector takes anything, and a string is one in JSON
-        let _ = serde_json::to_writer(json, text);
-        return;
-    }
-    json.push(b'"');
-    json.extend_from_slice(text.as_bytes());
-    json.push(b'"');
 }
 
 #[cfg(test)]

@@ -1,100 +1,17 @@
 //! The parts of built-in objects that a decision needs. All other fields are skipped while decoding and never
 //! allocated: a whole Pod takes fifty kilobytes in memory, and clusters have 150,000 of them.
 
-use std::{borrow::Cow, collections::BTreeMap};
+mod pod;
+mod resource;
 
-use k8s_openapi::{
-    api::core::v1 as core,
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
-};
-use kube::{
-    Resource,
-    core::{ApiResource, NamespaceResourceScope},
-};
-use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::{Written, keys, room::PodWithRoom, runai, tensorstack};
-
-/// A Pod, reduced to the fields that Tenure reads.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Pod {
-    /// The metadata, without the parts that no decision needs, above all `managedFields`.
-    #[serde(default, deserialize_with = "slim")]
-    pub metadata: ObjectMeta,
-    /// The fields of `spec` that are read.
-    #[serde(default)]
-    pub spec: PodSpec,
-    /// The fields of `status` that are read.
-    #[serde(default)]
-    pub status: PodStatus,
-}
-
-/// The `spec` of a [`Pod`].
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodSpec {
-    /// The value of the priority class; absent means 0.
-    #[serde(default)]
-    pub priority: Option<i32>,
-    /// The scheduler that places the pod.
-    #[serde(default)]
-    pub scheduler_name: Option<String>,
-    /// The node that the pod is bound to.
-    #[serde(default)]
-    pub node_name: Option<String>,
-    /// The name of the `PriorityClass`, whose annotations hold the pod's toleration.
-    #[serde(default)]
-    pub priority_class_name: Option<String>,
-    /// `Never` if the pod waits rather than preempts others.
-    #[serde(default)]
-    pub preemption_policy: Option<String>,
-    /// The membership in a `PodGroup` of Kubernetes itself.
-    #[serde(default)]
-    pub scheduling_group: Option<SchedulingGroup>,
-}
-
-/// The membership of a [`Pod`] in a `PodGroup` of Kubernetes itself.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SchedulingGroup {
-    /// The name of the group, in the pod's namespace.
-    #[serde(default)]
-    pub pod_group_name: Option<String>,
-}
-
-/// The `status` of a [`Pod`].
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodStatus {
-    /// Pending, Running, Succeeded, Failed or Unknown.
-    #[serde(default)]
-    pub phase: Option<String>,
-    /// All conditions; only `PodScheduled` matters.
-    #[serde(default)]
-    pub conditions: Vec<PodCondition>,
-    /// The node on which the scheduler makes room for the pod.
-    #[serde(default)]
-    pub nominated_node_name: Option<String>,
-}
-
-/// A condition of a [`Pod`].
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodCondition {
-    /// Such as `PodScheduled`.
-    #[serde(rename = "type")]
-    pub type_: String,
-    /// True, False or Unknown.
-    pub status: String,
-    /// The reason, in one word.
-    #[serde(default)]
-    pub reason: Option<String>,
-    /// The time at which the status last changed. Any user who may write a pod's status can write a time that can't be
-    /// read, which must not make the list of all pods fail.
-    #[serde(default, deserialize_with = "readable")]
-    pub last_transition_time: Option<Time>,
-}
+use crate::{Written, keys, runai, tensorstack};
+pub use pod::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -141,51 +58,6 @@ pub(crate) fn slim<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectM
         managed_fields: None,
         self_link: None,
     })
-}
-
-fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
-    let written = Option::<String>::deserialize(deserializer)?;
-    Ok(written.and_then(|text| text.parse().ok()).map(Time))
-}
-
-impl Pod {
-    /// The value of a label.
-    pub fn label(&self, key: &str) -> Option<&str> {
-        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
-    }
-
-    /// The value of an annotation.
-    pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
-    }
-
-    /// The owner that controls this pod. A pod may have others, and the controller need not come first.
-    pub fn controller(&self) -> Option<&OwnerReference> {
-        controller(&self.metadata)
-    }
-
-    /// True if this is the mirror of a kubelet's static pod.
-    pub fn is_mirror(&self) -> bool {
-        self.annotation(keys::MIRROR_POD_ANNOTATION).is_some()
-    }
-
-    /// True if all containers have ended.
-    pub fn is_finished(&self) -> bool {
-        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
-    }
-
-    /// True if an annotation exempts the pod from all protection, for emergencies.
-    pub fn is_unguarded(&self) -> bool {
-        self.annotation(keys::UNGUARDED_ANNOTATION) == Some("true")
-    }
-
-    /// The time at which the pod was bound to a node; none while it is pending. The writer's clock may be behind, but
-    /// no pod is bound before its creation.
-    pub fn scheduled_at(&self) -> Option<&Time> {
-        let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
-        let at = self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()?;
-        Some(self.metadata.creation_timestamp.as_ref().map_or(at, |created| at.max(created)))
-    }
 }
 
 /// The owner reference with `controller: true`, of which the API server allows one at most.
@@ -415,91 +287,6 @@ fn text(value: Value) -> Option<String> {
         Value::Null => None,
         Value::String(text) => Some(text),
         other => Some(other.to_string()),
-    }
-}
-
-/// Implements `Resource` for a projection: it is the same resource as the type that it is a projection of.
-macro_rules! projection_of {
-    ($projection:ty, $scope:ty, $group:expr, $version:expr, $kind:expr, $plural:expr) => {
-        impl Resource for $projection {
-            type DynamicType = ();
-            type Scope = $scope;
-
-            fn kind((): &()) -> Cow<'_, str> {
-                $kind.into()
-            }
-
-            fn group((): &()) -> Cow<'_, str> {
-                $group.into()
-            }
-
-            fn version((): &()) -> Cow<'_, str> {
-                $version.into()
-            }
-
-            fn plural((): &()) -> Cow<'_, str> {
-                $plural.into()
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-    ($projection:ty, $whole:ty) => {
-        projection_of!(
-            $projection,
-            <$whole as Resource>::Scope,
-            <$whole>::group(&()),
-            <$whole>::version(&()),
-            <$whole>::kind(&()),
-            <$whole>::plural(&())
-        );
-    };
-}
-
-projection_of!(Pod, core::Pod);
-projection_of!(PodWithRoom, core::Pod);
-projection_of!(Node, core::Node);
-projection_of!(Namespace, core::Namespace);
-projection_of!(RunaiQueueObject, runai::v3alpha1::Queue);
-projection_of!(RunaiQueueV2Object, runai::v2::Queue);
-projection_of!(TensorstackQueueObject, tensorstack::v1beta1::Queue);
-impl Resource for Owner {
-    type DynamicType = ApiResource;
-    type Scope = NamespaceResourceScope;
-
-    fn kind(of: &ApiResource) -> Cow<'_, str> {
-        of.kind.as_str().into()
-    }
-
-    fn group(of: &ApiResource) -> Cow<'_, str> {
-        of.group.as_str().into()
-    }
-
-    fn version(of: &ApiResource) -> Cow<'_, str> {
-        of.version.as_str().into()
-    }
-
-    fn plural(of: &ApiResource) -> Cow<'_, str> {
-        of.plural.as_str().into()
-    }
-
-    /// Asks the API server to leave out everything else.
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
 

@@ -1,0 +1,175 @@
+//! The candidate nodes of a request and their victims.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::Number;
+
+use super::{Bounds, FEW, Field, Key, LONGEST_NAME, Offer, Part, Text};
+
+/// A map of candidate nodes, or null.
+pub(super) struct Nodes<'s>(pub &'s mut Bounds);
+
+impl<'de> DeserializeSeed<'de> for Nodes<'_> {
+    type Value = Vec<Offer<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Nodes<'_> {
+    type Value = Vec<Offer<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from the names of nodes to their victims")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut offers = Vec::new();
+        while let Some(Text(node)) = map.next_key()? {
+            self.0.node()?;
+            if node.len() > LONGEST_NAME {
+                return Err(M::Error::custom(format_args!(
+                    "a node's name of {} bytes: none is longer than {LONGEST_NAME}",
+                    node.len()
+                )));
+            }
+            let (victims, pdb_violations) = map.next_value_seed(Victims(self.0))?;
+            offers.push(Offer { node, victims, pdb_violations });
+        }
+        Ok(offers)
+    }
+}
+
+/// The victims of a node, and how many of them a disruption budget would rather keep; or null.
+struct Victims<'s>(&'s mut Bounds);
+
+impl<'de> DeserializeSeed<'de> for Victims<'_> {
+    type Value = (Vec<Cow<'de, str>>, i64);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Victims<'_> {
+    type Value = (Vec<Cow<'de, str>>, i64);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("victims: a map with Pods and NumPDBViolations")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Self::Value::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let (mut uids, mut pdb_violations) = Self::Value::default();
+        while let Some(field) = map.next_key_seed(Key(Part::Victims))? {
+            match field {
+                Some(Field::Part(_)) => uids = map.next_value_seed(Uids(self.0))?,
+                Some(Field::PdbViolations) => {
+                    pdb_violations = map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok((uids, pdb_violations))
+    }
+}
+
+/// A number of pods. A value out of range becomes the nearest that a scheduler could write.
+#[allow(clippy::cast_possible_truncation, reason = "what is too large is as large as can be")]
+fn count(number: &Number) -> i64 {
+    number.as_i64().or_else(|| number.as_f64().map(|number| number as i64)).unwrap_or_default().max(0)
+}
+
+/// A list of pods in either form, only a uid or a whole Pod; or null.
+struct Uids<'s>(&'s mut Bounds);
+
+impl<'de> DeserializeSeed<'de> for Uids<'_> {
+    type Value = Vec<Cow<'de, str>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Uids<'_> {
+    type Value = Vec<Cow<'de, str>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of pods")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut pods: S) -> Result<Self::Value, S::Error> {
+        let mut uids = Vec::with_capacity(FEW);
+        while let Some(uid) = pods.next_element_seed(Uid(Part::Pod))? {
+            self.0.victim()?;
+            uids.push(uid);
+        }
+        Ok(uids)
+    }
+}
+
+/// The uid of a pod: its `UID`, or that of its `metadata`. A pod without one can't be identified, and is skipped.
+struct Uid(Part);
+
+impl<'de> DeserializeSeed<'de> for Uid {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Uid {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a pod, or its UID")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut uid = Cow::default();
+        while let Some(field) = map.next_key_seed(Key(self.0))? {
+            match field {
+                Some(Field::Uid) => {
+                    uid = map.next_value::<Text<'de>>()?.0;
+                }
+                Some(Field::Part(part)) => {
+                    let own = map.next_value_seed(Self(part))?;
+                    if uid.is_empty() {
+                        uid = own;
+                    }
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(uid)
+    }
+}

@@ -1,0 +1,132 @@
+//! A Pod, reduced to the fields that Tenure reads.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{controller, slim};
+use crate::keys;
+
+/// A Pod, reduced to the fields that Tenure reads.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Pod {
+    /// The metadata, without the parts that no decision needs, above all `managedFields`.
+    #[serde(default, deserialize_with = "slim")]
+    pub metadata: ObjectMeta,
+    /// The fields of `spec` that are read.
+    #[serde(default)]
+    pub spec: PodSpec,
+    /// The fields of `status` that are read.
+    #[serde(default)]
+    pub status: PodStatus,
+}
+
+/// The `spec` of a [`Pod`].
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec {
+    /// The value of the priority class; absent means 0.
+    #[serde(default)]
+    pub priority: Option<i32>,
+    /// The scheduler that places the pod.
+    #[serde(default)]
+    pub scheduler_name: Option<String>,
+    /// The node that the pod is bound to.
+    #[serde(default)]
+    pub node_name: Option<String>,
+    /// The name of the `PriorityClass`, whose annotations hold the pod's toleration.
+    #[serde(default)]
+    pub priority_class_name: Option<String>,
+    /// `Never` if the pod waits rather than preempts others.
+    #[serde(default)]
+    pub preemption_policy: Option<String>,
+    /// The membership in a `PodGroup` of Kubernetes itself.
+    #[serde(default)]
+    pub scheduling_group: Option<SchedulingGroup>,
+}
+
+/// The membership of a [`Pod`] in a `PodGroup` of Kubernetes itself.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulingGroup {
+    /// The name of the group, in the pod's namespace.
+    #[serde(default)]
+    pub pod_group_name: Option<String>,
+}
+
+/// The `status` of a [`Pod`].
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus {
+    /// Pending, Running, Succeeded, Failed or Unknown.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// All conditions; only `PodScheduled` matters.
+    #[serde(default)]
+    pub conditions: Vec<PodCondition>,
+    /// The node on which the scheduler makes room for the pod.
+    #[serde(default)]
+    pub nominated_node_name: Option<String>,
+}
+
+/// A condition of a [`Pod`].
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodCondition {
+    /// Such as `PodScheduled`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: String,
+    /// The reason, in one word.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// The time at which the status last changed. Any user who may write a pod's status can write a time that can't be
+    /// read, which must not make the list of all pods fail.
+    #[serde(default, deserialize_with = "readable")]
+    pub last_transition_time: Option<Time>,
+}
+
+fn readable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time>, D::Error> {
+    let written = Option::<String>::deserialize(deserializer)?;
+    Ok(written.and_then(|text| text.parse().ok()).map(Time))
+}
+
+impl Pod {
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The owner that controls this pod. A pod may have others, and the controller need not come first.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        controller(&self.metadata)
+    }
+
+    /// True if this is the mirror of a kubelet's static pod.
+    pub fn is_mirror(&self) -> bool {
+        self.annotation(keys::MIRROR_POD_ANNOTATION).is_some()
+    }
+
+    /// True if all containers have ended.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    /// True if an annotation exempts the pod from all protection, for emergencies.
+    pub fn is_unguarded(&self) -> bool {
+        self.annotation(keys::UNGUARDED_ANNOTATION) == Some("true")
+    }
+
+    /// The time at which the pod was bound to a node; none while it is pending. The writer's clock may be behind, but
+    /// no pod is bound before its creation.
+    pub fn scheduled_at(&self) -> Option<&Time> {
+        let scheduled = |c: &&PodCondition| c.type_ == "PodScheduled" && c.status == "True";
+        let at = self.status.conditions.iter().find(scheduled)?.last_transition_time.as_ref()?;
+        Some(self.metadata.creation_timestamp.as_ref().map_or(at, |created| at.max(created)))
+    }
+}

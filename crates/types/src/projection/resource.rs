@@ -1,0 +1,97 @@
+//! Projections as resources of the API.
+
+use std::borrow::Cow;
+
+use k8s_openapi::{api::core::v1 as core, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{
+    Resource,
+    core::{ApiResource, NamespaceResourceScope},
+};
+
+use super::{Namespace, Node, Owner, Pod, RunaiQueueObject, RunaiQueueV2Object, TensorstackQueueObject};
+use crate::{room::PodWithRoom, runai, tensorstack};
+
+/// Implements `Resource` for a projection: it is the same resource as the type that it is a projection of.
+macro_rules! projection_of {
+    ($projection:ty, $scope:ty, $group:expr, $version:expr, $kind:expr, $plural:expr) => {
+        impl Resource for $projection {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn kind((): &()) -> Cow<'_, str> {
+                $kind.into()
+            }
+
+            fn group((): &()) -> Cow<'_, str> {
+                $group.into()
+            }
+
+            fn version((): &()) -> Cow<'_, str> {
+                $version.into()
+            }
+
+            fn plural((): &()) -> Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+    ($projection:ty, $whole:ty) => {
+        projection_of!(
+            $projection,
+            <$whole as Resource>::Scope,
+            <$whole>::group(&()),
+            <$whole>::version(&()),
+            <$whole>::kind(&()),
+            <$whole>::plural(&())
+        );
+    };
+}
+
+projection_of!(Pod, core::Pod);
+projection_of!(PodWithRoom, core::Pod);
+projection_of!(Node, core::Node);
+projection_of!(Namespace, core::Namespace);
+projection_of!(RunaiQueueObject, runai::v3alpha1::Queue);
+projection_of!(RunaiQueueV2Object, runai::v2::Queue);
+projection_of!(TensorstackQueueObject, tensorstack::v1beta1::Queue);
+impl Resource for Owner {
+    type DynamicType = ApiResource;
+    type Scope = NamespaceResourceScope;
+
+    fn kind(of: &ApiResource) -> Cow<'_, str> {
+        of.kind.as_str().into()
+    }
+
+    fn group(of: &ApiResource) -> Cow<'_, str> {
+        of.group.as_str().into()
+    }
+
+    fn version(of: &ApiResource) -> Cow<'_, str> {
+        of.version.as_str().into()
+    }
+
+    fn plural(of: &ApiResource) -> Cow<'_, str> {
+        of.plural.as_str().into()
+    }
+
+    /// Asks the API server to leave out everything else.
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
