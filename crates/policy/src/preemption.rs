@@ -10,15 +10,19 @@ use crate::{
     expiry::SYSTEM_CRITICAL_PRIORITY,
     floor::{Floor, Floors},
     gang::{Headcount, Progress, Shape},
-    toleration::{self, ClassState, Judgement},
+    toleration::{self, ClassState},
     tree::{QueueId, QueueTree},
 };
 
 mod because;
 mod going;
+mod place;
+mod ruling;
 
 use going::going;
 pub use going::{Going, Left, LeftOf};
+pub use place::Place;
+pub use ruling::{Rule, Ruling};
 
 /// The kind of a preemption: within a leaf queue, or across queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,63 +31,6 @@ pub enum PreemptionKind {
     Preempt,
     /// Preemptor and victim are in different queues.
     Reclaim,
-}
-
-/// A rule that protects a victim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// Its floor against preemptors of the same leaf queue.
-    PreemptMinRuntime,
-    /// Its floor against preemptors of other leaf queues.
-    ReclaimMinRuntime,
-    /// The annotations of its `PriorityClass`.
-    PreemptionToleration,
-    /// Its workload is elastic and within its floor, and would have fewer pods than its minimum.
-    MinAvailable,
-}
-
-impl Rule {
-    /// Returns the name in API responses.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PreemptMinRuntime => "preemptMinRuntime",
-            Self::ReclaimMinRuntime => "reclaimMinRuntime",
-            Self::PreemptionToleration => "preemptionToleration",
-            Self::MinAvailable => "minAvailable",
-        }
-    }
-}
-
-/// The leaf queue that a workload names.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Place<'a> {
-    name: Option<&'a str>,
-    queue: Option<QueueId>,
-}
-
-impl<'a> Place<'a> {
-    /// Looks the queue up. None: the workload names no queue, and no floor applies to it.
-    pub fn find(tree: &QueueTree, name: Option<&'a str>) -> Self {
-        Self { name, queue: name.and_then(|name| tree.find(name)) }
-    }
-
-    /// The queue's name.
-    pub const fn name(&self) -> Option<&'a str> {
-        self.name
-    }
-
-    /// The queue, if it exists.
-    pub const fn queue(&self) -> Option<QueueId> {
-        self.queue
-    }
-
-    fn kind(&self, preemptor: &Self) -> PreemptionKind {
-        let same = match (self.queue, preemptor.queue) {
-            (Some(queue), Some(other)) => queue == other,
-            _ => self.name == preemptor.name,
-        };
-        if same { PreemptionKind::Preempt } else { PreemptionKind::Reclaim }
-    }
 }
 
 /// A set of pods that starts and stops as one.
@@ -157,29 +104,6 @@ pub struct Verdict<'t> {
     pub kind: PreemptionKind,
     /// The rulings, one for each victim, in their order.
     pub rulings: Vec<Ruling<'t>>,
-}
-
-/// The decision about one victim, with its reasons.
-#[derive(Clone, Copy, Debug)]
-pub struct Ruling<'t> {
-    /// The rule that protects it; of several, the one that protects for longest.
-    pub rule: Option<Rule>,
-    /// The end of its protection; none if it isn't protected, or if the end isn't known.
-    pub until: Option<Timestamp>,
-    /// The kind, by the places of the victim and of the preemptor.
-    pub kind: PreemptionKind,
-    /// Its floor; none if it is in no queue.
-    pub floor: Option<Floor<'t>>,
-    /// The start of its workload, as far as it is known: a start in the future counts as now.
-    pub start: Option<Timestamp>,
-    /// The end of its floor, if that isn't over.
-    pub floor_until: Option<Timestamp>,
-    /// The rest of its workload without the victims, if it is elastic.
-    pub left: Option<Left>,
-    /// The toleration of its class.
-    pub toleration: Judgement,
-    /// Its progress.
-    pub progress: Progress,
 }
 
 /// Returns the time from which on a workload isn't protected any more; none if it isn't protected now. A start in the
@@ -281,7 +205,7 @@ impl<'t> Rules<'t> {
     pub fn is_free(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>) -> bool {
         let Victim { workload, pool, class, scheduled_at, .. } = *victim;
         let kind = workload.place.kind(&preemptor.place);
-        self.within(kind, preemptor.place.queue, workload, pool).is_none()
+        self.within(kind, preemptor.place.queue(), workload, pool).is_none()
             && !toleration::judge(class, scheduled_at, &preemptor.claim, self.now).is_exempt()
     }
 
@@ -293,7 +217,7 @@ impl<'t> Rules<'t> {
     /// The same for an unknown preemptor: against the possible preemptor with the weakest claim. Its priority is just above
     /// the victim's, and its queue is one against which the victim's floor holds for longest.
     pub fn against_anybody(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let reclaim = self.floors.longest_reclaim(self.tree, victim.workload.place.queue, victim.pool);
+        let reclaim = self.floors.longest_reclaim(self.tree, victim.workload.place.queue(), victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() > within.lasts() { across } else { within }
     }
@@ -301,7 +225,7 @@ impl<'t> Rules<'t> {
     /// The same by the weaker of both floors: against a preemptor in the queue against which the victim's floor holds for
     /// shortest. The victim's toleration counts as in [`Self::against_anybody`].
     pub fn against_weaker_floor(&self, victim: &Victim<'_>, priority: i32) -> Ruling<'t> {
-        let reclaim = self.floors.shortest_reclaim(self.tree, victim.workload.place.queue, victim.pool);
+        let reclaim = self.floors.shortest_reclaim(self.tree, victim.workload.place.queue(), victim.pool);
         let [within, across] = self.against_unknown(victim, priority, reclaim);
         if across.lasts() < within.lasts() { across } else { within }
     }
@@ -312,7 +236,7 @@ impl<'t> Rules<'t> {
         let claim =
             toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
         let within = self.floor(PreemptionKind::Preempt, None, victim.workload, victim.pool);
-        let across = victim.workload.place.name.map(|_| reclaim);
+        let across = victim.workload.place.name().map(|_| reclaim);
         let mut going = Going::default();
         going.add(victim.workload, victim.subgroup, u32::from(victim.progress == Progress::Running));
         [(PreemptionKind::Preempt, within), (PreemptionKind::Reclaim, across)]
@@ -322,7 +246,7 @@ impl<'t> Rules<'t> {
     fn rule(&self, preemptor: &Preemptor<'_>, victim: &Victim<'_>, going: &Going) -> Ruling<'t> {
         let workload = victim.workload;
         let kind = workload.place.kind(&preemptor.place);
-        let floor = self.floor(kind, preemptor.place.queue, workload, victim.pool);
+        let floor = self.floor(kind, preemptor.place.queue(), workload, victim.pool);
         self.ruling(kind, floor, preemptor.claim, victim, going)
     }
 
@@ -362,8 +286,8 @@ impl<'t> Rules<'t> {
         victim: &Workload<'_>,
         pool: Option<&str>,
     ) -> Option<Floor<'t>> {
-        victim.place.name?;
-        let victim = victim.place.queue;
+        victim.place.name()?;
+        let victim = victim.place.queue();
         Some(match kind {
             PreemptionKind::Preempt => self.floors.preempt(self.tree, victim, pool),
             PreemptionKind::Reclaim => self.floors.reclaim(self.tree, preemptor, victim, pool),
@@ -378,34 +302,6 @@ impl<'t> Rules<'t> {
         pool: Option<&str>,
     ) -> Option<Timestamp> {
         protected_until(victim.start, &self.floor(kind, preemptor, victim, pool)?, self.now)
-    }
-}
-
-impl Ruling<'_> {
-    /// Orders rulings by how long they protect: without a known end; until some time; not at all.
-    fn lasts(&self) -> (bool, bool, Option<Timestamp>) {
-        let protects = self.rule.is_some();
-        (protects, protects && self.until.is_none(), self.until)
-    }
-
-    fn strongest(&self) -> (Option<Rule>, Option<Timestamp>) {
-        let floor = self.floor_until.and_then(|until| Some((self.floor_rule()?, until)));
-        if !self.toleration.is_exempt() {
-            return (floor.map(|(rule, _)| rule), floor.map(|(_, until)| until));
-        }
-        match (floor, self.toleration.until()) {
-            (Some((rule, floor)), Some(tolerated)) if floor >= tolerated => (Some(rule), Some(floor)),
-            (_, until) => (Some(Rule::PreemptionToleration), until),
-        }
-    }
-
-    /// The rule by which a floor protects that isn't over.
-    fn floor_rule(&self) -> Option<Rule> {
-        match (self.left, self.kind) {
-            (Some(left), _) => (!left.is_enough()).then_some(Rule::MinAvailable),
-            (None, PreemptionKind::Preempt) => Some(Rule::PreemptMinRuntime),
-            (None, PreemptionKind::Reclaim) => Some(Rule::ReclaimMinRuntime),
-        }
     }
 }
 

@@ -1,20 +1,14 @@
 //! Reviews of objects by their kind. Admission and the command line both use it, so that a file is judged as it would be at
 //! admission.
 
+mod object;
+
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
-use serde_json::{
-    Value,
-    value::{RawValue, to_raw_value},
-};
-use serde_path_to_error::{Path, Segment};
+use serde_json::{Value, value::RawValue};
 use tenure_types::{
-    Grammar, Written,
-    keys::{
-        MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, QUEUE_FROM_V2_ANNOTATION, TOLERATION_SECONDS_ANNOTATION,
-    },
-    runai::{QueueVersion, SPEC_ANNOTATIONS, conversion::convert, v2, v3alpha1},
+    keys::QUEUE_FROM_V2_ANNOTATION,
+    runai::{QueueVersion, v2, v3alpha1},
     tensorstack::v1beta1,
 };
 
@@ -27,6 +21,8 @@ use crate::{
     queue_change::Known,
     tree::Inherited,
 };
+
+use object::{PriorityClass, annotated_spec, carried_spec, decode, in_v2, resource, spec, text, tolerations};
 
 /// A tree of values takes twenty times the memory of its JSON.
 const LARGEST_VALUE: usize = 256 * 1024;
@@ -97,42 +93,6 @@ pub enum Subject {
         /// `metadata.annotations`.
         annotations: BTreeMap<String, String>,
     },
-}
-
-/// The parts of a custom resource that a review needs.
-#[derive(Deserialize)]
-struct Resource<'b> {
-    #[serde(default)]
-    metadata: Metadata,
-    #[serde(borrow, default, deserialize_with = "present")]
-    spec: Option<&'b RawValue>,
-}
-
-/// Reads a field so that null differs from an absent field.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    Deserialize::deserialize(deserializer).map(Some)
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    name: String,
-    namespace: String,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Deserialize)]
-struct PriorityClass {
-    #[serde(default)]
-    metadata: Annotated,
-    #[serde(default)]
-    value: i32,
-}
-
-#[derive(Default, Deserialize)]
-struct Annotated {
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
 }
 
 impl Reviewable {
@@ -307,86 +267,6 @@ impl Subject {
             Inherited::Reclaim => reclaim,
         }
     }
-}
-
-fn text<D: Grammar>(written: Option<&Written<D>>) -> Option<&str> {
-    written.map(Written::as_str)
-}
-
-fn resource<S: DeserializeOwned + Default>(object: &RawValue) -> Result<(Metadata, S), FieldError> {
-    let Resource { metadata, spec } = decode(OBJECT, object)?;
-    let spec = spec.map(|spec| decode("spec", spec)).transpose()?;
-    Ok((metadata, spec.unwrap_or_default()))
-}
-
-/// A v3alpha1 queue as clients of v2 will see it.
-fn in_v2(object: &RawValue) -> Option<v2::QueueSpec> {
-    let object = to_raw_value(&convert(object, QueueVersion::V2).ok()?).ok()?;
-    resource(&object).ok().map(|(_, spec)| spec)
-}
-
-fn spec(object: &RawValue) -> Option<Value> {
-    let Resource { spec, .. } = serde_json::from_str(object.get()).ok()?;
-    spec.map_or(Some(Value::Null), value)
-}
-
-/// Returns the spec together with the v2 object that an annotation carries, whose floors may have been written
-/// otherwise.
-fn carried_spec(object: &RawValue) -> Option<Value> {
-    Some(Value::Array(vec![spec(object)?, annotations(object, &[QUEUE_FROM_V2_ANNOTATION])?]))
-}
-
-fn annotated_spec(object: &RawValue) -> Option<Value> {
-    let keys = SPEC_ANNOTATIONS.map(|(_, key)| key);
-    Some(Value::Array(vec![spec(object)?, annotations(object, &keys)?]))
-}
-
-fn tolerations(object: &RawValue) -> Option<Value> {
-    annotations(object, &[MINIMUM_PREEMPTABLE_PRIORITY_ANNOTATION, TOLERATION_SECONDS_ANNOTATION])
-}
-
-fn annotations(object: &RawValue, keys: &[&str]) -> Option<Value> {
-    let Resource { metadata, .. } = serde_json::from_str(object.get()).ok()?;
-    let annotations = metadata.annotations.unwrap_or_default();
-    Some(keys.iter().map(|key| annotations.get(*key).cloned()).collect())
-}
-
-/// Decodes the object at `root`, and names the field if it doesn't.
-fn decode<'b, T: Deserialize<'b>>(root: &str, raw: &'b RawValue) -> Result<T, FieldError> {
-    // serde would read an array as well, field by field
-    if !raw.get().starts_with('{') {
-        return Err(FieldError::invalid_json(root, raw.get(), "must be an object"));
-    }
-    let mut json = serde_json::Deserializer::from_str(raw.get());
-    serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        let field = match error.path().to_string() {
-            path if path == "." => root.into(),
-            path if root == OBJECT => path,
-            path => format!("{root}.{path}"),
-        };
-        let value = value_at(raw, error.path());
-        let text = error.into_inner().to_string();
-        let detail = text.rsplit_once(" at line ").map_or(text.as_str(), |(detail, _)| detail);
-        match value {
-            Some(value) => FieldError::invalid(field, value, detail),
-            None => FieldError::invalid_json(field, raw.get(), detail),
-        }
-    })
-}
-
-/// None if it can't be told, being nested too deep or so large that looking would cost more than it tells.
-fn value(raw: &RawValue) -> Option<Value> {
-    (raw.get().len() <= LARGEST_VALUE).then(|| serde_json::from_str(raw.get()).ok()).flatten()
-}
-
-fn value_at(raw: &RawValue, path: &Path) -> Option<Value> {
-    let object = value(raw)?;
-    let found = path.iter().try_fold(&object, |value, segment| match segment {
-        Segment::Map { key } => value.get(key),
-        Segment::Seq { index } => value.get(index),
-        Segment::Enum { .. } | Segment::Unknown => Some(value),
-    });
-    found.cloned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use serde_json::{json, value::to_raw_value};
+use tenure_types::keys::TOLERATION_SECONDS_ANNOTATION;
 
 use super::*;
 use crate::{floor::Floors, tree::QueueTree};

@@ -1,0 +1,111 @@
+//! The way from a queue to the root.
+
+use super::{Cycle, Inherited, NO_QUEUE, QueueId, QueueTree};
+
+impl QueueTree {
+    /// The number of queues on the way to the root, the queue itself included.
+    pub fn depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
+        match self.node(leaf).and_then(|node| node.depth.get(self.generation)) {
+            Some(0) => Err(Cycle),
+            Some(depth) => Ok(depth),
+            None => self.count_depth(leaf),
+        }
+    }
+
+    fn count_depth(&self, leaf: QueueId) -> Result<u32, Cycle> {
+        let known = |id| self.node(id).and_then(|node| node.depth.get(self.generation));
+        let mut steps = 0u32;
+        let (mut turtle, mut rest_at) = (leaf, 1u32);
+        let mut top = Some(leaf);
+        // Brent's way to find a cycle: a turtle rests, and is carried along ever less often
+        let above = loop {
+            let Some(id) = top else { break 0 };
+            if let Some(depth) = known(id) {
+                if depth == 0 {
+                    return self.in_cycle(leaf);
+                }
+                break depth;
+            }
+            top = self.parent(id);
+            steps = steps.saturating_add(1);
+            if top == Some(turtle) {
+                return self.in_cycle(leaf);
+            }
+            if steps == rest_at {
+                (turtle, rest_at) = (top.unwrap_or(id), rest_at.saturating_mul(2));
+            }
+        };
+        let depth = steps.saturating_add(above);
+        let mut next = Some(leaf);
+        for place in (above.saturating_add(1)..=depth).rev() {
+            let Some(id) = next else { break };
+            self.remember(id, |node| &node.depth, place);
+            next = self.parent(id);
+        }
+        Ok(depth)
+    }
+
+    /// Handles a path to the top on which no queue has a root.
+    fn in_cycle(&self, leaf: QueueId) -> Result<u32, Cycle> {
+        let unknown =
+            |id: &QueueId| self.node(*id).is_some_and(|node| node.depth.get(self.generation).is_none());
+        let mut next = Some(leaf).filter(unknown);
+        while let Some(id) = next {
+            self.remember(id, |node| &node.depth, 0);
+            next = self.parent(id).filter(unknown);
+        }
+        Err(Cycle)
+    }
+
+    /// A queue and its ancestors, leaf first. A queue that doesn't exist ends the path: its children are at the top.
+    pub fn path(&self, leaf: QueueId) -> Result<Vec<QueueId>, Cycle> {
+        self.depth(leaf)?;
+        Ok(std::iter::successors(Some(leaf), |id| self.parent(*id)).collect())
+    }
+
+    /// The nearest queue on the way to the root that has a floor of its own.
+    pub fn nearest(&self, leaf: QueueId, field: Inherited) -> Result<Option<QueueId>, Cycle> {
+        let known = |id| self.node(id).and_then(|node| field.memo(node).get(self.generation));
+        let own = |id| self.node(id).is_some_and(|node| field.is_own(node));
+        let found = if let Some(found) = known(leaf) {
+            found
+        } else {
+            self.depth(leaf)?;
+            let mut way = std::iter::successors(Some(leaf), |id| self.parent(*id));
+            let found = way.find_map(|id| known(id).or_else(|| own(id).then_some(id.0))).unwrap_or(NO_QUEUE);
+            let mut below = std::iter::successors(Some(leaf), |id| self.parent(*id));
+            while let Some(id) = below.next().filter(|id| known(*id).is_none()) {
+                self.remember(id, |node| field.memo(node), found);
+                if id.0 == found {
+                    break;
+                }
+            }
+            found
+        };
+        Ok((found != NO_QUEUE).then_some(QueueId(found)))
+    }
+
+    /// Returns the queue one step below the lowest common ancestor, towards the victim: the victim itself if it is that
+    /// ancestor, its top-level queue if they have none. A preemptor that is in no tree has no ancestor in common with
+    /// any queue.
+    pub fn towards(&self, victim: QueueId, preemptor: Option<QueueId>) -> Result<QueueId, Cycle> {
+        let mut depth = self.depth(victim)?;
+        let other = preemptor.and_then(|id| Some((id, self.depth(id).ok()?)));
+        let (mut other, mut other_depth) = other.map_or((None, 0), |(id, depth)| (Some(id), depth));
+        while other_depth > depth {
+            other = other.and_then(|id| self.parent(id));
+            other_depth = other_depth.saturating_sub(1);
+        }
+        let (mut below, mut at) = (victim, Some(victim));
+        while let Some(id) = at.filter(|_| at != other) {
+            below = id;
+            at = self.parent(id);
+            if depth == other_depth {
+                other = other.and_then(|id| self.parent(id));
+                other_depth = other_depth.saturating_sub(1);
+            }
+            depth = depth.saturating_sub(1);
+        }
+        Ok(below)
+    }
+}
