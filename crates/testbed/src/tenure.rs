@@ -1,25 +1,24 @@
 //! Tenure itself on a cluster: the chart by helm, webhook and keeper as processes.
 
+mod installed;
+mod keeper;
+
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Api;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tenure_certs::Authority;
-use tokio::sync::Mutex;
-use tokio::task::spawn_blocking;
 
-use crate::credentials::put;
+use installed::{account, bring_certificate, fetch_config, probe};
+pub use keeper::Keeper;
+use keeper::{Program, our_program};
+
 use crate::directory::workspace;
 use crate::ports::free_port;
-use crate::server::{Health, Server};
-use crate::{Cluster, Process, eventually, program};
+use crate::{Cluster, Process, eventually};
 
 /// The namespace that the chart is installed in.
 pub const RELEASE_NAMESPACE: &str = "tenure-system";
@@ -65,147 +64,6 @@ pub struct Tenure {
     config: PathBuf,
     scheduler_client: PathBuf,
     queue_version: &'static str,
-}
-
-/// A program of ours that may be running.
-struct Program {
-    server: Server,
-    process: Mutex<Option<Process>>,
-}
-
-impl Program {
-    async fn start(&self) -> Result<()> {
-        let mut process = self.process.lock().await;
-        // it may have ended by itself
-        if !process.as_mut().is_some_and(Process::is_running) {
-            *process = Some(self.server.start().await?);
-        }
-        Ok(())
-    }
-
-    async fn signal(&self, signal: Signal) -> Result<()> {
-        let mut process = self.process.lock().await;
-        let process = process.as_mut().context("it was not started")?;
-        // after the reaping its id may be another process's
-        anyhow::ensure!(process.is_running(), process.failure("has ended"));
-        let pid = i32::try_from(process.pid()).ok().and_then(Pid::from_raw).context("no such process id")?;
-        Ok(kill_process(pid, signal)?)
-    }
-
-    async fn kill(&self) -> Result<()> {
-        self.process.lock().await.take().map_or(Ok(()), |mut process| process.kill())
-    }
-
-    async fn terminate(&self) -> Result<()> {
-        let Some(mut process) = self.process.lock().await.take() else {
-            return Ok(());
-        };
-        process.terminate()?;
-        let status = process.wait(DEADLINE).await?;
-        anyhow::ensure!(status.success(), process.failure(&format!("ended with {status}")));
-        Ok(())
-    }
-}
-
-/// A keeper with an identity of its own: the same each time it is started.
-pub struct Keeper {
-    program: Program,
-    identity: String,
-    url: String,
-    /// The parts of its kubeconfig: the one of the service account, and the API server's URL in it.
-    account: PathBuf,
-    server: String,
-    kubeconfig: PathBuf,
-}
-
-impl Keeper {
-    async fn new(
-        cluster: &Cluster,
-        index: usize,
-        account: &Path,
-        config: &Path,
-        flags: &[&str],
-    ) -> Result<Self> {
-        let port = free_port()?;
-        let identity = format!("keeper-{index}");
-        let kubeconfig = cluster.directory().join(format!("{identity}.kubeconfig"));
-        let ours = [
-            flag("kubeconfig", &kubeconfig),
-            flag("admin-listen", format!("127.0.0.1:{port}")),
-            flag("threadiness", "8"),
-            flag("leader-elect-identity", &identity),
-            flag("leader-elect-resource-namespace", RELEASE_NAMESPACE),
-            flag("config", config),
-            flag("config-reload-interval", "100ms"),
-        ];
-        // of a flag that comes twice, the last counts
-        let arguments = ours.into_iter().chain(flags.iter().map(OsString::from)).collect();
-        let log = if index == 0 { "tenure-keeper.log".into() } else { format!("tenure-{identity}.log") };
-        Ok(Self {
-            program: our_program("tenure-keeper", &log, arguments, cluster, port).await?,
-            identity,
-            url: format!("http://127.0.0.1:{port}"),
-            account: account.to_owned(),
-            server: cluster.url().to_owned(),
-            kubeconfig,
-        })
-    }
-
-    /// Starts it, and waits until it is ready.
-    pub async fn start(&self) -> Result<()> {
-        self.start_at(&self.server).await
-    }
-
-    /// The same with another way to the API server, such as a proxy on 127.0.0.1: `https://127.0.0.1:<port>`.
-    pub async fn start_at(&self, server: &str) -> Result<()> {
-        self.aim(server)?;
-        self.program.start().await
-    }
-
-    fn aim(&self, server: &str) -> Result<()> {
-        let account = fs::read_to_string(&self.account)?;
-        put(&self.kubeconfig, &account.replace(&self.server, server))
-    }
-
-    /// Ends it as kubelet would, and waits for it.
-    pub async fn stop(&self) -> Result<()> {
-        self.program.terminate().await
-    }
-
-    /// Kills it (SIGKILL).
-    pub async fn kill(&self) -> Result<()> {
-        self.program.kill().await
-    }
-
-    /// Stops it (SIGSTOP) as if its node had frozen: its connections stay open, its clock goes on.
-    pub async fn pause(&self) -> Result<()> {
-        self.program.signal(Signal::STOP).await
-    }
-
-    /// Lets it go on after [`Keeper::pause`].
-    pub async fn resume(&self) -> Result<()> {
-        self.program.signal(Signal::CONT).await
-    }
-
-    /// Waits until it ends by itself.
-    pub async fn ended(&self, deadline: Duration) -> Result<ExitStatus> {
-        self.program.process.lock().await.as_mut().context("it was not started")?.wait(deadline).await
-    }
-
-    /// Returns its identity in the election: the holder of the lease while it leads.
-    pub fn identity(&self) -> &str {
-        &self.identity
-    }
-
-    /// The base URL of its admin port.
-    pub fn admin_url(&self) -> &str {
-        &self.url
-    }
-
-    /// Its log. It goes on when it is started again.
-    pub fn log(&self) -> &Path {
-        &self.program.server.log
-    }
 }
 
 impl Tenure {
@@ -385,80 +243,8 @@ impl Tenure {
     }
 }
 
-/// A queue for which only the webhook returns a warning.
-fn probe(version: &str) -> String {
-    format!(
-        r#"{{"apiVersion": "scheduling.run.ai/{version}", "kind": "Queue", "metadata": {{"name": "probe"}},
-        "spec": {{"parentQueue": "no-such-queue"}}}}"#
-    )
-}
-
 fn flag(name: &str, value: impl Into<OsString>) -> OsString {
     let mut flag = OsString::from(format!("--{name}="));
     flag.push(value.into());
     flag
-}
-
-/// A kubeconfig of the chart's service account.
-async fn account(cluster: &Cluster, component: &str) -> Result<PathBuf> {
-    cluster.service_account_kubeconfig(RELEASE_NAMESPACE, &format!("tenure-{component}")).await
-}
-
-async fn our_program(
-    name: &'static str,
-    log: &str,
-    arguments: Vec<OsString>,
-    cluster: &Cluster,
-    admin: u16,
-) -> Result<Program> {
-    let server = Server {
-        name,
-        program: spawn_blocking(move || program(name)).await??,
-        arguments,
-        log: cluster.directory().join(log),
-        home: cluster.directory().to_owned(),
-        health: Some(Health::http(admin, "/ready")?),
-    };
-    Ok(Program { server, process: Mutex::new(None) })
-}
-
-async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
-    let maps = Api::<ConfigMap>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
-    let map = maps.get("tenure-config").await?;
-    let mut data = map.data.unwrap_or_default();
-    let file = cluster.directory().join("tenure.yaml");
-    fs::write(&file, data.remove("tenure.yaml").context("the ConfigMap has no tenure.yaml")?)?;
-    for name in [SCHEDULER_CA, CONVERSION_PATCH] {
-        if let Some(text) = data.remove(name) {
-            fs::write(cluster.directory().join(name), text)?;
-        }
-    }
-    Ok(file)
-}
-
-/// Makes the Secret of the webhook's certificate, as an administrator does who brings one. Returns the values of the
-/// chart for it. Where the directory has no certificate yet, it gets one.
-async fn bring_certificate(cluster: &Cluster, directory: &Path) -> Result<Vec<String>> {
-    let ca = directory.join("ca.crt");
-    if !ca.exists() {
-        let authority = Authority::new("webhook")?;
-        fs::create_dir_all(directory)?;
-        fs::write(&ca, authority.certificate_pem())?;
-        authority.server(&["127.0.0.1".to_owned()])?.write(directory)?;
-    }
-    let read = |name: &str| fs::read_to_string(directory.join(name));
-    let labels = json!({"app.kubernetes.io/part-of": "tenure", "app.kubernetes.io/component": "webhook"});
-    let data = json!({"ca.crt": read("ca.crt")?, "tls.crt": read("tls.crt")?, "tls.key": read("tls.key")?});
-    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RELEASE_NAMESPACE}},
-        {
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "stringData": data,
-            "metadata": {"name": SECRET, "namespace": RELEASE_NAMESPACE, "labels": labels},
-        },
-    ]});
-    cluster.kubectl_with_input(&["apply", "-f", "-"], &objects.to_string()).await?.success()?;
-    let value = |key: &str, value: &str| format!("webhook.certificate.{key}={value}");
-    let ca = value("existingSecret.caBundle", &ca.display().to_string());
-    let by = [value("mode", "existingSecret"), value("existingSecret.name", SECRET)].join(",");
-    Ok(vec!["--set".into(), by, "--set-file".into(), ca])
 }

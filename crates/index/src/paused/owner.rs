@@ -1,0 +1,120 @@
+//! An owner that was paused.
+
+use std::cmp::Reverse;
+
+use arcstr::ArcStr;
+use jiff::Timestamp;
+use tenure_policy::{expiry::Family, pause::Return, requeue::Waiting};
+use tenure_types::runai::v3alpha1::RequeuingTimestamp;
+
+use crate::{
+    Uid,
+    owners::{Controller, OwnerRecords},
+    podgroups::GroupKey,
+};
+
+/// A workload that takes, or took, room in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Group(GroupKey),
+    /// A root owner, in a namespace.
+    Owner(ArcStr, Uid),
+    /// A pod by itself.
+    Pod(Uid),
+}
+
+/// A return before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Early {
+    pub at: Timestamp,
+    /// The workload that has left.
+    pub left: Holder,
+}
+
+/// An owner that was paused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paused {
+    /// The queue by whose rules it was paused.
+    pub queue: ArcStr,
+    /// The family of that queue. None if the record doesn't say.
+    pub family: Option<Family>,
+    /// It was paused because its pods didn't get ready.
+    pub was_unready: bool,
+    /// The way in which it comes back by itself, and the time.
+    pub returns: Return,
+    /// The number of its pauses because its pods didn't get ready.
+    pub count: u32,
+    /// The priority of its pods.
+    pub priority: i32,
+    /// When it was paused.
+    pub at: Timestamp,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Empty if it is of the whole cluster.
+    pub namespace: ArcStr,
+    pub(super) controller: Option<Controller>,
+    /// The root owner of its pods: the owner itself, but for a Workload of Kueue's the object that the Workload is for.
+    pub root: Uid,
+    /// The watch that has seen it.
+    pub source: u16,
+    /// As the API server writes it.
+    pub uid: Box<str>,
+    /// The number of times that its return was refused.
+    pub refusals: u8,
+    /// It is being resumed.
+    pub(super) claimed: bool,
+    /// The earliest time of the next try.
+    pub(super) not_before: Timestamp,
+    /// None if it comes back at its own time.
+    pub(super) early: Option<Box<Early>>,
+}
+
+impl Paused {
+    /// The family by whose rules it comes back.
+    pub fn rules_of(&self) -> Family {
+        self.family.unwrap_or(Family::Runai)
+    }
+
+    /// The facts on which the order of returns depends.
+    pub fn waiting(&self) -> Waiting {
+        Waiting {
+            priority: self.priority,
+            created: self.created.unwrap_or(self.at),
+            paused: self.at,
+            name: format!("{}/{}", self.namespace, self.name),
+        }
+    }
+
+    /// The key by which owners that come back are ordered: the least comes first.
+    pub fn turn(&self, strategy: RequeuingTimestamp) -> (Reverse<i32>, Timestamp, String) {
+        let waiting = self.waiting();
+        (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)
+    }
+
+    /// True if it was paused itself, and doesn't just bear a copy of the record.
+    pub(super) fn is_root(&self, owners: &OwnerRecords) -> bool {
+        owners.root(self.controller).is_none()
+    }
+
+    /// The time at which it comes back: before its own time, if another workload of its queue has left.
+    pub fn due(&self) -> Option<Timestamp> {
+        let early = self.early.as_ref().map(|early| early.at);
+        self.returns.at().map(|at| early.map_or(at, |early| early.min(at)))
+    }
+
+    /// True if it waits for its next try to get ready, and may be called earlier.
+    pub(super) fn waits(&self) -> bool {
+        self.was_unready
+            && !self.claimed
+            && self.early.is_none()
+            && matches!(self.returns, Return::Requeue(_))
+    }
+
+    /// The time at which it may be handed out to come back.
+    pub(super) fn next(&self) -> Option<Timestamp> {
+        let at = self.due()?.max(self.not_before);
+        (!self.claimed).then_some(at)
+    }
+}

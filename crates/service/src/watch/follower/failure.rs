@@ -1,0 +1,52 @@
+//! The ways in which a watch fails.
+
+use kube::core::Status;
+use thiserror::Error;
+
+/// The problem that was last logged, so that it isn't logged again each second.
+#[derive(PartialEq, Eq)]
+pub(super) enum Trouble {
+    None,
+    Missing,
+    Other(String),
+}
+
+/// The cause of a failed list or watch.
+#[derive(Debug, Error)]
+pub(super) enum Failure {
+    #[error("failed to list")]
+    List(#[source] kube::Error),
+    #[error("failed to begin a watch")]
+    Begin(#[source] kube::Error),
+    #[error("failed to watch")]
+    Watch(#[source] kube::Error),
+    #[error("the API server has ended the watch: {} ({})", .0.message, .0.code)]
+    Ended(Box<Status>),
+    #[error("the API server doesn't answer the watch")]
+    Silent,
+    #[error("the API server's answer has no resourceVersion")]
+    NoVersion,
+}
+
+impl Failure {
+    /// True if the API server doesn't have the kind. Decided by the code alone: for an unknown group, the API server
+    /// answers in plain text.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, Self::List(kube::Error::Api(status)) if status.code == 404)
+    }
+
+    /// True if conversion failed, for which the API server has no code of its own.
+    pub(super) fn is_unconverted(&self) -> bool {
+        matches!(self, Self::List(kube::Error::Api(status)) if status.message.contains("conversion webhook"))
+    }
+
+    /// True if the watched version is too old, or the kind is gone: a new list decides.
+    pub(super) fn needs_list(&self) -> bool {
+        match self {
+            Self::Begin(kube::Error::Api(status)) => [404, 410].contains(&status.code),
+            Self::Ended(status) => status.code == 410,
+            Self::List(_) | Self::NoVersion => true,
+            Self::Begin(_) | Self::Watch(_) | Self::Silent => false,
+        }
+    }
+}

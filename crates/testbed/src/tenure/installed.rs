@@ -1,0 +1,67 @@
+//! Objects of an installation: those that it brings, and those that its programs use.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use serde_json::json;
+use tenure_certs::Authority;
+
+use super::{CONVERSION_PATCH, RELEASE_NAMESPACE, SCHEDULER_CA, SECRET};
+use crate::Cluster;
+
+/// A kubeconfig of the chart's service account.
+pub(super) async fn account(cluster: &Cluster, component: &str) -> Result<PathBuf> {
+    cluster.service_account_kubeconfig(RELEASE_NAMESPACE, &format!("tenure-{component}")).await
+}
+
+pub(super) async fn fetch_config(cluster: &Cluster) -> Result<PathBuf> {
+    let maps = Api::<ConfigMap>::namespaced(cluster.client()?, RELEASE_NAMESPACE);
+    let map = maps.get("tenure-config").await?;
+    let mut data = map.data.unwrap_or_default();
+    let file = cluster.directory().join("tenure.yaml");
+    fs::write(&file, data.remove("tenure.yaml").context("the ConfigMap has no tenure.yaml")?)?;
+    for name in [SCHEDULER_CA, CONVERSION_PATCH] {
+        if let Some(text) = data.remove(name) {
+            fs::write(cluster.directory().join(name), text)?;
+        }
+    }
+    Ok(file)
+}
+
+/// Makes the Secret of the webhook's certificate, as an administrator does who brings one. Returns the values of the
+/// chart for it. Where the directory has no certificate yet, it gets one.
+pub(super) async fn bring_certificate(cluster: &Cluster, directory: &Path) -> Result<Vec<String>> {
+    let ca = directory.join("ca.crt");
+    if !ca.exists() {
+        let authority = Authority::new("webhook")?;
+        fs::create_dir_all(directory)?;
+        fs::write(&ca, authority.certificate_pem())?;
+        authority.server(&["127.0.0.1".to_owned()])?.write(directory)?;
+    }
+    let read = |name: &str| fs::read_to_string(directory.join(name));
+    let labels = json!({"app.kubernetes.io/part-of": "tenure", "app.kubernetes.io/component": "webhook"});
+    let data = json!({"ca.crt": read("ca.crt")?, "tls.crt": read("tls.crt")?, "tls.key": read("tls.key")?});
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RELEASE_NAMESPACE}},
+        {
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "stringData": data,
+            "metadata": {"name": SECRET, "namespace": RELEASE_NAMESPACE, "labels": labels},
+        },
+    ]});
+    cluster.kubectl_with_input(&["apply", "-f", "-"], &objects.to_string()).await?.success()?;
+    let value = |key: &str, value: &str| format!("webhook.certificate.{key}={value}");
+    let ca = value("existingSecret.caBundle", &ca.display().to_string());
+    let by = [value("mode", "existingSecret"), value("existingSecret.name", SECRET)].join(",");
+    Ok(vec!["--set".into(), by, "--set-file".into(), ca])
+}
+
+/// A queue for which only the webhook returns a warning.
+pub(super) fn probe(version: &str) -> String {
+    format!(
+        r#"{{"apiVersion": "scheduling.run.ai/{version}", "kind": "Queue", "metadata": {{"name": "probe"}},
+        "spec": {{"parentQueue": "no-such-queue"}}}}"#
+    )
+}
