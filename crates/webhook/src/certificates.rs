@@ -28,7 +28,7 @@ use tenure_service::{
     leadership::{Leadership, elect},
     log::with_causes,
     readiness::{Awaited, ProcessReadiness},
-    tls::{Source, TlsArgs},
+    tls::{CertificateSource, TlsArgs},
     validity::CertificateEnds,
 };
 use tokio::{
@@ -129,7 +129,7 @@ impl CertificateArgs {
         tls: &TlsArgs,
         registry: &mut Registry,
         readiness: &ProcessReadiness,
-    ) -> anyhow::Result<(Option<CertificateManager>, (Source, CertificateEnds))> {
+    ) -> anyhow::Result<(Option<CertificateManager>, (CertificateSource, CertificateEnds))> {
         let ends = CertificateEnds::register(registry);
         let Self {
             self_managed_secret,
@@ -141,7 +141,7 @@ impl CertificateArgs {
             self_managed_settling,
             configured,
         } = self;
-        let Some(secret) = self_managed_secret else { return Ok((None, (Source::Files, ends))) };
+        let Some(secret) = self_managed_secret else { return Ok((None, (CertificateSource::Files, ends))) };
         let (names, mut trusters) = configured.split();
         ensure!(!names.is_empty(), "--webhook-hosts must be set beside --self-managed-secret");
         let lifetimes = Lifetimes {
@@ -175,7 +175,7 @@ impl CertificateArgs {
             trusted_since: None,
             troubles: Vec::new(),
         };
-        Ok((Some(manager), (Source::Made(pair), ends)))
+        Ok((Some(manager), (CertificateSource::Made(pair), ends)))
     }
 }
 
