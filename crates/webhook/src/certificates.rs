@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use held::Held;
-use plan::{Lifetimes, Step};
+use plan::{Lifetimes, RenewalStep};
 use trust::Truster;
 
 /// The field manager of all that the webhook writes.
@@ -330,13 +330,13 @@ impl CertificateManager {
     }
 }
 
-fn message(step: Step) -> &'static str {
+fn message(step: RenewalStep) -> &'static str {
     match step {
-        Step::Begin => "Made a certificate authority and a certificate",
-        Step::AddNext => "Made the next certificate authority: it signs once all trust it",
-        Step::Promote => "Made a certificate of the next authority, which signs from now on",
-        Step::RenewLeaf => "Renewed the certificate",
-        Step::DropPrevious => "Forgot a certificate authority that has ended",
+        RenewalStep::Begin => "Made a certificate authority and a certificate",
+        RenewalStep::AddNext => "Made the next certificate authority: it signs once all trust it",
+        RenewalStep::Promote => "Made a certificate of the next authority, which signs from now on",
+        RenewalStep::RenewLeaf => "Renewed the certificate",
+        RenewalStep::DropPrevious => "Forgot a certificate authority that has ended",
     }
 }
 
