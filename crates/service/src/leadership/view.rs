@@ -183,7 +183,9 @@ mod tests {
     fn assert_claims(view: &LeaseView, now: Instant) -> LeaseSpec {
         match view.step(now, wall(100)) {
             ElectionStep::Claim(lease) => lease.spec.unwrap(),
-            ElectionStep::StandBy { leader, until } => panic!("stands by for {leader} until {:?}", until - now),
+            ElectionStep::StandBy { leader, until } => {
+                panic!("stands by for {leader} until {:?}", until - now)
+            }
         }
     }
 
@@ -191,7 +193,9 @@ mod tests {
     fn assert_stands_by(view: &LeaseView, now: Instant, expected: Instant) {
         match view.step(now, wall(100)) {
             ElectionStep::Claim(_) => panic!("claims"),
-            ElectionStep::StandBy { leader, until } => assert_eq!((leader.as_str(), until), ("them", expected)),
+            ElectionStep::StandBy { leader, until } => {
+                assert_eq!((leader.as_str(), until), ("them", expected))
+            }
         }
     }
 

@@ -130,7 +130,9 @@ impl Held {
                 held.previous.retain(holds);
             }
         }
-        if let (RenewalStep::Begin | RenewalStep::Promote | RenewalStep::RenewLeaf, Some(current)) = (step, &held.current) {
+        if let (RenewalStep::Begin | RenewalStep::Promote | RenewalStep::RenewLeaf, Some(current)) =
+            (step, &held.current)
+        {
             held.leaf = Some(sign(current, names, from_now(lifetimes.leaf, now))?);
         }
         Ok(held)

@@ -155,9 +155,12 @@ mod tests {
     fn the_next_authority_signs_at_five_sixths_if_all_have_trusted_it_for_a_while() {
         let both = |now| Facts { next: Some(valid(400, 1000)), ..facts(now) };
         let short = Some(Duration::from_secs(19));
-        for (now, trusted_for, expected) in
-            [(499, SETTLED, None), (500, SETTLED, Some(RenewalStep::Promote)), (500, short, None), (500, None, None)]
-        {
+        for (now, trusted_for, expected) in [
+            (499, SETTLED, None),
+            (500, SETTLED, Some(RenewalStep::Promote)),
+            (500, short, None),
+            (500, None, None),
+        ] {
             assert_eq!(next_step(both(now), trusted_for, now), expected, "{now} {trusted_for:?}");
         }
     }

@@ -43,7 +43,9 @@ fn the_first_certificate_is_of_the_authority_and_has_the_names() {
 #[test]
 fn the_data_of_a_secret_is_read_as_it_was_written() {
     let mut held = after(&Held::default(), RenewalStep::Begin, 0);
-    for (step, seconds) in [(RenewalStep::AddNext, 400), (RenewalStep::Promote, 500), (RenewalStep::AddNext, 550)] {
+    for (step, seconds) in
+        [(RenewalStep::AddNext, 400), (RenewalStep::Promote, 500), (RenewalStep::AddNext, 550)]
+    {
         held = after(&held, step, seconds);
         assert!(Held::of(&held.data()) == held, "{step:?}");
     }
