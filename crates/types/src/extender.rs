@@ -181,10 +181,16 @@ impl<'de> Deserialize<'de> for Args<'de> {
                             let pod = map.next_value::<Option<&'de RawValue>>()?;
                             args.pod = pod.filter(|raw| raw.get() != "null");
                         }
-                        Some(Field::Part(_)) => {
+                        Some(Field::Part(Part::Nodes)) => {
                             args.nodes.append(&mut map.next_value_seed(Nodes(&mut bounds))?);
                         }
-                        _ => drop(map.next_value::<IgnoredAny>()?),
+                        // named, so that a key that is added is read here or skipped on purpose
+                        None
+                        | Some(
+                            Field::PdbViolations
+                            | Field::Uid
+                            | Field::Part(Part::Args | Part::Victims | Part::Pods | Part::Pod | Part::Metadata),
+                        ) => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
                 Ok(args)
@@ -295,11 +301,16 @@ impl<'de> Visitor<'de> for Victims<'_> {
         let (mut uids, mut pdb_violations) = Self::Value::default();
         while let Some(field) = map.next_key_seed(Key(Part::Victims))? {
             match field {
-                Some(Field::Part(_)) => uids = map.next_value_seed(Uids(self.0))?,
+                Some(Field::Part(Part::Pods)) => uids = map.next_value_seed(Uids(self.0))?,
                 Some(Field::PdbViolations) => {
                     pdb_violations = map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
                 }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                None
+                | Some(
+                    Field::Preemptor
+                    | Field::Uid
+                    | Field::Part(Part::Args | Part::Nodes | Part::Victims | Part::Pod | Part::Metadata),
+                ) => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok((uids, pdb_violations))
@@ -379,7 +390,9 @@ impl<'de> Visitor<'de> for Uid {
                         uid = own;
                     }
                 }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                None | Some(Field::Preemptor | Field::PdbViolations) => {
+                    let IgnoredAny = map.next_value()?;
+                }
             }
         }
         Ok(uid)
