@@ -34,9 +34,8 @@ impl Inspector {
 
     /// The definitions of queues, with the versions in which they are served.
     fn definitions(&self) -> Vec<Check> {
-        let families = [Family::Runai, Family::Tensorstack];
         let served =
-            families.map(|family| (family.group(), self.cluster.kinds.versions(family.group(), "Queue")));
+            Family::ALL.map(|family| (family.group(), self.cluster.kinds.versions(family.group(), "Queue")));
         let shown = served.iter().filter(|(_, versions)| !versions.is_empty());
         let shown: Vec<String> =
             shown.map(|(group, versions)| format!("queues.{group} ({})", versions.join(", "))).collect();
