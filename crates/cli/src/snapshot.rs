@@ -254,7 +254,7 @@ impl Snapshot {
         self.oddities.iter().for_each(|oddity| warn(oddity));
     }
 
-    /// Climbs as the keeper does, as far as owners are known: from the controller of an owner, or of a pod if that is none.
+    /// Climbs as the keeper does, as far as owners are known: from the controller of the owner `below`, or of a pod without one.
     pub fn climb_known(
         &self,
         namespace: &str,
@@ -303,7 +303,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the Workload by which Kueue runs the owner that the keeper would pause, or the pod that it would delete.
+/// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it would delete.
 pub async fn workload(
     source: &SnapshotSource,
     table: &OwnerTable,

@@ -103,16 +103,16 @@ pub struct CertificateArgs {
     #[arg(long, value_name = "NAME")]
     self_managed_config_map: Option<String>,
 
-    /// How long a certificate lasts. It is renewed when two thirds of that have passed
+    /// The lifetime of a certificate. It is renewed when two thirds of that have passed
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_duration)]
     self_managed_validity: Duration,
 
-    /// How long an authority lasts. The next one is made and trusted when two thirds of that have passed, and signs when
+    /// The lifetime of an authority. The next one is made and trusted when two thirds of that have passed, and signs when
     /// five sixths have
     #[arg(long, value_name = "DURATION", default_value = "365d", value_parser = parse_duration)]
     self_managed_ca_validity: Duration,
 
-    /// How long all objects must have had an authority, before it signs a certificate
+    /// The time for which all objects must have had an authority before it signs a certificate
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     self_managed_settling: Duration,
 

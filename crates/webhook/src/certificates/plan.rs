@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tenure_certs::Validity;
 
-/// How long certificates last.
+/// The lifetimes of certificates.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
     pub authority: Duration,
@@ -19,7 +19,7 @@ pub struct Lifetimes {
     pub settling: Duration,
 }
 
-/// What the Secret holds, as far as steps depend on it.
+/// The content of the Secret that steps depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// The authority that signs.
