@@ -55,7 +55,7 @@ const TRIES: u8 = 9;
 /// an API that is broken.
 const READING_TRIES: u8 = 3;
 
-/// So many pods that are exempt by priority are looked at for an owner that is to be paused. Anybody may make more.
+/// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may make more.
 const EXEMPT_PODS: usize = 64;
 
 /// Pauses owners, deletes pods, and announces the end of runs.

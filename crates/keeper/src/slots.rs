@@ -17,8 +17,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The calls that are under way at the same time for namespaces without trouble, and as many for the others. The rate
-/// is the limiter's business; this only hides latency.
+/// The most calls that are under way at the same time for namespaces without trouble, and as many for the others. The
+/// limiter sets the rate; this only hides latency.
 pub const SLOTS: usize = 16;
 
 /// The most calls that are under way for one namespace.

@@ -72,7 +72,7 @@ impl Inspector {
 
     /// The namespaces in which a component runs: the one that the user names, or those of its service accounts.
     ///
-    /// `ClusterRoleBinding`s tell the latter: no tenant can write one, while anybody may label a Deployment.
+    /// `ClusterRoleBinding`s tell the latter: no tenant can write one, and any tenant may label a Deployment.
     async fn namespaces(&self, check: &'static str, component: &str) -> Result<BTreeSet<String>, Box<Check>> {
         if let Some(namespace) = &self.tenure_namespace {
             return Ok([namespace.clone()].into());
