@@ -1,4 +1,4 @@
-# Every command that a person needs. `make` alone lists them.
+# Every command that a developer needs. `make` alone lists them.
 
 CARGO ?= cargo
 NAMESPACE ?= tenure-system
@@ -15,20 +15,20 @@ demo: ## Watch a ceiling, a floor and a requeue, on a control plane of its own (
 	@$(CARGO) run --package tenure-testbed -- demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: format lint control-plane ## All tests: format, lints, unit, property, chart, end to end on real control planes, and that the benchmarks run
+test: format lint control-plane ## Run all tests: format, lints, unit, property, chart and end-to-end tests on real control planes, and each benchmark once
 	@CARGO="$(CARGO)" tests/all
 	$(CARGO) test --workspace --locked --bench conversions --bench events --bench floors --bench matrix --bench memory --bench preemptions --bench reviews --bench scale --bench tally
 
 .PHONY: format
-format: ## Is the code formatted?
+format: ## Check that the code is formatted
 	$(CARGO) fmt --all --check
 
 .PHONY: lint
-lint: ## Lints; a warning is an error
+lint: ## Run the lints; a warning is an error
 	$(CARGO) clippy --workspace --all-targets --locked -- --deny warnings
 
 .PHONY: unit
-unit: ## The tests that need no control plane: seconds
+unit: ## Run the tests that need no control plane: seconds, once they are built
 	$(CARGO) test --workspace --locked --exclude tenure-tests --exclude tenure-testbed
 
 .PHONY: oracle
@@ -48,7 +48,7 @@ control-plane: ## Build the control plane for tests and demo, once: about 6 minu
 	$(CARGO) run --locked --package tenure-testbed -- build
 
 .PHONY: bench
-bench: ## Nanoseconds a floor and verdicts a second; a matrix of queues; microseconds an event; bytes a pod; milliseconds a count of all workloads; reviews a second; microseconds a conversion of a queue; how long a scheduler waits for its extender; 10,000 owners overdue at once; a keeper killed again and again; one with 150,000 pods
+bench: ## Measure what Tenure costs: floors, a matrix of queues, events, memory, counts of workloads, reviews, conversions, answers to a scheduler, 10,000 owners overdue at once, a keeper that is killed again and again, and one with 150,000 pods
 	$(CARGO) bench --locked --package tenure-policy --bench floors
 	$(CARGO) bench --locked --package tenure-cli --bench matrix
 	$(CARGO) bench --locked --package tenure-index --bench events
@@ -60,33 +60,33 @@ bench: ## Nanoseconds a floor and verdicts a second; a matrix of queues; microse
 	$(CARGO) bench --locked --workspace --bench scale
 
 .PHONY: mutants
-mutants: ## Mutation testing: do the tests notice 200 random changes of policy and index, one at a time? Hours (SEED=1, COUNT=200, PACKAGES="tenure-policy tenure-index")
+mutants: ## Change policy and index in COUNT (200) random places, one at a time, and see if the tests notice: hours (SEED=1, PACKAGES="tenure-policy tenure-index")
 	@SEED="$(SEED)" COUNT="$(COUNT)" PACKAGES="$(PACKAGES)" tests/mutants
 
 .PHONY: failover
-failover: ## The leader of two keepers killed, stopped and cut off, 20 times each, while pauses are pending: a quarter of an hour
+failover: ## Kill, stop and cut off the leader of two keepers, 20 times each, while pauses are pending: a quarter of an hour
 	$(CARGO) test --locked --package tenure-tests --test failover -- --ignored --nocapture
 	$(CARGO) test --locked --package tenure-tests --test requeue -- --ignored --nocapture
 
 .PHONY: faults
-faults: ## Plans of faults from seeds, of each kind FAULTS_SEEDS (20): hours. FAULTS_KIND and FAULTS_SEED choose one (docs/faults.md)
+faults: ## Play plans of faults, FAULTS_SEEDS (20) of each kind: hours. FAULTS_KIND and FAULTS_SEED choose one (docs/faults.md)
 	FAULTS_KIND="$(FAULTS_KIND)" FAULTS_SEED="$(FAULTS_SEED)" FAULTS_SEEDS="$(FAULTS_SEEDS)" FAULTS_AT_A_TIME="$(FAULTS_AT_A_TIME)" \
 		$(CARGO) test --workspace --locked --test faults -- no_fault_of_any_kind_breaks_a_rule --ignored --nocapture
 
 .PHONY: soak
-soak: ## 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed: nothing is lost
+soak: ## Send 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed, and see that nothing is lost
 	$(CARGO) test --release --locked --package tenure-tests --test soak -- --ignored --nocapture
 
 .PHONY: rotations
-rotations: ## The webhook's certificate renewed 100 times (ROTATIONS=100), and its CA a fifth as often, under 500 writes a second (RATE=500), then again with a replica restarted every 20 s: no failed call; half an hour
+rotations: ## Renew the webhook's certificate 100 times (ROTATIONS=100), and its CA a fifth as often, under 500 writes a second (RATE=500), then again with a replica restarted every 20 s, and see that no call fails: half an hour
 	$(CARGO) test --workspace --locked --test cert -- --ignored --nocapture
 
 .PHONY: forged-calls
-forged-calls: ## A client without a certificate calls the webhook 1,000 times a second, for ten minutes (FORGED_SECONDS=600): no write, no memory, reviews no slower
+forged-calls: ## Call the webhook without a certificate 1,000 times a second, for ten minutes (FORGED_SECONDS=600), and see that it writes nothing, takes no more memory and reviews as fast
 	$(CARGO) test --release --locked --package tenure-tests --test extender_callers -- --ignored --nocapture
 
 .PHONY: figures
-figures: ## How long the code, its files and functions are, which names mean two things, and which words are left
+figures: ## Print how long the code, its files and functions are, which names mean two things, and which words to avoid are left
 	@tests/figures
 
 .PHONY: crds
@@ -94,7 +94,7 @@ crds: ## Write the chart's CRDs again, after a change of the types
 	$(CARGO) run --quiet --package tenure-types --bin crdgen -- charts/tenure/files/crds
 
 .PHONY: docs
-docs: ## Write docs/values.md again, after a change of the chart's values, and compare the other pages of reference with the code
+docs: ## Write docs/values.md again, after a change of the chart's values, and compare the other reference pages with the code
 	TENURE_WRITE_DOCS=1 $(CARGO) test --locked --package tenure-tests --test reference
 
 .PHONY: install

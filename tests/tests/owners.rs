@@ -3,6 +3,7 @@
 
 use kube::{ResourceExt, core::DynamicObject};
 use serde_json::{Value, json};
+use tenure_policy::owners::OwnerTable;
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE, World, audit,
@@ -61,6 +62,19 @@ async fn assert_paused_by(kinds: &[(&str, &str)], field: &str, value: Value) {
     events.sort();
     assert_eq!(namespace.await_events_of("MaxDurationExceeded", kinds.len()).await, events);
     audit::assert_changes(&world.cluster, namespace.name(), &changes).await;
+}
+
+/// Groups whose kinds are paused in other tests.
+const ELSEWHERE: [&str; 3] = ["apps", "batch", "kueue.x-k8s.io"];
+
+#[test]
+fn every_kind_of_the_table_is_paused_here_or_elsewhere() {
+    let tests = include_str!("owners.rs");
+    let table = OwnerTable::default();
+    let paused = table.ancestors().filter(|(group, _, is_paused)| *is_paused && !ELSEWHERE.contains(group));
+    for (group, kind, _) in paused {
+        assert!(tests.contains(&format!("\"{kind}\"")), "no test here pauses a {kind} of {group}");
+    }
 }
 
 #[tokio::test]

@@ -112,6 +112,34 @@ fn every_kind_that_is_paused_is_on_its_page() {
 }
 
 #[test]
+fn every_field_of_a_queue_is_on_its_page() {
+    let pages = read("docs/queues.md") + &read("docs/requeue.md");
+    // a field of a field may stand behind it: `extensions.maxTotal`
+    let named: BTreeSet<&str> =
+        pages.split('`').skip(1).step_by(2).flat_map(|name| name.split('.')).collect();
+    let fields_of = |schema: &Value| schema["properties"].as_object().cloned().unwrap_or_default();
+    let mut fields = Vec::new();
+    for file in ["scheduling.run.ai_queues.yaml", "scheduler.tensorstack.dev_queues.yaml"] {
+        let crd: Value = serde_saphyr::from_str(&read(&format!("charts/tenure/files/crds/{file}"))).unwrap();
+        let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        for (field, schema) in fields_of(spec) {
+            // selectors are Kubernetes' own
+            if !field.ends_with("Selector") {
+                let within = fields_of(&schema);
+                fields.extend(
+                    within.values().flat_map(|schema| fields_of(schema).into_iter()).map(|(name, _)| name),
+                );
+                fields.extend(within.into_iter().map(|(name, _)| name));
+            }
+            fields.push(field);
+        }
+    }
+    assert!(fields.len() > 40, "{fields:?}");
+    let missing: Vec<_> = fields.iter().filter(|field| !named.contains(field.as_str())).collect();
+    assert!(missing.is_empty(), "docs/queues.md and docs/requeue.md lack {missing:?}");
+}
+
+#[test]
 fn every_metric_that_a_page_names_is_on_the_page_of_metrics() {
     let metrics = read("docs/metrics.md");
     let listed: BTreeSet<&str> = metrics.split('`').skip(1).step_by(2).collect();

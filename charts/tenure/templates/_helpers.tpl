@@ -85,7 +85,7 @@ automountServiceAccountToken: false
 {{- $total }}
 {{- end }}
 
-{{- /* Refuses times by which the keeper wouldn't start. Takes keeper.leaderElection. */}}
+{{- /* Refuses times with which the keeper wouldn't start. Takes keeper.leaderElection. */}}
 {{- define "tenure.checkLeaderElection" -}}
 {{- range list (list "leaseDuration" "renewDeadline") (list "renewDeadline" "retryPeriod") }}
 {{-   $longer := get $ (first .) }}
@@ -224,8 +224,8 @@ Takes (list $ name).
 {{- end }}
 
 {{- /*
-By what the callers of a part of the webhook are known, as JSON: the PEM of their authority, a Secret that has it, or
-neither; and the name of that part. Takes (list $ values name), with the values that have clientCA.
+The authority of the callers of a part of the webhook, as JSON: its PEM, a Secret that has it, or neither. Takes
+(list $ values name), with the values that have clientCA, and the name of that part.
 */}}
 {{- define "tenure.clientCA" -}}
 {{- $name := last . }}
@@ -271,7 +271,7 @@ neither; and the name of that part. Takes (list $ values name), with the values 
 {{- end }}
 {{- end }}
 
-{{- /* "true" if the webhook is to wake those who waited for the end of a floor, else "". */}}
+{{- /* "true" if the webhook wakes pods that wait for the end of a floor, else "". */}}
 {{- define "tenure.webhook.wakesUp" -}}
 {{- if and (include "tenure.isOn" (list . "schedulerExtender")) (dig "wakeUp" true .Values.schedulerExtender) }}true{{ end }}
 {{- end }}
@@ -329,8 +329,8 @@ values of an older chart has none.
 {{- end }}
 
 {{- /*
-Annotations of the pods of a program, if there are any: the given ones, and what restarts it when queues of Kueue's stand
-for others. Takes the root and the annotations.
+Annotations of the pods of a program, if there are any: the given ones, and one that restarts the program when kueue.queues
+changes. Takes the root and the annotations.
 */}}
 {{- define "tenure.podAnnotations" -}}
 {{- $annotations := deepCopy (index . 1 | default dict) }}
@@ -390,7 +390,7 @@ expression for the pod.
 - apiGroups: [workload.codeflare.dev]
   resources: [appwrappers]
 {{- if (include "tenure.kueue" . | fromJson).enabled }}
-# what Kueue runs, which is paused in place of jobs and pods that Kueue would set going again
+# the Workloads of jobs and pods that Kueue would start again
 - apiGroups: [kueue.x-k8s.io]
   resources: [workloads]
 {{- end }}
@@ -406,7 +406,7 @@ expression for the pod.
 {{- dict "trustedWriters" ($tenancy.trustedWriters | default list) "requireQueue" ($tenancy.requireQueue | default dict) | toJson }}
 {{- end }}
 
-{{- /* In CEL, how a field was changed that must stay. Takes its optional path within the object. */}}
+{{- /* A CEL expression for the message about a changed field that must stay. Takes its optional path within the object. */}}
 {{- define "tenure.tenancy.change" -}}
 (object.{{ . }}.hasValue() ? "Invalid value: \"" + string(object.{{ . }}.value()) + "\": " : "Required value: ") +
 (oldObject.{{ . }}.hasValue() ? "must stay \"" + string(oldObject.{{ . }}.value()) + "\"" : "can't be added")
@@ -616,7 +616,7 @@ readinessProbe:
 {{- if regexMatch `^[0-9.]+$|:` . }}true{{ end }}
 {{- end }}
 
-{{- /* Who makes the webhook's certificate: selfManaged, certManager or existingSecret. */}}
+{{- /* The origin of the webhook's certificate: selfManaged, certManager or existingSecret. */}}
 {{- define "tenure.webhook.certificateMode" -}}
 {{- $mode := .Values.webhook.certificate.mode }}
 {{- if eq $mode "generated" }}

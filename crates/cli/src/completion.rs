@@ -40,7 +40,7 @@ const COMPLETER: &str = "kubectl_complete-tenure";
 /// The word by which the plugin is asked for one without that name.
 const ASK: &str = "__complete";
 
-/// The words of a line to be completed, of which the last is the beginning of one; none if this isn't asked for.
+/// Returns the words of the line to complete, the last of which may be a part of a word; none if no completion is asked for.
 pub fn asked(mut arguments: impl Iterator<Item = OsString>) -> Option<Vec<OsString>> {
     let program = arguments.next()?;
     let is_completer = Path::new(&program).file_name().is_some_and(|name| name == COMPLETER);

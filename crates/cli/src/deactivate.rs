@@ -71,8 +71,7 @@ impl Command for Deactivate {
     }
 }
 
-/// A pause by each of the rules that there are for its kind, of which the first counts that the API server knows; none if
-/// there is no rule.
+/// Returns a pause by each rule for its kind: the first whose field the API server knows counts. None if there is no rule.
 fn pauses(subject: ChangeSubject<'_>) -> Option<ObjectChange> {
     let ChangeSubject { object, found, clock, .. } = subject;
     // as exact as a record is read back

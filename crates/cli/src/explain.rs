@@ -19,8 +19,8 @@ use crate::{
 
 /// Explain a workload, a pod or a decision, in sentences or as JSON
 ///
-/// For a workload: why, when and by which queue and ceiling it was paused, whether and when it comes back, and the
-/// command that resumes it. While it has pods: the floors and the ceiling of the pod whose run ends first.
+/// For a paused workload: the reason and the time of the pause, the queue and the ceiling, the time at which it comes back, and
+/// the command that resumes it. For one that has pods: the floors and the ceiling of the pod whose run ends first.
 #[derive(Clone, Debug, Args)]
 #[command(
     arg_required_else_help = true,

@@ -1,4 +1,4 @@
-//! `kubectl tenure list`: which workloads are in a queue, and when their time is over.
+//! `kubectl tenure list`: the workloads in queues, and the ends of their runs.
 
 pub mod ended;
 pub mod gather;
@@ -27,7 +27,7 @@ use print::{Format, Printer};
 use row::{Row, WorkloadState};
 use view::View;
 
-/// The least time between two looks of a watch, which spends at most a tenth of its time asking.
+/// The least time between two looks of a watch, which spends at most a tenth of its time on requests.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 const REST: u32 = 9;
 

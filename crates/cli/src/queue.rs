@@ -71,7 +71,10 @@ impl QueueArgs {
         let mut of =
             |family| view.snapshot.index.pods_ready(family, &name).map(|of| of.timestamp).unwrap_or_default();
         let (of_runai, of_tensorstack) = (of(Family::Runai), of(Family::Tensorstack));
-        let timestamp = |family| if family == Family::Runai { of_runai } else { of_tensorstack };
+        let timestamp = |family| match family {
+            Family::Runai => of_runai,
+            Family::Tensorstack => of_tensorstack,
+        };
         let answer = QueueOverview::new(name, timestamp, view.rows(now), now);
         let tables = answer.tables(!is_given, now);
         let is_there = is_known || !tables.is_empty();

@@ -26,7 +26,7 @@ use crate::{
 /// The number of rows, if neither flag nor limit sets it.
 const ROWS: i32 = 30;
 
-/// The most rows that are printed: more than anyone reads.
+/// The most rows that are printed.
 const MOST_ROWS: i32 = 100_000;
 
 /// Show when a workload whose pods don't get ready comes back, and when it is given up

@@ -14,7 +14,7 @@ pub struct Run {
     pub pods: usize,
     /// The standing of the pod that expires first, with the clocks of all.
     pub standing: Standing,
-    /// The reason why none of the pods is ever touched; none if the ceiling applies to any.
+    /// The reason why the pods are never touched; none if the ceiling applies to any of them.
     pub exemption: Option<Exemption>,
     /// The creation of the youngest pod.
     pub created_last: Timestamp,

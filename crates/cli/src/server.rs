@@ -62,7 +62,7 @@ pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
-/// The API server's clock, by which everything else goes.
+/// The API server's clock, which all times are compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     ahead: SignedDuration,

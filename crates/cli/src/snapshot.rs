@@ -246,7 +246,7 @@ impl Snapshot {
         self.oddities.iter().for_each(|oddity| warn(oddity));
     }
 
-    /// Climbs as the keeper does, as far as owners are known: from the controller of an owner, or of a pod if that is none.
+    /// Climbs as the keeper does, as far as owners are known: from the controller of the owner `below`, or of a pod without one.
     pub fn climb_known(
         &self,
         namespace: &str,

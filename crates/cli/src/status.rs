@@ -28,7 +28,7 @@ use inspect::Inspector;
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatusArgs {
-    /// The namespace in which Tenure is installed; without it, the objects that bind its roles tell
+    /// The namespace in which Tenure is installed; without it, those in the bindings of its cluster roles
     #[arg(long, value_name = "NAMESPACE")]
     tenure_namespace: Option<String>,
 

@@ -41,7 +41,7 @@ pub struct Settings {
     pub table: OwnerTable,
     /// The notice before the end of a run, where the queue doesn't say. Zero: no notice.
     pub notice: SignedDuration,
-    /// The time for which workloads run on that a change of their queue has made overdue.
+    /// The time for which a workload runs on when a change of its queue has made it overdue.
     pub grace_on_change: GraceOnChange,
     /// The rules for workloads that don't get ready, where the queue doesn't say. None: they never make room.
     pub pods_ready: Option<PodsReady>,
@@ -102,7 +102,7 @@ pub struct Ceilings {
     pods_ready: Option<PodsReady>,
     terminating: Terminating,
     grace_on_change: GraceOnChange,
-    /// All queues have been listed: what is seen of them from now on are changes.
+    /// True once all queues were listed: events after that are changes.
     knows_queues: bool,
     /// A change of queues whose effect on pods is not computed yet.
     policy_change: Option<PolicyChange>,
@@ -218,7 +218,7 @@ impl CeilingIndex {
 
     /// True if a queue of this name exists, in any family.
     pub fn has_queue(&mut self, name: &str) -> bool {
-        [Family::Runai, Family::Tensorstack].into_iter().any(|of| self.objects.limits(of, name).is_some())
+        Family::ALL.into_iter().any(|of| self.objects.limits(of, name).is_some())
     }
 
     /// The time at which the next pod's ceiling is reached, or was if it is overdue.
@@ -234,8 +234,8 @@ impl CeilingIndex {
         self.reader.deadlines.claim(now)
     }
 
-    /// Takes back a group, of which the pods that were `served` had this `outcome`. The others are due again at once.
-    /// Pods that were handed out again since, or are not the same records any more, stay as they are.
+    /// Takes back a group. The pods that were `served` had this `outcome`, and the others are due again at once. Pods that were
+    /// handed out again since, or whose records were replaced, stay as they are.
     pub fn settle(&mut self, group: &DueBatch, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
         if group.task == Task::Evict && outcome == Outcome::Paused {
             self.judge(group.first.uid);

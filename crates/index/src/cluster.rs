@@ -149,7 +149,7 @@ impl<R: Reader> ClusterModel<R> {
         self.objects.gangs.retain_groups(kind, keys);
     }
 
-    /// Adds or updates an object that may own pods. `source` tells apart the kinds, each of which is listed by itself.
+    /// Adds or updates an object that may own pods. `source` is the number of its watch: each kind has its own.
     pub fn apply_owner(&mut self, source: u16, metadata: &ObjectMeta) {
         let Some(uid) = metadata.uid.as_deref().map(Uid::of) else { return };
         let Objects { interner, owners, paused, moved, .. } = &mut self.objects;
@@ -206,7 +206,7 @@ impl<R: Reader> ClusterModel<R> {
         }
     }
 
-    /// Begins a list of all pods, after a time in which nothing may have been seen.
+    /// Begins a list of all pods: changes may have been missed before it.
     pub fn begin_pods(&mut self) {
         self.objects.gangs.begin_list();
     }

@@ -28,7 +28,7 @@ pub use record::ManagedPod;
 pub use unready::ReadyUntil;
 use unready::Unready;
 
-/// The most pods of a group. The others are claimed after it; their owner is paused only once all the same.
+/// The most pods of a group. The others are claimed after it; their owner is still paused only once.
 const MOST_IN_GROUP: usize = 2_000;
 
 /// The ceiling that applies to a pod, and the time by which its workload must be ready.

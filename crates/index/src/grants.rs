@@ -41,7 +41,7 @@ impl Grants {
         self.workloads.is_empty()
     }
 
-    /// Adds or updates an extension; returns the workloads of which a grant has changed.
+    /// Adds or updates an extension; returns the workloads whose grants have changed.
     pub fn apply(&mut self, uid: Uid, extension: &Extension) -> Vec<Uid> {
         let grant = grant(uid, extension).map(|grant| (Uid::of(&extension.spec.target.uid), grant));
         let is_known = |(workload, grant): &(Uid, Grant)| {

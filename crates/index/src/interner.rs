@@ -10,6 +10,6 @@ pub struct Interner {
     pub kinds: KindHasher,
     pub names: Names,
     pub own: OwnCeilings,
-    /// The queues of pods that name none of Tenure's, but one of Kueue's. It doesn't change while pods are kept.
+    /// The queues of pods that name a queue of Kueue, and none of Tenure. It doesn't change while pods are kept.
     pub kueue_queues: kueue::Queues,
 }

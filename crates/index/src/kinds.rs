@@ -10,7 +10,7 @@ use std::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_policy::owners::{OwnerTable, group_of};
 
-/// A group and kind, hashed. Not zero: so an `Option` of it takes no more room.
+/// A hash of group and kind. It is never zero, so that an `Option` of it has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KindHash(NonZeroU32);
 

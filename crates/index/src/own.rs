@@ -20,7 +20,7 @@ const WAITING: usize = 8;
 const TOLD: usize = 20;
 const WINDOW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Namespaces with notes that have no effect. Those of which nothing waits are forgotten when there are more.
+/// The most namespaces with remembered notes. Beyond that, namespaces without waiting notes are forgotten.
 const NAMESPACES: usize = 4_096;
 
 /// Pods that are to be looked at again. The others are met at their next change.
@@ -52,7 +52,7 @@ pub struct Ineffective {
     pub why: NoEffect,
 }
 
-/// The reason for which annotation `tenure.dev/max-duration` has no effect.
+/// The reason why annotation `tenure.dev/max-duration` has no effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoEffect {
     /// Its value is no duration.
@@ -82,7 +82,7 @@ impl NoEffect {
     }
 }
 
-/// Reads annotation `tenure.dev/max-duration`, and keeps for a while what is to be told of values without effect.
+/// Reads annotation `tenure.dev/max-duration`, and keeps notes about values without effect until they are reported.
 #[derive(Debug, Default)]
 pub struct OwnCeilings {
     by_namespace: BTreeMap<String, Notes>,
@@ -157,7 +157,7 @@ impl OwnCeilings {
         notes.waiting.push(ineffective);
     }
 
-    /// Takes what is to be told now: at most one note of a namespace, and at most `most`.
+    /// Takes the notes to report now: at most one of a namespace, and at most `most`.
     pub fn take(&mut self, most: usize, now: Timestamp) -> Vec<Ineffective> {
         let due = self.by_namespace.values_mut().filter(|notes| !notes.waiting.is_empty());
         due.filter_map(|notes| notes.take(now)).take(most).collect()

@@ -82,7 +82,7 @@ impl OwnerRecords {
         own_before != own || (from != to && (self.with_own > 0 || self.with_grants))
     }
 
-    /// The owners that one of the watches has seen, but for these.
+    /// Returns the owners that one of the watches has seen, except these.
     pub fn gone(&self, source: u16, uids: &HashSet<Uid>) -> Vec<Uid> {
         let gone = |(uid, owner): &(&Uid, &OwnerRecord)| owner.source == source && !uids.contains(uid);
         self.by_uid.iter().filter(gone).map(|(uid, _)| *uid).collect()
@@ -130,7 +130,7 @@ impl OwnerRecords {
         Some((root, owner.source, owner.own.as_deref()?))
     }
 
-    /// True if owners of this kind can be paused: what they control bears copies of their annotations.
+    /// True if owners of this kind can be paused. Objects that they control have copies of their annotations.
     pub fn is_pausable(&self, controller: Controller) -> bool {
         self.pausable.contains(&controller.kind)
     }

@@ -104,7 +104,7 @@ impl Gangs {
         self.changed.extend(in_doubt.cloned());
     }
 
-    /// Begins a list of all pods, after a time in which changes may have been missed.
+    /// Begins a list of all pods: changes may have been missed before it.
     pub fn begin_list(&mut self) {
         for gang in self.by_key.values_mut() {
             gang.begin_list();

@@ -12,7 +12,7 @@ use tenure_types::projection;
 /// No time at all.
 pub const NEVER: i64 = i64::MAX;
 
-/// A time in milliseconds since the epoch, any but [`NEVER`]: so an `Option` of it takes no more room.
+/// A time in milliseconds since the epoch, any but [`NEVER`], so that an `Option` of it has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Milliseconds(NonZeroI64);
 

@@ -28,7 +28,7 @@ impl Uid {
         hasher.0
     }
 
-    /// Of a uid as the API server writes it.
+    /// Reads a uid as the API server writes it.
     pub fn of(text: &str) -> Self {
         // shorter and longer forms of a UUID are other texts
         let uuid = Uuid::try_parse(text).ok().filter(|_| text.len() == Hyphenated::LENGTH);
@@ -55,8 +55,8 @@ fn hashed(text: &str) -> Uuid {
     Uuid::from_u64_pair(half(0), half(1))
 }
 
-/// By uid. API servers choose those at random, or they are hashed already: that is enough for a table, and a question of
-/// thousands of pods has no time for more.
+/// A map by uid. A uid is random, or hashed already, so it needs no other hash: a request with thousands of pods has no
+/// time for one.
 pub type UidMap<V> = HashMap<Uid, V, BuildHasherDefault<UidHasher>>;
 
 /// Mixes the words of a [`Uid`], or those of an address.

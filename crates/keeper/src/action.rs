@@ -55,7 +55,7 @@ const TRIES: u8 = 9;
 /// an API that is broken.
 const READING_TRIES: u8 = 3;
 
-/// So many pods that are exempt by priority are looked at for an owner that is to be paused. Anybody may make more.
+/// The most pods exempt by priority that are looked at before an owner is paused. Any tenant may make more.
 const EXEMPT_PODS: usize = 64;
 
 /// Pauses owners, deletes pods, and announces the end of runs.
@@ -68,7 +68,7 @@ pub struct Pauser {
     pub limit: WriteLimit,
     pub config: Current,
     pub scope: Scope,
-    /// True to decide everything, and write nothing but events.
+    /// True to decide everything, and to write only events.
     pub dry_run: bool,
     /// For announcements, apart from the limit of pauses: they must not wait for each other.
     pub announcements: WriteLimit,
@@ -103,7 +103,7 @@ pub enum ActionResult {
     PausedBefore,
     /// Nothing yet: the API server's clock was set back.
     TooEarly,
-    /// Nothing yet: what it rests on may be out of date, for this reason.
+    /// Nothing yet: its basis may be out of date, for this reason.
     PutOff(&'static str),
     /// Nothing, for this reason.
     Nothing(&'static str),
@@ -150,8 +150,8 @@ impl Failure {
         if matches!(self, Self::Delete(_)) { BatchCoverage::First } else { BatchCoverage::All }
     }
 
-    /// True if it counts as a try, after enough of which the pod itself is deleted: the API server answers, and this owner
-    /// can't be read or paused.
+    /// True if it counts as a try: the API server answers, and this owner can't be read or paused. After enough tries the pod
+    /// itself is deleted.
     pub const fn counts_as_try(&self) -> bool {
         match self {
             Self::Pause { source, .. } | Self::DeleteOwner { source, .. } => source.is_refusal(),
@@ -346,7 +346,7 @@ fn is_ready_by_itself(pod: &Pod) -> bool {
     !is_grouped && Readiness::of(pod) == Readiness::Ready
 }
 
-/// Returns the object by which people know a paused owner: the job of a Workload of Kueue, else the owner itself.
+/// Returns the object that users know of a paused owner: the job of a Workload of Kueue, else the owner itself.
 pub fn known(owner: &OwnerReference, metadata: &ObjectMeta) -> PausedObject {
     let namespace = metadata.namespace.as_deref();
     let of = kueue::known_as(metadata).filter(|_| kueue::is_workload(owner));

@@ -35,7 +35,7 @@ pub struct Args {
     pub(crate) runai_queue_version: QueueVersion,
 
     /// Schedulers whose pods count, separated by commas. Without it: pods of all schedulers
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "What is kept")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = "Pods in scope")]
     pub(crate) schedulers: Vec<String>,
 
     /// Name of a PriorityClass: pods of its priority or a higher one are never touched. Without it:
@@ -45,16 +45,16 @@ pub struct Args {
         value_name = "NAME",
         default_value = "",
         hide_default_value = true,
-        help_heading = "What is kept"
+        help_heading = "Pods in scope"
     )]
     pub(crate) priority_class_threshold: String,
 
     /// Namespaces whose pods are never touched, separated by commas
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = KUBE_SYSTEM, help_heading = "What is kept")]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = KUBE_SYSTEM, help_heading = "Pods in scope")]
     pub(crate) exempt_namespaces: Vec<String>,
 
     /// Only report the actions that would be taken, in events, metrics and logs
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "What is kept")]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Pods in scope")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) dry_run: bool,
 
@@ -83,14 +83,14 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = at_least_a_second, help_heading = "Limits")]
     pub(crate) max_termination_grace: SignedDuration,
 
-    /// The time from the first try to pause or delete until the next, if the pod runs on. The time doubles with each
+    /// The time from the first try to pause or delete a pod until the next, if the pod runs on. It doubles with each
     /// try, up to eight times as long. After nine tries, which is five minutes by default, a pod whose owners can't be
     /// paused is deleted
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = at_least_a_second, help_heading = "Limits")]
     pub(crate) retry_after: SignedDuration,
 
-    /// The longest time for which the keeper acts by what a watch has shown without another answer of the API server.
-    /// After it, the keeper is unready, and pauses and resumes nothing. The API server ends each watch after 50 seconds
+    /// The longest time without an answer of the API server to a watch. After it, the keeper is unready, and pauses and
+    /// resumes nothing, because what it knows may be out of date. The API server ends each watch after 50 seconds
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = at_least_a_minute, help_heading = "Limits")]
     pub(crate) max_watch_staleness: Duration,
 

@@ -18,7 +18,7 @@ pub struct ClusterState {
     changed: Arc<watch::Sender<()>>,
     /// The kinds of owners, by the numbers of their watches.
     kinds: Arc<Mutex<HashMap<u16, ApiResource>>>,
-    /// The owners that were paused of late.
+    /// The recent pauses whose events may not have been written.
     pub outbox: EventOutbox,
 }
 

@@ -37,7 +37,7 @@ pub struct ExpiryController {
     pub gate: FreshnessGate,
     pub events: EventQueue,
     pub metrics: Metrics,
-    /// Owners that are handled at the same time. The rate is the limiter's business; this only hides latency.
+    /// The number of owners that are handled at the same time. The limiter sets the rate; this only hides latency.
     pub threadiness: NonZeroU32,
 }
 

@@ -31,17 +31,17 @@ use crate::{
 
 pub use open::{ExtensionStore, OpenExtensions};
 
-/// The name by which the keeper says that it has decided.
+/// The name in `status.by` for decisions of the keeper.
 pub const KEEPER: &str = "tenure-keeper";
 
-/// The message about a workload of which the keeper knows neither itself nor a pod.
+/// The message about a workload that the keeper may not read, and has seen no pod of.
 const UNREADABLE: &str =
     "The keeper may not read it: a workload that Tenure pauses gets more time, or a pod without one";
 
 /// Extensions that are handled at the same time.
 const AT_ONCE: usize = 8;
 
-/// Between two looks at extensions that nothing has changed of.
+/// The time between two looks at unchanged extensions.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 
 /// The controller of extensions.

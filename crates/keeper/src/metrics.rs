@@ -37,7 +37,7 @@ use by_queue::{ByQueue, QueueLabel};
 
 use crate::cluster::ClusterState;
 
-/// The time before its end in which a pod counts as near it.
+/// The time before its end in which a pod counts as expiring soon.
 const SOON: SignedDuration = SignedDuration::from_hours(1);
 
 /// The metrics that the keeper counts.
@@ -193,7 +193,7 @@ pub enum ExpiryResult {
     WouldDelete,
     /// Nothing was to be done, or nothing more.
     Nothing,
-    /// It is judged again: what it rests on may be out of date.
+    /// It is judged again, because a watch or a clock may be behind.
     PutOff,
     /// It failed, and will be tried again.
     Failed,

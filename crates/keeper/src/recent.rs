@@ -21,7 +21,7 @@ use crate::action::known;
 /// Events themselves are kept for an hour: written much later, one would come a second time.
 pub const EVENT_REPAIR: SignedDuration = SignedDuration::from_mins(5);
 
-/// The age from which the event of a pause may be missing: the keeper that pauses an owner writes it at once.
+/// The age of a pause after which its event may be missing: the keeper that pauses an owner writes the event at once.
 const OWED_AFTER: SignedDuration = SignedDuration::from_secs(3);
 
 /// A pause of an owner, and its return if there was one.
@@ -46,7 +46,7 @@ pub fn earlier(metadata: &ObjectMeta, now: Timestamp) -> Vec<OwedPause> {
     let state = pause::requeue_state_on(metadata);
     let last = pause::record_on(metadata).map(|record| OwedPause { record, state, returned: None });
     let all = pause::owed_on(metadata).into_iter().chain(last);
-    // before the first look at the server's clock, all may be of late
+    // before the server's clock is known, any pause may be recent
     all.filter(|pause| has_events(pause) && (now == Timestamp::MIN || is_of_late(pause, now))).collect()
 }
 

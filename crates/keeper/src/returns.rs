@@ -27,7 +27,7 @@ use crate::{
     limit::WriteLimit,
     metrics::Metrics,
     sleep,
-    slots::{FairSlots, Slot},
+    slots::{FairSlots, TakenSlot},
 };
 use attempt::{Attempt, ReturnReport, is_refusal};
 use order::ReturnOrder;
@@ -101,7 +101,7 @@ impl Requeuer {
     }
 
     /// Resumes an owner, and returns the events to write.
-    async fn bring_back(&self, paused: Paused, slot: Slot) -> Vec<EventRecord> {
+    async fn bring_back(&self, paused: Paused, slot: TakenSlot) -> Vec<EventRecord> {
         let Some(resource) = self.cluster.kind(paused.source) else {
             self.settle(&paused, &Ok(Attempt::NotNow));
             return Vec::new();

@@ -17,8 +17,8 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The calls that are under way at the same time for namespaces without trouble, and as many for the others. The rate
-/// is the limiter's business; this only hides latency.
+/// The most calls that are under way at the same time for namespaces without trouble, and as many for the others. The
+/// limiter sets the rate; this only hides latency.
 pub const SLOTS: usize = 16;
 
 /// The most calls that are under way for one namespace.
@@ -56,7 +56,7 @@ struct Share {
 
 /// A slot that is taken, until this is dropped.
 #[derive(Debug)]
-pub struct Slot {
+pub struct TakenSlot {
     slots: FairSlots,
     namespace: String,
     /// The line, until the call is slow.
@@ -65,13 +65,13 @@ pub struct Slot {
 
 impl FairSlots {
     /// Takes a slot for a call in a namespace; none if there is none for it now.
-    pub fn take(&self, namespace: &str) -> Option<Slot> {
+    pub fn take(&self, namespace: &str) -> Option<TakenSlot> {
         self.take_in_line(namespace, None)
     }
 
     /// Takes a slot for a call in a line that is served in order: the next call of a line begins when the one before has
     /// ended, or is slow. A namespace in trouble holds up no line, and waits for none.
-    pub fn take_in_line(&self, namespace: &str, line: Option<String>) -> Option<Slot> {
+    pub fn take_in_line(&self, namespace: &str, line: Option<String>) -> Option<TakenSlot> {
         let mut taken = self.taken.lock();
         let line = line.filter(|_| !taken.is_troubled(namespace));
         if line.as_ref().is_some_and(|line| taken.lines.contains(line)) || !taken.begin(namespace) {
@@ -79,7 +79,7 @@ impl FairSlots {
         }
         taken.lines.extend(line.clone());
         drop(taken);
-        Some(Slot { slots: self.clone(), namespace: namespace.to_owned(), line: Mutex::new(line) })
+        Some(TakenSlot { slots: self.clone(), namespace: namespace.to_owned(), line: Mutex::new(line) })
     }
 
     /// Returns when a slot was given back, or a call has turned out to be slow.
@@ -139,7 +139,7 @@ impl Taken {
     }
 }
 
-impl Slot {
+impl TakenSlot {
     /// Waits for a call. If it is slow, the namespace is in trouble from then on, and the line goes on without it.
     pub async fn watch<T>(&self, call: impl Future<Output = T>) -> T {
         let mut call = pin!(call);
@@ -167,7 +167,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for TakenSlot {
     fn drop(&mut self) {
         let mut taken = self.slots.taken.lock();
         taken.end(&self.namespace);
@@ -181,7 +181,7 @@ impl Drop for Slot {
 mod tests {
     use super::*;
 
-    fn take_all(slots: &FairSlots, namespace: &str) -> Vec<Slot> {
+    fn take_all(slots: &FairSlots, namespace: &str) -> Vec<TakenSlot> {
         std::iter::from_fn(|| slots.take(namespace)).collect()
     }
 
@@ -197,7 +197,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn calls_that_hang_take_no_slots_of_other_namespaces() {
         let slots = FairSlots::default();
-        let hanging: Vec<Slot> = ["a", "b"].iter().flat_map(|name| take_all(&slots, name)).collect();
+        let hanging: Vec<TakenSlot> = ["a", "b"].iter().flat_map(|name| take_all(&slots, name)).collect();
         assert!(slots.take("c").is_none());
         let watch = hanging.iter().map(|slot| slot.watch(std::future::pending::<()>()));
         let hang = tokio::time::timeout(PROMPT * 2, futures::future::join_all(watch));

@@ -22,7 +22,7 @@ use crate::{
     sleep,
 };
 
-/// Groups that are written at the same time. The rate is the limiter's business; this only hides latency.
+/// The number of groups that are written at the same time. The limiter sets the rate; this only hides latency.
 const AT_ONCE: usize = 16;
 
 /// Keeps the stamps of `PodGroup`s right.

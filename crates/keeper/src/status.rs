@@ -35,11 +35,11 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 /// Counts take at most one part in so many of the time, because all other readers of the index wait meanwhile.
 const PART_OF_TIME: u32 = 50;
 
-/// Statuses that are written at the same time. The rate is the limiter's business; this only hides latency.
+/// The number of statuses that are written at the same time. The limiter sets the rate; this only hides latency.
 const AT_ONCE: usize = 8;
 
-/// The most that is written a second on the average, and at once: status is for people to look at, and must not cost
-/// the API server much.
+/// The most statuses that are written a second on the average, and at once: people read them, and they must not cost the
+/// API server much.
 pub const WRITES_PER_SECOND: NonZeroU32 = NonZeroU32::MIN.saturating_add(19);
 pub const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(49);
 

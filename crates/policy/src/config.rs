@@ -1,8 +1,8 @@
 //! The configuration file, which both servers and the command line read.
 //!
 //! It is strict: an unknown key or a bad value is refused with its path and line. The one exception is [`Kai`], a file of
-//! KAI-Scheduler's own, which KAI reads leniently. As the file of a server, that is refused as well where KAI takes another
-//! value than the one that is written.
+//! KAI-Scheduler, which KAI reads leniently. As the file of a server, that is also refused where KAI reads a value as another
+//! one than is written.
 
 mod delegation;
 mod fields;
@@ -165,7 +165,7 @@ impl Config {
         if kai::is_kai(&root) { Self::of_kai(&root) } else { Self::read(&root) }
     }
 
-    /// Refuses values that KAI takes for something else than what is written, and values that KAI doesn't know: neither
+    /// Refuses values that KAI reads as another value than the written one, and keys that KAI doesn't know: neither
     /// is intended.
     fn of_kai(root: &YamlNode) -> Result<Self, ConfigError> {
         let Kai { floors, set: written, problems, notes: _ } = Kai::read(root);

@@ -76,8 +76,8 @@ impl fmt::Display for Limit<'_> {
 }
 
 impl Bounds {
-    /// Each floor of the queue itself that a change makes longer than a bound allows. One that stays as it is or gets
-    /// shorter is none of them; a queue that moves sets its floors. `written` has the text of a floor.
+    /// Returns each floor of the queue itself that a change makes longer than a bound allows. A floor that stays or gets
+    /// shorter is allowed; a queue that moves sets its floors. `written` has the text of a floor.
     pub fn exceeded<'a>(
         &self,
         change: &Change<'_>,

@@ -126,6 +126,9 @@ pub enum Family {
 }
 
 impl Family {
+    /// All families. One that is left out here isn't found by its group.
+    pub const ALL: [Self; 2] = [Self::Runai, Self::Tensorstack];
+
     /// Returns the API group of its queues.
     pub const fn group(self) -> &'static str {
         match self {
@@ -144,7 +147,7 @@ impl Family {
 
     /// Returns the family of an API group.
     pub fn of(group: &str) -> Option<Self> {
-        [Self::Tensorstack, Self::Runai].into_iter().find(|family| family.group() == group)
+        Self::ALL.into_iter().find(|family| family.group() == group)
     }
 }
 
@@ -163,7 +166,7 @@ impl Default for GraceOnChange {
 pub struct PolicyChange {
     /// The time at which it was seen.
     pub at: Timestamp,
-    /// The time for which runs go on that it has made overdue, if they get a notice.
+    /// The time for which a run goes on that it has made overdue, if the run gets a notice.
     pub grace: GraceOnChange,
 }
 

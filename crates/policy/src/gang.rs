@@ -138,7 +138,7 @@ impl Shape {
 
     /// Returns the headcounts of an elastic workload by controller, of the controllers whose pods alone meet the
     /// minimums. So pods of another controller that join the workload make none of these dispensable. Takes, for each
-    /// pod, its controller, the number of its subgroup, and whether it runs.
+    /// pod, its controller, the number of its subgroup, and true if it runs.
     pub fn crews<C: Ord + Copy>(&self, pods: impl Iterator<Item = (C, usize, bool)>) -> Vec<(C, Headcount)> {
         let mut pods: Vec<_> = pods.collect();
         pods.sort_unstable();

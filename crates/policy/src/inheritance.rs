@@ -54,7 +54,7 @@ pub(crate) enum Broken<'t> {
     Missing(&'t str),
     /// The queue would be its own ancestor; the names on the way back to it.
     Cycle(Vec<&'t str>),
-    /// A cycle that was stored, of which the queue is no part.
+    /// A stored cycle above the queue, which isn't part of it.
     CycleAbove(&'t str),
 }
 
@@ -84,7 +84,7 @@ impl<'t> Effective<'t> {
 }
 
 impl<'t> Inheritance<'t> {
-    /// Of the queues of a tree, by the floors that are configured.
+    /// Creates it for the queues of a tree and the configured floors.
     pub fn new(tree: &'t QueueTree, floors: &'t Floors) -> Self {
         Self { tree, floors, known: RefCell::default() }
     }

@@ -54,7 +54,7 @@ pub struct KaiDefaults {
     paths: [String; 2],
     /// The path that precedes the names of the plugin's arguments.
     arguments: String,
-    /// Values that KAI takes for something else than what is written.
+    /// Values that KAI reads as another value than the written one.
     pub issues: Vec<String>,
 }
 

@@ -77,7 +77,7 @@ impl Lookup<'_> {
     }
 }
 
-/// The way to find the Workloads of a topmost owner; none if its own field has to be set all the same.
+/// Returns the way to find the Workloads of a topmost owner; none if its own field must be set.
 pub fn of_owner<'o>(owner: &'o OwnerReference, table: &OwnerTable) -> Option<Lookup<'o>> {
     let is_asked = table.has_workloads() && !is_workload(owner);
     let decides = table.rules(owner).any(|rule| rule.decides_activation);

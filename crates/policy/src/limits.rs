@@ -69,8 +69,8 @@ impl From<&TensorstackQueue> for Limits {
 /// The ceiling of a queue, worked out on the way from the root down to it: the least on the way.
 ///
 /// With `maxDurationAction: Requeue` the queue's own `maxDuration` is a time slice, which lasts at least as long as the
-/// longest floor of that very queue. The slice is bounded by what applies to workloads of the parent, of which no field
-/// of a child is a part: so a child can shorten that, and never lengthen it.
+/// longest floor of that queue. The slice is never longer than the ceiling or slice of the parent's workloads, which no field
+/// of a child changes: so a child can shorten it, and never lengthen it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slices {
     action: MaxDurationAction,

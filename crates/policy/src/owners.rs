@@ -18,7 +18,7 @@ pub struct PauseRule {
     pub field: String,
     /// The value that pauses.
     pub value: Value,
-    /// True if Kueue goes by this field: it sets no object of the kind going again, and gives its quota back.
+    /// True if Kueue obeys this field: it doesn't start an object of the kind again, and gives its quota back.
     pub decides_activation: bool,
     /// The action when each pause is undone; none: the queue decides.
     pub on_reversal: Option<OnReversal>,

@@ -79,8 +79,7 @@ pub const PAUSE_REVERSED: &str = "PauseReversed";
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 const INACTIVE: &str = "false";
 
-/// The number of reversals of one owner's pauses from which on an event reports them: a single one may be a person's
-/// own doing.
+/// The number of reversals of one owner's pauses that an event reports: a single one may be the act of a person.
 pub const TOLD_REVERSALS: u32 = 2;
 
 /// The automatic return of a paused owner.

@@ -93,7 +93,7 @@ pub struct Reviewed {
     pub conflicts: bool,
 }
 
-/// Reviews an object that is created, or changed from what it was. An object that is being deleted is reviewed as well:
+/// Reviews an object that is created or changed. An object that is being deleted is reviewed as well:
 /// finalizers can hold it for as long as its pods run, and all that time its stamp and its queue count.
 pub fn review(
     kind: PodGroupKind,
@@ -106,9 +106,8 @@ pub fn review(
     let old = old.map(read::RawPodGroup::read).transpose()?;
     let stamps = (object.stamp(), old.as_ref().and_then(read::RawPodGroup::stamp));
     let write = StampWrite { trusted: trust.start, stamp: stamps.0, old: stamps.1 };
-    // What an update says of the status isn't stored: that is written by itself. What a creation says of it is stored
-    // for some kinds, and is the writer's word alone: no pod of the group has run yet. And what goes needs no stamp any
-    // more.
+    // The status in an update isn't stored: it is written by itself. The status in a creation is stored for some kinds,
+    // and is only a claim of the writer: no pod of the group has run yet. A group in deletion needs no stamp.
     let shows = old.as_ref().filter(|old| !old.is_going());
     let start = write.review(|| shows.map_or(Shown::Nothing, |of| of.shown(kind)), now);
     let is_fixed = kind.names_queue() && !trust.queue;

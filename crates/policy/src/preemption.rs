@@ -106,8 +106,7 @@ pub struct Verdict<'t> {
     pub rulings: Vec<Ruling<'t>>,
 }
 
-/// Returns the time from which on a workload isn't protected any more; none if it isn't protected now. A start in the
-/// future counts as now.
+/// Returns the end of a workload's protection; none if it isn't protected now. A start in the future counts as now.
 pub fn protected_until(start: Option<Timestamp>, floor: &Floor<'_>, now: Timestamp) -> Option<Timestamp> {
     let until = start?.min(now).checked_add(floor.value.to_signed()).unwrap_or(Timestamp::MAX);
     (now < until).then_some(until)
@@ -230,8 +229,8 @@ impl<'t> Rules<'t> {
         if across.lasts() < within.lasts() { across } else { within }
     }
 
-    /// Returns the rulings against a preemptor of the victim's queue, and against one of another queue, for which this
-    /// floor holds. The preemptor's priority is just above the victim's.
+    /// Returns the rulings against a preemptor of the victim's queue, and against one of another queue with this reclaim floor.
+    /// The preemptor's priority is just above the victim's.
     fn against_unknown(&self, victim: &Victim<'_>, priority: i32, reclaim: Floor<'t>) -> [Ruling<'t>; 2] {
         let claim =
             toleration::PreemptorClaim { priority: priority.saturating_add(1), never_preempts: false };
@@ -271,7 +270,7 @@ impl<'t> Rules<'t> {
             toleration,
             progress: victim.progress,
         };
-        // what the cluster itself needs always gets room, and what is about to go has none to keep
+        // a system-critical preemptor always gets room, and a pod that ends keeps none
         if claim.priority < SYSTEM_CRITICAL_PRIORITY && victim.progress != Progress::Gone {
             (ruling.rule, ruling.until) = ruling.strongest();
         }

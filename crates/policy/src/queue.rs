@@ -293,7 +293,7 @@ fn at_least(least: i32, field: &str, value: Option<i32>, errors: &mut Vec<FieldE
     }
 }
 
-/// The quota or limit of a resource of which a queue may use any amount.
+/// The quota or limit of a resource without a limit.
 const NO_LIMIT: f64 = -1.0;
 
 /// The longest name of a queue: pods name theirs by a label.

@@ -23,7 +23,7 @@ pub struct QueueReport {
     pub next_expiry: Option<Timestamp>,
 }
 
-/// Numbers of workloads, each of which counts in one of the states; the protected ones are some of the running ones.
+/// Numbers of workloads by state. Each workload has one state; protected workloads also count as running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workloads {
     /// Workloads with a pod that is scheduled and hasn't ended.
@@ -109,7 +109,7 @@ impl QueueReport {
     /// Returns the fields that only Tenure writes.
     fn own(&self) -> Map<String, Value> {
         let Workloads { running, protected, paused, requeueing } = self.workloads;
-        // an empty list is written, too: what has been left out once others have written in v2 would stay
+        // an empty list is written, too: a list that was left out would stay after a write in v2
         let workloads = json!({
             "running": running, "protected": protected, "paused": paused, "requeueing": requeueing,
             "runs": self.runs.written(),

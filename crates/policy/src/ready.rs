@@ -223,8 +223,8 @@ impl PodsReady {
 
     /// Returns the time until which a workload may lack pods, and what it waits for; none: no limit.
     ///
-    /// A run that had too few pods since a time after its timeout when it was first seen was ready before: else it
-    /// would have been paused by then.
+    /// If a run is first seen with too few pods since a time after its timeout, it was ready before: otherwise it would have
+    /// been paused by then.
     pub fn deadline(&self, lacking: NotReady) -> Option<(Timestamp, Cause)> {
         let after = |from: Timestamp, time| from.checked_add(time).unwrap_or(Timestamp::MAX);
         let was_ready = lacking.started.is_some_and(|started| {

@@ -11,7 +11,7 @@ use tenure_types::{
     runai::v3alpha1::{RequeuingTimestamp, WaitForPodsReady},
 };
 
-/// The most by which a random part lengthens a delay, as a fraction of it: workloads that were paused together must not
+/// The largest random addition to a delay, as a fraction of it: workloads that were paused together must not
 /// come back in the same instant.
 const JITTER: f64 = 0.0001;
 
@@ -103,7 +103,7 @@ impl Backoff {
     /// The delay before the `count`-th return, without jitter: `base * factor^(count - 1)`, at most the maximum, and at
     /// most what a duration can hold. None before the first.
     ///
-    /// Kueue lets the first delay, and jitter, exceed its maximum; here nothing but jitter does.
+    /// In Kueue, the first delay and the jitter may exceed the maximum; here only the jitter may.
     pub fn wait(&self, count: i32) -> SignedDuration {
         let Some(steps) = count.checked_sub(1).filter(|steps| *steps >= 0) else {
             return SignedDuration::ZERO;

@@ -30,7 +30,7 @@ pub struct AtLeast {
 }
 
 impl Runs {
-    /// Of workloads that started at these times.
+    /// Counts workloads that started at these times.
     pub fn of(mut starts: Vec<Timestamp>) -> Self {
         starts.sort_unstable();
         let all = starts.len();

@@ -181,8 +181,8 @@ impl Judgement {
         }
     }
 
-    /// The instant at which an exemption ends by itself, and from which on the victim isn't exempt. None if it isn't exempt
-    /// now, or if the exemption has no end or ends only when something else changes.
+    /// Returns the instant at which the victim's exemption ends by itself; none if it isn't exempt now, or if the exemption has
+    /// no end or ends only when another object changes.
     pub fn until(&self) -> Option<Timestamp> {
         match self {
             // what ends with time itself doesn't end

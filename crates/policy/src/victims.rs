@@ -107,8 +107,7 @@ struct Takeable<'p, 'a> {
     /// Its place among the pods of the node.
     place: usize,
     pod: &'p Candidate<'a>,
-    /// The place of the first pod of its rigid workload, of which all that may be taken goes together. None, if it may go
-    /// alone.
+    /// The place of the first pod of its rigid workload, whose pods go together. None if it may go alone.
     with: Option<usize>,
     /// Its own, or that of the most important of its rigid workload.
     rank: Rank,
@@ -128,7 +127,7 @@ impl Search<'_, '_> {
     ///
     /// # Errors
     ///
-    /// The time before which there are no such pods; none if there never are, as far as it is known.
+    /// The error is the time before which there are no such pods; none if no such time is known.
     pub fn others(&self, pods: &[Candidate<'_>], offered: &[usize]) -> Result<Others, Option<Timestamp>> {
         let offered_pods = || offered.iter().filter_map(|place| Some((*place, pods.get(*place)?)));
         let staying = || offered_pods().filter(|(_, pod)| !pod.is_gone()).map(|(_, pod)| pod);

@@ -40,7 +40,7 @@ const SPAN: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug)]
 pub struct ServerClock(Arc<Mutex<Answers>>);
 
-/// What answers have told of the servers' clocks.
+/// The bounds of the servers' clocks that answers have shown.
 #[derive(Debug)]
 struct Answers {
     /// The instant that all bounds are about.

@@ -28,7 +28,7 @@ use kube::{Api, Client};
 
 pub use election::Election;
 pub use term::Leadership;
-pub use view::{Step, View};
+pub use view::{ElectionStep, LeaseView};
 
 use election::Candidate;
 

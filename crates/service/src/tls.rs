@@ -40,7 +40,7 @@ use crate::{
 };
 use certificate::{Origin, ServedCertificate};
 
-pub use certificate::Source;
+pub use certificate::CertificateSource;
 
 /// The timeout for the handshake of a client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -108,7 +108,7 @@ impl TlsArgs {
         self,
         router: Router,
         authorities: Vec<ClientCa>,
-        (source, ends): (Source, CertificateEnds),
+        (source, ends): (CertificateSource, CertificateEnds),
         readiness: ProcessReadiness,
         shutdown: CancellationToken,
     ) -> anyhow::Result<()> {
@@ -116,8 +116,8 @@ impl TlsArgs {
         let clients: Arc<dyn ClientCertVerifier> =
             if authorities.is_empty() { Arc::new(NoClientAuth) } else { AnyClient::new() };
         let origin = match source {
-            Source::Files => Origin::Files { certificate: tls_cert_file, key: tls_key_file },
-            Source::Made(made) => Origin::Made(made),
+            CertificateSource::Files => Origin::Files { certificate: tls_cert_file, key: tls_key_file },
+            CertificateSource::Made(made) => Origin::Made(made),
         };
         let valid = readiness.awaiting("a certificate that is valid");
         let mut certificate = ServedCertificate::new(origin, clients, ends.clone(), valid);

@@ -255,7 +255,7 @@ impl Cluster {
         pids
     }
 
-    // What it caches and reads is the cluster's, not the user's.
+    // it reads and writes files of the cluster, and none of the user
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
         let home = self.directory();
         let mut command = Command::new(self.binaries.path(name));

@@ -187,10 +187,16 @@ impl<'de> Deserialize<'de> for Args<'de> {
                             let pod = map.next_value::<Option<&'de RawValue>>()?;
                             args.pod = pod.filter(|raw| raw.get() != "null");
                         }
-                        Some(Field::Part(_)) => {
+                        Some(Field::Part(Part::Nodes)) => {
                             args.nodes.append(&mut map.next_value_seed(Nodes(&mut bounds))?);
                         }
-                        _ => drop(map.next_value::<IgnoredAny>()?),
+                        // named, so that a key that is added is read here or skipped on purpose
+                        None
+                        | Some(
+                            Field::PdbViolations
+                            | Field::Uid
+                            | Field::Part(Part::Args | Part::Victims | Part::Pods | Part::Pod | Part::Metadata),
+                        ) => drop(map.next_value::<IgnoredAny>()?),
                     }
                 }
                 Ok(args)

@@ -31,8 +31,8 @@ use crate::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// Tenure's admission webhook: refuses queues and priority classes that can't be meant, and warns of those that
-/// probably aren't.
+/// Tenure's admission webhook: refuses queues and priority classes that can't be obeyed, and warns of probable
+/// mistakes.
 ///
 /// It answers the API server on POST /validate, for both kinds of Queue (scheduling.run.ai and
 /// scheduler.tensorstack.dev/v1beta1) and for PriorityClass (scheduling.k8s.io/v1). On POST /mutate it ensures that
@@ -76,13 +76,13 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     scheduler_extender: bool,
 
-    /// Wake pods that could not preempt any pod, once the floor ends that was in their way. Without it they wait until
+    /// Wake pods that could not preempt any pod, when the floor in their way ends. Without it they wait until
     /// kube-scheduler looks again by itself, which takes up to five minutes
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = true, help_heading = "Scheduler extender")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     wake_up: bool,
 
-    /// Review deletions of pods by schedulers, and evictions of pods by anybody, on POST /guard: those within a floor or
+    /// Review deletions of pods by schedulers, and evictions of pods by all users, on POST /guard: those within a floor or
     /// a toleration are denied. The webhook then follows all pods, what protects them, and namespaces
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Guard")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -98,11 +98,11 @@ pub struct Args {
     log: LogArgs,
 }
 
-/// What else the program can do.
+/// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
-    /// Delete the webhook configurations, and have the definition of queues work without a conversion: before the
-    /// webhook is uninstalled, since a definition that names a webhook that is gone can't be read in v2
+    /// Prepare an uninstall: delete the webhook configurations, and turn off the conversion in the definition of queues,
+    /// which couldn't be read in v2 without the webhook
     Uninstall(UninstallArgs),
 }
 
@@ -207,7 +207,7 @@ impl Args {
     }
 }
 
-/// The parts that go by the configuration.
+/// The parts that a change of the configuration reaches.
 struct Configured {
     /// Counts until the next start.
     kueue_queues: kueue::Queues,

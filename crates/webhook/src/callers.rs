@@ -30,13 +30,13 @@ const SCHEDULER: &str = "Give kube-scheduler a client certificate of the CA in s
 
 const API_SERVER: &str = "Give kube-apiserver a client certificate of the CA in webhook.clientCA of the chart (--api-client-ca-file): a kubeConfigFile in the AdmissionConfiguration of --admission-control-config-file. See the chart's README.md";
 
-/// The part of a refused call that is received, and the time for it: a client that can't send all of an ordinary
-/// question doesn't read the answer.
+/// The part of a refused call that is still received, and the time for it: a client that can't send all of an ordinary
+/// request doesn't read the answer.
 const PASSED_OVER_BYTES: usize = 1024 * 1024;
 const PASSED_OVER_WITHIN: Duration = Duration::from_secs(1);
 
-/// Between lines of the log about calls that were refused, at least: a scheduler's own log has no more than a status code,
-/// and others may call very often.
+/// The least time between log lines about refused calls: they matter, because a scheduler's own log has only a status code,
+/// and some clients call very often.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(10);
 
 /// The callers that are answered.
@@ -61,7 +61,7 @@ pub struct CallerArgs {
 }
 
 impl CallerArgs {
-    /// Reads the files. `extends` says that schedulers are answered at all.
+    /// Reads the files. `extends` is true if schedulers are answered.
     pub fn load(self, extends: bool) -> anyhow::Result<Callers> {
         let Self { scheduler_client_ca_file, scheduler_allow_anonymous, api_client_ca_file } = self;
         ensure!(
@@ -76,13 +76,13 @@ impl CallerArgs {
     }
 }
 
-/// The authorities of those who may call.
+/// The authorities of callers.
 #[derive(Clone, Debug, Default)]
 pub struct Callers {
-    /// `/scheduler/...`; anybody, if there is none.
+    /// The authority of callers of `/scheduler/...`; none: every client may call.
     pub schedulers: Option<ClientCa>,
-    /// Everything else; anybody, if there is none. But conversions are answered in any case: an API server shows no
-    /// certificate then, however it is configured, and they tell nothing that the caller hasn't sent.
+    /// The authority of callers of everything else; none: every client may call. Conversions are always answered: for them
+    /// an API server never shows a certificate, and an answer has only what the caller has sent.
     pub api_servers: Option<ClientCa>,
 }
 
@@ -112,7 +112,7 @@ impl Callers {
 struct Gate {
     callers: Callers,
     metrics: Metrics,
-    /// When a call that was refused was logged last.
+    /// The time of the last log line about a refused call.
     warned: Mutex<Option<Instant>>,
 }
 

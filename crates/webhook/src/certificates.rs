@@ -28,7 +28,7 @@ use tenure_service::{
     leadership::{Leadership, elect},
     log::with_causes,
     readiness::{Awaited, ProcessReadiness},
-    tls::{Source, TlsArgs},
+    tls::{CertificateSource, TlsArgs},
     validity::CertificateEnds,
 };
 use tokio::{
@@ -39,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use held::Held;
-use plan::{Lifetimes, Step};
+use plan::{Lifetimes, RenewalStep};
 use trust::Truster;
 
 /// The field manager of all that the webhook writes.
@@ -103,16 +103,16 @@ pub struct CertificateArgs {
     #[arg(long, value_name = "NAME")]
     self_managed_config_map: Option<String>,
 
-    /// How long a certificate lasts. It is renewed when two thirds of that have passed
+    /// The lifetime of a certificate. It is renewed when two thirds of that have passed
     #[arg(long, value_name = "DURATION", default_value = "90d", value_parser = parse_duration)]
     self_managed_validity: Duration,
 
-    /// How long an authority lasts. The next one is made and trusted when two thirds of that have passed, and signs when
+    /// The lifetime of an authority. The next one is made and trusted when two thirds of that have passed, and signs when
     /// five sixths have
     #[arg(long, value_name = "DURATION", default_value = "365d", value_parser = parse_duration)]
     self_managed_ca_validity: Duration,
 
-    /// How long all objects must have had an authority, before it signs a certificate
+    /// The time for which all objects must have had an authority before it signs a certificate
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     self_managed_settling: Duration,
 
@@ -129,7 +129,7 @@ impl CertificateArgs {
         tls: &TlsArgs,
         registry: &mut Registry,
         readiness: &ProcessReadiness,
-    ) -> anyhow::Result<(Option<CertificateManager>, (Source, CertificateEnds))> {
+    ) -> anyhow::Result<(Option<CertificateManager>, (CertificateSource, CertificateEnds))> {
         let ends = CertificateEnds::register(registry);
         let Self {
             self_managed_secret,
@@ -141,7 +141,7 @@ impl CertificateArgs {
             self_managed_settling,
             configured,
         } = self;
-        let Some(secret) = self_managed_secret else { return Ok((None, (Source::Files, ends))) };
+        let Some(secret) = self_managed_secret else { return Ok((None, (CertificateSource::Files, ends))) };
         let (names, mut trusters) = configured.split();
         ensure!(!names.is_empty(), "--webhook-hosts must be set beside --self-managed-secret");
         let lifetimes = Lifetimes {
@@ -175,7 +175,7 @@ impl CertificateArgs {
             trusted_since: None,
             troubles: Vec::new(),
         };
-        Ok((Some(manager), (Source::Made(pair), ends)))
+        Ok((Some(manager), (CertificateSource::Made(pair), ends)))
     }
 }
 
@@ -330,13 +330,13 @@ impl CertificateManager {
     }
 }
 
-fn message(step: Step) -> &'static str {
+fn message(step: RenewalStep) -> &'static str {
     match step {
-        Step::Begin => "Made a certificate authority and a certificate",
-        Step::AddNext => "Made the next certificate authority: it signs once all trust it",
-        Step::Promote => "Made a certificate of the next authority, which signs from now on",
-        Step::RenewLeaf => "Renewed the certificate",
-        Step::DropPrevious => "Forgot a certificate authority that has ended",
+        RenewalStep::Begin => "Made a certificate authority and a certificate",
+        RenewalStep::AddNext => "Made the next certificate authority: it signs once all trust it",
+        RenewalStep::Promote => "Made a certificate of the next authority, which signs from now on",
+        RenewalStep::RenewLeaf => "Renewed the certificate",
+        RenewalStep::DropPrevious => "Forgot a certificate authority that has ended",
     }
 }
 

@@ -1,4 +1,4 @@
-//! `POST /guard`: whether a pod may be deleted by a scheduler, or evicted by anybody, before its floor is over.
+//! `POST /guard`: reviews deletions of pods by schedulers, and evictions by all users, within the floor of the pod.
 //!
 //! Any replica may be asked. One that hasn't granted a victim itself sees which pods are nominated to its node, as do all
 //! others: [`tenure_policy::guard`] has the whole of it.

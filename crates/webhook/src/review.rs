@@ -53,7 +53,7 @@ pub struct Request<'b> {
     /// To be repeated in the answer.
     #[serde(borrow, default)]
     pub uid: Cow<'b, str>,
-    /// Of the object.
+    /// The kind of the object.
     #[serde(borrow, default)]
     pub kind: GroupVersionKind<'b>,
     /// CREATE, UPDATE, DELETE or CONNECT.
@@ -65,7 +65,7 @@ pub struct Request<'b> {
     /// Empty for cluster-scoped objects.
     #[serde(borrow, default)]
     pub namespace: Cow<'b, str>,
-    /// Of the object; mostly empty.
+    /// The subresource of the object; mostly empty.
     #[serde(borrow, default)]
     pub sub_resource: Cow<'b, str>,
     /// The user who asks.

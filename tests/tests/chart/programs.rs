@@ -83,7 +83,7 @@ async fn extra_arguments_come_last_and_repeat_no_flag() {
         (
             "keeper",
             "--config=/x",
-            "must not have --config: set floors, startTime, kueue, keeper.expiryNotice or keeper.owners instead",
+            "must not have --config: set the values that docs/configuration.md names instead",
         ),
         ("keeper", "--leader-elect=false", "must not have --leader-elect: the chart sets it by itself"),
         ("keeper", "--metrics-addr=:9090", "must not have --metrics-addr: the chart sets it by itself"),

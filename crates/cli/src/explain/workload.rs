@@ -199,7 +199,7 @@ fn first(snapshot: &mut Snapshot, pods: &[NamespacedName]) -> Result<(usize, Opt
     Ok((count, standings.into_iter().min().map(|(.., key)| key.clone())))
 }
 
-/// Returns the pause of a workload, or of the Workload by which Kueue runs it, and the value of the field now.
+/// Returns the pause of a workload, or of its Workload of Kueue, and the present value of the field.
 async fn pause(
     source: &SnapshotSource,
     table: &OwnerTable,

@@ -74,7 +74,7 @@ fn says_something(line: &str) -> bool {
     !(line.is_empty() || line.starts_with('#') || is_directive)
 }
 
-/// JSON values, of which each may be on several lines.
+/// Reads JSON values; each may have several lines.
 fn json(text: &str) -> Result<Vec<(usize, Value)>, ReadError> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Unambiguous>();
     let (mut values, mut line, mut seen) = (Vec::new(), 1usize, 0);

@@ -1,4 +1,5 @@
-//! Pauses and deletions of the last hour, as the keeper's events tell them: of pods without an owner nothing else is left.
+//! Pauses and deletions of the last hour, read from the keeper's events: after the deletion of a pod without an owner nothing
+//! else is left.
 
 use futures::TryStreamExt;
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +48,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// None if an event is not about the end of a run, or of a dry run.
+    /// Reads an event; none if it isn't about the end of a run, or is of a dry run.
     fn read(event: Event) -> Option<Self> {
         let Event { metadata, involved_object: of, event_time, reason, message, action, .. } = event;
         let (reason, message) = (reason?, message.unwrap_or_default());
@@ -81,7 +82,7 @@ impl Ended {
     }
 }
 
-/// Returns the runs that have ended of late in a namespace or in all, the latest last.
+/// Returns the runs that have ended in the last hour in a namespace or in all, the latest last.
 pub async fn ended(cluster: &ClusterReader, namespace: Option<&str>) -> kube::Result<Vec<Ended>> {
     let client = cluster.client.clone();
     let api: Api<Event> = match namespace {

@@ -20,7 +20,7 @@ use crate::{
     tell::{warn, with_causes},
 };
 
-/// Owners that are asked for one by one before a look at what they have answered.
+/// The number of owners that are read one by one before the climbs go on with the answers.
 const ROUND: usize = 64;
 
 /// The longest time for which a watch misses a kind that is installed later.
@@ -118,7 +118,7 @@ impl Gatherer {
         }
         // some clusters have the queues of one family alone: the other matters if a pod names it
         let is_absent = |family: &Family| self.cluster.kinds.queues(*family).is_none();
-        let mut absent = vec![Family::Runai, Family::Tensorstack];
+        let mut absent = Family::ALL.to_vec();
         absent.retain(is_absent);
         let is_alone = absent.len() == 1;
         for family in absent.into_iter().filter(|family| !is_alone || view.counts_on(*family)) {

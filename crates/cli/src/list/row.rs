@@ -217,7 +217,7 @@ fn paused(row: Row, metadata: &ObjectMeta, record: Option<PausedRecord>) -> Row 
 
 fn running(row: Row, run: &Run, terminating: bool, tree: &QueueTree, now: Timestamp) -> Row {
     let family = run.family();
-    let other = [Family::Tensorstack, Family::Runai].into_iter().find(|other| *other != family);
+    let other = Family::ALL.into_iter().find(|other| *other != family);
     let ceiling = run.ceiling(tree).filter(|_| run.exemption.is_none());
     Row {
         queue: run.standing.queue(family).map(ToString::to_string),

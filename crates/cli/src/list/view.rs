@@ -27,7 +27,7 @@ pub struct View {
     pods: Vec<Member>,
 }
 
-/// A pod, with no more than is needed: there may be a hundred thousand.
+/// The part of a pod that a list needs: there may be a hundred thousand pods.
 #[derive(Debug)]
 struct Member {
     namespace: String,
@@ -114,11 +114,10 @@ impl View {
     /// The queues that pods are in or name, with the namespaces of these pods.
     pub fn queues_of_pods(&mut self) -> Vec<(String, String)> {
         let Self { snapshot: Snapshot { index, .. }, pods } = self;
-        let families = [Family::Tensorstack, Family::Runai];
         let mut named = Vec::new();
         for pod in pods {
             let Some(standing) = index.standing_of(&pod.seen) else { continue };
-            let queues = families.into_iter().filter_map(|family| standing.queue(family));
+            let queues = Family::ALL.into_iter().filter_map(|family| standing.queue(family));
             named.extend(queues.map(|queue| (queue.to_string(), pod.namespace.clone())));
         }
         named

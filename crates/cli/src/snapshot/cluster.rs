@@ -207,7 +207,7 @@ impl ClusterReader {
         if !is_gone {
             return error;
         }
-        // without the right to read events there is no more to say
+        // without the right to read events, the error says nothing more
         let ended = ended(self, Some(namespace)).await.unwrap_or_default();
         match ended.into_iter().rfind(|of| of.workload == workload) {
             Some(of) => anyhow!("{error}\n{} at {}: {}", of.action, age::moment(of.at), of.message),

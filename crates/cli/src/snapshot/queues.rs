@@ -87,14 +87,13 @@ pub fn annotations(document: &Document) -> BTreeMap<String, String> {
     annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// The projection of an object that has nothing but this spec. What others have made of its metadata is no reason to
-/// leave out a queue.
+/// The projection of an object that has only this spec. A queue isn't left out because of faults in its metadata.
 fn project<'d, P: Deserialize<'d> + Default>(spec: Option<&'d Value>) -> P {
     let object = spec.map(|spec| ("spec", spec)).into_iter();
     P::deserialize(MapDeserializer::<_, serde_json::Error>::new(object)).unwrap_or_default()
 }
 
-/// Returns the value for which an invalid stored field counts.
+/// Returns the value that an invalid stored field counts as.
 fn counts_as(queue: &RunaiQueue, field: &str) -> String {
     let is = |name: &str| [QueueVersion::V3alpha1, QueueVersion::V2].iter().any(|of| of.path(name) == field);
     let value = match field {

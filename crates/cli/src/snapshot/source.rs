@@ -75,7 +75,7 @@ pub struct Named {
     pub object: Value,
 }
 
-/// Returns the Workload by which Kueue runs the owner that the keeper would pause, or the pod that it would delete.
+/// Returns Kueue's Workload of the owner that the keeper would pause, or of the pod that it would delete.
 pub async fn workload(
     source: &SnapshotSource,
     table: &OwnerTable,

@@ -34,9 +34,8 @@ impl Inspector {
 
     /// The definitions of queues, with the versions in which they are served.
     fn definitions(&self) -> Vec<Check> {
-        let families = [Family::Runai, Family::Tensorstack];
         let served =
-            families.map(|family| (family.group(), self.cluster.kinds.versions(family.group(), "Queue")));
+            Family::ALL.map(|family| (family.group(), self.cluster.kinds.versions(family.group(), "Queue")));
         let shown = served.iter().filter(|(_, versions)| !versions.is_empty());
         let shown: Vec<String> =
             shown.map(|(group, versions)| format!("queues.{group} ({})", versions.join(", "))).collect();
@@ -73,7 +72,7 @@ impl Inspector {
 
     /// The namespaces in which a component runs: the one that the user names, or those of its service accounts.
     ///
-    /// `ClusterRoleBinding`s tell the latter: no tenant can write one, while anybody may label a Deployment.
+    /// `ClusterRoleBinding`s tell the latter: no tenant can write one, and any tenant may label a Deployment.
     async fn namespaces(&self, check: &'static str, component: &str) -> Result<BTreeSet<String>, Box<Check>> {
         if let Some(namespace) = &self.tenure_namespace {
             return Ok([namespace.clone()].into());

@@ -70,7 +70,7 @@ impl Inspector {
         }
     }
 
-    /// Checks that the keeper that leads has read all that it goes by. It says so on its admin port.
+    /// Checks that the leading keeper has read queues, `PodGroups`, owners and pods, by `/ready` of its admin port.
     async fn watches(&self, keeper: &Deployment, holder: &str) -> Check {
         let namespace = keeper.namespace().unwrap_or_default();
         let port = admin_port(keeper);

@@ -64,7 +64,7 @@ impl Inspector {
         vec![named(&missing), past_ceiling(&overdue.collect::<Vec<_>>())]
     }
 
-    /// Checks that no return of a workload was refused of late.
+    /// Checks that no return of a workload was refused in the last hour.
     pub async fn refusals(&self) -> Vec<Check> {
         let api: Api<Event> = Api::all(self.cluster.client.clone());
         let events: Vec<Event> = match objects(api, Some(BY_KEEPER)).try_concat().await {

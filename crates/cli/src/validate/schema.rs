@@ -31,7 +31,7 @@ const SUBDOMAIN: &str = "must be lower case letters, digits, '-' and '.', beginn
 const LABEL: &str =
     "must be lower case letters, digits and '-', beginning and ending with a letter or digit, at most 63";
 
-/// The highest value that the API server takes, but for the classes that it brings.
+/// The highest value that the API server accepts, except of its own classes.
 const HIGHEST_PRIORITY: i64 = 1_000_000_000;
 const RESERVED: &str = "system-";
 const BUILT_IN: [&str; 2] = ["system-cluster-critical", "system-node-critical"];

@@ -34,7 +34,7 @@ impl CeilingIndex {
         }
     }
 
-    /// Has the pods of workloads looked at again, of which each may be a pod itself.
+    /// Has the ends of the pods of workloads computed again. A workload may be a pod itself.
     fn regrant(&mut self, workloads: impl IntoIterator<Item = Uid>) {
         self.objects.owners.with_grants = !self.objects.grants.is_empty();
         for workload in workloads {

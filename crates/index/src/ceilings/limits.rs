@@ -48,8 +48,7 @@ pub fn deadlines(
 /// The workload's own ceiling, if it is longer than that of the queue, of two queues the longer: it shortens nothing.
 pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedDuration> {
     let own = standing.own?;
-    let families = [Family::Tensorstack, Family::Runai].into_iter();
-    let limits = families.filter_map(|family| objects.limits(family, standing.queue(family)?));
+    let limits = Family::ALL.into_iter().filter_map(|family| objects.limits(family, standing.queue(family)?));
     let ceilings: Vec<_> = limits.map(|limits| limits.ceiling).collect();
     let is_longer = |ceiling: &Option<SignedDuration>| ceiling.is_some_and(|ceiling| ceiling < own);
     (!ceilings.is_empty() && ceilings.iter().all(is_longer)).then_some(own)
@@ -73,7 +72,7 @@ fn ready_until(
     let lacking =
         if standing.is_grouped { lacking } else { NotReady::of(Shape::alone(), &[pod.standing()], None) };
     let (at, cause) = rules.deadline(lacking?)?;
-    // pods may name any queue: what is counted by queue has no other queues than there are
+    // pods may name any queue: counters have only queues that exist
     let queue = if limits.is_some() { queue.clone() } else { ArcStr::new() };
     Some(ReadyUntil { at, cause, family, queue })
 }
@@ -126,7 +125,7 @@ pub fn standing(objects: &mut Objects, uid: Uid, pod: &ManagedPod, of_groups: Of
     Standing { clocks, start, is_grouped, tensorstack, runai, own, extension, expires }
 }
 
-/// The time that a pod's run was granted beyond its ceiling, as far as its queues allow.
+/// Returns the granted time beyond the ceiling of a pod's run, as far as its queues allow.
 fn extension(
     objects: &mut Objects,
     (uid, pod): (Uid, &ManagedPod),

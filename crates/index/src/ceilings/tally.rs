@@ -35,12 +35,12 @@ struct Count {
     starts: Vec<Timestamp>,
 }
 
-/// The unit by which a running workload counts, which would be paused as one.
+/// The unit that counts as one running workload: it would be paused as one.
 #[derive(PartialEq, Eq, Hash)]
 enum Holder {
     /// Its root owner, by namespace.
     Owner(ArcStr, Uid),
-    /// The group of pods of which no owner can be paused, by where the list of its pods is.
+    /// The group of pods without an owner that can be paused, by the address of the list of its pods.
     Group(*const Uid),
     /// A pod by itself.
     Pod(Uid),

@@ -46,7 +46,7 @@ pub struct DuePod {
     pub family: Family,
     /// The queue that it is in, of that family.
     pub queue: String,
-    /// The time at which the ceiling is, or was, reached; or by which the workload must be ready.
+    /// The time at which the ceiling is reached, or at which the workload must be ready.
     pub deadline: Timestamp,
     /// The time since which the task is due.
     pub since: Timestamp,

@@ -113,7 +113,7 @@ impl Order {
         heads.filter_map(|(slot, _)| slot.time()).min()
     }
 
-    /// The pods of which one was due first, no matter when its next try is.
+    /// The pods one of which was due first, whenever its next try is.
     pub fn may_be_first(&self) -> impl Iterator<Item = Uid> {
         let first = self.of_lane(Lane::First, NEVER).take(1);
         first.chain(self.of_lane(Lane::Again, NEVER)).map(|(_, uid)| uid)

@@ -40,7 +40,7 @@ pub struct Paused {
     pub family: Option<Family>,
     /// It was paused because its pods didn't get ready.
     pub was_unready: bool,
-    /// The way in which it comes back by itself, and the time.
+    /// The way and the time of its return by itself.
     pub returns: Return,
     /// The number of its pauses because its pods didn't get ready.
     pub count: u32,
@@ -55,7 +55,7 @@ pub struct Paused {
     /// Empty if it is of the whole cluster.
     pub namespace: ArcStr,
     pub(super) controller: Option<Controller>,
-    /// The root owner of its pods: the owner itself, but for a Workload of Kueue's the object that the Workload is for.
+    /// The root owner of its pods: the owner itself, or the object of a Workload of Kueue.
     pub root: Uid,
     /// The watch that has seen it.
     pub source: u16,
@@ -87,7 +87,7 @@ impl Paused {
         }
     }
 
-    /// The key by which owners that come back are ordered: the least comes first.
+    /// Returns the key that orders returning owners: the least comes first.
     pub fn turn(&self, strategy: RequeuingTimestamp) -> (Reverse<i32>, Timestamp, String) {
         let waiting = self.waiting();
         (Reverse(waiting.priority), waiting.timestamp(strategy), waiting.name)

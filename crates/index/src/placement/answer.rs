@@ -231,7 +231,7 @@ impl<'i> Asked<'_, 'i> {
         self.others(&offer.node, here, offered, workloads, protected)
     }
 
-    /// Pods in place of the first `offered`, which the scheduler would evict and of which some are protected.
+    /// Finds pods to evict in place of the first `offered`, some of which are protected.
     fn others(
         &self,
         node: &str,

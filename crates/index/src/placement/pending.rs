@@ -22,7 +22,7 @@ pub struct Pending<'q, 'i> {
     rules: Rules<'q>,
     preemptor: Preemptor<'q>,
     workloads: WorkloadCache<'q, 'i>,
-    /// By group.
+    /// The grants by group.
     grants: HashMap<usize, Vec<Grant<'i>>>,
 }
 

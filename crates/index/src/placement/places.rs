@@ -17,7 +17,7 @@ pub struct Places {
     homeless: UidMap<Box<PodRecord>>,
     /// The pods that wait for room on a node.
     nominated_to: HashMap<ArcStr, HashSet<Uid>>,
-    /// By namespace and name.
+    /// The uids of pods by namespace and name.
     named: HashMap<ArcStr, HashMap<ArcStr, Uid>>,
 }
 

@@ -238,7 +238,7 @@ impl Gang {
         known
     }
 
-    /// Notes the start that its pods show: also before one leaves, since what it shows is lost with it.
+    /// Notes the start that its pods show. Also called before a pod leaves, because its evidence is lost with it.
     pub fn show(&mut self, members: &UidMap<Box<Member>>) {
         let Some(group) = self.group.as_ref().filter(|_| self.shown.grown) else { return };
         let scheduled = live(&self.members, members)

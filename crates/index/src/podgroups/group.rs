@@ -33,7 +33,7 @@ pub struct GroupRecord {
     pub created: Option<Milliseconds>,
     /// None, too, if it can't be read.
     pub stamp: Option<Timestamp>,
-    /// Of its pods, in the family of its kind.
+    /// The queue of its pods, in the family of its kind.
     pub queue: Option<ArcStr>,
     /// The workload's own ceiling.
     pub own: Option<SignedDuration>,

@@ -48,9 +48,9 @@ pub struct OfGroups {
     pub own: Option<SignedDuration>,
     /// There is one that counts for its workload.
     pub is_grouped: bool,
-    /// Of that.
+    /// Its start.
     pub start: Option<Timestamp>,
-    /// Of that: too few of its pods are ready.
+    /// Its lack of ready pods; none if it has enough.
     pub lacking: Option<NotReady>,
 }
 
@@ -107,7 +107,7 @@ impl<'g> Counted<'g> {
         if all.is_elastic() { self.shape().crews(self.tallied()) } else { Vec::new() }
     }
 
-    /// Of each pod: its controller, the number of its subgroup, and whether it runs.
+    /// Returns for each pod its controller, the number of its subgroup, and true if it runs.
     fn tallied(&self) -> impl Iterator<Item = (Option<NonZeroU64>, usize, bool)> {
         let members = self.gang.members().iter().filter_map(|uid| self.gangs.members.get(uid));
         members.map(|member| {

@@ -90,7 +90,7 @@ impl Pauser {
         }
         self.announcements.until_ready().await;
         match self.objects.merge(&due.namespace, owner, patch).await {
-            // it may have been applied all the same: then its event is still to be written
+            // it may have been applied nevertheless: then its event must still be written
             Err(error) if error.is_open() => {
                 let found = persist(async || self.objects.get(&due.namespace, owner).await).await?;
                 let is_same = found.metadata.uid.as_deref() == Some(&owner.uid);

@@ -32,8 +32,8 @@ impl ListedExtensions {
 }
 
 impl Pauser {
-    /// True if the run of a pod was granted more time, and goes on. Asked right before the run is ended: what was granted
-    /// before that counts.
+    /// True if the run of a pod was granted more time, and goes on. Called right before the run is ended, so that grants up to
+    /// that moment count.
     pub(super) async fn is_extended(&self, task: Task, due: &DuePod, pod: &Pod) -> Result<bool, ApiError> {
         if task != Task::Expire || !self.cluster.with(|index| index.may_be_extended(pod)) {
             return Ok(false);

@@ -53,8 +53,8 @@ struct Ended {
 }
 
 impl Pauser {
-    /// Pauses the last of these owners. Once all tries were made, deletes the pod; but where the owners above have stopped,
-    /// and the pod runs on all the same, pauses the next one below first.
+    /// Pauses the last of these owners. After all tries it deletes the pod. If the owners above have stopped, and the pod still
+    /// runs, it first pauses the next owner below.
     pub(super) async fn pause(
         &self,
         task: Task,
@@ -280,7 +280,7 @@ impl Pauser {
             return Ok((applied(object, &patch), record));
         }
         let returned: DynamicObject = match self.objects.merge(&due.namespace, owner, &patch).await {
-            // it may have been applied all the same
+            // it may have been applied nevertheless
             Err(error) if error.is_open() => {
                 let found = persist(async || self.objects.get(&due.namespace, owner).await).await?;
                 if OwnerObject(&json(&found)).record().as_ref() != Some(&record) {

@@ -54,7 +54,7 @@ impl Pauser {
         Ok(Some(workload))
     }
 
-    /// The Workload by which Kueue runs the owner with this uid. None once enough tries to read Workloads have failed.
+    /// Returns Kueue's Workload of the owner with this uid; none once enough tries to read Workloads have failed.
     async fn workload(&self, due: &DuePod, lookup: Lookup<'_>, uid: &str) -> Result<Option<Value>, Failure> {
         let found = match self.objects.workloads(&due.namespace, lookup).await {
             Ok(found) => found,

@@ -14,7 +14,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::EventRecord;
 use crate::{
     metrics::{EventResult, Metrics},
-    slots::{FairSlots, Slot},
+    slots::{FairSlots, TakenSlot},
 };
 
 /// The most events that wait. Ten thousand workloads that end at once have two events each, and these are written
@@ -123,7 +123,7 @@ impl EventQueue {
     }
 
     /// Takes the next event that may be tried, with a slot for it.
-    pub fn take(&self) -> Option<(WaitingEvent, Slot)> {
+    pub fn take(&self) -> Option<(WaitingEvent, TakenSlot)> {
         let taken = self.lines.lock().take(Instant::now(), |namespace| self.slots.take(namespace));
         self.metrics.waiting_events(self.lines.lock().waiting);
         taken
@@ -168,7 +168,11 @@ impl Lines {
         self.by_namespace.entry(event.namespace().to_owned()).or_default()
     }
 
-    fn take(&mut self, now: Instant, slot: impl Fn(&str) -> Option<Slot>) -> Option<(WaitingEvent, Slot)> {
+    fn take(
+        &mut self,
+        now: Instant,
+        slot: impl Fn(&str) -> Option<TakenSlot>,
+    ) -> Option<(WaitingEvent, TakenSlot)> {
         self.looked = Some(now);
         let Self { by_namespace, last, waiting, .. } = self;
         let after = by_namespace.range::<str, _>((Excluded(last.as_str()), Unbounded));
@@ -277,11 +281,11 @@ mod tests {
         (0..count).map(move |number| event(namespace, &number.to_string()))
     }
 
-    fn take_all(queue: &EventQueue) -> Vec<(WaitingEvent, Slot)> {
+    fn take_all(queue: &EventQueue) -> Vec<(WaitingEvent, TakenSlot)> {
         std::iter::from_fn(|| queue.take()).collect()
     }
 
-    fn namespaces(taken: &[(WaitingEvent, Slot)]) -> Vec<&str> {
+    fn namespaces(taken: &[(WaitingEvent, TakenSlot)]) -> Vec<&str> {
         taken.iter().map(|(waiting, _)| waiting.event.namespace()).collect()
     }
 
@@ -291,7 +295,7 @@ mod tests {
 
     /// Tries what may be tried now, with this result; returns how many are given up.
     fn try_all(queue: &EventQueue, result: impl Fn(&str) -> Result<(), ApiError>) -> usize {
-        let settle = |(waiting, _): (WaitingEvent, Slot)| {
+        let settle = |(waiting, _): (WaitingEvent, TakenSlot)| {
             let result = result(waiting.event.namespace());
             matches!(queue.settle(waiting, &result), Settled::GivenUp(_))
         };

@@ -11,7 +11,7 @@ use super::{
     EventQueue, Events, FOR_EVENTS,
     queue::{Settled, WaitingEvent},
 };
-use crate::{recent::EventOutbox, slots::Slot};
+use crate::{recent::EventOutbox, slots::TakenSlot};
 
 /// Writes the events of all parts of the keeper.
 pub struct EventWriter {
@@ -60,7 +60,7 @@ impl EventWriter {
         }
     }
 
-    async fn write(&self, waiting: WaitingEvent, slot: Slot) {
+    async fn write(&self, waiting: WaitingEvent, slot: TakenSlot) {
         self.limit.until_ready().await;
         let result = slot.watch(self.events.write(&waiting.event, self.clock.now())).await;
         let settled = self.queue.settle(waiting, &result);

@@ -62,7 +62,7 @@ impl OpenExtensions {
         self.0.lock().values().filter(is_pending).count()
     }
 
-    /// Forgets an extension of which nothing more is to be done.
+    /// Forgets an extension that needs nothing more.
     pub fn close(&self, extension: &Extension) {
         self.0.lock().remove(&uid(extension));
     }
@@ -79,7 +79,7 @@ impl OpenExtensions {
         }
     }
 
-    /// True if an event about a decision of late may be missing. Returns true only once a decision.
+    /// True if the event about a recent decision may be missing. Returns true only once for each decision.
     pub fn take_untold(&self, extension: &Extension, now: Timestamp) -> bool {
         let mut open = self.0.lock();
         let open = open.get_mut(&uid(extension));

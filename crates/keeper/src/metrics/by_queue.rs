@@ -9,7 +9,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// Labels of which one is a queue.
+/// Labels that include a queue.
 pub trait QueueLabel: Clone + Eq + Hash + EncodeLabelSet + std::fmt::Debug + Send + Sync + 'static {
     /// The name of the queue; empty if there is none.
     fn queue(&self) -> &str;

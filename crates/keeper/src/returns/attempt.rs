@@ -14,7 +14,7 @@ use super::Requeuer;
 use crate::{
     action::{Conflicts, describe, known},
     recent::earlier,
-    slots::Slot,
+    slots::TakenSlot,
 };
 
 /// The result of a try.
@@ -49,7 +49,7 @@ impl Requeuer {
         &self,
         paused: &Paused,
         owner: &OwnerReference,
-        slot: &Slot,
+        slot: &TakenSlot,
     ) -> Result<Attempt, ApiError> {
         let mut conflicts = Conflicts::default();
         loop {
@@ -65,7 +65,7 @@ impl Requeuer {
         &self,
         paused: &Paused,
         owner: &OwnerReference,
-        slot: &Slot,
+        slot: &TakenSlot,
     ) -> Result<Attempt, ApiError> {
         let namespace = paused.namespace.as_str();
         let found = slot.watch(self.objects.get(namespace, owner)).await?;

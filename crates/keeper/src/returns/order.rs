@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tenure_index::Paused;
 
-use crate::slots::{FairSlots, Slot};
+use crate::slots::{FairSlots, TakenSlot};
 
 /// Owners that are due to come back, in their order.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl ReturnOrder {
 
     /// Takes the next owner that may be resumed now, with its slot. In a queue one is resumed after the other, but one
     /// that is slow, or whose namespace has no slot, doesn't hold up the next.
-    pub fn next(&mut self, slots: &FairSlots) -> Option<(Paused, Slot)> {
+    pub fn next(&mut self, slots: &FairSlots) -> Option<(Paused, TakenSlot)> {
         let slot = |paused: &Paused| {
             let line = format!("{:?}/{}", paused.rules_of(), paused.queue);
             slots.take_in_line(&paused.namespace, Some(line))

@@ -1,4 +1,4 @@
-//! The election, with the real [`View`].
+//! The election, with the real [`LeaseView`].
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -7,7 +7,7 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use tenure_service::leadership::{Step, View};
+use tenure_service::leadership::{ElectionStep, LeaseView};
 use tokio::time::Instant;
 
 use crate::{
@@ -51,8 +51,8 @@ fn wall(at: u16) -> Timestamp {
 
 impl Keeper {
     /// The real view of this candidate.
-    fn view(&self, id: Id) -> View {
-        let mut view = View::new("lease".into(), NAMES[id].into(), Duration::from_secs(LEASE.into()));
+    fn view(&self, id: Id) -> LeaseView {
+        let mut view = LeaseView::new("lease".into(), NAMES[id].into(), Duration::from_secs(LEASE.into()));
         if let Some((lease, at)) = self.seen {
             view.observe(Some(lease.object()), instant(at));
         }
@@ -110,7 +110,7 @@ impl State {
             by += Duration::from_secs(LEASE.into());
         }
         let base = keeper.seen.map_or(0, |(lease, _)| u16::from(lease.version) + 1);
-        if let Step::Claim(lease) = keeper.view(id).step(by, wall(wall_now + base)) {
+        if let ElectionStep::Claim(lease) = keeper.view(id).step(by, wall(wall_now + base)) {
             let write = LeaseWrite::of(id, &lease);
             keeper.campaign = Campaign::Writing(write, at);
             self.lease_writes.add(write);

@@ -1,5 +1,5 @@
 //! A model of what two keepers, an API server, a network and a user may do to each other, searched state by state. The
-//! leases are judged by the real `View`, and the owner's patches are the real ones.
+//! leases are judged by the real `LeaseView`, and the owner's patches are the real ones.
 //!
 //! What a search covers: crashes and restarts, writes that arrive late, in another order or never, lost answers, reads
 //! that are old when they arrive, clocks that drift apart, a user who resumes, pauses and recreates the owner or deletes

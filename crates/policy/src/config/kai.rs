@@ -1,7 +1,7 @@
 //! KAI-Scheduler's own configuration of its plugin `minruntime`.
 //!
-//! KAI refuses nothing there: it takes a value that it can't read as 0s or lca, with no more than a line of log. So
-//! this returns both the values that apply in KAI and the places where these are probably not meant.
+//! KAI refuses nothing there: it takes a value that it can't read as 0s or lca, and only logs that. So
+//! this returns both the values that apply in KAI and the places where they are probably a mistake.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub struct Kai {
     pub floors: Floors,
     /// The arguments of the plugin that the file sets and KAI takes.
     pub set: BTreeSet<&'static str>,
-    /// Values that KAI takes for something else than what is written.
+    /// Values that KAI reads as another value than the written one.
     pub problems: Vec<Problem>,
     /// Values that KAI takes as they are written, and Tenure wouldn't.
     pub notes: Vec<Problem>,

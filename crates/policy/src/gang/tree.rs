@@ -103,7 +103,7 @@ impl SubgroupTree {
             // a pod of no subgroup
             return true;
         }
-        // what the whole doesn't have what it takes without
+        // subgroups without which the workload lacks its minimum
         let mut needed = vec![false; self.nodes.len()];
         let is_tight = |number: usize| counts.get(number) == self.nodes.get(number).map(|node| &node.minimum);
         for (number, (node, count)) in self.nodes.iter().zip(counts).enumerate().rev() {

@@ -27,7 +27,9 @@ pub fn message(
     let whom = preemptor.map(|of| format!(" for pod {}/{}", of.namespace, of.name)).unwrap_or_default();
     let why = match ruling.rule {
         Some(Rule::PreemptionToleration) => tolerated(known, ruling),
-        _ => floor(known, ruling),
+        Some(Rule::MinAvailable | Rule::PreemptMinRuntime | Rule::ReclaimMinRuntime) | None => {
+            floor(known, ruling)
+        }
     };
     let annotation = keys::UNGUARDED_ANNOTATION;
     let (end, remedy) = match ruling.until {

@@ -100,7 +100,7 @@ pub fn came_back(record: &PausedRecord, count: u32, known: &PausedObject, is_ear
 /// The message of the event on an owner that isn't allowed to come back. The error, which may be long, comes last.
 pub fn return_refused(record: &PausedRecord, error: &str, known: &PausedObject) -> String {
     format!(
-        "Could not set {} back to {}, and tries again and again: have the keeper allowed to, or do it yourself by {}. {error}",
+        "Could not set {} back to {}. The keeper tries again: allow its service account this change, or run {}. {error}",
         known.field(record),
         before(record),
         command("resume", &known.object)
@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn who_may_not_come_back_is_told_why_and_what_helps() {
         let record = record(PODS_READY_TIMEOUT, "spec.suspend", json!(true), json!(false));
-        let expected = "Could not set spec.suspend back to false, and tries again and again: have the keeper allowed to, or do it yourself by kubectl tenure resume job.batch/train -n team. refused: no quota";
+        let expected = "Could not set spec.suspend back to false. The keeper tries again: allow its service account this change, or run kubectl tenure resume job.batch/train -n team. refused: no quota";
         assert_eq!(return_refused(&record, "refused: no quota", &job()), expected);
     }
 

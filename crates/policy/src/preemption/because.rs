@@ -27,23 +27,25 @@ impl PreemptionKind {
 impl Ruling<'_> {
     /// Returns the reasons, in the order in which they were found. `victim` is the place of the victim's workload.
     pub fn because(&self, preemptor: &Preemptor<'_>, victim: &Place<'_>, now: Timestamp) -> Vec<String> {
-        if self.progress == Progress::Gone {
+        // all of them, so that a rule that is added is explained here
+        let Self { rule: _, until: _, start: _, kind, floor, floor_until, left, toleration, progress } = self;
+        if *progress == Progress::Gone {
             return vec!["it has ended, or is terminating: it has nothing to lose".into()];
         }
         let mut sentences = vec![self.place(&preemptor.place, victim)];
         sentences.extend(missing(&preemptor.place, "the preemptor counts as one of another tree"));
         sentences.extend(missing(victim, "the default floor counts"));
-        if let Some(floor) = self.floor {
+        if let Some(floor) = floor {
             let from = match floor.from {
                 Source::Default => "by default".into(),
                 source => format!("from {source}"),
             };
-            sentences.push(format!("{} is {}, {from}", self.kind.field(), floor.value));
+            sentences.push(format!("{} is {}, {from}", kind.field(), floor.value));
             sentences.push(self.floor_sentence(floor.value.to_signed(), now));
-            sentences.extend(self.left.map(|left| elastic(left, self.floor_until.is_some())));
+            sentences.extend(left.map(|left| elastic(left, floor_until.is_some())));
         }
-        sentences.push(self.toleration.to_string());
-        if preemptor.claim.priority >= SYSTEM_CRITICAL_PRIORITY && self.floor_until.is_some() {
+        sentences.push(toleration.to_string());
+        if preemptor.claim.priority >= SYSTEM_CRITICAL_PRIORITY && floor_until.is_some() {
             sentences.push("no floor holds against it".into());
         }
         sentences

@@ -19,7 +19,7 @@ pub enum LeftOf {
     Workload,
     /// Pods, of the victim's subgroup.
     Subgroup,
-    /// Subgroups that meet their minimum, among those of which the workload takes some.
+    /// Subgroups that meet their minimum, where the workload needs only some of them.
     Subgroups,
 }
 
@@ -52,7 +52,7 @@ impl Going {
         self.add_to_subgroup(workload, subgroup, pods);
     }
 
-    /// Adds so many running pods of all subgroups, without saying of which.
+    /// Adds this number of running pods of any subgroups.
     pub fn add_to_all(&mut self, workload: &Workload<'_>, pods: u32) {
         if workload.is_elastic() {
             self.pods = self.pods.saturating_add(pods);

@@ -71,7 +71,7 @@ impl Ruling<'_> {
         }
     }
 
-    /// The rule by which a floor protects that isn't over.
+    /// Returns the rule of a floor that isn't over.
     fn floor_rule(&self) -> Option<Rule> {
         match (self.left, self.kind) {
             (Some(left), _) => (!left.is_enough()).then_some(Rule::MinAvailable),

@@ -223,7 +223,7 @@ impl Claims {
         }
     }
 
-    /// True if no more are attached than would be.
+    /// True if no more claims are attached than with the offered pods.
     fn hold(&self) -> bool {
         let more = self.claims.iter().filter(|of| of.as_offered == 0 && of.now > 0).count();
         let fewer = self.claims.iter().filter(|of| of.as_offered > 0 && of.now == 0 && !of.is_uncertain);

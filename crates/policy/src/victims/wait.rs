@@ -31,8 +31,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// Returns the time from which enough pods may be preempted to free as much; none if there are never enough, as far as
-/// it is known.
+/// Returns the time from which enough pods may be preempted to free as much; none if no such time is known.
 pub fn enough_from(pods: &[Candidate<'_>], may_go: &[MayGo], needed: &Requests) -> Option<Timestamp> {
     let mut freed = Requests::default();
     let mut later: Vec<(Timestamp, &Requests)> = Vec::with_capacity(pods.len());

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::{
     Leadership, Timing, random,
-    view::{Step, View},
+    view::{ElectionStep, LeaseView},
 };
 use crate::log::with_causes;
 
@@ -84,7 +84,7 @@ pub(super) struct Candidate {
     timing: Timing,
     timeout: Duration,
     leadership: Leadership,
-    view: View,
+    view: LeaseView,
     /// True if the lease may have this identity, even if no answer said so.
     claimed: bool,
     /// The leader and the error that were last logged, so that they aren't logged at each try.
@@ -110,7 +110,7 @@ impl Candidate {
         Self {
             leases,
             lease: format!("{namespace}/{name}"),
-            view: View::new(name.clone(), identity.clone(), timing.lease_duration),
+            view: LeaseView::new(name.clone(), identity.clone(), timing.lease_duration),
             name,
             identity,
             timing,
@@ -163,7 +163,7 @@ impl Candidate {
         let now = Instant::now();
         let retry = jittered(self.timing.retry_period, random());
         match self.view.step(now, Timestamp::now()) {
-            Step::Claim(lease) => {
+            ElectionStep::Claim(lease) => {
                 self.claimed = true;
                 let written = self.write(&lease).await?;
                 self.view.observe(Some(written), Instant::now());
@@ -173,7 +173,7 @@ impl Candidate {
                 self.leadership.renew(now, now + self.timing.renew_deadline, has_failed);
                 Ok(retry)
             }
-            Step::StandBy { leader, until } => {
+            ElectionStep::StandBy { leader, until } => {
                 self.stand_by(leader);
                 Ok(retry.min(until.saturating_duration_since(now)))
             }

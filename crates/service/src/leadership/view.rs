@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// The lease as one candidate has seen it.
 #[derive(Debug)]
-pub struct View {
+pub struct LeaseView {
     name: String,
     identity: String,
     lease_duration: Duration,
@@ -32,7 +32,7 @@ struct Record {
 
 /// The next step of a candidate.
 #[derive(Debug)]
-pub enum Step {
+pub enum ElectionStep {
     /// Write this lease, which makes this candidate the leader for the lease's duration. Without a `resourceVersion` it
     /// is to be created.
     Claim(Box<Lease>),
@@ -45,7 +45,7 @@ pub enum Step {
     },
 }
 
-impl View {
+impl LeaseView {
     /// Creates the view of a candidate that has seen nothing yet.
     pub fn new(name: String, identity: String, lease_duration: Duration) -> Self {
         Self { name, identity, lease_duration, lease: None, record: None, missing: None }
@@ -77,10 +77,10 @@ impl View {
     }
 
     /// Returns the next step. `wall` is the time written to the lease for people.
-    pub fn step(&self, now: Instant, wall: Timestamp) -> Step {
+    pub fn step(&self, now: Instant, wall: Timestamp) -> ElectionStep {
         match self.other() {
-            Some((leader, until)) if now < until => Step::StandBy { leader: leader.into(), until },
-            _ => Step::Claim(Box::new(self.claim(wall))),
+            Some((leader, until)) if now < until => ElectionStep::StandBy { leader: leader.into(), until },
+            _ => ElectionStep::Claim(Box::new(self.claim(wall))),
         }
     }
 
@@ -160,8 +160,8 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn view() -> View {
-        View::new("test".into(), "us".into(), OWN)
+    fn view() -> LeaseView {
+        LeaseView::new("test".into(), "us".into(), OWN)
     }
 
     /// A lease as the API server would show it.
@@ -180,18 +180,22 @@ mod tests {
     }
 
     #[track_caller]
-    fn assert_claims(view: &View, now: Instant) -> LeaseSpec {
+    fn assert_claims(view: &LeaseView, now: Instant) -> LeaseSpec {
         match view.step(now, wall(100)) {
-            Step::Claim(lease) => lease.spec.unwrap(),
-            Step::StandBy { leader, until } => panic!("stands by for {leader} until {:?}", until - now),
+            ElectionStep::Claim(lease) => lease.spec.unwrap(),
+            ElectionStep::StandBy { leader, until } => {
+                panic!("stands by for {leader} until {:?}", until - now)
+            }
         }
     }
 
     #[track_caller]
-    fn assert_stands_by(view: &View, now: Instant, expected: Instant) {
+    fn assert_stands_by(view: &LeaseView, now: Instant, expected: Instant) {
         match view.step(now, wall(100)) {
-            Step::Claim(_) => panic!("claims"),
-            Step::StandBy { leader, until } => assert_eq!((leader.as_str(), until), ("them", expected)),
+            ElectionStep::Claim(_) => panic!("claims"),
+            ElectionStep::StandBy { leader, until } => {
+                assert_eq!((leader.as_str(), until), ("them", expected))
+            }
         }
     }
 
@@ -200,7 +204,7 @@ mod tests {
         let mut view = view();
         let now = Instant::now();
         view.observe(None, now);
-        let Step::Claim(lease) = view.step(now, wall(100)) else { panic!("stands by") };
+        let ElectionStep::Claim(lease) = view.step(now, wall(100)) else { panic!("stands by") };
         assert_eq!(lease.metadata.name.as_deref(), Some("test"));
         assert_eq!(lease.metadata.resource_version, None);
         let spec = LeaseSpec {
@@ -245,7 +249,7 @@ mod tests {
         labelled.metadata.resource_version = Some("8".into());
         labelled.metadata.labels = Some([("a".into(), "b".into())].into());
         view.observe(Some(labelled), now + 14 * SECOND);
-        let Step::Claim(claim) = view.step(now + 15 * SECOND, wall(100)) else { panic!("stands by") };
+        let ElectionStep::Claim(claim) = view.step(now + 15 * SECOND, wall(100)) else { panic!("stands by") };
         assert_eq!(claim.metadata.resource_version.as_deref(), Some("8"), "based on the latest");
         assert_eq!(claim.metadata.labels.unwrap().len(), 1);
     }

@@ -27,7 +27,7 @@ const SERVING: &str = "serving";
 const CA: &str = "ca";
 
 /// The origin of a server's certificate.
-pub enum Source {
+pub enum CertificateSource {
     /// The files that the flags name.
     Files,
     /// A program that makes it: none until there is a first one.

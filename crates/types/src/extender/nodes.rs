@@ -83,11 +83,16 @@ impl<'de> Visitor<'de> for Victims<'_> {
         let (mut uids, mut pdb_violations) = Self::Value::default();
         while let Some(field) = map.next_key_seed(Key(Part::Victims))? {
             match field {
-                Some(Field::Part(_)) => uids = map.next_value_seed(Uids(self.0))?,
+                Some(Field::Part(Part::Pods)) => uids = map.next_value_seed(Uids(self.0))?,
                 Some(Field::PdbViolations) => {
                     pdb_violations = map.next_value::<Option<Number>>()?.as_ref().map_or(0, count);
                 }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                None
+                | Some(
+                    Field::Preemptor
+                    | Field::Uid
+                    | Field::Part(Part::Args | Part::Nodes | Part::Victims | Part::Pod | Part::Metadata),
+                ) => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok((uids, pdb_violations))
@@ -167,7 +172,9 @@ impl<'de> Visitor<'de> for Uid {
                         uid = own;
                     }
                 }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+                None | Some(Field::Preemptor | Field::PdbViolations) => {
+                    let IgnoredAny = map.next_value()?;
+                }
             }
         }
         Ok(uid)

@@ -9,7 +9,7 @@ use humantime::format_rfc3339_seconds;
 use k8s_openapi::ByteString;
 use tenure_certs::{Authority, Certificate, Pair, Validity};
 
-use super::plan::{Facts, Leaf, Lifetimes, Step};
+use super::plan::{Facts, Leaf, Lifetimes, RenewalStep};
 
 /// The keys of the Secret: what is served has the names that kubernetes.io/tls gives it.
 const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
@@ -104,7 +104,7 @@ impl Held {
     /// If a certificate can't be made, for instance for one of the names.
     pub fn after(
         &self,
-        step: Step,
+        step: RenewalStep,
         names: &[String],
         now: SystemTime,
         lifetimes: &Lifetimes,
@@ -115,22 +115,24 @@ impl Held {
             Ok(Some(Authority::valid(&name, from_now(lifetimes.authority, now))?.pair()))
         };
         match step {
-            Step::Begin => held = Self { current: authority()?, ..Self::default() },
-            Step::AddNext => held.next = authority()?,
-            Step::Promote => {
+            RenewalStep::Begin => held = Self { current: authority()?, ..Self::default() },
+            RenewalStep::AddNext => held.next = authority()?,
+            RenewalStep::Promote => {
                 let promoted = held.next.take();
                 let before = std::mem::replace(&mut held.current, promoted);
                 held.previous.extend(before.map(|pair| pair.certificate));
             }
-            Step::RenewLeaf => {}
-            Step::DropPrevious => {
+            RenewalStep::RenewLeaf => {}
+            RenewalStep::DropPrevious => {
                 let holds = |pem: &String| {
                     Certificate::read(pem.as_bytes()).is_some_and(|previous| now < previous.validity.until)
                 };
                 held.previous.retain(holds);
             }
         }
-        if let (Step::Begin | Step::Promote | Step::RenewLeaf, Some(current)) = (step, &held.current) {
+        if let (RenewalStep::Begin | RenewalStep::Promote | RenewalStep::RenewLeaf, Some(current)) =
+            (step, &held.current)
+        {
             held.leaf = Some(sign(current, names, from_now(lifetimes.leaf, now))?);
         }
         Ok(held)

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tenure_certs::Validity;
 
-/// How long certificates last.
+/// The lifetimes of certificates.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetimes {
     pub authority: Duration,
@@ -19,7 +19,7 @@ pub struct Lifetimes {
     pub settling: Duration,
 }
 
-/// What the Secret holds, as far as steps depend on it.
+/// The content of the Secret that steps depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// The authority that signs.
@@ -41,7 +41,7 @@ pub struct Leaf {
 
 /// One change of the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RenewalStep {
     /// Make an authority that signs from now on, and a certificate: there is none that could be served.
     Begin,
     /// Make the authority that will sign.
@@ -61,24 +61,24 @@ pub fn step(
     trusted_for: Option<Duration>,
     now: SystemTime,
     lifetimes: &Lifetimes,
-) -> Option<Step> {
+) -> Option<RenewalStep> {
     let Facts { current, next, previous_end, leaf } = *facts;
     let next = next.filter(|next| next.holds(now));
     let Some(current) = current.filter(|current| current.holds(now)) else {
         // what is served has ended as well: nothing is worse afterwards
-        return Some(if next.is_some() { Step::Promote } else { Step::Begin });
+        return Some(if next.is_some() { RenewalStep::Promote } else { RenewalStep::Begin });
     };
     let settled = trusted_for.is_some_and(|time| time >= lifetimes.settling);
     if next.is_some() && settled && now >= current.after(5, 6) {
-        return Some(Step::Promote);
+        return Some(RenewalStep::Promote);
     }
     if leaf.is_none_or(|leaf| is_due(leaf, current, now)) {
-        return Some(Step::RenewLeaf);
+        return Some(RenewalStep::RenewLeaf);
     }
     if next.is_none() && now >= current.after(2, 3) {
-        return Some(Step::AddNext);
+        return Some(RenewalStep::AddNext);
     }
-    previous_end.is_some_and(|end| end <= now).then_some(Step::DropPrevious)
+    previous_end.is_some_and(|end| end <= now).then_some(RenewalStep::DropPrevious)
 }
 
 /// True if another certificate should be served. One that ends with its authority can't be renewed by it.
@@ -111,7 +111,7 @@ mod tests {
         Leaf { validity: valid(from, until), fits: true }
     }
 
-    fn next_step(facts: Facts, trusted_for: Option<Duration>, now: u64) -> Option<Step> {
+    fn next_step(facts: Facts, trusted_for: Option<Duration>, now: u64) -> Option<RenewalStep> {
         step(&facts, trusted_for, at(now), &LIFETIMES)
     }
 
@@ -122,21 +122,21 @@ mod tests {
 
     #[test]
     fn without_an_authority_that_is_valid_one_begins() {
-        assert_eq!(next_step(Facts::default(), None, 0), Some(Step::Begin));
+        assert_eq!(next_step(Facts::default(), None, 0), Some(RenewalStep::Begin));
         let ended = Facts { leaf: Some(leaf(0, 600)), ..facts(300) };
-        assert_eq!(next_step(ended, SETTLED, 600), Some(Step::Begin));
+        assert_eq!(next_step(ended, SETTLED, 600), Some(RenewalStep::Begin));
         let not_yet = Facts { current: Some(valid(100, 600)), ..Facts::default() };
-        assert_eq!(next_step(not_yet, SETTLED, 99), Some(Step::Begin));
+        assert_eq!(next_step(not_yet, SETTLED, 99), Some(RenewalStep::Begin));
     }
 
     #[test]
     fn a_certificate_is_renewed_at_two_thirds_of_its_life_or_if_it_does_not_fit() {
         let served = Facts { leaf: Some(leaf(0, 150)), ..facts(100) };
         assert_eq!(next_step(served, None, 99), None);
-        assert_eq!(next_step(served, None, 100), Some(Step::RenewLeaf));
+        assert_eq!(next_step(served, None, 100), Some(RenewalStep::RenewLeaf));
         let other = Facts { leaf: Some(Leaf { validity: valid(0, 150), fits: false }), ..served };
-        assert_eq!(next_step(other, None, 1), Some(Step::RenewLeaf));
-        assert_eq!(next_step(Facts { leaf: None, ..served }, None, 1), Some(Step::RenewLeaf));
+        assert_eq!(next_step(other, None, 1), Some(RenewalStep::RenewLeaf));
+        assert_eq!(next_step(Facts { leaf: None, ..served }, None, 1), Some(RenewalStep::RenewLeaf));
     }
 
     #[test]
@@ -148,16 +148,19 @@ mod tests {
     #[test]
     fn the_next_authority_is_made_at_two_thirds_of_the_life_of_the_current_one() {
         assert_eq!(next_step(facts(399), SETTLED, 399), None);
-        assert_eq!(next_step(facts(400), SETTLED, 400), Some(Step::AddNext));
+        assert_eq!(next_step(facts(400), SETTLED, 400), Some(RenewalStep::AddNext));
     }
 
     #[test]
     fn the_next_authority_signs_at_five_sixths_if_all_have_trusted_it_for_a_while() {
         let both = |now| Facts { next: Some(valid(400, 1000)), ..facts(now) };
         let short = Some(Duration::from_secs(19));
-        for (now, trusted_for, expected) in
-            [(499, SETTLED, None), (500, SETTLED, Some(Step::Promote)), (500, short, None), (500, None, None)]
-        {
+        for (now, trusted_for, expected) in [
+            (499, SETTLED, None),
+            (500, SETTLED, Some(RenewalStep::Promote)),
+            (500, short, None),
+            (500, None, None),
+        ] {
             assert_eq!(next_step(both(now), trusted_for, now), expected, "{now} {trusted_for:?}");
         }
     }
@@ -165,13 +168,13 @@ mod tests {
     #[test]
     fn with_an_authority_that_has_ended_the_next_one_signs_whether_all_trust_it_or_not() {
         let both = Facts { next: Some(valid(400, 1000)), ..facts(500) };
-        assert_eq!(next_step(both, None, 600), Some(Step::Promote));
+        assert_eq!(next_step(both, None, 600), Some(RenewalStep::Promote));
     }
 
     #[test]
     fn an_authority_that_signed_before_is_trusted_until_its_end() {
         let before = |now| Facts { previous_end: Some(at(200)), ..facts(now) };
         assert_eq!(next_step(before(199), SETTLED, 199), None);
-        assert_eq!(next_step(before(200), SETTLED, 200), Some(Step::DropPrevious));
+        assert_eq!(next_step(before(200), SETTLED, 200), Some(RenewalStep::DropPrevious));
     }
 }

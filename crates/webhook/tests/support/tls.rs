@@ -13,7 +13,7 @@ use tenure_certs::Pair;
 use tenure_service::{
     callers::ClientCa,
     readiness::ProcessReadiness,
-    tls::{Source, TlsArgs},
+    tls::{CertificateSource, TlsArgs},
     validity::CertificateEnds,
 };
 use tokio::net::TcpStream;
@@ -69,7 +69,7 @@ pub fn serve_clients(
         key.to_str().unwrap(),
     ];
     let Flags { tls } = Flags::parse_from(own.iter().chain(flags));
-    let certificates = (Source::Files, CertificateEnds::default());
+    let certificates = (CertificateSource::Files, CertificateEnds::default());
     let (readiness, shutdown) = (ProcessReadiness::default(), CancellationToken::new());
     let ended =
         tokio::spawn(tls.serve(router, authorities, certificates, readiness.clone(), shutdown.clone()));

@@ -20,7 +20,7 @@ fn at(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
 }
 
-fn after(held: &Held, step: Step, seconds: u64) -> Held {
+fn after(held: &Held, step: RenewalStep, seconds: u64) -> Held {
     held.after(step, &names(), at(seconds), &LIFETIMES).unwrap()
 }
 
@@ -31,7 +31,7 @@ fn count(pem: &str) -> usize {
 
 #[test]
 fn the_first_certificate_is_of_the_authority_and_has_the_names() {
-    let held = after(&Held::default(), Step::Begin, 0);
+    let held = after(&Held::default(), RenewalStep::Begin, 0);
     let facts = held.facts(&names());
     let leaf = facts.leaf.unwrap();
     assert!(leaf.fits && leaf.validity.until == at(150));
@@ -42,8 +42,10 @@ fn the_first_certificate_is_of_the_authority_and_has_the_names() {
 
 #[test]
 fn the_data_of_a_secret_is_read_as_it_was_written() {
-    let mut held = after(&Held::default(), Step::Begin, 0);
-    for (step, seconds) in [(Step::AddNext, 400), (Step::Promote, 500), (Step::AddNext, 550)] {
+    let mut held = after(&Held::default(), RenewalStep::Begin, 0);
+    for (step, seconds) in
+        [(RenewalStep::AddNext, 400), (RenewalStep::Promote, 500), (RenewalStep::AddNext, 550)]
+    {
         held = after(&held, step, seconds);
         assert!(Held::of(&held.data()) == held, "{step:?}");
     }
@@ -53,30 +55,30 @@ fn the_data_of_a_secret_is_read_as_it_was_written() {
 
 #[test]
 fn what_cannot_be_read_counts_as_missing() {
-    let mut data = after(&Held::default(), Step::Begin, 0).data();
+    let mut data = after(&Held::default(), RenewalStep::Begin, 0).data();
     data.insert("ca.key".into(), ByteString(b"no key".to_vec()));
     data.insert("tls.crt".into(), ByteString(vec![0xff]));
     let held = Held::of(&data);
     assert!(held.authority().is_none() && held.leaf().is_none());
-    assert_eq!(step(&held.facts(&names()), None, at(1), &LIFETIMES), Some(Step::Begin));
+    assert_eq!(step(&held.facts(&names()), None, at(1), &LIFETIMES), Some(RenewalStep::Begin));
 }
 
 #[test]
 fn the_key_of_an_authority_is_gone_once_the_next_one_signs() {
-    let held = after(&after(&Held::default(), Step::Begin, 0), Step::AddNext, 400);
+    let held = after(&after(&Held::default(), RenewalStep::Begin, 0), RenewalStep::AddNext, 400);
     let first = held.current.clone().unwrap();
-    let promoted = after(&held, Step::Promote, 500);
+    let promoted = after(&held, RenewalStep::Promote, 500);
     assert!(promoted.previous == [first.certificate]);
     assert!(!promoted.data().values().any(|file| file.0 == first.key.as_bytes()));
     assert!(promoted.facts(&names()).leaf.unwrap().fits);
     assert_eq!(count(&promoted.bundle()), 2);
-    assert_eq!(count(&after(&promoted, Step::DropPrevious, 600).bundle()), 1);
+    assert_eq!(count(&after(&promoted, RenewalStep::DropPrevious, 600).bundle()), 1);
 }
 
 #[test]
 fn no_certificate_outlives_its_authority() {
-    let held = after(&Held::default(), Step::Begin, 0);
-    let late = after(&held, Step::RenewLeaf, 550);
+    let held = after(&Held::default(), RenewalStep::Begin, 0);
+    let late = after(&held, RenewalStep::RenewLeaf, 550);
     assert_eq!(late.facts(&names()).leaf.unwrap().validity.until, at(600));
 }
 
@@ -134,7 +136,7 @@ proptest! {
             let next = step(&held.facts(&names()), trusted_for, at(now), &LIFETIMES);
             if let Some(step) = next.filter(|_| fault % 8 != 3) {
                 held = after(&held, step, now);
-                promoted += usize::from(step == Step::Promote);
+                promoted += usize::from(step == RenewalStep::Promote);
                 if held.bundle() != bundle {
                     trusted_since = None;
                 }
