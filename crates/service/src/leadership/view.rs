@@ -194,7 +194,7 @@ mod tests {
         match view.step(now, wall(100)) {
             ElectionStep::Claim(_) => panic!("claims"),
             ElectionStep::StandBy { leader, until } => {
-                assert_eq!((leader.as_str(), until), ("them", expected))
+                assert_eq!((leader.as_str(), until), ("them", expected));
             }
         }
     }
