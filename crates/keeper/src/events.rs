@@ -34,6 +34,9 @@ pub use writer::EventWriter;
 
 const CONTROLLER: &str = "tenure.dev/keeper";
 
+/// The action of events about what was deleted.
+pub const DELETING: &str = "Deleting";
+
 /// The time for writing the remaining events at the end.
 const FOR_EVENTS: Duration = Duration::from_secs(5);
 
@@ -130,6 +133,8 @@ impl Events {
     fn event(&self, happening: &EventRecord, now: Timestamp) -> Event {
         let (object, namespace) = (&happening.object, happening.namespace());
         let (related, queue) = happening.cause.clone().unzip();
+        // each keeper names a deletion by its deadline: it is told before it is done
+        let time = if happening.action == DELETING { now } else { now.min(happening.at) };
         Event {
             metadata: ObjectMeta {
                 name: Some(name(happening)),
@@ -139,7 +144,7 @@ impl Events {
             },
             related,
             action: Some(happening.action.into()),
-            event_time: Some(MicroTime(now.min(happening.at))),
+            event_time: Some(MicroTime(time)),
             note: Some(note(happening).into()),
             reason: Some(happening.reason.into()),
             regarding: Some(object.clone()),

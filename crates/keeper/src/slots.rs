@@ -21,6 +21,9 @@ use tokio::{
 /// is the limiter's business; this only hides latency.
 pub const SLOTS: usize = 16;
 
+/// The most calls that are under way for one namespace.
+const PER_NAMESPACE: usize = 8;
+
 /// The time after which a call is slow.
 const PROMPT: Duration = Duration::from_secs(1);
 
@@ -40,7 +43,7 @@ pub struct FairSlots {
 
 impl Default for FairSlots {
     fn default() -> Self {
-        Self::new(SLOTS, Duration::ZERO)
+        Self::new(SLOTS, PER_NAMESPACE, Duration::ZERO)
     }
 }
 
@@ -48,6 +51,7 @@ impl Default for FairSlots {
 struct Taken {
     /// The most for namespaces without trouble, and as many for the others.
     slots: usize,
+    per_namespace: usize,
     shares: HashMap<String, Share>,
     /// The lines that have a call under way which isn't slow.
     lines: HashSet<String>,
@@ -73,15 +77,13 @@ pub struct Slot {
 }
 
 impl FairSlots {
-    /// So many slots, half of which one namespace may take. A call of which `waiting` is a part may last so much longer
-    /// before it is slow.
-    pub fn new(slots: usize, waiting: Duration) -> Self {
-        let taken = Taken { slots, shares: HashMap::new(), lines: HashSet::new(), fine: 0, troubled: 0 };
-        Self {
-            taken: Arc::new(Mutex::new(taken)),
-            changed: Arc::default(),
-            prompt: PROMPT.saturating_add(waiting),
-        }
+    /// So many slots, of which one namespace may take `per_namespace`. A call of which `waiting` is a part may last so much
+    /// longer before it is slow.
+    pub fn new(slots: usize, per_namespace: usize, waiting: Duration) -> Self {
+        let (shares, lines, fine, troubled) = Default::default();
+        let taken = Taken { slots, per_namespace, shares, lines, fine, troubled };
+        let prompt = PROMPT.saturating_add(waiting);
+        Self { taken: Arc::new(Mutex::new(taken)), changed: Arc::default(), prompt }
     }
 
     /// True if the calls of a namespace were slow of late, or have failed.
@@ -114,10 +116,6 @@ impl FairSlots {
 }
 
 impl Taken {
-    const fn per_namespace(&self) -> usize {
-        self.slots.div_ceil(2)
-    }
-
     /// True if a namespace is in trouble: at the end of the time, until its last call has ended.
     fn is_troubled(&self, namespace: &str) -> bool {
         let now = Instant::now();
@@ -128,10 +126,9 @@ impl Taken {
 
     fn begin(&mut self, namespace: &str) -> bool {
         let is_troubled = self.is_troubled(namespace);
-        let most = self.per_namespace();
-        let Self { slots, shares, fine, troubled, .. } = self;
+        let Self { slots, per_namespace, shares, fine, troubled, .. } = self;
         let pool = if is_troubled { troubled } else { fine };
-        if *pool >= *slots || shares.get(namespace).is_some_and(|share| share.taken >= most) {
+        if *pool >= *slots || shares.get(namespace).is_some_and(|share| share.taken >= *per_namespace) {
             return false;
         }
         *pool = pool.saturating_add(1);
@@ -211,8 +208,6 @@ impl Drop for Slot {
 mod tests {
     use super::*;
 
-    const PER_NAMESPACE: usize = SLOTS / 2;
-
     fn take_all(slots: &FairSlots, namespace: &str) -> Vec<Slot> {
         std::iter::from_fn(|| slots.take(namespace)).collect()
     }
@@ -274,7 +269,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_single_slot_is_for_one_call_and_time_in_a_queue_is_no_trouble() {
         let waiting = Duration::from_secs(5);
-        let slots = FairSlots::new(1, waiting);
+        let slots = FairSlots::new(1, 1, waiting);
         let held = slots.take("a").unwrap();
         assert!(slots.take("a").is_none() && slots.take("b").is_none());
         let hang = |time| tokio::time::timeout(time, held.watch(std::future::pending::<()>()));

@@ -40,7 +40,7 @@ impl Pauser {
         }
         let awaits = self.cluster.with(|index| index.awaits_queue(pod, self.clock.now()));
         Ok(awaits
-            .then(|| put_off("a queue on its way to the root is missing for a moment", BatchCoverage::First)))
+            .then(|| put_off("a queue on its way to the root is missing for a moment", BatchCoverage::All)))
     }
 
     /// True if a pod is due by its own labels, annotations and times as they are now.

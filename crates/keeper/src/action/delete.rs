@@ -8,7 +8,7 @@ use tenure_service::call::{ApiError, persist};
 use tenure_types::{keys, projection::Pod};
 
 use super::{ActionResult, Done, Failure, Pauser, of_pod, reference};
-use crate::events::EventRecord;
+use crate::events::{DELETING, EventRecord};
 
 impl Pauser {
     pub(super) async fn delete(
@@ -85,7 +85,7 @@ impl Pauser {
         let event = |reason, note| EventRecord {
             object: object.clone(),
             reason,
-            action: "Deleting",
+            action: DELETING,
             note,
             at: due.deadline,
             cause: Some((object.clone(), due.queue.clone())),
@@ -123,7 +123,7 @@ impl Pauser {
         let event = |reason, note: String| EventRecord {
             object: known.object.clone(),
             reason,
-            action: "Deleting",
+            action: DELETING,
             note,
             at: due.deadline,
             cause: cause.clone(),

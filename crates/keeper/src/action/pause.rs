@@ -26,7 +26,7 @@ use super::{
     ActionResult, Conflicts, Done, Failure, Pauser, TRIES, describe, is_last, json, known, of_pod, reference,
 };
 use crate::{
-    events::EventRecord,
+    events::{DELETING, EventRecord},
     recent::{EVENT_REPAIR, OwedEvents, earlier},
     returns::told_of_return,
 };
@@ -467,7 +467,7 @@ fn not_paused_again(
     EventRecord {
         object: known.object.clone(),
         reason: pause::PAUSE_REVERSED,
-        action: "Deleting",
+        action: DELETING,
         note: pause::undone(record, reversals, known),
         at: due.deadline,
         cause: Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone())),

@@ -83,10 +83,12 @@ impl Parts {
         }
     }
 
-    /// Slots for pauses. Those that are taken at the same time wait for the rate limit together.
+    /// Slots for pauses, of which each namespace leaves a quarter to others. Those that are taken at the same time wait for
+    /// the rate limit together.
     fn slots(&self, threadiness: NonZeroU32) -> FairSlots {
         let waiting = Duration::from_secs(threadiness.get().into()) / self.writes.0.get();
-        FairSlots::new(threadiness.get() as usize, waiting.saturating_mul(2))
+        let slots = threadiness.get() as usize;
+        FairSlots::new(slots, slots.saturating_sub(slots / 4), waiting.saturating_mul(2))
     }
 
     fn objects(&self) -> ObjectClient {
