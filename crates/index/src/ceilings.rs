@@ -4,6 +4,8 @@ mod capacity;
 mod explain;
 mod extensions;
 mod limits;
+mod missing;
+mod orphans;
 mod returns;
 mod tally;
 mod terminating;
@@ -106,6 +108,7 @@ pub struct Ceilings {
     knows_queues: bool,
     /// A change of queues whose effect on pods is not computed yet.
     policy_change: Option<PolicyChange>,
+    missing: MissingQueues,
 }
 
 impl Reader for Ceilings {
@@ -118,8 +121,16 @@ impl Reader for Ceilings {
         self.deadlines.retain(uids);
         self.terminating.retain(uids);
     }
+
+    fn delete_queue(&mut self, family: Family, name: &str) {
+        if self.knows_queues {
+            self.missing.note(family, name);
+        }
+    }
 }
 
+use missing::MissingQueues;
+pub use orphans::Orphan;
 pub use terminating::Overlong;
 use terminating::Terminating;
 
@@ -139,9 +150,11 @@ impl CeilingIndex {
             grace_on_change: GraceOnChange::default(),
             knows_queues: false,
             policy_change: None,
+            missing: MissingQueues::default(),
         };
         let mut index = Self { objects: Objects::default(), reader };
         index.objects.gangs.serve_keeper();
+        index.objects.owners.makers = Some(index.objects.interner.kinds.makers());
         index.objects.interner.kueue_queues.clone_from(&settings.kueue_queues);
         index.configure(settings);
         index
@@ -191,10 +204,12 @@ impl CeilingIndex {
     }
 
     fn put_pod(&mut self, pod: &projection::Pod) -> bool {
-        self.apply_member(pod);
         let uid = pod.metadata.uid.as_deref().map(Uid::of);
+        // with the last of its pods, the queue of a group that is gone is forgotten
+        let end = uid.filter(|_| pod.metadata.deletion_timestamp.is_some()).and_then(|uid| self.end_of(uid));
+        self.apply_member(pod);
         if let Some(uid) = uid {
-            self.apply_terminating(uid, pod);
+            self.apply_terminating(uid, pod, end);
         }
         let was_new = uid
             .and_then(|uid| self.reader.deadlines.get(uid))
@@ -230,8 +245,20 @@ impl CeilingIndex {
     /// Hands out the pod that is most overdue at `now`, with the others of its controller that are overdue too.
     /// They are not handed out again before they are taken back. Expired pods come first.
     pub fn claim(&mut self, now: Timestamp) -> Option<DueBatch> {
+        self.claim_where(now, |_| true)
+    }
+
+    /// The same for the pods of namespaces that `may` be acted in. It is asked in the order in which pods are due, until it
+    /// returns true.
+    pub fn claim_where(&mut self, now: Timestamp, may: impl FnMut(&str) -> bool) -> Option<DueBatch> {
         self.reschedule();
-        self.reader.deadlines.claim(now)
+        self.reader.deadlines.claim(now, may)
+    }
+
+    /// The next instant at which there may be more to claim than at `now`.
+    pub fn next_due_after(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.reschedule();
+        self.reader.deadlines.next_due_after(now)
     }
 
     /// Takes back a group. The pods that were `served` had this `outcome`, and the others are due again at once. Pods that were
@@ -341,6 +368,13 @@ impl CeilingIndex {
         self.reader.deadlines.len()
     }
 
+    /// The end of the run of a pod that is kept.
+    fn end_of(&mut self, uid: Uid) -> Option<Timestamp> {
+        self.reschedule();
+        let end = self.reader.deadlines.get(uid)?.expiry.at;
+        (end != NEVER).then(|| Timestamp::from_millisecond(end).ok()).flatten()
+    }
+
     fn schedule(&mut self, pods: impl IntoIterator<Item = Uid>) {
         let Self { objects, reader: Ceilings { deadlines, notice, pods_ready, policy_change, .. } } = self;
         for uid in pods {
@@ -363,7 +397,9 @@ impl CeilingIndex {
             below.chain(of_groups).chain(pods).collect()
         };
         self.schedule(moved);
-        self.reader.policy_change = None;
+        if let Some(change) = self.reader.policy_change.take() {
+            self.note_missing(change.at);
+        }
     }
 }
 

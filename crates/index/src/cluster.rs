@@ -29,6 +29,9 @@ pub trait Reader {
 
     /// Forgets all pods but these.
     fn retain_pods(&mut self, uids: &HashSet<Uid>);
+
+    /// A queue is gone.
+    fn delete_queue(&mut self, _family: Family, _name: &str) {}
 }
 
 /// The objects of a cluster, as the API server has them, and what `R` makes of its pods.
@@ -110,12 +113,17 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets a queue of the run.ai family.
     pub fn delete_runai(&mut self, name: &str) {
-        self.objects.moved.all |= self.objects.runai.delete(name);
+        if self.objects.runai.delete(name) {
+            self.objects.moved.all = true;
+            self.reader.delete_queue(Family::Runai, name);
+        }
     }
 
     /// Forgets all queues of the run.ai family but these.
     pub fn retain_runai(&mut self, names: &HashSet<String>) {
-        self.objects.moved.all |= self.objects.runai.retain(names);
+        for name in self.objects.runai.others(names) {
+            self.delete_runai(&name);
+        }
     }
 
     /// Adds or updates a queue of the tensorstack family.
@@ -125,12 +133,17 @@ impl<R: Reader> ClusterModel<R> {
 
     /// Forgets a queue of the tensorstack family.
     pub fn delete_tensorstack(&mut self, name: &str) {
-        self.objects.moved.all |= self.objects.tensorstack.delete(name);
+        if self.objects.tensorstack.delete(name) {
+            self.objects.moved.all = true;
+            self.reader.delete_queue(Family::Tensorstack, name);
+        }
     }
 
     /// Forgets all queues of the tensorstack family but these.
     pub fn retain_tensorstack(&mut self, names: &HashSet<String>) {
-        self.objects.moved.all |= self.objects.tensorstack.retain(names);
+        for name in self.objects.tensorstack.others(names) {
+            self.delete_tensorstack(&name);
+        }
     }
 
     /// Adds or updates a `PodGroup`.

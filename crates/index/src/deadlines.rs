@@ -36,6 +36,8 @@ const MOST_IN_GROUP: usize = 2_000;
 pub struct PodDeadlines {
     pub ceiling: Option<Ceiling>,
     pub ready_until: Option<ReadyUntil>,
+    /// True if a queue of the pod, or one on the way to the root, isn't there.
+    pub lacks_queue: bool,
 }
 
 /// Pods in a few hundred bytes each, ordered by the time of their next task.
@@ -51,6 +53,8 @@ pub struct Deadlines {
     exempt_in: UidMap<ArcStr>,
     claims: u32,
     pub retry_after: RetryAfter,
+    /// The ends that were past when a queue went missing, of pods that lack one still: it may have gone for a moment.
+    lost: UidMap<i64>,
 }
 
 /// Pods by the time at which each task is due.
@@ -89,6 +93,7 @@ impl Deadlines {
             exempt_in: UidMap::default(),
             claims: 0,
             retry_after: RetryAfter::default(),
+            lost: UidMap::default(),
         }
     }
 
@@ -154,6 +159,7 @@ impl Deadlines {
     pub fn delete(&mut self, uid: Uid) {
         self.delete_exempt(uid);
         let Some(mut pod) = self.pods.remove(&uid) else { return };
+        self.lost.remove(&uid);
         self.orders.place(uid, &mut pod, false);
         self.by_controller.replace(uid, pod.controller.map(|of| of.uid), None);
     }
@@ -174,8 +180,10 @@ impl Deadlines {
         deadlines: impl FnOnce(&ManagedPod) -> PodDeadlines,
     ) {
         let Some(pod) = self.pods.get_mut(&uid) else { return };
-        let PodDeadlines { ceiling, ready_until } = deadlines(pod);
-        let ceiling = pod.expiry.granted(ceiling, change);
+        let PodDeadlines { ceiling, ready_until, lacks_queue } = deadlines(pod);
+        let lost = self.lost.remove(&uid);
+        let (ceiling, lost) = pod.expiry.granted(ceiling, change, lost, lacks_queue);
+        self.lost.extend(lost.map(|end| (uid, end)));
         if pod.claim.is_none() {
             // otherwise, the task that it was handed out for is settled first
             pod.notice = Notice::plan(pod.notice.take(), pod.created, ceiling.as_ref());
@@ -208,13 +216,34 @@ impl Deadlines {
         Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
     }
 
-    /// Hands out the pods with the next due task: expiries come before evictions, and evictions before notices.
-    pub fn claim(&mut self, now: Timestamp) -> Option<DueBatch> {
+    /// The next instant after `now` at which another task is overdue than those that are.
+    pub fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
+        let Orders { expiries, evictions, notices } = &self.orders;
+        let next = |order: &Order| order.next_from(now.as_millisecond());
+        let next = [expiries, evictions, notices].into_iter().filter_map(next).min()?;
+        Timestamp::from_millisecond(next.saturating_add(1)).ok()
+    }
+
+    /// Hands out the pods with the next due task of a namespace that `may` take one: expiries come before evictions, and
+    /// evictions before notices.
+    pub fn claim(&mut self, now: Timestamp, mut may: impl FnMut(&str) -> bool) -> Option<DueBatch> {
         let now = now.as_millisecond();
         let Orders { expiries, evictions, notices } = &self.orders;
         let by_urgency = [(Task::Expire, expiries), (Task::Evict, evictions), (Task::Announce, notices)];
-        let due = |(task, order): (Task, &Order)| Some((task, order.due(now).next()?));
-        let (task, (slot, first)) = by_urgency.into_iter().find_map(due)?;
+        // many pods of one namespace may be due
+        let mut refused: Option<&ArcStr> = None;
+        let mut may_claim = |uid: &Uid| {
+            let Some(pod) = self.pods.get(uid) else { return false };
+            let is_refused = refused.is_some_and(|refused| ArcStr::ptr_eq(refused, &pod.namespace));
+            let may = !is_refused && may(&pod.namespace);
+            if !may {
+                refused = Some(&pod.namespace);
+            }
+            may
+        };
+        let mut due =
+            |(task, order): (Task, &Order)| Some((task, order.due(now).find(|(_, uid)| may_claim(uid))?));
+        let (task, (slot, first)) = by_urgency.into_iter().find_map(&mut due)?;
         let pod = self.pods.get(&first)?;
         let is_withdrawn = task == Task::Announce && pod.expiry.at == NEVER;
         let task = if is_withdrawn { Task::Withdraw } else { task };

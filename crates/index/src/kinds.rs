@@ -8,7 +8,10 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use tenure_policy::owners::{OwnerTable, group_of};
+use tenure_policy::{
+    climb::{DEPLOYMENT, POD_CONTROLLERS, REPLICA_SET},
+    owners::{OwnerTable, group_of},
+};
 
 /// A hash of group and kind. It is never zero, so that an `Option` of it has the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,10 +32,39 @@ impl KindHasher {
         pausable.map(|(group, kind, _)| self.named(group, kind)).collect()
     }
 
+    /// The kinds whose controllers own some kinds alone.
+    pub fn makers(&self) -> Makers {
+        let kind = |(group, kind): (&str, &str)| self.named(group, kind);
+        Makers {
+            deployment: kind(DEPLOYMENT),
+            replica_set: kind(REPLICA_SET),
+            of_pods: POD_CONTROLLERS.into_iter().map(kind).collect(),
+        }
+    }
+
     #[allow(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
     fn named(&self, group: &str, kind: &str) -> KindHash {
         let hash = self.0.hash_one((group, kind)) as u32;
         KindHash(NonZeroU32::new(hash).unwrap_or(NonZeroU32::MIN))
+    }
+}
+
+/// The kinds of the policy's climb from a pod to its owners, hashed.
+#[derive(Debug)]
+pub struct Makers {
+    deployment: KindHash,
+    replica_set: KindHash,
+    of_pods: HashSet<KindHash>,
+}
+
+impl Makers {
+    /// True if the controller of a kind could own objects of the kind `below`, or pods if that is none.
+    pub fn may_own(&self, kind: KindHash, below: Option<KindHash>) -> bool {
+        if kind == self.deployment {
+            below == Some(self.replica_set)
+        } else {
+            below.is_none() || !self.of_pods.contains(&kind)
+        }
     }
 }
 

@@ -18,7 +18,7 @@ mod queues;
 mod times;
 mod uid;
 
-pub use ceilings::{CeilingIndex, Ceilings, Overlong, Seen, Settings, Standing, Tally};
+pub use ceilings::{CeilingIndex, Ceilings, Orphan, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{ClusterModel, Reader};
 pub use deadlines::{BatchCoverage, Claim, DueBatch, DuePod, Outcome, RetryAfter, Task};
 pub use own::{Bearer, Ineffective, NoEffect};

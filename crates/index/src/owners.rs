@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use crate::{
     Uid,
     controlled::Controlled,
-    kinds::{KindHash, KindHasher},
+    kinds::{KindHash, KindHasher, Makers},
 };
 
 /// More ancestors than any real chain has.
@@ -56,6 +56,8 @@ pub struct OwnerRecords {
     pausable: HashSet<KindHash>,
     /// True if workloads have grants: then chains of owners matter, too.
     pub with_grants: bool,
+    /// The kinds that own some kinds alone; none until they are set.
+    pub makers: Option<Makers>,
 }
 
 impl OwnerRecords {
@@ -137,10 +139,26 @@ impl OwnerRecords {
 
     /// The topmost ancestor that can be paused, as far as it is known.
     pub fn root(&self, controller: Option<Controller>) -> Option<Uid> {
-        let mut root = None;
+        self.topmost(controller, |_, _| true)
+    }
+
+    /// The same, where each is of a kind whose controller makes what it is said to own. Any user may name any owner, and
+    /// its controller gives up only what it would own.
+    pub fn root_by_kind(&self, controller: Option<Controller>) -> Option<Uid> {
+        let may_own = |kind, below| self.makers.as_ref().is_none_or(|makers| makers.may_own(kind, below));
+        self.topmost(controller, may_own)
+    }
+
+    fn topmost(
+        &self,
+        controller: Option<Controller>,
+        may_own: impl Fn(KindHash, Option<KindHash>) -> bool,
+    ) -> Option<Uid> {
+        let (mut root, mut below) = (None, None);
         let mut next = controller;
         for _ in 0..MAX_DEPTH {
-            let Some(controller) = next else { break };
+            let Some(controller) = next.filter(|controller| may_own(controller.kind, below)) else { break };
+            below = Some(controller.kind);
             if self.pausable.contains(&controller.kind) {
                 root = Some(controller.uid);
             }

@@ -42,6 +42,8 @@ pub struct Gangs {
     /// Pods whose workload has another queue, ceiling or start than before.
     moved: HashSet<Uid>,
     stamps: StampSchedule,
+    /// Groups that were deleted or replaced while their pods ran. In the keeper alone.
+    gone: HashSet<GroupKey>,
     for_keeper: bool,
     /// The longest time between the scheduling of a workload's first pod and its start.
     formation: LongestFormation,
@@ -188,6 +190,9 @@ impl Gangs {
         let says = |gang: &Gang| (gang.queue().cloned(), gang.group.as_ref().map(|group| group.own));
         let before = says(gang);
         gang.put(group, &self.members);
+        if for_keeper && gang.fixed_queue().is_some() {
+            self.gone.insert(key.clone());
+        }
         if says(gang) != before {
             self.moved.extend(gang.members());
         }
@@ -196,6 +201,20 @@ impl Gangs {
         }
         self.changed.insert(key.clone());
         self.prune(key);
+    }
+
+    /// The running pods of groups that were deleted or replaced since their run began, with the kind and the queue of the
+    /// group.
+    pub fn orphans(&mut self) -> Vec<(Uid, PodGroupKind, String)> {
+        let Self { by_key, members, gone, .. } = self;
+        gone.retain(|key| by_key.get(key).is_some_and(|gang| gang.fixed_queue().is_some()));
+        let of = |key: &GroupKey| {
+            let gang = by_key.get(key)?;
+            let (kind, queue) = (key.kind, gang.fixed_queue()?.to_string());
+            let active = |uid: &&Uid| members.get(uid).is_some_and(|member| member.is_active());
+            Some(gang.members().iter().filter(active).map(move |uid| (*uid, kind, queue.clone())))
+        };
+        gone.iter().filter_map(of).flatten().collect()
     }
 
     /// Forgets the record of a group that is gone and has no members.

@@ -64,6 +64,12 @@ impl RunaiQueues {
         self.tree.retain(names)
     }
 
+    /// The queues but for these.
+    pub fn others(&self, names: &HashSet<String>) -> Vec<String> {
+        let all = self.tree.queues().map(|(name, _)| name.to_owned());
+        all.filter(|name| !names.contains(name)).collect()
+    }
+
     /// The tree, as decisions need it.
     pub const fn tree(&self) -> &QueueTree {
         &self.tree
@@ -130,11 +136,9 @@ impl TensorstackQueues {
         self.0.remove(name).is_some()
     }
 
-    /// Forgets all queues but these; says whether any was forgotten.
-    pub fn retain(&mut self, names: &HashSet<String>) -> bool {
-        let before = self.0.len();
-        self.0.retain(|name, _| names.contains(name));
-        self.0.len() != before
+    /// The queues but for these.
+    pub fn others(&self, names: &HashSet<String>) -> Vec<String> {
+        self.0.keys().filter(|name| !names.contains(*name)).cloned().collect()
     }
 
     /// Returns the limits for workloads of a queue; none if there is no such queue.
@@ -247,16 +251,15 @@ mod tests {
         let mut queues = RunaiQueues::default();
         applied(&mut queues, "a", json!({}));
         applied(&mut queues, "b", json!({}));
-        assert!(queues.retain(&HashSet::from(["b".to_owned()])));
-        assert!(!queues.retain(&HashSet::from(["b".to_owned()])));
-        assert_eq!(queues.tree().len(), 1);
+        assert_eq!(queues.others(&HashSet::from(["b".to_owned()])), ["a"]);
+        assert!(queues.delete("a") && queues.tree().len() == 1);
         assert!(queues.delete("b") && !queues.delete("b") && queues.tree().is_empty());
         let mut queues = TensorstackQueues::default();
         for name in ["a", "b"] {
             queues.apply(name, &v1beta1::QueueSpec::default());
         }
-        let kept = HashSet::from(["b".to_owned()]);
-        assert_eq!([queues.retain(&kept), queues.retain(&kept)], [true, false]);
+        assert_eq!(queues.others(&HashSet::from(["b".to_owned()])), ["a"]);
+        assert!(queues.delete("a") && !queues.delete("a"));
         assert_eq!(["a", "b"].map(|name| queues.limits(name).is_some()), [false, true]);
     }
 }

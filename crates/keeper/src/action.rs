@@ -43,8 +43,13 @@ pub use extended::ListedExtensions;
 pub use pause::told_of_pause;
 
 use crate::{
-    api::ObjectClient, cluster::ClusterState, config::Current, events::EventRecord, gate::FreshnessGate,
-    limit::WriteLimit, queues::QueueReader,
+    api::ObjectClient,
+    cluster::ClusterState,
+    config::Current,
+    events::{EventQueue, EventRecord},
+    gate::FreshnessGate,
+    limit::WriteLimit,
+    queues::QueueReader,
 };
 
 /// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
@@ -68,6 +73,8 @@ pub struct Pauser {
     pub limit: WriteLimit,
     pub config: Current,
     pub scope: Scope,
+    /// Events that are written before an act.
+    pub events: EventQueue,
     /// True to decide everything, and to write only events.
     pub dry_run: bool,
     /// For announcements, apart from the limit of pauses: they must not wait for each other.

@@ -77,24 +77,31 @@ impl ObjectClient {
         call(Api::namespaced(self.client.clone(), namespace).get(name)).await
     }
 
-    /// Deletes a pod, but no namesake of it.
-    pub async fn delete_pod(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
+    /// Deletes a pod, but no namesake of it; with `dry_run`, asks whether the API server would.
+    pub async fn delete_pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
-        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let how = DeleteParams { preconditions: Some(preconditions), dry_run, ..DeleteParams::default() };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         self.lead_or_fail()?;
         call(api.delete(name, &how)).await.map(drop)
     }
 
-    /// Deletes an owner as it was read, and by that all that it owns.
+    /// Deletes an owner as it was read, and by that all that it owns; with `dry_run`, asks whether the API server would.
     pub async fn delete_owner(
         &self,
         namespace: &str,
         owner: &OwnerReference,
         resource_version: Option<String>,
+        dry_run: bool,
     ) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(owner.uid.clone()), resource_version };
-        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
+        let how = DeleteParams { preconditions: Some(preconditions), dry_run, ..DeleteParams::background() };
         self.on(namespace, owner, async |api| {
             self.lead_or_fail()?;
             call(api.delete(&owner.name, &how)).await.map(drop)

@@ -5,7 +5,7 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
+    hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
     time::Duration,
 };
 
@@ -34,6 +34,9 @@ pub use writer::EventWriter;
 
 const CONTROLLER: &str = "tenure.dev/keeper";
 
+/// The action of events about what was deleted.
+pub const DELETING: &str = "Deleting";
+
 /// The time for writing the remaining events at the end.
 const FOR_EVENTS: Duration = Duration::from_secs(5);
 
@@ -53,6 +56,9 @@ const BY_NOTE: [&str; 7] = [
 
 /// The longest note that the API server accepts.
 const LONGEST_NOTE_BYTES: usize = 1024;
+
+/// The most other names that are tried for an event whose name is taken, before one that can't be guessed.
+const OTHER_NAMES: usize = 4;
 
 /// Writes events.
 #[derive(Clone)]
@@ -86,12 +92,50 @@ impl Events {
     }
 
     /// Tries to write an event. One that exists already is [`ApiError::Stale`]: its name follows from the happening, so
-    /// that a second write after an error or a crash creates no second event. The event is a warning, unless a workload
-    /// comes back.
+    /// that a second write after an error or a crash creates no second event. Any user may have taken the name for
+    /// another event: then this one has another name.
     async fn write(&self, happening: &EventRecord, now: Timestamp) -> Result<(), ApiError> {
+        let mut event = self.event(happening, now);
+        let api: Api<Event> = Api::namespaced(self.client.clone(), happening.namespace());
+        let first = event.metadata.name.clone().unwrap_or_default();
+        let mut name = first.clone();
+        for tries in 0..=OTHER_NAMES {
+            if !self.lead.holds() {
+                return Err(ApiError::NotLeading);
+            }
+            event.metadata.name = Some(name.clone());
+            let taken = match call(api.create(&PostParams::default(), &event)).await {
+                Err(ApiError::Stale(taken)) => taken,
+                result => return result.map(drop),
+            };
+            let found = match call(api.get(&name)).await {
+                Ok(found) if !is_same(&found, &event) => found,
+                // without the right to read events, all that have the name count
+                Ok(_) | Err(ApiError::Forbidden(_)) => return Err(ApiError::Stale(taken)),
+                // it has gone in the meantime
+                Err(ApiError::NotFound) => continue,
+                Err(error) => return Err(error),
+            };
+            let uid = found.metadata.uid.unwrap_or_default();
+            name = format!(
+                "{first}-{:x}",
+                if tries < OTHER_NAMES.saturating_sub(1) {
+                    hash(&uid)
+                } else {
+                    RandomState::new().hash_one(&uid)
+                }
+            );
+        }
+        Err(ApiError::Timeout)
+    }
+
+    /// The event is a warning, unless a workload comes back.
+    fn event(&self, happening: &EventRecord, now: Timestamp) -> Event {
         let (object, namespace) = (&happening.object, happening.namespace());
         let (related, queue) = happening.cause.clone().unzip();
-        let event = Event {
+        // each keeper names a deletion by its deadline: it is told before it is done
+        let time = if happening.action == DELETING { now } else { now.min(happening.at) };
+        Event {
             metadata: ObjectMeta {
                 name: Some(name(happening)),
                 namespace: Some(namespace.into()),
@@ -100,7 +144,7 @@ impl Events {
             },
             related,
             action: Some(happening.action.into()),
-            event_time: Some(MicroTime(now.min(happening.at))),
+            event_time: Some(MicroTime(time)),
             note: Some(note(happening).into()),
             reason: Some(happening.reason.into()),
             regarding: Some(object.clone()),
@@ -108,13 +152,17 @@ impl Events {
             reporting_instance: Some(self.instance.clone()),
             type_: Some(if NORMAL.contains(&happening.reason) { "Normal" } else { "Warning" }.into()),
             ..Event::default()
-        };
-        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        if !self.lead.holds() {
-            return Err(ApiError::NotLeading);
         }
-        call(api.create(&PostParams::default(), &event)).await.map(drop)
     }
+}
+
+/// True if another event tells people the same, whichever keeper has written it.
+fn is_same(one: &Event, other: &Event) -> bool {
+    let uid = |event: &Event| event.regarding.as_ref().and_then(|object| object.uid.clone());
+    let text = |event: &Event| {
+        (event.reason.clone(), event.note.clone(), event.type_.clone(), event.reporting_controller.clone())
+    };
+    uid(one) == uid(other) && text(one) == text(other)
 }
 
 impl EventRecord {
@@ -141,9 +189,7 @@ fn name(happening: &EventRecord) -> String {
     };
     let (name, uid) = (of(&object.name, 200), of(&object.uid, 8));
     if BY_NOTE.contains(reason) {
-        let mut hasher = DefaultHasher::new();
-        happening.note.hash(&mut hasher);
-        return format!("{}.{uid}{:x}o", name.trim_end_matches(['-', '.']), hasher.finish());
+        return format!("{}.{uid}{:x}o", name.trim_end_matches(['-', '.']), hash(&happening.note));
     }
     let kind = match *reason {
         MAX_DURATION_APPROACHING => "a",
@@ -156,8 +202,21 @@ fn name(happening: &EventRecord) -> String {
     format!("{}.{uid}{:x}{kind}", name.trim_end_matches(['-', '.']), at.as_millisecond())
 }
 
+/// A hash that each keeper computes alike.
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{collections::HashMap, convert::Infallible, sync::Arc};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use parking_lot::Mutex;
+    use serde_json::{Value, json};
     use tenure_policy::pause::MAX_DURATION_EXCEEDED;
 
     use super::*;
@@ -188,6 +247,65 @@ mod tests {
         assert_ne!(by_note("one"), by_note("two"));
         let long = of(&format!("{}-rest", "x".repeat(199)), "u", MAX_DURATION_EXCEEDED);
         assert!(long.len() < 253 && !long.contains("-."), "{long}");
+    }
+
+    /// An API server that keeps events by name. Each name that is taken is taken again before it is found free, so often.
+    fn server(kept: &Arc<Mutex<HashMap<String, Value>>>, taken: usize) -> Client {
+        let (kept, left) = (Arc::clone(kept), Arc::new(Mutex::new(taken)));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (kept, left) = (Arc::clone(&kept), Arc::clone(&left));
+            async move {
+                let path = request.uri().path().to_owned();
+                let is_creation = request.method() == Method::POST;
+                let body = request.into_body().collect_bytes().await.unwrap_or_default();
+                let (mut kept, mut left) = (kept.lock(), left.lock());
+                let (status, answer) = if is_creation {
+                    let mut event: Value = serde_json::from_slice(&body).unwrap();
+                    let name = event["metadata"]["name"].as_str().unwrap().to_owned();
+                    if *left > 0 {
+                        *left -= 1;
+                        let foreign =
+                            json!({"metadata": {"name": name, "uid": name}, "eventTime": null, "note": "x"});
+                        kept.insert(name.clone(), foreign);
+                    }
+                    if kept.contains_key(&name) {
+                        (
+                            409,
+                            json!({"status": "Failure", "message": "exists", "reason": "AlreadyExists", "code": 409}),
+                        )
+                    } else {
+                        event["metadata"]["uid"] = json!(name);
+                        kept.insert(name, event.clone());
+                        (201, event)
+                    }
+                } else {
+                    let name = path.rsplit('/').next().unwrap_or_default();
+                    (200, kept.get(name).cloned().unwrap_or_default())
+                };
+                let response = Response::builder().status(status).header("content-type", "application/json");
+                Ok::<_, Infallible>(response.body(Body::from(answer.to_string().into_bytes())).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn an_event_whose_name_any_user_has_taken_is_written_all_the_same_and_once() {
+        for taken in [0, 1, 2, OTHER_NAMES] {
+            let kept = Arc::default();
+            let events = Events::new(server(&kept, taken), Leadership::always());
+            let told =
+                EventRecord { note: "told".into(), ..happening("web", "6ccd780c", MAX_DURATION_EXCEEDED) };
+            let now = Timestamp::from_millisecond(300).unwrap();
+            assert!(events.write(&told, now).await.is_ok(), "{taken}");
+            let again = Events { instance: "another keeper".into(), ..events.clone() };
+            let exists = again.write(&told, now).await;
+            if taken < OTHER_NAMES {
+                assert!(matches!(exists, Err(ApiError::Stale(_))), "{taken}: {exists:?}");
+            }
+            let ours = kept.lock().values().filter(|event| event["note"] == "told").count();
+            assert!(ours == 1 || taken == OTHER_NAMES, "{taken}: {ours}");
+        }
     }
 
     #[test]

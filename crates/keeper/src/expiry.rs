@@ -2,7 +2,7 @@
 
 mod outcome;
 
-use std::{num::NonZeroU32, time::Duration};
+use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
@@ -16,10 +16,11 @@ use tracing::{debug, error, info, warn};
 use crate::{
     action::{ActionResult, Failure, Pauser, describe},
     cluster::ClusterState,
-    events::{EventQueue, EventRecord},
+    events::EventRecord,
     gate::FreshnessGate,
     metrics::{ExpiryResult, Metrics},
     sleep,
+    slots::{FairSlots, Slot},
 };
 use outcome::outcome;
 
@@ -35,10 +36,9 @@ pub struct ExpiryController {
     pub clock: ServerClock,
     pub pauser: Pauser,
     pub gate: FreshnessGate,
-    pub events: EventQueue,
     pub metrics: Metrics,
-    /// The number of owners that are handled at the same time. The limiter sets the rate; this only hides latency.
-    pub threadiness: NonZeroU32,
+    /// The slots of owners that are handled at the same time. The limiter sets the rate; this only hides latency.
+    pub slots: FairSlots,
 }
 
 impl ExpiryController {
@@ -61,26 +61,27 @@ impl ExpiryController {
             // runs are planned by each change of a queue as it comes, also while nothing is done: what a later change
             // shortens is known by that
             self.cluster.with(CeilingIndex::next_due);
+            let now = self.clock.now();
             while open
                 && is_fresh
-                && self.may_begin(deeds.len())
-                && let Some(group) = self.cluster.with(|index| index.claim(self.clock.now()))
+                && let Some((group, slot)) = self.claim(now)
             {
-                deeds.push(self.handle(group));
+                deeds.push(self.handle(group, slot));
             }
             self.metrics.in_flight(deeds.len());
             if !open && deeds.is_empty() {
                 return;
             }
             tokio::select! {
-                Some(happenings) = deeds.next() => self.events.extend(happenings),
+                Some(happenings) = deeds.next() => self.pauser.events.extend(happenings),
                 _ = looks.tick() => {
-                    self.events.extend(self.pauser.owed());
-                    if self.events.has_room() {
-                        self.events.extend(self.pauser.without_effect());
+                    self.pauser.events.extend(self.pauser.owed());
+                    if self.pauser.events.has_room() {
+                        self.pauser.events.extend(self.pauser.without_effect());
                     }
                 }
-                () = self.next_due(), if open && is_fresh && self.may_begin(deeds.len()) => {}
+                () = self.slots.changed(), if open && is_fresh => {}
+                () = self.next_due_after(now), if open && is_fresh => {}
                 () = self.gate.opened(), if open && !is_fresh => {}
                 () = changes.next(), if open => {}
                 () = shutdown.cancelled(), if open => {}
@@ -88,17 +89,25 @@ impl ExpiryController {
         }
     }
 
-    const fn may_begin(&self, begun: usize) -> bool {
-        begun < self.threadiness.get() as usize
+    /// Claims what is due most in a namespace that has a slot.
+    fn claim(&self, now: Timestamp) -> Option<(DueBatch, Slot)> {
+        let mut slot = None;
+        let mut may = |namespace: &str| {
+            slot = self.slots.take(namespace);
+            slot.is_some()
+        };
+        let group = self.cluster.with(|index| index.claim_where(now, &mut may))?;
+        Some((group, slot?))
     }
 
-    async fn next_due(&self) {
-        sleep::towards(&self.clock, self.cluster.with(CeilingIndex::next_due)).await;
+    /// Returns when more is due than at `now`, when all was claimed that could be.
+    async fn next_due_after(&self, now: Timestamp) {
+        sleep::towards(&self.clock, self.cluster.with(|index| index.next_due_after(now))).await;
     }
 
     /// Acts on a group, and gives the result to the index; returns the events to write.
-    async fn handle(&self, group: DueBatch) -> Vec<EventRecord> {
-        let result = self.pauser.act(&group).await;
+    async fn handle(&self, group: DueBatch, slot: Slot) -> Vec<EventRecord> {
+        let result = slot.watch(self.pauser.act(&group)).await;
         let now = self.clock.now();
         let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
         let outcome = outcome(group.task, self.pauser.dry_run, result.as_ref().map(|done| &done.result));

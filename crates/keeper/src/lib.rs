@@ -10,6 +10,7 @@ mod expiry;
 mod extensions;
 mod gate;
 mod metrics;
+mod orphans;
 mod owners;
 mod queues;
 mod recent;

@@ -27,18 +27,31 @@ const PER_NAMESPACE: usize = 8;
 /// The time after which a call is slow.
 const PROMPT: Duration = Duration::from_secs(1);
 
+/// More namespaces are remembered only while they are in trouble.
+const MOST_SHARES: usize = 128;
+
 /// The time for which a namespace counts as in trouble after a slow or failed call.
 const TROUBLE: Duration = Duration::from_mins(1);
 
 /// Slots for calls. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct FairSlots {
     taken: Arc<Mutex<Taken>>,
     changed: Arc<Notify>,
+    prompt: Duration,
 }
 
-#[derive(Debug, Default)]
+impl Default for FairSlots {
+    fn default() -> Self {
+        Self::new(SLOTS, PER_NAMESPACE, Duration::ZERO)
+    }
+}
+
+#[derive(Debug)]
 struct Taken {
+    /// The most for namespaces without trouble, and as many for the others.
+    slots: usize,
+    per_namespace: usize,
     shares: HashMap<String, Share>,
     /// The lines that have a call under way which isn't slow.
     lines: HashSet<String>,
@@ -64,6 +77,20 @@ pub struct TakenSlot {
 }
 
 impl FairSlots {
+    /// So many slots, of which one namespace may take `per_namespace`. A call of which `waiting` is a part may last so much
+    /// longer before it is slow.
+    pub fn new(slots: usize, per_namespace: usize, waiting: Duration) -> Self {
+        let (shares, lines, fine, troubled) = Default::default();
+        let taken = Taken { slots, per_namespace, shares, lines, fine, troubled };
+        let prompt = PROMPT.saturating_add(waiting);
+        Self { taken: Arc::new(Mutex::new(taken)), changed: Arc::default(), prompt }
+    }
+
+    /// True if the calls of a namespace were slow of late, or have failed.
+    pub fn is_troubled(&self, namespace: &str) -> bool {
+        self.taken.lock().is_troubled(namespace)
+    }
+
     /// Takes a slot for a call in a namespace; none if there is none for it now.
     pub fn take(&self, namespace: &str) -> Option<TakenSlot> {
         self.take_in_line(namespace, None)
@@ -99,9 +126,9 @@ impl Taken {
 
     fn begin(&mut self, namespace: &str) -> bool {
         let is_troubled = self.is_troubled(namespace);
-        let Self { shares, fine, troubled, .. } = self;
+        let Self { slots, per_namespace, shares, fine, troubled, .. } = self;
         let pool = if is_troubled { troubled } else { fine };
-        if *pool >= SLOTS || shares.get(namespace).is_some_and(|share| share.taken >= PER_NAMESPACE) {
+        if *pool >= *slots || shares.get(namespace).is_some_and(|share| share.taken >= *per_namespace) {
             return false;
         }
         *pool = pool.saturating_add(1);
@@ -133,7 +160,7 @@ impl Taken {
             shares.remove(namespace);
         }
         // the rest were in trouble, and had no call since
-        if shares.len() > SLOTS.saturating_mul(PER_NAMESPACE) {
+        if shares.len() > MOST_SHARES {
             shares.retain(|_, share| is_kept(share));
         }
     }
@@ -146,7 +173,7 @@ impl TakenSlot {
         tokio::select! {
             biased;
             result = &mut call => return result,
-            () = sleep(PROMPT) => self.trouble(),
+            () = sleep(self.slots.prompt) => self.trouble(),
         }
         call.await
     }
@@ -236,6 +263,18 @@ mod tests {
             slots.take(&format!("troubled-{number}")).unwrap().trouble();
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert!(slots.taken.lock().shares.len() <= SLOTS * PER_NAMESPACE + 1);
+        assert!(slots.taken.lock().shares.len() <= MOST_SHARES + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_single_slot_is_for_one_call_and_time_in_a_queue_is_no_trouble() {
+        let waiting = Duration::from_secs(5);
+        let slots = FairSlots::new(1, 1, waiting);
+        let held = slots.take("a").unwrap();
+        assert!(slots.take("a").is_none() && slots.take("b").is_none());
+        let hang = |time| tokio::time::timeout(time, held.watch(std::future::pending::<()>()));
+        assert!(hang(waiting).await.is_err() && !slots.is_troubled("a"));
+        assert!(hang(waiting + PROMPT * 2).await.is_err() && slots.is_troubled("a"));
+        assert!(slots.take("b").is_some() && slots.take("a").is_none());
     }
 }

@@ -75,12 +75,18 @@ const MAX_DEPTH: usize = 16;
 
 const NODE: (&str, &str) = ("", "Node");
 
+/// A kind whose controller owns pods through objects of [`REPLICA_SET`] alone.
+pub const DEPLOYMENT: (&str, &str) = ("apps", "Deployment");
+
+/// The kind through which a [`DEPLOYMENT`] owns pods.
+pub const REPLICA_SET: (&str, &str) = ("apps", "ReplicaSet");
+
 /// Kinds whose controllers make pods themselves, and own nothing else.
-const POD_CONTROLLERS: [(&str, &str); 6] = [
+pub const POD_CONTROLLERS: [(&str, &str); 6] = [
     NODE,
     ("", "ReplicationController"),
     ("apps", "DaemonSet"),
-    ("apps", "ReplicaSet"),
+    REPLICA_SET,
     ("apps", "StatefulSet"),
     ("batch", "Job"),
 ];
@@ -181,8 +187,8 @@ fn may_own(owner: &OwnerReference, below: Option<&OwnerReference>) -> bool {
     if kueue::is_workload(owner) {
         return false;
     }
-    if is(owner, ("apps", "Deployment")) {
-        return below.is_some_and(|below| is(below, ("apps", "ReplicaSet")));
+    if is(owner, DEPLOYMENT) {
+        return below.is_some_and(|below| is(below, REPLICA_SET));
     }
     let makes_pods = POD_CONTROLLERS.into_iter().any(|kind| is(owner, kind));
     // a StatefulSet, a ReplicaSet or a Job above another object is no controller of it

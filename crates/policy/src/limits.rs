@@ -29,6 +29,8 @@ pub struct Limits {
     pub pods_ready: Option<PodsReady>,
     /// The time that a run may get beyond its ceiling.
     pub extensions: Allowance,
+    /// True if the topmost queue on the way names a parent that isn't there: fields that it sets don't count.
+    pub lacks_parent: bool,
 }
 
 impl Limits {
@@ -49,6 +51,7 @@ impl Limits {
             on_reversal: path.iter().find_map(|queue| queue.on_reversal).unwrap_or_default(),
             pods_ready: path.iter().find_map(|queue| queue.pods_ready.as_deref().copied()),
             extensions: Allowance::of_path(path.iter().copied()),
+            lacks_parent: path.last().is_some_and(|top| top.parent.is_some()),
         })
     }
 }
@@ -62,6 +65,7 @@ impl From<&TensorstackQueue> for Limits {
             on_reversal: OnReversal::default(),
             pods_ready: None,
             extensions: Allowance::default(),
+            lacks_parent: false,
         }
     }
 }

@@ -145,6 +145,7 @@ pub fn record(
         full_reversals: full,
         reversed_by: by,
         unannounced: false,
+        noticed: None,
     }
 }
 

@@ -45,6 +45,10 @@ pub struct PausedRecord {
     /// could not reach the API server.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unannounced: bool,
+    /// The end of the run that a notice has named, if the keeper that paused has not written the event of that notice
+    /// itself: another one may have ended before it wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noticed: Option<Timestamp>,
 }
 
 /// A ceiling that was exceeded.
@@ -147,6 +151,7 @@ mod tests {
             full_reversals: 0,
             reversed_by: None,
             unannounced: false,
+            noticed: None,
         };
         let text = r#"{"reason":"MaxDurationExceeded","at":"2026-01-02T03:04:05Z","queue":"demo","queueGroup":"scheduling.run.ai","field":"spec.replicas","value":0,"previousValue":2}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
@@ -175,6 +180,6 @@ mod tests {
         let record: PausedRecord = serde_json::from_str(text).unwrap();
         assert_eq!((record.value, record.reversals, record.queue_group), (Value::Null, 0, None));
         assert_eq!((record.full_reversals, record.reversed_by, record.ceiling), (0, None, None));
-        assert!(!record.unannounced);
+        assert!(!record.unannounced && record.noticed.is_none());
     }
 }

@@ -30,7 +30,7 @@ const RIGHTS: &[(&str, &str, &[&str], &[&str])] = &[
     ("keeper", "tenure.dev", &["extensions"], WATCHED),
     ("keeper", "tenure.dev", &["extensions/status"], &["patch"]),
     ("keeper", "", &["pods"], &["get", "list", "watch", "delete", "patch"]),
-    ("keeper", "events.k8s.io", &["events"], &["create"]),
+    ("keeper", "events.k8s.io", &["events"], &["create", "get"]),
     ("keeper", "apps", &["deployments", "statefulsets", "replicasets"], OWNER),
     ("keeper", "batch", &["jobs"], OWNER),
     (

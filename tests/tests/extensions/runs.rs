@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_testbed::eventually;
 use tenure_tests::{
     DEADLINE,
-    workloads::{Namespace, in_runai_queue, workload},
+    workloads::{Namespace, bare_pod, controller, distinct, in_runai_queue, owned, workload},
 };
 
 use crate::{await_state, extension, job, queue, seconds, world};
@@ -58,6 +58,26 @@ async fn a_grant_lengthens_the_run_that_it_was_asked_for_and_no_other() {
         json!({"maxDuration": "8s", "queue": "runs"}),
         "a used grant counts no more"
     );
+}
+
+#[tokio::test]
+async fn a_grant_of_a_deployment_counts_for_no_pod_that_merely_names_it() {
+    let namespace = Namespace::new(world().await).await;
+    namespace.apply(&queue("named", "10s", json!({"autoApprove": "1h", "maxTotal": "1h"}))).await;
+    let labels = in_runai_queue("named");
+    let web = namespace.create(&workload("Deployment", namespace.name(), "web", &labels, &Value::Null)).await;
+    let forged = distinct(bare_pod(namespace.name(), "forged", &labels, &Value::Null), "forged");
+    let forged = namespace.create(&owned(forged, &[controller(&web)])).await;
+    namespace.await_running(3).await;
+    let granted = namespace.create(&extension(&web, "granted", "1h")).await;
+    await_state(&namespace, &granted, "Granted").await;
+    eventually("the pod to be deleted", DEADLINE, async || {
+        let pod = namespace.get(&forged).await;
+        Ok(pod.is_none_or(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(()))
+    })
+    .await
+    .unwrap();
+    assert_eq!(namespace.pause("Deployment", "web").await, None);
 }
 
 #[tokio::test]

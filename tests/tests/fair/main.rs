@@ -140,6 +140,36 @@ async fn owners_whose_return_hangs_hold_up_no_other_and_come_back_later() {
     eventually("all Jobs to come back", DEADLINE, all_back).await.unwrap();
 }
 
+#[tokio::test]
+async fn owners_whose_pause_hangs_hold_up_no_other_and_are_paused_later() {
+    const JOBS: usize = 40;
+    let world = world().await;
+    let (hanging, fine) = (Namespace::new(world).await, Namespace::new(world).await);
+    fine.apply(&queue("fair-pauses", "1s")).await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let configuration = hang_changes_of_jobs(world, &hanging, silent.local_addr().unwrap().port()).await;
+    for number in 0..JOBS {
+        let name = format!("job-{number:02}");
+        let job = workload("Job", hanging.name(), &name, &in_queue("fair-pauses"), &Value::Null);
+        hanging.create(&distinct(job, &name)).await;
+    }
+    eventually("the pods of all Jobs", DEADLINE, async || {
+        Ok((hanging.pods().await.len() >= JOBS).then_some(()))
+    })
+    .await
+    .unwrap();
+    let begun = Instant::now();
+    fine.create(&workload("Deployment", fine.name(), "test", &in_queue("fair-pauses"), &Value::Null)).await;
+    fine.await_paused("Deployment", "test").await;
+    assert!(begun.elapsed() <= HELD_UP, "it was paused after {:?}", begun.elapsed());
+    assert!(hanging.pause("Job", "job-00").await.is_none());
+
+    let delete = world.cluster.kubectl_with_input(&["delete", "-f", "-"], &configuration.to_string()).await;
+    delete.unwrap().success().unwrap();
+    drop(silent);
+    hanging.await_paused("Job", "job-00").await;
+}
+
 /// The `FlowSchema` that the API server uses for a request of a service account of ours, by its uid.
 async fn flow_schema_of(world: &World, account: &str, path: &str) -> String {
     let kubeconfig = world.cluster.service_account_kubeconfig(RELEASE_NAMESPACE, account).await.unwrap();

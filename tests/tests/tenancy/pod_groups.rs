@@ -161,6 +161,39 @@ async fn pod_group_that_is_deleted_and_made_again_gains_nothing() {
     .await;
 }
 
+/// A keeper that starts later knows the queue by that label alone.
+#[tokio::test]
+async fn pods_whose_pod_group_goes_are_labelled_with_its_queue_for_good() {
+    in_both(async |world| {
+        let tenant = &Tenant::new(world).await;
+        for (number, (kind, label)) in KINDS.into_iter().zip(QUEUE_LABELS).enumerate() {
+            let group = tenant.create(&group(tenant, kind, "gone", &json!({"queue": "long"}))).await;
+            let [labels, annotations] = member(kind, "gone");
+            let pod = bound(tenant, &format!("pod-{number}"), &labels, &annotations).await;
+            // the keeper knows that the pods of the group run
+            let stamped = async || {
+                let stamp = tenant
+                    .find(&group)
+                    .await
+                    .annotations()
+                    .get("kai.scheduler/last-start-timestamp")
+                    .cloned();
+                Ok(stamp.map(drop))
+            };
+            eventually("the start of the group", DEADLINE, stamped).await.unwrap();
+            tenant.delete(&group).await;
+            let labelled = async || {
+                let queue = tenant.find(&pod).await.labels().get(label).cloned();
+                Ok(queue.filter(|queue| queue == "long").map(drop))
+            };
+            eventually("the label of the queue", DEADLINE, labelled).await.unwrap();
+            let removed = tenant.try_patch(&pod, &json!({"metadata": {"labels": {label: null}}})).await;
+            assert!(removed.is_err(), "{kind}");
+        }
+    })
+    .await;
+}
+
 /// The pods' own labels name the queue that they run in.
 #[tokio::test]
 async fn pod_group_that_is_made_for_running_pods_does_not_lengthen_their_run() {

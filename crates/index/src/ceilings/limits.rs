@@ -42,7 +42,16 @@ pub fn deadlines(
         let since = standing.clocks.since(family);
         Ceiling { at, since, family, queue, notice, is_sudden: false }
     });
-    PodDeadlines { ceiling, ready_until }
+    let lacks_queue = lacks_queue(objects, &standing);
+    PodDeadlines { ceiling, ready_until, lacks_queue }
+}
+
+/// True if a queue of a workload, or one on its way to the root, isn't there.
+fn lacks_queue(objects: &mut Objects, standing: &Standing) -> bool {
+    [Family::Tensorstack, Family::Runai].into_iter().any(|family| {
+        let limits = |queue: &ArcStr| objects.limits(family, queue);
+        standing.queue(family).map(limits).is_some_and(|limits| limits.is_none_or(|of| of.lacks_parent))
+    })
 }
 
 /// The workload's own ceiling, if it is longer than that of the queue, of two queues the longer: it shortens nothing.
@@ -135,7 +144,7 @@ fn extension(
     if objects.grants.is_empty() {
         return SignedDuration::ZERO;
     }
-    let workload = objects.owners.root(pod.controller).unwrap_or(uid);
+    let workload = objects.owners.root_by_kind(pod.controller).unwrap_or(uid);
     let allowance = queue.and_then(|queue| objects.limits(Family::Runai, queue)).map(|of| of.extensions);
     let granted = clocks.started.zip(allowance).map(|(since, allowance)| {
         allowance.total(objects.grants.of(workload, &pod.namespace, since).map(|grant| grant.time))

@@ -23,6 +23,9 @@ struct Termination {
     asked: Timestamp,
     /// When its grace period ends.
     ends: Timestamp,
+    /// The end of its run when its deletion was asked for. Its queue may not be known any more: its `PodGroup` may go
+    /// with it, or before.
+    expired: Option<Timestamp>,
 }
 
 /// A pod past its ceiling that terminates for longer than is allowed.
@@ -51,16 +54,18 @@ impl Terminating {
 }
 
 impl CeilingIndex {
-    /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates has one.
-    pub(super) fn apply_terminating(&mut self, uid: Uid, pod: &projection::Pod) {
-        self.reader.terminating.delete(uid);
+    /// Adds, updates or removes the record of a pod's termination: only a pod in a queue that terminates has one. `end` is
+    /// that of its run, if it was known until now.
+    pub(super) fn apply_terminating(&mut self, uid: Uid, pod: &projection::Pod, end: Option<Timestamp>) {
+        let known = self.reader.terminating.0.remove(&uid);
+        let expired = known.and_then(|known| known.expired).or(end);
         let Some(ends) = pod.metadata.deletion_timestamp.as_ref().map(|time| time.0) else { return };
         let is_over = pod.is_finished() || self.reader.deadlines.exempts(pod);
         let Some(seen) = Some(pod).filter(|_| !is_over).and_then(|pod| self.see(pod)) else { return };
         let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0).max(0));
         let asked = ends.checked_sub(grace).unwrap_or(Timestamp::MIN);
         let name = pod.metadata.name.as_deref().unwrap_or_default().into();
-        self.reader.terminating.0.insert(uid, Termination { pod: seen, name, asked, ends });
+        self.reader.terminating.0.insert(uid, Termination { pod: seen, name, asked, ends, expired });
     }
 
     /// The pods that will terminate for longer than `longest` after they reached their ceiling, and after their deletion was
@@ -94,7 +99,10 @@ impl CeilingIndex {
     ) -> Vec<T> {
         let all = std::mem::take(&mut self.reader.terminating);
         let past = all.0.iter().filter_map(|(uid, of)| {
-            let (expired, _) = self.standing_of(&of.pod)?.expires?;
+            let expired = match self.standing_of(&of.pod) {
+                Some(standing) => standing.expires?.0,
+                None => of.expired?,
+            };
             if expired < now { look(*uid, of, expired) } else { None }
         });
         let past = past.collect();

@@ -49,24 +49,35 @@ impl Expiry {
     }
 
     /// Returns the ceiling after a change of queues, or after the last one: it is reached no earlier than the time that the
-    /// change has granted.
-    pub fn granted(&mut self, ceiling: Option<Ceiling>, change: Option<PolicyChange>) -> Option<Ceiling> {
+    /// change has granted. Returns, too, the end that was past when a queue went missing, as long as the pod lacks one: if
+    /// the queue comes back, that is no change which the run is granted time for.
+    pub fn granted(
+        &mut self,
+        ceiling: Option<Ceiling>,
+        change: Option<PolicyChange>,
+        mut lost: Option<i64>,
+        lacks_queue: bool,
+    ) -> (Option<Ceiling>, Option<i64>) {
         let is_new = self.earliest == NEVER;
         if is_new {
             self.earliest = i64::MIN;
         } else if let Some(change) = change {
-            let before = (self.at != NEVER).then(|| time(self.at));
+            let before = lost.or((self.at != NEVER).then_some(self.at));
+            lost = before.filter(|before| lacks_queue && *before < change.at.as_millisecond());
+            let before = before.map(time);
             let after = ceiling.as_ref().map(|ceiling| time(milliseconds_up(ceiling.at)));
             let has_notice = ceiling.as_ref().is_some_and(|ceiling| !ceiling.notice.is_zero());
             let since = ceiling.as_ref().and_then(|ceiling| ceiling.since);
             let earliest = change.earliest_end(since, before, after, has_notice);
             self.earliest = earliest.map_or(i64::MIN, milliseconds_up);
         }
-        let mut ceiling = ceiling?;
-        if milliseconds_up(ceiling.at) < self.earliest {
-            (ceiling.at, ceiling.is_sudden) = (time(self.earliest), true);
-        }
-        Some(ceiling)
+        let bounded = ceiling.map(|mut ceiling| {
+            if milliseconds_up(ceiling.at) < self.earliest {
+                (ceiling.at, ceiling.is_sudden) = (time(self.earliest), true);
+            }
+            ceiling
+        });
+        (bounded, lost)
     }
 
     /// The time of the next task.

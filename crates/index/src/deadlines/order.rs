@@ -113,6 +113,16 @@ impl Order {
         heads.filter_map(|(slot, _)| slot.time()).min()
     }
 
+    /// The time of the next entry that isn't due by `now`.
+    pub fn next_from(&self, now: i64) -> Option<i64> {
+        let next = |lane| {
+            let (first, end) = (Slot::at(lane, now), Slot::at(lane, NEVER));
+            self.0.range((first, Uid::MIN)..(end, Uid::MIN)).next()
+        };
+        let next = [Lane::First, Lane::Again].into_iter().filter_map(next);
+        next.filter_map(|(slot, _)| slot.time()).min()
+    }
+
     /// The pods one of which was due first, whenever its next try is.
     pub fn may_be_first(&self) -> impl Iterator<Item = Uid> {
         let first = self.of_lane(Lane::First, NEVER).take(1);
@@ -251,6 +261,16 @@ mod tests {
         let due = |now| order.due(now).map(|(_, uid)| uid).collect::<Vec<_>>();
         let [first, again] = ["first", "again"].map(Uid::of);
         assert_eq!((due(1), due(2), due(6)), (vec![], vec![again], vec![first, again]));
+    }
+
+    #[test]
+    fn the_next_that_is_not_due_is_found_behind_those_that_are() {
+        let mut order = Order::default();
+        for (uid, lane, at) in [("a", Lane::First, 1), ("b", Lane::Again, 3), ("c", Lane::First, 5)] {
+            order.place(Uid::of(uid), &mut { Slot::NONE }, Slot::new(lane, at));
+        }
+        let next = [0, 1, 2, 3, 4, 5, 6].map(|now| order.next_from(now));
+        assert_eq!(next, [Some(1), Some(1), Some(3), Some(3), Some(5), Some(5), None]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 use tenure_index::{CeilingIndex, DueBatch, Stamping, Uid};
+use tenure_policy::expiry::Family;
 use tenure_types::projection::Pod;
 
 use crate::{
@@ -99,13 +100,33 @@ impl Pair {
         self.tell(event)?;
         self.model.observe();
         self.seen.note("graced", self.model.graced());
+        self.seen.note("lost", self.model.lost());
         self.placement.step(event, &mut self.seen)?;
         self.compare_due()?;
         self.compare_pods()?;
         self.compare_groups()?;
         self.compare_formation()?;
+        self.compare_orphans()?;
         self.compare_owners()?;
         self.compare_queues()
+    }
+
+    fn compare_orphans(&mut self) -> Result {
+        let model = self.model.orphans();
+        self.seen.note("orphaned", model.len());
+        let named = |(pod, family, queue): (u32, Family, u8)| {
+            let queue = match family {
+                Family::Runai => wire::runai_name(queue),
+                Family::Tensorstack => wire::tensorstack_name(queue),
+            };
+            (wire::uid(pod), format!("{family:?}"), queue)
+        };
+        let mut model: Vec<_> = model.into_iter().map(named).collect();
+        let orphans = self.index.orphans().into_iter();
+        let mut index: Vec<_> = orphans.map(|of| (of.uid, format!("{:?}", of.family), of.queue)).collect();
+        model.sort();
+        index.sort();
+        same("orphans", &index, &model)
     }
 
     fn tell(&mut self, event: &Event) -> Result {

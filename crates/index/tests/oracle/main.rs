@@ -36,9 +36,11 @@ const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 18] = [
+const MUST_BE_SEEN: [&str; 20] = [
     "extended",
     "graced",
+    "lost",
+    "orphaned",
     "expired",
     "expired again",
     "never placed",

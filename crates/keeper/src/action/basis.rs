@@ -35,7 +35,12 @@ impl Pauser {
             return Ok(Some(put_off("the pod has changed since it was judged", BatchCoverage::First)));
         }
         let is_known = self.queues.are_as_known(due.family, &due.queue).await?;
-        Ok((!is_known).then(|| put_off("its queue has changed since it was judged", BatchCoverage::All)))
+        if !is_known {
+            return Ok(Some(put_off("its queue has changed since it was judged", BatchCoverage::All)));
+        }
+        let awaits = self.cluster.with(|index| index.awaits_queue(pod, self.clock.now()));
+        Ok(awaits
+            .then(|| put_off("a queue on its way to the root is missing for a moment", BatchCoverage::All)))
     }
 
     /// True if a pod is due by its own labels, annotations and times as they are now.

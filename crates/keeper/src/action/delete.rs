@@ -1,13 +1,14 @@
 //! Deletes a pod that has nothing above it to pause, or an owner in place of a pause.
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{BatchCoverage, DuePod, Task};
-use tenure_policy::pause::{self, Alone, PausedObject};
+use tenure_policy::pause::{self, Alone, AtEnd, PausedObject};
 use tenure_service::call::{ApiError, persist};
-use tenure_types::projection::Pod;
+use tenure_types::{keys, projection::Pod};
 
 use super::{ActionResult, Done, Failure, Pauser, of_pod, reference};
-use crate::events::EventRecord;
+use crate::events::{DELETING, EventRecord};
 
 impl Pauser {
     pub(super) async fn delete(
@@ -17,36 +18,43 @@ impl Pauser {
         pod: &Pod,
         alone: &Alone,
     ) -> Result<Done, Failure> {
-        let object = reference(&of_pod(pod), Some(&due.namespace));
-        let (reason, message) = match task {
-            Task::Evict => {
-                (pause::EVICTED_DUE_TO_PODS_READY_TIMEOUT, pause::deleted_unready(&due.queue, alone))
-            }
-            Task::Expire | Task::Announce | Task::Withdraw => {
-                (pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned())
-            }
-        };
-        let event = |reason, note: String, at| EventRecord {
-            object: object.clone(),
-            reason,
-            action: "Deleting",
-            note,
-            at,
-            cause: Some((object.clone(), due.queue.clone())),
-        };
+        self.delete_and_tell(task, due, pod, alone, Vec::new()).await
+    }
+
+    /// Deletes a pod, and tells it with these other events.
+    pub(super) async fn delete_and_tell(
+        &self,
+        task: Task,
+        due: &DuePod,
+        pod: &Pod,
+        alone: &Alone,
+        also: Vec<EventRecord>,
+    ) -> Result<Done, Failure> {
+        let deleted = |events| Done { result: ActionResult::Deleted, events, served: BatchCoverage::First };
+        let mut events = self.told_of_deletion(task, due, pod, alone);
         if self.dry_run {
-            let events = vec![event(reason, pause::dry_run(&message), due.deadline)];
-            return Ok(Done { result: ActionResult::Deleted, events, served: BatchCoverage::First });
+            events.truncate(1);
+            for event in &mut events {
+                event.note = pause::dry_run(&event.note);
+            }
+            return Ok(deleted(events));
         }
+        events.extend(also);
         self.limit.until_ready().await;
-        if let Some(done) = self.held_back(task, due) {
+        if let Some(done) = self.goes_on(task, due, pod).await? {
             return Ok(done);
         }
-        if self.is_extended(task, due, pod).await? {
-            return Ok(Done::extended());
-        }
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
+        let delete = async |dry_run| self.objects.delete_pod(&due.namespace, &due.name, uid, dry_run).await;
+        // nothing is left afterwards that says what is owed
+        if delete(true).await.is_ok() {
+            self.events.tell_first(std::mem::take(&mut events)).await;
+            // that may have taken a moment
+            if let Some(done) = self.goes_on(task, due, pod).await? {
+                return Ok(done);
+            }
+        }
+        match delete(false).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
             }
@@ -59,14 +67,48 @@ impl Pauser {
             }
             result => result.map_err(Failure::Delete)?,
         }
-        let now = self.clock.now();
-        let mut events = vec![event(reason, message, now)];
-        if task != Task::Evict {
-            let ceiling = self.ceiling_of(pod);
-            let note = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
-            events.push(event(pause::RUN_ENDED, note, now));
+        Ok(deleted(events))
+    }
+
+    /// Returns the result in place of the end of a run that goes on, or must wait.
+    async fn goes_on(&self, task: Task, due: &DuePod, pod: &Pod) -> Result<Option<Done>, ApiError> {
+        if let Some(done) = self.held_back(task, due) {
+            return Ok(Some(done));
         }
-        Ok(Done { result: ActionResult::Deleted, events, served: BatchCoverage::First })
+        Ok(self.is_extended(task, due, pod).await?.then(Done::extended))
+    }
+
+    /// Returns the events of the deletion of a pod. They have the time of the deadline, which is the same for each keeper
+    /// that tries.
+    fn told_of_deletion(&self, task: Task, due: &DuePod, pod: &Pod, alone: &Alone) -> Vec<EventRecord> {
+        let object = reference(&of_pod(pod), Some(&due.namespace));
+        let event = |reason, note| EventRecord {
+            object: object.clone(),
+            reason,
+            action: DELETING,
+            note,
+            at: due.deadline,
+            cause: Some((object.clone(), due.queue.clone())),
+        };
+        if task == Task::Evict {
+            let note = pause::deleted_unready(&due.queue, alone);
+            return vec![event(pause::EVICTED_DUE_TO_PODS_READY_TIMEOUT, note)];
+        }
+        let ceiling = self.ceiling_of(pod);
+        let in_words = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
+        // the notice of a pod with an owner is on that
+        let announced = pod.annotation(keys::EXPIRES_AT_ANNOTATION).filter(|_| *alone == Alone::NoOwner);
+        let announced = announced.and_then(|text| text.parse().ok());
+        let noticed = self.noticed(due, announced, pod.scheduled_at().map(|time| time.0));
+        let noticed = noticed.map(|end| EventRecord {
+            reason: pause::MAX_DURATION_APPROACHING,
+            action: "Announcing",
+            at: end,
+            cause: None,
+            ..event("", pause::approaching(end, &due.queue, &object, AtEnd::Deleted))
+        });
+        let ended = event(pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned());
+        [ended, event(pause::RUN_ENDED, in_words)].into_iter().chain(noticed).collect()
     }
 
     /// Deletes an owner in place of a pause.
@@ -75,25 +117,44 @@ impl Pauser {
         (due, pod): (&DuePod, &Pod),
         owner: &OwnerReference,
         resource_version: Option<String>,
-        known: &PausedObject,
+        (known, noticed): (&PausedObject, Option<Timestamp>),
     ) -> Result<Done, Failure> {
         let cause = Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone()));
-        let event = |reason, note: String, at| EventRecord {
+        let event = |reason, note: String| EventRecord {
             object: known.object.clone(),
             reason,
-            action: "Deleting",
+            action: DELETING,
             note,
-            at,
+            at: due.deadline,
             cause: cause.clone(),
         };
         let (result, served) = (ActionResult::OwnerDeleted(owner.clone()), BatchCoverage::All);
         let message = pause::owner_deleted(&owner.kind);
         if self.dry_run {
-            let events = vec![event(pause::MAX_DURATION_EXCEEDED, pause::dry_run(&message), due.deadline)];
+            let events = vec![event(pause::MAX_DURATION_EXCEEDED, pause::dry_run(&message))];
             return Ok(Done { result, events, served });
         }
         let failed = |source| Failure::DeleteOwner { owner: owner.clone(), source };
-        match self.objects.delete_owner(&due.namespace, owner, resource_version).await {
+        let ceiling = self.ceiling_of(pod);
+        let note = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
+        let mut events = vec![event(pause::MAX_DURATION_EXCEEDED, message), event(pause::RUN_ENDED, note)];
+        events.extend(noticed.map(|end| EventRecord {
+            reason: pause::MAX_DURATION_APPROACHING,
+            action: "Announcing",
+            at: end,
+            cause: None,
+            ..event("", pause::approaching(end, &due.queue, &known.object, AtEnd::OwnerDeleted))
+        }));
+        let delete = async |dry_run| {
+            self.objects.delete_owner(&due.namespace, owner, resource_version.clone(), dry_run).await
+        };
+        if delete(true).await.is_ok() {
+            self.events.tell_first(std::mem::take(&mut events)).await;
+            if let Some(done) = self.goes_on(Task::Expire, due, pod).await? {
+                return Ok(done);
+            }
+        }
+        match delete(false).await {
             // it may have been done all the same
             Err(error) if error.is_open() => {
                 if !persist(async || self.is_going(due, owner).await).await.map_err(failed)? {
@@ -102,11 +163,6 @@ impl Pauser {
             }
             result => result.map_err(failed)?,
         }
-        let now = self.clock.now();
-        let ceiling = self.ceiling_of(pod);
-        let note = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
-        let events =
-            vec![event(pause::MAX_DURATION_EXCEEDED, message, now), event(pause::RUN_ENDED, note, now)];
         Ok(Done { result, events, served })
     }
 

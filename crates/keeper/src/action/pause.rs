@@ -11,7 +11,7 @@ use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
     pause::{
-        self, Alone, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition, Reversals,
+        self, Alone, AtEnd, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition, Reversals,
         TOLD_REVERSALS,
     },
     requeue::Backoff,
@@ -26,8 +26,8 @@ use super::{
     ActionResult, Conflicts, Done, Failure, Pauser, TRIES, describe, is_last, json, known, of_pod, reference,
 };
 use crate::{
-    events::EventRecord,
-    recent::{OwedEvents, earlier},
+    events::{DELETING, EventRecord},
+    recent::{EVENT_REPAIR, OwedEvents, earlier},
     returns::told_of_return,
 };
 use tracing::{info, warn};
@@ -50,6 +50,8 @@ struct Ended {
     /// The pauses whose events may not have been written.
     earlier: Vec<OwedPause>,
     unannounced: bool,
+    /// The end in a notice whose event may not have been written.
+    noticed: Option<Timestamp>,
 }
 
 impl Pauser {
@@ -160,11 +162,7 @@ impl Pauser {
     ) -> Result<Done, Failure> {
         let (namespace, name, owner) = (&due.namespace, &due.name, describe(owner));
         info!(%namespace, pod = %name, owner, "Each pause of its owner was undone: deleting the pod");
-        let mut done = self.delete(Task::Expire, due, pod, &Alone::Undone(owner)).await?;
-        if matches!(done.result, ActionResult::Deleted) && !self.dry_run {
-            done.events.push(event);
-        }
-        Ok(done)
+        self.delete_and_tell(Task::Expire, due, pod, &Alone::Undone(owner), vec![event]).await
     }
 
     async fn try_to_pause(
@@ -207,7 +205,9 @@ impl Pauser {
             if self.is_extended(why.0, due, why.1).await? {
                 return Ok(Attempt::Done(Done::extended()));
             }
-            return self.delete_owner((due, why.1), owner, version, &known).await.map(Attempt::Done);
+            let noticed = self.ended(why, due, OwnerObject(&object)).noticed;
+            let deleted = self.delete_owner((due, why.1), owner, version, (&known, noticed));
+            return deleted.await.map(Attempt::Done);
         }
         let ended = Ended { earlier, ..self.ended(why, due, OwnerObject(&object)) };
         let undone = OwnerObject(&object)
@@ -272,8 +272,9 @@ impl Pauser {
     ) -> Result<(Value, PausedRecord), ApiError> {
         let (object_now, queue) = (OwnerObject(object), (due.family, due.queue.as_str()));
         let record = pause::record(object_now, rule, reason, queue, *at, ended.reversals.clone());
-        let (ceiling, unannounced) = (ended.ceiling.clone(), ended.unannounced);
-        let record = PausedRecord { ceiling, unannounced, ..record };
+        let Ended { ceiling, unannounced, noticed, .. } = ended;
+        let (ceiling, unannounced, noticed) = (ceiling.clone(), *unannounced, *noticed);
+        let record = PausedRecord { ceiling, unannounced, noticed, ..record };
         let patch = pause::patch(OwnerObject(object), rule, &record, until);
         let patch = pause::with_owed(patch, OwnerObject(object), &ended.earlier);
         if self.dry_run {
@@ -300,10 +301,11 @@ impl Pauser {
         if task == Task::Expire {
             let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, since);
             let unannounced = self.is_unannounced(due, object, since);
-            Ended { ceiling: self.ceiling_of(pod), reversals, earlier: Vec::new(), unannounced }
+            let noticed = self.noticed(due, object.announced(), since);
+            Ended { ceiling: self.ceiling_of(pod), reversals, earlier: Vec::new(), unannounced, noticed }
         } else {
             let reversals = Reversals::of(object, pause::PODS_READY_TIMEOUT, since);
-            Ended { ceiling: None, reversals, earlier: Vec::new(), unannounced: false }
+            Ended { ceiling: None, reversals, earlier: Vec::new(), unannounced: false, noticed: None }
         }
     }
 
@@ -313,6 +315,20 @@ impl Pauser {
         let is_told = object.announced().is_some_and(|at| since.is_none_or(|since| at > since));
         let has_notice = self.cluster.with(|index| index.notice(due.family, &due.queue).is_some());
         has_notice && !is_told && object.record().is_none()
+    }
+
+    /// Returns the end of a run that began at `since`, as a notice has named it, if another keeper has given that notice a
+    /// short while ago: it may have ended before it wrote the event.
+    pub(super) fn noticed(
+        &self,
+        due: &DuePod,
+        announced: Option<Timestamp>,
+        since: Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        let end = announced.filter(|end| due.told != Some(*end) && since.is_none_or(|since| *end > since))?;
+        let notice = self.cluster.with(|index| index.notice(due.family, &due.queue))?;
+        let (given, now) = (end.checked_sub(notice).ok()?, self.clock.now());
+        (end <= now && now.duration_since(given) < EVENT_REPAIR).then_some(end)
     }
 
     /// The ceiling of a pod.
@@ -432,7 +448,13 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Paused
     let reversed = (record.reversals == TOLD_REVERSALS)
         .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
     let in_words = pause::in_words(record, state, known).map(|note| event(pause::RUN_ENDED, note));
-    paused.into_iter().chain(reversed).chain(in_words).collect()
+    let noticed = record.noticed.map(|end| EventRecord {
+        reason: pause::MAX_DURATION_APPROACHING,
+        action: "Announcing",
+        at: end,
+        ..event("", pause::approaching(end, &record.queue, &known.object, AtEnd::of(record, state)))
+    });
+    paused.into_iter().chain(reversed).chain(in_words).chain(noticed).collect()
 }
 
 /// The event on an owner that isn't paused another time.
@@ -445,7 +467,7 @@ fn not_paused_again(
     EventRecord {
         object: known.object.clone(),
         reason: pause::PAUSE_REVERSED,
-        action: "Deleting",
+        action: DELETING,
         note: pause::undone(record, reversals, known),
         at: due.deadline,
         cause: Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone())),

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, convert::Infallible, num::NonZeroU32, time::Dur
 
 use http::{Method, Request, Response, Uri};
 use kube::{Client, client::Body};
+use prometheus_client::registry::Registry;
 use serde_json::json;
 use tenure_index::Settings;
 use tenure_policy::{expiry::Family, ready::Cause};
@@ -12,7 +13,7 @@ use tenure_service::{freshness::Freshness, leadership::Leadership, limit::write_
 use tenure_types::runai::QueueVersion;
 
 use super::*;
-use crate::config::Configure;
+use crate::{config::Configure, metrics::Metrics};
 
 const DEPLOYMENT: &str = "deployments/web";
 const SET: &str = "replicasets/web-1";
@@ -130,7 +131,13 @@ impl State {
                 if ["uid", "resourceVersion"].iter().any(|key| conditions[*key] != metadata[*key]) {
                     return status(409);
                 }
+                if options["dryRun"] == json!(["All"]) {
+                    return (200, state.clone());
+                }
                 self.changes.push(format!("{method} {object} {}", options["propagationPolicy"]));
+                return (200, state.clone());
+            }
+            Method::DELETE if String::from_utf8_lossy(body).contains("dryRun") => {
                 return (200, state.clone());
             }
             Method::DELETE => {}
@@ -198,6 +205,7 @@ fn pauser(server: &Server) -> Pauser {
         limit: limit(),
         config,
         scope: Scope::default(),
+        events: EventQueue::new(Metrics::register(&mut Registry::default())),
         dry_run: false,
         announcements: limit(),
         exempt_owners: Mutex::default(),
@@ -222,6 +230,13 @@ fn due(attempts: u8) -> DueBatch {
         outlives: false,
     };
     DueBatch { task: Task::Expire, first, rest: Vec::new() }
+}
+
+/// Acts; returns the events, first those from before the act.
+async fn events(pauser: &Pauser, group: &DueBatch) -> Vec<EventRecord> {
+    let done = pauser.act(group).await.unwrap_or_else(|failure| panic!("{failure}"));
+    let before = std::iter::from_fn(|| pauser.events.take()).map(|(waiting, _)| waiting.event);
+    before.chain(done.events).collect()
 }
 
 /// Returns the action, and the changes that the API server saw.
@@ -255,7 +270,7 @@ fn saw(result: &str, changes: &[&str]) -> (String, Vec<String>) {
 
 const DELETED: &str = "DELETE pods/web-1-a";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_run_that_ends_without_the_notice_that_it_was_to_get_is_told_so() {
     let late = "It got no notice beforehand, since the keeper could not write one in time";
     for (notice, annotation, expected) in [
@@ -273,10 +288,107 @@ async fn a_run_that_ends_without_the_notice_that_it_was_to_get_is_told_so() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_another_keeper_gave_a_moment_ago_is_told_with_the_end() {
+    // scheduled at LATER, with a ceiling of an hour
+    let end = "2026-01-02T04:04:07Z";
+    for (notice, now, announced, told, expected) in [
+        ("2m", "2026-01-02T04:04:08Z", json!(end), None, true),
+        ("2m", "2026-01-02T04:04:08Z", json!(end), Some(end), false),
+        // an event is kept for an hour: told again later, one would come twice
+        ("2m", "2026-01-02T04:08:08Z", json!(end), None, false),
+        ("10m", "2026-01-02T04:04:08Z", json!(end), None, false),
+        ("2m", "2026-01-02T04:04:08Z", json!("2026-01-02T02:00:00Z"), None, false),
+        ("2m", "2026-01-02T04:04:08Z", Value::Null, None, false),
+        ("0s", "2026-01-02T04:04:08Z", json!(end), None, false),
+    ] {
+        let (server, mut pauser, mut group) =
+            undone(0, LATER, json!({"maxDuration": "1h", "expiryNotice": notice}));
+        pauser.clock = ServerClock::starting_at(now.parse().unwrap());
+        group.first.told = told.map(|told: &str| told.parse().unwrap());
+        let annotations = json!({"tenure.dev/paused": null, "tenure.dev/expires-at": announced});
+        server.merge(DEPLOYMENT, &json!({"metadata": {"annotations": annotations}}));
+        let events = events(&pauser, &group).await;
+        let notices = events.iter().filter(|event| event.reason == "MaxDurationApproaching");
+        let notices: Vec<_> = notices.map(|event| event.at.to_string()).collect();
+        assert_eq!(notices, if expected { vec![end] } else { vec![] }, "{notice} {now} {announced}");
+        // the next keeper may have to tell it, if this one ends now
+        let record =
+            server.0.lock().objects[DEPLOYMENT]["metadata"]["annotations"]["tenure.dev/paused"].clone();
+        let record: tenure_types::paused::PausedRecord =
+            serde_json::from_str(record.as_str().unwrap()).unwrap();
+        assert_eq!(record.noticed.is_some(), expected, "{notice} {now} {announced}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_notice_of_a_pod_without_an_owner_is_told_with_its_end() {
+    let (server, mut pauser, group) = undone(0, LATER, json!({"maxDuration": "1h", "expiryNotice": "2m"}));
+    pauser.clock = ServerClock::starting_at("2026-01-02T04:04:08Z".parse().unwrap());
+    let annotations = json!({"tenure.dev/expires-at": "2026-01-02T04:04:07Z"});
+    server.merge(POD, &json!({"metadata": {"ownerReferences": null, "annotations": annotations}}));
+    let mut reasons: Vec<_> = events(&pauser, &group).await.iter().map(|event| event.reason).collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, ["MaxDurationApproaching", "MaxDurationExceeded", "RunEnded"]);
+    assert_eq!(server.changes(), [DELETED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_a_tree_of_queues_that_lacks_one_nothing_is_paused_for_a_moment() {
+    let leaf = json!({"maxDuration": "1h", "parentQueue": "root"});
+    let (server, pauser, group) = undone(0, LATER, leaf.clone());
+    let now = pauser.clock.now();
+    pauser.cluster.with(|index| {
+        index.know_queues();
+        let root = serde_json::from_value(json!({})).unwrap();
+        index.change_queues(now, |index| index.apply_runai("root", &root));
+        index.next_due();
+        index.change_queues(now, |index| index.delete_runai("root"));
+    });
+    let missing = "put off: a queue on its way to the root is missing for a moment";
+    assert_eq!(act_on(&pauser, &server, &group).await, saw(missing, &[]));
+    server.set_queues(RUNAI_QUEUES, &[("q", leaf), ("root", json!({}))]);
+    pauser.queues.forget();
+    let root = serde_json::from_value(json!({})).unwrap();
+    pauser.cluster.with(|index| index.change_queues(now, |index| index.apply_runai("root", &root)));
+    assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_deletion_are_tried_before_it_since_nothing_is_left_to_note_them_on() {
+    let server = Server::new();
+    let pauser = pauser(&server);
+    server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
+    let group = due(0);
+    let told = async {
+        for _ in 0..2 {
+            while pauser.events.is_empty() {
+                pauser.events.changed().await;
+            }
+            assert_eq!(server.changes(), [""; 0]);
+            let (waiting, _slot) = pauser.events.take().unwrap();
+            pauser.events.settle(waiting, &Ok(()));
+        }
+    };
+    let (done, ()) = tokio::join!(pauser.act(&group), told);
+    assert!(done.is_ok_and(|done| done.events.is_empty()));
+    assert_eq!(server.changes(), [DELETED]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_the_api_server_refuses_is_not_told() {
+    let server = Server::new();
+    let pauser = pauser(&server);
+    server.merge(POD, &json!({"metadata": {"ownerReferences": null}}));
+    server.refuse(Method::DELETE, POD, 403);
+    assert!(pauser.act(&due(0)).await.is_err());
+    assert!(pauser.events.is_empty());
+}
+
 const POD_CHANGED: &str = "put off: the pod has changed since it was judged";
 const QUEUE_CHANGED: &str = "put off: its queue has changed since it was judged";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_has_changed_since_it_was_judged_is_not_acted_on() {
     let long = json!({"maxDuration": "10y"});
     for (change, expected) in [
@@ -301,7 +413,7 @@ async fn a_pod_that_has_changed_since_it_was_judged_is_not_acted_on() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn by_a_queue_that_has_changed_since_it_was_judged_nothing_is_paused() {
     let server = Server::new();
     let pauser = pauser(&server);
@@ -317,7 +429,7 @@ async fn by_a_queue_that_has_changed_since_it_was_judged_nothing_is_paused() {
     assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_paused() {
     let leaf = json!({"parentQueue": "root"});
     let (server, pauser, group) = undone(0, LATER, leaf.clone());
@@ -331,7 +443,7 @@ async fn by_a_queue_below_one_that_has_changed_since_it_was_judged_nothing_is_pa
     assert_eq!(act_on(&pauser, &server, &group).await, by_pause);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_paused_before_its_time_by_the_clock_that_the_last_answer_has_set() {
     let server = Server::new();
     let clock = ServerClock::starting_at("1969-12-31T00:00:00Z".parse().unwrap());
@@ -342,7 +454,7 @@ async fn nothing_is_paused_before_its_time_by_the_clock_that_the_last_answer_has
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn while_a_watch_has_not_answered_nothing_is_paused_or_deleted() {
     let server = Server::new();
     let pauser = pauser(&server);
@@ -355,7 +467,7 @@ async fn while_a_watch_has_not_answered_nothing_is_paused_or_deleted() {
     assert_eq!(act(&pauser, &server, 0).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn below_an_owner_that_can_not_be_paused_the_pod_is_deleted_after_all_tries() {
     let unpausable = [
         // a right that the keeper lacks, and an admission policy
@@ -395,7 +507,7 @@ async fn below_an_owner_that_may_not_be_read_the_pod_is_deleted_after_all_tries(
     assert_eq!(act(&pauser, &server, TRIES).await, saw("deleted", &[DELETED]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_a_pod_outlives_the_pause_of_its_owner_the_one_below_is_paused_before_the_pod_is_deleted() {
     let server = Server::new();
     let pauser = pauser(&server);
@@ -408,14 +520,14 @@ async fn where_a_pod_outlives_the_pause_of_its_owner_the_one_below_is_paused_bef
 }
 
 /// A user may have paused and resumed the owner in between: it has another run then.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_whose_pod_goes_while_the_owner_is_read_is_not_paused() {
     let server = Server::new();
     server.lose_after(POD, 1);
     assert_eq!(act(&pauser(&server), &server, 0).await, saw("the pod is gone or exempt", &[]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_a_pod_outlives_the_pause_of_all_its_owners_it_is_deleted_after_all_tries() {
     let server = Server::new();
     for owner in [DEPLOYMENT, SET] {
@@ -428,7 +540,7 @@ async fn where_a_pod_outlives_the_pause_of_all_its_owners_it_is_deleted_after_al
     assert_eq!(act(&pauser, &server, TRIES).await, saw("deleted", &[DELETED]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_the_pause_of_an_owner_is_set_back_each_time_the_pod_is_deleted_after_all_tries() {
     let server = Server::new();
     let pauser = pauser(&server);
@@ -440,7 +552,7 @@ async fn where_the_pause_of_an_owner_is_set_back_each_time_the_pod_is_deleted_af
     assert_eq!(act(&pauser, &server, TRIES).await, saw("deleted", &[DELETED]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn below_an_owner_that_is_held_in_deletion_the_next_one_is_paused_before_the_pod_is_deleted() {
     let server = Server::new();
     server.merge(DEPLOYMENT, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
@@ -464,14 +576,12 @@ fn deletes() -> Config {
 
 const DELETED_OWNER: &str = "DELETE deployments/web \"Background\"";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_read() {
     let server = Server::new();
     let mut pauser = pauser(&server);
     pauser.config = Configure::new(deletes(), pauser.cluster.clone()).1;
-    let done = pauser.act(&due(0)).await.unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(matches!(&done.result, ActionResult::OwnerDeleted(owner) if owner.name == "web"));
-    assert_eq!(done.served, BatchCoverage::All);
+    let events = events(&pauser, &due(0)).await;
     assert_eq!(server.changes(), [DELETED_OWNER]);
     let told = |event: &EventRecord| {
         let of = event.object.name.clone().unwrap_or_default();
@@ -481,7 +591,7 @@ async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_rea
         "MaxDurationExceeded web: Deleted because its lifetime exceeded maxDuration defined in Queue, and the configuration of Tenure has onExpiry: Delete for Deployment",
         "RunEnded web: Its run in Queue demo has reached the ceiling of 1s, set by that queue. Deployment web was deleted with its pods, because the configuration of Tenure says so of this kind (onExpiry: Delete). It doesn't come back: to run it again, create it again",
     ];
-    assert_eq!(done.events.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), expected);
     // after all tries the next one below is paused, and then the pod is deleted
     server.merge(DEPLOYMENT, &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     assert_eq!(act(&pauser, &server, 1).await, saw("an owner is being deleted", &[]));
@@ -489,7 +599,7 @@ async fn where_its_row_says_so_the_owner_is_deleted_at_its_ceiling_as_it_was_rea
     assert_eq!(act(&pauser, &server, TRIES + 1).await, saw("deleted", &[DELETED]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
     let server = Server::new();
     let mut pauser = Pauser { dry_run: true, ..pauser(&server) };
@@ -501,7 +611,7 @@ async fn a_dry_run_says_that_the_owner_would_be_deleted_and_deletes_nothing() {
     assert_eq!(server.changes(), [""; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_its_workload() {
     let (server, mut pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
@@ -529,7 +639,7 @@ async fn what_kueue_runs_is_deleted_itself_where_its_row_says_so_and_evicted_by_
     assert_eq!(act_on(&pauser, &server, &group).await, evicted);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
     let (server, mut pauser, group) =
         undone(0, LATER, json!({"maxDuration": "1h", "waitForPodsReady": {"timeout": "1s"}}));
@@ -538,7 +648,7 @@ async fn an_owner_whose_row_says_delete_is_paused_when_it_is_evicted() {
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_owner_that_is_paused_or_may_not_be_deleted_is_left_until_its_pod_is_deleted_after_all_tries() {
     let server = Server::new();
     let mut pauser = pauser(&server);
@@ -579,7 +689,7 @@ fn undone(full: u32, scheduled: &str, spec: Value) -> (Server, Pauser, DueBatch)
 
 const LATER: &str = "2026-01-02T03:04:07Z";
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn where_three_pauses_were_undone_for_a_full_run_each_the_pod_is_deleted_if_its_queue_says_so() {
     let deletes = || json!({"maxDuration": "1h", "onReversal": "DeletePods"});
     let by_pause = || saw("paused Deployment", &["PATCH deployments/web"]);
@@ -602,7 +712,7 @@ async fn where_three_pauses_were_undone_for_a_full_run_each_the_pod_is_deleted_i
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_eviction_pauses_however_often_pauses_of_the_owner_were_undone() {
     let spec =
         json!({"maxDuration": "1h", "onReversal": "DeletePods", "waitForPodsReady": {"timeout": "1s"}});
@@ -611,7 +721,7 @@ async fn an_eviction_pauses_however_often_pauses_of_the_owner_were_undone() {
     assert_eq!(act_on(&pauser, &server, &group).await, saw("paused Deployment", &["PATCH deployments/web"]));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
     let row = |on_reversal| {
         let row = format!(
@@ -630,7 +740,7 @@ async fn what_the_owners_row_says_of_undone_pauses_comes_before_its_queue() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner() {
     let spec = json!({"maxDuration": "1h", "onReversal": "DeletePods"});
     let (server, mut pauser, group) = undone(2, LATER, spec);
@@ -641,12 +751,12 @@ async fn a_dry_run_says_that_the_pod_would_be_deleted_and_nothing_of_its_owner()
     assert_eq!(server.changes(), [""; 0]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
     let by = "last by field manager \"argocd\" (Update at 2026-01-02T03:04:06Z)";
     for (full, on_reversal) in [(1, "Pause"), (2, "DeletePods")] {
         let (_, pauser, group) = undone(full, LATER, json!({"maxDuration": "1h", "onReversal": on_reversal}));
-        let events = pauser.act(&group).await.unwrap_or_else(|failure| panic!("{failure}")).events;
+        let events = events(&pauser, &group).await;
         let told = events.iter().find(|event| event.reason == "PauseReversed").unwrap();
         assert_eq!(told.object.name.as_deref(), Some("web"));
         assert!(told.note.contains(by), "{}", told.note);
@@ -673,7 +783,7 @@ async fn the_events_of_an_undone_pause_name_who_wrote_the_field_last() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn each_write_counts_for_the_rate_limit_also_those_that_come_too_late_and_these_are_few() {
     let server = Server::new();
     server.refuse(Method::PATCH, DEPLOYMENT, 409);

@@ -2,14 +2,19 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    convert::Infallible,
     ops::Bound::{Excluded, Included, Unbounded},
     sync::Arc,
     time::Duration,
 };
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 use tenure_service::call::ApiError;
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::{Instant, timeout},
+};
 
 use super::EventRecord;
 use crate::{
@@ -28,6 +33,13 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// that has just started forbids everything for a moment.
 const REFUSAL_PATIENCE: Duration = Duration::from_mins(2);
 
+/// The longest wait for an event that is written before an act.
+const LONGEST_FIRST_TRY: Duration = Duration::from_secs(2);
+
+/// After so many such waits in vain none is made until an event is written: acts must not wait for events in all
+/// namespaces, one by one.
+const MOST_IN_VAIN: u32 = 8;
+
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LAST_WAIT: Duration = Duration::from_secs(5);
 
@@ -44,6 +56,8 @@ pub struct EventQueue {
 #[derive(Debug)]
 pub struct WaitingEvent {
     pub event: EventRecord,
+    /// Dropped after the first try.
+    untried: Option<oneshot::Sender<Infallible>>,
     /// The time of the first try.
     since: Option<Instant>,
 }
@@ -67,6 +81,8 @@ struct Lines {
     /// The time of the last look for an event that may be tried.
     looked: Option<Instant>,
     waiting: usize,
+    /// The waits for events that were in vain since an event was written.
+    in_vain: u32,
 }
 
 /// The events of a namespace.
@@ -92,9 +108,37 @@ impl EventQueue {
         }
     }
 
+    /// Adds events about what is about to be done, before the others of their namespace. Returns when each was tried, at
+    /// once where events fail or are slow, and in any case soon.
+    pub async fn tell_first(&self, events: Vec<EventRecord>) {
+        let mut tries = Vec::new();
+        for event in events.into_iter().rev() {
+            let (untried, tried) = oneshot::channel();
+            if self.is_worth_a_wait(event.namespace()) {
+                tries.push(tried);
+            }
+            self.insert(WaitingEvent { event, untried: Some(untried), since: None }, VecDeque::push_front);
+        }
+        if timeout(LONGEST_FIRST_TRY, join_all(tries)).await.is_err() {
+            let mut lines = self.lines.lock();
+            lines.in_vain = lines.in_vain.saturating_add(1);
+        }
+    }
+
+    /// True if the next event of a namespace can be expected to be written at once.
+    fn is_worth_a_wait(&self, namespace: &str) -> bool {
+        let lines = self.lines.lock();
+        let fails = lines.by_namespace.get(namespace).is_some_and(|line| line.failures > 0);
+        !fails && lines.in_vain < MOST_IN_VAIN && !self.slots.is_troubled(namespace)
+    }
+
     fn push(&self, event: EventRecord) {
+        self.insert(WaitingEvent { event, untried: None, since: None }, VecDeque::push_back);
+    }
+
+    fn insert(&self, waiting: WaitingEvent, place: fn(&mut VecDeque<WaitingEvent>, WaitingEvent)) {
         let mut lines = self.lines.lock();
-        lines.line(&event).waiting.push_back(WaitingEvent { event, since: None });
+        place(&mut lines.line(&waiting.event).waiting, waiting);
         lines.waiting = lines.waiting.saturating_add(1);
         let dropped = if lines.waiting > CAPACITY { lines.drop_one() } else { None };
         self.metrics.waiting_events(lines.waiting);
@@ -199,6 +243,9 @@ impl Lines {
         line.in_flight = line.in_flight.saturating_sub(1);
         let settled = line.settle(waiting, result, now);
         let is_over = line.waiting.is_empty() && line.in_flight == 0;
+        if matches!(settled, Settled::Written) {
+            self.in_vain = 0;
+        }
         if is_over {
             self.by_namespace.remove(&namespace);
         }
@@ -224,7 +271,8 @@ impl Line {
         !self.waiting.is_empty() && may_begin && self.not_before.is_none_or(|at| at <= now)
     }
 
-    fn settle(&mut self, waiting: WaitingEvent, result: &Result<(), ApiError>, now: Instant) -> Settled {
+    fn settle(&mut self, mut waiting: WaitingEvent, result: &Result<(), ApiError>, now: Instant) -> Settled {
+        waiting.untried = None;
         let is_left = match result {
             // it has been written before
             Ok(()) | Err(ApiError::Stale(_)) => {
@@ -386,6 +434,63 @@ mod tests {
             advance(LAST_WAIT).await;
         }
         assert!((PATIENCE..PATIENCE * 2).contains(&begun.elapsed()) && queue.is_empty());
+    }
+
+    /// Tells an event first, with a result of its try after so long; returns for how long that was waited for.
+    async fn told_first(
+        queue: &EventQueue,
+        namespace: &str,
+        after: Duration,
+        result: Result<(), ApiError>,
+    ) -> Duration {
+        let begun = Instant::now();
+        let write = async {
+            tokio::task::yield_now().await;
+            let (waiting, slot) = queue.take().unwrap();
+            slot.watch(tokio::time::sleep(after)).await;
+            queue.settle(waiting, &result);
+        };
+        let tell = async {
+            queue.tell_first(vec![event(namespace, "first")]).await;
+            begun.elapsed()
+        };
+        tokio::join!(tell, write).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_told_first_is_tried_before_all_others_of_its_namespace() {
+        let queue = queue();
+        queue.extend(events("a", 100));
+        let waited = told_first(&queue, "a", Duration::from_millis(30), Ok(())).await;
+        assert_eq!((waited, queue.lines.lock().waiting), (Duration::from_millis(30), 100));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_events_fail_or_are_slow_no_act_waits_for_them() {
+        let (queue, failed) = (queue(), || Err(ApiError::Timeout));
+        let short = Duration::from_millis(30);
+        assert_eq!(told_first(&queue, "fails", short, failed()).await, short, "it was tried");
+        let begun = Instant::now();
+        queue.tell_first(vec![event("fails", "second")]).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let slow = told_first(&queue, "slow", LONGEST_FIRST_TRY * 4, Ok(())).await;
+        assert_eq!(slow, LONGEST_FIRST_TRY);
+        let begun = Instant::now();
+        queue.tell_first(vec![event("slow", "second")]).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_no_event_is_written_in_any_namespace_few_acts_wait_for_theirs() {
+        let (queue, begun) = (queue(), Instant::now());
+        for number in 0..1_000 {
+            queue.tell_first(vec![event(&format!("hangs-{number}"), "first")]).await;
+        }
+        assert_eq!(begun.elapsed(), LONGEST_FIRST_TRY * MOST_IN_VAIN);
+        let (waiting, slot) = queue.take().unwrap();
+        drop(slot);
+        queue.settle(waiting, &Ok(()));
+        assert_eq!(queue.lines.lock().in_vain, 0);
     }
 
     #[tokio::test(start_paused = true)]

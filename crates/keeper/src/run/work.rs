@@ -1,6 +1,6 @@
 //! The work of the leader, and the parts that it is built of.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 use jiff::SignedDuration;
 use kube::Client;
@@ -24,6 +24,7 @@ use crate::{
     gate::FreshnessGate,
     limit::{WriteLimit, write_limit},
     metrics::Metrics,
+    orphans::QueueLabels,
     queues::QueueReader,
     returns::Requeuer,
     slots::FairSlots,
@@ -65,6 +66,7 @@ impl Parts {
         let acts = !self.dry_run;
         Work {
             stamps: self.stamps(),
+            labels: acts.then(|| self.labels()),
             extensions: acts.then(|| self.extensions(&events)),
             terminations: acts.then(|| self.terminations()),
             returns: acts.then(|| self.returns(&events)),
@@ -73,13 +75,20 @@ impl Parts {
             expiry: ExpiryController {
                 cluster: self.cluster.clone(),
                 clock: self.clock.clone(),
-                pauser: self.pauser(scope, queues),
+                pauser: self.pauser(scope, queues, events),
                 gate: self.gate.clone(),
-                events,
                 metrics: self.metrics.clone(),
-                threadiness,
+                slots: self.slots(threadiness),
             },
         }
+    }
+
+    /// Slots for pauses, of which each namespace leaves a quarter to others. Those that are taken at the same time wait for
+    /// the rate limit together.
+    fn slots(&self, threadiness: NonZeroU32) -> FairSlots {
+        let waiting = Duration::from_secs(threadiness.get().into()) / self.writes.0.get();
+        let slots = threadiness.get() as usize;
+        FairSlots::new(slots, slots.saturating_sub(slots / 4), waiting.saturating_mul(2))
     }
 
     fn objects(&self) -> ObjectClient {
@@ -113,7 +122,7 @@ impl Parts {
         }
     }
 
-    fn pauser(&self, scope: Scope, queues: QueueReader) -> Pauser {
+    fn pauser(&self, scope: Scope, queues: QueueReader, events: EventQueue) -> Pauser {
         Pauser {
             cluster: self.cluster.clone(),
             clock: self.clock.clone(),
@@ -123,6 +132,7 @@ impl Parts {
             limit: self.limit(),
             config: self.config.clone(),
             scope,
+            events,
             dry_run: self.dry_run,
             announcements: self.limit(),
             exempt_owners: Mutex::default(),
@@ -167,6 +177,15 @@ impl Parts {
         }
     }
 
+    fn labels(&self) -> QueueLabels {
+        QueueLabels {
+            gate: self.gate.clone(),
+            cluster: self.cluster.clone(),
+            objects: self.objects(),
+            limit: self.limit(),
+        }
+    }
+
     fn extensions(&self, events: &EventQueue) -> ExtensionController {
         ExtensionController {
             cluster: self.cluster.clone(),
@@ -187,6 +206,8 @@ pub struct Work {
     events: EventWriter,
     stamps: Stamps,
     /// None in a dry run.
+    labels: Option<QueueLabels>,
+    /// None in a dry run.
     extensions: Option<ExtensionController>,
     /// None in a dry run.
     terminations: Option<Terminations>,
@@ -199,11 +220,16 @@ pub struct Work {
 impl Work {
     /// Keeps the lease until all work that was begun is done.
     pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, events, stamps, extensions, terminations, returns, reporter } = self;
+        let Self { expiry, events, stamps, labels, extensions, terminations, returns, reporter } = self;
         let (acted, done) = (CancellationToken::new(), CancellationToken::new());
         let report = async {
             if let Some(reporter) = reporter {
                 reporter.run(lead, shutdown).await;
+            }
+        };
+        let label = async {
+            if let Some(labels) = labels {
+                labels.run(lead, shutdown).await;
             }
         };
         let extend = async {
@@ -223,7 +249,7 @@ impl Work {
         };
         let work = async {
             let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, extend, end, bring_back, report);
+            tokio::join!(expire, stamp, label, extend, end, bring_back, report);
             acted.cancel();
         };
         let work = async {

@@ -77,6 +77,7 @@ impl Owner {
                 full_reversals: 0,
                 reversed_by: None,
                 unannounced: false,
+                noticed: None,
             };
             annotations[keys::PAUSED_ANNOTATION] = json!(record).to_string().into();
         }

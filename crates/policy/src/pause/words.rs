@@ -201,6 +201,13 @@ pub enum AtEnd {
     OwnerDeleted,
 }
 
+impl AtEnd {
+    /// What was done to a paused workload.
+    pub fn of(record: &PausedRecord, state: &RequeueState) -> Self {
+        state.requeue_at.map_or(Self::Paused, |at| Self::Requeued(at.duration_since(record.at)))
+    }
+}
+
 /// The message of the event on a workload whose run will end at `at`.
 pub fn approaching(at: Timestamp, queue: &str, object: &ObjectReference, then: AtEnd) -> String {
     let then = match then {
@@ -340,6 +347,7 @@ mod tests {
             full_reversals: 0,
             reversed_by: None,
             unannounced: false,
+            noticed: None,
         }
     }
 

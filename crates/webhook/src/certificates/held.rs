@@ -9,16 +9,13 @@ use humantime::format_rfc3339_seconds;
 use k8s_openapi::ByteString;
 use tenure_certs::{Authority, Certificate, Pair, Validity};
 
-use super::plan::{Facts, Leaf, Lifetimes, RenewalStep};
+use super::plan::{Facts, Leaf, Lifetimes, RenewalStep, skew};
 
 /// The keys of the Secret: what is served has the names that kubernetes.io/tls gives it.
 const LEAF: [&str; 2] = ["tls.crt", "tls.key"];
 const CURRENT: [&str; 2] = ["ca.crt", "ca.key"];
 const NEXT: [&str; 2] = ["next-ca.crt", "next-ca.key"];
 const PREVIOUS: &str = "previous-ca.crt";
-
-/// A certificate is dated back by up to an hour, for a peer whose clock is behind.
-const LONGEST_SKEW: Duration = Duration::from_hours(1);
 
 /// The content of the Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -124,8 +121,9 @@ impl Held {
             }
             RenewalStep::RenewLeaf => {}
             RenewalStep::DropPrevious => {
+                let past = now.checked_sub(skew(lifetimes.authority)).unwrap_or(now);
                 let holds = |pem: &String| {
-                    Certificate::read(pem.as_bytes()).is_some_and(|previous| now < previous.validity.until)
+                    Certificate::read(pem.as_bytes()).is_some_and(|previous| past < previous.validity.until)
                 };
                 held.previous.retain(holds);
             }
@@ -147,8 +145,10 @@ fn sign(authority: &Pair, names: &[String], validity: Validity) -> tenure_certs:
 }
 
 fn from_now(length: Duration, now: SystemTime) -> Validity {
-    let skew = LONGEST_SKEW.min(length / 10);
-    Validity { from: now.checked_sub(skew).unwrap_or(now), until: now.checked_add(length).unwrap_or(now) }
+    Validity {
+        from: now.checked_sub(skew(length)).unwrap_or(now),
+        until: now.checked_add(length).unwrap_or(now),
+    }
 }
 
 /// The names as a certificate has them.

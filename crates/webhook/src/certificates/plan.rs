@@ -2,12 +2,21 @@
 //!
 //! An authority follows another in three steps. At two thirds of its life the next one is made, and both are trusted. At
 //! five sixths the next one signs from then on, if it has been trusted everywhere for a while, and the key of the first
-//! is gone. The first stays trusted until its own end: no certificate outlives the authority that signed it, so the last
+//! is gone. The first stays trusted until its own end, and a little longer: no certificate outlives the authority that signed it, so the last
 //! one is gone by then, however late or long a replica serves it.
 
 use std::time::{Duration, SystemTime};
 
 use tenure_certs::Validity;
+
+/// The most by which the clock of a peer may differ from the writer's.
+const LONGEST_SKEW: Duration = Duration::from_hours(1);
+
+/// The difference between clocks that certificates of this length bear: they are dated back by it, and an authority stays
+/// trusted for so much longer than it lasts.
+pub fn skew(length: Duration) -> Duration {
+    LONGEST_SKEW.min(length / 10)
+}
 
 /// The lifetimes of certificates.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +87,9 @@ pub fn step(
     if next.is_none() && now >= current.after(2, 3) {
         return Some(RenewalStep::AddNext);
     }
-    previous_end.is_some_and(|end| end <= now).then_some(RenewalStep::DropPrevious)
+    // by the clock of an API server that is behind, what they have signed has not ended yet
+    let has_ended = |end: SystemTime| end.checked_add(skew(lifetimes.authority)).is_none_or(|end| end <= now);
+    previous_end.is_some_and(has_ended).then_some(RenewalStep::DropPrevious)
 }
 
 /// True if another certificate should be served. One that ends with its authority can't be renewed by it.
@@ -172,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_that_signed_before_is_trusted_until_its_end() {
+    fn an_authority_that_signed_before_is_trusted_until_it_has_ended_by_every_clock() {
         let before = |now| Facts { previous_end: Some(at(200)), ..facts(now) };
-        assert_eq!(next_step(before(199), SETTLED, 199), None);
-        assert_eq!(next_step(before(200), SETTLED, 200), Some(RenewalStep::DropPrevious));
+        assert_eq!(next_step(before(259), SETTLED, 259), None);
+        assert_eq!(next_step(before(260), SETTLED, 260), Some(RenewalStep::DropPrevious));
     }
 }

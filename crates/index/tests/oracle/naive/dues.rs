@@ -48,6 +48,8 @@ pub(super) struct Record {
     end: Option<Millis>,
     /// Its run doesn't end before, since a change of queues came so late.
     earliest: Millis,
+    /// The end that was past when a queue on its way went missing, while one is.
+    lost: Option<Millis>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -183,6 +185,7 @@ impl Naive {
                 unready: None,
                 end: None,
                 earliest: Millis::MIN,
+                lost: None,
             });
             if before.is_some_and(|before| before.map(|(_, uid)| uid) != pod.controller.map(|(_, uid)| uid)) {
                 record.revive();
@@ -213,7 +216,7 @@ impl Naive {
         let started = start.into_iter().chain(pod.scheduled()).min();
         let ceiling = |limits: Option<Limits>| limits?.ceiling.into_iter().chain(own).min();
         let tensorstack_end = ceiling(limits.0).map(|ceiling| pod.created * MILLI + ceiling);
-        let workload = self.root(pod.controller).unwrap_or(pod.uid);
+        let workload = self.root_by_kind(pod.controller).unwrap_or(pod.uid);
         let more = |started, of: Limits| self.extension(workload, pod.namespace, started, of.extensions);
         let runai_end = started
             .zip(ceiling(limits.1))
@@ -301,13 +304,30 @@ impl Naive {
             let is_younger = since.is_none_or(|since| since >= self.now.div_euclid(SECOND) * SECOND);
             let grace = if has_notice { self.config.grace * 1_000 } else { 0 };
             let after_change = millis_up(self.now + grace);
+            let is_whole = self.is_on_whole_paths(&self.pods[&uid]);
             let record = self.records.get_mut(&uid).expect("it is one of them");
             if let Some(before) = record.end.filter(|_| self.policy_changed) {
+                let before = record.lost.unwrap_or(before);
+                let was_past = before < self.now.div_euclid(MILLI);
+                record.lost = Some(before).filter(|_| !is_whole && was_past);
                 let granted = before.min(after_change);
                 record.earliest = if end < granted && !is_younger { granted } else { Millis::MIN };
             }
             record.end = Some(if end == NEVER { NEVER } else { end.max(record.earliest) });
         }
+    }
+
+    /// False if a queue of the pod, or one on its way to the root, isn't there.
+    fn is_on_whole_paths(&self, pod: &PodObj) -> bool {
+        [Family::Runai, Family::Tensorstack]
+            .into_iter()
+            .filter_map(|family| Some((family, self.queue_of(pod, family)?)))
+            .all(|(family, queue)| self.is_whole(family, queue))
+    }
+
+    /// The pods of which an end is remembered that was past when a queue went missing.
+    pub fn lost(&self) -> usize {
+        self.records.values().filter(|record| record.lost.is_some()).count()
     }
 
     /// The pods whose runs end later than their ceilings say.

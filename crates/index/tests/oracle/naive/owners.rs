@@ -104,6 +104,27 @@ impl Naive {
         chain.filter(|(kind, _)| self.is_pausable(*kind)).last().map(|(_, uid)| uid)
     }
 
+    /// The same, as far as each is of a kind whose controller makes what it is said to own.
+    pub fn root_by_kind(&self, controller: Controller) -> Option<u32> {
+        let (mut root, mut below, mut next) = (None, None, controller);
+        for _ in 0..DEPTH {
+            let Some((kind, uid)) = next else { break };
+            let makes = match kind {
+                OwnerKind::Deployment => below == Some(OwnerKind::ReplicaSet),
+                OwnerKind::ReplicaSet | OwnerKind::Job | OwnerKind::DaemonSet => below.is_none(),
+                OwnerKind::Service | OwnerKind::Thing => true,
+            };
+            if !makes {
+                break;
+            }
+            if self.is_pausable(kind) {
+                root = Some(uid);
+            }
+            (below, next) = (Some(kind), self.owners.get(&uid).and_then(|owner| owner.controller));
+        }
+        root
+    }
+
     pub(super) fn own_of_root(&self, controller: Controller) -> Option<Nanos> {
         self.owners.get(&self.root(controller)?)?.own.map(|micros| micros / 1_000 * MILLI)
     }

@@ -89,6 +89,14 @@ impl Naive {
         })
     }
 
+    /// False if a queue, or one on its way to the root, isn't there.
+    pub fn is_whole(&self, family: Family, queue: u8) -> bool {
+        let is_there = |queue: &&RunaiObj| queue.parent.is_none_or(|parent| self.runai.contains_key(&parent));
+        self.knows(family, queue)
+            && (family == Family::Tensorstack
+                || self.path(queue).is_none_or(|path| path.iter().all(is_there)))
+    }
+
     pub fn knows(&self, family: Family, queue: u8) -> bool {
         match family {
             Family::Runai => self.runai.contains_key(&queue),

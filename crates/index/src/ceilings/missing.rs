@@ -1,0 +1,164 @@
+//! Queues that went missing a moment ago: they may be created again at once, as a tool does that replaces them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_policy::expiry::Family;
+use tenure_types::projection;
+
+use super::{CeilingIndex, Standing};
+
+/// The time for which nothing is done by the rest of a tree that lacks a queue: what the queue sets would not count, such
+/// as a longer time to get ready.
+const MOMENT: SignedDuration = SignedDuration::from_mins(1);
+
+/// The queues that aren't there, though workloads or queues name them, and since when.
+#[derive(Debug, Default)]
+pub struct MissingQueues {
+    since: BTreeMap<(Family, String), Timestamp>,
+    /// Those that were deleted since the last look.
+    gone: Vec<(Family, String)>,
+}
+
+impl MissingQueues {
+    /// A queue is gone.
+    pub fn note(&mut self, family: Family, name: &str) {
+        self.gone.push((family, name.to_owned()));
+    }
+}
+
+impl CeilingIndex {
+    /// Looks for queues that are missing since a change that was seen at `now`.
+    pub(super) fn note_missing(&mut self, now: Timestamp) {
+        let tree = self.objects.runai.tree();
+        let parents: HashSet<&str> = tree.queues().filter_map(|(_, queue)| queue.parent.as_deref()).collect();
+        let absent = parents.into_iter().filter(|parent| tree.find(parent).is_none());
+        let absent = absent.map(|parent| (Family::Runai, parent.to_owned()));
+        let MissingQueues { since, gone } = std::mem::take(&mut self.reader.missing);
+        let absent: Vec<(Family, String)> = absent.chain(gone).collect();
+        let known = since.iter().filter(|(_, at)| now.duration_since(**at) <= MOMENT);
+        let known: Vec<_> = known.map(|(key, at)| (key.clone(), *at)).collect();
+        // one that other queues name stays known, so that it doesn't count as missing since now again and again
+        let named = absent.into_iter().map(|key| {
+            let at = since.get(&key).copied().unwrap_or(now);
+            (key, at)
+        });
+        let all: Vec<_> = known.into_iter().chain(named).collect();
+        let mut is_missing = |(family, name): &(Family, String)| self.objects.limits(*family, name).is_none();
+        self.reader.missing.since = all.into_iter().filter(|(key, _)| is_missing(key)).collect();
+    }
+
+    /// True if a queue of a pod, or one on its way to the root, has been missing for a moment only.
+    pub fn awaits_queue(&mut self, pod: &projection::Pod, now: Timestamp) -> bool {
+        self.reschedule();
+        if self.reader.missing.since.is_empty() {
+            return false;
+        }
+        let Some(standing) = self.standing(pod) else { return false };
+        self.names_on_paths(&standing).into_iter().any(|key| {
+            let since = self.reader.missing.since.get(&key);
+            since.is_some_and(|since| now.duration_since(*since) <= MOMENT)
+        })
+    }
+
+    /// The queues of a workload and all on their way to the root, with the parent that the topmost one names.
+    fn names_on_paths(&self, standing: &Standing) -> Vec<(Family, String)> {
+        let t9k = standing.tensorstack.iter().map(|queue| (Family::Tensorstack, queue.to_string()));
+        let mut names: Vec<_> = t9k.collect();
+        let path = standing.runai.iter().flat_map(|queue| self.runai_path(queue));
+        let path: Vec<String> = path.collect();
+        let top = path.last().and_then(|top| self.objects.runai.tree().queue(top));
+        let above = top.and_then(|(_, queue)| queue.parent.as_deref().map(str::to_owned));
+        names.extend(path.into_iter().chain(above).map(|name| (Family::Runai, name)));
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::ceilings::Settings;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn pod() -> projection::Pod {
+        let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": at(0)});
+        let metadata = json!({
+            "name": "a", "namespace": "ns", "uid": "a", "creationTimestamp": at(0),
+            "labels": {"kai.scheduler/queue": "leaf"},
+        });
+        serde_json::from_value(
+            json!({"metadata": metadata, "spec": {}, "status": {"conditions": [condition]}}),
+        )
+        .unwrap()
+    }
+
+    fn put(index: &mut CeilingIndex, now: i64, name: &str, spec: &Value) {
+        let spec = serde_json::from_value(spec.clone()).unwrap();
+        index.change_queues(at(now), |index| index.apply_runai(name, &spec));
+    }
+
+    fn delete(index: &mut CeilingIndex, now: i64, name: &str) {
+        index.change_queues(at(now), |index| index.delete_runai(name));
+    }
+
+    fn world(notice: &str) -> (CeilingIndex, Value, Value) {
+        let root = json!({"maxDuration": "100s", "expiryNotice": notice});
+        let leaf = json!({"parentQueue": "root"});
+        let grace = tenure_policy::expiry::GraceOnChange(SignedDuration::from_secs(300));
+        let mut index = CeilingIndex::new(Settings { grace_on_change: grace, ..Settings::default() });
+        put(&mut index, 0, "root", &root);
+        put(&mut index, 0, "leaf", &leaf);
+        index.know_queues();
+        index.apply_pod(&pod());
+        index.next_due();
+        (index, root, leaf)
+    }
+
+    #[test]
+    fn an_overdue_run_is_not_granted_time_by_a_queue_that_was_missing_for_a_moment() {
+        for missing in ["root", "leaf"] {
+            let (mut index, root, leaf) = world("10s");
+            let spec = if missing == "root" { root } else { leaf };
+            delete(&mut index, 110, missing);
+            assert_eq!(index.claim(at(111)), None, "{missing}: no ceiling, no pause");
+            put(&mut index, 112, missing, &spec);
+            assert_eq!(index.claim(at(113)).unwrap().first.deadline, at(100), "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_went_on_while_its_queue_was_missing_is_granted_time_for_a_notice() {
+        let (mut index, root, _) = world("10s");
+        delete(&mut index, 90, "root");
+        assert_eq!(index.next_expiry(), None);
+        put(&mut index, 112, "root", &root);
+        assert_eq!(index.next_expiry(), Some(at(412)));
+    }
+
+    #[test]
+    fn by_a_tree_that_lacks_a_queue_nothing_is_done_for_a_moment() {
+        let (mut index, root, leaf) = world("0s");
+        assert!(!index.awaits_queue(&pod(), at(1)));
+        for (missing, spec) in [("root", &root), ("leaf", &leaf)] {
+            delete(&mut index, 200, missing);
+            assert!(index.awaits_queue(&pod(), at(260)), "{missing}");
+            // another change doesn't begin the moment again
+            put(&mut index, 250, "other", &json!({"maxDuration": "1h"}));
+            assert!(!index.awaits_queue(&pod(), at(261)), "{missing}");
+            put(&mut index, 261, missing, spec);
+            delete(&mut index, 262, "other");
+            assert!(!index.awaits_queue(&pod(), at(262)), "{missing}");
+        }
+        let moved = json!({"parentQueue": "not yet"});
+        put(&mut index, 300, "leaf", &moved);
+        assert!(index.awaits_queue(&pod(), at(360)) && !index.awaits_queue(&pod(), at(361)));
+        put(&mut index, 400, "other", &json!({}));
+        assert!(!index.awaits_queue(&pod(), at(400)), "it has been missing since 300");
+        assert!(!index.reader.missing.since.contains_key(&(Family::Runai, "other".to_owned())));
+    }
+}

@@ -1,0 +1,96 @@
+//! Labels pods with their queue, if the `PodGroup` that named it has gone while they run.
+//!
+//! The keeper remembers the queue of such a pod as long as it runs. The label lets the next keeper know it, too: without it,
+//! a pod would be in no queue after a restart, and so have no ceiling. The API server lets no tenant change the label of a
+//! bound pod.
+
+use std::{collections::HashMap, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::json;
+use tenure_index::{CeilingIndex, Orphan};
+use tenure_policy::expiry::Family;
+use tenure_service::{call::ApiError, leadership::Leadership, log::with_causes};
+use tenure_types::keys;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{api::ObjectClient, cluster::ClusterState, gate::FreshnessGate, limit::WriteLimit};
+
+/// The time between two rounds. A `PodGroup` that is made again at once leaves a label all the same.
+const BETWEEN_ROUNDS: Duration = Duration::from_secs(2);
+
+/// The time until a pod that couldn't be labelled is tried again.
+const RETRY: Duration = Duration::from_mins(1);
+
+/// Labels pods with the queue that their `PodGroup` named.
+pub struct QueueLabels {
+    pub gate: FreshnessGate,
+    pub cluster: ClusterState,
+    pub objects: ObjectClient,
+    pub limit: WriteLimit,
+}
+
+impl QueueLabels {
+    /// Works whenever this keeper leads, until `shutdown`.
+    pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
+        lead.work(shutdown, async || self.work(shutdown).await, || {}).await;
+    }
+
+    async fn work(&self, shutdown: &CancellationToken) {
+        let mut rounds = tokio::time::interval(BETWEEN_ROUNDS);
+        let mut later = HashMap::new();
+        loop {
+            tokio::select! {
+                _ = rounds.tick() => {}
+                () = shutdown.cancelled() => return,
+            }
+            if !self.gate.is_open() {
+                continue;
+            }
+            later.retain(|_, at| *at > Instant::now());
+            for orphan in self.cluster.with(CeilingIndex::orphans) {
+                if shutdown.is_cancelled() {
+                    return;
+                }
+                if !later.contains_key(&orphan.uid) && !self.label(&orphan).await {
+                    later.insert(orphan.uid, Instant::now() + RETRY);
+                }
+            }
+        }
+    }
+
+    /// Labels a pod; returns false if that failed.
+    async fn label(&self, Orphan { uid, namespace, name, family, queue }: &Orphan) -> bool {
+        self.limit.until_ready().await;
+        let uid = uid.text();
+        let key = match family {
+            Family::Runai => keys::RUNAI_QUEUE_LABEL,
+            Family::Tensorstack => keys::TENSORSTACK_QUEUE_LABEL,
+        };
+        let pod = OwnerReference {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            name: name.clone(),
+            uid: uid.clone(),
+            ..OwnerReference::default()
+        };
+        let patch = json!({"metadata": {"uid": uid, "labels": {key: queue}}});
+        match self.objects.merge(namespace, &pod, &patch).await {
+            Ok(_) => {
+                info!(%namespace, pod = %name, %queue, "Labelled a pod with the queue of its PodGroup, which has gone");
+                true
+            }
+            Err(error @ (ApiError::NotFound | ApiError::Stale(_) | ApiError::NotLeading)) => {
+                debug!(%namespace, pod = %name, error = with_causes(&error), "Not labelled");
+                true
+            }
+            Err(error) => {
+                let error = with_causes(&error);
+                warn!(%namespace, pod = %name, %queue, error, "Failed to label a pod with the queue of its PodGroup, which has gone: will try again");
+                false
+            }
+        }
+    }
+}
