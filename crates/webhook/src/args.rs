@@ -18,13 +18,13 @@ use tenure_types::{
 };
 
 use crate::{
-    Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator,
+    Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, OwnerAnswers, Placement, Validator,
     callers::CallerArgs,
     certificates::{CertificateArgs, CertificateManager},
     definition::DefinitionArgs,
     guard,
     kai::KaiWatch,
-    router,
+    owners, router,
     scheduler::{self, NominationNudger},
     uninstall::UninstallArgs,
 };
@@ -39,7 +39,8 @@ use tracing::warn;
 /// only trusted writers set when a pod group started, and that clients of Queue v2 lose no field of v3alpha1.
 /// On POST /convert it converts queues of scheduling.run.ai from v2 to v3alpha1 and back. With --scheduler-extender it
 /// answers kube-scheduler on POST /scheduler/preempt: no pod is preempted within its floor or its toleration. With
-/// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early.
+/// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early. With
+/// --answer-owners it says on POST /owners when a workload that is created asks for more than the ceiling of its queue.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -88,6 +89,12 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     guard: bool,
 
+    /// Answer the creation of owners, such as Jobs, on POST /owners: those that ask for a longer run than the ceiling of
+    /// their queue are warned of, or refused where the queue says so
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Owners")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    answer_owners: bool,
+
     #[command(flatten, next_help_heading = "Callers")]
     callers: CallerArgs,
 
@@ -128,6 +135,7 @@ impl Args {
             scheduler_extender,
             wake_up,
             guard,
+            answer_owners,
             callers,
             config,
             log,
@@ -146,6 +154,8 @@ impl Args {
         let metrics = Metrics::register(registry);
         let kai = KaiWatch::new(registry);
         let queues = KnownQueues::default();
+        let owners = answer_owners
+            .then(|| OwnerAnswers::new(queues.clone()).asking(client.clone(), t9k_system_namespace.clone()));
         let validator =
             Validator::new(queues.clone(), t9k_system_namespace).asking(client.clone(), runai_queue_version);
         let mutator = Mutator::default();
@@ -171,6 +181,7 @@ impl Args {
             mutator: mutator.clone(),
             extender: extender.clone(),
             guard: guard.clone(),
+            owners: owners.clone(),
             placement: placement.clone(),
             kai: kai.clone(),
         };
@@ -187,7 +198,8 @@ impl Args {
         let admin = admin.serve(readiness.clone(), metrics_page).await?;
         let router = router(validator, mutator, metrics.clone())
             .merge(scheduler::router(extender, metrics.clone()))
-            .merge(guard::router(guard, metrics.clone()));
+            .merge(guard::router(guard, metrics.clone()))
+            .merge(owners::router(owners, metrics.clone()));
         let authorities = callers.authorities();
         let router = callers.admit(router, metrics);
         signals
@@ -215,19 +227,23 @@ struct Configured {
     mutator: Mutator,
     extender: Option<Extender>,
     guard: Option<Guard>,
+    owners: Option<OwnerAnswers>,
     placement: Placement,
     kai: KaiWatch,
 }
 
 impl Configured {
     fn apply(&self, config: Config) {
-        let Self { kueue_queues, validator, mutator, extender, guard, placement, kai } = self;
+        let Self { kueue_queues, validator, mutator, extender, guard, owners, placement, kai } = self;
         if config.kueue.queues != *kueue_queues {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
         }
         placement.change(|index| index.set_longest_formation(config.longest_formation));
         if let Some(extender) = extender {
             extender.configure(config.floors.clone());
+        }
+        if let Some(owners) = owners {
+            owners.configure(&config);
         }
         if let Some(guard) = guard {
             guard.configure(config.floors.clone(), config.guarded);

@@ -13,6 +13,7 @@ pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     mutations: Family<MutationLabels, Counter>,
     guard_verdicts: Family<GuardLabels, Counter>,
+    owner_answers: Family<OwnerLabels, Counter>,
     rejected_requests: Family<RejectedLabels, Counter>,
     seconds: Histogram,
     conversions: ConversionMetrics,
@@ -70,6 +71,11 @@ struct NodeLabels {
 struct GuardLabels {
     operation: &'static str,
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OwnerLabels {
+    verdict: ReviewResult,
 }
 
 /// The result of a review.
@@ -187,6 +193,12 @@ impl Metrics {
                 "Deletions and evictions of pods that were reviewed, by operation and the reason of the verdict",
                 Family::default(),
             ),
+            owner_answers: registered(
+                registry,
+                "owner_answers",
+                "Owners that asked for a time to run when they were created or changed, by verdict",
+                Family::default(),
+            ),
             rejected_requests: registered(registry, "rejected_requests", rejected, Family::default()),
             seconds: seconds(
                 registry,
@@ -231,6 +243,11 @@ impl Metrics {
         self.seconds.observe(seconds);
     }
 
+    pub(crate) fn owner_answered(&self, verdict: ReviewResult, seconds: f64) {
+        self.owner_answers.get_or_create(&OwnerLabels { verdict }).inc();
+        self.seconds.observe(seconds);
+    }
+
     pub(crate) fn waiting(&self, pods: usize) {
         self.preemptions.waiting.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
@@ -266,6 +283,7 @@ mod tests {
         metrics.reviewed("scheduling.run.ai", ReviewResult::Warned, 0.5);
         metrics.mutated(&MutationLabels { group: "g", kind: "PodGroup", result: "reverted" }, 0.25);
         metrics.guarded("delete", "protected", 0.125);
+        metrics.owner_answered(ReviewResult::Refused, 0.125);
         metrics.converted("v2", true, 7, 0.5);
         metrics.converted("v2", false, 3, 0.5);
         metrics.preemption_answered(&NodeCounts { kept: 4, instead: 3, protected: 2, unknown: 1 }, 0.5);
@@ -297,6 +315,7 @@ mod tests {
             r#"converted_objects_total{version="v3alpha1",result="failed"} 0"#,
             r#"guard_verdicts_total{operation="delete",reason="protected"} 1"#,
             r#"mutations_total{group="g",kind="PodGroup",result="reverted"} 1"#,
+            r#"owner_answers_total{verdict="Refused"} 1"#,
             "preemption_duration_seconds_count 2",
             "preemption_duration_seconds_sum 0.75",
             r#"preemption_nodes_total{result="kept"} 5"#,
@@ -309,8 +328,8 @@ mod tests {
             r#"rejected_requests_total{code="413"} 0"#,
             r#"rejected_requests_total{code="415"} 0"#,
             r#"rejected_requests_total{code="503"} 0"#,
-            "review_duration_seconds_count 3",
-            "review_duration_seconds_sum 0.875",
+            "review_duration_seconds_count 4",
+            "review_duration_seconds_sum 1.0",
             r#"reviews_total{group="scheduling.run.ai",verdict="Warned"} 1"#,
             "waiting_preemptors 5",
             "wake_ups_total 2",
