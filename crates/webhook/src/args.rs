@@ -1,5 +1,4 @@
 use clap::{ArgAction, Parser, Subcommand};
-use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use tenure_policy::{config::Config, kueue};
 use tenure_service::{
     admin::{AdminArgs, registry},
@@ -7,25 +6,21 @@ use tenure_service::{
     clock::ServerClock,
     config::ConfigArgs,
     log::LogArgs,
-    readiness::{Awaited, ProcessReadiness},
+    readiness::ProcessReadiness,
     shutdown::Signals,
     tls::TlsArgs,
-    watch,
 };
-use tenure_types::{
-    projection::{RunaiQueueObject, RunaiQueueV2Object},
-    runai::QueueVersion,
-};
+use tenure_types::runai::QueueVersion;
 
 use crate::{
-    Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, OwnerAnswers, Placement, Validator,
+    Extender, Guard, KnownQueues, Metrics, Mutator, OwnerAnswers, Placement, Validator,
     callers::CallerArgs,
     certificates::{CertificateArgs, CertificateManager},
     definition::DefinitionArgs,
     guard,
     kai::KaiWatch,
-    owners, router,
-    scheduler::{self, NominationNudger},
+    owners, router, scheduler,
+    sight::{Sight, follow},
     uninstall::UninstallArgs,
 };
 use tokio_util::sync::CancellationToken;
@@ -194,7 +189,7 @@ impl Args {
         let kai = Box::pin(kai.follow(client.clone()));
         let sight = Sight { placement, client, clock, readiness: readiness.clone() };
         let waker = extender.as_ref().and_then(Extender::waker);
-        let look = Box::pin(sight.look(waker, extender.is_some(), guard.is_some()));
+        let look = Box::pin(sight.look(waker, extender.clone(), guard.is_some()));
         let admin = admin.serve(readiness.clone(), metrics_page).await?;
         let router = router(validator, mutator, metrics.clone())
             .merge(scheduler::router(extender, metrics.clone()))
@@ -259,52 +254,6 @@ async fn keep(manager: Option<CertificateManager>, shutdown: CancellationToken) 
     match manager {
         Some(manager) => Box::pin(manager.keep(shutdown)).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The extender's and the guard's view of the cluster, and their clock.
-struct Sight {
-    placement: Placement,
-    client: Client,
-    clock: ServerClock,
-    readiness: ProcessReadiness,
-}
-
-impl Sight {
-    /// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
-    async fn look(self, waker: Option<NominationNudger>, extends: bool, guards: bool) {
-        let Self { placement, client, clock, readiness } = self;
-        if !extends && !guards {
-            return std::future::pending().await;
-        }
-        let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let namespaces = async {
-            if guards {
-                placement.clone().follow_namespaces(client.clone(), readiness.clone()).await;
-            }
-        };
-        let wake = async {
-            if let Some(waker) = waker {
-                waker.run(client.clone()).await;
-            }
-        };
-        let follow = placement.clone().follow(client.clone(), readiness.clone());
-        tokio::join!(measured, follow, namespaces, wake);
-    }
-}
-
-async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: KnownQueues) {
-    let all = watcher::Config::default();
-    match version {
-        QueueVersion::V3alpha1 => {
-            let api: Api<DeserializeGuard<RunaiQueueObject>> = Api::all(client);
-            watch::follow_converted(api, all, synced, watch::TolerantStore(queues)).await;
-        }
-        QueueVersion::V2 => {
-            let api: Api<DeserializeGuard<RunaiQueueV2Object>> = Api::all(client);
-            // stored as v3alpha1, where the definition is Tenure's
-            watch::follow_converted(api, all, synced, watch::TolerantStore(KnownQueuesV2(queues))).await;
-        }
     }
 }
 

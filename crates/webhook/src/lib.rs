@@ -18,6 +18,7 @@ mod placement;
 mod queues;
 mod review;
 mod scheduler;
+mod sight;
 mod uninstall;
 mod validate;
 

@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicU64;
+
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -35,6 +37,7 @@ struct PreemptionMetrics {
     seconds: Histogram,
     wake_ups: Counter,
     waiting: Gauge,
+    kept: Family<KeptLabels, Counter<f64, AtomicU64>>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -65,6 +68,20 @@ struct ConversionLabels {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct NodeLabels {
     result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KeptLabels {
+    family: &'static str,
+    queue: String,
+    resource: String,
+}
+
+impl KeptLabels {
+    /// Floors are a matter of queues of this family.
+    fn new(queue: &str, resource: &str) -> Self {
+        Self { family: "run.ai", queue: queue.to_owned(), resource: resource.to_owned() }
+    }
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -157,6 +174,12 @@ impl PreemptionMetrics {
                 "waiting_preemptors",
                 "Pods that found no pod to preempt, and will be woken when a floor ends",
                 Gauge::default(),
+            ),
+            kept: registered(
+                registry,
+                "kept_resource_seconds",
+                "Resources of pods that a preemptor wanted and their floors kept, times the seconds for which they did",
+                Family::default(),
             ),
         };
         metrics.count(&NodeCounts::default());
@@ -252,6 +275,16 @@ impl Metrics {
         self.preemptions.waiting.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
+    /// Counts resources of a queue's pods that floors kept from preemptors, in seconds of each.
+    pub(crate) fn kept_by_floor(&self, queue: &str, resource: &str, seconds: f64) {
+        self.preemptions.kept.get_or_create(&KeptLabels::new(queue, resource)).inc_by(seconds);
+    }
+
+    /// Drops the series of a queue that is gone.
+    pub(crate) fn forget_kept(&self, queue: &str, resource: &str) {
+        self.preemptions.kept.remove(&KeptLabels::new(queue, resource));
+    }
+
     pub(crate) fn woken(&self) {
         self.preemptions.wake_ups.inc();
     }
@@ -288,6 +321,9 @@ mod tests {
         metrics.converted("v2", false, 3, 0.5);
         metrics.preemption_answered(&NodeCounts { kept: 4, instead: 3, protected: 2, unknown: 1 }, 0.5);
         metrics.preemption_answered(&NodeCounts { kept: 1, ..NodeCounts::default() }, 0.25);
+        metrics.kept_by_floor("q", "nvidia.com/gpu", 2.5);
+        metrics.kept_by_floor("gone", "nvidia.com/gpu", 1.0);
+        metrics.forget_kept("gone", "nvidia.com/gpu");
         metrics.waiting(6);
         metrics.waiting(5);
         metrics.woken();
@@ -314,6 +350,7 @@ mod tests {
             r#"converted_objects_total{version="v3alpha1",result="converted"} 0"#,
             r#"converted_objects_total{version="v3alpha1",result="failed"} 0"#,
             r#"guard_verdicts_total{operation="delete",reason="protected"} 1"#,
+            r#"kept_resource_seconds_total{family="run.ai",queue="q",resource="nvidia.com/gpu"} 2.5"#,
             r#"mutations_total{group="g",kind="PodGroup",result="reverted"} 1"#,
             r#"owner_answers_total{verdict="Refused"} 1"#,
             "preemption_duration_seconds_count 2",
