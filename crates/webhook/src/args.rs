@@ -19,7 +19,8 @@ use crate::{
     definition::DefinitionArgs,
     guard,
     kai::KaiWatch,
-    owners, router, scheduler,
+    owners::{self, OwnerArgs},
+    router, scheduler,
     sight::{Sight, follow},
     uninstall::UninstallArgs,
 };
@@ -84,11 +85,8 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     guard: bool,
 
-    /// Answer the creation of owners, such as Jobs, on POST /owners: those that ask for a longer run than the ceiling of
-    /// their queue are warned of, or refused where the queue says so
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, help_heading = "Owners")]
-    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    answer_owners: bool,
+    #[command(flatten, next_help_heading = "Owners")]
+    owners: OwnerArgs,
 
     #[command(flatten, next_help_heading = "Callers")]
     callers: CallerArgs,
@@ -130,7 +128,7 @@ impl Args {
             scheduler_extender,
             wake_up,
             guard,
-            answer_owners,
+            owners,
             callers,
             config,
             log,
@@ -149,8 +147,7 @@ impl Args {
         let metrics = Metrics::register(registry);
         let kai = KaiWatch::new(registry);
         let queues = KnownQueues::default();
-        let owners = answer_owners
-            .then(|| OwnerAnswers::new(queues.clone()).asking(client.clone(), t9k_system_namespace.clone()));
+        let owners = owners.answers(&queues, &client, &t9k_system_namespace);
         let validator =
             Validator::new(queues.clone(), t9k_system_namespace).asking(client.clone(), runai_queue_version);
         let mutator = Mutator::default();

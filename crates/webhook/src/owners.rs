@@ -12,6 +12,7 @@ use std::{
     sync::Arc,
 };
 
+use clap::{ArgAction, Args};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use parking_lot::RwLock;
@@ -34,6 +35,29 @@ use crate::{
 
 pub use http::router;
 use lookup::Lookups;
+
+/// Whether owners are answered.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OwnerArgs {
+    /// Answer the creation of owners, such as Jobs, on POST /owners: those that ask for a longer run than the ceiling of
+    /// their queue are warned of, or refused where the queue says so
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    answer_owners: bool,
+}
+
+impl OwnerArgs {
+    /// Returns the answers; none if they are off.
+    pub fn answers(
+        self,
+        queues: &KnownQueues,
+        client: &Client,
+        t9k_system_namespace: &str,
+    ) -> Option<OwnerAnswers> {
+        let answers = || OwnerAnswers::new(queues.clone());
+        self.answer_owners.then(|| answers().asking(client.clone(), t9k_system_namespace.to_owned()))
+    }
+}
 
 /// Answers the creation of owners. Clones are configured together.
 #[derive(Clone, Debug)]

@@ -17,9 +17,9 @@ use crate::{
 const CONFIGURATION: &str = "ValidatingWebhookConfiguration";
 
 /// Values that turn answers on, with more of them.
-fn answering(more: Value) -> Value {
-    let mut values = more;
-    values["webhook"]["owners"] = json!({"enabled": true});
+fn answering(mut values: Value) -> Value {
+    let webhook = values.as_object_mut().unwrap().entry("webhook").or_insert_with(|| json!({}));
+    webhook.as_object_mut().unwrap().insert("owners".into(), json!({"enabled": true}));
     values
 }
 

@@ -59,22 +59,17 @@ fn walk_below<'b>(
     at: Option<&FieldPlace<'_>>,
     visit: &mut dyn FnMut(&FieldPlace<'_>, &'b RawValue),
 ) {
-    match (path.split_first(), at) {
-        (None, Some(at)) => visit(at, value),
-        (None, None) => {}
-        (Some((step, rest)), above) => match step.strip_prefix('*') {
-            Some(end) => each(value, &mut |step, inner| {
-                if !matches!(step, PathStep::Key(key) if !key.ends_with(end)) {
-                    walk_below(inner, rest, Some(&FieldPlace { above, step }), visit);
-                }
-            }),
-            None => {
-                let [inner] = fields(value, [*step]);
-                if let Some(inner) = inner {
-                    walk_below(inner, rest, Some(&FieldPlace::new(above, step)), visit);
-                }
+    let Some((step, rest)) = path.split_first() else {
+        return at.map_or((), |at| visit(at, value));
+    };
+    if let Some(end) = step.strip_prefix('*') {
+        each(value, &mut |step, inner| {
+            if !matches!(step, PathStep::Key(key) if !key.ends_with(end)) {
+                walk_below(inner, rest, Some(&FieldPlace { above: at, step }), visit);
             }
-        },
+        });
+    } else if let [Some(inner)] = fields(value, [*step]) {
+        walk_below(inner, rest, Some(&FieldPlace::new(at, step)), visit);
     }
 }
 

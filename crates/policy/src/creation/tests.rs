@@ -7,7 +7,7 @@ use crate::{kueue::KueueQueue, owners::OwnerTable, queue::RunaiQueue};
 const OWN: &str = "tenure.dev/max-duration";
 
 /// `research` ends a run after an hour, and `short` below it after half of one.
-fn tree(research: Value) -> QueueTree {
+fn tree(research: &Value) -> QueueTree {
     let mut spec = json!({"maxDuration": "1h"});
     spec.as_object_mut().unwrap().extend(research.as_object().unwrap().clone());
     let queues = [
@@ -23,14 +23,14 @@ fn tree(research: Value) -> QueueTree {
         .collect()
 }
 
-fn template(queue: &str, more: Value) -> Value {
+fn template(queue: &str, more: &Value) -> Value {
     let mut template = json!({"metadata": {"labels": {"kai.scheduler/queue": queue}}, "spec": {}});
     template["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     template
 }
 
 fn job(seconds: i64, queue: &str) -> Value {
-    json!({"metadata": {"name": "train"}, "spec": {"activeDeadlineSeconds": seconds, "template": template(queue, json!({}))}})
+    json!({"metadata": {"name": "train"}, "spec": {"activeDeadlineSeconds": seconds, "template": template(queue, &json!({}))}})
 }
 
 fn read(kind: &str, new: &Value, old: Option<&Value>) -> Option<AskingOwner> {
@@ -57,7 +57,7 @@ fn train() -> ObjectReference {
 }
 
 /// The errors and the warnings of an owner that is created, with queues of T9k besides.
-fn answered(research: Value, kind: &str, new: &Value) -> (Vec<String>, Vec<String>) {
+fn answered(research: &Value, kind: &str, new: &Value) -> (Vec<String>, Vec<String>) {
     let Some(owner) = read(kind, new, None) else { return Default::default() };
     let t9k = BTreeMap::from([("demo".to_owned(), SignedDuration::from_mins(10))]);
     let (tree, floors) = (tree(research), Floors::default());
@@ -67,7 +67,7 @@ fn answered(research: Value, kind: &str, new: &Value) -> (Vec<String>, Vec<Strin
 }
 
 fn warned(kind: &str, new: &Value) -> Vec<String> {
-    let (errors, warnings) = answered(json!({}), kind, new);
+    let (errors, warnings) = answered(&json!({}), kind, new);
     assert_eq!(errors, [""; 0]);
     warnings
 }
@@ -100,21 +100,21 @@ fn more_than_the_ceiling_is_told_with_the_number_and_as_much_is_not() {
 #[test]
 fn the_queue_decides_whether_it_is_refused_or_warned_of() {
     let refuse = json!({"overCeiling": "Refuse"});
-    let (errors, warnings) = answered(refuse.clone(), "batch/Job", &job(7200, "research"));
+    let (errors, warnings) = answered(&refuse, "batch/Job", &job(7200, "research"));
     let refused = "spec.activeDeadlineSeconds: Invalid value: 7200: must be at most 3600: Queue research ends a run after 1h";
     assert_eq!((errors.as_slice(), warnings.len()), (&[refused.to_owned()][..], 0));
-    let (errors, warnings) = answered(refuse.clone(), "batch/Job", &job(7200, "short"));
+    let (errors, warnings) = answered(&refuse, "batch/Job", &job(7200, "short"));
     assert_eq!((errors.len(), warnings.len()), (1, 0), "inherited");
-    let (errors, warnings) = answered(refuse.clone(), "batch/Job", &job(7200, "lenient"));
+    let (errors, warnings) = answered(&refuse, "batch/Job", &job(7200, "lenient"));
     assert_eq!((errors.len(), warnings.len()), (0, 1), "the nearest value counts");
-    assert_eq!(answered(refuse, "batch/Job", &job(60, "research")), (vec![], vec![]));
+    assert_eq!(answered(&refuse, "batch/Job", &job(60, "research")), (vec![], vec![]));
 }
 
 #[test]
 fn the_way_to_more_time_is_told_where_queues_allow_some() {
     let extensions = json!({"extensions": {"maxTotal": "2h"}});
     let more = |seconds, extensions: &Value| {
-        let told = answered(extensions.clone(), "batch/Job", &job(seconds, "research")).1.remove(0);
+        let told = answered(extensions, "batch/Job", &job(seconds, "research")).1.remove(0);
         told.split_once("; ").map(|(_, more)| more.to_owned())
     };
     let ask = |time: &str| {
@@ -134,7 +134,7 @@ fn the_way_to_more_time_is_told_where_queues_allow_some() {
 fn a_time_slice_is_told_as_one() {
     let slices = |delay: &str| {
         let slices = json!({"maxDurationAction": "Requeue", "requeueDelay": delay});
-        answered(slices, "batch/Job", &job(7200, "research")).1.remove(0)
+        answered(&slices, "batch/Job", &job(7200, "research")).1.remove(0)
     };
     assert!(slices("10m").contains("pauses a run after 1h, and starts the next one 10m later: set"));
     assert!(slices("0s").contains("pauses a run after 1h, and then starts the next one: set"));
@@ -144,7 +144,7 @@ fn a_time_slice_is_told_as_one() {
 fn own_ceilings_of_an_owner_and_of_its_pods_ask_as_well() {
     let mut deployment = json!({
         "metadata": {"annotations": {OWN: "2h 30m", "other": "9h"}},
-        "spec": {"template": template("research", json!({}))},
+        "spec": {"template": template("research", &json!({}))},
     });
     let told = "metadata.annotations[tenure.dev/max-duration]: \"2h 30m\" is too long: Queue research ends a run after 1h: set at most 1h";
     assert_eq!(warned("apps/Deployment", &deployment), [told]);
@@ -182,7 +182,7 @@ fn deadlines_of_pods_count_and_those_of_jobs_whose_pods_run_one_after_the_other_
 
 #[test]
 fn every_kind_is_read_where_its_pods_and_its_deadline_are() {
-    let of = template("research", json!({}));
+    let of = template("research", &json!({}));
     let jobs = json!([{"name": "a", "template": {"spec": {"template": of}}}, {"name": "b", "template": {"spec": {"activeDeadlineSeconds": 7200}}}]);
     for (kind, spec, field) in [
         (
@@ -207,7 +207,7 @@ fn every_kind_is_read_where_its_pods_and_its_deadline_are() {
         ),
         (
             "ray.io/RayCluster",
-            json!({"headGroupSpec": {"template": template("research", json!({"activeDeadlineSeconds": 7200}))}}),
+            json!({"headGroupSpec": {"template": template("research", &json!({"activeDeadlineSeconds": 7200}))}}),
             "spec.headGroupSpec.template.spec.activeDeadlineSeconds",
         ),
         (
@@ -217,7 +217,7 @@ fn every_kind_is_read_where_its_pods_and_its_deadline_are() {
         ),
         (
             "leaderworkerset.x-k8s.io/LeaderWorkerSet",
-            json!({"leaderWorkerTemplate": {"workerTemplate": template("research", json!({"activeDeadlineSeconds": 7200}))}}),
+            json!({"leaderWorkerTemplate": {"workerTemplate": template("research", &json!({"activeDeadlineSeconds": 7200}))}}),
             "spec.leaderWorkerTemplate.workerTemplate.spec.activeDeadlineSeconds",
         ),
         (
@@ -227,7 +227,7 @@ fn every_kind_is_read_where_its_pods_and_its_deadline_are() {
         ),
         (
             "batch.tensorstack.dev/PyTorchTrainingJob",
-            json!({"replicaSpecs": [{"template": template("research", json!({"activeDeadlineSeconds": 7200}))}]}),
+            json!({"replicaSpecs": [{"template": template("research", &json!({"activeDeadlineSeconds": 7200}))}]}),
             "spec.replicaSpecs[0].template.spec.activeDeadlineSeconds",
         ),
     ] {
@@ -242,7 +242,7 @@ fn an_owner_without_templates_that_name_a_queue_is_in_that_of_its_own_label() {
     assert_eq!(warned("batch/Job", &labelled), [""; 0], "none");
     labelled["metadata"]["labels"] = json!({"kai.scheduler/queue": "research"});
     assert_eq!(warned("batch/Job", &labelled).len(), 1);
-    labelled["spec"]["template"] = template("free", json!({}));
+    labelled["spec"]["template"] = template("free", &json!({}));
     assert_eq!(warned("batch/Job", &labelled), [""; 0], "that of its template comes first");
     let notebook = json!({
         "metadata": {"annotations": {OWN: "1h"}}, "spec": {"scheduler": {"t9kScheduler": {"queue": "demo"}}},
@@ -256,7 +256,7 @@ fn of_several_templates_the_strictest_ceiling_counts_and_one_queue_that_refuses_
     let jobset = |queues: &[&str]| {
         let jobs: Vec<_> = queues
             .iter()
-            .map(|queue| json!({"template": {"spec": {"template": template(queue, json!({}))}}}))
+            .map(|queue| json!({"template": {"spec": {"template": template(queue, &json!({}))}}}))
             .collect();
         json!({"metadata": {"annotations": {OWN: "2h"}}, "spec": {"replicatedJobs": jobs}})
     };
@@ -266,7 +266,7 @@ fn of_several_templates_the_strictest_ceiling_counts_and_one_queue_that_refuses_
     let mut in_both = jobset(&["research"]);
     in_both["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["labels"]["scheduler.tensorstack.dev/queue"] =
         json!("demo");
-    let (errors, warnings) = answered(refuse, "jobset.x-k8s.io/JobSet", &in_both);
+    let (errors, warnings) = answered(&refuse, "jobset.x-k8s.io/JobSet", &in_both);
     assert!(errors.len() == 1 && errors[0].contains("Queue research ends"), "{errors:?}");
     assert_eq!(warnings, [""; 0], "a queue of T9k has no say in it");
 }
@@ -275,7 +275,7 @@ fn of_several_templates_the_strictest_ceiling_counts_and_one_queue_that_refuses_
 fn ten_thousand_templates_are_read_in_little_memory() {
     let jobs: Vec<_> = (0..10_000)
         .map(|n| {
-            let spec = json!({"activeDeadlineSeconds": 7200 + n, "template": template(&format!("queue-{n}"), json!({}))});
+            let spec = json!({"activeDeadlineSeconds": 7200 + n, "template": template(&format!("queue-{n}"), &json!({}))});
             json!({"name": format!("job-{n}"), "template": {"spec": spec}})
         })
         .collect();
@@ -328,7 +328,7 @@ fn pods_that_are_never_touched_ask_for_nothing() {
     let mut system = job(60, "research");
     let spec = json!({"activeDeadlineSeconds": 7200, "priorityClassName": "system-node-critical"});
     system["metadata"]["labels"] = json!({"kai.scheduler/queue": "research"});
-    system["spec"] = json!({"activeDeadlineSeconds": 7200, "template": template("research", spec)});
+    system["spec"] = json!({"activeDeadlineSeconds": 7200, "template": template("research", &spec)});
     assert_eq!(warned("batch/Job", &system), [""; 0]);
 }
 
