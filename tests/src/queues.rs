@@ -167,6 +167,7 @@ fn runai_ranges() -> Vec<Case> {
     });
     let resources = json!({"cpu": {"quota": 1000, "limit": -1, "overQuotaWeight": 1}, "gpu": {"quota": 0.5}, "memory": {}});
     let delete = ["spec.onReversal: Unsupported value: \"Delete\"", "\"Pause\", \"DeletePods\""];
+    let deny = ["spec.overCeiling: Unsupported value: \"Deny\"", "\"Warn\", \"Refuse\""];
     let kill = ["spec.maxDurationAction: Unsupported value: \"Kill\"", "\"Pause\", \"Requeue\""];
     vec![
         runai(json!({"priority": -7, "displayName": "A queue"}), Verdict::Accepted),
@@ -181,6 +182,8 @@ fn runai_ranges() -> Vec<Case> {
             json!({"onReversal": "DeletePods", "maxDurationAction": "Requeue"}),
             Verdict::Warned("spec.onReversal: has no effect unless maxDurationAction is Pause"),
         ),
+        runai(json!({"overCeiling": "Warn"}), Verdict::Accepted),
+        runai(json!({"overCeiling": "Refuse"}), Verdict::Accepted),
         runai(json!({"resources": resources}), Verdict::Accepted),
         wait(
             json!({
@@ -240,6 +243,7 @@ fn runai_ranges() -> Vec<Case> {
         runai(json!({"priority": "high"}), refused(By::Schema, ["spec.priority", "must be of type integer"])),
         runai(json!({"maxDurationAction": "Kill"}), refused(By::Schema, kill)),
         runai(json!({"onReversal": "Delete"}), refused(By::Schema, delete)),
+        runai(json!({"overCeiling": "Deny"}), refused(By::Schema, deny)),
         runai(json!({"maxDuraton": "1h"}), refused(By::Schema, ["unknown field \"spec.maxDuraton\""])),
     ]
 }

@@ -276,6 +276,11 @@ The authority of the callers of a part of the webhook, as JSON: its PEM, a Secre
 {{- if and (include "tenure.isOn" (list . "schedulerExtender")) (dig "wakeUp" true .Values.schedulerExtender) }}true{{ end }}
 {{- end }}
 
+{{- /* "true" if the webhook answers the creation of owners, else "". An upgrade may reuse values of an older chart. */}}
+{{- define "tenure.webhook.answersOwners" -}}
+{{- if dig "enabled" false (.Values.webhook.owners | default dict) }}true{{ end }}
+{{- end }}
+
 {{- /*
 The values of the guard, which is on, as JSON. Its exemptNamespaces have the release's own as well, and schedulerNames are
 the names of its schedulers alone.
@@ -654,6 +659,9 @@ readinessProbe:
 {{- $validating := list $name }}
 {{- if include "tenure.isOn" (list . "guard") }}
 {{-   $validating = append $validating (printf "%s-guard" $name) }}
+{{- end }}
+{{- if include "tenure.webhook.answersOwners" . }}
+{{-   $validating = append $validating (printf "%s-owners" $name) }}
 {{- end }}
 {{- $definitions := include "tenure.isOurCRD" . | empty | ternary list (list "queues.scheduling.run.ai") }}
 {{- dict "validating" $validating "mutating" (list $name) "definitions" $definitions | toJson }}

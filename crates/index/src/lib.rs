@@ -24,8 +24,8 @@ pub use deadlines::{BatchCoverage, Claim, DueBatch, DuePod, Outcome, RetryAfter,
 pub use own::{Bearer, Ineffective, NoEffect};
 pub use paused::Paused;
 pub use placement::{
-    Guarding, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest, Rejection,
-    Sought, Taken,
+    Guarding, KeptPod, NodeVerdict, Pending, PendingPod, PlacementIndex, Placements, PreemptionRequest,
+    Rejection, Sought, Taken,
 };
 pub use podgroups::{GroupWorkload, Stamped, Stamping};
 pub use queues::{RunaiQueues, TensorstackQueues};

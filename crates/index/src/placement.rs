@@ -3,6 +3,7 @@
 mod answer;
 mod budgets;
 mod guard;
+mod kept;
 mod pending;
 mod places;
 mod pods;
@@ -37,6 +38,7 @@ use crate::{
 pub use answer::{NodeVerdict, PreemptionRequest, Rejection, Taken};
 use budgets::{Budgets, PodLabels};
 pub use guard::{Guarding, Sought};
+pub use kept::KeptPod;
 pub use pending::Pending;
 use places::Places;
 use pods::Interned;

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod ceiling;
 pub mod climb;
 pub mod config;
+pub mod creation;
 pub mod delegation;
 pub mod expiry;
 pub mod extension;

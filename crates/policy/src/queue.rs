@@ -12,8 +12,8 @@ use tenure_types::{
     runai::{
         self, QueueVersion,
         v3alpha1::{
-            self, MaxDurationAction, OnReversal, QueueExtensions, QueueResource, RequeuingStrategy,
-            WaitForPodsReady,
+            self, MaxDurationAction, OnReversal, OverCeiling, QueueExtensions, QueueResource,
+            RequeuingStrategy, WaitForPodsReady,
         },
     },
     tensorstack::v1beta1::{self, Quota},
@@ -48,6 +48,8 @@ pub struct RunaiQueue {
     pub requeue_delay: Option<ExtendedDuration>,
     /// `onReversal`; none is inheritance.
     pub on_reversal: Option<OnReversal>,
+    /// `overCeiling`; none is inheritance.
+    pub over_ceiling: Option<OverCeiling>,
     /// `waitForPodsReady`; none is inheritance.
     pub pods_ready: Option<Box<PodsReady>>,
     /// `extensions`; none allows none where the queue has a ceiling.
@@ -92,6 +94,7 @@ impl RunaiQueue {
             action: spec.max_duration_action,
             requeue_delay: duration(&path("requeueDelay"), spec.requeue_delay.as_ref(), errors),
             on_reversal: spec.on_reversal,
+            over_ceiling: spec.over_ceiling,
             pods_ready: spec.wait_for_pods_ready.as_ref().map(|wait| Box::new(PodsReady::from(wait))),
             extensions: spec.extensions.as_ref().map(|of| extensions(&path("extensions"), of, errors)),
         };

@@ -120,6 +120,9 @@ pub const QUEUE_REQUEUE_DELAY_ANNOTATION: &str = "tenure.dev/requeue-delay";
 /// Annotation on a Queue v2: `onReversal`.
 pub const QUEUE_ON_REVERSAL_ANNOTATION: &str = "tenure.dev/on-reversal";
 
+/// Annotation on a Queue v2: `overCeiling`.
+pub const QUEUE_OVER_CEILING_ANNOTATION: &str = "tenure.dev/over-ceiling";
+
 /// Annotation on a Queue v2: `extensions`, as JSON.
 pub const QUEUE_EXTENSIONS_ANNOTATION: &str = "tenure.dev/extensions";
 

@@ -201,6 +201,8 @@ struct SlimSpec {
     #[serde(default)]
     on_reversal: Value,
     #[serde(default)]
+    over_ceiling: Value,
+    #[serde(default)]
     wait_for_pods_ready: Value,
     #[serde(default)]
     extensions: Value,
@@ -216,6 +218,7 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         max_duration_action,
         requeue_delay,
         on_reversal,
+        over_ceiling,
         wait_for_pods_ready,
         extensions,
     } = SlimSpec::deserialize(deserializer)?;
@@ -229,6 +232,7 @@ fn runai_spec<'de, D: Deserializer<'de>>(deserializer: D) -> Result<runai::v3alp
         max_duration_action: serde_json::from_value(max_duration_action).ok(),
         requeue_delay: text(requeue_delay).map(Written::from),
         on_reversal: serde_json::from_value(on_reversal).ok(),
+        over_ceiling: serde_json::from_value(over_ceiling).ok(),
         wait_for_pods_ready: serde_json::from_value(wait_for_pods_ready).unwrap_or_default(),
         extensions: serde_json::from_value(extensions).unwrap_or_default(),
         // no decision needs these
@@ -329,7 +333,7 @@ mod tests {
     fn what_others_write_into_a_queue_cannot_make_its_ceiling_unreadable() {
         let queue: RunaiQueueObject = serde_json::from_value(json!({
             "metadata": {"name": "a"},
-            "spec": {"maxDuration": "1h", "parentQueue": null, "maxDurationAction": "FromTheFuture", "onReversal": 5, "priority": "high"},
+            "spec": {"maxDuration": "1h", "parentQueue": null, "maxDurationAction": "FromTheFuture", "onReversal": 5, "overCeiling": "Maybe", "priority": "high"},
             "status": {"conditions": [{}]},
         }))
         .unwrap();

@@ -56,6 +56,7 @@ fn each_text_of_v3alpha1_alone_is_an_annotation_of_v2() {
         ("maxDurationAction", "max-duration-action", "Requeue"),
         ("requeueDelay", "requeue-delay", "0s"),
         ("onReversal", "on-reversal", "DeletePods"),
+        ("overCeiling", "over-ceiling", "Refuse"),
         // what can't be meant is for admission to refuse, under the name that its author knows
         ("maxDuration", "max-duration", "10 \"s\""),
         ("maxDuration", "max-duration", ""),

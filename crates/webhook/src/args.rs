@@ -1,5 +1,4 @@
 use clap::{ArgAction, Parser, Subcommand};
-use kube::{Api, Client, core::DeserializeGuard, runtime::watcher};
 use tenure_policy::{config::Config, kueue};
 use tenure_service::{
     admin::{AdminArgs, registry},
@@ -7,25 +6,22 @@ use tenure_service::{
     clock::ServerClock,
     config::ConfigArgs,
     log::LogArgs,
-    readiness::{Awaited, ProcessReadiness},
+    readiness::ProcessReadiness,
     shutdown::Signals,
     tls::TlsArgs,
-    watch,
 };
-use tenure_types::{
-    projection::{RunaiQueueObject, RunaiQueueV2Object},
-    runai::QueueVersion,
-};
+use tenure_types::runai::QueueVersion;
 
 use crate::{
-    Extender, Guard, KnownQueues, KnownQueuesV2, Metrics, Mutator, Placement, Validator,
+    Extender, Guard, KnownQueues, Metrics, Mutator, OwnerAnswers, Placement, Validator,
     callers::CallerArgs,
     certificates::{CertificateArgs, CertificateManager},
     definition::DefinitionArgs,
     guard,
     kai::KaiWatch,
-    router,
-    scheduler::{self, NominationNudger},
+    owners::{self, OwnerArgs},
+    router, scheduler,
+    sight::{Sight, follow},
     uninstall::UninstallArgs,
 };
 use tokio_util::sync::CancellationToken;
@@ -39,7 +35,8 @@ use tracing::warn;
 /// only trusted writers set when a pod group started, and that clients of Queue v2 lose no field of v3alpha1.
 /// On POST /convert it converts queues of scheduling.run.ai from v2 to v3alpha1 and back. With --scheduler-extender it
 /// answers kube-scheduler on POST /scheduler/preempt: no pod is preempted within its floor or its toleration. With
-/// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early.
+/// --guard it reviews deletions and evictions of pods on POST /guard, and denies those that come too early. With
+/// --answer-owners it says on POST /owners when a workload that is created asks for more than the ceiling of its queue.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "tenure-webhook", version, max_term_width = 100, args_override_self = true)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -88,6 +85,9 @@ pub struct Args {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     guard: bool,
 
+    #[command(flatten, next_help_heading = "Owners")]
+    owners: OwnerArgs,
+
     #[command(flatten, next_help_heading = "Callers")]
     callers: CallerArgs,
 
@@ -128,6 +128,7 @@ impl Args {
             scheduler_extender,
             wake_up,
             guard,
+            owners,
             callers,
             config,
             log,
@@ -146,6 +147,7 @@ impl Args {
         let metrics = Metrics::register(registry);
         let kai = KaiWatch::new(registry);
         let queues = KnownQueues::default();
+        let owners = owners.answers(&queues, &client, &t9k_system_namespace);
         let validator =
             Validator::new(queues.clone(), t9k_system_namespace).asking(client.clone(), runai_queue_version);
         let mutator = Mutator::default();
@@ -171,6 +173,7 @@ impl Args {
             mutator: mutator.clone(),
             extender: extender.clone(),
             guard: guard.clone(),
+            owners: owners.clone(),
             placement: placement.clone(),
             kai: kai.clone(),
         };
@@ -183,11 +186,12 @@ impl Args {
         let kai = Box::pin(kai.follow(client.clone()));
         let sight = Sight { placement, client, clock, readiness: readiness.clone() };
         let waker = extender.as_ref().and_then(Extender::waker);
-        let look = Box::pin(sight.look(waker, extender.is_some(), guard.is_some()));
+        let look = Box::pin(sight.look(waker, extender.clone(), guard.is_some()));
         let admin = admin.serve(readiness.clone(), metrics_page).await?;
         let router = router(validator, mutator, metrics.clone())
             .merge(scheduler::router(extender, metrics.clone()))
-            .merge(guard::router(guard, metrics.clone()));
+            .merge(guard::router(guard, metrics.clone()))
+            .merge(owners::router(owners, metrics.clone()));
         let authorities = callers.authorities();
         let router = callers.admit(router, metrics);
         signals
@@ -215,19 +219,23 @@ struct Configured {
     mutator: Mutator,
     extender: Option<Extender>,
     guard: Option<Guard>,
+    owners: Option<OwnerAnswers>,
     placement: Placement,
     kai: KaiWatch,
 }
 
 impl Configured {
     fn apply(&self, config: Config) {
-        let Self { kueue_queues, validator, mutator, extender, guard, placement, kai } = self;
+        let Self { kueue_queues, validator, mutator, extender, guard, owners, placement, kai } = self;
         if config.kueue.queues != *kueue_queues {
             warn!("kueue.queues has changed: that counts when the webhook is started again");
         }
         placement.change(|index| index.set_longest_formation(config.longest_formation));
         if let Some(extender) = extender {
             extender.configure(config.floors.clone());
+        }
+        if let Some(owners) = owners {
+            owners.configure(&config);
         }
         if let Some(guard) = guard {
             guard.configure(config.floors.clone(), config.guarded);
@@ -243,52 +251,6 @@ async fn keep(manager: Option<CertificateManager>, shutdown: CancellationToken) 
     match manager {
         Some(manager) => Box::pin(manager.keep(shutdown)).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The extender's and the guard's view of the cluster, and their clock.
-struct Sight {
-    placement: Placement,
-    client: Client,
-    clock: ServerClock,
-    readiness: ProcessReadiness,
-}
-
-impl Sight {
-    /// Follows all objects that the extender and the guard need, as far as they are on. Never ends.
-    async fn look(self, waker: Option<NominationNudger>, extends: bool, guards: bool) {
-        let Self { placement, client, clock, readiness } = self;
-        if !extends && !guards {
-            return std::future::pending().await;
-        }
-        let measured = clock.measure(client.clone(), readiness.awaiting("the API server's clock"));
-        let namespaces = async {
-            if guards {
-                placement.clone().follow_namespaces(client.clone(), readiness.clone()).await;
-            }
-        };
-        let wake = async {
-            if let Some(waker) = waker {
-                waker.run(client.clone()).await;
-            }
-        };
-        let follow = placement.clone().follow(client.clone(), readiness.clone());
-        tokio::join!(measured, follow, namespaces, wake);
-    }
-}
-
-async fn follow(version: QueueVersion, client: Client, synced: Awaited, queues: KnownQueues) {
-    let all = watcher::Config::default();
-    match version {
-        QueueVersion::V3alpha1 => {
-            let api: Api<DeserializeGuard<RunaiQueueObject>> = Api::all(client);
-            watch::follow_converted(api, all, synced, watch::TolerantStore(queues)).await;
-        }
-        QueueVersion::V2 => {
-            let api: Api<DeserializeGuard<RunaiQueueV2Object>> = Api::all(client);
-            // stored as v3alpha1, where the definition is Tenure's
-            watch::follow_converted(api, all, synced, watch::TolerantStore(KnownQueuesV2(queues))).await;
-        }
     }
 }
 

@@ -53,8 +53,8 @@ pub struct CallerArgs {
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     scheduler_allow_anonymous: bool,
 
-    /// The authorities, in PEM, of the API server's client certificate: the reviews of all others on /validate, /mutate
-    /// and /guard are refused. Only for an API server that is configured to show one. A changed file is taken up without
+    /// The authorities, in PEM, of the API server's client certificate: the reviews of all others on /validate, /mutate,
+    /// /guard and /owners are refused. Only for an API server that is configured to show one. A changed file is taken up without
     /// a restart
     #[arg(long, value_name = "FILE")]
     api_client_ca_file: Option<PathBuf>,
@@ -202,6 +202,7 @@ mod tests {
             ("/validate", Some(API_SERVER)),
             ("/mutate", Some(API_SERVER)),
             ("/guard", Some(API_SERVER)),
+            ("/owners", Some(API_SERVER)),
             ("/other", Some(API_SERVER)),
             ("/convert", None),
         ] {

@@ -146,7 +146,7 @@ pub(crate) fn answer(
 }
 
 /// Reads a review. An error says why it is none, and with which status to answer that.
-fn read<'b>(
+pub(crate) fn read<'b>(
     headers: &HeaderMap,
     body: &'b Result<Bytes, BytesRejection>,
 ) -> Result<Request<'b>, (StatusCode, String)> {

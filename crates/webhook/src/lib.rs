@@ -1,6 +1,6 @@
 //! The admission webhook and scheduler extender: HTTP in, policy, HTTP out. It knows other queues from a watch. Only in
-//! one case does it call the API server while it answers a request: before it warns that a queue doesn't exist, which
-//! the watch may not have shown yet.
+//! two cases does it call the API server while it answers a request: before it warns that a queue doesn't exist, which
+//! the watch may not have shown yet, and where the creation of an owner is answered, to look up the queues of its pods.
 
 mod args;
 mod callers;
@@ -13,10 +13,12 @@ mod kai;
 mod large;
 mod metrics;
 mod mutate;
+mod owners;
 mod placement;
 mod queues;
 mod review;
 mod scheduler;
+mod sight;
 mod uninstall;
 mod validate;
 
@@ -27,6 +29,7 @@ pub use guard::{Guard, router as guard_router};
 pub use http::{MAX_BODY_BYTES, router};
 pub use metrics::Metrics;
 pub use mutate::Mutator;
+pub use owners::{OwnerAnswers, router as owners_router};
 pub use placement::Placement;
 pub use queues::{KnownQueues, KnownQueuesV2};
 pub use scheduler::{Extender, MAX_PREEMPTION_BYTES, Permit, Permits, router as scheduler_router};

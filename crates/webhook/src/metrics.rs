@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicU64;
+
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -13,6 +15,7 @@ pub struct Metrics {
     reviews: Family<ReviewLabels, Counter>,
     mutations: Family<MutationLabels, Counter>,
     guard_verdicts: Family<GuardLabels, Counter>,
+    owner_answers: Family<OwnerLabels, Counter>,
     rejected_requests: Family<RejectedLabels, Counter>,
     seconds: Histogram,
     conversions: ConversionMetrics,
@@ -34,6 +37,7 @@ struct PreemptionMetrics {
     seconds: Histogram,
     wake_ups: Counter,
     waiting: Gauge,
+    kept: Family<KeptLabels, Counter<f64, AtomicU64>>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -67,9 +71,28 @@ struct NodeLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct KeptLabels {
+    family: &'static str,
+    queue: String,
+    resource: String,
+}
+
+impl KeptLabels {
+    /// Floors are a matter of queues of this family.
+    fn new(queue: &str, resource: &str) -> Self {
+        Self { family: "run.ai", queue: queue.to_owned(), resource: resource.to_owned() }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct GuardLabels {
     operation: &'static str,
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OwnerLabels {
+    verdict: ReviewResult,
 }
 
 /// The result of a review.
@@ -152,6 +175,12 @@ impl PreemptionMetrics {
                 "Pods that found no pod to preempt, and will be woken when a floor ends",
                 Gauge::default(),
             ),
+            kept: registered(
+                registry,
+                "kept_resource_seconds",
+                "Resources of pods that a preemptor wanted and their floors kept, times the seconds for which they did",
+                Family::default(),
+            ),
         };
         metrics.count(&NodeCounts::default());
         metrics
@@ -185,6 +214,12 @@ impl Metrics {
                 registry,
                 "guard_verdicts",
                 "Deletions and evictions of pods that were reviewed, by operation and the reason of the verdict",
+                Family::default(),
+            ),
+            owner_answers: registered(
+                registry,
+                "owner_answers",
+                "Owners that asked for a time to run when they were created or changed, by verdict",
                 Family::default(),
             ),
             rejected_requests: registered(registry, "rejected_requests", rejected, Family::default()),
@@ -231,8 +266,23 @@ impl Metrics {
         self.seconds.observe(seconds);
     }
 
+    pub(crate) fn owner_answered(&self, verdict: ReviewResult, seconds: f64) {
+        self.owner_answers.get_or_create(&OwnerLabels { verdict }).inc();
+        self.seconds.observe(seconds);
+    }
+
     pub(crate) fn waiting(&self, pods: usize) {
         self.preemptions.waiting.set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    /// Counts resources of a queue's pods that floors kept from preemptors, in seconds of each.
+    pub(crate) fn kept_by_floor(&self, queue: &str, resource: &str, seconds: f64) {
+        self.preemptions.kept.get_or_create(&KeptLabels::new(queue, resource)).inc_by(seconds);
+    }
+
+    /// Drops the series of a queue that is gone.
+    pub(crate) fn forget_kept(&self, queue: &str, resource: &str) {
+        self.preemptions.kept.remove(&KeptLabels::new(queue, resource));
     }
 
     pub(crate) fn woken(&self) {
@@ -266,10 +316,14 @@ mod tests {
         metrics.reviewed("scheduling.run.ai", ReviewResult::Warned, 0.5);
         metrics.mutated(&MutationLabels { group: "g", kind: "PodGroup", result: "reverted" }, 0.25);
         metrics.guarded("delete", "protected", 0.125);
+        metrics.owner_answered(ReviewResult::Refused, 0.125);
         metrics.converted("v2", true, 7, 0.5);
         metrics.converted("v2", false, 3, 0.5);
         metrics.preemption_answered(&NodeCounts { kept: 4, instead: 3, protected: 2, unknown: 1 }, 0.5);
         metrics.preemption_answered(&NodeCounts { kept: 1, ..NodeCounts::default() }, 0.25);
+        metrics.kept_by_floor("q", "nvidia.com/gpu", 2.5);
+        metrics.kept_by_floor("gone", "nvidia.com/gpu", 1.0);
+        metrics.forget_kept("gone", "nvidia.com/gpu");
         metrics.waiting(6);
         metrics.waiting(5);
         metrics.woken();
@@ -296,7 +350,9 @@ mod tests {
             r#"converted_objects_total{version="v3alpha1",result="converted"} 0"#,
             r#"converted_objects_total{version="v3alpha1",result="failed"} 0"#,
             r#"guard_verdicts_total{operation="delete",reason="protected"} 1"#,
+            r#"kept_resource_seconds_total{family="run.ai",queue="q",resource="nvidia.com/gpu"} 2.5"#,
             r#"mutations_total{group="g",kind="PodGroup",result="reverted"} 1"#,
+            r#"owner_answers_total{verdict="Refused"} 1"#,
             "preemption_duration_seconds_count 2",
             "preemption_duration_seconds_sum 0.75",
             r#"preemption_nodes_total{result="kept"} 5"#,
@@ -309,8 +365,8 @@ mod tests {
             r#"rejected_requests_total{code="413"} 0"#,
             r#"rejected_requests_total{code="415"} 0"#,
             r#"rejected_requests_total{code="503"} 0"#,
-            "review_duration_seconds_count 3",
-            "review_duration_seconds_sum 0.875",
+            "review_duration_seconds_count 4",
+            "review_duration_seconds_sum 1.0",
             r#"reviews_total{group="scheduling.run.ai",verdict="Warned"} 1"#,
             "waiting_preemptors 5",
             "wake_ups_total 2",

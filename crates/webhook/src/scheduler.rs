@@ -3,6 +3,7 @@
 
 mod caller;
 mod http;
+mod kept;
 mod permits;
 mod preemptor;
 mod question;
@@ -10,7 +11,7 @@ mod recent_grants;
 mod waiters;
 mod wake;
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroU32, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, RwLock};
 use tenure_policy::floor::Floors;
@@ -20,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::{KnownQueues, Metrics, placement::Placement};
 
 pub use http::{MAX_PREEMPTION_BYTES, router};
+pub use kept::KeptCounter;
 pub use permits::{Permit, Permits};
 pub(crate) use question::NodeCounts;
 use recent_grants::RecentGrants;
@@ -93,6 +95,7 @@ pub struct Extender {
     patient: Arc<Semaphore>,
     waiters: Arc<Mutex<Waiters>>,
     recent_grants: Arc<Mutex<RecentGrants>>,
+    kept: KeptCounter,
 }
 
 impl Extender {
@@ -118,12 +121,18 @@ impl Extender {
             patient: Arc::new(Semaphore::new(MOST_PATIENT)),
             waiters: Arc::default(),
             recent_grants: Arc::default(),
+            kept: KeptCounter::default(),
         }
     }
 
     /// Replaces the floors.
     pub fn configure(&self, floors: Floors) {
         *self.floors.write() = floors;
+    }
+
+    /// Replaces the resources of which it is counted what floors keep from preemptors: `nvidia.com/gpu`.
+    pub fn count_resources(&self, resources: BTreeSet<String>) {
+        self.kept.configure(resources);
     }
 
     /// Turns the [`NominationNudger`] of refused preemptors on or off.
@@ -148,6 +157,12 @@ impl Extender {
     /// The number of answers that wait for a preemptor that isn't known yet.
     pub fn awaiting_preemptors(&self) -> usize {
         MOST_PATIENT.saturating_sub(self.patient.available_permits())
+    }
+
+    /// Counts what floors keep from preemptors. Never ends.
+    pub async fn count_kept(self) {
+        let Self { kept, placement, queues, clock, metrics, .. } = self;
+        kept.run(placement, queues, clock, metrics).await;
     }
 
     /// Returns the task that wakes refused preemptors once the floors end that were in their way; none if it is off.

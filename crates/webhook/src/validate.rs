@@ -32,9 +32,8 @@ use crate::{
     review::{Outgoing, Request},
 };
 
-/// The longest wait of a review for the API server to say if a queue exists. The API server itself waits at least a
-/// second for the review.
-const LOOKUP: Duration = Duration::from_millis(500);
+/// The longest wait of a review for objects that it looks up. The API server itself waits at least a second for the review.
+pub(crate) const LOOKUP: Duration = Duration::from_millis(500);
 
 /// Reviews queues of both families, and priority classes. Clones are configured together.
 #[derive(Clone, Debug)]
@@ -201,7 +200,7 @@ pub fn unknown(request: &Request<'_>) -> String {
 }
 
 /// A generated name is in the object and not in the request.
-fn name_of(request: &Request<'_>) -> String {
+pub fn name_of(request: &Request<'_>) -> String {
     if !request.name.is_empty() {
         return request.name.to_string();
     }

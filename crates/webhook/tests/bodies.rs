@@ -529,6 +529,7 @@ fn spec() -> impl Strategy<Value = Value> {
         "maxDurationAction",
         "requeueDelay",
         "onReversal",
+        "overCeiling",
         "waitForPodsReady",
         "resources",
         "quota",

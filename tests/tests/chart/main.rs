@@ -19,6 +19,7 @@ mod kueue;
 mod lifecycle;
 mod monitoring;
 mod notes;
+mod owners;
 mod pods;
 mod programs;
 mod rights;

@@ -4,6 +4,7 @@
 mod elastic;
 mod floors;
 mod instead;
+mod kept;
 mod tolerations;
 mod volumes;
 mod waiting;

@@ -138,6 +138,7 @@ async fn a_bad_v2_write_is_refused() {
             "spec.maxDurationAction: Invalid value: \"Kill\"",
         ),
         (annotated("on-reversal", "Delete"), json!({}), "spec.onReversal: Invalid value: \"Delete\""),
+        (annotated("over-ceiling", "Deny"), json!({}), "spec.overCeiling: Invalid value: \"Deny\""),
         (
             annotated("max-duration", "1h"),
             json!({"reclaimMinRuntime": "2h"}),

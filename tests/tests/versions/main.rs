@@ -81,7 +81,7 @@ fn own_fields() -> Value {
     });
     json!({
         "maxDuration": "30d", "expiryNotice": "10m", "maxDurationAction": "Requeue", "requeueDelay": "1h",
-        "onReversal": "Pause",
+        "onReversal": "Pause", "overCeiling": "Refuse",
         "waitForPodsReady": {
             "enable": true, "timeout": "5m", "countFrom": "Creation", "recoveryTimeout": "1m", "blockAdmission": false,
             "requeuingStrategy": strategy,
@@ -97,6 +97,7 @@ fn own_annotations() -> Value {
         "tenure.dev/max-duration-action": "Requeue",
         "tenure.dev/requeue-delay": "1h",
         "tenure.dev/on-reversal": "Pause",
+        "tenure.dev/over-ceiling": "Refuse",
         "tenure.dev/wait-for-pods-ready": own_fields()["waitForPodsReady"].to_string(),
     })
 }

@@ -123,7 +123,7 @@ fn a_field_that_the_kind_does_not_have_is_refused() {
     let mut queue = queue("a", spec);
     queue.value["specs"] = json!({});
     queue.value["metadata"]["lables"] = json!({"a": "b"});
-    let known = "displayName, expiryNotice, extensions, maxDuration, maxDurationAction, onReversal, parentQueue, preemptMinRuntime, priority, reclaimMinRuntime, requeueDelay, resources, waitForPodsReady";
+    let known = "displayName, expiryNotice, extensions, maxDuration, maxDurationAction, onReversal, overCeiling, parentQueue, preemptMinRuntime, priority, reclaimMinRuntime, requeueDelay, resources, waitForPodsReady";
     let mut errors = judged(&[queue])[0].1.clone();
     errors.sort();
     assert_eq!(

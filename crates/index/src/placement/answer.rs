@@ -279,7 +279,7 @@ impl<'i> Asked<'_, 'i> {
 }
 
 /// True if a pod is bound. A scheduler knows that a moment before the index.
-fn is_bound(pod: &PodRecord) -> bool {
+pub(super) fn is_bound(pod: &PodRecord) -> bool {
     pod.scheduled.is_some() || pod.progress != Progress::Running
 }
 

@@ -12,6 +12,7 @@ use tenure_types::{extender::Offer, podgroup::PodGroupKind, projection::Pod, roo
 use super::*;
 
 mod guard;
+mod kept;
 mod pending;
 mod preemptors;
 

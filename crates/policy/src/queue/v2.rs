@@ -37,6 +37,7 @@ pub fn as_v3alpha1(
         max_duration_action: one_of("maxDurationAction", "must be Pause or Requeue", annotations, errors),
         requeue_delay: text(keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
         on_reversal: one_of("onReversal", ON_REVERSAL_EXPECTED, annotations, errors),
+        over_ceiling: one_of("overCeiling", "must be Warn or Refuse", annotations, errors),
         wait_for_pods_ready: json_object("waitForPodsReady", "{\"timeout\":\"5m\"}", annotations, errors),
         extensions: json_object("extensions", "{\"maxTotal\":\"8h\"}", annotations, errors),
         resources: spec.resources.as_ref().map(|resources| v3alpha1::QueueResources {

@@ -48,22 +48,23 @@ impl Requests {
         }
     }
 
+    /// The amount of a resource.
+    pub fn of(&self, resource: &str) -> i64 {
+        let found = self.amounts.binary_search_by(|(of, _)| of.as_str().cmp(resource)).ok();
+        found.and_then(|place| self.amounts.get(place)).map_or(0, |(_, amount)| *amount)
+    }
+
     /// True if there is at least as much of every resource.
     pub fn covers(&self, needed: &Self) -> bool {
         self.pods >= needed.pods
-            && needed.amounts.iter().all(|(resource, amount)| self.amount(resource) >= *amount)
+            && needed.amounts.iter().all(|(resource, amount)| self.of(resource) >= *amount)
     }
 
     /// True if the rest without `part` has at least as much of every resource.
     pub fn covers_without(&self, part: &Self, needed: &Self) -> bool {
-        let left = |resource: &Resource| self.amount(resource).saturating_sub(part.amount(resource));
+        let left = |resource: &Resource| self.of(resource).saturating_sub(part.of(resource));
         self.pods.saturating_sub(part.pods) >= needed.pods
             && needed.amounts.iter().all(|(resource, amount)| left(resource) >= *amount)
-    }
-
-    fn amount(&self, resource: &Resource) -> i64 {
-        let found = self.amounts.binary_search_by(|(of, _)| of.cmp(resource)).ok();
-        found.and_then(|place| self.amounts.get(place)).map_or(0, |(_, amount)| *amount)
     }
 
     fn add_amount(&mut self, resource: &Resource, amount: i64) {

@@ -122,6 +122,10 @@ pub struct QueueSpec {
     /// root, else Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_reversal: Option<OnReversal>,
+    /// The answer to the creation of a workload that asks for a longer run than the ceiling, where Tenure answers that.
+    /// Unset: the nearest value on the path to the root, else Warn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_ceiling: Option<OverCeiling>,
     /// The rules for workloads whose pods were scheduled, but don't get ready. The nearest block on the path to the
     /// root counts, as a whole: fields that it leaves out have their defaults. Unset: as an ancestor says, else as
     /// Tenure is configured.
@@ -161,6 +165,19 @@ pub enum OnReversal {
     Pause,
     /// The pods that exceed the ceiling are deleted.
     DeletePods,
+}
+
+/// The answer to the creation of a workload that asks for a longer run than the ceiling, by `activeDeadlineSeconds` or
+/// annotation tenure.dev/max-duration. It holds where Tenure answers the creation of workloads, which is off by default.
+/// Warn: it is created, and the user gets a warning. Refuse: it isn't created. Unset: the nearest value on the path to the
+/// root, else Warn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum OverCeiling {
+    /// The user gets a warning.
+    #[default]
+    Warn,
+    /// The workload isn't created.
+    Refuse,
 }
 
 /// The extensions that the runs of a queue's workloads may get.

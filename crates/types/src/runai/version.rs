@@ -20,12 +20,13 @@ pub enum QueueVersion {
 pub struct UnknownQueueVersion;
 
 /// The fields of a v3alpha1 spec that v2 doesn't have, and the annotations that hold them there.
-pub const SPEC_ANNOTATIONS: [(&str, &str); 7] = [
+pub const SPEC_ANNOTATIONS: [(&str, &str); 8] = [
     ("maxDuration", keys::QUEUE_MAX_DURATION_ANNOTATION),
     ("expiryNotice", keys::QUEUE_EXPIRY_NOTICE_ANNOTATION),
     ("maxDurationAction", keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION),
     ("requeueDelay", keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
     ("onReversal", keys::QUEUE_ON_REVERSAL_ANNOTATION),
+    ("overCeiling", keys::QUEUE_OVER_CEILING_ANNOTATION),
     ("waitForPodsReady", keys::QUEUE_WAIT_FOR_PODS_READY_ANNOTATION),
     ("extensions", keys::QUEUE_EXTENSIONS_ANNOTATION),
 ];

@@ -21,7 +21,7 @@ const ANNOTATIONS: [&str; 12] = [
     keys::QUEUE_FROM_V3ALPHA1_ANNOTATION,
 ];
 
-const SPEC: [&str; 9] = [
+const SPEC: [&str; 10] = [
     "preemptMinRuntime",
     "reclaimMinRuntime",
     "maxDuration",
@@ -29,6 +29,7 @@ const SPEC: [&str; 9] = [
     "maxDurationAction",
     "requeueDelay",
     "onReversal",
+    "overCeiling",
     "waitForPodsReady",
     "extensions",
 ];

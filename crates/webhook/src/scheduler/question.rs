@@ -190,12 +190,27 @@ impl Extender {
         caller.commit(|| {
             if granted.is_empty() {
                 self.refuse(preemptor, &obstacle);
+                self.count_kept_for(index, question, offers, &obstacle);
                 return None;
             }
             recent_grants.add(uid, now, of_groups);
             Some(self.grant(now, preemptor, granted))
         });
         (body.into_json(), counts)
+    }
+
+    /// Has the pods counted that a floor keeps from a preemptor on the node where it waits.
+    fn count_kept_for(
+        &self,
+        index: &PlacementIndex,
+        question: &PreemptionRequest<'_>,
+        offers: &[Offer<'_>],
+        obstacle: &Obstacle<'_>,
+    ) {
+        let Some((_, node)) = obstacle.first else { return };
+        if let Some(offer) = offers.iter().find(|offer| *offer.node == *node) {
+            self.kept.add(index.kept(question, offer), question.rules.now);
+        }
     }
 
     fn grant(&self, now: Timestamp, preemptor: &PendingPod<'_>, victims: Vec<Uid>) -> Granted {

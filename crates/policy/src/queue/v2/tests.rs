@@ -41,6 +41,7 @@ fn every_bad_annotation_is_named_with_its_value_and_the_rule() {
             ("max-duration-action", "Kill"),
             ("requeue-delay", "-1s"),
             ("on-reversal", "Delete"),
+            ("over-ceiling", "Deny"),
             ("wait-for-pods-ready", r#"{"timeout":"0s","requeuingStrategy":{"backoffBaseSeconds":0}}"#),
         ],
     );
@@ -51,6 +52,7 @@ fn every_bad_annotation_is_named_with_its_value_and_the_rule() {
     let expected = [
         "metadata.annotations[tenure.dev/max-duration-action]: Invalid value: \"Kill\": must be Pause or Requeue",
         "metadata.annotations[tenure.dev/on-reversal]: Invalid value: \"Delete\": must be Pause or DeletePods",
+        "metadata.annotations[tenure.dev/over-ceiling]: Invalid value: \"Deny\": must be Warn or Refuse",
         "spec.preemptMinRuntime: Invalid value: \"2d\": must be a duration such as",
         "metadata.annotations[tenure.dev/max-duration]: Invalid value: \"0s\": must be greater than zero",
         "metadata.annotations[tenure.dev/expiry-notice]: Invalid value: \"10 m\": must be a duration",

@@ -1,0 +1,60 @@
+//! The victims that a preemptor wanted, and that their floors kept.
+
+use jiff::Timestamp;
+use tenure_policy::{preemption::Rule, victims::Requests};
+use tenure_types::extender::Offer;
+
+use super::{
+    PlacementIndex, PodRecord, PreemptionRequest,
+    answer::is_bound,
+    workloads::{Here, WorkloadCache},
+};
+use crate::Uid;
+
+/// A victim that was offered, and that its floor kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptPod<'i> {
+    /// Its uid.
+    pub uid: Uid,
+    /// The queue of its workload, which exists.
+    pub queue: String,
+    /// Its requests.
+    pub requests: &'i Requests,
+    /// The end of its floor.
+    pub until: Timestamp,
+}
+
+impl PlacementIndex {
+    /// Returns the offered victims of a node that their floors keep from a preemptor.
+    pub fn kept<'i>(&'i self, question: &PreemptionRequest<'_>, offer: &Offer<'_>) -> Vec<KeptPod<'i>> {
+        let Some(residents) = self.reader.places.on(&offer.node) else { return Vec::new() };
+        let mut workloads = WorkloadCache::new(self, question.rules.tree);
+        let mut here: Vec<Here<'_, 'i>> = Vec::new();
+        for uid in offer.victims.iter().map(|text| Uid::of(text)) {
+            if let Some(pod) = residents.find(uid).filter(|pod| is_bound(pod))
+                && here.iter().all(|of| of.uid != uid)
+            {
+                here.push(workloads.here(uid, pod));
+            }
+        }
+        let pool = self.pool(question.rules.floors, &offer.node);
+        let victims = here.iter().filter_map(|of| Some((of, of.victim(&workloads, pool)?)));
+        let preemptor = self.preemptor(question);
+        let rulings = question.rules.rulings(&preemptor, victims.clone().map(|(_, victim)| victim));
+        let kept = victims.zip(rulings).filter_map(|((of, victim), ruling)| {
+            let pod: &'i PodRecord = of.pod;
+            let is_by_floor = ruling.rule.is_some_and(|rule| rule != Rule::PreemptionToleration);
+            // no label of a metric is a name that users make up
+            victim.workload.place.queue()?;
+            let queue = victim.workload.place.name()?.to_owned();
+            let until = ruling.floor_until.filter(|_| is_by_floor)?;
+            Some(KeptPod { uid: of.uid, queue, requests: &pod.requests, until })
+        });
+        kept.collect()
+    }
+
+    /// True if a pod runs on a node.
+    pub fn is_running(&self, uid: Uid) -> bool {
+        self.reader.places.get(uid).is_some_and(is_bound)
+    }
+}

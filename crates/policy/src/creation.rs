@@ -1,0 +1,245 @@
+//! Answers to the creation of an owner that asks for a longer run than the ceiling of its queue.
+//!
+//! An answer is a courtesy: the ceiling holds in any case. So an owner is only ever refused for what it asks itself, and
+//! where its queue can't be told, there is no answer.
+
+mod place;
+mod raw;
+mod read;
+mod shapes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ObjectReference;
+use tenure_types::{
+    GoDuration, keys,
+    podgroup::{PodGroup, PodGroupKind},
+    runai::v3alpha1::OverCeiling,
+};
+
+use crate::{
+    admission::Findings,
+    ceiling::{self, for_people},
+    expiry::Family,
+    extension::Allowance,
+    field::FieldError,
+    floor::Floors,
+    kueue::Queues,
+    limits::Limits,
+    pause::command,
+    tree::QueueTree,
+};
+
+use place::PodPlace;
+pub use read::{AskedTime, AskingOwner};
+pub use shapes::{OwnerShape, is_cron_job};
+
+/// The most `PodGroup`s, and the most queues of T9k, that are looked up for an answer.
+pub const MOST_LOOKUPS: usize = 4;
+
+/// A group that a template names, in the owner's namespace.
+pub type NamedGroup = (PodGroupKind, String);
+
+/// The result of looking for a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupLookup {
+    /// It exists. None: it names no queue.
+    Found(Option<String>),
+    /// There is no such group.
+    Absent,
+    /// The API server didn't say in time.
+    Unknown,
+}
+
+impl GroupLookup {
+    /// Reads a group that exists.
+    pub fn found(kind: PodGroupKind, group: &PodGroup) -> Self {
+        let default = (kind == PodGroupKind::Tensorstack).then(|| keys::TENSORSTACK_DEFAULT_QUEUE.to_owned());
+        Self::Found(kind.spec(&group.spec).queue.filter(|queue| !queue.is_empty()).or(default))
+    }
+}
+
+/// A queue of either family.
+pub type FamilyQueue = (Family, String);
+
+impl AskingOwner {
+    /// The groups whose queues count; not more than are looked up.
+    pub fn groups(&self) -> BTreeSet<NamedGroup> {
+        self.places.iter().flat_map(PodPlace::groups).take(MOST_LOOKUPS).collect()
+    }
+
+    /// The queues of its pods, by what was found of their groups. A group's queue comes before a label, and where a group
+    /// isn't known, the queue isn't either.
+    pub fn queues(
+        &self,
+        namespace: &str,
+        kueue: &Queues,
+        found: &HashMap<NamedGroup, GroupLookup>,
+    ) -> BTreeSet<FamilyQueue> {
+        let mut queues = BTreeSet::new();
+        for place in &self.places {
+            let pod = place.pod(namespace);
+            let of_label = |family| match family {
+                Family::Runai => kueue.queue_of(&pod),
+                Family::Tensorstack => {
+                    pod.label(keys::TENSORSTACK_QUEUE_LABEL).filter(|name| !name.is_empty())
+                }
+            };
+            for (family, kind) in
+                [(Family::Runai, PodGroupKind::Runai), (Family::Tensorstack, PodGroupKind::Tensorstack)]
+            {
+                let label = of_label(family).map(str::to_owned);
+                let queue = match kind.named_by(&pod) {
+                    None => label,
+                    Some(name) => match found.get(&(kind, name.to_owned())) {
+                        Some(GroupLookup::Found(queue)) => queue.clone().or(label),
+                        Some(GroupLookup::Absent) => label,
+                        Some(GroupLookup::Unknown) | None => None,
+                    },
+                };
+                queues.extend(queue.map(|queue| (family, queue)));
+            }
+        }
+        queues.extend(self.t9k_queue.clone().map(|queue| (Family::Tensorstack, queue)));
+        queues
+    }
+}
+
+/// The queues that answers go by.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownCeilings<'q> {
+    /// Those of the run.ai family.
+    pub tree: &'q QueueTree,
+    /// The configuration of floors.
+    pub floors: &'q Floors,
+    /// The ceilings of queues of T9k.
+    pub t9k: &'q BTreeMap<String, SignedDuration>,
+}
+
+/// The ceiling of a queue, as an answer tells it.
+#[derive(Clone, Debug)]
+struct ToldCeiling<'q> {
+    /// The queue that sets it.
+    queue: &'q str,
+    longest: SignedDuration,
+    over: OverCeiling,
+    slice_delay: Option<SignedDuration>,
+    allowance: Allowance,
+}
+
+impl<'q> KnownCeilings<'q> {
+    fn of(&self, (family, queue): &'q FamilyQueue) -> Option<ToldCeiling<'q>> {
+        match family {
+            Family::Tensorstack => self.t9k.get(queue).map(|longest| ToldCeiling {
+                queue,
+                longest: *longest,
+                // their queues have no such field
+                over: OverCeiling::Warn,
+                slice_delay: None,
+                allowance: Allowance::default(),
+            }),
+            Family::Runai => self.of_runai(queue),
+        }
+    }
+
+    fn of_runai(&self, queue: &'q str) -> Option<ToldCeiling<'q>> {
+        let Limits { ceiling, slice_delay, extensions, .. } =
+            Limits::of(self.tree, self.floors, self.tree.find(queue)?).ok()?;
+        let path = ceiling::path(self.tree, queue).ok()?;
+        let over = path.iter().find_map(|(_, queue)| queue.over_ceiling).unwrap_or_default();
+        let (queue, _) = ceiling::least(&path)?;
+        Some(ToldCeiling { queue, longest: ceiling?, over, slice_delay, allowance: extensions })
+    }
+}
+
+/// Answers an owner by the queues of its pods. `object` is the owner, as commands name it; none if there is nothing that
+/// could be extended yet, as for a `CronJob`.
+pub fn answer(
+    owner: &AskingOwner,
+    object: Option<&ObjectReference>,
+    queues: &BTreeSet<FamilyQueue>,
+    known: &KnownCeilings<'_>,
+) -> Findings {
+    let mut findings = Findings::default();
+    let ceilings: Vec<_> = queues.iter().filter_map(|queue| known.of(queue)).collect();
+    if ceilings.is_empty() {
+        return findings;
+    }
+    for asked in &owner.asks {
+        let exceeded = |over| {
+            let all = ceilings.iter().filter(|of| of.longest < asked.time && of.over == over);
+            all.min_by_key(|of| of.longest)
+        };
+        if let Some(ceiling) = exceeded(OverCeiling::Refuse) {
+            findings.errors.push(refusal(asked, ceiling, object));
+        } else if let Some(ceiling) = exceeded(OverCeiling::Warn) {
+            findings.warnings.push(warning(asked, ceiling, object));
+        }
+    }
+    findings.warnings.extend(owner.unreadable.iter().map(|error| format!("{error}: it has no effect")));
+    findings
+}
+
+fn refusal(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> FieldError {
+    let detail = format!(
+        "must be at most {}: {}{}",
+        most(asked, ceiling),
+        ends(ceiling),
+        more(asked, ceiling, object)
+    );
+    FieldError::invalid(asked.field.as_str(), asked.value.clone(), detail)
+}
+
+fn warning(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
+    // cut as in an error
+    let FieldError { field, value, .. } = FieldError::invalid(asked.field.as_str(), asked.value.clone(), "");
+    format!(
+        "{field}: {value} is too long: {}: set at most {}{}",
+        ends(ceiling),
+        most(asked, ceiling),
+        more(asked, ceiling, object)
+    )
+}
+
+/// The greatest value of the field that isn't too long.
+fn most(asked: &AskedTime, ceiling: &ToldCeiling<'_>) -> String {
+    if asked.in_seconds { ceiling.longest.as_secs().max(1).to_string() } else { for_people(ceiling.longest) }
+}
+
+fn ends(ToldCeiling { queue, longest, slice_delay, .. }: &ToldCeiling<'_>) -> String {
+    let longest = for_people(*longest);
+    match slice_delay {
+        None => format!("Queue {queue} ends a run after {longest}"),
+        Some(delay) if delay.is_zero() => {
+            format!("Queue {queue} pauses a run after {longest}, and then starts the next one")
+        }
+        Some(delay) => {
+            let delay = for_people(*delay);
+            format!("Queue {queue} pauses a run after {longest}, and starts the next one {delay} later")
+        }
+    }
+}
+
+/// The way to more time, where the queues allow some.
+fn more(asked: &AskedTime, ceiling: &ToldCeiling<'_>, object: Option<&ObjectReference>) -> String {
+    if ceiling.allowance.is_none() {
+        return String::new();
+    }
+    let time = written(asked.time.saturating_sub(ceiling.longest).min(ceiling.allowance.max_total));
+    let command = match object {
+        Some(object) => format!("{} {time}", command("extend", object)),
+        None => format!("kubectl tenure extend job/NAME {time}"),
+    };
+    format!("; for more time, ask while it runs: {command}")
+}
+
+/// A time as the plugin takes it: `1h30m`.
+fn written(time: SignedDuration) -> String {
+    let text = GoDuration::from_nanos(time.as_nanos().try_into().unwrap_or(i64::MAX)).to_string();
+    let text = text.strip_suffix("m0s").map_or(text.clone(), |minutes| format!("{minutes}m"));
+    text.strip_suffix("h0m").map_or(text.clone(), |hours| format!("{hours}h"))
+}
+
+#[cfg(test)]
+mod tests;

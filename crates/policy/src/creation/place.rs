@@ -1,0 +1,79 @@
+//! What names the queue of a pod.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::value::RawValue;
+use tenure_types::{
+    keys,
+    podgroup::{LONGEST_NAME, PodGroupKind},
+    projection::Pod,
+};
+
+use super::raw::{PathStep, each, text};
+
+/// The labels of a pod that name its queue, or a group that has one.
+pub const LABELS: [&str; 6] = [
+    keys::RUNAI_QUEUE_LABEL,
+    keys::TENSORSTACK_QUEUE_LABEL,
+    keys::TENSORSTACK_GROUP_LABEL,
+    keys::KUEUE_LOCAL_QUEUE_LABEL,
+    keys::KUEUE_QUEUE_LABEL,
+    keys::KUEUE_CLUSTER_QUEUE_LABEL,
+];
+
+/// The annotations of a pod that do.
+pub const ANNOTATIONS: [&str; 1] = [keys::RUNAI_GROUP_ANNOTATION];
+
+/// What names the queue of a pod: labels and annotations of its template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodPlace {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+impl PodPlace {
+    /// Reads what names a queue; none if nothing does.
+    pub fn read(labels: Option<&RawValue>, annotations: Option<&RawValue>) -> Option<Self> {
+        let place = Self { labels: named(labels, &LABELS), annotations: named(annotations, &ANNOTATIONS) };
+        (place != Self::default()).then_some(place)
+    }
+
+    /// A pod of this template.
+    pub fn pod(&self, namespace: &str) -> Pod {
+        let Self { labels, annotations } = self;
+        let metadata = ObjectMeta {
+            namespace: Some(namespace.into()),
+            labels: Some(labels.clone()),
+            annotations: Some(annotations.clone()),
+            ..ObjectMeta::default()
+        };
+        Pod { metadata, ..Pod::default() }
+    }
+
+    /// The groups that it names, of kinds that have a queue.
+    pub fn groups(&self) -> impl Iterator<Item = (PodGroupKind, String)> {
+        let pod = self.pod("");
+        let kinds = PodGroupKind::ALL.into_iter().filter(|kind| kind.names_queue());
+        kinds.filter_map(move |kind| Some((kind, kind.named_by(&pod)?.to_owned())))
+    }
+}
+
+/// The texts at some keys, without empty ones and what can't be the name of an object.
+fn named(map: Option<&RawValue>, keys: &[&str]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let Some(map) = map else { return found };
+    each(map, &mut |step, value| {
+        if let PathStep::Key(key) = step
+            && keys.contains(&key)
+            && let Some(name) = text(value).and_then(bounded)
+        {
+            found.insert(key.to_owned(), name);
+        }
+    });
+    found
+}
+
+pub fn bounded(name: Cow<'_, str>) -> Option<String> {
+    (!name.is_empty() && name.len() <= LONGEST_NAME).then(|| name.into_owned())
+}

@@ -1,0 +1,255 @@
+//! Reads of an owner what it asks for, and where its pods will be. In one pass, and in little memory: a tenant may write
+//! objects of megabytes, with tens of thousands of templates.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use jiff::SignedDuration;
+use serde_json::{Value, value::RawValue};
+use tenure_types::keys;
+
+use super::{
+    place::{PodPlace, bounded},
+    raw::{FieldPlace, each, fields, number, text, walk},
+    shapes::OwnerShape,
+};
+use crate::{expiry::own_ceiling, field::FieldError};
+
+/// The most templates that differ in the queue that they name. Of an object with more, these count.
+const MOST_PLACES: usize = 64;
+
+/// Classes of pods that are never touched, whatever their queue.
+const EXEMPT_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+
+const DEADLINE: &str = "activeDeadlineSeconds";
+
+/// A field that asks for a time to run. Of each the longest is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum AskingField {
+    Deadline,
+    PodDeadline,
+    Annotation,
+    PodAnnotation,
+}
+
+/// The value of such a field.
+#[derive(Clone, Debug, Hash)]
+enum Asked<'b> {
+    Seconds(i64),
+    Text(Cow<'b, str>),
+}
+
+/// A time that an owner asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedTime {
+    /// The path of the field.
+    pub field: String,
+    /// Its value.
+    pub value: Value,
+    /// The time.
+    pub time: SignedDuration,
+    /// True if the field has seconds; false if it has a duration as people write it.
+    pub in_seconds: bool,
+}
+
+/// A part of an owner.
+enum Part<'p, 'b> {
+    Ask(AskingField, &'p dyn Fn() -> String, Asked<'b>),
+    Pod { labels: Option<&'b RawValue>, annotations: Option<&'b RawValue> },
+    ExemptPod,
+}
+
+/// An owner that asks for a time to run, as its creator or a change of it says.
+#[derive(Clone, Debug, Default)]
+pub struct AskingOwner {
+    /// The times that it asks for, and did not ask for before: the longest of each field.
+    pub asks: Vec<AskedTime>,
+    /// Annotations that can't be read.
+    pub unreadable: Vec<FieldError>,
+    /// The templates of its pods, or its own labels if these name nothing.
+    pub(super) places: BTreeSet<PodPlace>,
+    /// The queue of T9k that its controller is told.
+    pub(super) t9k_queue: Option<String>,
+}
+
+impl AskingOwner {
+    /// Reads an owner that is created, or changed from an old one. None if it asks for nothing that it did not ask for
+    /// before, if another owner controls it, which has been answered, or if it is being deleted.
+    pub fn read(shape: &OwnerShape, new: &RawValue, old: Option<&RawValue>) -> Option<Self> {
+        let mut known = HashSet::new();
+        if let Some(old) = old {
+            parts(shape, old, &mut |part| {
+                if let Part::Ask(field, _, asked) = part {
+                    known.insert(identity(field, &asked));
+                }
+            });
+        }
+        let mut reading = Reading { known, ..Reading::default() };
+        parts(shape, new, &mut |part| reading.take(part));
+        let Reading { asks, unreadable, places, has_exempt, .. } = reading;
+        let mut owner = Self {
+            asks: asks.into_values().collect(),
+            unreadable: unreadable.into_values().collect(),
+            places,
+            t9k_queue: None,
+        };
+        let asks_nothing = owner.asks.is_empty() && owner.unreadable.is_empty();
+        if asks_nothing || is_controlled_or_going(new) {
+            return None;
+        }
+        walk(new, shape.t9k_queue, &mut |_, name| owner.t9k_queue = text(name).and_then(bounded));
+        if owner.places.is_empty() && !has_exempt {
+            walk(new, shape.owner, &mut |_, metadata| {
+                let [labels, annotations] = fields(metadata, ["labels", "annotations"]);
+                owner.places.extend(PodPlace::read(labels, annotations));
+            });
+        }
+        Some(owner)
+    }
+}
+
+/// The state of a pass over a new object.
+#[derive(Default)]
+struct Reading {
+    known: HashSet<u64>,
+    asks: BTreeMap<AskingField, AskedTime>,
+    unreadable: BTreeMap<AskingField, FieldError>,
+    places: BTreeSet<PodPlace>,
+    has_exempt: bool,
+}
+
+impl Reading {
+    fn take(&mut self, part: Part<'_, '_>) {
+        match part {
+            Part::ExemptPod => self.has_exempt = true,
+            Part::Pod { labels, annotations } => {
+                if self.places.len() < MOST_PLACES {
+                    self.places.extend(PodPlace::read(labels, annotations));
+                }
+            }
+            Part::Ask(field, place, asked) => {
+                if !self.known.contains(&identity(field, &asked)) {
+                    self.ask(field, place, asked);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, field: AskingField, place: &dyn Fn() -> String, asked: Asked<'_>) {
+        let in_seconds = matches!(asked, Asked::Seconds(_));
+        let (value, time) = match asked {
+            Asked::Seconds(seconds) => (Value::from(seconds), Ok(SignedDuration::from_secs(seconds))),
+            Asked::Text(text) => (Value::from(&*text), own_ceiling(&text)),
+        };
+        match time {
+            Ok(time) if self.asks.get(&field).is_none_or(|longest| longest.time < time) => {
+                self.asks.insert(field, AskedTime { field: place(), value, time, in_seconds });
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.unreadable.entry(field).or_insert_with(|| FieldError::invalid(place(), value, error));
+            }
+        }
+    }
+}
+
+fn identity(field: AskingField, asked: &Asked<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (field, asked).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Has each part of an owner taken that an answer depends on.
+fn parts<'b>(shape: &OwnerShape, object: &'b RawValue, take: &mut dyn FnMut(Part<'_, 'b>)) {
+    let OwnerShape { owner, jobs, templates, metadata, deadlines, t9k_queue: _ } = shape;
+    walk(object, owner, &mut |at, metadata| {
+        let [annotations] = fields(metadata, ["annotations"]);
+        annotation(AskingField::Annotation, at, annotations, take);
+    });
+    for path in *jobs {
+        walk(object, path, &mut |at, spec| job(at, spec, take));
+    }
+    for path in *templates {
+        walk(object, path, &mut |at, of| template(at, of, take));
+    }
+    for path in *metadata {
+        walk(object, path, &mut |at, of| {
+            let [labels, annotations] = fields(of, ["labels", "annotations"]);
+            annotation(AskingField::PodAnnotation, at, annotations, take);
+            take(Part::Pod { labels, annotations });
+        });
+    }
+    for path in *deadlines {
+        walk(object, path, &mut |at, seconds| {
+            deadline(AskingField::Deadline, &|| at.to_string(), Some(seconds), take);
+        });
+    }
+}
+
+/// The deadline of a Job counts for all its pods. So it says nothing of a run where they run one after the other.
+fn job<'b>(at: &FieldPlace<'_>, spec: &'b RawValue, take: &mut dyn FnMut(Part<'_, 'b>)) {
+    let [seconds, completions, parallelism, of] =
+        fields(spec, [DEADLINE, "completions", "parallelism", "template"]);
+    let number = |value: Option<&RawValue>| value.and_then(number);
+    let at_once = number(parallelism).unwrap_or(1).max(1);
+    if number(completions).unwrap_or(1) <= at_once {
+        deadline(AskingField::Deadline, &|| format!("{at}.{DEADLINE}"), seconds, take);
+    }
+    if let Some(of) = of {
+        template(&FieldPlace::new(Some(at), "template"), of, take);
+    }
+}
+
+fn template<'b>(at: &FieldPlace<'_>, template: &'b RawValue, take: &mut dyn FnMut(Part<'_, 'b>)) {
+    let [metadata, spec] = fields(template, ["metadata", "spec"]);
+    let [seconds, class] = spec.map_or([None; 2], |spec| fields(spec, [DEADLINE, "priorityClassName"]));
+    if class.and_then(text).is_some_and(|class| EXEMPT_CLASSES.contains(&&*class)) {
+        return take(Part::ExemptPod);
+    }
+    let spec = FieldPlace::new(Some(at), "spec");
+    deadline(AskingField::PodDeadline, &|| format!("{spec}.{DEADLINE}"), seconds, take);
+    let [labels, annotations] = metadata.map_or([None; 2], |of| fields(of, ["labels", "annotations"]));
+    annotation(AskingField::PodAnnotation, &FieldPlace::new(Some(at), "metadata"), annotations, take);
+    take(Part::Pod { labels, annotations });
+}
+
+fn deadline<'b>(
+    field: AskingField,
+    place: &dyn Fn() -> String,
+    seconds: Option<&'b RawValue>,
+    take: &mut dyn FnMut(Part<'_, 'b>),
+) {
+    if let Some(seconds) = seconds.and_then(number).filter(|seconds| *seconds > 0) {
+        take(Part::Ask(field, place, Asked::Seconds(seconds)));
+    }
+}
+
+fn annotation<'b>(
+    field: AskingField,
+    at: &FieldPlace<'_>,
+    annotations: Option<&'b RawValue>,
+    take: &mut dyn FnMut(Part<'_, 'b>),
+) {
+    let key = keys::MAX_DURATION_ANNOTATION;
+    let [value] = annotations.map_or([None], |annotations| fields(annotations, [key]));
+    if let Some(text) = value.and_then(text) {
+        take(Part::Ask(field, &|| format!("{at}.annotations[{key}]"), Asked::Text(text)));
+    }
+}
+
+fn is_controlled_or_going(object: &RawValue) -> bool {
+    let [metadata] = fields(object, ["metadata"]);
+    let Some(metadata) = metadata else { return false };
+    let [owners, deleted] = fields(metadata, ["ownerReferences", "deletionTimestamp"]);
+    let mut is_controlled = false;
+    if let Some(owners) = owners {
+        each(owners, &mut |_, owner| {
+            let [controls] = fields(owner, ["controller"]);
+            is_controlled |= controls.is_some_and(|controls| controls.get() == "true");
+        });
+    }
+    is_controlled || deleted.and_then(text).is_some()
+}

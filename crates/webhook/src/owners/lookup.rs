@@ -1,0 +1,128 @@
+//! The objects that an answer depends on, and that no watch shows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use futures::future::join_all;
+use jiff::SignedDuration;
+use kube::{
+    Api, Client,
+    core::{ApiResource, DynamicObject, GroupVersionKind},
+};
+use parking_lot::Mutex;
+use tenure_policy::{
+    creation::{FamilyQueue, GroupLookup, MOST_LOOKUPS, NamedGroup},
+    expiry::Family,
+    limits::Limits,
+    owners::is_subdomain,
+    queue::TensorstackQueue,
+};
+use tenure_service::log::with_causes;
+use tenure_types::{
+    podgroup::{PodGroup, PodGroupKind},
+    projection::TensorstackQueueObject,
+};
+use tokio::{sync::Semaphore, time::timeout};
+use tracing::debug;
+
+use crate::validate::LOOKUP;
+
+/// Reviews that look something up at the same time. Others of them find nothing: they are as many as the API server lets
+/// users write objects, and each costs it a request.
+const AT_ONCE: usize = 32;
+
+type FoundGroups = HashMap<NamedGroup, GroupLookup>;
+
+/// Looks up `PodGroup`s, and queues of T9k.
+#[derive(Clone)]
+pub struct Lookups {
+    client: Client,
+    t9k_system_namespace: String,
+    turns: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Lookups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookups").field("turns", &self.turns).finish_non_exhaustive()
+    }
+}
+
+impl Lookups {
+    pub fn new(client: Client, t9k_system_namespace: String) -> Self {
+        Self { client, t9k_system_namespace, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Finds the queues of pods that name these groups, and the ceilings of those of T9k, in the time for both.
+    pub async fn find(
+        &self,
+        namespace: &str,
+        groups: &BTreeSet<NamedGroup>,
+        queues: impl Fn(&FoundGroups) -> BTreeSet<FamilyQueue>,
+    ) -> (BTreeSet<FamilyQueue>, BTreeMap<String, SignedDuration>) {
+        let found = Mutex::new((queues(&HashMap::new()), BTreeMap::new()));
+        let needs_t9k = found.lock().0.iter().any(|(family, _)| *family == Family::Tensorstack);
+        if groups.is_empty() && !needs_t9k {
+            return found.into_inner();
+        }
+        let Ok(_turn) = self.turns.try_acquire() else { return found.into_inner() };
+        let look = async {
+            let of = join_all(groups.iter().map(|group| self.group(namespace, group))).await;
+            let queues = queues(&of.into_iter().collect());
+            found.lock().0.clone_from(&queues);
+            let of_t9k = queues.iter().filter(|(family, _)| *family == Family::Tensorstack);
+            let ceilings = join_all(of_t9k.take(MOST_LOOKUPS).map(|(_, name)| self.t9k_ceiling(name))).await;
+            found.lock().1 = ceilings.into_iter().flatten().collect();
+        };
+        // what isn't found by then stays unknown
+        let _ = timeout(LOOKUP, look).await;
+        found.into_inner()
+    }
+
+    async fn group(&self, namespace: &str, group: &NamedGroup) -> (NamedGroup, GroupLookup) {
+        let (kind, name) = group;
+        (group.clone(), self.look_for(*kind, namespace, name).await)
+    }
+
+    async fn look_for(&self, kind: PodGroupKind, namespace: &str, name: &str) -> GroupLookup {
+        // users write the name, which becomes a part of a path: what is no name could lead elsewhere
+        let version = kind.versions().first().filter(|_| is_subdomain(name) && is_subdomain(namespace));
+        let Some(version) = version else { return GroupLookup::Absent };
+        let groups: Api<PodGroup> =
+            Api::namespaced_with(self.client.clone(), namespace, &kind.resource(version));
+        match groups.get_opt(name).await {
+            Ok(Some(group)) => GroupLookup::found(kind, &group),
+            Ok(None) => GroupLookup::Absent,
+            Err(error) => {
+                debug!(namespace, name, error = with_causes(&error), "Can't look up a PodGroup");
+                GroupLookup::Unknown
+            }
+        }
+    }
+
+    async fn t9k_ceiling(&self, name: &str) -> Option<(String, SignedDuration)> {
+        let kind = GroupVersionKind::gvk("scheduler.tensorstack.dev", "v1beta1", "Queue");
+        let queues: Api<DynamicObject> = Api::namespaced_with(
+            self.client.clone(),
+            &self.t9k_system_namespace,
+            &ApiResource::from_gvk(&kind),
+        );
+        if !is_subdomain(name) {
+            return None;
+        }
+        match queues.get_opt(name).await {
+            Ok(queue) => {
+                let queue = serde_json::to_value(queue?).ok()?;
+                let queue: TensorstackQueueObject = serde_json::from_value(queue).ok()?;
+                let (queue, _) = TensorstackQueue::read(&queue.spec);
+                Some((name.to_owned(), Limits::from(&queue).ceiling?))
+            }
+            Err(error) => {
+                debug!(name, error = with_causes(&error), "Can't look up a queue of T9k");
+                None
+            }
+        }
+    }
+}

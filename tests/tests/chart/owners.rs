@@ -1,0 +1,175 @@
+//! The value that turns on answers to the creation of owners, which are off by default.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use tenure_policy::owners::OwnerTable;
+
+use crate::{
+    NOWHERE, arguments, assert_accepted, find, helm,
+    keeper::rollout,
+    kinds, parse, render,
+    rights::{granted_to, rights, triples},
+    shared,
+    values::assert_refused,
+};
+
+const CONFIGURATION: &str = "ValidatingWebhookConfiguration";
+
+/// Values that turn answers on, with more of them.
+fn answering(mut values: Value) -> Value {
+    let webhook = values.as_object_mut().unwrap().entry("webhook").or_insert_with(|| json!({}));
+    webhook.as_object_mut().unwrap().insert("owners".into(), json!({"enabled": true}));
+    values
+}
+
+/// The webhooks, by these values.
+async fn webhooks(values: &Value) -> Vec<Value> {
+    let objects = render("test", values).await;
+    let webhooks = &find(&objects, CONFIGURATION, "test-tenure-webhook-owners")["webhooks"];
+    serde_json::from_value(webhooks.clone()).unwrap()
+}
+
+/// Group, version and resource of each rule.
+fn reviewed(webhooks: &[Value]) -> Vec<(String, String, String)> {
+    let rules = webhooks.iter().flat_map(|webhook| webhook["rules"].as_array().unwrap());
+    let texts = |of: &Value| serde_json::from_value::<Vec<String>>(of.clone()).unwrap();
+    let mut reviewed = Vec::new();
+    for rule in rules {
+        assert_eq!(
+            (&rule["scope"], &rule["operations"]),
+            (&json!("Namespaced"), &json!(["CREATE", "UPDATE"]))
+        );
+        for group in texts(&rule["apiGroups"]) {
+            for version in texts(&rule["apiVersions"]) {
+                for resource in texts(&rule["resources"]) {
+                    reviewed.push((group.clone(), version.clone(), resource));
+                }
+            }
+        }
+    }
+    reviewed
+}
+
+#[tokio::test]
+async fn nothing_of_owners_is_reviewed_by_default() {
+    for values in
+        [json!({}), json!({"webhook": {"owners": null}}), json!({"webhook": {"owners": {"enabled": false}}})]
+    {
+        let objects = render("test", &values).await;
+        assert_eq!(kinds(&objects).get(CONFIGURATION), Some(&1));
+        let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+        assert!(!arguments.iter().any(|argument| argument.contains("owners")), "{arguments:?}");
+        let own = rights().into_iter().filter(|right| right.starts_with("webhook"));
+        assert_eq!(granted_to("webhook", &objects), own.collect());
+    }
+}
+
+#[tokio::test]
+async fn every_kind_that_is_paused_is_reviewed_in_exact_versions_and_no_other_but_cron_jobs() {
+    let reviewed = reviewed(&webhooks(&answering(json!({}))).await);
+    let mut expected: BTreeSet<_> = OwnerTable::default()
+        .ancestors()
+        .filter(|(group, _, is_paused)| *is_paused && *group != "kueue.x-k8s.io")
+        .map(|(group, kind, _)| (group.to_owned(), format!("{}s", kind.to_lowercase())))
+        .collect();
+    expected.insert(("batch".into(), "cronjobs".into()));
+    let found: Vec<_> =
+        reviewed.iter().map(|(group, _, resource)| (group.clone(), resource.clone())).collect();
+    assert_eq!(found.iter().cloned().collect::<BTreeSet<_>>(), expected);
+    assert!(reviewed.iter().all(|(_, version, resource)| version != "*" && !resource.contains(['*', '/'])));
+}
+
+#[tokio::test]
+async fn rows_of_an_administrator_are_reviewed_once_and_those_of_kueue_never() {
+    let row = |group: &str, kind: &str, resource: &str, path: &str| json!({"group": group, "kind": kind, "resource": resource, "path": path, "value": true});
+    let rows = json!([
+        rollout(),
+        row("batch", "Job", "jobs", "spec.suspend"),
+        row("example.com", "Thing", "things", "spec.a"),
+        row("example.com", "Thing", "things", "spec.b"),
+        row("kueue.x-k8s.io", "Workload", "workloads", "spec.active"),
+    ]);
+    let reviewed = reviewed(&webhooks(&answering(json!({"keeper": {"owners": rows}}))).await);
+    let count = |group: &str, resource: &str| {
+        reviewed.iter().filter(|(of, _, name)| of == group && name == resource).count()
+    };
+    assert_eq!(
+        ["argoproj.io/rollouts", "batch/jobs", "example.com/things", "kueue.x-k8s.io/workloads"].map(|of| {
+            let (group, resource) = of.split_once('/').unwrap();
+            count(group, resource)
+        }),
+        [1, 1, 1, 0]
+    );
+}
+
+#[tokio::test]
+async fn no_workload_waits_for_a_webhook_that_is_down() {
+    for webhook in webhooks(&answering(json!({"webhook": {"failurePolicy": "Fail"}}))).await {
+        assert_eq!(webhook["failurePolicy"], "Ignore");
+        assert_eq!(webhook["timeoutSeconds"], 2);
+        assert_eq!(webhook["sideEffects"], "None");
+        let exempt = json!([{
+            "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "tenure-system"],
+        }]);
+        assert_eq!(webhook["namespaceSelector"]["matchExpressions"], exempt);
+    }
+}
+
+#[tokio::test]
+async fn answers_are_trusted_as_the_other_webhooks_are_and_the_api_server_takes_their_conditions() {
+    let cluster = shared().await;
+    let ca = cluster.authority().certificate_pem();
+    let (mut documents, mut count) = (Vec::new(), 0);
+    for mode in ["selfManaged", "certManager", "existingSecret"] {
+        let existing = json!({"name": "mine", "caBundle": ca});
+        let queues = json!([{"localQueue": "main", "queue": "research"}]);
+        let mut values = answering(json!({"kueue": {"queues": queues}, "keeper": {"owners": [rollout()]}}));
+        values["webhook"]["certificate"] = json!({"mode": mode, "existingSecret": existing});
+        let name = format!("answering-{}", mode.to_lowercase());
+        let rendered = helm(cluster, "template", &name, &values, &[]).await.success().unwrap();
+        let objects = parse(&rendered);
+        let [admission, owners] = ["", "-owners"]
+            .map(|which| find(&objects, CONFIGURATION, &format!("{name}-tenure-webhook{which}")));
+        for webhook in owners["webhooks"].as_array().unwrap() {
+            let bundle = "/clientConfig/caBundle";
+            assert_eq!(webhook.pointer(bundle), admission.pointer(&format!("/webhooks/0{bundle}")), "{mode}");
+            assert_eq!(webhook.pointer("/clientConfig/service/path"), Some(&json!("/owners")));
+        }
+        let annotations = "/metadata/annotations";
+        assert_eq!(owners.pointer(annotations), admission.pointer(annotations), "{mode}");
+        let arguments = arguments(find(&objects, "Deployment", &format!("{name}-tenure-webhook")));
+        let configured =
+            format!("--validating-configurations={name}-tenure-webhook,{name}-tenure-webhook-owners");
+        assert_eq!(arguments.contains(&configured), mode == "selfManaged", "{arguments:?}");
+        count += objects.len();
+        documents.push(rendered);
+    }
+    assert_accepted(&documents.join("\n---\n"), count).await;
+}
+
+#[tokio::test]
+async fn webhook_may_look_up_the_queues_of_pods_where_it_answers() {
+    let objects = render("test", &answering(json!({}))).await;
+    let arguments = arguments(find(&objects, "Deployment", "test-tenure-webhook"));
+    assert!(arguments.contains(&"--answer-owners".into()), "{arguments:?}");
+    let more = [
+        triples("webhook", &["scheduling.run.ai"], &["podgroups"], &["get"]),
+        triples("webhook", &["scheduler.tensorstack.dev"], &["podgroups", "queues"], &["get"]),
+    ];
+    let expected: BTreeSet<_> =
+        rights().into_iter().filter(|right| right.starts_with("webhook")).chain(more.concat()).collect();
+    assert_eq!(granted_to("webhook", &objects), expected);
+    let outside = webhooks(&answering(json!({"webhook": {"url": NOWHERE}}))).await;
+    assert_eq!(outside[0]["clientConfig"]["url"], format!("{NOWHERE}/owners"));
+}
+
+#[tokio::test]
+async fn value_of_owners_that_cannot_be_meant_is_refused_by_its_name() {
+    let owners = |values: Value| json!({"webhook": {"owners": values}});
+    assert_refused(&[
+        (owners(json!({"enable": true})), "'/webhook/owners': additional properties 'enable' not allowed"),
+        (owners(json!({"enabled": "true"})), "'/webhook/owners/enabled': got string, want boolean"),
+    ])
+    .await;
+}

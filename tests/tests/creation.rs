@@ -1,0 +1,254 @@
+//! Answers to the creation of workloads that ask for a longer run than the ceiling of their queue.
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use tenure_testbed::{Output, eventually};
+use tenure_tests::{
+    DEADLINE, World,
+    fixtures::{self, definitions},
+    keeper::Metrics,
+    tenant::Tenant,
+    workloads::{
+        Namespace, bare_pod, controller, in_queue, in_runai_queue, owned, queue, runai_queue, workload,
+    },
+};
+use tokio::sync::OnceCell;
+
+const ON: &[&str] = &["webhook.owners.enabled=true"];
+const OWN: &str = "tenure.dev/max-duration";
+
+/// A cluster whose webhook answers; no keeper runs.
+async fn answering(name: &str) -> World {
+    let world = Box::pin(World::installed(name, ON)).await.unwrap();
+    let kinds = ["jobset.x-k8s.io", "scheduling.run.ai"].map(definitions).concat();
+    fixtures::install(&world, kinds).await;
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    world
+}
+
+async fn world() -> &'static World {
+    static WORLD: OnceCell<World> = OnceCell::const_new();
+    WORLD.get_or_init(|| answering("creation")).await
+}
+
+/// A Job that asks for so many seconds.
+fn job(namespace: &Namespace, name: &str, queue: &str, seconds: i64) -> Value {
+    let mut job = workload("Job", namespace.name(), name, &in_runai_queue(queue), &Value::Null);
+    job["spec"]["activeDeadlineSeconds"] = json!(seconds);
+    // its pods don't matter
+    job["spec"]["suspend"] = json!(true);
+    job
+}
+
+/// A queue that ends runs after an hour, with more fields.
+fn hour(name: &str, more: &Value) -> Value {
+    let mut queue = runai_queue(name, "", "1h");
+    for (field, value) in more.as_object().into_iter().flatten() {
+        queue["spec"][field] = value.clone();
+    }
+    queue
+}
+
+/// What kubectl says when a tenant creates an object in a dry run.
+async fn tried(tenant: &Tenant<'_>, object: &Value) -> Output {
+    tenant.kubectl(&["create", "--dry-run=server", "-f", "-"], &object.to_string()).await
+}
+
+/// Waits until the creation of an object is answered so: the webhook knows a queue a little after it was created.
+async fn await_answer(tenant: &Tenant<'_>, object: &Value, expected: &str) -> Output {
+    eventually(&format!("{expected:?}"), DEADLINE, async || {
+        let output = tried(tenant, object).await;
+        Ok(output.stderr.contains(expected).then_some(output))
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn kubectl_shows_a_warning_with_the_number_of_the_queue_and_how_to_ask_for_more() {
+    let tenant = Tenant::new(world().await).await;
+    let extensions = json!({"extensions": {"maxTotal": "8h"}});
+    tenant.as_admin().apply(&hour("warns", &extensions)).await;
+    let training = job(&tenant, "training", "warns", 7200);
+    let command = format!("kubectl tenure extend job.batch/training -n {} 1h", tenant.name());
+    let warning = format!(
+        "Warning: spec.activeDeadlineSeconds: 7200 is too long: Queue warns ends a run after 1h: set at most 3600; for more time, ask while it runs: {command}"
+    );
+    await_answer(&tenant, &training, &warning).await;
+    let created = tenant.kubectl(&["create", "-f", "-"], &training.to_string()).await;
+    assert!(created.stderr.contains(&warning), "{}", created.stderr);
+    assert_eq!(created.success().unwrap(), "job.batch/training created\n");
+
+    let enough = tried(&tenant, &job(&tenant, "enough", "warns", 3600)).await;
+    assert_eq!((enough.stderr.as_str(), enough.status.success()), ("", true));
+
+    let mut server = workload("Deployment", tenant.name(), "server", &in_runai_queue("warns"), &Value::Null);
+    server["metadata"]["annotations"] = json!({OWN: "1d"});
+    let told = tried(&tenant, &server).await;
+    let own = "Warning: metadata.annotations[tenure.dev/max-duration]: \"1d\" is too long: Queue warns ends a run after 1h: set at most 1h; ";
+    assert!(told.stderr.contains(own) && told.status.success(), "{}", told.stderr);
+}
+
+#[tokio::test]
+async fn where_the_queue_says_so_it_is_refused_and_only_for_what_it_asks_itself() {
+    let tenant = Tenant::new(world().await).await;
+    let admin = tenant.as_admin();
+    admin.apply(&hour("refusing", &json!({}))).await;
+    let mut below = runai_queue("refusing-below", "refusing", "2d");
+    below["spec"]["overCeiling"] = json!("Refuse");
+    admin.apply(&below).await;
+
+    let long = job(&tenant, "long", "refusing-below", 7200);
+    let text = "is invalid: spec.activeDeadlineSeconds: Invalid value: 7200: must be at most 3600: Queue refusing ends a run after 1h";
+    let output = await_answer(&tenant, &long, &format!("The Job \"long\" {text}")).await;
+    assert!(!output.status.success());
+    let refused = tenant.try_create(&long).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"), "{refused:?}");
+    assert!(refused.message.contains(&format!("Job.batch \"long\" {text}")), "{refused:?}");
+
+    let stored = tenant.create(&job(&tenant, "short", "refusing-below", 3600)).await;
+    tenant.patch(&stored, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let refused = tenant.try_patch(&stored, &json!({"spec": {"activeDeadlineSeconds": 9000}})).await;
+    assert!(refused.unwrap_err().message.contains("Invalid value: 9000: must be at most 3600"));
+
+    // one that is there already, and would be refused today
+    admin.apply(&hour("turning", &json!({}))).await;
+    let stored = tenant.create(&job(&tenant, "stored", "turning", 7200)).await;
+    admin.apply(&hour("turning", &json!({"overCeiling": "Refuse"}))).await;
+    await_answer(&tenant, &job(&tenant, "new", "turning", 7200), "must be at most 3600").await;
+    tenant.patch(&stored, &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    tenant.patch(&stored, &json!({"metadata": {"annotations": {OWN: "30m"}}})).await;
+    tenant.patch(&stored, &json!({"spec": {"activeDeadlineSeconds": null}})).await;
+}
+
+#[tokio::test]
+async fn a_job_set_is_answered_by_the_strictest_of_its_templates_and_a_cron_job_by_that_of_its_jobs() {
+    let tenant = Tenant::new(world().await).await;
+    let admin = tenant.as_admin();
+    let refuse = json!({"overCeiling": "Refuse"});
+    admin.apply(&hour("loose", &refuse)).await;
+    let mut strict = hour("strict", &refuse);
+    strict["spec"]["maxDuration"] = json!("10m");
+    admin.apply(&strict).await;
+    let replicated = |queue: &str| {
+        let job = job(&tenant, "unused", queue, 1200);
+        json!({"name": queue, "template": {"spec": job["spec"]}})
+    };
+    let jobs = json!({"replicatedJobs": [replicated("loose"), replicated("strict")]});
+    let set = fixtures::object("jobset.x-k8s.io/v1alpha2", "JobSet", tenant.name(), "set", &jobs);
+    let text = "spec.replicatedJobs[0].template.spec.activeDeadlineSeconds: Invalid value: 1200: must be at most 600: Queue strict ends a run after 10m";
+    await_answer(&tenant, &set, text).await;
+    let jobs = json!({"replicatedJobs": [replicated("loose")]});
+    let set = fixtures::object("jobset.x-k8s.io/v1alpha2", "JobSet", tenant.name(), "set", &jobs);
+    assert_eq!(tried(&tenant, &set).await.stderr, "");
+
+    let template = job(&tenant, "unused", "strict", 1200);
+    let nightly =
+        json!({"schedule": "0 1 * * *", "suspend": true, "jobTemplate": {"spec": template["spec"]}});
+    let nightly = fixtures::object("batch/v1", "CronJob", tenant.name(), "nightly", &nightly);
+    await_answer(&tenant, &nightly, "spec.jobTemplate.spec.activeDeadlineSeconds: Invalid value: 1200").await;
+}
+
+#[tokio::test]
+async fn the_queue_of_a_pod_group_comes_first_and_one_of_t9k_only_warns() {
+    let tenant = Tenant::new(world().await).await;
+    let admin = tenant.as_admin();
+    admin.apply(&hour("grouped", &json!({"overCeiling": "Refuse"}))).await;
+    admin.apply(&runai_queue("ungrouped", "", "1d")).await;
+    let group = json!({"queue": "grouped", "minMember": 1});
+    tenant
+        .create(&fixtures::object("scheduling.run.ai/v2alpha2", "PodGroup", tenant.name(), "gang", &group))
+        .await;
+    let mut member = job(&tenant, "member", "ungrouped", 7200);
+    assert_eq!(tried(&tenant, &member).await.stderr, "", "by its label alone");
+    member["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "gang"});
+    await_answer(&tenant, &member, "Queue grouped ends a run after 1h").await;
+    member["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": "none"});
+    assert_eq!(tried(&tenant, &member).await.stderr, "", "there is no such group");
+
+    // a path to the group, seen from a neighbour's namespace
+    let neighbour = Tenant::new(world().await).await;
+    let mut member = job(&neighbour, "member", "ungrouped", 7200);
+    let path = format!("../../{}/podgroups/gang", tenant.name());
+    member["spec"]["template"]["metadata"]["annotations"] = json!({"pod-group-name": path});
+    assert_eq!(tried(&neighbour, &member).await.stderr, "");
+
+    admin.apply(&queue("demo", "30m")).await;
+    let mut of_t9k = workload("Job", tenant.name(), "of-t9k", &in_queue("demo"), &Value::Null);
+    of_t9k["spec"]["activeDeadlineSeconds"] = json!(7200);
+    let told = tried(&tenant, &of_t9k).await;
+    let warning = "Warning: spec.activeDeadlineSeconds: 7200 is too long: Queue demo ends a run after 30m: set at most 1800";
+    assert!(told.stderr.contains(warning) && told.status.success(), "{}", told.stderr);
+}
+
+/// How many owners the webhook was asked about.
+async fn asked(world: &World) -> u64 {
+    let [webhook, _] = world.tenure.admin_urls();
+    Metrics::of(webhook).await.count("tenure_webhook_owner_answers_total", &[])
+}
+
+#[tokio::test]
+async fn nothing_passes_the_webhook_but_owners_that_ask_for_something_new() {
+    let world = Box::pin(answering("creation-asked")).await;
+    let namespace = Namespace::new(&world).await;
+    namespace.apply(&hour("research", &json!({}))).await;
+    let asking = namespace.create(&job(&namespace, "asking", "research", 7200)).await;
+    // a configuration is in force a little after it was created
+    eventually("the webhook to be asked", DEADLINE, async || {
+        let again = job(&namespace, "again", "research", 7200);
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        world.cluster.kubectl_with_input(&create, &again.to_string()).await?.success()?;
+        Ok((asked(&world).await > 0).then_some(()))
+    })
+    .await
+    .unwrap();
+
+    let before = asked(&world).await;
+    let labels = in_runai_queue("research");
+    let silent = workload("Job", namespace.name(), "silent", &labels, &Value::Null);
+    let mut without_queue = job(&namespace, "without-queue", "", 7200);
+    without_queue["spec"]["template"]["metadata"]["labels"] = Value::Null;
+    let mut daemons = workload("DaemonSet", namespace.name(), "daemons", &labels, &Value::Null);
+    daemons["metadata"]["annotations"] = json!({OWN: "9h"});
+    let controlled = owned(job(&namespace, "controlled", "research", 7200), &[controller(&asking)]);
+    let pod = bare_pod(namespace.name(), "pod", &labels, &json!({"activeDeadlineSeconds": 7200}));
+    let config = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config", "namespace": namespace.name()},
+    });
+    for object in [silent, without_queue, daemons, controlled, pod, config] {
+        namespace.create(&object).await;
+    }
+    namespace.patch(&asking, &json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})).await;
+    namespace.patch(&asking, &json!({"spec": {"backoffLimit": 3}})).await;
+    namespace.patch_status(&asking, &json!({"ready": 0})).await;
+    assert_eq!(asked(&world).await, before);
+
+    namespace.patch(&asking, &json!({"spec": {"activeDeadlineSeconds": 9000}})).await;
+    assert_eq!(asked(&world).await, before + 1);
+    namespace.patch(&asking, &json!({"metadata": {"annotations": {OWN: "2h"}}})).await;
+    assert_eq!(asked(&world).await, before + 2);
+    let server = workload("Deployment", namespace.name(), "server", &labels, &Value::Null);
+    namespace.create(&server).await;
+    assert_eq!(asked(&world).await, before + 2, "it asks for nothing");
+    assert_eq!(namespace.try_find(&asking).await.map(|asking| asking.name_any()).as_deref(), Some("asking"));
+
+    // no workload waits for a webhook that is down
+    namespace.apply(&hour("research", &json!({"overCeiling": "Refuse"}))).await;
+    world.tenure.stop_webhook().await.unwrap();
+    namespace.create(&job(&namespace, "meanwhile", "research", 7200)).await;
+}
+
+#[tokio::test]
+async fn by_default_the_creation_of_owners_is_not_answered() {
+    let world = Box::pin(World::installed("creation-off", &[])).await.unwrap();
+    world.tenure.start_webhook(&world.cluster).await.unwrap();
+    let namespace = Namespace::new(&world).await;
+    namespace.apply(&hour("research", &json!({"overCeiling": "Refuse"}))).await;
+    let configurations = ["get", "validatingwebhookconfigurations", "-o", "name"];
+    let configurations = world.cluster.kubectl(&configurations).await.unwrap().success().unwrap();
+    assert!(!configurations.contains("owners"), "{configurations}");
+    let long = job(&namespace, "long", "research", 7200);
+    let created = world.cluster.kubectl_with_input(&["create", "-f", "-"], &long.to_string()).await.unwrap();
+    assert_eq!((created.stderr.as_str(), created.status.success()), ("", true));
+}
