@@ -11,6 +11,7 @@ mod extensions;
 mod gate;
 mod metrics;
 mod owners;
+mod pod_notices;
 mod queues;
 mod recent;
 mod returns;

@@ -18,6 +18,7 @@ use tenure_policy::{
     expiry::{Exemption, Family, Scope, claimed, exemption, own_ceiling},
     floor::Floor,
     gang::{Progress, progress},
+    notice::NoticePoints,
     pause,
     preemption::{PreemptionKind, protected_until},
     toleration::{ClassState, PreemptorClaim, Toleration, judge},
@@ -102,8 +103,8 @@ pub async fn answer(
 struct Rules {
     /// None for a time slice.
     on_reversal: Option<OnReversal>,
-    /// The time from the notice until the end.
-    notice: Option<SignedDuration>,
+    /// The notices before the end.
+    notice: NoticePoints,
     /// The time from the end of a time slice until it comes back.
     slice_delay: Option<SignedDuration>,
 }
@@ -146,9 +147,9 @@ pub struct PodExplanation {
     priority_class_trouble: Option<String>,
     /// The end of its run, counted from `ceiling_since`.
     expires_at: Option<Timestamp>,
-    /// The time at which its end is announced, if it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notice_at: Option<Timestamp>,
+    /// The times at which its end is announced, if it is; the first of them first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notices_at: Vec<Timestamp>,
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
     max_duration: Option<Sourced>,
@@ -271,10 +272,9 @@ impl Question<'_> {
             preemption_toleration,
             priority_class_trouble: trouble,
             expires_at: expiring.and_then(Run::expires),
-            notice_at: expiring
-                .and_then(Run::expires)
-                .zip(self.rules.notice)
-                .and_then(|(at, notice)| at.checked_sub(notice).ok()),
+            notices_at: expiring.and_then(Run::expires).map_or_else(Vec::new, |at| {
+                self.rules.notice.iter().filter_map(|point| at.checked_sub(point).ok()).collect()
+            }),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),

@@ -36,7 +36,7 @@ const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 18] = [
+const MUST_BE_SEEN: [&str; 19] = [
     "extended",
     "graced",
     "expired",
@@ -45,6 +45,7 @@ const MUST_BE_SEEN: [&str; 18] = [
     "never ready",
     "lost readiness",
     "announced",
+    "announced again",
     "withdrawn",
     "claimed with others",
     "stamped",

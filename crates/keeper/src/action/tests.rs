@@ -199,7 +199,8 @@ fn pauser(server: &Server) -> Pauser {
         config,
         scope: Scope::default(),
         dry_run: false,
-        announcements: limit(),
+        announcements: Arc::new(limit()),
+        told: ToldWorkloads::default(),
         exempt_owners: Mutex::default(),
         extensions: Mutex::default(),
     }
@@ -216,6 +217,7 @@ fn due(attempts: u8) -> DueBatch {
         queue: "demo".into(),
         deadline: Timestamp::UNIX_EPOCH,
         since: Timestamp::UNIX_EPOCH,
+        handed_out: Timestamp::UNIX_EPOCH,
         cause: Cause::WaitForStart,
         told: None,
         attempts,

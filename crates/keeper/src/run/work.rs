@@ -1,6 +1,6 @@
 //! The work of the leader, and the parts that it is built of.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, sync::Arc};
 
 use jiff::SignedDuration;
 use kube::Client;
@@ -24,6 +24,7 @@ use crate::{
     gate::FreshnessGate,
     limit::{WriteLimit, write_limit},
     metrics::Metrics,
+    pod_notices::{PodNotices, ToldWorkloads},
     queues::QueueReader,
     returns::Requeuer,
     slots::FairSlots,
@@ -63,17 +64,19 @@ impl Parts {
     ) -> Work {
         let events = EventQueue::new(self.metrics.clone());
         let acts = !self.dry_run;
+        let (announcements, told) = (Arc::new(self.limit()), ToldWorkloads::default());
         Work {
             stamps: self.stamps(),
             extensions: acts.then(|| self.extensions(&events)),
             terminations: acts.then(|| self.terminations()),
             returns: acts.then(|| self.returns(&events)),
+            pod_notices: acts.then(|| self.pod_notices(&announcements, &told)),
             reporter: acts.then(|| self.reporter(version)),
             events: self.event_writer(&events),
             expiry: ExpiryController {
                 cluster: self.cluster.clone(),
                 clock: self.clock.clone(),
-                pauser: self.pauser(scope, queues),
+                pauser: self.pauser(scope, queues, announcements, told),
                 gate: self.gate.clone(),
                 events,
                 metrics: self.metrics.clone(),
@@ -113,7 +116,13 @@ impl Parts {
         }
     }
 
-    fn pauser(&self, scope: Scope, queues: QueueReader) -> Pauser {
+    fn pauser(
+        &self,
+        scope: Scope,
+        queues: QueueReader,
+        announcements: Arc<WriteLimit>,
+        told: ToldWorkloads,
+    ) -> Pauser {
         Pauser {
             cluster: self.cluster.clone(),
             clock: self.clock.clone(),
@@ -124,9 +133,22 @@ impl Parts {
             config: self.config.clone(),
             scope,
             dry_run: self.dry_run,
-            announcements: self.limit(),
+            announcements,
+            told,
             exempt_owners: Mutex::default(),
             extensions: Mutex::default(),
+        }
+    }
+
+    fn pod_notices(&self, announcements: &Arc<WriteLimit>, told: &ToldWorkloads) -> PodNotices {
+        PodNotices {
+            gate: self.gate.clone(),
+            cluster: self.cluster.clone(),
+            clock: self.clock.clone(),
+            objects: self.objects(),
+            limit: Arc::clone(announcements),
+            config: self.config.clone(),
+            told: told.clone(),
         }
     }
 
@@ -193,13 +215,15 @@ pub struct Work {
     /// None in a dry run.
     returns: Option<Requeuer>,
     /// None in a dry run.
+    pod_notices: Option<PodNotices>,
+    /// None in a dry run.
     reporter: Option<Reporter>,
 }
 
 impl Work {
     /// Keeps the lease until all work that was begun is done.
     pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, events, stamps, extensions, terminations, returns, reporter } = self;
+        let Self { expiry, events, stamps, extensions, terminations, returns, pod_notices, reporter } = self;
         let (acted, done) = (CancellationToken::new(), CancellationToken::new());
         let report = async {
             if let Some(reporter) = reporter {
@@ -216,6 +240,11 @@ impl Work {
                 terminations.run(lead, shutdown).await;
             }
         };
+        let show = async {
+            if let Some(pod_notices) = pod_notices {
+                pod_notices.run(lead, shutdown).await;
+            }
+        };
         let bring_back = async {
             if let Some(returns) = returns {
                 returns.run(lead, shutdown).await;
@@ -223,7 +252,7 @@ impl Work {
         };
         let work = async {
             let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, extend, end, bring_back, report);
+            tokio::join!(expire, stamp, extend, end, bring_back, show, report);
             acted.cancel();
         };
         let work = async {
