@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_next_keeper_gives_no_notice_twice_and_leaves_none_out() {
-        assert_eq!(decided(&[(1000, None)], Some((1000, Some(500))), 899), Decision::Keep);
+        assert_eq!(decided(&[(5000, None)], Some((5000, Some(1000))), 1400), Decision::Keep);
         assert_eq!(decided(&[(1000, None)], Some((1000, Some(600))), 950), notice(1000, 950));
     }
 

@@ -1,3 +1,4 @@
+use jiff::SignedDuration;
 use std::iter;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
