@@ -87,6 +87,7 @@ fn bad(field: &str, value: &Value, rule: &str) -> Verdict {
 fn runai_durations() -> Vec<Case> {
     let duration = "must be a duration such as 90m, 1h30m or 7d";
     let zero = "must be greater than zero";
+    let (zero_among, nine) = ("leave it out beside others", "1s,2s,3s,4s,5s,6s,7s,8s,9s");
     let max_duration = |text: &str, verdict: Verdict| runai(json!({"maxDuration": text}), verdict);
     let refused_for =
         |text: &str, rule: &str| max_duration(text, bad("spec.maxDuration", &json!(text), rule));
@@ -112,7 +113,13 @@ fn runai_durations() -> Vec<Case> {
         runai(json!({"requeueDelay": "5"}), bad("spec.requeueDelay", &json!("5"), duration)),
         runai(json!({"maxDuration": "1h", "expiryNotice": "10m"}), Verdict::Accepted),
         runai(json!({"expiryNotice": "0s"}), Verdict::Accepted),
+        runai(json!({"expiryNotice": "10m,1h, 1.5d"}), Verdict::Accepted),
+        runai(json!({"expiryNotice": "1s,2s,3s,4s,5s,6s,7s,8s"}), Verdict::Accepted),
         runai(json!({"expiryNotice": "10 m"}), bad("spec.expiryNotice", &json!("10 m"), duration)),
+        runai(json!({"expiryNotice": "1h,"}), bad("spec.expiryNotice", &json!("1h,"), "or up to 8 of them")),
+        runai(json!({"expiryNotice": "1h,0s"}), bad("spec.expiryNotice", &json!("1h,0s"), zero_among)),
+        runai(json!({"expiryNotice": nine}), bad("spec.expiryNotice", &json!(nine), "more than 8 durations")),
+        runai(json!({"expiryNotice": "9000w,9000w"}), bad("spec.expiryNotice", &json!("9000w,9000w"), "292")),
         runai(
             json!({"maxDuration": "1h", "expiryNotice": "1h"}),
             Verdict::Warned("spec.expiryNotice: 1h0m0s is no shorter than maxDuration, 1h0m0s"),
@@ -298,6 +305,12 @@ fn tensorstack_queues() -> Vec<Case> {
         tensorstack(json!({"maxDuration": "1h", "expiryNotice": "10m"}), Verdict::Accepted),
         tensorstack(json!({"maxDuration": "1h", "expiryNotice": ""}), Verdict::Accepted),
         tensorstack(json!({"expiryNotice": "0"}), Verdict::Accepted),
+        tensorstack(json!({"expiryNotice": "10m, 1h,2d"}), Verdict::Accepted),
+        tensorstack(json!({"expiryNotice": "1h,,2h"}), bad("spec.expiryNotice", &json!("1h,,2h"), "missing")),
+        tensorstack(
+            json!({"expiryNotice": "0,2h"}),
+            bad("spec.expiryNotice", &json!("0,2h"), "beside others"),
+        ),
         tensorstack(json!({"expiryNotice": "1.5m"}), bad("spec.expiryNotice", &json!("1.5m"), duration)),
         tensorstack(
             json!({"maxDuration": "1h", "expiryNotice": "2h"}),

@@ -112,7 +112,10 @@ automountServiceAccountToken: false
 {{- define "tenure.config" -}}
 {{- $config := dict }}
 {{- with .Values.keeper.expiryNotice }}
-{{-   $_ := set $config "expiryNotice" . }}
+{{-   $_ := set $config "expiryNotice" (kindIs "slice" . | ternary (join "," .) .) }}
+{{- end }}
+{{- if .Values.keeper.noticeOnPods }}
+{{-   $_ := set $config "noticeOnPods" true }}
 {{- end }}
 {{- with .Values.keeper.graceOnChange }}
 {{-   $_ := set $config "graceOnChange" . }}

@@ -575,7 +575,7 @@ fn of_job(pod: Value, job: &str) -> Value {
 #[test]
 fn a_workload_is_explained_by_the_pod_that_ends_first() {
     let mut items = cluster();
-    let slices = json!({"maxDuration": "1h", "maxDurationAction": "Requeue", "requeueDelay": "5m", "expiryNotice": "10m"});
+    let slices = json!({"maxDuration": "1h", "maxDurationAction": "Requeue", "requeueDelay": "5m", "expiryNotice": "10m,30m"});
     items.extend([queue("slices", &slices), group("sliced", "slices", 1, "2026-01-01T00:59:00Z")]);
     items.extend([job("train", None), job("slice", None), job("idle", None)]);
     items.extend(["gang-7", "gang-8"].map(|name| of_job(pod(name, "gang"), "train")));
@@ -588,7 +588,7 @@ fn a_workload_is_explained_by_the_pod_that_ends_first() {
     assert_eq!(of["firstPod"]["pod"], "ns/gang-7");
     assert_eq!(of["firstPod"]["would"]["resume"], "kubectl tenure resume job.batch/train -n ns", "{of:#}");
     let slice = &of_workload(&items, "jobs.batch/slice")["firstPod"];
-    assert_eq!(slice["noticeAt"], "2026-01-01T01:49:00Z", "{slice:#}");
+    assert_eq!(slice["noticesAt"], json!(["2026-01-01T01:29:00Z", "2026-01-01T01:49:00Z"]), "{slice:#}");
     assert_eq!(slice["would"]["comesBackAfter"], "5m");
     let idle = of_workload(&items, "job/idle");
     assert_eq!((&idle["pods"], &idle["firstPod"]), (&json!(0), &Value::Null));
@@ -599,7 +599,7 @@ fn a_workload_is_explained_by_the_pod_that_ends_first() {
     let text = String::from_utf8(text).unwrap();
     for line in [
         "Job ns/slice\n  - one pod of it is in a queue\n\nns/slice-0\n",
-        "  - its workload gets a notice at 2026-01-01T01:49:00Z (49m from now)\n",
+        "  - its workload gets a notice at 2026-01-01T01:29:00Z (29m from now), and at 2026-01-01T01:49:00Z (49m from now)\n",
         "  - it comes back by itself 5m later, or before that by kubectl tenure resume job.batch/slice -n ns\n",
     ] {
         assert!(text.contains(line), "{line:?} should be in {text}");

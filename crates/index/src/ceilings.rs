@@ -18,6 +18,7 @@ use tenure_policy::{
     expiry::{Clocks, Family, GraceOnChange, PolicyChange, Scope},
     floor::Floors,
     kueue,
+    notice::NoticePoints,
     owners::OwnerTable,
     ready::{PodsReady, Readiness},
     start::LongestFormation,
@@ -41,8 +42,8 @@ pub struct Settings {
     pub scope: Scope,
     /// The owners that can be paused.
     pub table: OwnerTable,
-    /// The notice before the end of a run, where the queue doesn't say. Zero: no notice.
-    pub notice: SignedDuration,
+    /// The notices before the end of a run, where the queue doesn't say.
+    pub notice: NoticePoints,
     /// The time for which a workload runs on when a change of its queue has made it overdue.
     pub grace_on_change: GraceOnChange,
     /// The rules for workloads that don't get ready, where the queue doesn't say. None: they never make room.
@@ -100,7 +101,7 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Ceilings {
     deadlines: Deadlines,
-    notice: SignedDuration,
+    notice: NoticePoints,
     pods_ready: Option<PodsReady>,
     terminating: Terminating,
     grace_on_change: GraceOnChange,
@@ -144,7 +145,7 @@ impl CeilingIndex {
         deadlines.retry_after = settings.retry_after;
         let reader = Ceilings {
             deadlines,
-            notice: SignedDuration::ZERO,
+            notice: NoticePoints::default(),
             pods_ready: None,
             terminating: Terminating::default(),
             grace_on_change: GraceOnChange::default(),
@@ -315,6 +316,11 @@ impl CeilingIndex {
         self.reschedule();
         let ends = self.pods_of(namespace, root).map(|(_, pod)| pod.expiry.at).filter(|at| *at != NEVER);
         Timestamp::from_millisecond(ends.min()?).ok()
+    }
+
+    /// The names of the pods of a root owner in a namespace, as far as their owners are known.
+    pub fn pods_below(&self, namespace: &str, root: Uid) -> impl Iterator<Item = (Uid, &str)> {
+        self.pods_of(namespace, root).map(|(uid, pod)| (uid, &*pod.name))
     }
 
     /// The pods of a root owner. One of the whole cluster may have some in any namespace.

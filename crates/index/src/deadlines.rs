@@ -253,7 +253,7 @@ impl Deadlines {
         group.sort_unstable();
         group.truncate(MOST_IN_GROUP.saturating_sub(1));
         group.insert(0, (since, first));
-        self.hand_out(task, &group)
+        self.hand_out(task, &group, now)
     }
 
     /// Pods of the same controller with the same due task.
@@ -276,7 +276,7 @@ impl Deadlines {
         })
     }
 
-    fn hand_out(&mut self, task: Task, group: &[(i64, Uid)]) -> Option<DueBatch> {
+    fn hand_out(&mut self, task: Task, group: &[(i64, Uid)], now: i64) -> Option<DueBatch> {
         self.claims = self.claims.checked_add(1).unwrap_or(1);
         let claim = Claim(NonZeroU32::new(self.claims)?);
         let mut handed_out = Vec::with_capacity(group.len());
@@ -284,7 +284,7 @@ impl Deadlines {
             let Some(mut pod) = self.pods.remove(uid) else { continue };
             self.orders.place(*uid, &mut pod, false);
             pod.claim = Some(claim);
-            handed_out.push(pod.due(*uid, claim, task, *since));
+            handed_out.push(pod.due(*uid, claim, task, (*since, now)));
             self.pods.insert(*uid, pod);
         }
         let mut handed_out = handed_out.into_iter();

@@ -185,14 +185,12 @@ mod tests {
     #[test]
     fn the_notice_is_the_nearest_on_the_path() {
         let mut queues = RunaiQueues::default();
-        applied(&mut queues, "root", json!({"expiryNotice": "1h"}));
+        applied(&mut queues, "root", json!({"expiryNotice": "5m, 1h"}));
         applied(&mut queues, "team", json!({"parentQueue": "root", "expiryNotice": "0s"}));
         applied(&mut queues, "leaf", json!({"parentQueue": "team"}));
-        assert_eq!(
-            queues.limits("root").and_then(|limits| limits.notice),
-            Some(SignedDuration::from_hours(1))
-        );
-        assert_eq!(queues.limits("leaf").and_then(|limits| limits.notice), Some(SignedDuration::ZERO));
+        let mut notice = |queue: &str| Some(queues.limits(queue)?.notice?.to_string());
+        assert_eq!(notice("root").as_deref(), Some("1h0m0s,5m0s"));
+        assert_eq!(notice("leaf").as_deref(), Some("0s"));
         assert_eq!(queues.limits("other"), None);
     }
 

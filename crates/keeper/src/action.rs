@@ -49,6 +49,7 @@ use crate::{
     events::{EventQueue, EventRecord},
     gate::FreshnessGate,
     limit::WriteLimit,
+    pod_notices::ToldWorkloads,
     queues::QueueReader,
 };
 
@@ -78,7 +79,9 @@ pub struct Pauser {
     /// True to decide everything, and to write only events.
     pub dry_run: bool,
     /// For announcements, apart from the limit of pauses: they must not wait for each other.
-    pub announcements: WriteLimit,
+    pub announcements: Arc<WriteLimit>,
+    /// The workloads whose pods are to show the end of their run.
+    pub told: ToldWorkloads,
     /// The owners of pods that are exempt by priority.
     pub exempt_owners: Mutex<ExemptOwners>,
     /// The extensions of namespaces, as they were a moment ago.
@@ -228,11 +231,11 @@ impl Pauser {
             }
             (Task::Announce | Task::Withdraw, Target::Owners(mut owners)) => {
                 let owner = owners.pop().unwrap_or_else(|| of_pod(&pod));
-                Ok(self.announce(group, &owner, BatchCoverage::All, &config.table).await?)
+                Ok(self.announce(group, &owner, BatchCoverage::All, &config).await?)
             }
             (Task::Announce | Task::Withdraw, Target::Pod(_)) => {
                 let alone = DueBatch { rest: Vec::new(), ..group.clone() };
-                Ok(self.announce(&alone, &of_pod(&pod), BatchCoverage::First, &config.table).await?)
+                Ok(self.announce(&alone, &of_pod(&pod), BatchCoverage::First, &config).await?)
             }
         }
     }

@@ -77,6 +77,12 @@ impl ObjectClient {
         call(Api::namespaced(self.client.clone(), namespace).get(name)).await
     }
 
+    /// The metadata of a pod as they are now.
+    pub async fn pod_metadata(&self, namespace: &str, name: &str) -> Result<ObjectMeta, ApiError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        call(api.get_metadata(name)).await.map(|found| found.metadata)
+    }
+
     /// Deletes a pod, but no namesake of it; with `dry_run`, asks whether the API server would.
     pub async fn delete_pod(
         &self,

@@ -82,6 +82,6 @@ mod tests {
         configure.apply(Config::parse("expiryNotice: 1m").unwrap());
         current.changed().await;
         changes.next().await;
-        assert_eq!(current.get().notice.as_secs(), 60);
+        assert_eq!(current.get().notice.to_string(), "1m0s");
     }
 }

@@ -12,6 +12,7 @@ mod gate;
 mod metrics;
 mod orphans;
 mod owners;
+mod pod_notices;
 mod queues;
 mod recent;
 mod returns;

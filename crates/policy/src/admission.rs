@@ -149,7 +149,8 @@ pub fn tensorstack(namespace: &str, spec: &v1beta1::QueueSpec, system_namespace:
     let outside = (namespace != system_namespace).then(|| {
         format!("metadata.namespace: queues count only in namespace {system_namespace:?}: this one, in {namespace:?}, has no effect")
     });
-    let early = queue.notice.zip(queue.ceiling).filter(|(notice, ceiling)| notice >= ceiling);
+    let notice = queue.notice.map(|notice| notice.longest());
+    let early = notice.zip(queue.ceiling).filter(|(notice, ceiling)| notice >= ceiling);
     let early = early.map(|(notice, ceiling)| not_before_the_start("spec.expiryNotice", notice, ceiling));
     let short = queue.ceiling.and_then(|own| too_short("spec.maxDuration", own.to_signed(), own));
     let warnings = outside.into_iter().chain(short).chain(early).collect();
@@ -208,7 +209,8 @@ fn runai_warnings(
         ));
     }
     if let Some((of, ceiling)) = effective.ceiling {
-        if let Some((_, notice)) = effective.notice.filter(|(_, notice)| *notice >= ceiling) {
+        let notice = effective.notice.map(|notice| notice.longest());
+        if let Some(notice) = notice.filter(|notice| *notice >= ceiling) {
             warnings.push(not_before_the_start(&version.path("expiryNotice"), notice, ceiling));
         }
         warnings.extend(floor_warnings(&ceiling_path, name, &effective, (of, ceiling), floors));

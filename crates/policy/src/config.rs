@@ -20,12 +20,11 @@ mod trusted;
 
 use std::{collections::BTreeSet, fmt};
 
-use jiff::SignedDuration;
 use thiserror::Error;
 
 use crate::{
-    delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, owners::OwnerTable,
-    pod_group::TrustedWriters, ready::PodsReady, start::LongestFormation,
+    delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, notice::NoticePoints,
+    owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady, start::LongestFormation,
 };
 use fields::{Field, Problems};
 use tree::YamlNode;
@@ -39,8 +38,10 @@ pub use kai_sources::{ConfigMapKey, KAI_CONFIG_MAP, KAI_SHARDS, KaiSources};
 pub use kueue::{KUEUE_ENABLED, KUEUE_QUEUES, Kueue};
 pub use tenancy::TENANCY_WRITERS;
 
-/// Key of the time before its end at which a workload gets a notice, where its queue has no value.
+/// Key of the points before its end at which a workload gets a notice, where its queue has no value.
 pub const EXPIRY_NOTICE: &str = "expiryNotice";
+/// Key of the switch that has the end of a run noted on its pods, too.
+pub const NOTICE_ON_PODS: &str = "noticeOnPods";
 /// Key of the time for which a workload runs on when a change of its queue has made it overdue.
 pub const GRACE_ON_CHANGE: &str = "graceOnChange";
 /// Key of more kinds that can be paused.
@@ -76,6 +77,7 @@ const FIELDS: &[&str] = &[
     LABEL_KEY,
     POOLS,
     EXPIRY_NOTICE,
+    NOTICE_ON_PODS,
     GRACE_ON_CHANGE,
     OWNERS,
     LONGEST_FORMATION,
@@ -91,8 +93,10 @@ const FIELDS: &[&str] = &[
 /// The configuration, read and checked.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The time before its end at which a workload gets a notice, where its queue has no value. Zero: no notice.
-    pub notice: SignedDuration,
+    /// The points before its end at which a workload gets a notice, where its queue has no value.
+    pub notice: NoticePoints,
+    /// True if the end of a run that is told is noted on its pods, too.
+    pub notice_on_pods: bool,
     /// The time for which a workload that gets a notice runs on when a change of its queue has made it overdue.
     pub grace_on_change: GraceOnChange,
     /// The owners that can be paused.
@@ -189,7 +193,8 @@ impl Config {
         let file = Field { path: String::new(), node: root };
         let config = file.fields(&mut problems).map(|mut fields| {
             let floors = floors::read(&mut fields, &mut problems);
-            let notice = fields.take(EXPIRY_NOTICE).and_then(|notice| notice.duration(&mut problems));
+            let notice = fields.take(EXPIRY_NOTICE).and_then(|notice| notice.points(&mut problems));
+            let on_pods = fields.take(NOTICE_ON_PODS).and_then(|field| field.boolean(&mut problems));
             let grace = fields.take(GRACE_ON_CHANGE).and_then(|field| field.duration(&mut problems));
             let rules = fields.take(OWNERS).map(|field| owners::read(&field, &mut problems));
             let rules = rules.unwrap_or_default();
@@ -217,7 +222,8 @@ impl Config {
             let rows = rules.len();
             let table = OwnerTable::default().with(rules);
             Self {
-                notice: notice.unwrap_or_default().to_signed(),
+                notice: notice.unwrap_or_default(),
+                notice_on_pods: on_pods.unwrap_or_default(),
                 grace_on_change: grace.map(|of| GraceOnChange(of.to_signed())).unwrap_or_default(),
                 rows,
                 table: if kueue.enabled { table } else { table.without_workloads() },

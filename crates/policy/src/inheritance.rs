@@ -6,7 +6,7 @@ use std::{
 };
 
 use jiff::SignedDuration;
-use tenure_types::{ExtendedDuration, runai::v3alpha1::MaxDurationAction};
+use tenure_types::{ExtendedDuration, Points, runai::v3alpha1::MaxDurationAction};
 
 use crate::{
     floor::Floors,
@@ -35,7 +35,7 @@ pub(crate) struct Effective<'t> {
     /// The least `maxDuration`; that of the queue nearest to the leaf if several have it.
     pub ceiling: Option<Of<'t>>,
     /// The nearest `expiryNotice`.
-    pub notice: Option<Of<'t>>,
+    pub notice: Option<Points<ExtendedDuration>>,
     /// The nearest `preemptMinRuntime`.
     pub preempt: Option<Of<'t>>,
     /// The nearest `reclaimMinRuntime`.
@@ -68,7 +68,7 @@ impl<'t> Effective<'t> {
         let ceilings = own(queue.ceiling).into_iter().chain(self.ceiling);
         Self {
             ceiling: ceilings.min_by_key(|(_, ceiling)| *ceiling),
-            notice: own(queue.notice).or(self.notice),
+            notice: queue.notice.or(self.notice),
             preempt: own(queue.preempt_floor).or(self.preempt),
             reclaim: own(queue.reclaim_floor).or(self.reclaim),
             action: queue.action.or(self.action),

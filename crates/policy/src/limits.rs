@@ -9,6 +9,7 @@ use tenure_types::{
 use crate::{
     extension::Allowance,
     floor::{Floors, LongestFloors},
+    notice::NoticePoints,
     queue::{RunaiQueue, TensorstackQueue},
     ready::PodsReady,
     tree::{Cycle, QueueId, QueueTree},
@@ -19,8 +20,8 @@ use crate::{
 pub struct Limits {
     /// The longest run; none: no limit.
     pub ceiling: Option<SignedDuration>,
-    /// The time before its end at which a workload gets a notice; zero: no notice. None: the configured one.
-    pub notice: Option<SignedDuration>,
+    /// The points before its end at which a workload gets a notice. None: the configured ones.
+    pub notice: Option<NoticePoints>,
     /// The time for which a workload stays paused after its ceiling; none: until a person resumes it.
     pub slice_delay: Option<SignedDuration>,
     /// The action for a workload whose pauses are undone.
@@ -46,7 +47,7 @@ impl Limits {
         let delay = || nearest(|queue| queue.requeue_delay).unwrap_or_default();
         Ok(Self {
             ceiling: slices.ceiling().map(ExtendedDuration::to_signed),
-            notice: nearest(|queue| queue.notice),
+            notice: path.iter().find_map(|queue| queue.notice).map(NoticePoints::from),
             slice_delay: (action == MaxDurationAction::Requeue).then(delay),
             on_reversal: path.iter().find_map(|queue| queue.on_reversal).unwrap_or_default(),
             pods_ready: path.iter().find_map(|queue| queue.pods_ready.as_deref().copied()),
@@ -60,7 +61,7 @@ impl From<&TensorstackQueue> for Limits {
     fn from(queue: &TensorstackQueue) -> Self {
         Self {
             ceiling: queue.ceiling.map(TensorstackDuration::to_signed),
-            notice: queue.notice.map(TensorstackDuration::to_signed),
+            notice: queue.notice.map(NoticePoints::from),
             slice_delay: None,
             on_reversal: OnReversal::default(),
             pods_ready: None,

@@ -22,7 +22,7 @@ use crate::{
     owners::{PauseRule, group_of},
 };
 pub use owed::{MOST_OWED, owed_on, with_owed};
-pub use owner::{OwnerObject, is_inactive, record_on, requeue_state_on};
+pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
 pub use plan::{PauseCandidate, PausePlan, ResumeCondition};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
@@ -160,6 +160,7 @@ pub fn patch(
     let mut annotations = json!({
         keys::PAUSED_ANNOTATION: json!(record).to_string(),
         keys::EXPIRES_AT_ANNOTATION: null,
+        keys::NOTICE_GIVEN_AT_ANNOTATION: null,
     });
     if let Some(annotations) = annotations.as_object_mut() {
         // a time of return from an earlier pause, or from any writer, would undo this one
@@ -295,14 +296,21 @@ pub fn forbids_others(cron_job: OwnerObject<'_>) -> bool {
     cron_job.at("spec.concurrencyPolicy") == "Forbid"
 }
 
-/// Returns the merge patch that announces the end of the run.
-pub fn announce(owner: OwnerObject<'_>, at: Timestamp) -> Value {
-    annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: at.to_string()}))
+/// Returns the merge patch that announces the end of the run, and notes when the last notice was given, if that is known.
+pub fn announce(owner: OwnerObject<'_>, Announcement { end, given }: Announcement) -> Value {
+    let mut annotations = Map::from_iter([(keys::EXPIRES_AT_ANNOTATION.to_owned(), end.to_string().into())]);
+    annotations.extend(given.map(|at| (keys::NOTICE_GIVEN_AT_ANNOTATION.to_owned(), at.to_string().into())));
+    annotate(owner, &Value::Object(annotations))
 }
 
 /// Returns the merge patch that removes the announcement.
 pub fn withdraw(owner: OwnerObject<'_>) -> Value {
-    annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: null}))
+    annotate(owner, &json!({keys::EXPIRES_AT_ANNOTATION: null, keys::NOTICE_GIVEN_AT_ANNOTATION: null}))
+}
+
+/// Returns the merge patch of a pod by which it shows the end of its workload's run, or none any more.
+pub fn show_end(pod: OwnerObject<'_>, end: Option<Timestamp>) -> Value {
+    annotate(pod, &json!({keys::EXPIRES_AT_ANNOTATION: end.map(|end| end.to_string())}))
 }
 
 /// Returns a merge patch that changes nothing but annotations.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tenure_types::{
-    DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written,
+    DurationError, ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written,
     amount::Amount,
     runai::{
         self, QueueVersion,
@@ -41,7 +41,7 @@ pub struct RunaiQueue {
     /// `maxDuration`; never zero.
     pub ceiling: Option<ExtendedDuration>,
     /// `expiryNotice`; zero is a value, none is inheritance.
-    pub notice: Option<ExtendedDuration>,
+    pub notice: Option<Points<ExtendedDuration>>,
     /// `maxDurationAction`; none is inheritance.
     pub action: Option<MaxDurationAction>,
     /// `requeueDelay`; zero is a value, none is inheritance.
@@ -133,7 +133,7 @@ pub struct TensorstackQueue {
     /// `maxDuration`; never zero.
     pub ceiling: Option<TensorstackDuration>,
     /// `expiryNotice`; zero is a value, none is the keeper's default.
-    pub notice: Option<TensorstackDuration>,
+    pub notice: Option<Points<TensorstackDuration>>,
 }
 
 impl TensorstackQueue {

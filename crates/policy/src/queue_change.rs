@@ -12,6 +12,7 @@ use crate::{
     ceiling::for_people,
     expiry::GraceOnChange,
     inheritance::{Effective, Inheritance},
+    notice::NoticePoints,
     queue::RunaiQueue,
     runs::{AtLeast, Runs},
 };
@@ -39,8 +40,8 @@ pub struct Known<'a, 'q> {
     pub queues: &'a Inheritance<'q>,
     /// The running workloads of each queue that has some, by its name.
     pub running: &'a HashMap<String, Running>,
-    /// The notice that a workload gets where its queue says nothing of it.
-    pub notice: SignedDuration,
+    /// The notices that a workload gets where its queue says nothing of them.
+    pub notice: NoticePoints,
     /// The time for which a workload may run on when a change has made it overdue, if it gets a notice.
     pub grace: GraceOnChange,
     /// The time of the change.
@@ -94,9 +95,8 @@ impl Known<'_, '_> {
             }
         }
         let shortest = shortest?;
-        let has_notice =
-            after.notice.map_or(!self.notice.is_zero(), |(_, notice)| !notice.to_signed().is_zero());
-        Some(self.sentence(field, ended, &queues, shortest, has_notice))
+        let notice = after.notice.map_or(self.notice, NoticePoints::from);
+        Some(self.sentence(field, ended, &queues, shortest, !notice.is_empty()))
     }
 
     fn ended_of(&self, name: &str, before: &Effective<'_>, after: &Effective<'_>) -> AtLeast {

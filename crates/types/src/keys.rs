@@ -32,8 +32,12 @@ pub const NODE_POOL_LABEL: &str = "kai.scheduler/node-pool";
 pub const MAX_DURATION_ANNOTATION: &str = "tenure.dev/max-duration";
 
 /// Annotation that tells a workload when its run will end (RFC 3339, UTC); on its root owner, or on the pod itself
-/// if it has none.
+/// if it has none. With `noticeOnPods`, on the pods of the owner, too.
 pub const EXPIRES_AT_ANNOTATION: &str = "tenure.dev/expires-at";
+
+/// Annotation beside [`EXPIRES_AT_ANNOTATION`] with the time of the last notice of the run, which covers all points that
+/// had passed by then.
+pub const NOTICE_GIVEN_AT_ANNOTATION: &str = "tenure.dev/notice-given-at";
 
 /// Pod annotation that the kubelet sets on mirrors of its static pods. Deleting such a pod stops nothing.
 pub const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -16,4 +16,6 @@ pub mod runai;
 pub mod selector;
 pub mod tensorstack;
 
-pub use duration::{DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written};
+pub use duration::{
+    DurationError, ExtendedDuration, GoDuration, Grammar, Points, TensorstackDuration, Written,
+};

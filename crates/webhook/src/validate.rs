@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::{
     Api, Client,
     core::{ApiResource, DynamicObject, GroupVersionKind},
@@ -17,6 +17,7 @@ use tenure_policy::{
     field::FieldError,
     floor::Floors,
     inheritance::Inheritance,
+    notice::NoticePoints,
     queue_change::Known,
     review::{Context, Reviewable},
 };
@@ -50,7 +51,7 @@ pub struct Validator {
 struct Settings {
     floors: Floors,
     bounds: Bounds,
-    notice: SignedDuration,
+    notice: NoticePoints,
     grace: GraceOnChange,
 }
 
@@ -103,7 +104,7 @@ impl Validator {
 
     /// Replaces the configured floors, the longest that queues may have, and the time from a change of a queue, or from
     /// a notice, to the end of a run.
-    pub fn configure(&self, floors: Floors, bounds: Bounds, notice: SignedDuration, grace: GraceOnChange) {
+    pub fn configure(&self, floors: Floors, bounds: Bounds, notice: NoticePoints, grace: GraceOnChange) {
         *self.settings.write() = Settings { floors, bounds, notice, grace };
     }
 

@@ -19,13 +19,12 @@ use axum::{
     body::Body,
     http::{Method, Request, Response, StatusCode},
 };
-use jiff::SignedDuration;
 use kube::Client;
 use oneshot::post;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use serde_json::{Value, json};
 use support::{UID, review, webhook};
-use tenure_policy::{config::Config, expiry::GraceOnChange};
+use tenure_policy::{config::Config, expiry::GraceOnChange, notice::NoticePoints};
 use tenure_service::watch::Store;
 use tenure_types::{projection::RunaiQueueObject, runai::QueueVersion};
 use tenure_webhook::{KnownQueues, Metrics, Mutator, Validator, router};
@@ -702,7 +701,7 @@ fn bounded(queues: &[(&str, Value)]) -> Router {
     let text = "delegation: {bounds: [{queue: research, preemptMinRuntime: 2h, reclaimMinRuntime: 30m}]}";
     let Config { floors, bounds, .. } = Config::parse(text).unwrap();
     let validator = Validator::new(knowing(queues), "t9k-system".into());
-    validator.configure(floors, bounds, SignedDuration::ZERO, GraceOnChange::default());
+    validator.configure(floors, bounds, NoticePoints::default(), GraceOnChange::default());
     router(validator, Mutator::default(), Metrics::register(&mut Registry::default()))
 }
 

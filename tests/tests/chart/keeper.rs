@@ -29,7 +29,8 @@ pub fn everything_set() -> Value {
         "maxTerminationGrace": "10m",
         "retryAfter": "1s",
         "maxWatchStaleness": "2m",
-        "expiryNotice": "1h30m",
+        "expiryNotice": "1h30m,10m",
+        "noticeOnPods": true,
         "graceOnChange": "5m",
         "owners": [rollout()],
         "leaderElection": {"leaseDuration": "1m", "renewDeadline": "40s", "retryPeriod": "500ms"},
@@ -186,7 +187,8 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
         "onReversal": "DeletePods", "onExpiry": "Delete",
     });
     let values = json!({
-        "expiryNotice": "10m", "graceOnChange": "5m", "owners": [rollout(), words, large, switch],
+        "expiryNotice": ["1h", "10m"], "noticeOnPods": true, "graceOnChange": "5m",
+        "owners": [rollout(), words, large, switch],
     });
     let start_time = json!({"trustedWriters": ["writer"], "longestFormation": "1h"});
     let values = json!({"keeper": values, "floors": floors(), "startTime": start_time});
@@ -195,7 +197,8 @@ async fn configuration_file_has_what_the_programs_read_and_no_more() {
     let mut expected = json!({
         "trustedWriters": ["writer", own],
         "longestFormation": "1h",
-        "expiryNotice": "10m",
+        "expiryNotice": "1h,10m",
+        "noticeOnPods": true,
         "graceOnChange": "5m",
         "owners": [
             {"group": "argoproj.io", "kind": "Rollout", "path": "spec.replicas", "value": 0},

@@ -80,6 +80,10 @@ async fn value_that_cannot_be_meant_is_refused_by_its_name() {
         (keeper(json!({"schedulers": ["a", "a"]})), "'/keeper/schedulers': items at 0 and 1 are equal"),
         (keeper(json!({"priorityClassThreshold": 2_000_000_000})), "'/keeper/priorityClassThreshold'"),
         (keeper(json!({"expiryNotice": "10 m"})), "'/keeper/expiryNotice'"),
+        (keeper(json!({"expiryNotice": "1h,"})), "'/keeper/expiryNotice'"),
+        (keeper(json!({"expiryNotice": ["1h", "10 m"]})), "'/keeper/expiryNotice/1'"),
+        (keeper(json!({"expiryNotice": vec!["1m"; 9]})), "'/keeper/expiryNotice': maxItems"),
+        (keeper(json!({"noticeOnPods": "true"})), "'/keeper/noticeOnPods': got string, want boolean"),
         (
             keeper(json!({"leaderElection": {"leaseDuration": "15"}})),
             "'/keeper/leaderElection/leaseDuration'",

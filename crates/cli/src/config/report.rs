@@ -7,8 +7,8 @@ use tenure_policy::{
     config::{
         Config, ConfigFile, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
         EXPIRY_NOTICE, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
-        LONGEST_FORMATION, METHOD, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS, TENANCY_WRITERS,
-        TRUSTED_WRITERS,
+        LONGEST_FORMATION, METHOD, NOTICE_ON_PODS, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS,
+        TENANCY_WRITERS, TRUSTED_WRITERS,
     },
     delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
@@ -150,7 +150,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// The parameters that only Tenure's own form has.
-fn own(config: &Config) -> [(&'static str, String); 17] {
+fn own(config: &Config) -> [(&'static str, String); 18] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),
@@ -158,7 +158,8 @@ fn own(config: &Config) -> [(&'static str, String); 17] {
     let Guarded { schedulers, exempt_users, exempt_groups, exempt_namespaces } = &config.guarded;
     [
         (LABEL_KEY, config.floors.node_pool_label_key.clone()),
-        (EXPIRY_NOTICE, go(config.notice)),
+        (EXPIRY_NOTICE, config.notice.to_string()),
+        (NOTICE_ON_PODS, config.notice_on_pods.to_string()),
         (GRACE_ON_CHANGE, go(config.grace_on_change.0)),
         (PODS_READY, config.pods_ready.as_ref().map_or_else(|| "off".to_owned(), pods_ready)),
         (OWNERS, count(config.rows, "row")),
@@ -243,6 +244,7 @@ defaultReclaimMinRuntime   1h0m0s                    file
 reclaimResolveMethod       lca                       default
 nodePoolLabelKey           kai.scheduler/node-pool   default
 expiryNotice               0s                        default
+noticeOnPods               false                     default
 graceOnChange              1m0s                      default
 waitForPodsReady           off                       default
 owners                     1 row                     file

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 use tenure_index::{CeilingIndex, Standing};
+use tenure_policy::notice::NoticePoints;
 use tenure_types::runai::v3alpha1::OnReversal;
 
 use super::{key, pod_name};
@@ -90,8 +91,8 @@ pub async fn answer(
 struct Rules {
     /// None for a time slice.
     on_reversal: Option<OnReversal>,
-    /// The time from the notice until the end.
-    notice: Option<SignedDuration>,
+    /// The notices before the end.
+    notice: NoticePoints,
     /// The time from the end of a time slice until it comes back.
     slice_delay: Option<SignedDuration>,
 }
@@ -134,9 +135,9 @@ pub struct PodExplanation {
     priority_class_trouble: Option<String>,
     /// The end of its run, counted from `ceiling_since`.
     expires_at: Option<Timestamp>,
-    /// The time at which its end is announced, if it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    notice_at: Option<Timestamp>,
+    /// The times at which its end is announced, if it is; the first of them first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notices_at: Vec<Timestamp>,
     ceiling_since: Option<Timestamp>,
     ceiling_since_from: Option<&'static str>,
     max_duration: Option<Sourced>,

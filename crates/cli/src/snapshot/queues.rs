@@ -100,8 +100,7 @@ fn counts_as(queue: &RunaiQueue, field: &str) -> String {
         "spec.parentQueue" => return "it counts as it is written".into(),
         "spec.preemptMinRuntime" => queue.preempt_floor,
         "spec.reclaimMinRuntime" => queue.reclaim_floor,
-        _ if is("maxDuration") => queue.ceiling,
-        _ => queue.notice.filter(|_| is("expiryNotice")),
+        _ => queue.ceiling.filter(|_| is("maxDuration")),
     };
     value.map_or_else(|| "counts as unset".into(), |value: ExtendedDuration| format!("counts as {value}"))
 }

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use tenure_policy::{
     expiry::{self, Clocks, Family},
     gang::Shape,
+    notice::NoticePoints,
     ready::{NotReady, PodsReady},
 };
 use tenure_types::runai::v3alpha1::CountFrom;
@@ -17,9 +18,9 @@ use crate::{
     podgroups::{GroupQueue, OfGroups},
 };
 
-/// The defaults for queues that don't say: the notice before the end of a run, and the rules for workloads that don't
+/// The defaults for queues that don't say: the notices before the end of a run, and the rules for workloads that don't
 /// get ready.
-type Defaults = (SignedDuration, Option<PodsReady>);
+type Defaults = (NoticePoints, Option<PodsReady>);
 
 /// When something is to be done about a pod.
 pub fn deadlines(

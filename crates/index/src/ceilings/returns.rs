@@ -2,7 +2,7 @@
 
 use arcstr::ArcStr;
 use jiff::{SignedDuration, Timestamp};
-use tenure_policy::{expiry::Family, ready::PodsReady};
+use tenure_policy::{expiry::Family, notice::NoticePoints, ready::PodsReady};
 use tenure_types::runai::v3alpha1::OnReversal;
 
 use super::CeilingIndex;
@@ -81,10 +81,10 @@ impl CeilingIndex {
         self.objects.limits(family, queue)?.slice_delay
     }
 
-    /// The notice before the end of a run of a queue's workloads; none if they get none.
-    pub fn notice(&mut self, family: Family, queue: &str) -> Option<SignedDuration> {
-        let notice = self.objects.limits(family, queue)?.notice.unwrap_or(self.reader.notice);
-        notice.is_positive().then_some(notice)
+    /// The notices before the end of a run of a queue's workloads; none where there is no such queue.
+    pub fn notice(&mut self, family: Family, queue: &str) -> NoticePoints {
+        let limits = self.objects.limits(family, queue);
+        limits.map(|limits| limits.notice.unwrap_or(self.reader.notice)).unwrap_or_default()
     }
 
     /// The reaction to undone pauses of a queue's workloads.

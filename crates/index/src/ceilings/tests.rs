@@ -13,6 +13,7 @@ use super::{CeilingIndex, Settings};
 use tenure_policy::{
     expiry::Family,
     kueue::{KueueQueue, Queues},
+    notice::NoticePoints,
     owners::{OnExpiry, OwnerTable, PauseRule},
 };
 
@@ -358,6 +359,10 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
     let group = index.claim(at(42)).unwrap();
     assert_eq!((group.task, group.first.deadline, group.first.told), (Task::Announce, at(300), Some(at(60))));
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(42));
+    assert_eq!(index.claim(at(280)), None);
+    let group = index.claim(at(281)).unwrap();
+    assert_eq!((group.task, group.first.since), (Task::Announce, at(280)), "the point lies ahead again");
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(281));
     assert_eq!(index.claim(at(299)), None);
     index.delete_tensorstack("demo");
     let group = index.claim(at(299)).unwrap();
@@ -367,9 +372,38 @@ fn who_was_told_is_told_at_once_when_the_end_moves_or_goes() {
 }
 
 #[test]
+fn each_point_is_told_once_and_those_that_have_passed_together_as_one() {
+    let mut index = with_notice("60s", "20s,50s,5s,10s");
+    index.apply_pod(&pod("a", &json!({})));
+    for (since, told_at) in [(10, 11), (40, 52)] {
+        assert_eq!(index.claim(at(since)), None);
+        let group = index.claim(at(told_at)).unwrap();
+        assert_eq!((group.task, group.first.since), (Task::Announce, at(since)));
+        // points whose time comes before it is settled are still to be told
+        index.settle(&group, BatchCoverage::All, Outcome::Acted, at(told_at + 4));
+    }
+    let group = index.claim(at(56)).unwrap();
+    assert_eq!((group.task, group.first.since), (Task::Announce, at(55)));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(56));
+    assert_eq!(index.claim(at(60)), None);
+}
+
+#[test]
+fn a_point_that_could_not_be_told_is_told_with_the_next() {
+    let mut index = with_notice("60s", "20s,5s");
+    index.apply_pod(&pod("a", &json!({})));
+    let group = index.claim(at(41)).unwrap();
+    index.settle(&group, BatchCoverage::All, Outcome::Failed, at(47));
+    assert_eq!(index.claim(at(57)), None);
+    let group = index.claim(at(58)).unwrap();
+    assert_eq!(group.first.since, at(57));
+    index.settle(&group, BatchCoverage::All, Outcome::Acted, at(58));
+    assert_eq!(index.claim(at(60)), None);
+}
+
+#[test]
 fn the_configured_notice_is_for_queues_that_do_not_say() {
-    let mut index =
-        CeilingIndex::new(Settings { notice: SignedDuration::from_secs(30), ..Settings::default() });
+    let mut index = CeilingIndex::new(Settings { notice: "30s".parse().unwrap(), ..Settings::default() });
     tensorstack(&mut index, "60s");
     index.apply_pod(&pod("a", &json!({})));
     assert_eq!(index.claim(at(31)).unwrap().task, Task::Announce);
@@ -386,21 +420,21 @@ fn another_configured_notice_holds_from_now_on_and_loses_nothing() {
     assert_eq!(index.next_due(), index.next_expiry().map(|at| at + SignedDuration::from_millis(1)));
     index.configure(Settings {
         table: OwnerTable::default(),
-        notice: SignedDuration::from_secs(30),
+        notice: "30s".parse().unwrap(),
         ..Settings::default()
     });
     let group = index.claim(at(31)).unwrap();
     assert_eq!((group.task, group.first.since), (Task::Announce, at(30)));
     index.configure(Settings {
         table: OwnerTable::default(),
-        notice: SignedDuration::from_secs(40),
+        notice: "40s".parse().unwrap(),
         ..Settings::default()
     });
     assert_eq!(index.claim(at(31)), None, "what is claimed stays claimed");
     index.settle(&group, BatchCoverage::All, Outcome::Acted, at(31));
     index.configure(Settings {
         table: OwnerTable::default(),
-        notice: SignedDuration::ZERO,
+        notice: NoticePoints::default(),
         ..Settings::default()
     });
     assert_eq!(index.claim(at(60)), None, "who was told isn't told again");
@@ -430,13 +464,13 @@ fn another_table_changes_whose_own_ceilings_count() {
     };
     index.configure(Settings {
         table: OwnerTable::default().with(vec![rule]),
-        notice: SignedDuration::ZERO,
+        notice: NoticePoints::default(),
         ..Settings::default()
     });
     assert_eq!(index.next_expiry(), Some(at(40)));
     index.configure(Settings {
         table: OwnerTable::default(),
-        notice: SignedDuration::ZERO,
+        notice: NoticePoints::default(),
         ..Settings::default()
     });
     assert_eq!(index.next_expiry(), Some(at(60)));

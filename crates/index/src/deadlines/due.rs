@@ -50,6 +50,8 @@ pub struct DuePod {
     pub deadline: Timestamp,
     /// The time since which the task is due.
     pub since: Timestamp,
+    /// The time at which it is handed out: a notice covers all points whose time has come by then.
+    pub handed_out: Timestamp,
     /// The reason why its workload isn't ready.
     pub cause: Cause,
     /// The end of the run in the workload's last notice.

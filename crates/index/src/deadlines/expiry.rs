@@ -1,13 +1,16 @@
 //! The time at which the ceiling of a pod is reached.
 
 use arcstr::ArcStr;
-use jiff::{SignedDuration, Timestamp};
-use tenure_policy::expiry::{Family, PolicyChange};
+use jiff::Timestamp;
+use tenure_policy::{
+    expiry::{Family, PolicyChange},
+    notice::NoticePoints,
+};
 
 use super::order::{Slot, Step};
 use crate::times::{NEVER, milliseconds_up, time};
 
-/// The time at which a pod's ceiling is reached, the queue that sets it, and the length of the notice before it.
+/// The time at which a pod's ceiling is reached, the queue that sets it, and the notices before it.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
     pub at: Timestamp,
@@ -15,8 +18,7 @@ pub struct Ceiling {
     pub since: Option<Timestamp>,
     pub family: Family,
     pub queue: Option<ArcStr>,
-    /// Zero: no notice.
-    pub notice: SignedDuration,
+    pub notice: NoticePoints,
     /// A change of queues has made it so early that the notice is given at once.
     pub is_sudden: bool,
 }
@@ -66,7 +68,7 @@ impl Expiry {
             lost = before.filter(|before| lacks_queue && *before < change.at.as_millisecond());
             let before = before.map(time);
             let after = ceiling.as_ref().map(|ceiling| time(milliseconds_up(ceiling.at)));
-            let has_notice = ceiling.as_ref().is_some_and(|ceiling| !ceiling.notice.is_zero());
+            let has_notice = ceiling.as_ref().is_some_and(|ceiling| !ceiling.notice.is_empty());
             let since = ceiling.as_ref().and_then(|ceiling| ceiling.since);
             let earliest = change.earliest_end(since, before, after, has_notice);
             self.earliest = earliest.map_or(i64::MIN, milliseconds_up);

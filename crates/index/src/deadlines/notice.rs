@@ -18,19 +18,23 @@ pub struct Notice {
     at: Option<Milliseconds>,
     /// The end of the run that the workload was told.
     pub told: Option<Milliseconds>,
+    /// The time of the last notice, which covers all points that had passed by then.
+    given: Option<Milliseconds>,
     pub step: Step,
 }
 
 impl Notice {
-    /// Plans a notice: some time before the end or, if the end has changed since it was told, at once.
+    /// Plans the next notice: some time before the end or, if the end has changed since it was told, at once.
     pub fn plan(known: Option<Box<Self>>, created: i64, ceiling: Option<&Ceiling>) -> Option<Box<Self>> {
         let told = known.as_ref().and_then(|known| known.told).map(Milliseconds::get);
         let at = match (told, ceiling) {
             (None, None) => None,
             (None, Some(Ceiling { at, notice, is_sudden, .. })) => {
-                let before = at.checked_sub(*notice).map_or(i64::MIN, Timestamp::as_millisecond);
-                let before = if *is_sudden { before.min(created) } else { before };
-                (!notice.is_zero()).then_some(before)
+                let before = notice.next(*at, None);
+                if *is_sudden { before.map(|before| before.min(created)) } else { before }
+            }
+            (Some(told), Some(Ceiling { at, notice, .. })) if told == milliseconds_up(*at) => {
+                notice.next(*at, known.as_ref().and_then(|known| known.given).map(Milliseconds::get))
             }
             (Some(told), _) => {
                 let expires = ceiling.map_or(NEVER, |ceiling| milliseconds_up(ceiling.at));
@@ -56,8 +60,10 @@ impl Notice {
     pub fn settle(&mut self, due: &DuePod, task: Task, outcome: Outcome, now: Timestamp) {
         match outcome {
             Outcome::Acted => {
-                let end = (task == Task::Announce).then(|| due.deadline.as_millisecond());
-                self.told = end.and_then(Milliseconds::new);
+                let told = |at: Timestamp| Milliseconds::new(at.as_millisecond());
+                let is_told = task == Task::Announce;
+                self.told = is_told.then(|| told(due.deadline)).flatten();
+                self.given = is_told.then(|| told(due.handed_out)).flatten();
                 self.step.tries.forget();
             }
             Outcome::Failed => self.step.tries.count_done(now, RETRY),

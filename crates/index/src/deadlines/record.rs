@@ -138,8 +138,8 @@ impl ManagedPod {
         step.unwrap_or_default()
     }
 
-    /// The pod as it is handed out.
-    pub fn due(&self, uid: Uid, claim: Claim, task: Task, since: i64) -> DuePod {
+    /// The pod as it is handed out at `now`, with a task that is due since an earlier time.
+    pub fn due(&self, uid: Uid, claim: Claim, task: Task, (since, now): (i64, i64)) -> DuePod {
         let told = self.notice.as_ref().and_then(|notice| notice.told);
         let until = self.unready.as_ref().and_then(|unready| unready.until.as_ref());
         let (family, queue, deadline) = match until {
@@ -155,6 +155,7 @@ impl ManagedPod {
             queue: queue.map(ArcStr::as_str).unwrap_or_default().into(),
             deadline: time(deadline),
             since: time(since),
+            handed_out: time(now),
             told: told.map(|told| time(told.get())),
             cause: until.map_or(Cause::WaitForStart, |until| until.cause),
             attempts: self.step(task).tries.in_vain(),

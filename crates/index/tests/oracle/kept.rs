@@ -60,6 +60,18 @@ fn a_claim_that_was_taken_back_settles_nothing() {
     ]);
 }
 
+#[test]
+fn a_workload_that_was_told_at_one_point_is_told_at_the_next() {
+    agrees(&[
+        Event::Configure(ConfigObj { notice: [3_000_000, 5_000_000, 0], ..ConfigObj::default() }),
+        Event::RunaiQueue(2, RunaiObj { ceiling: Some(3_000_000), ..RunaiObj::default() }),
+        Event::Pass(152_001),
+        Event::Pod(PodObj { scheduled: Some(154_000), runai: Some(2), ..PodObj::default() }),
+        Event::Claim(2),
+        settle(2),
+    ]);
+}
+
 /// Of a group of so many, which must be ready within 30 seconds, and again within 20.
 fn gang(min: u32) -> Vec<Event> {
     let wait = Some(Wait {

@@ -36,7 +36,7 @@ const STEPS: u64 = 100_000;
 /// So many events a history: then the cluster is empty again.
 const LENGTH: usize = 250;
 /// The cases that each run must have come across.
-const MUST_BE_SEEN: [&str; 20] = [
+const MUST_BE_SEEN: [&str; 21] = [
     "extended",
     "graced",
     "lost",
@@ -47,6 +47,7 @@ const MUST_BE_SEEN: [&str; 20] = [
     "never ready",
     "lost readiness",
     "announced",
+    "announced again",
     "withdrawn",
     "claimed with others",
     "stamped",

@@ -38,7 +38,7 @@ pub use crate::names::{
 };
 use crate::world::{
     ConfigObj, Controller, ExtensionObj, GroupObj, MILLI, OwnerKind, OwnerObj, PodObj, RunaiObj,
-    TensorstackObj, Wait, go, timestamp, units,
+    TensorstackObj, Wait, go, points, timestamp, units,
 };
 
 fn time(millis: i64) -> Time {
@@ -278,7 +278,7 @@ pub fn runai(of: &RunaiObj) -> v3alpha1::QueueSpec {
         preempt_min_runtime: text(of.preempt),
         reclaim_min_runtime: text(of.reclaim),
         max_duration: text(of.ceiling),
-        expiry_notice: text(of.notice),
+        expiry_notice: of.notice.map(|of| points(of, go).into()),
         max_duration_action: of.requeue.map(action),
         requeue_delay: text(of.delay),
         wait_for_pods_ready: of.wait.map(wait),
@@ -294,7 +294,7 @@ pub fn runai_v2(of: &RunaiObj) -> RunaiQueueV2Object {
         metadata: ObjectMeta {
             annotations: texts([
                 (keys::QUEUE_MAX_DURATION_ANNOTATION, of.ceiling.map(go)),
-                (keys::QUEUE_EXPIRY_NOTICE_ANNOTATION, of.notice.map(go)),
+                (keys::QUEUE_EXPIRY_NOTICE_ANNOTATION, of.notice.map(|of| points(of, go))),
                 (
                     keys::QUEUE_MAX_DURATION_ACTION_ANNOTATION,
                     of.requeue.map(|requeue| if requeue { "Requeue" } else { "Pause" }.to_owned()),
@@ -321,7 +321,7 @@ pub fn tensorstack(of: &TensorstackObj) -> v1beta1::QueueSpec {
     let text = |micros: Option<i64>| micros.map(|micros| units(micros, "").as_str().into());
     v1beta1::QueueSpec {
         max_duration: text(of.ceiling),
-        expiry_notice: text(of.notice),
+        expiry_notice: of.notice.map(|of| points(of, |point| units(point, "")).into()),
         ..v1beta1::QueueSpec::default()
     }
 }
@@ -348,7 +348,7 @@ pub fn settings(of: &ConfigObj) -> Settings {
     Settings {
         scope: Scope::default(),
         table: OwnerTable::default().with(of.things.then_some(thing).into_iter().collect()),
-        notice: SignedDuration::from_micros(of.notice),
+        notice: points(of.notice, go).parse().unwrap(),
         grace_on_change: GraceOnChange(SignedDuration::from_micros(of.grace)),
         pods_ready: of.wait.map(pods_ready),
         floors: floors(of),

@@ -146,6 +146,15 @@ pub struct Wait {
     pub off: bool,
 }
 
+/// The points before the end of a run at which something is told; zero where there is no further one.
+pub type Points = [i64; 3];
+
+/// Points, as a queue or the configuration has them.
+pub fn points(points: Points, written: impl Fn(i64) -> String) -> String {
+    let given: Vec<_> = points.into_iter().filter(|point| *point > 0).map(written).collect();
+    if given.is_empty() { "0".to_owned() } else { given.join(", ") }
+}
+
 object! {
     /// A queue of the run.ai family.
     RunaiObj {
@@ -153,7 +162,7 @@ object! {
         v2: bool = false,
         parent: Option<u8> = None,
         ceiling: Option<i64> = None,
-        notice: Option<i64> = None,
+        notice: Option<Points> = None,
         requeue: Option<bool> = None,
         delay: Option<i64> = None,
         wait: Option<Wait> = None,
@@ -179,14 +188,14 @@ object! {
     /// A queue of the tensorstack family.
     TensorstackObj {
         ceiling: Option<i64> = None,
-        notice: Option<i64> = None,
+        notice: Option<Points> = None,
     }
 }
 
 object! {
     /// The configuration.
     ConfigObj {
-        notice: i64 = 0,
+        notice: Points = [0; 3],
         grace: i64 = 0,
         wait: Option<Wait> = None,
         preempt: i64 = 0,

@@ -313,7 +313,7 @@ impl Pauser {
     /// has taken the notice away.
     fn is_unannounced(&self, due: &DuePod, object: OwnerObject<'_>, since: Option<Timestamp>) -> bool {
         let is_told = object.announced().is_some_and(|at| since.is_none_or(|since| at > since));
-        let has_notice = self.cluster.with(|index| index.notice(due.family, &due.queue).is_some());
+        let has_notice = self.cluster.with(|index| !index.notice(due.family, &due.queue).is_empty());
         has_notice && !is_told && object.record().is_none()
     }
 

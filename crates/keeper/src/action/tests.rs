@@ -207,7 +207,8 @@ fn pauser(server: &Server) -> Pauser {
         scope: Scope::default(),
         events: EventQueue::new(Metrics::register(&mut Registry::default())),
         dry_run: false,
-        announcements: limit(),
+        announcements: Arc::new(limit()),
+        told: ToldWorkloads::default(),
         exempt_owners: Mutex::default(),
         extensions: Mutex::default(),
     }
@@ -224,6 +225,7 @@ fn due(attempts: u8) -> DueBatch {
         queue: "demo".into(),
         deadline: Timestamp::UNIX_EPOCH,
         since: Timestamp::UNIX_EPOCH,
+        handed_out: Timestamp::UNIX_EPOCH,
         cause: Cause::WaitForStart,
         told: None,
         attempts,

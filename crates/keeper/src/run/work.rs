@@ -1,6 +1,6 @@
 //! The work of the leader, and the parts that it is built of.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use kube::Client;
@@ -25,6 +25,7 @@ use crate::{
     limit::{WriteLimit, write_limit},
     metrics::Metrics,
     orphans::QueueLabels,
+    pod_notices::{PodNotices, ToldWorkloads},
     queues::QueueReader,
     returns::Requeuer,
     slots::FairSlots,
@@ -64,18 +65,20 @@ impl Parts {
     ) -> Work {
         let events = EventQueue::new(self.metrics.clone());
         let acts = !self.dry_run;
+        let (announcements, told) = (Arc::new(self.limit()), ToldWorkloads::default());
         Work {
             stamps: self.stamps(),
             labels: acts.then(|| self.labels()),
             extensions: acts.then(|| self.extensions(&events)),
             terminations: acts.then(|| self.terminations()),
             returns: acts.then(|| self.returns(&events)),
+            pod_notices: acts.then(|| self.pod_notices(&announcements, &told)),
             reporter: acts.then(|| self.reporter(version)),
             events: self.event_writer(&events),
             expiry: ExpiryController {
                 cluster: self.cluster.clone(),
                 clock: self.clock.clone(),
-                pauser: self.pauser(scope, queues, events),
+                pauser: self.pauser(scope, queues, events, (announcements, told)),
                 gate: self.gate.clone(),
                 metrics: self.metrics.clone(),
                 slots: self.slots(threadiness),
@@ -122,7 +125,13 @@ impl Parts {
         }
     }
 
-    fn pauser(&self, scope: Scope, queues: QueueReader, events: EventQueue) -> Pauser {
+    fn pauser(
+        &self,
+        scope: Scope,
+        queues: QueueReader,
+        events: EventQueue,
+        (announcements, told): (Arc<WriteLimit>, ToldWorkloads),
+    ) -> Pauser {
         Pauser {
             cluster: self.cluster.clone(),
             clock: self.clock.clone(),
@@ -134,9 +143,22 @@ impl Parts {
             scope,
             events,
             dry_run: self.dry_run,
-            announcements: self.limit(),
+            announcements,
+            told,
             exempt_owners: Mutex::default(),
             extensions: Mutex::default(),
+        }
+    }
+
+    fn pod_notices(&self, announcements: &Arc<WriteLimit>, told: &ToldWorkloads) -> PodNotices {
+        PodNotices {
+            gate: self.gate.clone(),
+            cluster: self.cluster.clone(),
+            clock: self.clock.clone(),
+            objects: self.objects(),
+            limit: Arc::clone(announcements),
+            config: self.config.clone(),
+            told: told.clone(),
         }
     }
 
@@ -214,13 +236,16 @@ pub struct Work {
     /// None in a dry run.
     returns: Option<Requeuer>,
     /// None in a dry run.
+    pod_notices: Option<PodNotices>,
+    /// None in a dry run.
     reporter: Option<Reporter>,
 }
 
 impl Work {
     /// Keeps the lease until all work that was begun is done.
     pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, events, stamps, labels, extensions, terminations, returns, reporter } = self;
+        let Self { expiry, events, stamps, labels, extensions, terminations, returns, pod_notices, reporter } =
+            self;
         let (acted, done) = (CancellationToken::new(), CancellationToken::new());
         let report = async {
             if let Some(reporter) = reporter {
@@ -242,6 +267,11 @@ impl Work {
                 terminations.run(lead, shutdown).await;
             }
         };
+        let show = async {
+            if let Some(pod_notices) = pod_notices {
+                pod_notices.run(lead, shutdown).await;
+            }
+        };
         let bring_back = async {
             if let Some(returns) = returns {
                 returns.run(lead, shutdown).await;
@@ -249,7 +279,7 @@ impl Work {
         };
         let work = async {
             let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, label, extend, end, bring_back, report);
+            tokio::join!(expire, stamp, label, extend, end, bring_back, show, report);
             acted.cancel();
         };
         let work = async {

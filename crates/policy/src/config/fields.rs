@@ -8,10 +8,13 @@ use super::{
     Problem,
     tree::{Entry, YamlNode, YamlValue},
 };
-use crate::field::FieldError;
+use crate::{field::FieldError, notice::NoticePoints};
 
 /// The rule for a duration, as in messages.
 pub const DURATION: &str = "must be a duration such as 10m, 1h30m or 1d";
+
+/// The rule for the points before the end of a run, as in messages.
+const POINTS: &str = "must be a duration such as 10m, 1h30m or 1d, or up to 8 of them, such as 1h,10m";
 
 /// A name that is less like another isn't taken for it.
 const ALIKE: f64 = 0.85;
@@ -60,6 +63,11 @@ impl<'n> Field<'n> {
         text.parse()
             .map_err(|error: DurationError| self.refuse(format!("{DURATION}: {error}"), problems))
             .ok()
+    }
+
+    pub fn points(&self, problems: &mut Problems) -> Option<NoticePoints> {
+        let text = self.text(POINTS, problems)?;
+        text.parse().map_err(|error: DurationError| self.refuse(format!("{POINTS}: {error}"), problems)).ok()
     }
 
     pub fn list(&self, problems: &mut Problems) -> Vec<Self> {

@@ -1,3 +1,4 @@
+use jiff::SignedDuration;
 use std::iter;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -39,7 +40,8 @@ nodePools:
 - name: a100
   defaultPreemptMinRuntime: 1h
 - {name: h100, defaultReclaimMinRuntime: 0s}
-expiryNotice: 10m
+expiryNotice: 10m,1h
+noticeOnPods: true
 graceOnChange: 30s
 owners:
 - {group: argoproj.io, kind: Rollout, path: spec.replicas, value: 0}
@@ -63,7 +65,8 @@ fn each_field_is_read() {
     assert_eq!((*method, node_pool_label_key.as_str()), (ReclaimResolveMethod::Queue, "example.com/pool"));
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
-    assert_eq!((config.notice, config.rows, config.set.len()), (SignedDuration::from_mins(10), 1, 16));
+    assert_eq!((config.notice.to_string(), config.notice_on_pods), ("1h0m0s,10m0s".to_owned(), true));
+    assert_eq!((config.rows, config.set.len()), (1, 17));
     assert_eq!(config.grace_on_change, GraceOnChange(SignedDuration::from_secs(30)));
     assert_eq!(Config::default().grace_on_change, GraceOnChange(SignedDuration::from_mins(1)));
     assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);

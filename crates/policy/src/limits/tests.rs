@@ -83,17 +83,24 @@ fn a_ceiling_that_pauses_between_two_that_requeue_is_not_stretched() {
 #[test]
 fn what_ends_a_run_and_what_follows_is_inherited_from_the_nearest_queue_that_says() {
     let root = json!({
-        "expiryNotice": "1m", "maxDurationAction": "Requeue", "requeueDelay": "9s",
+        "expiryNotice": "1m,1h", "maxDurationAction": "Requeue", "requeueDelay": "9s",
         "waitForPodsReady": {"timeout": "3m"},
     });
     let of = |leaf: Value| limits(&Floors::default(), &[root.clone(), leaf]);
     let seconds = |of: Option<SignedDuration>| of.map(|duration| duration.as_secs());
     let timeout = |of: Limits| of.pods_ready.map(|wait| wait.backoff.timeout.as_secs());
     let inherited = of(json!({}));
-    assert_eq!((seconds(inherited.notice), seconds(inherited.slice_delay)), (Some(60), Some(9)));
+    let points = |of: Limits| of.notice.map(|points| points.to_string());
+    assert_eq!(
+        (points(inherited).as_deref(), seconds(inherited.slice_delay)),
+        (Some("1h0m0s,1m0s"), Some(9))
+    );
     assert_eq!(timeout(inherited), Some(180));
     let own = of(json!({"expiryNotice": "0s", "requeueDelay": "0s", "waitForPodsReady": {"timeout": "4m"}}));
-    assert_eq!((seconds(own.notice), seconds(own.slice_delay), timeout(own)), (Some(0), Some(0), Some(240)));
+    assert_eq!(
+        (points(own).as_deref(), seconds(own.slice_delay), timeout(own)),
+        (Some("0s"), Some(0), Some(240))
+    );
     assert_eq!(of(json!({"maxDurationAction": "Pause"})).slice_delay, None);
     let at_once = limits(&Floors::default(), &[slice(json!({}))]);
     assert_eq!(seconds(at_once.slice_delay), Some(0), "no queue says how long");
@@ -119,8 +126,8 @@ fn queues_that_go_round_in_a_circle_have_no_limits() {
 
 #[test]
 fn a_queue_of_t9k_has_a_ceiling_and_a_notice_of_its_own_and_no_more() {
-    let spec = serde_json::from_value(json!({"maxDuration": "1h", "expiryNotice": "1m"})).unwrap();
-    let (ceiling, notice) = (Some(SignedDuration::from_hours(1)), Some(SignedDuration::from_mins(1)));
+    let spec = serde_json::from_value(json!({"maxDuration": "1h", "expiryNotice": "5s,1m"})).unwrap();
+    let (ceiling, notice) = (Some(SignedDuration::from_hours(1)), Some("1m,5s".parse().unwrap()));
     let expected = Limits { ceiling, notice, ..Limits::default() };
     assert_eq!(Limits::from(&TensorstackQueue::read(&spec).0), expected);
 }

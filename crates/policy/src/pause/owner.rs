@@ -12,6 +12,15 @@ use tenure_types::{
 use super::INACTIVE;
 use crate::owners::PauseRule;
 
+/// The end of a run, as its workload was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// The end.
+    pub end: Timestamp,
+    /// The time of the last notice. Versions that gave one a run didn't note it.
+    pub given: Option<Timestamp>,
+}
+
 /// The whole object to be paused, as it is now.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnerObject<'o>(pub &'o Value);
@@ -29,7 +38,14 @@ impl<'o> OwnerObject<'o> {
 
     /// Returns the announced end of the run; none if there is none that can be read.
     pub fn announced(self) -> Option<Timestamp> {
-        self.annotation(keys::EXPIRES_AT_ANNOTATION)?.parse().ok()
+        self.announcement().map(|of| of.end)
+    }
+
+    /// Returns the announcement; none if there is none that can be read.
+    pub fn announcement(self) -> Option<Announcement> {
+        let time = |key| self.annotation(key)?.parse().ok();
+        let end = time(keys::EXPIRES_AT_ANNOTATION)?;
+        Some(Announcement { end, given: time(keys::NOTICE_GIVEN_AT_ANNOTATION) })
     }
 
     /// True if the owner is paused, by Tenure or any other writer.

@@ -33,7 +33,9 @@ pub fn as_v3alpha1(
         preempt_min_runtime: extended(&spec.preempt_min_runtime),
         reclaim_min_runtime: extended(&spec.reclaim_min_runtime),
         max_duration: text(keys::QUEUE_MAX_DURATION_ANNOTATION),
-        expiry_notice: text(keys::QUEUE_EXPIRY_NOTICE_ANNOTATION),
+        expiry_notice: annotations
+            .get(keys::QUEUE_EXPIRY_NOTICE_ANNOTATION)
+            .map(|text| Written::from(text.as_str())),
         max_duration_action: one_of("maxDurationAction", "must be Pause or Requeue", annotations, errors),
         requeue_delay: text(keys::QUEUE_REQUEUE_DELAY_ANNOTATION),
         on_reversal: one_of("onReversal", ON_REVERSAL_EXPECTED, annotations, errors),

@@ -33,7 +33,7 @@ impl World {
     fn known<T>(&self, ask: impl FnOnce(&Known<'_, '_>) -> T) -> T {
         let floors = Floors::default();
         let queues = &Inheritance::new(&self.tree, &floors);
-        let notice = SignedDuration::from_mins(5);
+        let notice = "5m".parse().unwrap();
         ask(&Known {
             queues,
             running: &self.running,

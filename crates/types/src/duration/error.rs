@@ -24,4 +24,13 @@ pub enum DurationError {
     /// The duration has more nanoseconds than fit an `i64`.
     #[error("it is out of range: the longest duration is about 292 years")]
     OutOfRange,
+    /// No duration before or after a comma.
+    #[error("a duration is missing before or after a comma")]
+    NoItem,
+    /// Zero, which stands for none, beside other durations.
+    #[error("a duration of zero means none at all: leave it out beside others")]
+    ZeroAmongOthers,
+    /// More durations than a field may have.
+    #[error("there are more than 8 durations: leave some out")]
+    TooMany,
 }

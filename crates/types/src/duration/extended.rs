@@ -4,14 +4,20 @@ use jiff::SignedDuration;
 use schemars::{Schema, json_schema};
 
 use super::{
-    DurationError, GoDuration, Grammar,
+    DurationError, GoDuration, Grammar, PointsGrammar,
     units::{DAY, WEEK, go_unit, magnitude},
 };
 
 /// The grammar as a regular expression, for CEL.
 macro_rules! extended_pattern {
     () => {
-        "^(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)$"
+        concat!("^", extended_pattern!(item), "$")
+    };
+    (item) => {
+        "(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w))+)"
+    };
+    (points) => {
+        concat!("^", extended_pattern!(item), "(, *", extended_pattern!(item), ")*$")
     };
 }
 
@@ -97,6 +103,37 @@ impl Grammar for ExtendedDuration {
             }, {
                 "rule": concat!(
                     "!self.matches('", extended_pattern!(), "') || ", extended_seconds!("self"), " <= 9223372036.854776"
+                ),
+                "message": "is out of range: the longest duration is about 292 years",
+            }],
+        })
+    }
+}
+
+impl PointsGrammar for ExtendedDuration {
+    const POINTS_NAME: &'static str = "ExtendedDurations";
+    const POINTS_EXPECTED: &'static str = "a duration such as 90m, 1h30m or 7d (units: w, d, h, m, s, ms, us, ns), or up to 8 of them, such as 1h,10m";
+
+    fn nanoseconds(self) -> i64 {
+        self.0
+    }
+
+    fn points_schema() -> Schema {
+        json_schema!({
+            "type": "string",
+            "maxLength": 128,
+            "x-kubernetes-validations": [{
+                "rule": concat!("self.matches('", extended_pattern!(points), "')"),
+                "message": format!("must be {}", Self::POINTS_EXPECTED),
+            }, {
+                "rule": "self.split(',').size() <= 8",
+                "message": "there are more than 8 durations: leave some out",
+            }, {
+                "rule": "!self.contains(',') || !self.matches('(^|,) *[0.nuµμmshdw]+(,|$)')",
+                "message": "a duration of zero means none at all: leave it out beside others",
+            }, {
+                "rule": concat!(
+                    "!self.matches('", extended_pattern!(points), "') || ", extended_seconds!("self"), " <= 9223372036.854776"
                 ),
                 "message": "is out of range: the longest duration is about 292 years",
             }],

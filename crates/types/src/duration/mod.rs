@@ -8,12 +8,15 @@
 //! | [`TensorstackDuration`] | fields of `scheduler.tensorstack.dev` | whole numbers with `y w d h m s ms`, in this
 //! order |
 //!
+//! [`Points`] are several durations of one of these grammars, separated by commas.
+//!
 //! All hold whole nanoseconds in an `i64`, as Go does. A value that doesn't fit is refused, never wrapped.
 
 mod error;
 #[macro_use]
 mod extended;
 mod go;
+mod points;
 mod tensorstack;
 mod units;
 mod written;
@@ -21,6 +24,7 @@ mod written;
 pub use error::DurationError;
 pub use extended::ExtendedDuration;
 pub use go::GoDuration;
+pub use points::{MOST_POINTS, Points, PointsGrammar};
 pub use tensorstack::TensorstackDuration;
 pub use written::{Grammar, Written};
 

@@ -4,9 +4,27 @@ use jiff::SignedDuration;
 use schemars::{Schema, json_schema};
 
 use super::{
-    DurationError, Grammar,
+    DurationError, Grammar, PointsGrammar,
     units::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK, split},
 };
+
+/// The grammar as a regular expression, for CEL. It matches the empty text, too.
+macro_rules! tensorstack_pattern {
+    () => {
+        "(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)"
+    };
+}
+
+/// True if a text of this grammar is in range, in CEL. Of several durations, the sum counts.
+macro_rules! tensorstack_in_range {
+    () => {
+        concat!(
+            "self.findAll('[0-9]+[a-z]+').map(t, double(t.find('[0-9]+')) * ",
+            "{'y': 31536000.0, 'w': 604800.0, 'd': 86400.0, 'h': 3600.0, 'm': 60.0, 's': 1.0, 'ms': 0.001}",
+            "[?t.find('[a-z]+')].orValue(0.0)).sum() <= 9223372036.854776"
+        )
+    };
+}
 
 /// Largest first, which is the only order that the grammar has.
 const UNITS: [(&str, u64); 7] = [
@@ -107,14 +125,42 @@ impl Grammar for TensorstackDuration {
             "type": "string",
             "maxLength": 64,
             "x-kubernetes-validations": [{
-                "rule": "self.matches('^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$')",
+                "rule": concat!("self.matches('^", tensorstack_pattern!(), "$')"),
                 "message": format!("must be {}", Self::EXPECTED),
             }, {
-                "rule": concat!(
-                    "self.findAll('[0-9]+[a-z]+').map(t, double(t.find('[0-9]+')) * ",
-                    "{'y': 31536000.0, 'w': 604800.0, 'd': 86400.0, 'h': 3600.0, 'm': 60.0, 's': 1.0, 'ms': 0.001}",
-                    "[?t.find('[a-z]+')].orValue(0.0)).sum() <= 9223372036.854776"
-                ),
+                "rule": tensorstack_in_range!(),
+                "message": "is out of range: the longest duration is about 292 years",
+            }],
+        })
+    }
+}
+
+impl PointsGrammar for TensorstackDuration {
+    const POINTS_NAME: &'static str = "TensorstackDurations";
+    const POINTS_EXPECTED: &'static str = "a duration of whole numbers such as 30s, 1h20m15s or 15d (units, in this order: y, w, d, h, m, s, ms), or up to 8 of them, such as 1h,10m";
+
+    fn nanoseconds(self) -> i64 {
+        self.0
+    }
+
+    fn points_schema() -> Schema {
+        json_schema!({
+            "type": "string",
+            "maxLength": 128,
+            "x-kubernetes-validations": [{
+                "rule": concat!("self.matches('^", tensorstack_pattern!(), "(, *", tensorstack_pattern!(), ")*$')"),
+                "message": format!("must be {}", Self::POINTS_EXPECTED),
+            }, {
+                "rule": "!self.matches('(^|, *)(,|$)') || self == ''",
+                "message": "a duration is missing before or after a comma",
+            }, {
+                "rule": "self.split(',').size() <= 8",
+                "message": "there are more than 8 durations: leave some out",
+            }, {
+                "rule": "!self.contains(',') || !self.matches('(^|,) *[0ywdhms]+(,|$)')",
+                "message": "a duration of zero means none at all: leave it out beside others",
+            }, {
+                "rule": tensorstack_in_range!(),
                 "message": "is out of range: the longest duration is about 292 years",
             }],
         })

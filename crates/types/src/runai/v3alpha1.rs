@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::duration::{ExtendedDuration, Written};
+use crate::duration::{ExtendedDuration, Points, Written};
 
 /// CEL, over a spec: the named floor is not longer than the ceiling. A text that isn't a duration is left to the
 /// field's own rule, and a difference too small for floating point to the webhook, which compares exactly.
@@ -107,10 +107,11 @@ pub struct QueueSpec {
     #[x_kube(validation = ("!self.matches('^[0.nuµμmshdw]+$')", "must be greater than zero; leave it out for no limit of its own"))]
     pub max_duration: Option<Written<ExtendedDuration>>,
     /// The time before the end of its run at which a workload gets a notice: an event `MaxDurationApproaching` and
-    /// annotation tenure.dev/expires-at on its topmost owner, so that it can save its work. A duration such as 10m.
-    /// Unset: the nearest value on the path to the root, else as the keeper is configured. 0s: no notice.
+    /// annotation tenure.dev/expires-at on its topmost owner, so that it can save its work. A duration such as 10m, or up
+    /// to 8 of them, each with an event of its own, such as 1h,10m. Unset: the nearest value on the path to the root,
+    /// else as the keeper is configured. 0s: no notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expiry_notice: Option<Written<ExtendedDuration>>,
+    pub expiry_notice: Option<Written<Points<ExtendedDuration>>>,
     /// The action when the ceiling is exceeded. Unset: the nearest value on the path to the root, else Pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_action: Option<MaxDurationAction>,

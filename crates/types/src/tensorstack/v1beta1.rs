@@ -10,7 +10,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::duration::{TensorstackDuration, Written};
+use crate::duration::{Points, TensorstackDuration, Written};
 
 /// The desired state of a T9k queue.
 #[derive(Clone, Debug, Default, PartialEq, CustomResource, Deserialize, Serialize, KubeSchema)]
@@ -40,10 +40,11 @@ pub struct QueueSpec {
     #[x_kube(validation = ("!self.matches('^[0ywdhms]+$')", "must be greater than zero; leave it out for no limit"))]
     pub max_duration: Option<Written<TensorstackDuration>>,
     /// The time before a pod is too old at which its topmost owner gets a notice: an event `MaxDurationApproaching` and
-    /// annotation tenure.dev/expires-at, so that it can save its work. A duration as for maxDuration, such as 10m.
-    /// Empty or unset: as the keeper is configured. 0s: no notice.
+    /// annotation tenure.dev/expires-at, so that it can save its work. A duration as for maxDuration, such as 10m, or up
+    /// to 8 of them, each with an event of its own, such as 1h,10m. Empty or unset: as the keeper is configured. 0s: no
+    /// notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expiry_notice: Option<Written<TensorstackDuration>>,
+    pub expiry_notice: Option<Written<Points<TensorstackDuration>>>,
     /// The priority, from 0 to 100. Queues of higher priority get resources first and may preempt lower ones. Unset
     /// means 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -116,14 +116,17 @@ fn end(answer: &PodExplanation, now: Timestamp) -> Vec<String> {
             format!("its run was granted {time} beyond that ceiling (kubectl tenure extensions)")
         }),
     );
-    sentences.extend(answer.notice_at.map(|at| {
-        let at = if at <= now {
-            format!("{} ({} ago)", age::moment(at), age::human(now.duration_since(at)))
+    let notices = answer.notices_at.iter().map(|at| {
+        if *at <= now {
+            format!("{} ({} ago)", age::moment(*at), age::human(now.duration_since(*at)))
         } else {
-            moment(at, now)
-        };
-        format!("its workload gets a notice at {at}")
-    }));
+            moment(*at, now)
+        }
+    });
+    let notices: Vec<_> = notices.collect();
+    if !notices.is_empty() {
+        sentences.push(format!("its workload gets a notice at {}", notices.join(", and at ")));
+    }
     sentences.extend(answer.would.as_ref().map(then));
     sentences.extend(answer.would.as_ref().and_then(back));
     let undone = answer.would.as_ref().filter(|would| would.on_reversal.is_some());

@@ -69,10 +69,9 @@ impl Question<'_> {
             preemption_toleration,
             priority_class_trouble: trouble,
             expires_at: expiring.and_then(Run::expires),
-            notice_at: expiring
-                .and_then(Run::expires)
-                .zip(self.rules.notice)
-                .and_then(|(at, notice)| at.checked_sub(notice).ok()),
+            notices_at: expiring.and_then(Run::expires).map_or_else(Vec::new, |at| {
+                self.rules.notice.iter().filter_map(|point| at.checked_sub(point).ok()).collect()
+            }),
             ceiling_since: expiring.and_then(Run::since),
             ceiling_since_from: expiring.map(Run::since_from),
             max_duration: run.and_then(|run| run.ceiling(tree)).map(ceiling),

@@ -47,6 +47,7 @@ impl Pair {
             Task::Evict if self.model.pods[first].scheduled.is_none() => "never placed",
             Task::Evict if group.first.cause == Cause::WaitForRecovery => "lost readiness",
             Task::Evict => "never ready",
+            Task::Announce if group.first.told == Some(group.first.deadline) => "announced again",
             Task::Announce => "announced",
             Task::Withdraw => "withdrawn",
         };
@@ -128,13 +129,13 @@ impl Pair {
 
 /// The facts about a pod in a claim that are compared.
 type Given =
-    (Uid, Option<(Family, String)>, Timestamp, Timestamp, Option<Cause>, Option<Timestamp>, u8, bool);
+    (Uid, Option<(Family, String)>, Timestamp, [Timestamp; 2], Option<Cause>, Option<Timestamp>, u8, bool);
 
 fn given(task: Task, of: &tenure_index::DuePod) -> Given {
     // of what was told and is no more, no queue has to be known
     let queue = (task != Task::Withdraw).then(|| (of.family, of.queue.clone()));
     let cause = (task == Task::Evict).then_some(of.cause);
-    (of.uid, queue, of.deadline, of.since, cause, of.told, of.attempts, of.outlives)
+    (of.uid, queue, of.deadline, [of.since, of.handed_out], cause, of.told, of.attempts, of.outlives)
 }
 
 fn expected(task: Task, of: &DuePod) -> Given {
@@ -148,7 +149,7 @@ fn expected(task: Task, of: &DuePod) -> Given {
         wire::uid(of.uid),
         queue,
         millis(of.deadline),
-        millis(of.since),
+        [of.since, of.handed_out].map(millis),
         of.cause,
         told,
         of.attempts,

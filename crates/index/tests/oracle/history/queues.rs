@@ -4,11 +4,19 @@ use super::{History, Random, SPANS};
 use crate::{
     event::Event,
     object::List,
-    world::{ConfigObj, RunaiObj, TensorstackObj, Wait},
+    world::{ConfigObj, Points, RunaiObj, TensorstackObj, Wait},
 };
 
 /// In microseconds.
 const FLOORS: [i64; 4] = [1_500_500, 10_000_000, 60_000_000, 600_000_000];
+
+/// Up to three points before an end.
+fn points(random: &mut Random, point: impl Fn(&mut Random) -> i64) -> Points {
+    let count = random.of(&[0, 1, 1, 2, 3]);
+    let mut points = Points::default();
+    points.iter_mut().take(count).for_each(|place| *place = point(random));
+    points
+}
 
 impl History {
     pub(super) fn wait(&mut self) -> Wait {
@@ -47,7 +55,7 @@ impl History {
             let name = self.random.small(3);
             let whole = |random: &mut Random| random.of(&SPANS) / 1_000 * 1_000;
             let ceiling = self.random.maybe(75, whole);
-            let notice = self.random.maybe(30, |random| if random.percent(20) { 0 } else { whole(random) });
+            let notice = self.random.maybe(40, |random| points(random, whole));
             self.tensorstack.retain(|of| *of != name);
             self.tensorstack.push(name);
             return self.events.push(Event::TensorstackQueue(name, TensorstackObj { ceiling, notice }));
@@ -60,7 +68,7 @@ impl History {
             v2: random.percent(20),
             parent: random.maybe(50, |random| random.of(&[0, 0, 1, 2, 7])),
             ceiling: random.maybe(75, span),
-            notice: random.maybe(30, |random| if random.percent(20) { 0 } else { span(random) }),
+            notice: random.maybe(40, |random| points(random, span)),
             wait,
             extensions: random
                 .maybe(60, |random| (random.of(&SPANS), random.maybe(30, |random| random.below(3) as u32))),
@@ -86,7 +94,7 @@ impl History {
         let (floors, random) = (self.habits.floors, &mut self.random);
         let mut floor = || if floors && random.percent(50) { random.of(&FLOORS) } else { 0 };
         let (preempt, reclaim) = (floor(), floor());
-        let notice = random.maybe(50, |random| random.of(&SPANS)).unwrap_or(0);
+        let notice = points(random, |random| random.of(&SPANS));
         let grace = random.maybe(70, |random| random.of(&SPANS)).unwrap_or(0);
         let things = random.percent(50);
         self.events.push(Event::Configure(ConfigObj { notice, grace, wait, preempt, reclaim, things }));

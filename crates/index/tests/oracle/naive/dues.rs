@@ -40,6 +40,8 @@ pub(super) struct Record {
     failed: u8,
     not_before: Millis,
     told: Option<Millis>,
+    /// The time of the last notice.
+    given: Option<Millis>,
     tell_attempts: u8,
     not_told_before: Millis,
     /// While its workload must get ready.
@@ -77,7 +79,7 @@ pub struct Standing {
     pub runai: Option<u8>,
     pub own: Option<Nanos>,
     pub expires: Option<(Nanos, Family)>,
-    notice: Nanos,
+    notice: [Nanos; 3],
     lacking: Option<Lacking>,
 }
 
@@ -108,6 +110,7 @@ pub struct DuePod {
     pub queue: Option<u8>,
     pub deadline: Millis,
     pub since: Millis,
+    pub handed_out: Millis,
     pub cause: Option<Cause>,
     pub told: Option<Millis>,
     pub attempts: u8,
@@ -180,6 +183,7 @@ impl Naive {
                 failed: 0,
                 not_before: Millis::MIN,
                 told: None,
+                given: None,
                 tell_attempts: 0,
                 not_told_before: Millis::MIN,
                 unready: None,
@@ -230,7 +234,8 @@ impl Naive {
             Family::Tensorstack => limits.0,
             Family::Runai => limits.1,
         });
-        let notice = decides.and_then(|limits| limits.notice).unwrap_or(self.config.notice * 1_000);
+        let configured = self.config.notice.map(|micros| micros * 1_000);
+        let notice = decides.and_then(|limits| limits.notice).unwrap_or(configured);
         let lacking = if gang.is_some() { gang.and_then(|gang| gang.lacking) } else { lacking_alone(pod) };
         let is_grouped = gang.is_some();
         Some(Standing { start, started, is_grouped, tensorstack, runai, own, expires, notice, lacking })
@@ -295,7 +300,7 @@ impl Naive {
                 .as_ref()
                 .and_then(|standing| standing.expires)
                 .map_or(NEVER, |(at, _)| millis_up(at));
-            let has_notice = standing.as_ref().is_some_and(|standing| standing.notice > 0);
+            let has_notice = standing.as_ref().is_some_and(|standing| standing.notice != [0; 3]);
             let created = self.pods[&uid].created * MILLI;
             let since = standing.and_then(|standing| match standing.expires?.1 {
                 Family::Tensorstack => Some(created),
@@ -345,14 +350,16 @@ impl Naive {
             if is_graced { expiry.map(|(_, family)| (record.earliest * MILLI, family)) } else { expiry };
         let expires = expiry.map(|(at, _)| millis_up(at));
         let end = expires.unwrap_or(NEVER);
-        let told = match (record.told, expiry) {
-            (Some(told), _) => (told != end).then(|| told.min(end).min(pod.created)),
-            (None, Some((at, _))) => standing
-                .as_ref()
-                .filter(|standing| standing.notice > 0)
-                .map(|standing| (at - standing.notice).div_euclid(MILLI))
-                .map(|notice| if is_graced { notice.min(pod.created) } else { notice }),
-            (None, None) => None,
+        let points = standing.as_ref().zip(expiry).into_iter().flat_map(|(standing, (at, _))| {
+            let points = standing.notice.into_iter().filter(|point| *point > 0);
+            points.map(move |point| (at - point).div_euclid(MILLI))
+        });
+        // a notice covers all points whose time has come
+        let notice = points.filter(|at| record.given.is_none_or(|given| *at > given)).min();
+        let told = match record.told {
+            Some(told) if told != end => Some(told.min(end).min(pod.created)),
+            None if is_graced => notice.map(|notice| notice.min(pod.created)),
+            _ => notice,
         };
         let open = record.claim.is_none();
         let after = |at: Millis, before: Millis| Some(at.max(before)).filter(|at| open && *at != NEVER);

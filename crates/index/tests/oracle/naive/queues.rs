@@ -8,7 +8,7 @@ use crate::world::{ExtensionObj, MILLI, Nanos, RunaiObj, Wait};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     pub ceiling: Option<Nanos>,
-    pub notice: Option<Nanos>,
+    pub notice: Option<[Nanos; 3]>,
     pub slice_delay: Option<Nanos>,
     pub wait: Option<Wait>,
     /// The longest total of extensions, and the greatest number.
@@ -49,7 +49,7 @@ impl Naive {
         let requeues = path.iter().find_map(|queue| queue.requeue).unwrap_or_default();
         Some(Limits {
             ceiling: path.iter().filter_map(|queue| queue.ceiling).min().map(nanos),
-            notice: nearest(|queue| queue.notice),
+            notice: path.iter().find_map(|queue| queue.notice).map(|points| points.map(nanos)),
             slice_delay: requeues.then(|| nearest(|queue| queue.delay).unwrap_or_default()),
             wait: path.iter().find_map(|queue| queue.wait),
             extensions: extensions(&path),
@@ -84,7 +84,7 @@ impl Naive {
         let queue = self.tensorstack.get(&name)?;
         Some(Limits {
             ceiling: queue.ceiling.map(nanos),
-            notice: queue.notice.map(nanos),
+            notice: queue.notice.map(|points| points.map(nanos)),
             ..Limits::default()
         })
     }

@@ -74,6 +74,7 @@ impl Naive {
             queue: due.queue,
             deadline: due.expires.unwrap_or(NEVER),
             since,
+            handed_out: self.now.div_euclid(MILLI),
             cause: None,
             told: record.told,
             attempts: record.tell_attempts,
@@ -183,7 +184,9 @@ impl Record {
                 self.tell_attempts = self.tell_attempts.saturating_add(1);
             }
             (task, _) => {
-                self.told = (task == Task::Announce).then_some(pod.deadline);
+                let is_told = task == Task::Announce;
+                self.told = is_told.then_some(pod.deadline);
+                self.given = is_told.then_some(pod.handed_out);
                 self.tell_attempts = 0;
             }
         }

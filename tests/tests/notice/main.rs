@@ -1,6 +1,9 @@
 //! Workloads are told beforehand when their run will end, where their queue says so.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
+mod pods;
+mod points;
+
 use jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
@@ -9,11 +12,21 @@ use tenure_tests::{
     DEADLINE, World, audit, fixtures,
     workloads::{Namespace, bare_pod, distinct, in_queue, in_runai_queue, queue, runai_queue, workload},
 };
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 async fn world() -> &'static World {
     static WORLD: OnceCell<World> = OnceCell::const_new();
     WORLD.get_or_try_init(|| fixtures::world("notice")).await.unwrap()
+}
+
+/// With notices on pods. One test at a time has it, and may restart its keeper.
+async fn world_with_pods() -> MutexGuard<'static, World> {
+    static WORLD: OnceCell<Mutex<World>> = OnceCell::const_new();
+    let start = async || {
+        let world = World::running_with("notice-on-pods", &["keeper.noticeOnPods=true"], &[]).await?;
+        Ok::<_, anyhow::Error>(Mutex::new(world))
+    };
+    WORLD.get_or_try_init(start).await.unwrap().lock().await
 }
 
 fn with_notice(mut queue: Value, notice: &str) -> Value {
@@ -73,6 +86,8 @@ async fn a_workload_is_told_of_its_end_once_a_run_and_the_pause_takes_the_announ
     }
     let patches = audit::of_keeper(&world.cluster, "patch", "deployments", namespace.name());
     assert_eq!(patches, ["test"; 4], "an announcement and a pause a run");
+    let on_pods = audit::of_keeper(&world.cluster, "patch", "pods", namespace.name());
+    assert_eq!(on_pods, [""; 0], "off by default");
     let describe = ["describe", "deployment", "test", "-n", namespace.name()];
     let described = world.cluster.kubectl(&describe).await.unwrap().success().unwrap();
     assert!(described.contains("RunEnded") && described.contains(&resume), "{described}");

@@ -1,0 +1,272 @@
+//! The workloads whose pods are to show the end of their run.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tenure_index::{CeilingIndex, DuePod, Uid};
+use tokio::sync::Notify;
+
+/// The most pods that are handled before others are looked for.
+const AT_A_TIME: usize = 64;
+
+/// The workloads that were told when their run ends. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct ToldWorkloads(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    by_owner: Mutex<HashMap<Uid, ToldWorkload>>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct ToldWorkload {
+    namespace: String,
+    /// The end that its pods are to show; none if they are to show none any more.
+    end: Option<Timestamp>,
+    /// The names of pods that the index may not know as its own.
+    others: BTreeMap<Uid, String>,
+    /// The pods that show it.
+    shown: HashSet<Uid>,
+}
+
+/// A pod that may not show the end of its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodToShow {
+    pub owner: Uid,
+    pub uid: Uid,
+    pub namespace: String,
+    pub name: String,
+    pub end: Option<Timestamp>,
+}
+
+impl ToldWorkloads {
+    /// Notes the end that an owner was told; none if it was told that there is none any more. With `is_news`, its pods are
+    /// looked at again, also those that have shown the same.
+    pub fn tell<'p>(
+        &self,
+        (namespace, owner): (&str, Uid),
+        end: Option<Timestamp>,
+        is_news: bool,
+        pods: impl Iterator<Item = &'p DuePod>,
+    ) {
+        let mut by_owner = self.0.by_owner.lock();
+        let told = by_owner.entry(owner).or_default();
+        if is_news || told.end != end {
+            told.shown.clear();
+        }
+        told.end = end;
+        namespace.clone_into(&mut told.namespace);
+        told.others.extend(pods.map(|pod| (pod.uid, pod.name.clone())));
+        self.0.changed.notify_one();
+    }
+
+    /// Waits until an owner was told since the last call.
+    pub async fn changed(&self) {
+        self.0.changed.notified().await;
+    }
+
+    /// Returns pods that may not show the end of their run, of each namespace in turn. Forgets workloads whose run has
+    /// ended, or that have no more pods.
+    pub fn next(&self, index: &CeilingIndex, now: Timestamp) -> Vec<PodToShow> {
+        let mut by_namespace: BTreeMap<String, Vec<PodToShow>> = BTreeMap::new();
+        self.0.by_owner.lock().retain(|owner, told| {
+            let missing = told.look(*owner, index);
+            let is_left = told.end.map_or(!missing.is_empty(), |end| end > now && told.has_pods(&missing));
+            if is_left {
+                by_namespace.entry(told.namespace.clone()).or_default().extend(missing);
+            }
+            is_left
+        });
+        in_turn(by_namespace)
+    }
+
+    /// Notes that a pod shows the end that it was to show.
+    pub fn shown(&self, pod: &PodToShow) {
+        self.with(pod, |told| {
+            told.shown.insert(pod.uid);
+        });
+    }
+
+    /// Forgets a pod that is gone.
+    pub fn gone(&self, pod: &PodToShow) {
+        self.with(pod, |told| {
+            told.others.remove(&pod.uid);
+            // the index may know it for a moment longer
+            told.shown.insert(pod.uid);
+        });
+    }
+
+    fn with(&self, pod: &PodToShow, change: impl FnOnce(&mut ToldWorkload)) {
+        let mut by_owner = self.0.by_owner.lock();
+        // another end may have been told since
+        if let Some(told) = by_owner.get_mut(&pod.owner).filter(|told| told.end == pod.end) {
+            change(told);
+        }
+    }
+
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.by_owner.lock().clear();
+    }
+}
+
+impl ToldWorkload {
+    /// The pods that may not show the end. Forgets those that the index doesn't know any more.
+    fn look(&mut self, owner: Uid, index: &CeilingIndex) -> Vec<PodToShow> {
+        let Self { namespace, end, others, shown } = self;
+        let mut known = HashSet::new();
+        let mut missing = Vec::new();
+        let mut add = |uid: Uid, name: &str| {
+            missing.push(PodToShow {
+                owner,
+                uid,
+                namespace: namespace.clone(),
+                name: name.into(),
+                end: *end,
+            });
+        };
+        for (uid, name) in index.pods_below(namespace, owner) {
+            known.insert(uid);
+            others.remove(&uid);
+            if !shown.contains(&uid) {
+                add(uid, name);
+            }
+        }
+        let unseen = others.iter().filter(|(uid, _)| !shown.contains(uid));
+        unseen.for_each(|(uid, name)| add(*uid, name));
+        shown.retain(|uid| known.contains(uid) || others.contains_key(uid));
+        missing
+    }
+
+    fn has_pods(&self, missing: &[PodToShow]) -> bool {
+        !(self.shown.is_empty() && missing.is_empty())
+    }
+}
+
+/// One pod of each namespace, then the next of each, up to as many as are handled at a time. Within a namespace, those
+/// whose run ends first come first.
+fn in_turn(by_namespace: BTreeMap<String, Vec<PodToShow>>) -> Vec<PodToShow> {
+    let mut queues: Vec<_> = by_namespace
+        .into_values()
+        .map(|mut pods| {
+            pods.sort_by_key(|pod| pod.end);
+            pods.into_iter()
+        })
+        .collect();
+    let mut chosen = Vec::new();
+    while chosen.len() < AT_A_TIME {
+        let before = chosen.len();
+        chosen.extend(queues.iter_mut().filter_map(Iterator::next));
+        if chosen.len() == before {
+            break;
+        }
+    }
+    chosen.truncate(AT_A_TIME);
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use tenure_index::Settings;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    /// Knows these pods, each of a ReplicaSet of its namespace.
+    fn index(pods: &[(&str, &str)]) -> CeilingIndex {
+        let mut index = CeilingIndex::new(Settings::default());
+        for (namespace, name) in pods {
+            let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": namespace, "controller": true});
+            let metadata = json!({
+                "name": name, "namespace": namespace, "uid": name, "creationTimestamp": at(0),
+                "labels": {"scheduler.tensorstack.dev/queue": "demo"}, "ownerReferences": [set],
+            });
+            let owner: Value = json!({"name": "set", "namespace": namespace, "uid": namespace});
+            index.apply_owner(0, &serde_json::from_value(owner).unwrap());
+            index.apply_pod(&serde_json::from_value(json!({"metadata": metadata})).unwrap());
+        }
+        index
+    }
+
+    fn tell(told: &ToldWorkloads, namespace: &str, end: Option<i64>, is_news: bool) {
+        let owner = (namespace, Uid::of(namespace));
+        told.tell(owner, end.map(at), is_news, std::iter::empty());
+    }
+
+    fn next(told: &ToldWorkloads, index: &CeilingIndex) -> Vec<PodToShow> {
+        told.next(index, at(50))
+    }
+
+    fn names(pods: &[PodToShow]) -> Vec<&str> {
+        pods.iter().map(|pod| pod.name.as_str()).collect()
+    }
+
+    #[test]
+    fn each_pod_is_handled_once_for_an_end_and_again_when_it_moves_or_is_told_again() {
+        let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1"), ("a", "a2")]));
+        for (end, is_news) in [(100, true), (100, true), (200, false), (150, false)] {
+            tell(&told, "a", Some(end), is_news);
+            let pods = next(&told, &index);
+            assert_eq!((pods.len(), pods[0].end), (2, Some(at(end))));
+            pods.iter().for_each(|pod| told.shown(pod));
+            tell(&told, "a", Some(end), false);
+            assert_eq!(next(&told, &index), []);
+        }
+    }
+
+    #[test]
+    fn an_end_that_was_written_too_late_does_not_count_for_a_new_one() {
+        let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1")]));
+        tell(&told, "a", Some(100), true);
+        let pods = next(&told, &index);
+        tell(&told, "a", Some(200), false);
+        told.shown(&pods[0]);
+        assert_eq!(next(&told, &index)[0].end, Some(at(200)));
+    }
+
+    #[test]
+    fn a_pod_that_comes_later_is_found_and_one_that_is_gone_is_forgotten() {
+        let (told, before) = (ToldWorkloads::default(), index(&[("a", "a1")]));
+        tell(&told, "a", Some(100), true);
+        told.gone(&next(&told, &before)[0]);
+        assert_eq!(next(&told, &before), []);
+        let after = index(&[("a", "a2")]);
+        assert_eq!(names(&next(&told, &after)), ["a2"]);
+        told.next(&index(&[]), at(50));
+        assert!(told.0.by_owner.lock().is_empty(), "no pods are left");
+    }
+
+    #[test]
+    fn a_workload_is_forgotten_when_its_run_has_ended_or_its_pods_show_that_there_is_no_end() {
+        let (told, index) = (ToldWorkloads::default(), index(&[("a", "a1")]));
+        tell(&told, "a", Some(50), true);
+        assert_eq!(next(&told, &index), []);
+        tell(&told, "a", None, true);
+        let pods = next(&told, &index);
+        assert_eq!((names(&pods), pods[0].end), (vec!["a1"], None));
+        told.shown(&pods[0]);
+        assert_eq!(next(&told, &index), []);
+        assert!(told.0.by_owner.lock().is_empty());
+    }
+
+    #[test]
+    fn the_many_pods_of_one_namespace_do_not_hold_up_another() {
+        let many: Vec<_> = (0..200).map(|number| format!("a{number}")).collect();
+        let mut pods: Vec<_> = many.iter().map(|name| ("a", name.as_str())).collect();
+        pods.push(("b", "b1"));
+        let (told, index) = (ToldWorkloads::default(), index(&pods));
+        tell(&told, "a", Some(100), true);
+        tell(&told, "b", Some(900), true);
+        let pods = next(&told, &index);
+        assert_eq!((pods.len(), pods[1].name.as_str()), (AT_A_TIME, "b1"));
+    }
+}

@@ -1,0 +1,147 @@
+//! The notices before the end of a run.
+
+use std::{fmt, str::FromStr};
+
+use jiff::{SignedDuration, Timestamp};
+use tenure_types::{
+    DurationError, ExtendedDuration, GoDuration, Points,
+    duration::{MOST_POINTS, PointsGrammar},
+};
+
+/// The points before the end of a run at which its workload gets a notice. None by default.
+///
+/// Of a notice, only its time is remembered. It covers all points whose time had come by then: so no point is told twice,
+/// points that have passed together are told as one, and a point that lies ahead again, since the end has moved, is told
+/// again. Times count in whole milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoticePoints {
+    /// In nanoseconds before the end, the longest first; zero where there is no further point.
+    nanoseconds: [i64; MOST_POINTS],
+}
+
+impl<D: PointsGrammar> From<Points<D>> for NoticePoints {
+    fn from(points: Points<D>) -> Self {
+        let mut nanoseconds = [0; MOST_POINTS];
+        for (place, point) in nanoseconds.iter_mut().zip(points.iter()) {
+            *place = point.nanoseconds();
+        }
+        Self { nanoseconds }
+    }
+}
+
+/// As v3alpha1 and the configuration have them.
+impl FromStr for NoticePoints {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        text.parse::<Points<ExtendedDuration>>().map(Self::from)
+    }
+}
+
+impl NoticePoints {
+    /// True if workloads get no notice.
+    pub const fn is_empty(&self) -> bool {
+        let [longest, ..] = self.nanoseconds;
+        longest == 0
+    }
+
+    /// Returns the points as durations before the end, the longest first.
+    pub fn iter(&self) -> impl Iterator<Item = SignedDuration> {
+        self.nanoseconds
+            .into_iter()
+            .take_while(|nanoseconds| *nanoseconds > 0)
+            .map(SignedDuration::from_nanos)
+    }
+
+    /// Returns the times of the points before an end, in milliseconds since the epoch, the earliest first.
+    pub fn before(&self, end: Timestamp) -> impl Iterator<Item = i64> {
+        let before = move |point| end.checked_sub(point).map_or(i64::MIN, Timestamp::as_millisecond);
+        self.iter().map(before)
+    }
+
+    /// Returns the time of the first point that the last notice doesn't cover, past or future; of the first of all, if there
+    /// was no notice.
+    pub fn next(&self, end: Timestamp, given: Option<i64>) -> Option<i64> {
+        self.before(end).find(|at| given.is_none_or(|given| *at > given))
+    }
+
+    /// Returns the time of the last point that has come by `now`; none if none has.
+    pub fn last(&self, end: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let last = self.before(end).take_while(|at| *at <= now.as_millisecond()).last()?;
+        Timestamp::from_millisecond(last).ok()
+    }
+
+    /// True if the time of a point has come by `now` that the notice given at `given` doesn't cover.
+    pub fn owes(&self, end: Timestamp, given: Timestamp, now: Timestamp) -> bool {
+        self.next(end, Some(given.as_millisecond())).is_some_and(|at| at <= now.as_millisecond())
+    }
+}
+
+/// As the field is written: `1h0m0s,10m0s`, or `0s`.
+impl fmt::Display for NoticePoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let go = |nanoseconds| GoDuration::from_nanos(nanoseconds);
+        let [longest, others @ ..] = self.nanoseconds;
+        go(longest).fmt(f)?;
+        others.into_iter().take_while(|point| *point > 0).try_for_each(|point| write!(f, ",{}", go(point)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(text: &str) -> NoticePoints {
+        text.parse().unwrap()
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn owes(text: &str, end: i64, given: i64, now: i64) -> bool {
+        points(text).owes(at(end), at(given), at(now))
+    }
+
+    #[test]
+    fn order_and_duplicates_of_points_do_not_matter() {
+        assert_eq!(points("10m,1h,60m,5s"), points("1h, 10m,5s"));
+        assert_eq!(points("10m,1h").to_string(), "1h0m0s,10m0s");
+        assert_eq!((points("0s"), points("0s").to_string()), (NoticePoints::default(), "0s".to_owned()));
+        assert!(points("0").is_empty() && !points("1ms").is_empty());
+    }
+
+    #[test]
+    fn each_point_is_owed_once() {
+        assert!(!owes("100s,10s", 1000, 900, 900), "the notice at its very time covers it");
+        assert!(!owes("100s,10s", 1000, 900, 989));
+        assert!(owes("100s,10s", 1000, 900, 990));
+        assert!(!owes("100s,10s", 1000, 990, 999));
+    }
+
+    #[test]
+    fn points_that_have_passed_together_are_owed_as_one() {
+        assert!(owes("100s,50s,10s", 1000, 899, 995));
+        assert!(!owes("100s,50s,10s", 1000, 995, 999));
+    }
+
+    #[test]
+    fn points_that_lie_ahead_again_are_owed_again_when_their_time_comes() {
+        assert!(!owes("100s,10s", 2000, 995, 1000));
+        assert!(owes("100s,10s", 2000, 995, 1900));
+        assert!(!owes("100s,10s", 1050, 995, 996), "950 is covered, and 1040 lies ahead");
+        assert!(owes("100s,10s", 1050, 995, 1040));
+    }
+
+    #[test]
+    fn an_end_that_moves_so_near_that_a_point_has_passed_owes_it_at_once() {
+        assert!(owes("100s,10s", 905, 900, 902));
+    }
+
+    #[test]
+    fn a_point_before_the_beginning_of_time_has_passed() {
+        let end = Timestamp::MIN;
+        assert_eq!(points("1h").next(end, None), Some(i64::MIN));
+        assert_eq!(points("1h").next(end, Some(i64::MIN)), None);
+    }
+}

@@ -1,0 +1,90 @@
+use std::{fmt, str::FromStr};
+
+use schemars::Schema;
+
+use super::{DurationError, Grammar};
+
+/// The most points of a field.
+pub const MOST_POINTS: usize = 8;
+
+/// The points before the end of a run at which something is told: durations of a grammar, separated by commas, such as
+/// `1h,10m`. The longest comes first, and none comes twice. A duration of zero stands for no point at all, and so by
+/// itself: the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Points<D>([D; MOST_POINTS]);
+
+/// A grammar of durations of which a field may have several.
+pub trait PointsGrammar: Grammar + Copy + Default + Ord + fmt::Display {
+    /// Name of the schema of several.
+    const POINTS_NAME: &'static str;
+    /// The expected form of several, as messages continue "must be …".
+    const POINTS_EXPECTED: &'static str;
+
+    /// Returns the duration in nanoseconds; never negative.
+    fn nanoseconds(self) -> i64;
+
+    /// The JSON schema of several.
+    fn points_schema() -> Schema;
+}
+
+impl<D: PointsGrammar> Points<D> {
+    /// Returns the points, the longest first.
+    pub fn iter(&self) -> impl Iterator<Item = D> {
+        self.0.into_iter().take_while(|point| !point.is_zero())
+    }
+
+    /// Returns the longest; zero if there is none.
+    pub fn longest(&self) -> D {
+        self.iter().next().unwrap_or_default()
+    }
+}
+
+impl<D: PointsGrammar> FromStr for Points<D> {
+    type Err = DurationError;
+
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let mut points = Vec::new();
+        for (place, item) in text.split(',').enumerate() {
+            if place >= MOST_POINTS {
+                return Err(DurationError::TooMany);
+            }
+            let item = if place > 0 { item.trim_start_matches(' ') } else { item };
+            if item.is_empty() && text.contains(',') {
+                return Err(DurationError::NoItem);
+            }
+            points.push(item.parse::<D>()?);
+        }
+        if points.len() > 1 && points.iter().any(Grammar::is_zero) {
+            return Err(DurationError::ZeroAmongOthers);
+        }
+        let total = points.iter().try_fold(0i64, |total, point| total.checked_add(point.nanoseconds()));
+        total.ok_or(DurationError::OutOfRange)?;
+        points.sort_unstable_by(|one, other| other.cmp(one));
+        points.dedup();
+        let mut read = Self::default();
+        for (place, point) in read.0.iter_mut().zip(points) {
+            *place = point;
+        }
+        Ok(read)
+    }
+}
+
+impl<D: PointsGrammar> fmt::Display for Points<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.longest().fmt(f)?;
+        self.iter().skip(1).try_for_each(|point| write!(f, ",{point}"))
+    }
+}
+
+impl<D: PointsGrammar> Grammar for Points<D> {
+    const NAME: &'static str = D::POINTS_NAME;
+    const EXPECTED: &'static str = D::POINTS_EXPECTED;
+
+    fn is_zero(&self) -> bool {
+        self.longest().is_zero()
+    }
+
+    fn schema() -> Schema {
+        D::points_schema()
+    }
+}

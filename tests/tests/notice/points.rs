@@ -1,0 +1,78 @@
+//! Several notices a run.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::core::DynamicObject;
+use serde_json::Value;
+use tenure_testbed::eventually;
+use tenure_tests::{
+    DEADLINE,
+    workloads::{Namespace, bare_pod, in_runai_queue, runai_queue},
+};
+
+use crate::{APPROACHING, announced, await_announced, with_notice, world_with_pods};
+
+/// A ceiling by which, two seconds from now, an hour is left of a run that began earlier.
+fn ceiling(from: Timestamp) -> String {
+    let age = Timestamp::now().duration_since(from);
+    format!("{}s", age.as_secs() + 2 + 3600)
+}
+
+/// The time of the last notice.
+async fn given(namespace: &Namespace, pod: &DynamicObject) -> Timestamp {
+    let annotations = namespace.field(pod, "metadata.annotations").await;
+    annotations["tenure.dev/notice-given-at"].as_str().unwrap().parse().unwrap()
+}
+
+/// A pod in a queue with two notices.
+struct Told {
+    namespace: Namespace,
+    pod: DynamicObject,
+}
+
+impl Told {
+    async fn change(&self, ceiling: &str) {
+        self.namespace.apply(&with_notice(runai_queue("told-twice", "", ceiling), "1h, 3h")).await;
+    }
+
+    /// Waits for so many notices, and returns the time of the last.
+    async fn await_notices(&self, count: usize) -> Timestamp {
+        let told = self.namespace.await_events_of(APPROACHING, count).await;
+        assert_eq!(told.len(), count, "{told:?}");
+        let end = announced(&self.namespace, &self.pod).await.unwrap().to_string();
+        assert!(told.iter().any(|event| event.contains(&end)), "{end} in {told:?}");
+        given(&self.namespace, &self.pod).await
+    }
+
+    async fn await_end(&self, end: Timestamp) {
+        let told = async || Ok((announced(&self.namespace, &self.pod).await == Some(end)).then_some(()));
+        eventually("the moved end to be announced", DEADLINE, told).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_point_is_told_once_though_the_keeper_is_killed_and_again_when_it_lies_ahead_again() {
+    let world = &*world_with_pods().await;
+    let namespace = Namespace::new(world).await;
+    namespace.apply(&with_notice(runai_queue("told-twice", "", "2h"), "1h, 3h")).await;
+    let pod = bare_pod(namespace.name(), "test", &in_runai_queue("told-twice"), &Value::Null);
+    let pod = namespace.create(&pod).await;
+    await_announced(&namespace, &pod).await;
+    let told = Told { namespace, pod };
+    // three hours before an end in two hours have passed
+    let first = told.await_notices(1).await;
+    let started = await_announced(&told.namespace, &told.pod).await - SignedDuration::from_hours(2);
+    world.tenure.kill_keeper().await.unwrap();
+    world.tenure.start_keeper().await.unwrap();
+    told.change(&ceiling(started)).await;
+    let second = told.await_notices(2).await;
+    assert!(first < second, "{first} {second}");
+    // neither the next keeper nor an end that moves away gives a notice
+    world.tenure.stop_keeper().await.unwrap();
+    world.tenure.start_keeper().await.unwrap();
+    told.change("5h").await;
+    told.await_end(started + SignedDuration::from_hours(5)).await;
+    assert_eq!(given(&told.namespace, &told.pod).await, second);
+    told.change(&ceiling(started)).await;
+    let third = told.await_notices(3).await;
+    assert!(second < third, "{second} {third}");
+}
