@@ -30,4 +30,5 @@ pub mod runs;
 pub mod start;
 pub mod toleration;
 pub mod tree;
+pub mod usage;
 pub mod victims;

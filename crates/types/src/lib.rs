@@ -15,5 +15,6 @@ pub mod room;
 pub mod runai;
 pub mod selector;
 pub mod tensorstack;
+pub mod usage;
 
 pub use duration::{DurationError, ExtendedDuration, GoDuration, Grammar, TensorstackDuration, Written};
