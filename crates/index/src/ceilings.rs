@@ -7,6 +7,7 @@ mod limits;
 mod returns;
 mod tally;
 mod terminating;
+mod usage;
 
 use std::collections::HashSet;
 
