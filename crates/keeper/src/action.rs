@@ -44,7 +44,7 @@ pub use pause::told_of_pause;
 
 use crate::{
     api::ObjectClient, cluster::ClusterState, config::Current, events::EventRecord, gate::FreshnessGate,
-    limit::WriteLimit, queues::QueueReader,
+    ledger::UsageBook, limit::WriteLimit, queues::QueueReader,
 };
 
 /// After so many tries, some five minutes, the pod itself is deleted: its owners are held in deletion, can't be read or
@@ -70,6 +70,8 @@ pub struct Pauser {
     pub scope: Scope,
     /// True to decide everything, and write nothing but events.
     pub dry_run: bool,
+    /// The ledger of usage, which is told which pods are ended.
+    pub usage: UsageBook,
     /// For announcements, apart from the limit of pauses: they must not wait for each other.
     pub announcements: WriteLimit,
     /// The owners of pods that are exempt by priority.

@@ -9,6 +9,7 @@ mod events;
 mod expiry;
 mod extensions;
 mod gate;
+mod ledger;
 mod metrics;
 mod owners;
 mod queues;

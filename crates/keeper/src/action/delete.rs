@@ -46,6 +46,7 @@ impl Pauser {
             return Ok(Done::extended());
         }
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let ending = self.usage.ending(task, [due.uid]);
         match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
@@ -59,6 +60,7 @@ impl Pauser {
             }
             result => result.map_err(Failure::Delete)?,
         }
+        ending.succeeded();
         let now = self.clock.now();
         let mut events = vec![event(reason, message, now)];
         if task != Task::Evict {
@@ -93,6 +95,8 @@ impl Pauser {
             return Ok(Done { result, events, served });
         }
         let failed = |source| Failure::DeleteOwner { owner: owner.clone(), source };
+        let below = known.object.uid.as_deref();
+        let ending = self.usage.ending_below(Task::Expire, below, &self.cluster);
         match self.objects.delete_owner(&due.namespace, owner, resource_version).await {
             // it may have been done all the same
             Err(error) if error.is_open() => {
@@ -102,6 +106,7 @@ impl Pauser {
             }
             result => result.map_err(failed)?,
         }
+        ending.succeeded();
         let now = self.clock.now();
         let ceiling = self.ceiling_of(pod);
         let note = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);

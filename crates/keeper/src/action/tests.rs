@@ -199,6 +199,7 @@ fn pauser(server: &Server) -> Pauser {
         config,
         scope: Scope::default(),
         dry_run: false,
+        usage: UsageBook::default(),
         announcements: limit(),
         exempt_owners: Mutex::default(),
         extensions: Mutex::default(),
