@@ -73,6 +73,10 @@ faults: ## Play plans of faults, FAULTS_SEEDS (20) of each kind: hours. FAULTS_K
 	FAULTS_KIND="$(FAULTS_KIND)" FAULTS_SEED="$(FAULTS_SEED)" FAULTS_SEEDS="$(FAULTS_SEEDS)" FAULTS_AT_A_TIME="$(FAULTS_AT_A_TIME)" \
 		$(CARGO) test --workspace --locked --test faults -- no_fault_of_any_kind_breaks_a_rule --ignored --nocapture
 
+.PHONY: usage
+usage: ## compares what the keeper counts of 10,000 runs (USAGE_PODS=10000), while it is killed 10 times (USAGE_KILLS=10), with the audit log
+	$(CARGO) test --locked --workspace --test usage -- --ignored --nocapture
+
 .PHONY: soak
 soak: ## Send 1,000 reviews a second for half an hour (SOAK_SECONDS=1800, SOAK_REVIEWS=1000) while certificates rotate, the webhook restarts and keepers are killed, and see that nothing is lost
 	$(CARGO) test --release --locked --package tenure-tests --test soak -- --ignored --nocapture

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Seek, SeekFrom},
+    io::{BufRead, BufReader, Read, Seek, SeekFrom},
 };
 
 use jiff::Timestamp;
@@ -144,4 +144,48 @@ pub fn patched_statuses(cluster: &Cluster, namespace: &str) -> Vec<String> {
         .filter(|entry| text(entry, "/verb") == "patch" && text(entry, "/objectRef/subresource") == "status")
         .map(|entry| text(&entry, "/objectRef/name").to_owned())
         .collect()
+}
+
+/// A write of a pod that was answered with success.
+#[derive(Debug)]
+pub struct PodWrite {
+    /// The name of the pod.
+    pub name: String,
+    /// Such as `delete`.
+    pub verb: String,
+    /// Such as `status`; empty for the pod itself.
+    pub subresource: String,
+    /// The user who made it.
+    pub user: String,
+    /// The time of the request.
+    pub at: Timestamp,
+}
+
+/// True for a deletion that the API server may have made though its client was killed meanwhile.
+fn is_cut_off(entry: &Value, namespace: &str) -> bool {
+    text(entry, "/objectRef/namespace") == namespace
+        && text(entry, "/verb") == "delete"
+        && entry.pointer("/responseStatus/code").and_then(Value::as_u64) == Some(504)
+}
+
+/// All writes of pods in a namespace, in the order of the log.
+pub fn writes_of_pods(cluster: &Cluster, namespace: &str) -> Vec<PodWrite> {
+    let log = File::open(cluster.audit_log()).expect("the audit log can be read");
+    let lines = BufReader::new(log).lines().map_while(Result::ok);
+    let entries = lines.filter(|line| line.contains("\"pods\"") && line.contains(namespace));
+    let entries = entries.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+    let is_write = |entry: &Value| {
+        text(entry, "/stage") == "ResponseComplete"
+            && text(entry, "/objectRef/resource") == "pods"
+            && ["create", "update", "patch", "delete"].contains(&text(entry, "/verb"))
+            && (is_success(entry, namespace) || is_cut_off(entry, namespace))
+    };
+    let write = |entry: &Value| PodWrite {
+        name: text(entry, "/objectRef/name").to_owned(),
+        verb: text(entry, "/verb").to_owned(),
+        subresource: text(entry, "/objectRef/subresource").to_owned(),
+        user: text(entry, "/user/username").to_owned(),
+        at: text(entry, "/requestReceivedTimestamp").parse().expect("an entry has a time"),
+    };
+    entries.filter(is_write).map(|entry| write(&entry)).collect()
 }

@@ -121,6 +121,15 @@ impl Metrics {
         value.parse().ok()
     }
 
+    /// The same for a counter of seconds.
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
+        let samples = self.0.lines().filter_map(|line| line.rsplit_once(' '));
+        let of_name = samples.filter(|(series, _)| series.split('{').next() == Some(name));
+        let chosen = of_name.filter(|(series, _)| labels.iter().all(|label| series.contains(label)));
+        chosen.map(|(_, value)| value.parse::<f64>().unwrap()).sum()
+    }
+
     /// The sum over all series of a counter that have these labels.
     pub fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let labels: Vec<String> = labels.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();

@@ -23,6 +23,7 @@ pub mod scale;
 pub mod scheduling;
 pub mod soak;
 pub mod tenant;
+pub mod usage;
 pub mod workloads;
 
 use std::{

@@ -108,6 +108,11 @@ automountServiceAccountToken: false
 {{- include "tenure.fullname" . }}-config
 {{- end }}
 
+{{- /* The ConfigMap that has the keeper's record of usage. */}}
+{{- define "tenure.usage.name" -}}
+{{- include "tenure.fullname" . }}-usage
+{{- end }}
+
 {{- /* The configuration file of keeper and webhook. They take a change up by themselves, so it makes no new pods. */}}
 {{- define "tenure.config" -}}
 {{- $config := dict }}
@@ -184,6 +189,9 @@ automountServiceAccountToken: false
 {{-     $_ := set $bounded .queue true }}
 {{-   end }}
 {{-   $_ := set $config "delegation" (dict "bounds" .) }}
+{{- end }}
+{{- if include "tenure.isOn" (list . "usage") }}
+{{-   $_ := set $config "usage" (dict "resources" .Values.usage.resources) }}
 {{- end }}
 {{- with .Values.waitForPodsReady }}
 {{-   $_ := set $config "waitForPodsReady" (include "tenure.waitForPodsReady" . | fromJson) }}

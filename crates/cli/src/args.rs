@@ -24,6 +24,7 @@ use crate::{
     resume::Resume,
     status::StatusArgs,
     tell,
+    usage::UsageArgs,
     validate::ValidateArgs,
 };
 
@@ -78,6 +79,7 @@ enum Command {
     Matrix(MatrixArgs),
     Explain(Box<Explain>),
     Status(StatusArgs),
+    Usage(UsageArgs),
     RequeueSchedule(RequeueScheduleArgs),
     Validate(ValidateArgs),
     Completion(CompletionArgs),
@@ -112,6 +114,7 @@ impl Cli {
             Command::Matrix(matrix) => Box::pin(matrix.run(connect)).await,
             Command::Explain(explain) => Box::pin(explain.run(connect)).await,
             Command::Status(status) => Box::pin(status.run(connect)).await,
+            Command::Usage(usage) => Box::pin(usage.run(connect)).await,
             Command::RequeueSchedule(schedule) => Box::pin(schedule.run(connect)).await,
             Command::Validate(validate) => validate.run(),
             Command::Completion(completion) => completion.run(Self::command()),

@@ -29,6 +29,7 @@ mod status;
 mod table;
 mod target;
 mod tell;
+mod usage;
 mod validate;
 
 pub use args::Cli;

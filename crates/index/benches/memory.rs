@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tenure_index::{CeilingIndex, Settings};
-use tenure_types::{podgroup::PodGroupKind, projection, tensorstack::v1beta1};
+use tenure_index::{CeilingIndex, SeenRun, Settings, Uid, UsageLedger};
+use tenure_policy::usage::PodRun;
+use tenure_types::{podgroup::PodGroupKind, projection, room::PodWithRoom, tensorstack::v1beta1};
 
 const CONTROL_PODS: usize = 1_000;
 const QUEUES: usize = 500;
@@ -62,6 +63,8 @@ fn main() {
         let groups = pods / size;
         println!("in PodGroups of {size:<8}{} bytes a pod, {groups} groups with theirs", grouped / pods);
     }
+    let counted = held_by(|| in_ledger(pods));
+    println!("in a ledger of usage    {} bytes a pod, where that is on", counted / pods);
     let control = held_by(|| (0..CONTROL_PODS).map(|number| decode(pod(number))).collect::<Vec<Pod>>());
     let (per_pod, control_per_pod) = (index / pods, control / CONTROL_PODS);
     println!("pods in the index       {pods}, in {QUEUES} queues and {NAMESPACES} namespaces");
@@ -99,6 +102,23 @@ fn in_groups(pods: usize, size: usize) -> CeilingIndex {
     assert_eq!(index.gangs().filter(|gang| gang.start.is_some()).count(), pods / size);
     assert_eq!((index.claim_stamp(Timestamp::MAX), index.next_expiry()), (None, None));
     index
+}
+
+/// A ledger in which each pod runs.
+fn in_ledger(pods: usize) -> UsageLedger {
+    let mut index = CeilingIndex::new(Settings::default());
+    let mut ledger = UsageLedger::new(["nvidia.com/gpu".to_owned()].into(), Timestamp::MIN);
+    ledger.begin_list();
+    for number in 0..pods {
+        let (pod, requests, stopped) = decode::<PodWithRoom>(pod(number)).split_run();
+        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
+        let run = PodRun::of(&pod, stopped);
+        let seen = SeenRun { uid, version: number.to_string(), run, requests };
+        ledger.list(&seen, Timestamp::MAX, || index.run_place(&pod));
+    }
+    ledger.end_list(pods.to_string(), Timestamp::MAX);
+    assert_eq!(ledger.live(), pods);
+    ledger
 }
 
 fn held_by<T>(make: impl FnOnce() -> T) -> usize {

@@ -9,6 +9,7 @@ mod orphans;
 mod returns;
 mod tally;
 mod terminating;
+mod usage;
 
 use std::collections::HashSet;
 

@@ -17,6 +17,7 @@ mod podgroups;
 mod queues;
 mod times;
 mod uid;
+mod usage;
 
 pub use ceilings::{CeilingIndex, Ceilings, Orphan, Overlong, Seen, Settings, Standing, Tally};
 pub use cluster::{ClusterModel, Reader};
@@ -30,3 +31,4 @@ pub use placement::{
 pub use podgroups::{GroupWorkload, Stamped, Stamping};
 pub use queues::{RunaiQueues, TensorstackQueues};
 pub use uid::Uid;
+pub use usage::{RunPlace, SeenRun, StreamClock, UsageLedger};

@@ -48,6 +48,7 @@ use crate::{
     config::Current,
     events::{EventQueue, EventRecord},
     gate::FreshnessGate,
+    ledger::UsageBook,
     limit::WriteLimit,
     pod_notices::ToldWorkloads,
     queues::QueueReader,
@@ -78,6 +79,8 @@ pub struct Pauser {
     pub events: EventQueue,
     /// True to decide everything, and to write only events.
     pub dry_run: bool,
+    /// The ledger of usage, which is told which pods are ended.
+    pub usage: UsageBook,
     /// For announcements, apart from the limit of pauses: they must not wait for each other.
     pub announcements: Arc<WriteLimit>,
     /// The workloads whose pods are to show the end of their run.

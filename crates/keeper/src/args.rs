@@ -1,12 +1,12 @@
 use std::{num::NonZeroU32, time::Duration};
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Parser, builder::NonEmptyStringValueParser};
 use jiff::SignedDuration;
 use tenure_policy::expiry::KUBE_SYSTEM;
 use tenure_service::{
     admin::AdminArgs, client::ClientArgs, config::ConfigArgs, leadership::LeaderArgs, log::LogArgs,
 };
-use tenure_types::runai::QueueVersion;
+use tenure_types::{runai::QueueVersion, usage::USAGE_CONFIG_MAP};
 
 /// Tenure's keeper: pauses workloads that have run for longer than the maxDuration of their queue.
 ///
@@ -93,6 +93,12 @@ pub struct Args {
     /// resumes nothing, because what it knows may be out of date. The API server ends each watch after 50 seconds
     #[arg(long, value_name = "DURATION", default_value = "90s", value_parser = at_least_a_minute, help_heading = "Limits")]
     pub(crate) max_watch_staleness: Duration,
+
+    /// The ConfigMap that has the record of what runs have used, where the configuration has usage. It must exist, in the
+    /// namespace of the Lease
+    #[arg(long, value_name = "NAME", default_value = USAGE_CONFIG_MAP, help_heading = "Usage")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) usage_config_map: String,
 
     #[command(flatten, next_help_heading = "Configuration file")]
     pub(crate) config: ConfigArgs,

@@ -9,6 +9,7 @@ mod events;
 mod expiry;
 mod extensions;
 mod gate;
+mod ledger;
 mod metrics;
 mod orphans;
 mod owners;

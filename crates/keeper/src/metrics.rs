@@ -510,12 +510,13 @@ mod tests {
     use kube::{Client, client::Body};
     use prometheus_client::encoding::text::encode;
     use serde_json::{Value, json};
-    use tenure_index::Settings;
-    use tenure_policy::runs::Runs;
+    use tenure_index::{Settings, UsageLedger};
+    use tenure_policy::{runs::Runs, usage::UsageResources};
     use tenure_service::{freshness::Freshness, readiness::ProcessReadiness};
     use tenure_types::tensorstack::v1beta1;
 
     use super::*;
+    use crate::ledger::{UsageBook, UsageMetrics};
 
     /// All series but for the buckets of histograms.
     fn series(registry: &Registry) -> Vec<String> {
@@ -722,7 +723,15 @@ mod tests {
         });
         let mut registry = Registry::with_prefix("tenure_keeper");
         metrics.count_workloads(&[("demo".into(), report(1))]);
+        let known = cluster.clone();
         State::register(&mut registry, cluster, clock().await, Leadership::always(), &metrics);
+        let book = UsageBook::default();
+        let time = "2026-01-01T00:00:00Z";
+        let used = json!({"family": "t9k", "queue": "demo", "used": {"cpu": {"cut": 1}}});
+        let record = json!({"resourceVersion": "1", "at": time, "since": time, "queues": [used]});
+        let record = serde_json::from_value(record).unwrap();
+        book.open(UsageLedger::restore(record, UsageResources::default()));
+        UsageMetrics::register(&mut registry, book, known);
         let freshness = Freshness::default();
         let _pods = freshness.watch("pods", true);
         registry.register_collector(Box::new(freshness));

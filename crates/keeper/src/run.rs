@@ -31,6 +31,7 @@ use crate::{
     config::{Configure, settings},
     extensions::OpenExtensions,
     gate::FreshnessGate,
+    ledger::{UsageBook, UsageMetrics},
     metrics::{Metrics, State},
     owners::Owners,
     queues::QueueReader,
@@ -60,6 +61,7 @@ impl Args {
             max_termination_grace,
             retry_after,
             max_watch_staleness,
+            usage_config_map,
             leader,
             admin,
             log,
@@ -71,6 +73,7 @@ impl Args {
         let (config, reload) = config.load(Config::parse, registry)?;
         let signals = Signals::catch()?;
         let clock = ServerClock::default();
+        let usage_namespace = leader.namespace();
         // a client of its own: the Lease must not wait behind other calls
         let (lead, election) = elect(leader, client.clone().client(&clock).await?, dry_run)?;
         let client = client.client(&clock).await?;
@@ -85,6 +88,8 @@ impl Args {
         let extensions = OpenExtensions::default();
         let (configure, config) = Configure::new(config, cluster.clone());
         let configured = reload.follow(move |config| configure.apply(config));
+        let usage = UsageBook::default();
+        UsageMetrics::register(registry, usage.clone(), cluster.clone());
         State::register(registry, cluster.clone(), clock.clone(), lead.clone(), &metrics);
         registry.register_collector(Box::new(readiness.freshness().clone()));
         let admin = admin.serve(readiness.clone(), metrics_page).await?;
@@ -107,6 +112,7 @@ impl Args {
         let known = cluster.clone();
         let gate = FreshnessGate::new(&readiness, &lead, max_watch_staleness);
         let queues = QueueReader::new(client.clone(), &cluster, runai_queue_version, t9k_system_namespace);
+        let usage_namespace = usage_namespace.unwrap_or_else(|| client.default_namespace().into());
         let parts = Parts {
             client,
             gate,
@@ -120,6 +126,8 @@ impl Args {
             writes: (writes_per_second, burst),
             longest_termination: max_termination_grace,
             dry_run,
+            usage,
+            usage_record: (usage_namespace, usage_config_map),
         };
         let work = parts.work(scope, queues, runai_queue_version, threadiness);
         let everything = async |shutdown: CancellationToken| {

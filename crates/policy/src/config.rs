@@ -17,6 +17,7 @@ mod pods_ready;
 mod tenancy;
 mod tree;
 mod trusted;
+mod usage;
 
 use std::{collections::BTreeSet, fmt};
 
@@ -25,6 +26,7 @@ use thiserror::Error;
 use crate::{
     delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, notice::NoticePoints,
     owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady, start::LongestFormation,
+    usage::UsageResources,
 };
 use fields::{Field, Problems};
 use tree::YamlNode;
@@ -37,6 +39,7 @@ pub use kai::Kai;
 pub use kai_sources::{ConfigMapKey, KAI_CONFIG_MAP, KAI_SHARDS, KaiSources};
 pub use kueue::{KUEUE_ENABLED, KUEUE_QUEUES, Kueue};
 pub use tenancy::TENANCY_WRITERS;
+pub use usage::USAGE_RESOURCES;
 
 /// Key of the points before its end at which a workload gets a notice, where its queue has no value.
 pub const EXPIRY_NOTICE: &str = "expiryNotice";
@@ -70,6 +73,9 @@ pub const KAI: &str = "kai";
 /// Key of the bounds for administrators of a part of the tree.
 pub const DELEGATION: &str = "delegation";
 
+/// Key of the resources whose use is counted.
+pub const USAGE: &str = "usage";
+
 const FIELDS: &[&str] = &[
     PREEMPT,
     RECLAIM,
@@ -88,6 +94,7 @@ const FIELDS: &[&str] = &[
     KUEUE,
     KAI,
     DELEGATION,
+    USAGE,
 ];
 
 /// The configuration, read and checked.
@@ -119,7 +126,10 @@ pub struct Config {
     pub kai: KaiSources,
     /// The longest floors that queues may have.
     pub bounds: Bounds,
-    /// The keys that the file sets: at the top, and within the guard, the tenancy, the delegation, Kueue and KAI.
+    /// The resources whose use is counted. None: no use is counted.
+    pub usage: Option<UsageResources>,
+    /// The keys that the file sets: at the top, and within the guard, the tenancy, the delegation, the usage, Kueue
+    /// and KAI.
     pub set: BTreeSet<&'static str>,
     /// The number of rows that it adds to the table.
     pub rows: usize,
@@ -212,6 +222,8 @@ impl Config {
             let kai = of_kai.as_ref().map(|field| kai_sources::read(field, &mut problems));
             let delegation = fields.take(DELEGATION);
             let bounds = delegation.as_ref().map(|field| delegation::read(field, &mut problems));
+            let of_usage = fields.take(USAGE);
+            let usage = of_usage.as_ref().and_then(|field| usage::read(field, &mut problems));
             fields.end(&mut problems);
             let mut set = set(root, FIELDS);
             set.extend(guard.into_iter().flat_map(|field| guard::set(field.node)));
@@ -219,6 +231,7 @@ impl Config {
             set.extend(of_kueue.into_iter().flat_map(|field| kueue::set(field.node)));
             set.extend(of_kai.into_iter().flat_map(|field| kai_sources::set(field.node)));
             set.extend(delegation.into_iter().flat_map(|field| delegation::set(field.node)));
+            set.extend(of_usage.and_then(|field| usage::set(field.node)));
             let rows = rules.len();
             let table = OwnerTable::default().with(rules);
             Self {
@@ -236,6 +249,7 @@ impl Config {
                 kueue,
                 kai: kai.unwrap_or_default(),
                 bounds: bounds.unwrap_or_default(),
+                usage,
                 set,
             }
         });

@@ -32,4 +32,5 @@ pub mod runs;
 pub mod start;
 pub mod toleration;
 pub mod tree;
+pub mod usage;
 pub mod victims;

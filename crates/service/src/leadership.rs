@@ -77,6 +77,11 @@ pub struct LeaderArgs {
 }
 
 impl LeaderArgs {
+    /// Returns the namespace of the Lease; none if that is the client's own.
+    pub fn namespace(&self) -> Option<String> {
+        Some(self.resource_namespace.clone()).filter(|namespace| !namespace.is_empty())
+    }
+
     /// Creates the handle that tells whether this process leads, and the election that has to run for it.
     pub fn election(self, client: Client) -> anyhow::Result<(Leadership, Election)> {
         let Self {

@@ -15,7 +15,7 @@ pub mod leadership;
 pub mod limit;
 pub mod log;
 pub mod metrics;
-mod pages;
+pub mod pages;
 pub mod readiness;
 pub mod served;
 pub mod shutdown;

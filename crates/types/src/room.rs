@@ -4,6 +4,7 @@ mod needs;
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::Value;
@@ -96,6 +97,20 @@ struct ContainerStatus {
     resources: Option<Resources>,
     #[serde(deserialize_with = "map")]
     allocated_resources: Amounts,
+    state: ContainerState,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Terminated {
+    /// As text: one that can't be read must not make the list of all pods fail.
+    finished_at: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -128,31 +143,42 @@ fn is_of_pods(resource: &str) -> bool {
 }
 
 impl PodWithRoom {
+    /// Splits this into the pod, its requests, and the time at which the last of its containers stopped, if all have.
+    pub fn split_run(self) -> (Pod, BTreeMap<String, i64>, Option<Timestamp>) {
+        let (requests, stopped) = (self.spec.requests(&self.status), self.status.stopped_at());
+        let Self { metadata, spec, status } = self;
+        (without_room(metadata, spec, status), requests, stopped)
+    }
+
     /// Splits this into the pod and its room.
     pub fn split(self) -> (Pod, ResourceDemand) {
         let Self { metadata, spec, status } = self;
         let room = ResourceDemand::new(spec.requests(&status), Needs::read(&metadata, &spec));
-        let Spec {
-            priority,
-            scheduler_name,
-            node_name,
-            priority_class_name,
-            preemption_policy,
-            scheduling_group,
-            ..
-        } = spec;
-        let spec = PodSpec {
-            priority,
-            scheduler_name,
-            node_name,
-            priority_class_name,
-            preemption_policy,
-            scheduling_group,
-        };
-        let Status { phase, conditions, nominated_node_name, .. } = status;
-        let status = PodStatus { phase, conditions, nominated_node_name };
-        (Pod { metadata, spec, status }, room)
+        (without_room(metadata, spec, status), room)
     }
+}
+
+fn without_room(metadata: ObjectMeta, spec: Spec, status: Status) -> Pod {
+    let Spec {
+        priority,
+        scheduler_name,
+        node_name,
+        priority_class_name,
+        preemption_policy,
+        scheduling_group,
+        ..
+    } = spec;
+    let spec = PodSpec {
+        priority,
+        scheduler_name,
+        node_name,
+        priority_class_name,
+        preemption_policy,
+        scheduling_group,
+    };
+    let Status { phase, conditions, nominated_node_name, .. } = status;
+    let status = PodStatus { phase, conditions, nominated_node_name };
+    Pod { metadata, spec, status }
 }
 
 impl ResourceDemand {
@@ -214,6 +240,14 @@ impl Status {
     fn is_infeasible(&self) -> bool {
         let pending = self.conditions.iter().find(|condition| condition.type_ == "PodResizePending");
         pending.is_some_and(|condition| condition.reason.as_deref() == Some("Infeasible"))
+    }
+
+    /// The time at which the last container stopped; none if one may run, or none is known.
+    fn stopped_at(&self) -> Option<Timestamp> {
+        let stopped =
+            |of: &ContainerStatus| of.state.terminated.as_ref()?.finished_at.as_deref()?.parse().ok();
+        let last: Option<Vec<Timestamp>> = self.container_statuses.iter().map(stopped).collect();
+        last?.into_iter().max()
     }
 
     fn of_container(&self, name: &str) -> Option<&ContainerStatus> {

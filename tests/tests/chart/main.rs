@@ -26,6 +26,7 @@ mod rights;
 mod shapes;
 mod t9k;
 mod tenancy;
+mod usage;
 mod users;
 mod values;
 

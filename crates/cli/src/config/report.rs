@@ -8,13 +8,14 @@ use tenure_policy::{
         Config, ConfigFile, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
         EXPIRY_NOTICE, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
         LONGEST_FORMATION, METHOD, NOTICE_ON_PODS, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS,
-        TENANCY_WRITERS, TRUSTED_WRITERS,
+        TENANCY_WRITERS, TRUSTED_WRITERS, USAGE_RESOURCES,
     },
     delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
     guard::{Guarded, Scheduler, UnknownPreemptor},
     ready::PodsReady,
     requeue::Backoff,
+    usage::UsageResources,
 };
 use tenure_types::runai::v3alpha1::CountFrom;
 
@@ -171,11 +172,17 @@ fn own(config: &Config) -> [(&'static str, String); 18] {
         (KAI_CONFIG_MAP, config.kai.config_map.as_ref().map_or_else(|| "none".to_owned(), config_map)),
         (KAI_SHARDS, config.kai.shards.to_string()),
         (DELEGATION_BOUNDS, count(config.bounds.0.len(), "queue")),
+        (USAGE_RESOURCES, config.usage.as_ref().map_or_else(|| "off".to_owned(), usage)),
         (SCHEDULERS, count(schedulers.len(), "user")),
         (EXEMPT_USERS, count(exempt_users.len(), "user")),
         (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
         (EXEMPT_NAMESPACES, count(exempt_namespaces.len(), "namespace")),
     ]
+}
+
+/// `cpu, nvidia.com/gpu`
+fn usage(resources: &UsageResources) -> String {
+    resources.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// `kai-scheduler/scheduler-config, config.yaml`

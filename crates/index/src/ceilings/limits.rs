@@ -65,7 +65,7 @@ pub fn ignored_own(objects: &mut Objects, standing: &Standing) -> Option<SignedD
 }
 
 /// Until when the workload of a pod must be ready. One that takes no room may wait, unless its creation counts.
-fn ready_until(
+pub fn ready_until(
     objects: &mut Objects,
     pods_ready: Option<PodsReady>,
     pod: &ManagedPod,

@@ -54,6 +54,7 @@ impl Pauser {
                 return Ok(done);
             }
         }
+        let ending = self.usage.ending(task, [due.uid]);
         match delete(false).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
@@ -67,6 +68,7 @@ impl Pauser {
             }
             result => result.map_err(Failure::Delete)?,
         }
+        ending.succeeded();
         Ok(deleted(events))
     }
 
@@ -154,6 +156,8 @@ impl Pauser {
                 return Ok(done);
             }
         }
+        let below = known.object.uid.as_deref();
+        let ending = self.usage.ending_below(Task::Expire, below, &self.cluster);
         match delete(false).await {
             // it may have been done all the same
             Err(error) if error.is_open() => {
@@ -163,6 +167,7 @@ impl Pauser {
             }
             result => result.map_err(failed)?,
         }
+        ending.succeeded();
         Ok(Done { result, events, served })
     }
 

@@ -228,6 +228,7 @@ impl Pauser {
         if let Some(done) = self.held_back(why.0, due) {
             return Ok(Attempt::Done(done));
         }
+        let ending = self.usage.ending_below(why.0, known.object.uid.as_deref(), &self.cluster);
         for (number, rule) in table.rules(owner).enumerate() {
             // each write takes its turn
             if number > 0 {
@@ -240,6 +241,7 @@ impl Pauser {
                     if !pause::took(OwnerObject(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
+                    ending.succeeded();
                     let state = OwnerObject(&returned).requeue_state();
                     let mut events = told_of_pause(&record, &state, &known);
                     if !self.dry_run && !matches!(plan.until, ResumeCondition::Requeued(_)) {

@@ -207,6 +207,7 @@ fn pauser(server: &Server) -> Pauser {
         scope: Scope::default(),
         events: EventQueue::new(Metrics::register(&mut Registry::default())),
         dry_run: false,
+        usage: UsageBook::default(),
         announcements: Arc::new(limit()),
         told: ToldWorkloads::default(),
         exempt_owners: Mutex::default(),

@@ -22,6 +22,7 @@ use crate::{
     expiry::ExpiryController,
     extensions::{ExtensionController, OpenExtensions},
     gate::FreshnessGate,
+    ledger::{RecordStore, UsageBook, UsageCounter},
     limit::{WriteLimit, write_limit},
     metrics::Metrics,
     orphans::QueueLabels,
@@ -52,6 +53,9 @@ pub struct Parts {
     pub writes: (NonZeroU32, NonZeroU32),
     pub longest_termination: SignedDuration,
     pub dry_run: bool,
+    pub usage: UsageBook,
+    /// The namespace and the name of the `ConfigMap` that has the record of usage.
+    pub usage_record: (String, String),
 }
 
 impl Parts {
@@ -74,6 +78,7 @@ impl Parts {
             returns: acts.then(|| self.returns(&events)),
             pod_notices: acts.then(|| self.pod_notices(&announcements, &told)),
             reporter: acts.then(|| self.reporter(version)),
+            usage: acts.then(|| self.usage_counter()),
             events: self.event_writer(&events),
             expiry: ExpiryController {
                 cluster: self.cluster.clone(),
@@ -143,6 +148,7 @@ impl Parts {
             scope,
             events,
             dry_run: self.dry_run,
+            usage: self.usage.clone(),
             announcements,
             told,
             exempt_owners: Mutex::default(),
@@ -208,6 +214,18 @@ impl Parts {
         }
     }
 
+    fn usage_counter(&self) -> UsageCounter {
+        let (namespace, name) = self.usage_record.clone();
+        UsageCounter {
+            client: self.client.clone(),
+            cluster: self.cluster.clone(),
+            clock: self.clock.clone(),
+            config: self.config.clone(),
+            book: self.usage.clone(),
+            store: RecordStore::new(self.client.clone(), self.lead.clone(), namespace, name),
+        }
+    }
+
     fn extensions(&self, events: &EventQueue) -> ExtensionController {
         ExtensionController {
             cluster: self.cluster.clone(),
@@ -239,13 +257,25 @@ pub struct Work {
     pod_notices: Option<PodNotices>,
     /// None in a dry run.
     reporter: Option<Reporter>,
+    /// None in a dry run.
+    usage: Option<UsageCounter>,
 }
 
 impl Work {
     /// Keeps the lease until all work that was begun is done.
     pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self { expiry, events, stamps, labels, extensions, terminations, returns, pod_notices, reporter } =
-            self;
+        let Self {
+            expiry,
+            events,
+            stamps,
+            labels,
+            extensions,
+            terminations,
+            returns,
+            pod_notices,
+            reporter,
+            usage,
+        } = self;
         let (acted, done) = (CancellationToken::new(), CancellationToken::new());
         let report = async {
             if let Some(reporter) = reporter {
@@ -277,9 +307,14 @@ impl Work {
                 returns.run(lead, shutdown).await;
             }
         };
+        let count = async {
+            if let Some(usage) = usage {
+                usage.run(lead, shutdown).await;
+            }
+        };
         let work = async {
             let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, label, extend, end, bring_back, show, report);
+            tokio::join!(expire, stamp, label, extend, end, bring_back, show, report, count);
             acted.cancel();
         };
         let work = async {

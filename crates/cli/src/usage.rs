@@ -1,0 +1,191 @@
+//! `kubectl tenure usage`: what runs have used, from the keeper's record.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use serde::Serialize;
+use tenure_types::usage::{USAGE_CONFIG_MAP, USAGE_KEY, UsageEnd, UsageRecord};
+
+use crate::{
+    age::{human, moment},
+    connect::ConnectArgs,
+    output::OutputArgs,
+    server::explain,
+    table::{printable, table},
+};
+
+/// Show what runs have used, by queue, resource and how they ended
+///
+/// A run counts when it ends, with all that its pod had requested. The table has hours of one unit: GPU-hours, core-hours,
+/// GiB-hours. CUT is what Tenure ended at its ceiling, UNREADY what it ended because it wasn't ready in time, and DELETED what
+/// users and other programs deleted. Takes the right to get the ConfigMap that has the keeper's record.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct UsageArgs {
+    /// Only these queues
+    #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',')]
+    queues: Vec<String>,
+
+    /// Only these resources
+    #[arg(long = "resource", value_name = "RESOURCE", value_delimiter = ',')]
+    resources: Vec<String>,
+
+    /// Show how old preempted runs were, in place of the ends
+    #[arg(long)]
+    preempted: bool,
+
+    /// The namespace in which Tenure is installed
+    #[arg(long, value_name = "NAMESPACE", default_value = "tenure-system")]
+    tenure_namespace: String,
+
+    /// The ConfigMap that has the record, as the keeper has it
+    #[arg(long, value_name = "NAME", default_value = USAGE_CONFIG_MAP)]
+    usage_config_map: String,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl tenure usage
+  kubectl tenure usage --queue research --resource nvidia.com/gpu
+  kubectl tenure usage --preempted     # how old preempted runs were
+  kubectl tenure usage -o json         # in seconds";
+
+/// The answer as JSON.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageAnswer {
+    since: Timestamp,
+    until: Timestamp,
+    /// The number of times for which some runs may be missing.
+    gaps: u32,
+    usage: Vec<UsageRow>,
+}
+
+/// The use of a resource in a queue: seconds of one unit.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageRow {
+    family: String,
+    queue: String,
+    resource: String,
+    total: f64,
+    ends: BTreeMap<&'static str, f64>,
+    /// By the age of the run.
+    preempted: BTreeMap<&'static str, f64>,
+}
+
+impl UsageArgs {
+    pub async fn run(self, connect: ConnectArgs) -> Result<()> {
+        let cluster = connect.connect().await?;
+        let (namespace, name) = (&self.tenure_namespace, &self.usage_config_map);
+        let maps: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
+        let map = maps.get_opt(name).await.map_err(explain)?.ok_or_else(|| {
+            anyhow!(
+                "there is no ConfigMap {name} in namespace {namespace}: install the chart with usage.enabled=true, or name the right one with --tenure-namespace and --usage-config-map"
+            )
+        })?;
+        let text = map.data.as_ref().and_then(|data| data.get(USAGE_KEY));
+        let Some(text) = text else {
+            bail!(
+                "the keeper has written nothing into ConfigMap {namespace}/{name} yet: kubectl tenure status shows whether one leads, and its log says why it doesn't count"
+            );
+        };
+        let record: UsageRecord = serde_json::from_str(text)
+            .with_context(|| format!("cannot read {USAGE_KEY} of ConfigMap {namespace}/{name}"))?;
+        let answer = self.answer(&record);
+        let now = cluster.clock.now();
+        self.output.show(&answer, || self.table(&answer, &record, now))
+    }
+
+    fn answer(&self, record: &UsageRecord) -> UsageAnswer {
+        let is_asked = |asked: &[String], name: &str| asked.is_empty() || asked.iter().any(|of| of == name);
+        let queues = record.queues.iter().filter(|of| is_asked(&self.queues, &of.queue));
+        let rows = queues.flat_map(|of| {
+            let used = of.used.iter().filter(|(resource, _)| is_asked(&self.resources, resource));
+            used.map(|(resource, by_end)| UsageRow::new((&of.family, &of.queue), resource, by_end))
+        });
+        let UsageRecord { since, at, gaps, .. } = record;
+        UsageAnswer { since: *since, until: *at, gaps: *gaps, usage: rows.collect() }
+    }
+
+    fn table(&self, answer: &UsageAnswer, record: &UsageRecord, now: Timestamp) -> String {
+        let ages = UsageEnd::ALL.map(UsageEnd::age).into_iter().filter(|age| !age.is_empty());
+        let mut headers = vec!["QUEUE", "RESOURCE"];
+        if self.preempted {
+            headers.extend(ages.clone());
+        } else {
+            headers.extend(["TOTAL", "SUCCEEDED", "FAILED", "CUT", "PREEMPTED", "UNREADY", "DELETED"]);
+        }
+        let rows = answer.usage.iter().map(|row| {
+            let amount = |of: &BTreeMap<&'static str, f64>, key: &str| {
+                hours(of.get(key).copied().unwrap_or_default(), &row.resource)
+            };
+            let queue = if row.queue.is_empty() { "<none>" } else { &row.queue };
+            let mut cells = vec![printable(queue), printable(&row.resource)];
+            if self.preempted {
+                cells.extend(ages.clone().map(|age| amount(&row.preempted, age)));
+            } else {
+                cells.push(hours(row.total, &row.resource));
+                let ends = ["succeeded", "failed", "cut", "preempted", "evicted_unready", "deleted"];
+                cells.extend(ends.map(|end| amount(&row.ends, end)));
+            }
+            cells
+        });
+        let mut text = table(&headers, rows.collect::<Vec<_>>());
+        let (since, age) = (moment(answer.since), human(now.duration_since(answer.until)));
+        text.push_str(&format!(
+            "\nHours of one unit, of runs that have ended since {since}. Counted up to {age} ago.\n"
+        ));
+        if let Some(gap) = record.last_gap {
+            let (from, to, gaps) = (moment(gap.from), moment(gap.to), answer.gaps);
+            text.push_str(&format!(
+                "Some runs may be missing: no keeper counted for minutes, {gaps} times, the last from {from} to {to}.\n"
+            ));
+        }
+        text
+    }
+}
+
+impl UsageRow {
+    fn new((family, queue): (&str, &str), resource: &str, by_end: &BTreeMap<UsageEnd, u128>) -> Self {
+        let (mut total, mut ends, mut preempted) = (0.0, BTreeMap::new(), BTreeMap::new());
+        for (end, amount) in by_end {
+            let seconds = seconds(*amount);
+            total += seconds;
+            *ends.entry(end.name()).or_default() += seconds;
+            if !end.age().is_empty() {
+                preempted.insert(end.age(), seconds);
+            }
+        }
+        let [family, queue, resource] = [family, queue, resource].map(str::to_owned);
+        Self { family, queue, resource, total, ends, preempted }
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "sixteen digits are enough")]
+fn seconds(millionths: u128) -> f64 {
+    millionths as f64 / 1e6
+}
+
+/// Returns hours, with three digits or more. Bytes are shown as GiB.
+fn hours(seconds: f64, resource: &str) -> String {
+    let of_bytes = matches!(resource, "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
+    let unit = if of_bytes { f64::from(1 << 30) } else { 1.0 };
+    let hours = seconds / unit / 3_600.0;
+    match hours {
+        0.0 => "0".into(),
+        ..10.0 => format!("{hours:.2}"),
+        10.0..100.0 => format!("{hours:.1}"),
+        _ => format!("{hours:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! The ledger of what runs have used. It takes in all changes of pods in their order, and counts each run once, when it
+//! ends: a run that it knows as going and that has ended now.
+//!
+//! A [record](UsageLedger::record) of it names the version of the pods up to which it has counted. The pods of that very
+//! version and the record make the same ledger again, so that a keeper that was killed loses nothing. Where the API
+//! server has forgotten that version, some runs are missing, and none counts twice.
+
+mod live;
+mod relist;
+
+use std::collections::BTreeMap;
+
+use arcstr::ArcStr;
+use jiff::Timestamp;
+use tenure_policy::{
+    expiry::Family,
+    usage::{EndedRun, PodRun, SeenAt, UsageResources, UsageTotals, family_label},
+};
+use tenure_types::usage::{UsageEnd, UsageGap, UsageRecord};
+
+use crate::{Uid, uid::UidMap};
+use live::LiveRun;
+use relist::Relist;
+
+/// The queues of a run, and the end that its ceiling sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunPlace {
+    /// Its queue of the tensorstack family; empty if that doesn't exist.
+    pub tensorstack: Option<ArcStr>,
+    /// Its queue of the run.ai family; empty if that doesn't exist.
+    pub runai: Option<ArcStr>,
+    /// True if a `PodGroup` says so.
+    pub is_grouped: bool,
+    /// The time at which its ceiling is reached, if Tenure acts on it.
+    pub deadline: Option<Timestamp>,
+    /// The time by which it must be ready, if Tenure acts on it and it isn't. None for a pod of a `PodGroup`.
+    pub ready_until: Option<Timestamp>,
+}
+
+impl RunPlace {
+    fn queues(&self) -> impl Iterator<Item = (Family, &ArcStr)> {
+        let tensorstack = self.tensorstack.iter().map(|queue| (Family::Tensorstack, queue));
+        tensorstack.chain(self.runai.iter().map(|queue| (Family::Runai, queue)))
+    }
+}
+
+/// A pod as it was seen.
+#[derive(Debug)]
+pub struct SeenRun {
+    /// Its uid.
+    pub uid: Uid,
+    /// Its `resourceVersion`.
+    pub version: String,
+    /// Its run; none if it isn't bound.
+    pub run: Option<PodRun>,
+    /// Its requests, by resource.
+    pub requests: BTreeMap<String, i64>,
+}
+
+/// The version of the pods up to which all is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Position {
+    version: String,
+    at: Timestamp,
+}
+
+/// The sums of the runs that have ended, and the runs that go on.
+#[derive(Debug)]
+pub struct UsageLedger {
+    resources: UsageResources,
+    totals: UsageTotals,
+    live: UidMap<LiveRun>,
+    /// The pods that the keeper is ending.
+    ending: UidMap<UsageEnd>,
+    since: Timestamp,
+    gaps: u32,
+    last_gap: Option<UsageGap>,
+    position: Option<Position>,
+    relist: Option<Relist>,
+    /// Counts the changes that a record would show.
+    changes: u64,
+}
+
+impl UsageLedger {
+    /// Creates an empty ledger. Runs that had ended by its first list don't count.
+    pub fn new(resources: UsageResources, now: Timestamp) -> Self {
+        Self {
+            resources,
+            totals: UsageTotals::default(),
+            live: UidMap::default(),
+            ending: UidMap::default(),
+            since: now,
+            gaps: 0,
+            last_gap: None,
+            position: None,
+            relist: None,
+            changes: 0,
+        }
+    }
+
+    /// Creates the ledger of a record. The next list is to be that of the [version](Self::version) of the record.
+    pub fn restore(record: UsageRecord, resources: UsageResources) -> Self {
+        let UsageRecord { resource_version, at, since, gaps, last_gap, queues, ending } = record;
+        Self {
+            resources,
+            totals: UsageTotals::of(queues),
+            live: UidMap::default(),
+            ending: ending.into_iter().map(|(uid, end)| (Uid::of(&uid), end)).collect(),
+            since,
+            gaps,
+            last_gap,
+            position: Some(Position { version: resource_version, at }),
+            relist: None,
+            changes: 0,
+        }
+    }
+
+    /// Returns the record, once there was a list.
+    pub fn record(&self) -> Option<UsageRecord> {
+        let Position { version, at } = self.position.clone()?;
+        Some(UsageRecord {
+            resource_version: version,
+            at,
+            since: self.since,
+            gaps: self.gaps,
+            last_gap: self.last_gap,
+            queues: self.totals.record(),
+            ending: self.ending.iter().map(|(uid, end)| (uid.text(), *end)).collect(),
+        })
+    }
+
+    /// The version of the pods up to which all is counted; none before the first list.
+    pub fn version(&self) -> Option<&str> {
+        self.position.as_ref().map(|position| position.version.as_str())
+    }
+
+    /// The time of that version.
+    pub fn counted_until(&self) -> Option<Timestamp> {
+        self.position.as_ref().map(|position| position.at)
+    }
+
+    /// The sums.
+    pub const fn totals(&self) -> &UsageTotals {
+        &self.totals
+    }
+
+    /// The number of times for which some runs may be missing.
+    pub const fn gaps(&self) -> u32 {
+        self.gaps
+    }
+
+    /// The number of changes so far that a record would show, apart from the version alone.
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The number of runs that go on.
+    pub fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Notes that the keeper is ending these pods. Returns the uids to [take that back](Self::spare) by: pods that aren't
+    /// known, terminate already or were noted before aren't among them.
+    pub fn end(&mut self, pods: impl IntoIterator<Item = Uid>, how: UsageEnd) -> Vec<Uid> {
+        let mut noted = Vec::new();
+        for uid in pods {
+            let runs_on = self.live.get(&uid).is_some_and(|run| !run.is_terminating());
+            if runs_on && !self.ending.contains_key(&uid) {
+                self.ending.insert(uid, how);
+                noted.push(uid);
+            }
+        }
+        self.changes = self.changes.wrapping_add(u64::from(!noted.is_empty()));
+        noted
+    }
+
+    /// Takes back that the keeper is ending these pods: it couldn't.
+    pub fn spare(&mut self, pods: &[Uid]) {
+        for uid in pods {
+            self.ending.remove(uid);
+        }
+        self.changes = self.changes.wrapping_add(1);
+    }
+
+    /// Adds or updates a pod, by a change of it. `place` is asked only if it matters.
+    pub fn apply(&mut self, seen: SeenRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>) {
+        self.change(&seen, at, place, false);
+        self.moved(seen, at);
+    }
+
+    /// Takes a pod that is gone, as it was at last.
+    pub fn delete(&mut self, seen: SeenRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>) {
+        self.change(&seen, at, place, true);
+        self.moved(seen, at);
+    }
+
+    /// Notes that all changes up to a version were seen.
+    pub fn advance(&mut self, version: String, at: Timestamp) {
+        self.position = Some(Position { version, at });
+    }
+
+    /// All that has stopped by the time of a version is counted, after a gap too.
+    fn moved(&mut self, seen: SeenRun, at: SeenAt) {
+        let before = self.counted_until().unwrap_or(Timestamp::MIN);
+        let stopped = seen.run.and_then(|run| run.stopped).unwrap_or(Timestamp::MIN);
+        let at = at.change.max(stopped).max(before).min(at.now);
+        self.position = Some(Position { version: seen.version, at });
+    }
+
+    fn change(&mut self, seen: &SeenRun, at: SeenAt, place: impl FnOnce() -> Option<RunPlace>, gone: bool) {
+        let Some(run) = &seen.run else {
+            // bound pods stay so
+            if gone {
+                self.live.remove(&seen.uid);
+            }
+            return;
+        };
+        if gone || run.finished.is_some() {
+            // a pod that isn't known has been counted, or had ended before the first list
+            let Some(mut live) = self.live.remove(&seen.uid) else { return };
+            live.update(run, place());
+            self.count(seen.uid, &live, run, at);
+        } else {
+            self.keep(seen, run, place);
+        }
+    }
+
+    /// Adds or updates a run that goes on.
+    fn keep(&mut self, seen: &SeenRun, run: &PodRun, place: impl FnOnce() -> Option<RunPlace>) {
+        match self.live.get_mut(&seen.uid) {
+            Some(live) if live.knows(run) => {}
+            Some(live) => live.update(run, place()),
+            None => {
+                if let Some(place) = place() {
+                    let live = LiveRun::new(run, place, &self.resources, &seen.requests);
+                    self.live.insert(seen.uid, live);
+                }
+            }
+        }
+        if let Some(live) = self.live.get_mut(&seen.uid) {
+            live.request(&self.resources, &seen.requests);
+        }
+    }
+
+    fn count(&mut self, uid: Uid, live: &LiveRun, run: &PodRun, at: SeenAt) {
+        let ended = live.ended(run, self.ending.remove(&uid), at);
+        self.add(live, ended);
+    }
+
+    fn add(&mut self, live: &LiveRun, EndedRun { end, ran }: EndedRun) {
+        for (family, queue) in live.place().queues() {
+            for (resource, millionths) in live.amounts(&self.resources) {
+                let of = (family_label(family), queue.as_str());
+                self.totals.add(of, resource, (end, millionths, ran));
+            }
+        }
+        self.changes = self.changes.wrapping_add(1);
+    }
+}
+
+/// The time that a stream of changes shows: the latest that the API server has written in it. It is used for changes
+/// that were missed, whose own time isn't known.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamClock(Timestamp);
+
+impl StreamClock {
+    /// Begins at a time.
+    pub const fn new(at: Timestamp) -> Self {
+        Self(at)
+    }
+
+    /// Takes a change, and returns the time that it was made at, as near as it is known.
+    pub fn at(&mut self, created: Option<Timestamp>, run: Option<&PodRun>, now: Timestamp) -> Timestamp {
+        let asked = run.and_then(|run| run.deletion).map(|deletion| deletion.asked);
+        let bound = run.map(|run| run.started);
+        let latest = [created, asked, bound].into_iter().flatten().fold(self.0, Timestamp::max);
+        self.0 = latest.min(now);
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Lists of all pods. Nothing of a list counts before it is whole: it may fail at any page.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use tenure_policy::usage::{EndedRun, PodRun, SeenAt};
+use tenure_types::usage::UsageGap;
+
+use super::{Position, RunPlace, SeenRun, UsageLedger, live::LiveRun};
+use crate::Uid;
+
+/// A list that is not yet whole.
+#[derive(Debug)]
+pub struct Relist {
+    /// The pods that run on.
+    seen: HashSet<Uid>,
+    live: Vec<(Uid, LiveRun)>,
+    ended: Vec<(Uid, LiveRun, EndedRun)>,
+    /// The last version that is counted, if there are changes after it that weren't seen.
+    after: Option<Position>,
+}
+
+impl UsageLedger {
+    /// Begins a list of all pods: of the version that is counted, or the first one of all.
+    pub fn begin_list(&mut self) {
+        self.list_after(None);
+    }
+
+    /// Begins a list of all pods after changes that can't be seen any more.
+    pub fn begin_list_after_gap(&mut self) {
+        self.list_after(self.position.clone());
+    }
+
+    fn list_after(&mut self, after: Option<Position>) {
+        self.relist = Some(Relist { seen: HashSet::new(), live: Vec::new(), ended: Vec::new(), after });
+    }
+
+    /// Takes a pod of the list that was begun.
+    pub fn list(&mut self, pod: &SeenRun, now: Timestamp, place: impl FnOnce() -> Option<RunPlace>) {
+        let Some(mut relist) = self.relist.take() else { return };
+        self.list_in(&mut relist, pod, now, place);
+        self.relist = Some(relist);
+    }
+
+    fn list_in(
+        &self,
+        relist: &mut Relist,
+        pod: &SeenRun,
+        now: Timestamp,
+        place: impl FnOnce() -> Option<RunPlace>,
+    ) {
+        let Some(run) = &pod.run else { return };
+        let known = self.live.get(&pod.uid).cloned();
+        if run.finished.is_some() && known.is_none() && !relist.is_news(pod, run) {
+            return;
+        }
+        if run.finished.is_none() {
+            relist.seen.insert(pod.uid);
+        }
+        let place = place();
+        let known = known.map(|mut known| {
+            known.update(run, place.clone());
+            known
+        });
+        let added = || Some(LiveRun::new(run, place?, &self.resources, &pod.requests));
+        let Some(mut live) = known.or_else(added) else { return };
+        live.request(&self.resources, &pod.requests);
+        if run.finished.is_none() {
+            relist.live.push((pod.uid, live));
+        } else {
+            let ended = live.ended(run, self.ending.get(&pod.uid).copied(), SeenAt::live(now));
+            relist.ended.push((pod.uid, live, ended));
+        }
+    }
+
+    /// Ends the list, which was that of a version.
+    pub fn end_list(&mut self, version: String, now: Timestamp) {
+        let Some(Relist { seen, live, ended, after }) = self.relist.take() else { return };
+        for (uid, live, ended) in ended {
+            self.live.remove(&uid);
+            self.ending.remove(&uid);
+            self.add(&live, ended);
+        }
+        let gone: Vec<Uid> = self.live.keys().filter(|uid| !seen.contains(uid)).copied().collect();
+        for uid in gone {
+            let Some(live) = self.live.remove(&uid) else { continue };
+            let last = after.as_ref().map_or(now, |after| after.at);
+            let ended = live.missed(self.ending.remove(&uid), last);
+            self.add(&live, ended);
+        }
+        self.live.extend(live);
+        self.ending.retain(|uid, _| self.live.contains_key(uid));
+        let at = match &after {
+            Some(after) => {
+                self.gaps = self.gaps.saturating_add(1);
+                self.last_gap = Some(UsageGap { from: after.at, to: now });
+                now
+            }
+            None => self.position.as_ref().map_or(now, |position| position.at),
+        };
+        self.position = Some(Position { version, at });
+        self.changes = self.changes.wrapping_add(1);
+    }
+}
+
+impl Relist {
+    /// True if a pod that isn't known has ended after the last version that is counted. One that was last changed before
+    /// can't have; of another, only its own time tells.
+    fn is_news(&self, pod: &SeenRun, run: &PodRun) -> bool {
+        let Some(Position { version, at }) = &self.after else { return false };
+        let [of_pod, counted] = [&pod.version, version].map(|version| version.parse::<u64>().ok());
+        let is_old = of_pod.zip(counted).is_some_and(|(of_pod, counted)| of_pod <= counted);
+        !is_old && run.stopped.is_some_and(|stopped| stopped > *at)
+    }
+}

@@ -1,0 +1,431 @@
+use std::collections::HashMap;
+
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use tenure_policy::usage::{DeletionTimes, Finish};
+use tenure_types::usage::UsedByEnd;
+
+use super::*;
+
+const GPU: &str = "nvidia.com/gpu";
+
+fn resources() -> UsageResources {
+    [GPU.to_owned()].into()
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600 + second).unwrap()
+}
+
+fn place(queue: &str, deadline: Option<i64>) -> Option<RunPlace> {
+    let deadline = deadline.map(at);
+    Some(RunPlace { runai: Some(queue.into()), deadline, ..RunPlace::default() })
+}
+
+fn running(started: i64) -> PodRun {
+    PodRun { started: at(started), finished: None, stopped: None, deletion: None, preempted: false }
+}
+
+fn seen(name: &str, version: u64, run: PodRun) -> SeenRun {
+    SeenRun {
+        uid: Uid::of(name),
+        version: version.to_string(),
+        run: Some(run),
+        requests: [(GPU.to_owned(), 1)].into(),
+    }
+}
+
+/// The seconds of a queue, by end.
+fn seconds(ledger: &UsageLedger, queue: &str) -> Vec<(UsageEnd, u128)> {
+    let of_queue = ledger.totals().iter().find(|((_, of), _)| *of == queue);
+    let by_end: Option<&UsedByEnd> = of_queue.and_then(|(_, used)| used.get(GPU));
+    by_end.into_iter().flatten().map(|(end, amount)| (*end, amount / 1_000_000)).collect()
+}
+
+fn list(ledger: &mut UsageLedger, pods: &[(&str, SeenRun)], version: u64, now: i64) {
+    for (queue, pod) in pods {
+        ledger.list(pod, at(now), || place(queue, None));
+    }
+    ledger.end_list(version.to_string(), at(now));
+}
+
+fn begun(pods: &[(&str, SeenRun)]) -> UsageLedger {
+    let mut ledger = UsageLedger::new(resources(), at(0));
+    ledger.begin_list();
+    list(&mut ledger, pods, 10, 0);
+    ledger
+}
+
+fn finished(started: i64, stopped: i64) -> PodRun {
+    PodRun { finished: Some(Finish::Succeeded), stopped: Some(at(stopped)), ..running(started) }
+}
+
+fn deleted(started: i64, asked: i64) -> PodRun {
+    let times = DeletionTimes { asked: at(asked), until: at(asked) };
+    PodRun { deletion: Some(times), ..running(started) }
+}
+
+#[test]
+fn a_run_counts_once_when_it_ends_and_not_again_when_its_pod_is_changed_or_deleted() {
+    let mut ledger = begun(&[("a", seen("a", 1, running(0)))]);
+    for version in 11..14 {
+        let pod = seen("a", version, finished(0, 60));
+        ledger.apply(pod, SeenAt::live(at(60)), || place("a", None));
+    }
+    ledger.delete(seen("a", 14, finished(0, 60)), SeenAt::live(at(70)), || place("a", None));
+    assert_eq!(seconds(&ledger, "a"), [(UsageEnd::Succeeded, 60)]);
+    assert_eq!((ledger.live(), ledger.version()), (0, Some("14")));
+}
+
+#[test]
+fn what_had_ended_before_the_first_list_does_not_count() {
+    let mut ledger = begun(&[("a", seen("a", 1, finished(0, 60)))]);
+    ledger.delete(seen("a", 11, finished(0, 60)), SeenAt::live(at(70)), || place("a", None));
+    assert_eq!(seconds(&ledger, "a"), []);
+}
+
+#[test]
+fn the_queue_that_a_group_said_stays_when_that_group_is_gone() {
+    let grouped = || place("team", None).map(|place| RunPlace { is_grouped: true, ..place });
+    let mut ledger = begun(&[]);
+    ledger.apply(seen("a", 11, running(0)), SeenAt::live(at(1)), grouped);
+    ledger.delete(seen("a", 12, deleted(0, 9)), SeenAt::live(at(9)), || place("own", None));
+    assert_eq!(seconds(&ledger, "team"), [(UsageEnd::Deleted, 9)]);
+}
+
+#[test]
+fn a_pod_that_the_keeper_ends_counts_so_also_for_the_next_keeper() {
+    let mut ledger = begun(&[("a", seen("a", 1, running(0))), ("b", seen("b", 2, running(0)))]);
+    let noted = ledger.end(["a", "b", "unknown"].map(Uid::of), UsageEnd::Cut);
+    assert_eq!(noted, ["a", "b"].map(Uid::of));
+    assert_eq!(ledger.end([Uid::of("a")], UsageEnd::EvictedUnready), []);
+    ledger.spare(&[Uid::of("b")]);
+    let mut next = UsageLedger::restore(ledger.record().unwrap(), resources());
+    next.begin_list();
+    list(&mut next, &[("a", seen("a", 1, running(0))), ("b", seen("b", 2, running(0)))], 10, 5);
+    for (name, version) in [("a", 11), ("b", 12)] {
+        let gone = seen(name, version, deleted(0, 30));
+        next.delete(gone, SeenAt::live(at(30)), || place(name, None));
+    }
+    assert_eq!(seconds(&next, "a"), [(UsageEnd::Cut, 30)]);
+    assert_eq!(seconds(&next, "b"), [(UsageEnd::Deleted, 30)]);
+    assert!(next.record().unwrap().ending.is_empty());
+}
+
+#[test]
+fn a_pod_that_terminates_already_is_not_ended_by_the_keeper() {
+    let mut ledger = begun(&[("a", seen("a", 1, deleted(0, 5)))]);
+    assert_eq!(ledger.end([Uid::of("a")], UsageEnd::Cut), []);
+}
+
+#[test]
+fn after_a_gap_only_what_has_surely_ended_since_counts() {
+    let ledger = begun(&[("a", seen("a", 1, running(0)))]);
+    let mut next = UsageLedger::restore(ledger.record().unwrap(), resources());
+    next.begin_list_after_gap();
+    let pods = [
+        ("untouched", seen("untouched", 9, finished(-100, -50))),
+        ("touched", seen("touched", 700, finished(-100, -50))),
+        ("since", seen("since", 800, finished(0, 60))),
+        ("on", seen("on", 900, running(0))),
+    ];
+    list(&mut next, &pods, 1_000, 600);
+    assert_eq!(seconds(&next, "since"), [(UsageEnd::Succeeded, 60)]);
+    assert_eq!([seconds(&next, "untouched"), seconds(&next, "touched")], [[], []]);
+    assert_eq!((next.live(), next.gaps()), (1, 1));
+    let gap = next.record().unwrap().last_gap;
+    assert_eq!(gap, Some(UsageGap { from: at(0), to: at(600) }));
+}
+
+#[test]
+fn runs_that_a_gap_has_hidden_count_up_to_it() {
+    let mut ledger = begun(&[("a", seen("a", 1, running(-40))), ("b", seen("b", 2, running(0)))]);
+    ledger.begin_list_after_gap();
+    list(&mut ledger, &[("b", seen("b", 2, running(0)))], 100, 600);
+    assert_eq!(seconds(&ledger, "a"), [(UsageEnd::Deleted, 40)]);
+    assert_eq!(ledger.live(), 1);
+}
+
+#[test]
+fn a_list_that_fails_on_its_way_counts_nothing() {
+    let mut ledger = begun(&[("a", seen("a", 1, running(0)))]);
+    ledger.begin_list_after_gap();
+    ledger.list(&seen("a", 20, finished(0, 60)), at(600), || place("a", None));
+    ledger.begin_list_after_gap();
+    list(&mut ledger, &[("a", seen("a", 20, finished(0, 60)))], 100, 700);
+    assert_eq!(seconds(&ledger, "a"), [(UsageEnd::Succeeded, 60)]);
+}
+
+#[test]
+fn the_stream_shows_the_time_of_changes_that_were_missed() {
+    let mut clock = StreamClock::new(at(0));
+    assert_eq!(clock.at(Some(at(-50)), None, at(100)), at(0));
+    assert_eq!(clock.at(Some(at(20)), None, at(100)), at(20));
+    assert_eq!(clock.at(None, Some(&deleted(10, 30)), at(100)), at(30));
+    assert_eq!(clock.at(None, Some(&running(500)), at(100)), at(100), "no clock is ahead of the server's");
+}
+
+/// A step of a history.
+#[derive(Clone, Debug)]
+enum Step {
+    Bind,
+    Finish(usize, bool),
+    /// Asks for the deletion of a pod, with a grace period.
+    Delete(usize, i64),
+    /// Removes a pod that terminates, as its node does.
+    Remove(usize),
+    Touch(usize),
+    Wait(i64),
+    /// The keeper sees some changes.
+    See(usize),
+    Save,
+    Kill,
+    Start,
+    /// The API server forgets all changes so far.
+    Compact,
+}
+
+fn steps(with_gaps: bool) -> impl Strategy<Value = Vec<Step>> {
+    let pod = 0..12_usize;
+    let step = prop_oneof![
+        3 => Just(Step::Bind),
+        3 => (pod.clone(), any::<bool>()).prop_map(|(pod, ok)| Step::Finish(pod, ok)),
+        3 => (pod.clone(), 0..20_i64).prop_map(|(pod, grace)| Step::Delete(pod, grace)),
+        2 => pod.clone().prop_map(Step::Remove),
+        1 => pod.prop_map(Step::Touch),
+        4 => (0..40_i64).prop_map(Step::Wait),
+        5 => (1..6_usize).prop_map(Step::See),
+        2 => Just(Step::Save),
+        1 => Just(Step::Kill),
+        2 => Just(Step::Start),
+        1 => Just(if with_gaps { Step::Compact } else { Step::Wait(1) }),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+#[derive(Clone, Debug)]
+struct ModelPod {
+    run: PodRun,
+    version: u64,
+}
+
+/// The API server, with all that ever happened, and what each run was worth.
+#[derive(Debug, Default)]
+struct Model {
+    now: i64,
+    version: u64,
+    forgotten: u64,
+    names: u64,
+    pods: BTreeMap<String, ModelPod>,
+    changes: Vec<(u64, String, PodRun, bool, i64)>,
+    worth: HashMap<String, (UsageEnd, u128)>,
+}
+
+/// Each run has a ceiling of so many seconds.
+const CEILING: i64 = 60;
+
+impl Model {
+    fn write(&mut self, name: &str, run: PodRun, gone: bool) {
+        self.version += 1;
+        if gone {
+            self.pods.remove(name);
+        } else {
+            self.pods.insert(name.to_owned(), ModelPod { run, version: self.version });
+        }
+        self.changes.push((self.version, name.to_owned(), run, gone, self.now));
+    }
+
+    fn pick(&self, number: usize) -> Option<(String, PodRun)> {
+        let (name, pod) = self.pods.iter().nth(number)?;
+        Some((name.clone(), pod.run))
+    }
+
+    fn ended(&mut self, name: &str, run: &PodRun, by_itself: UsageEnd) {
+        let end = match run.deletion {
+            None => by_itself,
+            Some(of) if of.asked.duration_since(run.started).as_secs() >= CEILING => UsageEnd::Cut,
+            Some(_) => UsageEnd::Deleted,
+        };
+        let ran = at(self.now).duration_since(run.started).as_secs();
+        self.worth.insert(name.to_owned(), (end, ran.try_into().unwrap()));
+    }
+
+    fn finish(&mut self, number: usize, succeeds: bool) {
+        let Some((name, run)) = self.pick(number).filter(|(_, run)| run.finished.is_none()) else { return };
+        let (finish, end) = if succeeds {
+            (Finish::Succeeded, UsageEnd::Succeeded)
+        } else {
+            (Finish::Failed, UsageEnd::Failed)
+        };
+        self.ended(&name, &run, end);
+        self.write(&name, PodRun { finished: Some(finish), stopped: Some(at(self.now)), ..run }, false);
+    }
+
+    fn delete(&mut self, number: usize, grace: i64) {
+        let Some((name, run)) = self.pick(number).filter(|(_, run)| run.deletion.is_none()) else { return };
+        let times = DeletionTimes { asked: at(self.now), until: at(self.now + grace) };
+        self.write(&name, PodRun { deletion: Some(times), ..run }, false);
+        if grace == 0 {
+            self.remove(number);
+        }
+    }
+
+    fn remove(&mut self, number: usize) {
+        let Some((name, run)) = self.pick(number) else { return };
+        let Some(DeletionTimes { asked, until }) = run.deletion else { return };
+        if at(self.now) > until {
+            // its node would have removed it by then
+            return;
+        }
+        if run.finished.is_none() {
+            self.ended(&name, &run, UsageEnd::Deleted);
+        }
+        let last = PodRun { deletion: Some(DeletionTimes { asked, until: asked }), ..run };
+        self.write(&name, last, false);
+        self.write(&name, last, true);
+    }
+
+    /// The pods as they were at a version.
+    fn pods_at(&self, version: u64) -> HashMap<String, ModelPod> {
+        let mut pods = HashMap::new();
+        for (at, name, run, gone, _) in self.changes.iter().take_while(|(at, ..)| *at <= version) {
+            if *gone {
+                pods.remove(name);
+            } else {
+                pods.insert(name.clone(), ModelPod { run: *run, version: *at });
+            }
+        }
+        pods
+    }
+}
+
+fn place_of(name: &str, run: &PodRun) -> Option<RunPlace> {
+    let deadline = run.started + SignedDuration::from_secs(CEILING);
+    Some(RunPlace { runai: Some(name.into()), deadline: Some(deadline), ..RunPlace::default() })
+}
+
+/// A keeper that may be killed at any time, and what it has saved.
+#[derive(Debug, Default)]
+struct ModelKeeper {
+    ledger: Option<UsageLedger>,
+    saved: Option<UsageRecord>,
+    /// The version of the first list of all, from which on runs count.
+    first: Option<u64>,
+}
+
+impl ModelKeeper {
+    fn list(&mut self, model: &Model, version: u64) {
+        let Some(ledger) = &mut self.ledger else { return };
+        for (name, pod) in model.pods_at(version) {
+            ledger.list(&seen(&name, pod.version, pod.run), at(model.now), || place_of(&name, &pod.run));
+        }
+        ledger.end_list(version.to_string(), at(model.now));
+    }
+
+    fn start(&mut self, model: &Model) {
+        if self.ledger.is_some() {
+            return;
+        }
+        let mut ledger = match self.saved.clone() {
+            Some(record) => UsageLedger::restore(record, resources()),
+            None => UsageLedger::new(resources(), at(model.now)),
+        };
+        let version = ledger.version().map(|version| version.parse::<u64>().unwrap());
+        let is_forgotten = version.is_some_and(|version| version < model.forgotten);
+        if is_forgotten {
+            ledger.begin_list_after_gap()
+        } else {
+            ledger.begin_list()
+        }
+        self.ledger = Some(ledger);
+        self.list(model, version.filter(|_| !is_forgotten).unwrap_or(model.version));
+        if self.first.is_none() || self.saved.is_none() {
+            self.first = Some(model.version);
+        }
+        // a keeper saves at once that it has begun
+        self.save();
+    }
+
+    fn see(&mut self, model: &Model, changes: usize) {
+        let Some(ledger) = &mut self.ledger else { return };
+        let version: u64 = ledger.version().unwrap().parse().unwrap();
+        if version < model.forgotten {
+            ledger.begin_list_after_gap();
+            self.list(model, model.version);
+            return;
+        }
+        let news = model.changes.iter().filter(|(at, ..)| *at > version).take(changes);
+        for (version, name, run, gone, when) in news {
+            let (pod, seen_at) =
+                (seen(name, *version, *run), SeenAt { change: at(*when), now: at(model.now) });
+            if *gone {
+                ledger.delete(pod, seen_at, || place_of(name, run));
+            } else {
+                ledger.apply(pod, seen_at, || place_of(name, run));
+            }
+        }
+    }
+
+    fn save(&mut self) {
+        if let Some(ledger) = &self.ledger {
+            self.saved = ledger.record();
+        }
+    }
+}
+
+/// Plays a history; returns the ledger at its end, and the worth of the runs that ended since its first list.
+fn play(steps: &[Step]) -> (UsageLedger, HashMap<String, (UsageEnd, u128)>) {
+    let (mut model, mut keeper) = (Model::default(), ModelKeeper::default());
+    keeper.start(&model);
+    for step in steps {
+        match *step {
+            Step::Bind => {
+                model.names += 1;
+                let (name, run) = (format!("pod-{}", model.names), running(model.now));
+                model.write(&name, run, false);
+            }
+            Step::Finish(pod, succeeds) => model.finish(pod, succeeds),
+            Step::Delete(pod, grace) => model.delete(pod, grace),
+            Step::Remove(pod) => model.remove(pod),
+            Step::Touch(pod) => {
+                if let Some((name, run)) = model.pick(pod) {
+                    model.write(&name, run, false);
+                }
+            }
+            Step::Wait(seconds) => model.now += seconds,
+            Step::See(changes) => keeper.see(&model, changes),
+            Step::Save => keeper.save(),
+            Step::Kill => keeper.ledger = None,
+            Step::Start => keeper.start(&model),
+            Step::Compact => model.forgotten = model.version,
+        }
+    }
+    keeper.start(&model);
+    keeper.see(&model, usize::MAX);
+    (keeper.ledger.unwrap(), model.worth)
+}
+
+proptest! {
+    #[test]
+    fn each_run_counts_once_with_its_end_whatever_happens_to_keepers(steps in steps(false)) {
+        let (ledger, worth) = play(&steps);
+        let counted: HashMap<String, Vec<(UsageEnd, u128)>> = ledger
+            .totals()
+            .iter()
+            .map(|((_, queue), _)| (queue.to_owned(), seconds(&ledger, queue)))
+            .collect();
+        let expected: HashMap<String, Vec<(UsageEnd, u128)>> =
+            worth.into_iter().map(|(name, worth)| (name, vec![worth])).collect();
+        prop_assert_eq!((counted, ledger.gaps()), (expected, 0));
+    }
+
+    #[test]
+    fn no_run_counts_twice_or_for_more_than_it_was_worth_after_gaps(steps in steps(true)) {
+        let (ledger, worth) = play(&steps);
+        for ((_, queue), _) in ledger.totals().iter() {
+            let counted = seconds(&ledger, queue);
+            let (_, most) = worth[queue];
+            prop_assert!(counted.len() == 1 && counted[0].1 <= most, "{queue}: {counted:?} of {most}");
+        }
+    }
+}

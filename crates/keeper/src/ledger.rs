@@ -1,0 +1,83 @@
+//! The ledger of what runs have used, while this keeper leads.
+
+mod count;
+mod metrics;
+mod record;
+mod session;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tenure_index::{Task, Uid, UsageLedger};
+use tenure_types::usage::UsageEnd;
+
+use crate::cluster::ClusterState;
+
+pub use count::UsageCounter;
+pub use metrics::UsageMetrics;
+pub use record::RecordStore;
+
+/// The ledger; none while this keeper doesn't count. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct UsageBook(Arc<Mutex<Option<UsageLedger>>>);
+
+impl UsageBook {
+    /// Begins to count with a ledger.
+    pub fn open(&self, ledger: UsageLedger) {
+        *self.0.lock() = Some(ledger);
+    }
+
+    /// Counts no longer. What was counted is in the record, or is counted again from there.
+    pub fn close(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Reads or changes the ledger.
+    pub fn with<T>(&self, look: impl FnOnce(&mut UsageLedger) -> T) -> Option<T> {
+        self.0.lock().as_mut().map(look)
+    }
+
+    /// Notes that the keeper is about to end these pods: the API server may show that they are gone before it answers.
+    pub fn ending(&self, task: Task, pods: impl IntoIterator<Item = Uid>) -> EndingPods {
+        let how = match task {
+            Task::Evict => UsageEnd::EvictedUnready,
+            Task::Expire | Task::Announce | Task::Withdraw => UsageEnd::Cut,
+        };
+        let pods = self.with(|ledger| ledger.end(pods, how)).unwrap_or_default();
+        EndingPods { book: self.clone(), pods }
+    }
+
+    /// Notes the same of all pods below an owner.
+    pub fn ending_below(&self, task: Task, owner: Option<&str>, cluster: &ClusterState) -> EndingPods {
+        // the pods are searched only where that matters
+        let counts = self.with(|_| ()).is_some();
+        let owner = owner.filter(|_| counts).map(Uid::of);
+        let pods = owner.map(|owner| cluster.with(|index| index.pods_below(owner)));
+        self.ending(task, pods.unwrap_or_default())
+    }
+}
+
+/// Pods that the keeper is about to end. The note is taken back if this is dropped.
+#[derive(Debug)]
+pub struct EndingPods {
+    book: UsageBook,
+    pods: Vec<Uid>,
+}
+
+impl EndingPods {
+    /// Leaves the note: the write has succeeded.
+    pub fn succeeded(mut self) {
+        self.pods.clear();
+    }
+}
+
+impl Drop for EndingPods {
+    fn drop(&mut self) {
+        if !self.pods.is_empty() {
+            self.book.with(|ledger| ledger.spare(&self.pods));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

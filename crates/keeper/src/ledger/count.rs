@@ -1,0 +1,108 @@
+//! Counts what runs have used while this keeper leads, as long as the configuration says so.
+
+use std::time::Duration;
+
+use kube::Client;
+use tenure_index::{SeenRun, Uid, UsageLedger};
+use tenure_policy::usage::{PodRun, UsageResources};
+use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
+use tenure_types::{projection::Pod, room::PodWithRoom};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::{
+    RecordStore, UsageBook,
+    record::{RecordError, StoredRecord},
+    session::Session,
+};
+use crate::{cluster::ClusterState, config::Current};
+
+/// The time before another try to read the record.
+const RETRY_RECORD: Duration = Duration::from_secs(5);
+
+/// Counts while this keeper leads.
+pub struct UsageCounter {
+    pub client: Client,
+    pub cluster: ClusterState,
+    pub clock: ServerClock,
+    pub config: Current,
+    pub book: UsageBook,
+    pub store: RecordStore,
+}
+
+impl UsageCounter {
+    /// Works whenever this keeper leads, until `shutdown`.
+    pub async fn run(&self, lead: &Leadership, shutdown: &CancellationToken) {
+        lead.work(shutdown, async || self.work(shutdown).await, || self.book.close()).await;
+    }
+
+    async fn work(&self, shutdown: &CancellationToken) {
+        let mut config = self.config.clone();
+        while !shutdown.is_cancelled() {
+            let resources = config.get().usage.clone();
+            let result = match &resources {
+                Some(resources) => self.session(resources, &mut config, shutdown).await,
+                None => {
+                    self.reconfigured(None, &mut config, shutdown).await;
+                    Ok(())
+                }
+            };
+            self.book.close();
+            if let Err(failure) = result {
+                error!(error = with_causes(&failure), "Doesn't count what runs use: will try again");
+                tokio::select! {
+                    () = sleep(RETRY_RECORD) => {}
+                    () = shutdown.cancelled() => {}
+                }
+            }
+        }
+    }
+
+    /// Returns when other resources are to be counted, or none, and at `shutdown`.
+    async fn reconfigured(
+        &self,
+        resources: Option<&UsageResources>,
+        config: &mut Current,
+        shutdown: &CancellationToken,
+    ) {
+        while config.get().usage.as_ref() == resources {
+            tokio::select! {
+                () = config.changed() => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
+    }
+
+    /// Counts until the configuration changes or this process ends.
+    async fn session(
+        &self,
+        resources: &UsageResources,
+        config: &mut Current,
+        shutdown: &CancellationToken,
+    ) -> Result<(), RecordError> {
+        let StoredRecord { record, version } = self.store.read().await?;
+        let ledger = match record {
+            Some(record) => UsageLedger::restore(record, resources.clone()),
+            None => UsageLedger::new(resources.clone(), self.clock.now()),
+        };
+        let mut session = Session::new(self, version, ledger.changes());
+        self.book.open(ledger);
+        tokio::select! {
+            failure = session.count() => return failure.map(|never| match never {}),
+            () = self.reconfigured(Some(resources), config, shutdown) => {}
+        }
+        session.save().await
+    }
+
+    pub(super) fn seen(&self, pod: PodWithRoom) -> Option<(Pod, SeenRun)> {
+        let (pod, requests, stopped) = pod.split_run();
+        let seen = SeenRun {
+            uid: Uid::of(pod.metadata.uid.as_deref()?),
+            version: pod.metadata.resource_version.clone().unwrap_or_default(),
+            run: PodRun::of(&pod, stopped),
+            requests,
+        };
+        Some((pod, seen))
+    }
+}

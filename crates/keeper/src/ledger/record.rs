@@ -1,0 +1,89 @@
+//! The record of usage in its `ConfigMap`. Only the keeper that leads writes it, over the version that it has read.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tenure_service::{
+    call::{ApiError, call},
+    leadership::Leadership,
+};
+use tenure_types::usage::{USAGE_KEY, UsageRecord};
+use thiserror::Error;
+
+/// Name under which the record is noted in `managedFields`.
+const FIELD_MANAGER: &str = "tenure-keeper";
+
+/// Why the record can't be read or written.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    #[error("there is no ConfigMap {0}: create it, or install the chart with usage.enabled=true")]
+    Missing(String),
+    #[error(
+        "{USAGE_KEY} of ConfigMap {0} can't be read: put back a copy that can be, or remove the key to begin at zero"
+    )]
+    Unreadable(String, #[source] serde_json::Error),
+    #[error("ConfigMap {0} was changed by another writer: reading it again")]
+    Changed(String),
+    #[error("no answer about ConfigMap {0}")]
+    Api(String, #[source] ApiError),
+}
+
+/// The record, and the version of the `ConfigMap` that has it.
+#[derive(Debug)]
+pub struct StoredRecord {
+    /// None before the first one.
+    pub record: Option<UsageRecord>,
+    pub version: String,
+}
+
+/// Reads and writes the record.
+pub struct RecordStore {
+    maps: Api<ConfigMap>,
+    lead: Leadership,
+    namespace: String,
+    name: String,
+}
+
+impl RecordStore {
+    pub fn new(client: Client, lead: Leadership, namespace: String, name: String) -> Self {
+        Self { maps: Api::namespaced(client, &namespace), lead, namespace, name }
+    }
+
+    pub async fn read(&self) -> Result<StoredRecord, RecordError> {
+        let map = call(self.maps.get(&self.name)).await.map_err(|error| self.failed(error))?;
+        let text = map.data.as_ref().and_then(|data| data.get(USAGE_KEY)).filter(|text| !text.is_empty());
+        let record = text.map(|text| serde_json::from_str(text)).transpose();
+        let record = record.map_err(|error| RecordError::Unreadable(self.place(), error))?;
+        Ok(StoredRecord { record, version: map.metadata.resource_version.unwrap_or_default() })
+    }
+
+    /// Writes the record over a version of the `ConfigMap`; returns its new version, and the bytes of the record.
+    pub async fn write(&self, record: &UsageRecord, over: &str) -> Result<(String, usize), RecordError> {
+        let unreadable = |error| RecordError::Unreadable(self.place(), error);
+        let text = serde_json::to_string(record).map_err(unreadable)?;
+        let bytes = text.len();
+        let patch = json!({"metadata": {"resourceVersion": over}, "data": {USAGE_KEY: text}});
+        let how = PatchParams { field_manager: Some(FIELD_MANAGER.into()), ..PatchParams::default() };
+        if !self.lead.holds() {
+            return Err(self.failed(ApiError::NotLeading));
+        }
+        let map = call(self.maps.patch(&self.name, &how, &Patch::Merge(patch))).await;
+        let map = map.map_err(|error| self.failed(error))?;
+        Ok((map.metadata.resource_version.unwrap_or_default(), bytes))
+    }
+
+    fn failed(&self, error: ApiError) -> RecordError {
+        match error {
+            ApiError::NotFound => RecordError::Missing(self.place()),
+            ApiError::Stale(_) => RecordError::Changed(self.place()),
+            error => RecordError::Api(self.place(), error),
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}

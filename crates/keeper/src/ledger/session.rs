@@ -1,0 +1,283 @@
+//! Follows all bound pods from the version that the record names.
+
+use std::{convert::Infallible, pin::pin, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api,
+    api::{ListParams, VersionMatch, WatchParams},
+    core::{ObjectList, Status, WatchEvent},
+};
+use tenure_index::StreamClock;
+use tenure_policy::usage::SeenAt;
+use tenure_service::{log::with_causes, pages::PageSize};
+use tenure_types::room::PodWithRoom;
+use thiserror::Error;
+use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+use tracing::{info, warn};
+
+use super::{count::UsageCounter, record::RecordError};
+
+/// A pod uses nothing before it is bound.
+const BOUND: &str = "spec.nodeName!=";
+
+/// The shortest time between two records, and the bytes that make it a second longer.
+const SAVED_AFTER: Duration = Duration::from_secs(5);
+const BYTES_A_SECOND: usize = 40_000;
+
+/// A record is written after so long, too, if nothing was counted: the API server forgets old versions after five minutes.
+const SAVED_ANYWAY_AFTER: Duration = Duration::from_mins(1);
+
+/// The time after which the API server ends a watch, and the time that its answer may take beyond that.
+const WATCH_SECONDS: u32 = 50;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const TICK: Duration = Duration::from_secs(1);
+
+/// The time before another try.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The cause of a failed list or watch.
+#[derive(Debug, Error)]
+enum Failure {
+    #[error("failed to list pods")]
+    List(#[source] kube::Error),
+    #[error("failed to watch pods")]
+    Watch(#[source] kube::Error),
+    #[error("the API server has ended the watch of pods: {} ({})", .0.message, .0.code)]
+    Ended(Box<Status>),
+    #[error("the API server doesn't answer the watch of pods")]
+    Silent,
+    #[error("the API server's answer has no resourceVersion")]
+    NoVersion,
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl Failure {
+    /// True if the API server doesn't have the version: it has forgotten it or, restored from a backup, never had it.
+    fn is_forgotten(&self) -> bool {
+        let of =
+            |status: &Status| status.code == 410 || status.message.contains("Too large resource version");
+        match self {
+            Self::List(kube::Error::Api(status)) | Self::Watch(kube::Error::Api(status)) => of(status),
+            Self::Ended(status) => of(status),
+            Self::List(_) | Self::Watch(_) | Self::Silent | Self::NoVersion | Self::Record(_) => false,
+        }
+    }
+}
+
+/// The last record that was written.
+struct Saved {
+    /// The version of its `ConfigMap`.
+    version: String,
+    /// The changes that it has.
+    changes: u64,
+    at: Instant,
+    bytes: usize,
+}
+
+/// A time of counting with one ledger.
+pub struct Session<'c> {
+    counter: &'c UsageCounter,
+    pods: Api<PodWithRoom>,
+    pages: PageSize,
+    /// The version up to which changes are older than this session, and the time that they show.
+    replay: Option<(u64, StreamClock)>,
+    saved: Saved,
+    /// The failure that was last logged, so that it isn't logged again each second.
+    trouble: Option<String>,
+}
+
+impl<'c> Session<'c> {
+    /// Begins over a version of the `ConfigMap`, with a ledger that has had so many changes.
+    pub fn new(counter: &'c UsageCounter, version: String, changes: u64) -> Self {
+        Self {
+            counter,
+            pods: Api::all(counter.client.clone()),
+            pages: PageSize::default(),
+            replay: None,
+            saved: Saved { version, changes, at: Instant::now(), bytes: 0 },
+            trouble: None,
+        }
+    }
+
+    /// Counts, and returns only if the record is another keeper's, or can't be written.
+    pub async fn count(&mut self) -> Result<Infallible, RecordError> {
+        let mut has_listed = false;
+        let mut after_gap = false;
+        loop {
+            let result = if has_listed {
+                self.watch().await
+            } else {
+                self.list(after_gap).await.map(|()| has_listed = true)
+            };
+            match result {
+                Ok(()) => {}
+                Err(Failure::Record(error)) => return Err(error),
+                Err(failure) if failure.is_forgotten() => {
+                    let error = with_causes(&failure);
+                    warn!(error, "Some runs may be missing in what is counted: no keeper saw them end");
+                    (has_listed, after_gap) = (false, true);
+                }
+                Err(failure) => self.fail(&failure).await,
+            }
+        }
+    }
+
+    async fn fail(&mut self, failure: &Failure) {
+        let error = with_causes(failure);
+        if self.trouble.as_ref() != Some(&error) {
+            warn!(error, "Counts no use of runs at the moment: trying again");
+            self.trouble = Some(error);
+        }
+        sleep(RETRY).await;
+    }
+
+    /// Lists the pods of the version that is counted; or as they are now, if there is none, or a gap.
+    async fn list(&mut self, after_gap: bool) -> Result<(), Failure> {
+        let book = &self.counter.book;
+        let counted = book.with(|ledger| ledger.version().map(str::to_owned)).flatten();
+        let exact = counted.filter(|_| !after_gap);
+        book.with(|ledger| if after_gap { ledger.begin_list_after_gap() } else { ledger.begin_list() });
+        let mut page = ListParams {
+            field_selector: Some(BOUND.into()),
+            limit: Some(self.pages.objects()),
+            version_match: exact.as_ref().map(|_| VersionMatch::Exact),
+            resource_version: exact.clone(),
+            ..ListParams::default()
+        };
+        let version = loop {
+            let ObjectList { metadata, items, .. } = match self.pods.list(&page).await {
+                Err(error) if self.pages.shrink_after(&error) => {
+                    page.limit = Some(self.pages.objects());
+                    continue;
+                }
+                list => list.map_err(Failure::List)?,
+            };
+            for pod in items {
+                self.listed(pod);
+            }
+            page.continue_token = metadata.continue_.filter(|token| !token.is_empty());
+            // the token has the version
+            (page.version_match, page.resource_version) = (None, None);
+            if page.continue_token.is_none() {
+                break metadata.resource_version.filter(|version| !version.is_empty());
+            }
+        };
+        let version = version.ok_or(Failure::NoVersion)?;
+        self.replay = if exact.is_some() { self.replayed().await? } else { None };
+        let now = self.counter.clock.now();
+        let runs = book.with(|ledger| {
+            ledger.end_list(version, now);
+            ledger.live()
+        });
+        info!(runs, after_gap, goes_on = exact.is_some(), "Counts what runs use");
+        Ok(self.save().await?)
+    }
+
+    /// Returns the present version, with the time of the record, from which on changes were missed.
+    async fn replayed(&self) -> Result<Option<(u64, StreamClock)>, Failure> {
+        let one = ListParams { limit: Some(1), ..ListParams::default() };
+        let list = self.pods.list(&one).await.map_err(Failure::List)?;
+        let present = list.metadata.resource_version.and_then(|version| version.parse().ok());
+        let since = self.counter.book.with(|ledger| ledger.counted_until()).flatten();
+        Ok(present.zip(since.map(StreamClock::new)))
+    }
+
+    fn listed(&self, pod: PodWithRoom) {
+        let UsageCounter { cluster, clock, book, .. } = self.counter;
+        let Some((pod, seen)) = self.counter.seen(pod) else { return };
+        let place = || cluster.with(|index| index.run_place(&pod));
+        book.with(|ledger| ledger.list(&seen, clock.now(), place));
+    }
+
+    /// Watches for a while.
+    async fn watch(&mut self) -> Result<(), Failure> {
+        let version = self.counter.book.with(|ledger| ledger.version().map(str::to_owned)).flatten();
+        let version = version.ok_or(Failure::NoVersion)?;
+        let params = WatchParams {
+            field_selector: Some(BOUND.into()),
+            timeout: Some(WATCH_SECONDS),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        let pods = self.pods.clone();
+        let length = Duration::from_secs(WATCH_SECONDS.into()) + PATIENCE;
+        let end = Instant::now() + length;
+        let events = timeout(length, pods.watch(&params, &version)).await;
+        let mut events = pin!(events.map_err(|_| Failure::Silent)?.map_err(Failure::Watch)?);
+        let mut ticks = interval(TICK);
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(event) => self.take(event.map_err(Failure::Watch)?)?,
+                    None => return Ok(()),
+                },
+                _ = ticks.tick() => self.save_if_due().await?,
+                () = sleep_until(end) => return Err(Failure::Silent),
+            }
+        }
+    }
+
+    fn take(&mut self, event: WatchEvent<PodWithRoom>) -> Result<(), Failure> {
+        match event {
+            WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.change(pod, false),
+            WatchEvent::Deleted(pod) => self.change(pod, true),
+            WatchEvent::Bookmark(bookmark) => {
+                let version = bookmark.metadata.resource_version;
+                self.reach(&version);
+                let now = self.counter.clock.now();
+                self.counter.book.with(|ledger| ledger.advance(version, now));
+            }
+            WatchEvent::Error(status) => return Err(Failure::Ended(status)),
+        }
+        self.trouble = None;
+        Ok(())
+    }
+
+    fn change(&mut self, pod: PodWithRoom, gone: bool) {
+        let UsageCounter { cluster, clock, book, .. } = self.counter;
+        let Some((pod, seen)) = self.counter.seen(pod) else { return };
+        let now = clock.now();
+        let created = pod.metadata.creation_timestamp.as_ref().map(|created| created.0);
+        let of_stream = self.replay.as_mut().map(|(_, stream)| stream.at(created, seen.run.as_ref(), now));
+        let at = SeenAt { change: of_stream.unwrap_or(now), now };
+        self.reach(&seen.version);
+        let place = || cluster.with(|index| index.run_place(&pod));
+        book.with(|ledger| if gone { ledger.delete(seen, at, place) } else { ledger.apply(seen, at, place) });
+    }
+
+    /// Ends the time of changes that were missed, with the last of them.
+    fn reach(&mut self, version: &str) {
+        let is_there = |(last, _): &(u64, StreamClock)| version.parse::<u64>().is_ok_and(|at| at >= *last);
+        if self.replay.as_ref().is_some_and(is_there) {
+            self.replay = None;
+        }
+    }
+
+    async fn save_if_due(&mut self) -> Result<(), RecordError> {
+        let changes = self.counter.book.with(|ledger| ledger.changes());
+        let more = Duration::from_secs(u64::try_from(self.saved.bytes / BYTES_A_SECOND).unwrap_or(0));
+        let after = if changes == Some(self.saved.changes) { SAVED_ANYWAY_AFTER } else { SAVED_AFTER + more };
+        if self.saved.at.elapsed() >= after { self.save().await } else { Ok(()) }
+    }
+
+    /// Writes the record. A failure that may pass is only logged.
+    pub async fn save(&mut self) -> Result<(), RecordError> {
+        let now = self.counter.book.with(|ledger| (ledger.record(), ledger.changes()));
+        let Some((Some(record), changes)) = now else { return Ok(()) };
+        self.saved.at = Instant::now();
+        match self.counter.store.write(&record, &self.saved.version).await {
+            Ok((version, bytes)) => {
+                self.saved = Saved { version, changes, bytes, ..self.saved };
+                Ok(())
+            }
+            Err(error @ RecordError::Changed(_)) => Err(error),
+            Err(error) => {
+                warn!(error = with_causes(&error), "Failed to write what runs have used: will try again");
+                Ok(())
+            }
+        }
+    }
+}

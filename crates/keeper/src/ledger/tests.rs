@@ -1,0 +1,141 @@
+use std::collections::BTreeSet;
+
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use serde_json::{Value, json};
+use tenure_index::{SeenRun, Settings};
+use tenure_policy::usage::{PodRun, SeenAt};
+use tenure_types::{projection::Pod, tensorstack::v1beta1, usage::UsageRecord};
+
+use super::*;
+
+const GPU: &str = "nvidia.com/gpu";
+
+fn record(queues: &Value) -> UsageRecord {
+    let time = "2026-01-01T00:00:00Z";
+    let record = json!({"resourceVersion": "5", "at": time, "since": time, "gaps": 2, "queues": queues});
+    serde_json::from_value(record).unwrap()
+}
+
+fn ledger(queues: &Value) -> UsageLedger {
+    UsageLedger::restore(record(queues), [GPU.to_owned()].into())
+}
+
+fn cluster() -> ClusterState {
+    let cluster = ClusterState::new(Settings::default());
+    cluster.with(|index| index.apply_tensorstack("q", &v1beta1::QueueSpec::default()));
+    cluster
+}
+
+/// A pod of a queue, below a Job, that ran from midnight and is deleted a minute later if it is gone.
+fn pod(name: &str, is_gone: bool) -> Pod {
+    let mut pod = json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "resourceVersion": "9",
+            "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"scheduler.tensorstack.dev/queue": "q"},
+            "ownerReferences": [{
+                "apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "job", "controller": true,
+            }],
+        },
+        "status": {"conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]},
+    });
+    if is_gone {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:00Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    }
+    serde_json::from_value(pod).unwrap()
+}
+
+fn see(book: &UsageBook, cluster: &ClusterState, name: &str, is_gone: bool) {
+    let pod = pod(name, is_gone);
+    let seen = SeenRun {
+        uid: Uid::of(name),
+        version: "9".into(),
+        run: PodRun::of(&pod, None),
+        requests: [(GPU.to_owned(), 1)].into(),
+    };
+    let at = SeenAt::live("2026-01-01T00:01:00Z".parse().unwrap());
+    let place = || cluster.with(|index| index.run_place(&pod));
+    book.with(|ledger| if is_gone { ledger.delete(seen, at, place) } else { ledger.apply(seen, at, place) });
+}
+
+/// The ends of runs that are counted.
+fn ends(book: &UsageBook) -> BTreeSet<UsageEnd> {
+    let record = book.with(|ledger| ledger.record()).unwrap().unwrap();
+    record.queues.iter().flat_map(|of| of.used.values().flat_map(|by_end| by_end.keys().copied())).collect()
+}
+
+#[test]
+fn pods_that_the_keeper_ends_count_so_also_if_they_are_gone_before_the_answer() {
+    for (task, end) in [(Task::Expire, UsageEnd::Cut), (Task::Evict, UsageEnd::EvictedUnready)] {
+        let (book, cluster) = (UsageBook::default(), cluster());
+        book.open(ledger(&json!([])));
+        see(&book, &cluster, "a", false);
+        let ending = book.ending(task, [Uid::of("a")]);
+        see(&book, &cluster, "a", true);
+        ending.succeeded();
+        assert_eq!(ends(&book), [end].into());
+    }
+}
+
+#[test]
+fn a_write_that_failed_leaves_no_note() {
+    let (book, cluster) = (UsageBook::default(), cluster());
+    book.open(ledger(&json!([])));
+    see(&book, &cluster, "a", false);
+    drop(book.ending(Task::Expire, [Uid::of("a")]));
+    see(&book, &cluster, "a", true);
+    assert_eq!(ends(&book), [UsageEnd::Deleted].into());
+}
+
+#[test]
+fn all_pods_below_a_paused_owner_are_ended_and_no_others() {
+    let (book, cluster) = (UsageBook::default(), cluster());
+    book.open(ledger(&json!([])));
+    for name in ["a", "b"] {
+        cluster.with(|index| index.apply_pod(&pod(name, false)));
+        see(&book, &cluster, name, false);
+    }
+    book.ending_below(Task::Expire, Some("another"), &cluster).succeeded();
+    see(&book, &cluster, "b", true);
+    book.ending_below(Task::Expire, Some("job"), &cluster).succeeded();
+    see(&book, &cluster, "a", true);
+    assert_eq!(ends(&book), [UsageEnd::Cut, UsageEnd::Deleted].into());
+}
+
+#[test]
+fn nothing_is_noted_or_shown_while_nothing_is_counted() {
+    let (book, cluster) = (UsageBook::default(), cluster());
+    book.ending(Task::Expire, [Uid::of("a")]).succeeded();
+    book.open(ledger(&json!([])));
+    book.close();
+    let mut registry = Registry::with_prefix("tenure_keeper");
+    UsageMetrics::register(&mut registry, book, cluster);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    assert_eq!(text, "# EOF\n");
+}
+
+#[test]
+fn counters_go_on_from_the_record_and_those_of_queues_that_do_not_exist_are_not_shown() {
+    let (book, cluster) = (UsageBook::default(), cluster());
+    let used = json!({GPU: {"succeeded": 1_500_000, "preemptedUnder1h": 2_000_000}});
+    book.open(ledger(&json!([
+        {"family": "t9k", "queue": "", "used": {GPU: {"deleted": 1_000_000}}},
+        {"family": "t9k", "queue": "gone", "used": used},
+        {"family": "t9k", "queue": "q", "used": used},
+    ])));
+    let mut registry = Registry::with_prefix("tenure_keeper");
+    UsageMetrics::register(&mut registry, book, cluster);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let expected = [
+        r#"tenure_keeper_usage_gaps_total 2"#,
+        r#"tenure_keeper_usage_resource_seconds_total{family="t9k",queue="",resource="nvidia.com/gpu",end="deleted",age=""} 1.0"#,
+        r#"tenure_keeper_usage_resource_seconds_total{family="t9k",queue="q",resource="nvidia.com/gpu",end="succeeded",age=""} 1.5"#,
+        r#"tenure_keeper_usage_resource_seconds_total{family="t9k",queue="q",resource="nvidia.com/gpu",end="preempted",age="30m-1h"} 2.0"#,
+    ];
+    assert_eq!(series, expected);
+}

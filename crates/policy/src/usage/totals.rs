@@ -1,0 +1,141 @@
+//! The sums of what runs have used, by queue, resource and end.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use tenure_types::usage::{QueueUsage, UsageEnd, UsedByEnd};
+
+/// The most bytes of the sums as JSON: a `ConfigMap` may have a mebibyte.
+const MOST_BYTES: usize = 800_000;
+
+/// The most bytes of a number with its end, beside names.
+const NUMBER: usize = 64;
+
+/// The most bytes of a queue or a resource, beside its name.
+const NAMED: usize = 48;
+
+/// Sums in millionths of a unit for a second. The number of queues is bounded: the runs of further queues count for none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageTotals {
+    queues: BTreeMap<(String, String), BTreeMap<String, UsedByEnd>>,
+    bytes: usize,
+}
+
+impl UsageTotals {
+    /// Reads the sums of a record.
+    pub fn of(queues: Vec<QueueUsage>) -> Self {
+        let mut totals = Self::default();
+        for QueueUsage { family, queue, used } in queues {
+            for (resource, by_end) in used {
+                for (end, amount) in by_end {
+                    totals.insert((&family, &queue), &resource, end, amount);
+                }
+            }
+        }
+        totals
+    }
+
+    /// Returns the sums as a record has them.
+    pub fn record(&self) -> Vec<QueueUsage> {
+        let queues = self.queues.iter();
+        let record = queues.map(|((family, queue), used)| QueueUsage {
+            family: family.clone(),
+            queue: queue.clone(),
+            used: used.clone(),
+        });
+        record.collect()
+    }
+
+    /// Adds the use of a resource, in millionths of a unit, for so long.
+    pub fn add(
+        &mut self,
+        (family, queue): (&str, &str),
+        resource: &str,
+        (end, millionths, ran): (UsageEnd, u128, SignedDuration),
+    ) {
+        let milliseconds = u128::try_from(ran.as_millis()).unwrap_or(0);
+        let amount = millionths.saturating_mul(milliseconds) / 1_000;
+        let of = if self.has_room(family, queue, resource, end) { queue } else { "" };
+        self.insert((family, of), resource, end, amount);
+    }
+
+    /// The queues, by family and name, with their sums by resource.
+    pub fn iter(&self) -> impl Iterator<Item = ((&str, &str), &BTreeMap<String, UsedByEnd>)> {
+        self.queues.iter().map(|((family, queue), used)| ((family.as_str(), queue.as_str()), used))
+    }
+
+    fn has_room(&self, family: &str, queue: &str, resource: &str, end: UsageEnd) -> bool {
+        let known = self.queues.get(&(family.to_owned(), queue.to_owned()));
+        let is_known = known.and_then(|used| used.get(resource)).is_some_and(|of| of.contains_key(&end));
+        let names = NAMED.saturating_mul(2).saturating_add(queue.len()).saturating_add(resource.len());
+        is_known || self.bytes.saturating_add(names).saturating_add(NUMBER) <= MOST_BYTES
+    }
+
+    fn insert(&mut self, (family, queue): (&str, &str), resource: &str, end: UsageEnd, amount: u128) {
+        let mut more = 0usize;
+        let mut named = |name: &str| more = more.saturating_add(NAMED).saturating_add(name.len());
+        let used = self.queues.entry((family.to_owned(), queue.to_owned())).or_insert_with(|| {
+            named(queue);
+            BTreeMap::new()
+        });
+        let by_end = used.entry(resource.to_owned()).or_insert_with(|| {
+            named(resource);
+            UsedByEnd::new()
+        });
+        let sum = by_end.entry(end).or_insert_with(|| {
+            more = more.saturating_add(NUMBER);
+            0
+        });
+        *sum = sum.saturating_add(amount);
+        self.bytes = self.bytes.saturating_add(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
+    fn sum(totals: &UsageTotals, queue: &str, end: UsageEnd) -> Option<u128> {
+        let (_, used) = totals.iter().find(|((_, of), _)| *of == queue)?;
+        used.get("cpu")?.get(&end).copied()
+    }
+
+    #[test]
+    fn uses_add_up_by_queue_resource_and_end() {
+        let mut totals = UsageTotals::default();
+        for end in [UsageEnd::Cut, UsageEnd::Cut, UsageEnd::Failed] {
+            totals.add(("run.ai", "a"), "cpu", (end, 500_000, HOUR));
+        }
+        assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(3_600_000_000));
+        assert_eq!(sum(&totals, "a", UsageEnd::Failed), Some(1_800_000_000));
+        assert_eq!(sum(&totals, "a", UsageEnd::Deleted), None);
+        assert_eq!(UsageTotals::of(totals.record()), totals);
+    }
+
+    #[test]
+    fn a_time_below_zero_and_amounts_beyond_all_bounds_do_no_harm() {
+        let mut totals = UsageTotals::default();
+        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, 1, -HOUR));
+        assert_eq!(sum(&totals, "a", UsageEnd::Cut), Some(0));
+        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX, HOUR));
+        totals.add(("run.ai", "a"), "cpu", (UsageEnd::Cut, u128::MAX, HOUR));
+        assert!(sum(&totals, "a", UsageEnd::Cut).unwrap() > u128::MAX / 1_001);
+    }
+
+    #[test]
+    fn the_record_of_very_many_queues_stays_within_a_config_map_and_loses_no_use() {
+        let mut totals = UsageTotals::default();
+        let runs = 20_000_u128;
+        for number in 0..runs {
+            let queue = format!("{number:0>253}");
+            totals.add(("run.ai", &queue), "cpu", (UsageEnd::Cut, u128::MAX / 1_000_000_000, HOUR));
+        }
+        let text = serde_json::to_string(&totals.record()).unwrap();
+        assert!(text.len() < 900_000, "{}", text.len());
+        let counted = totals.iter().map(|(_, used)| used["cpu"][&UsageEnd::Cut]);
+        let one = u128::MAX / 1_000_000_000 * 3_600;
+        assert_eq!(counted.fold(0, u128::saturating_add), one * runs);
+    }
+}

@@ -1,0 +1,170 @@
+//! The record of what runs have used, which the keeper keeps in a `ConfigMap`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The key of the `ConfigMap` that has the record, as JSON.
+pub const USAGE_KEY: &str = "usage.json";
+
+/// The name that the chart gives the `ConfigMap`, unless the release has another name.
+pub const USAGE_CONFIG_MAP: &str = "tenure-usage";
+
+/// The end of a pod's run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum UsageEnd {
+    /// All containers succeeded.
+    Succeeded,
+    /// A container failed, or the pod was killed by its node.
+    Failed,
+    /// Tenure ended it at its ceiling.
+    Cut,
+    /// A scheduler preempted it, less than five minutes after it was bound.
+    PreemptedUnder5m,
+    /// The same, after 5 to 30 minutes.
+    PreemptedUnder30m,
+    /// The same, after 30 minutes to an hour.
+    PreemptedUnder1h,
+    /// The same, after one to six hours.
+    PreemptedUnder6h,
+    /// The same, after six hours to a day.
+    PreemptedUnder1d,
+    /// The same, after a day or more.
+    PreemptedLater,
+    /// Tenure ended it because its workload wasn't ready in time.
+    EvictedUnready,
+    /// A user or another program deleted it.
+    Deleted,
+}
+
+impl UsageEnd {
+    /// All ends, in the order of tables.
+    pub const ALL: [Self; 11] = [
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cut,
+        Self::PreemptedUnder5m,
+        Self::PreemptedUnder30m,
+        Self::PreemptedUnder1h,
+        Self::PreemptedUnder6h,
+        Self::PreemptedUnder1d,
+        Self::PreemptedLater,
+        Self::EvictedUnready,
+        Self::Deleted,
+    ];
+
+    /// The name of the end, without the age of a preempted run.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cut => "cut",
+            Self::PreemptedUnder5m
+            | Self::PreemptedUnder30m
+            | Self::PreemptedUnder1h
+            | Self::PreemptedUnder6h
+            | Self::PreemptedUnder1d
+            | Self::PreemptedLater => "preempted",
+            Self::EvictedUnready => "evicted_unready",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    /// The ages of preempted runs; empty for other ends.
+    pub const fn age(self) -> &'static str {
+        match self {
+            Self::PreemptedUnder5m => "0-5m",
+            Self::PreemptedUnder30m => "5m-30m",
+            Self::PreemptedUnder1h => "30m-1h",
+            Self::PreemptedUnder6h => "1h-6h",
+            Self::PreemptedUnder1d => "6h-1d",
+            Self::PreemptedLater => "1d+",
+            Self::Succeeded | Self::Failed | Self::Cut | Self::EvictedUnready | Self::Deleted => "",
+        }
+    }
+}
+
+/// Amounts by how runs ended, in millionths of a unit for a second.
+pub type UsedByEnd = BTreeMap<UsageEnd, u128>;
+
+/// The usage of a cluster's queues. With the pods of the version that it names, it is all that another keeper needs to
+/// go on: pods that had ended by then are in it, and no others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageRecord {
+    /// The `resourceVersion` up to which all changes of pods are counted.
+    pub resource_version: String,
+    /// The time of that version, by the API server's clock.
+    pub at: Timestamp,
+    /// The time since which runs are counted.
+    pub since: Timestamp,
+    /// The number of times for which some runs may be missing.
+    #[serde(default)]
+    pub gaps: u32,
+    /// The last of these times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_gap: Option<UsageGap>,
+    /// The usage by queue.
+    #[serde(default)]
+    pub queues: Vec<QueueUsage>,
+    /// The pods that the keeper was ending, by uid, and how.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ending: BTreeMap<String, UsageEnd>,
+}
+
+/// A time in which no keeper followed the pods for longer than the API server remembers their changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageGap {
+    /// The time of the last change that was counted before it.
+    pub from: Timestamp,
+    /// The time from which changes are counted again.
+    pub to: Timestamp,
+}
+
+/// The usage of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueUsage {
+    /// The family of the queue: `run.ai` or `t9k`.
+    pub family: String,
+    /// The name of the queue; empty for pods whose queue doesn't exist.
+    pub queue: String,
+    /// The usage by resource.
+    pub used: BTreeMap<String, UsedByEnd>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let amounts = UsageEnd::ALL.into_iter().zip(1_u128 << 90..).collect::<UsedByEnd>();
+        let at = Timestamp::from_second(1_767_225_600).unwrap();
+        let record = UsageRecord {
+            resource_version: "17".into(),
+            at,
+            since: at,
+            gaps: 1,
+            last_gap: Some(UsageGap { from: at, to: at }),
+            queues: vec![QueueUsage {
+                family: "run.ai".into(),
+                queue: "research".into(),
+                used: [("nvidia.com/gpu".to_owned(), amounts)].into(),
+            }],
+            ending: [("a".to_owned(), UsageEnd::Cut)].into(),
+        };
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<UsageRecord>(&text).unwrap(), record);
+    }
+
+    #[test]
+    fn only_preempted_runs_have_an_age_and_no_two_ends_look_the_same() {
+        let mut seen = std::collections::BTreeSet::new();
+        for end in UsageEnd::ALL {
+            assert_eq!(end.name() == "preempted", !end.age().is_empty(), "{end:?}");
+            assert!(seen.insert((end.name(), end.age())), "{end:?}");
+        }
+    }
+}
