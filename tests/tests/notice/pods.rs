@@ -27,7 +27,7 @@ async fn shown(namespace: &Namespace) -> Vec<Option<String>> {
     let mut shown = Vec::new();
     for name in pods {
         let pod = pod(namespace, &name);
-        if let Some(pod) = namespace.get(&pod).await {
+        if let Some(pod) = namespace.try_find(&pod).await {
             let annotations = pod.metadata.annotations.unwrap_or_default();
             shown.push(annotations.get("tenure.dev/expires-at").cloned());
         }

@@ -67,11 +67,11 @@ async fn each_point_is_told_once_though_the_keeper_is_killed_and_again_when_it_l
     let second = told.await_notices(2).await;
     assert!(first < second, "{first} {second}");
     // neither the next keeper nor an end that moves away gives a notice
-    world.tenure.stop_keeper().await.unwrap();
-    world.tenure.start_keeper().await.unwrap();
     told.change("5h").await;
     told.await_end(started + SignedDuration::from_hours(5)).await;
     assert_eq!(given(&told.namespace, &told.pod).await, second);
+    world.tenure.stop_keeper().await.unwrap();
+    world.tenure.start_keeper().await.unwrap();
     told.change(&ceiling(started)).await;
     let third = told.await_notices(3).await;
     assert!(second < third, "{second} {third}");
