@@ -263,6 +263,7 @@ kueue.queues               0 rows                    default
 kai.configMap              none                      default
 kai.shards                 false                     default
 delegation.bounds          0 queues                  default
+usage.resources            off                       default
 guard.schedulers           1 user                    default
 guard.exemptUsers          0 users                   default
 guard.exemptGroups         0 groups                  default
