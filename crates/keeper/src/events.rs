@@ -211,7 +211,11 @@ fn hash(text: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::HashMap, convert::Infallible, sync::Arc};
+    use std::{
+        collections::{HashMap, hash_map::Entry},
+        convert::Infallible,
+        sync::Arc,
+    };
 
     use http::{Method, Request, Response};
     use kube::client::Body;
@@ -268,15 +272,11 @@ mod tests {
                             json!({"metadata": {"name": name, "uid": name}, "eventTime": null, "note": "x"});
                         kept.insert(name.clone(), foreign);
                     }
-                    if kept.contains_key(&name) {
-                        (
-                            409,
-                            json!({"status": "Failure", "message": "exists", "reason": "AlreadyExists", "code": 409}),
-                        )
-                    } else {
-                        event["metadata"]["uid"] = json!(name);
-                        kept.insert(name, event.clone());
-                        (201, event)
+                    event["metadata"]["uid"] = json!(name);
+                    let exists = json!({"status": "Failure", "message": "exists", "reason": "AlreadyExists", "code": 409});
+                    match kept.entry(name) {
+                        Entry::Occupied(_) => (409, exists),
+                        Entry::Vacant(free) => (201, free.insert(event).clone()),
                     }
                 } else {
                     let name = path.rsplit('/').next().unwrap_or_default();

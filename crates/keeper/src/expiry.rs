@@ -107,7 +107,7 @@ impl ExpiryController {
 
     /// Acts on a group, and gives the result to the index; returns the events to write.
     async fn handle(&self, group: DueBatch, slot: Slot) -> Vec<EventRecord> {
-        let result = slot.watch(self.pauser.act(&group)).await;
+        let result = Box::pin(slot.watch(self.pauser.act(&group))).await;
         let now = self.clock.now();
         let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);
         let outcome = outcome(group.task, self.pauser.dry_run, result.as_ref().map(|done| &done.result));

@@ -87,7 +87,8 @@ impl FairSlots {
     }
 
     /// True if the calls of a namespace were slow of late, or have failed.
-    pub fn is_troubled(&self, namespace: &str) -> bool {
+    #[cfg(test)]
+    fn is_troubled(&self, namespace: &str) -> bool {
         self.taken.lock().is_troubled(namespace)
     }
 

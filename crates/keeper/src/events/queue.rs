@@ -1,7 +1,7 @@
 //! Events that wait to be written. Namespaces take turns, so that one whose events fail holds up no other.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     convert::Infallible,
     ops::Bound::{Excluded, Included, Unbounded},
     sync::Arc,
@@ -83,6 +83,8 @@ struct Lines {
     waiting: usize,
     /// The waits for events that were in vain since an event was written.
     in_vain: u32,
+    /// The namespaces in which the last wait was in vain, and when.
+    silent: HashMap<String, Instant>,
 }
 
 /// The events of a namespace.
@@ -109,19 +111,23 @@ impl EventQueue {
     }
 
     /// Adds events about what is about to be done, before the others of their namespace. Returns when each was tried, at
-    /// once where events fail or are slow, and in any case soon.
+    /// once where events fail or such a wait was in vain, and in any case soon.
     pub async fn tell_first(&self, events: Vec<EventRecord>) {
-        let mut tries = Vec::new();
+        let mut awaited = Vec::new();
+        let namespaces: Vec<String> = events.iter().map(|event| event.namespace().to_owned()).collect();
         for event in events.into_iter().rev() {
             let (untried, tried) = oneshot::channel();
             if self.is_worth_a_wait(event.namespace()) {
-                tries.push(tried);
+                awaited.push(tried);
             }
             self.insert(WaitingEvent { event, untried: Some(untried), since: None }, VecDeque::push_front);
         }
-        if timeout(LONGEST_FIRST_TRY, join_all(tries)).await.is_err() {
+        if timeout(LONGEST_FIRST_TRY, join_all(awaited)).await.is_err() {
             let mut lines = self.lines.lock();
             lines.in_vain = lines.in_vain.saturating_add(1);
+            let now = Instant::now();
+            lines.silent.retain(|_, since| now.duration_since(*since) < PATIENCE);
+            lines.silent.extend(namespaces.into_iter().map(|namespace| (namespace, now)));
         }
     }
 
@@ -129,7 +135,8 @@ impl EventQueue {
     fn is_worth_a_wait(&self, namespace: &str) -> bool {
         let lines = self.lines.lock();
         let fails = lines.by_namespace.get(namespace).is_some_and(|line| line.failures > 0);
-        !fails && lines.in_vain < MOST_IN_VAIN && !self.slots.is_troubled(namespace)
+        let is_silent = lines.silent.get(namespace).is_some_and(|since| since.elapsed() < PATIENCE);
+        !fails && !is_silent && lines.in_vain < MOST_IN_VAIN
     }
 
     fn push(&self, event: EventRecord) {
@@ -239,12 +246,16 @@ impl Lines {
 
     fn settle(&mut self, waiting: WaitingEvent, result: &Result<(), ApiError>, now: Instant) -> Settled {
         let namespace = waiting.event.namespace().to_owned();
+        let is_prompt = waiting.since.is_none_or(|since| now.duration_since(since) < LONGEST_FIRST_TRY);
         let line = self.line(&waiting.event);
         line.in_flight = line.in_flight.saturating_sub(1);
         let settled = line.settle(waiting, result, now);
         let is_over = line.waiting.is_empty() && line.in_flight == 0;
         if matches!(settled, Settled::Written) {
             self.in_vain = 0;
+            if is_prompt {
+                self.silent.remove(&namespace);
+            }
         }
         if is_over {
             self.by_namespace.remove(&namespace);
