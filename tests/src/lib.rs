@@ -14,6 +14,7 @@ pub mod callers;
 pub mod failover;
 pub mod faults;
 pub mod fixtures;
+pub mod inbox;
 pub mod keeper;
 pub mod pages;
 pub mod policies;

@@ -208,7 +208,53 @@ automountServiceAccountToken: false
 {{-   $guard := include "tenure.guard" . | fromJson }}
 {{-   $_ := set $config "guard" (pick $guard "schedulers" "exemptUsers" "exemptGroups" "exemptNamespaces") }}
 {{- end }}
+{{- with include "tenure.receivers" . | fromJsonArray }}
+{{-   $_ := set $config "receivers" . }}
+{{- end }}
 {{- toYaml $config }}
+{{- end }}
+
+{{- /* The files of a receiver: the value that names the Secret of each, and the file's name. */}}
+{{- define "tenure.receiverFiles" -}}
+{{- dict "urlSecret" "url" "tokenSecret" "token" "caSecret" "ca.crt" | toJson }}
+{{- end }}
+
+{{- /* The receivers of messages, as the configuration has them, in JSON. */}}
+{{- define "tenure.receivers" -}}
+{{- $rows := list }}
+{{- $fields := dict "urlSecret" "urlFile" "tokenSecret" "tokenFile" "caSecret" "caFile" }}
+{{- range $name, $receiver := .Values.keeper.receivers }}
+{{-   if eq (empty $receiver.url) (empty $receiver.urlSecret) }}
+{{-     fail (printf "keeper.receivers.%s must have one of url and urlSecret" $name) }}
+{{-   end }}
+{{-   $row := dict "name" $name "format" $receiver.format }}
+{{-   range $field := list "url" "source" "reasons" "allowHTTP" }}
+{{-     with get $receiver $field }}
+{{-       $_ := set $row $field . }}
+{{-     end }}
+{{-   end }}
+{{-   range $secret, $file := include "tenure.receiverFiles" $ | fromJson }}
+{{-     if get $receiver $secret }}
+{{-       $_ := set $row (get $fields $secret) (printf "/receivers/%s/%s" $name $file) }}
+{{-     end }}
+{{-   end }}
+{{-   $rows = append $rows $row }}
+{{- end }}
+{{- $rows | toJson }}
+{{- end }}
+
+{{- /* The sources of the volume with the Secrets of receivers, as JSON. One that is missing keeps no pod from starting. */}}
+{{- define "tenure.receiverSecrets" -}}
+{{- $sources := list }}
+{{- range $name, $receiver := .Values.keeper.receivers }}
+{{-   range $field, $file := include "tenure.receiverFiles" $ | fromJson }}
+{{-     with get $receiver $field }}
+{{-       $item := dict "key" .key "path" (printf "%s/%s" $name $file) }}
+{{-       $sources = append $sources (dict "secret" (dict "name" .name "optional" true "items" (list $item))) }}
+{{-     end }}
+{{-   end }}
+{{- end }}
+{{- $sources | toJson }}
 {{- end }}
 
 {{- /* waitForPodsReady as JSON. Takes the value. */}}

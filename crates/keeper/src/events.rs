@@ -145,7 +145,7 @@ impl Events {
             related,
             action: Some(happening.action.into()),
             event_time: Some(MicroTime(time)),
-            note: Some(note(happening).into()),
+            note: Some(longest_note(happening).into()),
             reason: Some(happening.reason.into()),
             regarding: Some(object.clone()),
             reporting_controller: Some(CONTROLLER.into()),
@@ -178,11 +178,13 @@ impl EventRecord {
     }
 }
 
-fn note(EventRecord { note, .. }: &EventRecord) -> &str {
+/// Returns the note, cut to what the API server takes.
+pub fn longest_note(EventRecord { note, .. }: &EventRecord) -> &str {
     note.get(..note.floor_char_boundary(LONGEST_NOTE_BYTES)).unwrap_or_default()
 }
 
-fn name(happening: &EventRecord) -> String {
+/// Returns the name of an event, which follows from what happened.
+pub fn name(happening: &EventRecord) -> String {
     let EventRecord { object, reason, at, .. } = happening;
     let of = |text: &Option<String>, length: usize| {
         text.as_deref().unwrap_or_default().chars().take(length).collect::<String>()
@@ -310,7 +312,8 @@ mod tests {
 
     #[test]
     fn a_note_is_cut_to_what_the_api_server_takes() {
-        let of = |text: &str| note(&EventRecord { note: text.into(), ..happening("", "", "") }).to_owned();
+        let of =
+            |text: &str| longest_note(&EventRecord { note: text.into(), ..happening("", "", "") }).to_owned();
         assert_eq!(of("short"), "short");
         assert_eq!(of(&"x".repeat(1024)).len(), 1024);
         assert_eq!(of(&"€".repeat(1024)), "€".repeat(341), "whole characters");

@@ -75,7 +75,7 @@ impl ExpiryController {
             tokio::select! {
                 Some(happenings) = deeds.next() => self.pauser.events.extend(happenings),
                 _ = looks.tick() => {
-                    self.pauser.events.extend(self.pauser.owed());
+                    self.pauser.events.repair(self.pauser.owed());
                     if self.pauser.events.has_room() {
                         self.pauser.events.extend(self.pauser.without_effect());
                     }

@@ -10,6 +10,7 @@ mod expiry;
 mod extensions;
 mod gate;
 mod ledger;
+mod messages;
 mod metrics;
 mod orphans;
 mod owners;

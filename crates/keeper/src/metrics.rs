@@ -1,4 +1,5 @@
 mod by_queue;
+mod messages;
 
 use std::{
     fmt,
@@ -34,6 +35,9 @@ use tenure_service::{
 use tenure_types::extension::ExtensionState;
 
 use by_queue::{ByQueue, QueueLabel};
+use messages::MessageCounters;
+
+pub use messages::MessageResult;
 
 use crate::cluster::ClusterState;
 
@@ -52,6 +56,7 @@ pub struct Metrics {
     events: Family<EventLabels, Counter<u64, AtomicU64>>,
     extensions: Family<ExtensionLabels, Counter<u64, AtomicU64>>,
     pending_extensions: Gauge,
+    messages: MessageCounters,
     in_flight: Arc<AtomicUsize>,
     waiting_events: Arc<AtomicUsize>,
     workloads: Arc<Mutex<Vec<(String, Workloads)>>>,
@@ -307,6 +312,7 @@ impl Metrics {
                 "Extensions that wait for a decision, as the leader sees them",
                 Gauge::default(),
             ),
+            messages: MessageCounters::register(registry),
             in_flight: Arc::default(),
             waiting_events: Arc::default(),
             workloads: Arc::default(),
@@ -399,6 +405,26 @@ impl Metrics {
     /// An event was written, or won't be.
     pub fn event(&self, result: EventResult) {
         self.events.get_or_create(&EventLabels { result }).inc();
+    }
+
+    /// Messages are counted for a receiver, from zero on.
+    pub fn receiver(&self, receiver: &str) {
+        self.messages.receiver(receiver);
+    }
+
+    /// A receiver is gone.
+    pub fn forget_receiver(&self, receiver: &str) {
+        self.messages.forget_receiver(receiver);
+    }
+
+    /// Messages were sent, or won't be.
+    pub fn message(&self, receiver: &str, result: MessageResult, count: usize) {
+        self.messages.count(receiver, result, count);
+    }
+
+    /// So many messages wait for a receiver.
+    pub fn waiting_messages(&self, receiver: &str, count: usize) {
+        self.messages.waiting(receiver, count);
     }
 
     pub fn late(&self, seconds: f64) {
@@ -553,6 +579,9 @@ mod tests {
         metrics.event(EventResult::Written);
         metrics.extension(ExtensionState::Granted);
         metrics.pending_extensions(2);
+        metrics.receiver("ops");
+        metrics.message("ops", MessageResult::Dropped, 3);
+        metrics.waiting_messages("ops", 4);
     }
 
     #[test]
@@ -568,6 +597,10 @@ mod tests {
             r#"extensions_total{state="Granted"} 1"#,
             "lateness_seconds_count 2",
             "lateness_seconds_sum 0.75",
+            r#"messages_total{receiver="ops",result="Dropped"} 3"#,
+            r#"messages_total{receiver="ops",result="Failed"} 0"#,
+            r#"messages_total{receiver="ops",result="Refused"} 0"#,
+            r#"messages_total{receiver="ops",result="Sent"} 0"#,
             "pending_extensions 2",
             "pod_time_to_ready_seconds_count 1",
             "pod_time_to_ready_seconds_sum 2.5",
@@ -582,6 +615,7 @@ mod tests {
             r#"reversed_pauses_total{family="run.ai",queue="demo",kind="Deployment"} 1"#,
             "shortened_terminations_total 1",
             r#"stamps_total{group="scheduling.run.ai",result="Stamped"} 1"#,
+            r#"waiting_messages{receiver="ops"} 4"#,
         ]);
         assert_eq!(series(&registry), expected);
     }

@@ -141,7 +141,8 @@ impl Requeuer {
         match result {
             Ok(Attempt::Done(told)) if told.back == Return::Deactivate => {
                 info!(%queue, %namespace, owner = name, "Doesn't come back: a person has deactivated it");
-                self.owed(&told)
+                self.events.repair(self.owed(&told));
+                Vec::new()
             }
             Ok(Attempt::Done(told)) => {
                 let (count, early) = (told.state.count, told.returned.early);
@@ -149,11 +150,10 @@ impl Requeuer {
                 if told.back != Return::Reactivate {
                     self.metrics.returned(counted);
                 }
-                let mut happenings = self.owed(&told);
+                self.events.repair(self.owed(&told));
                 let ReturnReport { known, record, state, returned, .. } = &*told;
                 self.cluster.outbox.telling(known, returned.at);
-                happenings.push(told_of_return(record, state, known, *returned));
-                happenings
+                vec![told_of_return(record, state, known, *returned)]
             }
             Ok(Attempt::Refused(told, error)) => {
                 self.metrics.refused_return(counted, &owner.kind);

@@ -14,6 +14,7 @@ mod kueue;
 mod names;
 mod owners;
 mod pods_ready;
+mod receivers;
 mod tenancy;
 mod tree;
 mod trusted;
@@ -24,9 +25,9 @@ use std::{collections::BTreeSet, fmt};
 use thiserror::Error;
 
 use crate::{
-    delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, notice::NoticePoints,
-    owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady, start::LongestFormation,
-    usage::UsageResources,
+    delegation::Bounds, expiry::GraceOnChange, floor::Floors, guard::Guarded, message::Receiver,
+    notice::NoticePoints, owners::OwnerTable, pod_group::TrustedWriters, ready::PodsReady,
+    start::LongestFormation, usage::UsageResources,
 };
 use fields::{Field, Problems};
 use tree::YamlNode;
@@ -75,6 +76,8 @@ pub const DELEGATION: &str = "delegation";
 
 /// Key of the resources whose use is counted.
 pub const USAGE: &str = "usage";
+/// Key of the receivers of messages.
+pub const RECEIVERS: &str = "receivers";
 
 const FIELDS: &[&str] = &[
     PREEMPT,
@@ -95,6 +98,7 @@ const FIELDS: &[&str] = &[
     KAI,
     DELEGATION,
     USAGE,
+    RECEIVERS,
 ];
 
 /// The configuration, read and checked.
@@ -126,6 +130,8 @@ pub struct Config {
     pub kai: KaiSources,
     /// The longest floors that queues may have.
     pub bounds: Bounds,
+    /// The receivers of messages.
+    pub receivers: Vec<Receiver>,
     /// The resources whose use is counted. None: no use is counted.
     pub usage: Option<UsageResources>,
     /// The keys that the file sets: at the top, and within the guard, the tenancy, the delegation, the usage, Kueue
@@ -224,6 +230,7 @@ impl Config {
             let bounds = delegation.as_ref().map(|field| delegation::read(field, &mut problems));
             let of_usage = fields.take(USAGE);
             let usage = of_usage.as_ref().and_then(|field| usage::read(field, &mut problems));
+            let receivers = fields.take(RECEIVERS).map(|field| receivers::read(&field, &mut problems));
             fields.end(&mut problems);
             let mut set = set(root, FIELDS);
             set.extend(guard.into_iter().flat_map(|field| guard::set(field.node)));
@@ -250,6 +257,7 @@ impl Config {
                 kai: kai.unwrap_or_default(),
                 bounds: bounds.unwrap_or_default(),
                 usage,
+                receivers: receivers.unwrap_or_default(),
                 set,
             }
         });

@@ -16,6 +16,7 @@ pub mod inheritance;
 pub mod kai;
 pub mod kueue;
 pub mod limits;
+pub mod message;
 pub mod notice;
 pub mod owners;
 pub mod pause;

@@ -22,6 +22,7 @@ mod notes;
 mod owners;
 mod pods;
 mod programs;
+mod receivers;
 mod rights;
 mod shapes;
 mod t9k;

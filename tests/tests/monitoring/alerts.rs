@@ -11,7 +11,7 @@ use crate::{
 /// `1x150` is always 1, `0+2x150` grows by 2, and of `_x140 1x10` there is none before minute 140.
 struct Case(&'static str, &'static [&'static str], &'static [&'static str]);
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     Case(
         "TenureNoKeeperLeads",
         &[r#"tenure_keeper_leader{pod="a"} 0x150"#],
@@ -78,6 +78,14 @@ const CASES: [Case; 16] = [
         "TenureWorkloadsDeactivated",
         &[r#"tenure_keeper_deactivations_total{family="run.ai",queue="q"} _x140 1x10"#],
         &[r#"tenure_keeper_deactivations_total{family="run.ai",queue="q"} 1x150"#],
+    ),
+    Case(
+        "TenureMessagesLost",
+        &[r#"tenure_keeper_messages_total{receiver="ops",result="Dropped"} 0x140 1x10"#],
+        &[
+            r#"tenure_keeper_messages_total{receiver="ops",result="Dropped"} 3x150"#,
+            r#"tenure_keeper_messages_total{receiver="ops",result="Sent"} 0+9x150"#,
+        ],
     ),
     Case("TenureNoWebhook", &[], &["tenure_webhook_review_duration_seconds_count 0x150"]),
     Case(

@@ -135,7 +135,12 @@ async fn each_metric_that_is_named_is_served_with_these_labels() {
     let shown = [of_alerts(), of_dashboard()].concat();
     let selectors = selectors(&shown);
     assert!(selectors.len() > 60, "{}", selectors.len());
-    let values = ["guard.enabled=true", "schedulerExtender.enabled=true"];
+    let values = [
+        "guard.enabled=true",
+        "schedulerExtender.enabled=true",
+        "keeper.receivers.ops.format=Slack",
+        "keeper.receivers.ops.url=https://127.0.0.1:1",
+    ];
     let world = &Box::pin(World::installed("monitoring", &values)).await.unwrap();
     fixtures::install(world, fixtures::definitions("scheduling.run.ai")).await;
     world.tenure.start_webhook(&world.cluster).await.unwrap();

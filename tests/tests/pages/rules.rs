@@ -10,7 +10,7 @@ use serde_json::Value;
 use tenure_tests::pages::{Page, workspace};
 
 /// Each task page, with the number of its blocks that can't be run on a control plane without kubelets and clouds.
-const PAGES: [(&str, usize); 14] = [
+const PAGES: [(&str, usize); 15] = [
     ("alerts.md", 0),
     ("compatibility.md", 0),
     ("costs.md", 0),
@@ -20,6 +20,7 @@ const PAGES: [(&str, usize); 14] = [
     ("gitops.md", 2),
     ("kai.md", 1),
     ("kueue.md", 0),
+    ("messages.md", 3),
     ("monitoring.md", 2),
     ("outages.md", 0),
     ("paused.md", 0),

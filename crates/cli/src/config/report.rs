@@ -7,7 +7,7 @@ use tenure_policy::{
     config::{
         Config, ConfigFile, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
         EXPIRY_NOTICE, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
-        LONGEST_FORMATION, METHOD, NOTICE_ON_PODS, OWNERS, PODS_READY, PREEMPT, RECLAIM, SCHEDULERS,
+        LONGEST_FORMATION, METHOD, NOTICE_ON_PODS, OWNERS, PODS_READY, PREEMPT, RECEIVERS, RECLAIM, SCHEDULERS,
         TENANCY_WRITERS, TRUSTED_WRITERS, USAGE_RESOURCES,
     },
     delegation::{Bound, Bounds},
@@ -173,6 +173,7 @@ fn own(config: &Config) -> [(&'static str, String); 18] {
         (KAI_SHARDS, config.kai.shards.to_string()),
         (DELEGATION_BOUNDS, count(config.bounds.0.len(), "queue")),
         (USAGE_RESOURCES, config.usage.as_ref().map_or_else(|| "off".to_owned(), usage)),
+        (RECEIVERS, count(config.receivers.len(), "receiver")),
         (SCHEDULERS, count(schedulers.len(), "user")),
         (EXEMPT_USERS, count(exempt_users.len(), "user")),
         (EXEMPT_GROUPS, count(exempt_groups.len(), "group")),
@@ -264,6 +265,7 @@ kai.configMap              none                      default
 kai.shards                 false                     default
 delegation.bounds          0 queues                  default
 usage.resources            off                       default
+receivers                  0 receivers               default
 guard.schedulers           1 user                    default
 guard.exemptUsers          0 users                   default
 guard.exemptGroups         0 groups                  default

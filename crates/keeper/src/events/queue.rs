@@ -18,6 +18,7 @@ use tokio::{
 
 use super::EventRecord;
 use crate::{
+    messages::Messages,
     metrics::{EventResult, Metrics},
     slots::{FairSlots, TakenSlot},
 };
@@ -50,6 +51,8 @@ pub struct EventQueue {
     changed: Arc<Notify>,
     slots: FairSlots,
     metrics: Metrics,
+    /// The messages about these events, which wait for none of them.
+    messages: Option<Messages>,
 }
 
 /// An event that waits.
@@ -100,12 +103,27 @@ struct Line {
 
 impl EventQueue {
     pub fn new(metrics: Metrics) -> Self {
-        Self { lines: Arc::default(), changed: Arc::default(), slots: FairSlots::default(), metrics }
+        let (lines, changed, slots) = (Arc::default(), Arc::default(), FairSlots::default());
+        Self { lines, changed, slots, metrics, messages: None }
+    }
+
+    /// Has messages sent about all events.
+    pub fn with_messages(self, messages: Messages) -> Self {
+        Self { messages: Some(messages), ..self }
     }
 
     /// Adds events. If too many wait, the oldest of the namespace with the most is dropped for each.
     pub fn extend(&self, events: impl IntoIterator<Item = EventRecord>) {
         for event in events {
+            self.messages.iter().for_each(|messages| messages.tell(&event));
+            self.push(event);
+        }
+    }
+
+    /// Adds events that may be missing, by records that tenants can write as well.
+    pub fn repair(&self, events: impl IntoIterator<Item = EventRecord>) {
+        for event in events {
+            self.messages.iter().for_each(|messages| messages.tell_of_earlier(&event));
             self.push(event);
         }
     }
@@ -113,6 +131,9 @@ impl EventQueue {
     /// Adds events about what is about to be done, before the others of their namespace. Returns when each was tried, at
     /// once where events fail or such a wait was in vain, and in any case soon.
     pub async fn tell_first(&self, events: Vec<EventRecord>) {
+        for event in &events {
+            self.messages.iter().for_each(|messages| messages.tell(event));
+        }
         let mut awaited = Vec::new();
         let namespaces: Vec<String> = events.iter().map(|event| event.namespace().to_owned()).collect();
         for event in events.into_iter().rev() {

@@ -24,6 +24,7 @@ use crate::{
     gate::FreshnessGate,
     ledger::{RecordStore, UsageBook, UsageCounter},
     limit::{WriteLimit, write_limit},
+    messages::{MessageSender, Messages},
     metrics::Metrics,
     orphans::QueueLabels,
     pod_notices::{PodNotices, ToldWorkloads},
@@ -67,7 +68,8 @@ impl Parts {
         version: QueueVersion,
         threadiness: NonZeroU32,
     ) -> Work {
-        let events = EventQueue::new(self.metrics.clone());
+        let messages = Messages::new(self.config.clone(), self.clock.clone(), self.metrics.clone());
+        let events = EventQueue::new(self.metrics.clone()).with_messages(messages.clone());
         let acts = !self.dry_run;
         let (announcements, told) = (Arc::new(self.limit()), ToldWorkloads::default());
         Work {
@@ -80,6 +82,7 @@ impl Parts {
             reporter: acts.then(|| self.reporter(version)),
             usage: acts.then(|| self.usage_counter()),
             events: self.event_writer(&events),
+            messages: MessageSender(messages),
             expiry: ExpiryController {
                 cluster: self.cluster.clone(),
                 clock: self.clock.clone(),
@@ -244,6 +247,7 @@ impl Parts {
 pub struct Work {
     expiry: ExpiryController,
     events: EventWriter,
+    messages: MessageSender,
     stamps: Stamps,
     /// None in a dry run.
     labels: Option<QueueLabels>,
@@ -262,11 +266,12 @@ pub struct Work {
 }
 
 impl Work {
-    /// Keeps the lease until all work that was begun is done.
+    /// Keeps the lease until all work that was begun is done, but for messages.
     pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
         let Self {
             expiry,
             events,
+            messages,
             stamps,
             labels,
             extensions,
@@ -321,6 +326,6 @@ impl Work {
             tokio::join!(work, events.run(lead, &acted));
             done.cancel();
         };
-        tokio::join!(work, election.run(done.clone()));
+        tokio::join!(work, messages.run(lead, &acted), election.run(done.clone()));
     }
 }

@@ -55,6 +55,7 @@ waitForPodsReady:
 guard: {schedulers: [volcano]}
 kueue: {enabled: true}
 kai: {shards: true}
+receivers: [{name: ops, format: Slack, urlFile: /url}]
 ";
 
 #[test]
@@ -66,7 +67,7 @@ fn each_field_is_read() {
     assert_eq!(node_pools["a100"], NodePool { preempt: Some(duration("1h")), reclaim: None });
     assert_eq!(node_pools["h100"], NodePool { preempt: None, reclaim: Some(duration("0s")) });
     assert_eq!((config.notice.to_string(), config.notice_on_pods), ("1h0m0s,10m0s".to_owned(), true));
-    assert_eq!((config.rows, config.set.len()), (1, 17));
+    assert_eq!((config.rows, config.set.len()), (1, 18));
     assert_eq!(config.grace_on_change, GraceOnChange(SignedDuration::from_secs(30)));
     assert_eq!(Config::default().grace_on_change, GraceOnChange(SignedDuration::from_mins(1)));
     assert_eq!(config.trusted.names().collect::<Vec<_>>(), ["admin", "system:serviceaccount:a:b"]);

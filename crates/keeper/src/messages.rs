@@ -1,0 +1,168 @@
+//! Messages to receivers outside of the cluster. Each receiver has a queue and a task of its own, and no other part of the
+//! keeper waits for them.
+
+mod connect;
+mod pace;
+mod post;
+mod queue;
+mod sender;
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use parking_lot::Mutex;
+use tenure_policy::{message::Message, pause::MAX_DURATION_APPROACHING};
+use tenure_service::clock::ServerClock;
+
+use crate::{
+    config::Current,
+    events::{EventRecord, longest_note, name},
+    metrics::Metrics,
+};
+use queue::ReceiverQueue;
+
+pub use sender::MessageSender;
+
+/// The most acts that are remembered, so that none is told twice.
+const REMEMBERED: usize = 10_000;
+
+/// The messages that wait, for each receiver of the configuration. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Messages(Arc<Outgoing>);
+
+#[derive(Debug)]
+struct Outgoing {
+    config: Current,
+    clock: ServerClock,
+    metrics: Metrics,
+    queues: Mutex<BTreeMap<String, Arc<ReceiverQueue>>>,
+    /// The time from which on this keeper leads.
+    leads_since: Mutex<Option<Timestamp>>,
+    told: Mutex<Told>,
+}
+
+/// The acts that were told of late, by hashes of their ids: the event of an act may be tried several times.
+#[derive(Debug, Default)]
+struct Told {
+    hasher: RandomState,
+    known: HashSet<u64>,
+    in_order: VecDeque<u64>,
+}
+
+impl Messages {
+    pub fn new(config: Current, clock: ServerClock, metrics: Metrics) -> Self {
+        for receiver in &config.get().receivers {
+            metrics.receiver(&receiver.name);
+        }
+        let (queues, leads_since, told) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self(Arc::new(Outgoing { config, clock, metrics, queues, leads_since, told }))
+    }
+
+    /// Adds the message about an event for each receiver that wants it.
+    pub fn tell(&self, event: &EventRecord) {
+        self.0.tell(event);
+    }
+
+    /// Adds the message about an event that an earlier leader may not have told. What has happened since this keeper leads
+    /// it has told by itself: a record that says otherwise is a tenant's.
+    pub fn tell_of_earlier(&self, event: &EventRecord) {
+        let leads_since = *self.0.leads_since.lock();
+        if leads_since.is_none_or(|since| event.at < since) {
+            self.tell(event);
+        }
+    }
+}
+
+impl Outgoing {
+    fn tell(&self, event: &EventRecord) {
+        let mut queues = self.queues.lock();
+        // as it is under the lock: a receiver that goes at the same time takes its queue with it
+        let config = self.config.get();
+        let wanted = config.receivers.iter().filter(|of| of.wants(event.reason, &event.note));
+        let mut wanted = wanted.peekable();
+        if wanted.peek().is_none() {
+            return;
+        }
+        let message = Arc::new(message(event, self.clock.now()));
+        if !self.told.lock().is_new(&message.id) {
+            return;
+        }
+        for receiver in wanted {
+            self.queue(&mut queues, &receiver.name).push(Arc::clone(&message));
+        }
+    }
+
+    fn queue(&self, queues: &mut BTreeMap<String, Arc<ReceiverQueue>>, receiver: &str) -> Arc<ReceiverQueue> {
+        let new = || {
+            self.metrics.receiver(receiver);
+            Arc::new(ReceiverQueue::new(receiver, self.metrics.clone()))
+        };
+        Arc::clone(queues.entry(receiver.to_owned()).or_insert_with(new))
+    }
+
+    /// Returns the queue of each receiver of the configuration. Messages of others are dropped.
+    fn follow_config(&self) -> Vec<Arc<ReceiverQueue>> {
+        let mut queues = self.queues.lock();
+        let config = self.config.get();
+        let is_left = |name: &String| config.receivers.iter().any(|receiver| receiver.name == *name);
+        queues.retain(|name, queue| {
+            let is_left = is_left(name);
+            if !is_left {
+                queue.drop_all("its receiver was taken out of the configuration");
+                self.metrics.forget_receiver(name);
+            }
+            is_left
+        });
+        config.receivers.iter().map(|receiver| self.queue(&mut queues, &receiver.name)).collect()
+    }
+
+    /// Drops all messages. Tasks that still end have queues of which nothing comes any more.
+    fn drop_all(&self, why: &str) {
+        for queue in std::mem::take(&mut *self.queues.lock()).values() {
+            queue.drop_all(why);
+        }
+        *self.told.lock() = Told::default();
+    }
+}
+
+impl Told {
+    /// Returns true the first time.
+    fn is_new(&mut self, id: &str) -> bool {
+        let id = self.hasher.hash_one(id);
+        if !self.known.insert(id) {
+            return false;
+        }
+        self.in_order.push_back(id);
+        if self.in_order.len() > REMEMBERED
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+        true
+    }
+}
+
+/// Returns the message about an event.
+fn message(event: &EventRecord, now: Timestamp) -> Message {
+    let EventRecord { object, reason, action: _, note: _, at, cause } = event;
+    let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
+    let pod = cause.as_ref().and_then(|(pod, _)| pod.name.clone().filter(|_| is_pod(pod)));
+    Message {
+        id: format!("{}/{}", object.namespace.as_deref().unwrap_or_default(), name(event)),
+        reason,
+        object: object.clone(),
+        pod,
+        queue: cause.as_ref().map(|(_, queue)| queue.clone()),
+        note: longest_note(event).to_owned(),
+        time: now.min(*at),
+        deadline: (*reason == MAX_DURATION_APPROACHING).then_some(*at),
+    }
+}
+
+#[cfg(test)]
+mod tests;

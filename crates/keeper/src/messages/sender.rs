@@ -1,0 +1,131 @@
+//! Sends the messages while this keeper leads.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tenure_policy::message::Receiver;
+use tenure_service::leadership::Leadership;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Messages, Outgoing,
+    post::{PostError, Poster},
+    queue::{ReceiverQueue, WaitingMessage},
+};
+use crate::config::Current;
+
+/// The time for sending the remaining messages at the end. The Lease is given back meanwhile.
+const FOR_MESSAGES: Duration = Duration::from_secs(5);
+
+/// Sends the messages, in a task for each receiver.
+pub struct MessageSender(pub Messages);
+
+/// The tasks of receivers.
+#[derive(Default)]
+struct Tasks {
+    set: JoinSet<()>,
+    sending: BTreeMap<String, Sending>,
+}
+
+/// The task of a receiver.
+struct Sending {
+    queue: Arc<ReceiverQueue>,
+    settings: Receiver,
+    task: AbortHandle,
+}
+
+impl MessageSender {
+    /// Works whenever this keeper leads. Once `ended` says that no more messages come, sends the rest, for a while.
+    pub async fn run(&self, lead: &Leadership, ended: &CancellationToken) {
+        let outgoing = &*self.0.0;
+        let tasks = Mutex::<Tasks>::default();
+        let lost = || {
+            *tasks.lock() = Tasks::default();
+            *outgoing.leads_since.lock() = None;
+            outgoing.drop_all("this keeper leads no longer");
+        };
+        // what waits at the end is of the time when this keeper led, and is sent after it has given back the Lease
+        let never = CancellationToken::new();
+        tokio::select! {
+            () = lead.work(&never, async || work(outgoing, &tasks, ended).await, lost) => {}
+            () = ended.cancelled() => {}
+        }
+        let mut set = std::mem::take(&mut tasks.lock().set);
+        let all = async { while set.join_next().await.is_some() {} };
+        drop(tokio::time::timeout(FOR_MESSAGES, all).await);
+        outgoing.drop_all("this keeper ends");
+    }
+}
+
+async fn work(outgoing: &Outgoing, tasks: &Mutex<Tasks>, ended: &CancellationToken) {
+    *outgoing.leads_since.lock() = Some(outgoing.clock.now());
+    let mut config = outgoing.config.clone();
+    loop {
+        tasks.lock().follow(outgoing, ended);
+        config.changed().await;
+    }
+}
+
+impl Tasks {
+    /// Starts the tasks of new receivers, and ends those of receivers that are gone.
+    fn follow(&mut self, outgoing: &Outgoing, ended: &CancellationToken) {
+        let Self { set, sending } = self;
+        let queues = outgoing.follow_config();
+        sending.retain(|_, of| {
+            let is_left = queues.iter().any(|queue| Arc::ptr_eq(queue, &of.queue));
+            if !is_left {
+                of.task.abort();
+            }
+            is_left
+        });
+        for queue in queues {
+            let Some(settings) = settings(&outgoing.config, queue.receiver()) else { continue };
+            match sending.get_mut(queue.receiver()) {
+                Some(of) if of.settings == settings => {}
+                Some(of) => {
+                    of.settings = settings;
+                    queue.reset();
+                }
+                None => {
+                    let task = set.spawn(send(Arc::clone(&queue), outgoing.config.clone(), ended.clone()));
+                    sending.insert(queue.receiver().to_owned(), Sending { queue, settings, task });
+                }
+            }
+        }
+    }
+}
+
+/// Sends the messages of a receiver, until no more come and all are sent.
+async fn send(queue: Arc<ReceiverQueue>, config: Current, ended: CancellationToken) {
+    let poster = Poster::default();
+    let mut posts = FuturesUnordered::new();
+    loop {
+        while let Some(waiting) = queue.take() {
+            posts.push(post(&queue, &poster, &config, waiting));
+        }
+        if ended.is_cancelled() && queue.is_idle() {
+            return;
+        }
+        tokio::select! {
+            Some(()) = posts.next() => {}
+            () = queue.changed() => {}
+            () = ended.cancelled(), if !ended.is_cancelled() => {}
+        }
+    }
+}
+
+/// Posts a message by the settings of this moment.
+async fn post(queue: &ReceiverQueue, poster: &Poster, config: &Current, waiting: WaitingMessage) {
+    let result = match settings(config, queue.receiver()) {
+        Some(receiver) => poster.post(&receiver, &waiting.message).await,
+        // its queue goes in a moment
+        None => Err(PostError::NoReceiver),
+    };
+    queue.settle(waiting, &result);
+}
+
+fn settings(config: &Current, receiver: &str) -> Option<Receiver> {
+    config.get().receivers.iter().find(|of| of.name == receiver).cloned()
+}

@@ -1,0 +1,97 @@
+//! The two forms of a message.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use serde_json::{Value, json};
+
+use super::{DEFAULT_SOURCE, Message, MessageFormat, Receiver};
+
+impl Message {
+    /// The body of the message for a receiver, and its media type.
+    pub fn body(&self, Receiver { format, source, .. }: &Receiver) -> (&'static str, String) {
+        match format {
+            MessageFormat::CloudEvents => {
+                ("application/cloudevents+json; charset=UTF-8", self.cloud_event(source).to_string())
+            }
+            MessageFormat::Slack => {
+                ("application/json; charset=UTF-8", json!({"text": self.text(source)}).to_string())
+            }
+        }
+    }
+
+    fn cloud_event(&self, source: &str) -> Value {
+        let Self { id, reason, object, pod, queue, note, time, deadline } = self;
+        let ObjectReference { api_version, kind, name, uid, namespace, .. } = object;
+        let [api_version, kind, name, uid, namespace] =
+            [api_version, kind, name, uid, namespace].map(|text| plain(text.as_deref().unwrap_or_default()));
+        let subject = [&namespace, &kind, &name].map(String::as_str);
+        let subject: Vec<&str> = subject.into_iter().filter(|part| !part.is_empty()).collect();
+        let owner = json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid});
+        let mut data = json!({"reason": reason, "namespace": namespace, "owner": owner, "note": plain(note)});
+        let optional = [
+            ("queue", queue.as_deref().map(plain)),
+            ("pod", pod.as_deref().map(plain)),
+            ("deadline", deadline.map(|end| end.to_string())),
+        ];
+        if let Some(data) = data.as_object_mut() {
+            data.extend(
+                optional.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into()))),
+            );
+        }
+        json!({
+            "specversion": "1.0",
+            "id": plain(id),
+            "source": source,
+            "type": format!("dev.tenure.{reason}"),
+            "subject": subject.join("/"),
+            "time": time.to_string(),
+            "datacontenttype": "application/json",
+            "data": data,
+        })
+    }
+
+    /// A text for people. What tenants write is in code spans, where it makes no link and mentions no user.
+    fn text(&self, source: &str) -> String {
+        let Self { id: _, reason, object, pod: _, queue, note, time: _, deadline: _ } = self;
+        let ObjectReference { kind, name, namespace, .. } = object;
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let object = code(&format!("{} {}", text(kind), text(name)));
+        let namespace = namespace.as_ref().map(|name| format!(" in namespace {}", code(name)));
+        let queue = queue.as_ref().map(|name| format!(", queue {}", code(name)));
+        let source = (source != DEFAULT_SOURCE).then(|| format!(", from {}", code(source)));
+        let [namespace, queue, source] = [namespace, queue, source].map(Option::unwrap_or_default);
+        format!("*{reason}* {object}{namespace}{queue}{source}:\n{}", code(note))
+    }
+}
+
+/// A code span of Slack's, which nothing in the text can end.
+fn code(text: &str) -> String {
+    let mut span = String::from("`");
+    for c in plain(text).chars() {
+        match c {
+            '&' => span.push_str("&amp;"),
+            '<' => span.push_str("&lt;"),
+            '>' => span.push_str("&gt;"),
+            '`' => span.push('\''),
+            c => span.push(c),
+        }
+    }
+    // two backticks alone would be no span
+    if span.len() == 1 {
+        span.push(' ');
+    }
+    span.push('`');
+    span
+}
+
+/// The text on one line, without characters that are invisible or change the direction of what follows.
+fn plain(text: &str) -> String {
+    let is_invisible = |c: &char| {
+        matches!(
+            c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+        )
+    };
+    let visible = text.chars().filter(|c| !is_invisible(c));
+    visible.map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
