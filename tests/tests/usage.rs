@@ -78,7 +78,7 @@ async fn plugin(kubeconfig: &Path, arguments: &[&str]) -> Output {
     command.output().await.unwrap()
 }
 
-/// `make usage`, with USAGE_PODS, USAGE_PODS_EACH_SECOND and USAGE_KILLS.
+/// `make usage`, with `USAGE_PODS`, `USAGE_PODS_EACH_SECOND` and `USAGE_KILLS`.
 #[tokio::test]
 #[ignore = "takes some minutes"]
 async fn ten_thousand_runs_count_as_the_audit_log_shows_them() {

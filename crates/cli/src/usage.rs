@@ -1,6 +1,6 @@
 //! `kubectl tenure usage`: what runs have used, from the keeper's record.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -140,14 +140,17 @@ impl UsageArgs {
         });
         let mut text = table(&headers, rows.collect::<Vec<_>>());
         let (since, age) = (moment(answer.since), human(now.duration_since(answer.until)));
-        text.push_str(&format!(
-            "\nHours of one unit, of runs that have ended since {since}. Counted up to {age} ago.\n"
-        ));
+        // a write to a string can't fail
+        _ = writeln!(
+            text,
+            "\nHours of one unit, of runs that have ended since {since}. Counted up to {age} ago."
+        );
         if let Some(gap) = record.last_gap {
             let (from, to, gaps) = (moment(gap.from), moment(gap.to), answer.gaps);
-            text.push_str(&format!(
-                "Some runs may be missing: no keeper counted for minutes, {gaps} times, the last from {from} to {to}.\n"
-            ));
+            _ = writeln!(
+                text,
+                "Some runs may be missing: no keeper counted for minutes, {gaps} times, the last from {from} to {to}."
+            );
         }
         text
     }

@@ -83,6 +83,8 @@ pub struct EventRecord {
     pub at: Timestamp,
     /// The pod that caused the action, and its queue, if they are known.
     pub cause: Option<(ObjectReference, String)>,
+    /// The end of the run, of which this is a notice.
+    pub end: Option<Timestamp>,
 }
 
 impl Events {
@@ -234,7 +236,7 @@ mod tests {
             ..ObjectReference::default()
         };
         let at = Timestamp::from_millisecond(255).unwrap();
-        EventRecord { object, reason, action: "", note: String::new(), at, cause: None }
+        EventRecord { object, reason, action: "", note: String::new(), at, cause: None, end: None }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::{
     gate::FreshnessGate,
     metrics::{ExpiryResult, Metrics},
     sleep,
-    slots::{FairSlots, Slot},
+    slots::{FairSlots, TakenSlot},
 };
 use outcome::outcome;
 
@@ -90,7 +90,7 @@ impl ExpiryController {
     }
 
     /// Claims what is due most in a namespace that has a slot.
-    fn claim(&self, now: Timestamp) -> Option<(DueBatch, Slot)> {
+    fn claim(&self, now: Timestamp) -> Option<(DueBatch, TakenSlot)> {
         let mut slot = None;
         let mut may = |namespace: &str| {
             slot = self.slots.take(namespace);
@@ -106,7 +106,7 @@ impl ExpiryController {
     }
 
     /// Acts on a group, and gives the result to the index; returns the events to write.
-    async fn handle(&self, group: DueBatch, slot: Slot) -> Vec<EventRecord> {
+    async fn handle(&self, group: DueBatch, slot: TakenSlot) -> Vec<EventRecord> {
         let result = Box::pin(slot.watch(self.pauser.act(&group))).await;
         let now = self.clock.now();
         let served = result.as_ref().map_or_else(Failure::serves, |done| done.served);

@@ -235,7 +235,8 @@ impl ExtensionController {
         let now = self.clock.now();
         let namespace = extension.metadata.namespace.as_deref();
         let object = reference(&owner(&extension.spec.target), namespace);
-        let event = EventRecord { object, reason, action: "Extending", note, at: now, cause: None };
+        let event =
+            EventRecord { object, reason, action: "Extending", note, at: now, cause: None, end: None };
         self.events.extend([event]);
     }
 }

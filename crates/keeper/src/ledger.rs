@@ -52,7 +52,7 @@ impl UsageBook {
         // the pods are searched only where that matters
         let counts = self.with(|_| ()).is_some();
         let owner = owner.filter(|_| counts).map(Uid::of);
-        let pods = owner.map(|owner| cluster.with(|index| index.pods_below(owner)));
+        let pods = owner.map(|owner| cluster.with(|index| index.controlled_pods(owner)));
         self.ending(task, pods.unwrap_or_default())
     }
 }

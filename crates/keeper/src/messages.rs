@@ -16,7 +16,7 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use parking_lot::Mutex;
-use tenure_policy::{message::Message, pause::MAX_DURATION_APPROACHING};
+use tenure_policy::message::Message;
 use tenure_service::clock::ServerClock;
 
 use crate::{
@@ -149,7 +149,7 @@ impl Told {
 
 /// Returns the message about an event.
 fn message(event: &EventRecord, now: Timestamp) -> Message {
-    let EventRecord { object, reason, action: _, note: _, at, cause } = event;
+    let EventRecord { object, reason, action: _, note: _, at, cause, end } = event;
     let is_pod = |object: &ObjectReference| object.kind.as_deref() == Some("Pod");
     let pod = cause.as_ref().and_then(|(pod, _)| pod.name.clone().filter(|_| is_pod(pod)));
     Message {
@@ -160,7 +160,7 @@ fn message(event: &EventRecord, now: Timestamp) -> Message {
         queue: cause.as_ref().map(|(_, queue)| queue.clone()),
         note: longest_note(event).to_owned(),
         time: now.min(*at),
-        deadline: (*reason == MAX_DURATION_APPROACHING).then_some(*at),
+        deadline: *end,
     }
 }
 

@@ -102,13 +102,8 @@ impl Args {
             &t9k_system_namespace,
             runai_queue_version,
         );
-        let looked = readiness.awaiting("the kinds of owners");
         let owners = Owners::new(client.clone(), cluster.clone(), clock.clone(), config.clone());
-        let owners = follow_served(client.clone(), owners, readiness.clone(), looked);
-        let looked = readiness.awaiting("the kinds of PodGroups");
-        let known = cluster.clone();
-        let store = move |kind| GroupStore { cluster: known.clone(), kind };
-        let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
+        let kinds = follow_kinds(&client, owners, &cluster, &readiness);
         let known = cluster.clone();
         let gate = FreshnessGate::new(&readiness, &lead, max_watch_staleness);
         let queues = QueueReader::new(client.clone(), &cluster, runai_queue_version, t9k_system_namespace);
@@ -141,20 +136,38 @@ impl Args {
                 }
                 Box::pin(work.lead(&lead, election, &shutdown)).await;
             };
-            let too_long = async {
-                shutdown.cancelled().await;
-                tokio::time::sleep(GRACE).await;
-            };
             tokio::select! {
                 () = work => Ok(()),
-                () = too_long => anyhow::bail!("gave up on what was in flight after {GRACE:?}"),
+                () = grace_is_over(&shutdown) => anyhow::bail!("gave up on what was in flight after {GRACE:?}"),
                 result = admin => result,
-                () = async { tokio::join!(watches, owners, groups, measured, configured); } => Ok(()),
+                () = async { tokio::join!(watches, kinds, measured, configured); } => Ok(()),
             }
         };
         // many watches make a large future
         Box::pin(signals.run(everything)).await
     }
+}
+
+/// Waits until the time for pauses in flight is over after a signal to end.
+async fn grace_is_over(shutdown: &CancellationToken) {
+    shutdown.cancelled().await;
+    tokio::time::sleep(GRACE).await;
+}
+
+/// Follows the kinds of owners and of `PodGroup`s that the API server serves. The process is ready once it knows them.
+fn follow_kinds(
+    client: &Client,
+    owners: Owners,
+    cluster: &ClusterState,
+    readiness: &ProcessReadiness,
+) -> impl Future<Output = ()> + use<> {
+    let looked = readiness.awaiting("the kinds of owners");
+    let owners = follow_served(client.clone(), owners, readiness.clone(), looked);
+    let looked = readiness.awaiting("the kinds of PodGroups");
+    let known = cluster.clone();
+    let store = move |kind| GroupStore { cluster: known.clone(), kind };
+    let groups = follow_groups(client.clone(), store, readiness.clone(), looked);
+    async { _ = tokio::join!(owners, groups) }
 }
 
 /// A dry run writes nothing, and so no Lease either.

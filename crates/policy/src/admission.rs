@@ -94,7 +94,7 @@ fn judge(
     let queue = RunaiQueue::read_as(version, spec, &mut errors);
     let (mut warnings, mut missing_parent) = (Vec::new(), None);
     match queues.above(name, &queue) {
-        Ok(above) => warnings.extend(runai_warnings(version, name, &queue, above, queues.floors)),
+        Ok(above) => warnings.extend(runai_warnings(version, name, &queue, &above, queues.floors)),
         Err(Broken::Missing(parent)) => {
             warnings.push(missing(parent));
             missing_parent = Some(parent.to_owned());
@@ -185,7 +185,7 @@ fn runai_warnings(
     version: QueueVersion,
     name: &str,
     queue: &RunaiQueue,
-    above: Effective<'_>,
+    above: &Effective<'_>,
     floors: &Floors,
 ) -> Vec<String> {
     let mut warnings = Vec::new();

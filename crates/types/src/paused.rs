@@ -45,10 +45,19 @@ pub struct PausedRecord {
     /// could not reach the API server.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unannounced: bool,
-    /// The end of the run that a notice has named, if the keeper that paused has not written the event of that notice
-    /// itself: another one may have ended before it wrote it.
+    /// The last notice of the run, if the keeper that paused has not written its event itself: another one may have ended
+    /// before it wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub noticed: Option<Timestamp>,
+    pub noticed: Option<GivenNotice>,
+}
+
+/// A notice before the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenNotice {
+    /// The end of the run that it names.
+    pub end: Timestamp,
+    /// The time at which it was given.
+    pub at: Timestamp,
 }
 
 /// A ceiling that was exceeded.

@@ -1,5 +1,5 @@
 use clap::{ArgAction, Parser, Subcommand};
-use tenure_policy::{config::Config, kueue};
+use tenure_policy::{config::Config, kueue, usage::DEFAULT_RESOURCE};
 use tenure_service::{
     admin::{AdminArgs, registry},
     client::ClientArgs,
@@ -233,6 +233,8 @@ impl Configured {
         placement.change(|index| index.set_longest_formation(config.longest_formation));
         if let Some(extender) = extender {
             extender.configure(config.floors.clone());
+            let usual = || [DEFAULT_RESOURCE.to_owned()].into();
+            extender.count_resources(config.usage.clone().unwrap_or_else(usual));
         }
         if let Some(owners) = owners {
             owners.configure(&config);

@@ -7,8 +7,8 @@ use tenure_policy::{
     config::{
         Config, ConfigFile, ConfigMapKey, DELEGATION_BOUNDS, EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS,
         EXPIRY_NOTICE, GRACE_ON_CHANGE, KAI_CONFIG_MAP, KAI_SHARDS, KUEUE_ENABLED, KUEUE_QUEUES, LABEL_KEY,
-        LONGEST_FORMATION, METHOD, NOTICE_ON_PODS, OWNERS, PODS_READY, PREEMPT, RECEIVERS, RECLAIM, SCHEDULERS,
-        TENANCY_WRITERS, TRUSTED_WRITERS, USAGE_RESOURCES,
+        LONGEST_FORMATION, METHOD, NOTICE_ON_PODS, OWNERS, PODS_READY, PREEMPT, RECEIVERS, RECLAIM,
+        SCHEDULERS, TENANCY_WRITERS, TRUSTED_WRITERS, USAGE_RESOURCES,
     },
     delegation::{Bound, Bounds},
     floor::{Floors, NodePool},
@@ -151,7 +151,7 @@ fn guarded(of: &Guarded) -> Vec<Vec<String>> {
 }
 
 /// The parameters that only Tenure's own form has.
-fn own(config: &Config) -> [(&'static str, String); 18] {
+fn own(config: &Config) -> [(&'static str, String); 20] {
     let count = |number: usize, noun: &str| match number {
         1 => format!("1 {noun}"),
         number => format!("{number} {noun}s"),

@@ -40,7 +40,7 @@ impl CeilingIndex {
     }
 
     /// The pods of queues that an owner controls, directly or not.
-    pub fn pods_below(&self, owner: Uid) -> Vec<Uid> {
+    pub fn controlled_pods(&self, owner: Uid) -> Vec<Uid> {
         let owners = self.objects.owners.with_descendants(owner).into_iter();
         owners.flat_map(|of| self.reader.deadlines.controlled_by(of).map(|(uid, _)| uid)).collect()
     }

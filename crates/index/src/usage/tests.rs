@@ -17,6 +17,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a ledger asks for a place that may be missing")]
 fn place(queue: &str, deadline: Option<i64>) -> Option<RunPlace> {
     let deadline = deadline.map(at);
     Some(RunPlace { runai: Some(queue.into()), deadline, ..RunPlace::default() })
@@ -299,6 +300,7 @@ impl Model {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a ledger asks for a place that may be missing")]
 fn place_of(name: &str, run: &PodRun) -> Option<RunPlace> {
     let deadline = run.started + SignedDuration::from_secs(CEILING);
     Some(RunPlace { runai: Some(name.into()), deadline: Some(deadline), ..RunPlace::default() })
@@ -333,9 +335,9 @@ impl ModelKeeper {
         let version = ledger.version().map(|version| version.parse::<u64>().unwrap());
         let is_forgotten = version.is_some_and(|version| version < model.forgotten);
         if is_forgotten {
-            ledger.begin_list_after_gap()
+            ledger.begin_list_after_gap();
         } else {
-            ledger.begin_list()
+            ledger.begin_list();
         }
         self.ledger = Some(ledger);
         self.list(model, version.filter(|_| !is_forgotten).unwrap_or(model.version));

@@ -1,11 +1,11 @@
 //! Deletes a pod that has nothing above it to pause, or an owner in place of a pause.
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::json;
 use tenure_index::{BatchCoverage, DuePod, Task};
-use tenure_policy::pause::{self, Alone, AtEnd, PausedObject};
+use tenure_policy::pause::{self, Alone, AtEnd, OwnerObject, PausedObject};
 use tenure_service::call::{ApiError, persist};
-use tenure_types::{keys, projection::Pod};
+use tenure_types::{paused::GivenNotice, projection::Pod};
 
 use super::{ActionResult, Done, Failure, Pauser, of_pod, reference};
 use crate::events::{DELETING, EventRecord};
@@ -91,6 +91,7 @@ impl Pauser {
             note,
             at: due.deadline,
             cause: Some((object.clone(), due.queue.clone())),
+            end: None,
         };
         if task == Task::Evict {
             let note = pause::deleted_unready(&due.queue, alone);
@@ -99,14 +100,15 @@ impl Pauser {
         let ceiling = self.ceiling_of(pod);
         let in_words = pause::deleted_in_words(&due.queue, ceiling.as_ref(), alone);
         // the notice of a pod with an owner is on that
-        let announced = pod.annotation(keys::EXPIRES_AT_ANNOTATION).filter(|_| *alone == Alone::NoOwner);
-        let announced = announced.and_then(|text| text.parse().ok());
+        let whole = json!({"metadata": pod.metadata});
+        let announced = OwnerObject(&whole).announcement().filter(|_| *alone == Alone::NoOwner);
         let noticed = self.noticed(due, announced, pod.scheduled_at().map(|time| time.0));
-        let noticed = noticed.map(|end| EventRecord {
+        let noticed = noticed.map(|GivenNotice { end, at }| EventRecord {
             reason: pause::MAX_DURATION_APPROACHING,
             action: "Announcing",
-            at: end,
+            at,
             cause: None,
+            end: Some(end),
             ..event("", pause::approaching(end, &due.queue, &object, AtEnd::Deleted))
         });
         let ended = event(pause::MAX_DURATION_EXCEEDED, pause::DELETED_MESSAGE.to_owned());
@@ -119,7 +121,7 @@ impl Pauser {
         (due, pod): (&DuePod, &Pod),
         owner: &OwnerReference,
         resource_version: Option<String>,
-        (known, noticed): (&PausedObject, Option<Timestamp>),
+        (known, noticed): (&PausedObject, Option<GivenNotice>),
     ) -> Result<Done, Failure> {
         let cause = Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone()));
         let event = |reason, note: String| EventRecord {
@@ -129,6 +131,7 @@ impl Pauser {
             note,
             at: due.deadline,
             cause: cause.clone(),
+            end: None,
         };
         let (result, served) = (ActionResult::OwnerDeleted(owner.clone()), BatchCoverage::All);
         let message = pause::owner_deleted(&owner.kind);
@@ -140,11 +143,12 @@ impl Pauser {
         let ceiling = self.ceiling_of(pod);
         let note = pause::owner_deleted_in_words(&due.queue, ceiling.as_ref(), &owner.kind, &owner.name);
         let mut events = vec![event(pause::MAX_DURATION_EXCEEDED, message), event(pause::RUN_ENDED, note)];
-        events.extend(noticed.map(|end| EventRecord {
+        events.extend(noticed.map(|GivenNotice { end, at }| EventRecord {
             reason: pause::MAX_DURATION_APPROACHING,
             action: "Announcing",
-            at: end,
+            at,
             cause: None,
+            end: Some(end),
             ..event("", pause::approaching(end, &due.queue, &known.object, AtEnd::OwnerDeleted))
         }));
         let delete = async |dry_run| {

@@ -11,14 +11,14 @@ use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
     pause::{
-        self, Alone, AtEnd, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition, Reversals,
-        TOLD_REVERSALS,
+        self, Alone, Announcement, AtEnd, OwnerObject, PauseCandidate, PausePlan, PausedObject,
+        ResumeCondition, Reversals, TOLD_REVERSALS,
     },
     requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
-    paused::{ExceededCeiling, OwedPause, PausedRecord, RequeueState},
+    paused::{ExceededCeiling, GivenNotice, OwedPause, PausedRecord, RequeueState},
     projection::Pod,
 };
 
@@ -50,8 +50,8 @@ struct Ended {
     /// The pauses whose events may not have been written.
     earlier: Vec<OwedPause>,
     unannounced: bool,
-    /// The end in a notice whose event may not have been written.
-    noticed: Option<Timestamp>,
+    /// A notice whose event may not have been written.
+    noticed: Option<GivenNotice>,
 }
 
 impl Pauser {
@@ -303,7 +303,7 @@ impl Pauser {
         if task == Task::Expire {
             let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, since);
             let unannounced = self.is_unannounced(due, object, since);
-            let noticed = self.noticed(due, object.announced(), since);
+            let noticed = self.noticed(due, object.announcement(), since);
             Ended { ceiling: self.ceiling_of(pod), reversals, earlier: Vec::new(), unannounced, noticed }
         } else {
             let reversals = Reversals::of(object, pause::PODS_READY_TIMEOUT, since);
@@ -319,18 +319,22 @@ impl Pauser {
         has_notice && !is_told && object.record().is_none()
     }
 
-    /// Returns the end of a run that began at `since`, as a notice has named it, if another keeper has given that notice a
-    /// short while ago: it may have ended before it wrote the event.
+    /// Returns the last notice of a run that began at `since`, if another keeper has given it a short while ago: it may have
+    /// ended before it wrote the event.
     pub(super) fn noticed(
         &self,
         due: &DuePod,
-        announced: Option<Timestamp>,
+        announced: Option<Announcement>,
         since: Option<Timestamp>,
-    ) -> Option<Timestamp> {
-        let end = announced.filter(|end| due.told != Some(*end) && since.is_none_or(|since| *end > since))?;
-        let notice = self.cluster.with(|index| index.notice(due.family, &due.queue))?;
-        let (given, now) = (end.checked_sub(notice).ok()?, self.clock.now());
-        (end <= now && now.duration_since(given) < EVENT_REPAIR).then_some(end)
+    ) -> Option<GivenNotice> {
+        let Announcement { end, given } = announced.filter(|Announcement { end, .. }| {
+            due.told != Some(*end) && since.is_none_or(|since| *end > since)
+        })?;
+        let points = self.cluster.with(|index| index.notice(due.family, &due.queue));
+        // a keeper that gave one notice a run didn't note when
+        let first = end.checked_sub(points.iter().next()?).ok()?;
+        let (at, now) = (given.unwrap_or(first), self.clock.now());
+        (end <= now && now.duration_since(at) < EVENT_REPAIR).then_some(GivenNotice { end, at })
     }
 
     /// The ceiling of a pod.
@@ -374,6 +378,7 @@ impl Pauser {
             note: pause::held_up(&known.object),
             at,
             cause: None,
+            end: None,
         })
     }
 
@@ -444,16 +449,18 @@ pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &Paused
         note,
         at: record.at,
         cause: None,
+        end: None,
     };
     let paused =
         pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, known)));
     let reversed = (record.reversals == TOLD_REVERSALS)
         .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
     let in_words = pause::in_words(record, state, known).map(|note| event(pause::RUN_ENDED, note));
-    let noticed = record.noticed.map(|end| EventRecord {
+    let noticed = record.noticed.map(|GivenNotice { end, at }| EventRecord {
         reason: pause::MAX_DURATION_APPROACHING,
         action: "Announcing",
-        at: end,
+        at,
+        end: Some(end),
         ..event("", pause::approaching(end, &record.queue, &known.object, AtEnd::of(record, state)))
     });
     paused.into_iter().chain(reversed).chain(in_words).chain(noticed).collect()
@@ -473,6 +480,7 @@ fn not_paused_again(
         note: pause::undone(record, reversals, known),
         at: due.deadline,
         cause: Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone())),
+        end: None,
     }
 }
 

@@ -313,7 +313,7 @@ async fn a_notice_that_another_keeper_gave_a_moment_ago_is_told_with_the_end() {
         server.merge(DEPLOYMENT, &json!({"metadata": {"annotations": annotations}}));
         let events = events(&pauser, &group).await;
         let notices = events.iter().filter(|event| event.reason == "MaxDurationApproaching");
-        let notices: Vec<_> = notices.map(|event| event.at.to_string()).collect();
+        let notices: Vec<_> = notices.map(|event| event.end.unwrap().to_string()).collect();
         assert_eq!(notices, if expected { vec![end] } else { vec![] }, "{notice} {now} {announced}");
         // the next keeper may have to tell it, if this one ends now
         let record =

@@ -41,12 +41,11 @@ impl UsageCounter {
         let mut config = self.config.clone();
         while !shutdown.is_cancelled() {
             let resources = config.get().usage.clone();
-            let result = match &resources {
-                Some(resources) => self.session(resources, &mut config, shutdown).await,
-                None => {
-                    self.reconfigured(None, &mut config, shutdown).await;
-                    Ok(())
-                }
+            let result = if let Some(resources) = &resources {
+                self.session(resources, &mut config, shutdown).await
+            } else {
+                self.reconfigured(None, &mut config, shutdown).await;
+                Ok(())
             };
             self.book.close();
             if let Err(failure) = result {
@@ -95,7 +94,7 @@ impl UsageCounter {
         session.save().await
     }
 
-    pub(super) fn seen(&self, pod: PodWithRoom) -> Option<(Pod, SeenRun)> {
+    pub(super) fn seen(pod: PodWithRoom) -> Option<(Pod, SeenRun)> {
         let (pod, requests, stopped) = pod.split_run();
         let seen = SeenRun {
             uid: Uid::of(pod.metadata.uid.as_deref()?),

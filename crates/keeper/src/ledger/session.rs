@@ -60,8 +60,9 @@ impl Failure {
         let of =
             |status: &Status| status.code == 410 || status.message.contains("Too large resource version");
         match self {
-            Self::List(kube::Error::Api(status)) | Self::Watch(kube::Error::Api(status)) => of(status),
-            Self::Ended(status) => of(status),
+            Self::List(kube::Error::Api(status))
+            | Self::Watch(kube::Error::Api(status))
+            | Self::Ended(status) => of(status),
             Self::List(_) | Self::Watch(_) | Self::Silent | Self::NoVersion | Self::Record(_) => false,
         }
     }
@@ -187,7 +188,7 @@ impl<'c> Session<'c> {
 
     fn listed(&self, pod: PodWithRoom) {
         let UsageCounter { cluster, clock, book, .. } = self.counter;
-        let Some((pod, seen)) = self.counter.seen(pod) else { return };
+        let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
         let place = || cluster.with(|index| index.run_place(&pod));
         book.with(|ledger| ledger.list(&seen, clock.now(), place));
     }
@@ -238,7 +239,7 @@ impl<'c> Session<'c> {
 
     fn change(&mut self, pod: PodWithRoom, gone: bool) {
         let UsageCounter { cluster, clock, book, .. } = self.counter;
-        let Some((pod, seen)) = self.counter.seen(pod) else { return };
+        let Some((pod, seen)) = UsageCounter::seen(pod) else { return };
         let now = clock.now();
         let created = pod.metadata.creation_timestamp.as_ref().map(|created| created.0);
         let of_stream = self.replay.as_mut().map(|(_, stream)| stream.at(created, seen.run.as_ref(), now));

@@ -132,7 +132,7 @@ fn counters_go_on_from_the_record_and_those_of_queues_that_do_not_exist_are_not_
     encode(&mut text, &registry).unwrap();
     let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let expected = [
-        r#"tenure_keeper_usage_gaps_total 2"#,
+        "tenure_keeper_usage_gaps_total 2",
         r#"tenure_keeper_usage_resource_seconds_total{family="t9k",queue="",resource="nvidia.com/gpu",end="deleted",age=""} 1.0"#,
         r#"tenure_keeper_usage_resource_seconds_total{family="t9k",queue="q",resource="nvidia.com/gpu",end="succeeded",age=""} 1.5"#,
         r#"tenure_keeper_usage_resource_seconds_total{family="t9k",queue="q",resource="nvidia.com/gpu",end="preempted",age="30m-1h"} 2.0"#,

@@ -7,7 +7,7 @@ use tenure_index::Settings;
 use tenure_policy::{
     config::Config,
     message::{MessageFormat, Receiver, ReceiverUrl, SecretText},
-    pause::{RUN_ENDED, dry_run},
+    pause::{MAX_DURATION_APPROACHING, RUN_ENDED, dry_run},
 };
 use tenure_service::{call::ApiError, leadership::Leadership};
 use tokio::{
@@ -39,7 +39,15 @@ fn event(reason: &'static str, time: &str) -> EventRecord {
     };
     let pod = ObjectReference { kind: Some("Pod".into()), name: Some("train-x".into()), ..object.clone() };
     let cause = Some((pod, "research".to_owned()));
-    EventRecord { object, reason, action: "Pausing", note: "It has ended".into(), at: at(time), cause }
+    EventRecord {
+        object,
+        reason,
+        action: "Pausing",
+        note: "It has ended".into(),
+        at: at(time),
+        cause,
+        end: None,
+    }
 }
 
 /// Messages by a configuration that can be changed, and the metrics.
@@ -69,8 +77,9 @@ fn a_message_says_what_its_event_says_and_has_the_same_id_each_time() {
     assert_eq!((of.pod.as_deref(), of.queue.as_deref()), (Some("train-x"), Some("research")));
     assert_eq!(of, message(&event(RUN_ENDED, time), at("2026-02-01T00:00:00Z")), "by the next leader");
     assert_ne!(of.id, message(&event(RUN_ENDED, "2026-01-02T03:04:06Z"), later).id);
-    let end = message(&event(MAX_DURATION_APPROACHING, "2026-01-02T05:00:00Z"), later);
-    assert_eq!((end.time, end.deadline), (later, Some(at("2026-01-02T05:00:00Z"))));
+    let in_an_hour = Some(at("2026-01-02T05:00:00Z"));
+    let end = message(&EventRecord { end: in_an_hour, ..event(MAX_DURATION_APPROACHING, time) }, later);
+    assert_eq!((end.time, end.deadline), (at(time), in_an_hour));
     assert!(of.id.starts_with("team/train.6ccd780c") && of.id != end.id, "{}", of.id);
     let long = EventRecord { note: "x".repeat(5_000), ..event(RUN_ENDED, time) };
     assert_eq!(message(&long, later).note.len(), 1024);

@@ -217,7 +217,9 @@ mod tests {
             tell(&told, "a", Some(end), is_news);
             let pods = next(&told, &index);
             assert_eq!((pods.len(), pods[0].end), (2, Some(at(end))));
-            pods.iter().for_each(|pod| told.shown(pod));
+            for pod in &pods {
+                told.shown(pod);
+            }
             tell(&told, "a", Some(end), false);
             assert_eq!(next(&told, &index), []);
         }

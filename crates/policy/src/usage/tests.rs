@@ -121,7 +121,7 @@ fn a_deletion_from_the_time_on_by_which_the_pod_had_to_be_ready_is_an_eviction()
         ("10:40:00", "11:00:00", UsageEnd::Deleted),
     ] {
         let [ready_until, deadline] = [ready_until, deadline].map(|time| Some(at(time)));
-        assert_eq!(judged(&run, &EndEvidence { ready_until, deadline, ..NONE }).0, end);
+        assert_eq!(judged(&run, &EndEvidence { deadline, ready_until, ..NONE }).0, end);
     }
 }
 
