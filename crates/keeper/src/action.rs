@@ -6,11 +6,13 @@ mod conflicts;
 mod delete;
 mod exempt;
 mod extended;
+mod failure;
 mod own;
 mod pause;
+mod target;
 mod workload;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -22,24 +24,18 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DueBatch, DuePod, Task, Uid};
 use tenure_policy::{
-    climb::{self, Action, Climb, OwnerLookup},
-    config::Config,
     expiry::{Scope, exemption},
     kueue,
-    owners::OwnerTable,
     pause::{Alone, PausedObject, ResumeCondition},
     ready::Readiness,
 };
 use tenure_service::{call::ApiError, clock::ServerClock};
 use tenure_types::{podgroup::PodGroupKind, projection::Pod};
-use thiserror::Error;
-use tracing::warn;
-
-use exempt::PausableOwners;
 
 pub use conflicts::Conflicts;
 pub use exempt::ExemptOwners;
 pub use extended::ListedExtensions;
+pub use failure::Failure;
 pub use pause::told_of_pause;
 
 use crate::{
@@ -136,61 +132,6 @@ impl Done {
     }
 }
 
-/// Why nothing could be done yet.
-#[derive(Debug, Error)]
-pub enum Failure {
-    #[error(transparent)]
-    Api(#[from] ApiError),
-    #[error("failed to delete the pod")]
-    Delete(#[source] ApiError),
-    #[error("failed to pause {}", describe(.owner))]
-    Pause { owner: OwnerReference, source: ApiError },
-    #[error("failed to delete {}", describe(.owner))]
-    DeleteOwner { owner: OwnerReference, source: ApiError },
-    #[error("not allowed to get {}: grant it to the keeper's service account, since nothing below it may be paused in its place", describe(.0))]
-    ForbiddenOwner(OwnerReference),
-    #[error("{} has no field to be paused by: its schema has none of {fields}", describe(.owner))]
-    NoField { owner: OwnerReference, fields: String },
-    #[error("failed to read {}", describe(.owner))]
-    Unreadable { owner: OwnerReference, source: ApiError },
-    #[error("the API server took the patch of {} and dropped {field}", describe(.owner))]
-    Dropped { owner: OwnerReference, field: String },
-}
-
-impl Failure {
-    /// The pods of the batch to which the failure applies.
-    pub const fn serves(&self) -> BatchCoverage {
-        if matches!(self, Self::Delete(_)) { BatchCoverage::First } else { BatchCoverage::All }
-    }
-
-    /// True if it counts as a try: the API server answers, and this owner can't be read or paused. After enough tries the pod
-    /// itself is deleted.
-    pub const fn counts_as_try(&self) -> bool {
-        match self {
-            Self::Pause { source, .. } | Self::DeleteOwner { source, .. } => source.is_refusal(),
-            Self::ForbiddenOwner(_)
-            | Self::NoField { .. }
-            | Self::Dropped { .. }
-            | Self::Unreadable { .. } => true,
-            Self::Api(_) | Self::Delete(_) => false,
-        }
-    }
-
-    /// Returns the kind of the object whose pause or deletion was refused; none if it failed for another reason.
-    pub fn refused(&self) -> Option<&str> {
-        match self {
-            Self::Pause { owner, source } | Self::DeleteOwner { owner, source } if source.is_refusal() => {
-                Some(&owner.kind)
-            }
-            Self::ForbiddenOwner(owner) | Self::NoField { owner, .. } | Self::Dropped { owner, .. } => {
-                Some(&owner.kind)
-            }
-            Self::Delete(source) if source.is_refusal() => Some("Pod"),
-            _ => None,
-        }
-    }
-}
-
 /// The object to act on.
 enum Target {
     /// The last of these owners; if that doesn't stop the pod, the one before.
@@ -253,98 +194,6 @@ impl Pauser {
             Err(ApiError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    async fn target(
-        &self,
-        task: Task,
-        due: &DuePod,
-        pod: &Pod,
-        config: &Arc<Config>,
-    ) -> Result<Target, Failure> {
-        let climb = self.climb(due, pod, &config.table).await?;
-        let mut owners = climb.pausable().to_vec();
-        Ok(match climb.action() {
-            Action::Exempt => Target::Exempt,
-            Action::DeletePod => match self.workload_of_pod(task, due, pod, &config.table).await? {
-                Some(workload) => Target::Owners(vec![workload]),
-                None => Target::Pod(Alone::NoOwner),
-            },
-            Action::AwaitDeletion(_) if !is_last(task, due) => Target::Nothing("an owner is being deleted"),
-            Action::Forbidden(owner) if !is_last(task, due) => return Err(Failure::ForbiddenOwner(owner)),
-            Action::Forbidden(owner) => Target::Pod(Alone::Outlives(describe(&owner))),
-            Action::AwaitDeletion(owner) => {
-                owners.push(owner);
-                Target::Owners(owners)
-            }
-            Action::Pause(topmost) => {
-                if self.has_an_exempt_pod(due, &topmost, config).await? {
-                    return Ok(Target::Pod(Alone::Spared(describe(&topmost))));
-                }
-                owners.extend(self.workload_of_owner(task, due, &topmost, &config.table).await?);
-                Target::Owners(owners)
-            }
-        })
-    }
-
-    async fn climb<'t>(&self, due: &DuePod, pod: &Pod, table: &'t OwnerTable) -> Result<Climb<'t>, Failure> {
-        let none = BTreeMap::new();
-        let labels = pod.metadata.labels.as_ref().unwrap_or(&none);
-        let mut climb = Climb::from(climb::controller(pod), table);
-        while let Some(owner) = climb.next() {
-            let tries = if table.knows(owner) { TRIES } else { READING_TRIES };
-            let answer = match self.objects.look_up(&due.namespace, owner, labels).await {
-                Ok(answer) => answer,
-                // the pod could be read just now: it is this owner that can't be
-                Err(source) if due.attempts < tries => {
-                    return Err(Failure::Unreadable { owner: owner.clone(), source });
-                }
-                Err(_) => OwnerLookup::Absent,
-            };
-            climb.answer(answer);
-        }
-        Ok(climb)
-    }
-
-    /// True if a live pod that is exempt by priority is below this owner: then the owner isn't paused.
-    async fn has_an_exempt_pod(
-        &self,
-        due: &DuePod,
-        owner: &OwnerReference,
-        config: &Arc<Config>,
-    ) -> Result<bool, Failure> {
-        let namespace = &due.namespace;
-        let exempt = self.cluster.with(|index| index.exempt_pods(namespace, Uid::of(&owner.uid)));
-        for pod in exempt.into_iter().take(EXEMPT_PODS) {
-            if self.owners_of_exempt(due, &pod, config).await?.0.contains(&owner.uid) {
-                let owner = describe(owner);
-                warn!(%namespace, owner, pod, "Not paused, for it has a pod that is exempt by priority");
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// The owners of an exempt pod, as they were a moment ago.
-    async fn owners_of_exempt(
-        &self,
-        due: &DuePod,
-        name: &str,
-        config: &Arc<Config>,
-    ) -> Result<PausableOwners, Failure> {
-        let key = (due.namespace.clone(), name.to_owned());
-        let known = self.exempt_owners.lock().get(&key, config);
-        if let Some(owners) = known {
-            return Ok(owners);
-        }
-        let pod = match self.objects.pod(&due.namespace, name).await {
-            Err(ApiError::NotFound) => return Ok(PausableOwners::default()),
-            pod => pod?,
-        };
-        let climb = self.climb(due, &pod, &config.table).await?;
-        let owners = PausableOwners(climb.pausable().iter().map(|owner| owner.uid.clone()).collect());
-        self.exempt_owners.lock().insert(key, owners.clone(), config);
-        Ok(owners)
     }
 }
 

@@ -1,45 +1,36 @@
 mod by_queue;
+mod labels;
 mod messages;
+mod state;
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeLabelValue, EncodeMetric},
-    metrics::{
-        MetricType,
-        counter::Counter,
-        family::Family,
-        gauge::{ConstGauge, Gauge},
-        histogram::Histogram,
-    },
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 use tenure_policy::{
     expiry::Family as QueueFamily,
     queue_status::{QueueReport, Workloads},
 };
-use tenure_service::{
-    clock::ServerClock,
-    leadership::Leadership,
-    metrics::{registered, seconds},
-};
+use tenure_service::metrics::{registered, seconds};
 use tenure_types::extension::ExtensionState;
 
 use by_queue::{ByQueue, QueueLabel};
 use messages::MessageCounters;
 
+use labels::{
+    EventLabels, EvictionLabels, ExpirationLabels, ExtensionLabels, PauseLabels, QueueLabels, StampLabels,
+    StatusLabels,
+};
+pub use labels::{EventResult, ExpiryResult, StampResult, StatusResult};
 pub use messages::MessageResult;
-
-use crate::cluster::ClusterState;
+pub use state::State;
 
 /// The time before its end in which a pod counts as expiring soon.
 const SOON: SignedDuration = SignedDuration::from_hours(1);
@@ -74,45 +65,6 @@ struct QueueCounters {
     refused_returns: ByQueue<PauseLabels>,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ExtensionLabels {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ExpirationLabels {
-    family: &'static str,
-    queue: String,
-    kind: String,
-    result: ExpiryResult,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct PauseLabels {
-    family: &'static str,
-    queue: String,
-    kind: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct EvictionLabels {
-    family: &'static str,
-    queue: String,
-    cause: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct QueueLabels {
-    family: &'static str,
-    queue: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct StampLabels {
-    group: &'static str,
-    result: StampResult,
-}
-
 /// A queue, by its family and its name.
 pub type OfQueue<'q> = (QueueFamily, &'q str);
 
@@ -135,78 +87,6 @@ macro_rules! with_queue {
 }
 
 with_queue!(ExpirationLabels, PauseLabels, EvictionLabels, QueueLabels);
-
-/// The result of stamping a `PodGroup`.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum StampResult {
-    /// It was stamped.
-    Stamped,
-    /// It would have been stamped, if it weren't a dry run.
-    WouldStamp,
-    /// It was changed or gone meanwhile, and is judged again.
-    Stale,
-    /// It failed, and will be tried again.
-    Failed,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct StatusLabels {
-    result: StatusResult,
-}
-
-/// The result of writing a queue's status.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum StatusResult {
-    /// It was written.
-    Written,
-    /// It was written, without the names of the child queues, which another field manager owns.
-    ChildrenLeft,
-    /// The queue was gone, or changed too fast.
-    Gone,
-    /// It failed, and will be tried again.
-    Failed,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct EventLabels {
-    result: EventResult,
-}
-
-/// The result of writing an event.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum EventResult {
-    /// It was written.
-    Written,
-    /// The API server refuses it.
-    Refused,
-    /// It failed for too long, or its namespace is gone.
-    Failed,
-    /// Too many events waited.
-    Dropped,
-}
-
-/// The result of handling an expired pod.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub enum ExpiryResult {
-    /// Its owner was paused.
-    Paused,
-    /// The pod was deleted.
-    Deleted,
-    /// Its owner would have been paused, if it weren't a dry run.
-    WouldPause,
-    /// The pod would have been deleted, if it weren't a dry run.
-    WouldDelete,
-    /// Nothing was to be done, or nothing more.
-    Nothing,
-    /// It is judged again, because a watch or a clock may be behind.
-    PutOff,
-    /// It failed, and will be tried again.
-    Failed,
-}
-
-impl StatusResult {
-    const ALL: [Self; 4] = [Self::Written, Self::ChildrenLeft, Self::Gone, Self::Failed];
-}
 
 impl QueueCounters {
     fn register(registry: &mut Registry) -> Self {
@@ -442,92 +322,6 @@ impl Metrics {
     }
 }
 
-/// Gauges that are computed when they are scraped.
-#[derive(Debug)]
-pub struct State {
-    cluster: ClusterState,
-    clock: ServerClock,
-    lead: Leadership,
-    metrics: Metrics,
-}
-
-impl State {
-    /// Makes it part of a registry.
-    pub fn register(
-        registry: &mut Registry,
-        cluster: ClusterState,
-        clock: ServerClock,
-        lead: Leadership,
-        metrics: &Metrics,
-    ) {
-        registry.register_collector(Box::new(Self { cluster, clock, lead, metrics: metrics.clone() }));
-    }
-}
-
-impl Collector for State {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let now = self.clock.now();
-        self.metrics.queues.retain(|queue| self.cluster.with(|index| index.has_queue(queue)));
-        let soon = now.checked_add(SOON).unwrap_or(Timestamp::MAX);
-        let (under_ceiling, [overdue, soon], next, [returning, paused, past_end]) =
-            self.cluster.with(|index| {
-                let owners = [index.returning(now), index.staying_paused(), index.terminating_past_end(now)];
-                let due = [now, soon].map(|at| index.overdue(at));
-                (index.pods_under_ceiling(), due, index.next_expiry(), owners)
-            });
-        let Metrics { in_flight, waiting_events, .. } = &self.metrics;
-        let in_flight = in_flight.load(Relaxed).saturating_add(waiting_events.load(Relaxed));
-        let mut gauge = |name, help, value: f64| {
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
-        };
-        gauge("pods_under_ceiling", "Pods that will expire if they run on", count(under_ceiling))?;
-        let help = "Pods that expire within an hour if they run on, or have expired and wait for their turn";
-        gauge("pods_expiring_soon", help, count(soon))?;
-        let help = "Expired pods that wait for their turn, and writes that are not yet done";
-        gauge("pending_writes", help, count(overdue.saturating_add(in_flight)))?;
-        gauge("waiting_to_return", "Paused workloads that come back by themselves", count(returning))?;
-        gauge("paused_owners", "Owners that stay paused until a person resumes them", count(paused))?;
-        let help = "Pods past their ceiling that still terminate although their grace period is over: their node doesn't answer, or finalizers hold them";
-        gauge("terminating_past_end", help, count(past_end))?;
-        gauge("leader", "Whether this keeper leads: 1 or 0", f64::from(u8::from(self.lead.holds())))?;
-        let help =
-            "When the next pod expires, or has expired, in seconds since the epoch; absent if none will";
-        next.map_or(Ok(()), |next| {
-            gauge("next_expiry_timestamp_seconds", help, next.as_duration().as_secs_f64())
-        })?;
-        self.encode_workloads(&mut encoder)
-    }
-}
-
-impl State {
-    fn encode_workloads(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let workloads = self.metrics.workloads.lock().clone();
-        if workloads.is_empty() {
-            return Ok(());
-        }
-        let help = "Workloads of queues of scheduling.run.ai by queue and state; protected workloads also count as running";
-        let mut gauges = encoder.encode_descriptor("workloads", help, None, MetricType::Gauge)?;
-        for (queue, Workloads { running, protected, paused, requeueing }) in &workloads {
-            for (state, count) in [
-                ("running", running),
-                ("protected", protected),
-                ("paused", paused),
-                ("requeueing", requeueing),
-            ] {
-                let labels = [("family", "run.ai"), ("queue", queue), ("state", state)];
-                ConstGauge::new(i64::from(*count)).encode(gauges.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "there are never so many")]
-fn count(number: usize) -> f64 {
-    number as f64
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -538,10 +332,13 @@ mod tests {
     use serde_json::{Value, json};
     use tenure_index::{Settings, UsageLedger};
     use tenure_policy::{runs::Runs, usage::UsageResources};
-    use tenure_service::{freshness::Freshness, readiness::ProcessReadiness};
+    use tenure_service::{
+        clock::ServerClock, freshness::Freshness, leadership::Leadership, readiness::ProcessReadiness,
+    };
     use tenure_types::tensorstack::v1beta1;
 
     use super::*;
+    use crate::cluster::ClusterState;
     use crate::ledger::{UsageBook, UsageMetrics};
 
     /// All series but for the buckets of histograms.

@@ -1,5 +1,6 @@
 //! Puts the parts of the keeper together.
 
+mod lead;
 mod work;
 
 use std::time::Duration;

@@ -1,36 +1,34 @@
 //! Pauses an owner, once.
 
+mod ended;
+mod outlived;
+mod told;
+
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 use serde_json::Value;
 use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
-    pause::{
-        self, Alone, Announcement, AtEnd, OwnerObject, PauseCandidate, PausePlan, PausedObject,
-        ResumeCondition, Reversals, TOLD_REVERSALS,
-    },
+    pause::{self, Alone, OwnerObject, PauseCandidate, PausePlan, ResumeCondition, Reversals},
     requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
 use tenure_types::{
-    paused::{ExceededCeiling, GivenNotice, OwedPause, PausedRecord, RequeueState},
+    paused::{ExceededCeiling, GivenNotice, OwedPause, PausedRecord},
     projection::Pod,
 };
 
 use super::{
     ActionResult, Conflicts, Done, Failure, Pauser, TRIES, describe, is_last, json, known, of_pod, reference,
 };
-use crate::{
-    events::{DELETING, EventRecord},
-    recent::{EVENT_REPAIR, OwedEvents, earlier},
-    returns::told_of_return,
-};
-use tracing::{info, warn};
+use crate::{events::EventRecord, recent::earlier};
+
+use told::not_paused_again;
+pub use told::told_of_pause;
 
 /// The result of a try.
 enum Attempt {
@@ -106,63 +104,6 @@ impl Pauser {
                 Err(failure) => return Err(failure),
             }
         }
-    }
-
-    /// The next one below that runs, if all above it have stopped.
-    async fn below_stopped(
-        &self,
-        due: &DuePod,
-        owner: &OwnerReference,
-        mut below: Vec<OwnerReference>,
-        table: &OwnerTable,
-    ) -> Option<OwnerReference> {
-        if !self.has_stopped(due, owner, table).await {
-            return None;
-        }
-        while let Some(next) = below.pop() {
-            if !self.has_stopped(due, &next, table).await {
-                return Some(next);
-            }
-        }
-        None
-    }
-
-    /// True if an owner is paused, being deleted or gone.
-    async fn has_stopped(&self, due: &DuePod, owner: &OwnerReference, table: &OwnerTable) -> bool {
-        match self.objects.get(&due.namespace, owner).await {
-            Ok(found) if found.metadata.uid.as_deref() != Some(&owner.uid) => true,
-            Ok(found) => {
-                found.metadata.deletion_timestamp.is_some() || {
-                    let object = json(&found);
-                    table.rules(owner).any(|rule| OwnerObject(&object).is_paused(rule))
-                }
-            }
-            Err(error) => matches!(error, ApiError::NotFound),
-        }
-    }
-
-    async fn delete_outliving(
-        &self,
-        task: Task,
-        due: &DuePod,
-        pod: &Pod,
-        alone: Alone,
-    ) -> Result<Done, Failure> {
-        let (namespace, name) = (&due.namespace, &due.name);
-        warn!(%namespace, pod = %name, ?alone, "Runs on after all tries to pause its owner: deleting it");
-        self.delete(task, due, pod, &alone).await
-    }
-
-    async fn delete_undone(
-        &self,
-        due: &DuePod,
-        pod: &Pod,
-        owner: &OwnerReference,
-        event: EventRecord,
-    ) -> Result<Done, Failure> {
-        let (namespace, name, owner) = (&due.namespace, &due.name, describe(owner));
-        info!(%namespace, pod = %name, owner, "Each pause of its owner was undone: deleting the pod");
-        self.delete_and_tell(Task::Expire, due, pod, &Alone::Undone(owner), vec![event]).await
     }
 
     async fn try_to_pause(
@@ -296,92 +237,6 @@ impl Pauser {
         Ok((json(&returned), record))
     }
 
-    /// Returns the part of the record about the run that a pause ends.
-    fn ended(&self, (task, pod): (Task, &Pod), due: &DuePod, object: OwnerObject<'_>) -> Ended {
-        let standing = self.cluster.with(|index| index.standing(pod));
-        let since = standing.and_then(|standing| standing.clocks.since(due.family));
-        if task == Task::Expire {
-            let reversals = Reversals::of(object, pause::MAX_DURATION_EXCEEDED, since);
-            let unannounced = self.is_unannounced(due, object, since);
-            let noticed = self.noticed(due, object.announcement(), since);
-            Ended { ceiling: self.ceiling_of(pod), reversals, earlier: Vec::new(), unannounced, noticed }
-        } else {
-            let reversals = Reversals::of(object, pause::PODS_READY_TIMEOUT, since);
-            Ended { ceiling: None, reversals, earlier: Vec::new(), unannounced: false, noticed: None }
-        }
-    }
-
-    /// True if an owner was to get a notice of the end of a run that began at `since`, and got none. A pause that was undone
-    /// has taken the notice away.
-    fn is_unannounced(&self, due: &DuePod, object: OwnerObject<'_>, since: Option<Timestamp>) -> bool {
-        let is_told = object.announced().is_some_and(|at| since.is_none_or(|since| at > since));
-        let has_notice = self.cluster.with(|index| !index.notice(due.family, &due.queue).is_empty());
-        has_notice && !is_told && object.record().is_none()
-    }
-
-    /// Returns the last notice of a run that began at `since`, if another keeper has given it a short while ago: it may have
-    /// ended before it wrote the event.
-    pub(super) fn noticed(
-        &self,
-        due: &DuePod,
-        announced: Option<Announcement>,
-        since: Option<Timestamp>,
-    ) -> Option<GivenNotice> {
-        let Announcement { end, given } = announced.filter(|Announcement { end, .. }| {
-            due.told != Some(*end) && since.is_none_or(|since| *end > since)
-        })?;
-        let points = self.cluster.with(|index| index.notice(due.family, &due.queue));
-        // a keeper that gave one notice a run didn't note when
-        let first = end.checked_sub(points.iter().next()?).ok()?;
-        let (at, now) = (given.unwrap_or(first), self.clock.now());
-        (end <= now && now.duration_since(at) < EVENT_REPAIR).then_some(GivenNotice { end, at })
-    }
-
-    /// The ceiling of a pod.
-    pub(super) fn ceiling_of(&self, pod: &Pod) -> Option<ExceededCeiling> {
-        self.cluster.with(|index| {
-            let standing = index.standing(pod)?;
-            index.ceiling(&standing)
-        })
-    }
-
-    /// True if the pods of an owner are deleted in place of another pause. What its kind's rows say comes first.
-    fn deletes_pods(
-        &self,
-        DuePod { family, queue, .. }: &DuePod,
-        owner: &OwnerReference,
-        table: &OwnerTable,
-        reversals: &Reversals,
-    ) -> bool {
-        let (of_queue, slice_delay) =
-            self.cluster.with(|index| (index.on_reversal(*family, queue), index.slice_delay(*family, queue)));
-        reversals.delete_pods(table.on_reversal(owner).unwrap_or(of_queue), slice_delay)
-    }
-
-    /// The event on a `CronJob` that starts no further Job while this one is paused; none if it isn't one of such a `CronJob`, or
-    /// if that can't be read.
-    async fn held_up(
-        &self,
-        due: &DuePod,
-        job: &Value,
-        known: &PausedObject,
-        at: Timestamp,
-    ) -> Option<EventRecord> {
-        let metadata: ObjectMeta = serde_json::from_value(job.get("metadata")?.clone()).ok()?;
-        let cron_job = pause::cron_job_of(&known.object, &metadata)?;
-        let found = self.objects.get(&due.namespace, &cron_job).await.ok()?;
-        let is_same = found.metadata.uid.as_deref() == Some(&cron_job.uid);
-        (is_same && pause::forbids_others(OwnerObject(&json(&found)))).then(|| EventRecord {
-            object: reference(&cron_job, Some(&due.namespace)),
-            reason: pause::CRON_JOB_HELD_UP,
-            action: "Pausing",
-            note: pause::held_up(&known.object),
-            at,
-            cause: None,
-            end: None,
-        })
-    }
-
     /// Returns the plan of a pause; none if the owner isn't to be paused after all.
     fn plan(
         &self,
@@ -421,66 +276,6 @@ impl Pauser {
         }
         let result = ActionResult::Paused { owner: owner.clone(), reversals: record.reversals, until };
         Done { result, events, served: BatchCoverage::All }
-    }
-
-    /// Returns the events of recent pauses and returns that may not have been written.
-    pub fn owed(&self) -> Vec<EventRecord> {
-        if self.dry_run {
-            return Vec::new();
-        }
-        let of = |owed: &OwedEvents| match owed {
-            OwedEvents::OfPause(recent) => {
-                told_of_pause(&recent.pause.record, &recent.pause.state, &recent.known)
-            }
-            OwedEvents::OfReturn(recent, returned) => {
-                vec![told_of_return(&recent.pause.record, &recent.pause.state, &recent.known, *returned)]
-            }
-        };
-        self.cluster.outbox.owed(self.clock.now()).iter().flat_map(of).collect()
-    }
-}
-
-/// Returns the events of a pause, from its record.
-pub fn told_of_pause(record: &PausedRecord, state: &RequeueState, known: &PausedObject) -> Vec<EventRecord> {
-    let event = |reason, note| EventRecord {
-        object: known.object.clone(),
-        reason,
-        action: "Pausing",
-        note,
-        at: record.at,
-        cause: None,
-        end: None,
-    };
-    let paused =
-        pause::event_reason(record).map(|reason| event(reason, pause::message(record, state, known)));
-    let reversed = (record.reversals == TOLD_REVERSALS)
-        .then(|| event(pause::PAUSE_REVERSED, pause::reversed(record, known)));
-    let in_words = pause::in_words(record, state, known).map(|note| event(pause::RUN_ENDED, note));
-    let noticed = record.noticed.map(|GivenNotice { end, at }| EventRecord {
-        reason: pause::MAX_DURATION_APPROACHING,
-        action: "Announcing",
-        at,
-        end: Some(end),
-        ..event("", pause::approaching(end, &record.queue, &known.object, AtEnd::of(record, state)))
-    });
-    paused.into_iter().chain(reversed).chain(in_words).chain(noticed).collect()
-}
-
-/// The event on an owner that isn't paused another time.
-fn not_paused_again(
-    (due, pod): (&DuePod, &Pod),
-    record: &PausedRecord,
-    reversals: &Reversals,
-    known: &PausedObject,
-) -> EventRecord {
-    EventRecord {
-        object: known.object.clone(),
-        reason: pause::PAUSE_REVERSED,
-        action: DELETING,
-        note: pause::undone(record, reversals, known),
-        at: due.deadline,
-        cause: Some((reference(&of_pod(pod), Some(&due.namespace)), due.queue.clone())),
-        end: None,
     }
 }
 

@@ -8,7 +8,7 @@ use kube::{Client, client::Body};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tenure_index::Settings;
-use tenure_policy::{expiry::Family, ready::Cause};
+use tenure_policy::{config::Config, expiry::Family, ready::Cause};
 use tenure_service::{freshness::Freshness, leadership::Leadership, limit::write_limit};
 use tenure_types::runai::QueueVersion;
 

@@ -1,12 +1,8 @@
 //! Events that wait to be written. Namespaces take turns, so that one whose events fail holds up no other.
 
-use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
-    convert::Infallible,
-    ops::Bound::{Excluded, Included, Unbounded},
-    sync::Arc,
-    time::Duration,
-};
+mod lines;
+
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -22,6 +18,7 @@ use crate::{
     metrics::{EventResult, Metrics},
     slots::{FairSlots, TakenSlot},
 };
+use lines::Lines;
 
 /// The most events that wait. Ten thousand workloads that end at once have two events each, and these are written
 /// meanwhile.
@@ -73,32 +70,6 @@ pub enum Settled {
     Again,
     /// It won't be written.
     GivenUp(Box<EventRecord>),
-}
-
-/// The events by namespace.
-#[derive(Debug, Default)]
-struct Lines {
-    by_namespace: BTreeMap<String, Line>,
-    /// The namespace that had the last turn.
-    last: String,
-    /// The time of the last look for an event that may be tried.
-    looked: Option<Instant>,
-    waiting: usize,
-    /// The waits for events that were in vain since an event was written.
-    in_vain: u32,
-    /// The namespaces in which the last wait was in vain, and when.
-    silent: HashMap<String, Instant>,
-}
-
-/// The events of a namespace.
-#[derive(Debug, Default)]
-struct Line {
-    waiting: VecDeque<WaitingEvent>,
-    in_flight: usize,
-    /// The failures since an event was last written.
-    failures: u32,
-    not_before: Option<Instant>,
-    refused_since: Option<Instant>,
 }
 
 impl EventQueue {
@@ -232,103 +203,6 @@ impl EventQueue {
             (Settled::GivenUp(_), _) => self.metrics.event(EventResult::Failed),
         }
         settled
-    }
-}
-
-impl Lines {
-    fn line(&mut self, event: &EventRecord) -> &mut Line {
-        self.by_namespace.entry(event.namespace().to_owned()).or_default()
-    }
-
-    fn take(
-        &mut self,
-        now: Instant,
-        slot: impl Fn(&str) -> Option<TakenSlot>,
-    ) -> Option<(WaitingEvent, TakenSlot)> {
-        self.looked = Some(now);
-        let Self { by_namespace, last, waiting, .. } = self;
-        let after = by_namespace.range::<str, _>((Excluded(last.as_str()), Unbounded));
-        let all = after.chain(by_namespace.range::<str, _>((Unbounded, Included(last.as_str()))));
-        let mut may = all.filter(|(_, line)| line.may_try(now)).map(|(namespace, _)| namespace);
-        let (namespace, slot) = may.find_map(|namespace| Some((namespace.clone(), slot(namespace)?)))?;
-        let line = by_namespace.get_mut(&namespace)?;
-        let mut event = line.waiting.pop_front()?;
-        event.since.get_or_insert(now);
-        line.in_flight = line.in_flight.saturating_add(1);
-        (*last, *waiting) = (namespace, waiting.saturating_sub(1));
-        Some((event, slot))
-    }
-
-    /// The end of the next backoff. Where one ended before the last look, there was no slot.
-    fn next_try(&self) -> Option<Instant> {
-        let lines = self.by_namespace.values().filter(|line| !line.waiting.is_empty() && line.in_flight == 0);
-        lines.filter_map(|line| line.not_before).filter(|at| Some(*at) > self.looked).min()
-    }
-
-    fn settle(&mut self, waiting: WaitingEvent, result: &Result<(), ApiError>, now: Instant) -> Settled {
-        let namespace = waiting.event.namespace().to_owned();
-        let is_prompt = waiting.since.is_none_or(|since| now.duration_since(since) < LONGEST_FIRST_TRY);
-        let line = self.line(&waiting.event);
-        line.in_flight = line.in_flight.saturating_sub(1);
-        let settled = line.settle(waiting, result, now);
-        let is_over = line.waiting.is_empty() && line.in_flight == 0;
-        if matches!(settled, Settled::Written) {
-            self.in_vain = 0;
-            if is_prompt {
-                self.silent.remove(&namespace);
-            }
-        }
-        if is_over {
-            self.by_namespace.remove(&namespace);
-        }
-        if matches!(settled, Settled::Again) {
-            self.waiting = self.waiting.saturating_add(1);
-        }
-        settled
-    }
-
-    /// Drops the oldest event of the namespace that has the most.
-    fn drop_one(&mut self) -> Option<EventRecord> {
-        let longest = self.by_namespace.values_mut().max_by_key(|line| line.waiting.len())?;
-        let dropped = longest.waiting.pop_front()?;
-        self.waiting = self.waiting.saturating_sub(1);
-        Some(dropped.event)
-    }
-}
-
-impl Line {
-    /// True if an event may be tried now. While they fail, one at a time shows when they don't any more.
-    fn may_try(&self, now: Instant) -> bool {
-        let may_begin = self.failures == 0 || self.in_flight == 0;
-        !self.waiting.is_empty() && may_begin && self.not_before.is_none_or(|at| at <= now)
-    }
-
-    fn settle(&mut self, mut waiting: WaitingEvent, result: &Result<(), ApiError>, now: Instant) -> Settled {
-        waiting.untried = None;
-        let is_left = match result {
-            // it has been written before
-            Ok(()) | Err(ApiError::Stale(_)) => {
-                (self.failures, self.not_before, self.refused_since) = (0, None, None);
-                return Settled::Written;
-            }
-            Err(ApiError::Forbidden(_)) => {
-                let since = *self.refused_since.get_or_insert(now);
-                now.duration_since(since) < REFUSAL_PATIENCE
-            }
-            Err(error) => {
-                let since = waiting.since.unwrap_or(now);
-                error.is_open() && now.duration_since(since) < PATIENCE
-            }
-        };
-        if !is_left {
-            return Settled::GivenUp(Box::new(waiting.event));
-        }
-        let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(LAST_WAIT);
-        self.failures = self.failures.saturating_add(1);
-        self.not_before = Some(now + wait);
-        // another may be written even if this one fails each time
-        self.waiting.push_back(waiting);
-        Settled::Again
     }
 }
 

@@ -1,4 +1,4 @@
-//! The work of the leader, and the parts that it is built of.
+//! The parts of the work of the leader.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -6,13 +6,10 @@ use jiff::SignedDuration;
 use kube::Client;
 use parking_lot::Mutex;
 use tenure_policy::expiry::Scope;
-use tenure_service::{
-    clock::ServerClock,
-    leadership::{Election, Leadership},
-};
+use tenure_service::{clock::ServerClock, leadership::Leadership};
 use tenure_types::runai::QueueVersion;
-use tokio_util::sync::CancellationToken;
 
+use super::lead::Work;
 use crate::{
     action::Pauser,
     api::ObjectClient,
@@ -240,92 +237,5 @@ impl Parts {
             events: events.clone(),
             metrics: self.metrics.clone(),
         }
-    }
-}
-
-/// The work of the leader.
-pub struct Work {
-    expiry: ExpiryController,
-    events: EventWriter,
-    messages: MessageSender,
-    stamps: Stamps,
-    /// None in a dry run.
-    labels: Option<QueueLabels>,
-    /// None in a dry run.
-    extensions: Option<ExtensionController>,
-    /// None in a dry run.
-    terminations: Option<Terminations>,
-    /// None in a dry run.
-    returns: Option<Requeuer>,
-    /// None in a dry run.
-    pod_notices: Option<PodNotices>,
-    /// None in a dry run.
-    reporter: Option<Reporter>,
-    /// None in a dry run.
-    usage: Option<UsageCounter>,
-}
-
-impl Work {
-    /// Keeps the lease until all work that was begun is done, but for messages.
-    pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
-        let Self {
-            expiry,
-            events,
-            messages,
-            stamps,
-            labels,
-            extensions,
-            terminations,
-            returns,
-            pod_notices,
-            reporter,
-            usage,
-        } = self;
-        let (acted, done) = (CancellationToken::new(), CancellationToken::new());
-        let report = async {
-            if let Some(reporter) = reporter {
-                reporter.run(lead, shutdown).await;
-            }
-        };
-        let label = async {
-            if let Some(labels) = labels {
-                labels.run(lead, shutdown).await;
-            }
-        };
-        let extend = async {
-            if let Some(extensions) = extensions {
-                extensions.run(lead, shutdown).await;
-            }
-        };
-        let end = async {
-            if let Some(terminations) = terminations {
-                terminations.run(lead, shutdown).await;
-            }
-        };
-        let show = async {
-            if let Some(pod_notices) = pod_notices {
-                pod_notices.run(lead, shutdown).await;
-            }
-        };
-        let bring_back = async {
-            if let Some(returns) = returns {
-                returns.run(lead, shutdown).await;
-            }
-        };
-        let count = async {
-            if let Some(usage) = usage {
-                usage.run(lead, shutdown).await;
-            }
-        };
-        let work = async {
-            let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, label, extend, end, bring_back, show, report, count);
-            acted.cancel();
-        };
-        let work = async {
-            tokio::join!(work, events.run(lead, &acted));
-            done.cancel();
-        };
-        tokio::join!(work, messages.run(lead, &acted), election.run(done.clone()));
     }
 }

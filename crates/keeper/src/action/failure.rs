@@ -1,0 +1,63 @@
+//! The ways in which an action fails.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use tenure_index::BatchCoverage;
+use tenure_service::call::ApiError;
+use thiserror::Error;
+
+use super::describe;
+
+/// Why nothing could be done yet.
+#[derive(Debug, Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error("failed to delete the pod")]
+    Delete(#[source] ApiError),
+    #[error("failed to pause {}", describe(.owner))]
+    Pause { owner: OwnerReference, source: ApiError },
+    #[error("failed to delete {}", describe(.owner))]
+    DeleteOwner { owner: OwnerReference, source: ApiError },
+    #[error("not allowed to get {}: grant it to the keeper's service account, since nothing below it may be paused in its place", describe(.0))]
+    ForbiddenOwner(OwnerReference),
+    #[error("{} has no field to be paused by: its schema has none of {fields}", describe(.owner))]
+    NoField { owner: OwnerReference, fields: String },
+    #[error("failed to read {}", describe(.owner))]
+    Unreadable { owner: OwnerReference, source: ApiError },
+    #[error("the API server took the patch of {} and dropped {field}", describe(.owner))]
+    Dropped { owner: OwnerReference, field: String },
+}
+
+impl Failure {
+    /// The pods of the batch to which the failure applies.
+    pub const fn serves(&self) -> BatchCoverage {
+        if matches!(self, Self::Delete(_)) { BatchCoverage::First } else { BatchCoverage::All }
+    }
+
+    /// True if it counts as a try: the API server answers, and this owner can't be read or paused. After enough tries the pod
+    /// itself is deleted.
+    pub const fn counts_as_try(&self) -> bool {
+        match self {
+            Self::Pause { source, .. } | Self::DeleteOwner { source, .. } => source.is_refusal(),
+            Self::ForbiddenOwner(_)
+            | Self::NoField { .. }
+            | Self::Dropped { .. }
+            | Self::Unreadable { .. } => true,
+            Self::Api(_) | Self::Delete(_) => false,
+        }
+    }
+
+    /// Returns the kind of the object whose pause or deletion was refused; none if it failed for another reason.
+    pub fn refused(&self) -> Option<&str> {
+        match self {
+            Self::Pause { owner, source } | Self::DeleteOwner { owner, source } if source.is_refusal() => {
+                Some(&owner.kind)
+            }
+            Self::ForbiddenOwner(owner) | Self::NoField { owner, .. } | Self::Dropped { owner, .. } => {
+                Some(&owner.kind)
+            }
+            Self::Delete(source) if source.is_refusal() => Some("Pod"),
+            _ => None,
+        }
+    }
+}
