@@ -4,12 +4,13 @@ mod owners;
 
 use std::{collections::HashMap, time::Duration};
 
+use http::Request;
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions, ValidationDirective},
-    core::{ApiResource, DeserializeGuard, GroupVersionKind},
+    core::{ApiResource, DeserializeGuard, GroupVersionKind, request},
     discovery::{self, ApiCapabilities, ApiGroup, Scope, pinned_kind},
 };
 use parking_lot::Mutex;
@@ -73,31 +74,42 @@ impl ObjectClient {
         call(api.get_metadata(name)).await.map(|found| found.metadata)
     }
 
-    /// Deletes a pod, but no namesake of it; with `dry_run`, asks whether the API server would.
-    pub async fn delete_pod(
-        &self,
-        namespace: &str,
-        name: &str,
-        uid: &str,
-        dry_run: bool,
-    ) -> Result<(), ApiError> {
+    /// Deletes a pod, but no namesake of it.
+    pub async fn delete_pod(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
-        let how = DeleteParams { preconditions: Some(preconditions), dry_run, ..DeleteParams::default() };
+        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         self.lead_or_fail()?;
         call(api.delete(name, &how)).await.map(drop)
     }
 
-    /// Deletes an owner as it was read, and by that all that it owns; with `dry_run`, asks whether the API server would.
+    /// Asks the API server by a dry run if it would delete a pod.
+    pub async fn would_delete_pod(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        self.would_delete(&Pod::url_path(&(), Some(namespace)), name).await
+    }
+
+    /// Asks the API server by a dry run if it would delete an owner.
+    pub async fn would_delete_owner(&self, namespace: &str, owner: &OwnerReference) -> Result<(), ApiError> {
+        self.on(namespace, owner, async |api| self.would_delete(api.resource_url(), &owner.name).await).await
+    }
+
+    /// Asks in the URI, and not in the body as kube does: so the API server's audit log tells it from a deletion.
+    async fn would_delete(&self, resource: &str, name: &str) -> Result<(), ApiError> {
+        self.lead_or_fail()?;
+        let request = Request::delete(format!("{resource}/{name}?dryRun=All")).body(Vec::new());
+        let request = request.map_err(request::Error::BuildRequest).map_err(kube::Error::BuildRequest);
+        call(async { self.client.request::<Value>(request?).await }).await.map(drop)
+    }
+
+    /// Deletes an owner as it was read, and by that all that it owns.
     pub async fn delete_owner(
         &self,
         namespace: &str,
         owner: &OwnerReference,
         resource_version: Option<String>,
-        dry_run: bool,
     ) -> Result<(), ApiError> {
         let preconditions = Preconditions { uid: Some(owner.uid.clone()), resource_version };
-        let how = DeleteParams { preconditions: Some(preconditions), dry_run, ..DeleteParams::background() };
+        let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
         self.on(namespace, owner, async |api| {
             self.lead_or_fail()?;
             call(api.delete(&owner.name, &how)).await.map(drop)

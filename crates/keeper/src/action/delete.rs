@@ -45,9 +45,8 @@ impl Pauser {
             return Ok(done);
         }
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        let delete = async |dry_run| self.objects.delete_pod(&due.namespace, &due.name, uid, dry_run).await;
         // nothing is left afterwards that says what is owed
-        if delete(true).await.is_ok() {
+        if self.objects.would_delete_pod(&due.namespace, &due.name).await.is_ok() {
             self.events.tell_first(std::mem::take(&mut events)).await;
             // that may have taken a moment
             if let Some(done) = self.goes_on(task, due, pod).await? {
@@ -55,7 +54,7 @@ impl Pauser {
             }
         }
         let ending = self.usage.ending(task, [due.uid]);
-        match delete(false).await {
+        match self.objects.delete_pod(&due.namespace, &due.name, uid).await {
             Err(ApiError::NotFound | ApiError::Stale(_)) => {
                 return Ok(Done::nothing("the pod is gone or another one", BatchCoverage::Gone));
             }
@@ -151,10 +150,7 @@ impl Pauser {
             end: Some(end),
             ..event("", pause::approaching(end, &due.queue, &known.object, AtEnd::OwnerDeleted))
         }));
-        let delete = async |dry_run| {
-            self.objects.delete_owner(&due.namespace, owner, resource_version.clone(), dry_run).await
-        };
-        if delete(true).await.is_ok() {
+        if self.objects.would_delete_owner(&due.namespace, owner).await.is_ok() {
             self.events.tell_first(std::mem::take(&mut events)).await;
             if let Some(done) = self.goes_on(Task::Expire, due, pod).await? {
                 return Ok(done);
@@ -162,7 +158,7 @@ impl Pauser {
         }
         let below = known.object.uid.as_deref();
         let ending = self.usage.ending_below(Task::Expire, below, &self.cluster);
-        match delete(false).await {
+        match self.objects.delete_owner(&due.namespace, owner, resource_version).await {
             // it may have been done all the same
             Err(error) if error.is_open() => {
                 if !persist(async || self.is_going(due, owner).await).await.map_err(failed)? {

@@ -125,19 +125,16 @@ impl State {
         }
         match *method {
             Method::PATCH => json_patch::merge(state, &serde_json::from_slice(body).unwrap()),
+            Method::DELETE if uri.query().is_some_and(|query| query.contains("dryRun=All")) => {
+                return (200, state.clone());
+            }
             Method::DELETE if state["kind"] != "Pod" => {
                 let options: Value = serde_json::from_slice(body).unwrap();
                 let (conditions, metadata) = (&options["preconditions"], &state["metadata"]);
                 if ["uid", "resourceVersion"].iter().any(|key| conditions[*key] != metadata[*key]) {
                     return status(409);
                 }
-                if options["dryRun"] == json!(["All"]) {
-                    return (200, state.clone());
-                }
                 self.changes.push(format!("{method} {object} {}", options["propagationPolicy"]));
-                return (200, state.clone());
-            }
-            Method::DELETE if String::from_utf8_lossy(body).contains("dryRun") => {
                 return (200, state.clone());
             }
             Method::DELETE => {}
