@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tenure_index::{CeilingIndex, DueBatch, Task};
 use tenure_policy::pause::ResumeCondition;
 use tenure_service::{clock::ServerClock, leadership::Leadership, log::with_causes};
@@ -154,41 +155,62 @@ impl ExpiryController {
     }
 
     fn record(&self, group: &DueBatch, result: &ActionResult, now: Timestamp) {
+        match result {
+            ActionResult::Paused { .. } | ActionResult::Deleted if group.task == Task::Evict => {
+                self.record_eviction(group, result);
+            }
+            ActionResult::Paused { .. } | ActionResult::Deleted | ActionResult::OwnerDeleted(_) => {
+                self.record_end(group, result, now);
+            }
+            ActionResult::Announced { owner, end } => self.record_notice(group, owner, *end),
+            ActionResult::Extended => self.left_alone(group, "its run was granted more time"),
+            ActionResult::PausedBefore => self.left_alone(group, "its owner is paused"),
+            ActionResult::Exempt => self.left_alone(group, "its controller exempts it"),
+            ActionResult::TooEarly => self.put_off(group, "the API server's clock was set back"),
+            ActionResult::PutOff(why) => self.put_off(group, why),
+            ActionResult::Nothing(why) => self.left_alone(group, why),
+        }
+    }
+
+    fn record_eviction(&self, group: &DueBatch, result: &ActionResult) {
         let first = &group.first;
         let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
-        let of = (first.family, queue.as_str());
-        let dry_run = self.pauser.dry_run;
-        let lateness = now.duration_since(first.deadline).as_secs_f64();
+        let (of, dry_run) = ((first.family, queue.as_str()), self.pauser.dry_run);
+        let ActionResult::Paused { owner, until, reversals } = result else {
+            if !dry_run {
+                self.metrics.evicted(of, first.cause.name());
+            }
+            info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
+            return;
+        };
+        if *reversals > 0 && !dry_run {
+            self.metrics.reversed(of, &owner.kind);
+        }
+        let (owner, cause) = (describe(owner), first.cause.name());
+        match until {
+            _ if dry_run => {
+                info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time")
+            }
+            ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
+                self.metrics.evicted(of, cause);
+                info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
+            }
+            _ => {
+                self.metrics.evicted(of, cause);
+                self.metrics.deactivated(of);
+                info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
+            }
+        }
+    }
+
+    fn record_end(&self, group: &DueBatch, result: &ActionResult, now: Timestamp) {
+        let first = &group.first;
+        let (queue, namespace, pod) = (&first.queue, &first.namespace, &first.name);
+        let (of, dry_run) = ((first.family, queue.as_str()), self.pauser.dry_run);
+        self.metrics.late(now.duration_since(first.deadline).as_secs_f64());
         match result {
-            ActionResult::Paused { owner, until, reversals } if group.task == Task::Evict => {
-                if *reversals > 0 && !dry_run {
-                    self.metrics.reversed(of, &owner.kind);
-                }
-                let (owner, cause) = (describe(owner), first.cause.name());
-                match until {
-                    _ if dry_run => {
-                        info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
-                    }
-                    ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
-                        self.metrics.evicted(of, cause);
-                        info!(%queue, %namespace, owner, cause, count, requeue_at = %at, "Paused: not ready in time");
-                    }
-                    _ => {
-                        self.metrics.evicted(of, cause);
-                        self.metrics.deactivated(of);
-                        info!(%queue, %namespace, owner, cause, "Deactivated: not ready in time, and came back too often");
-                    }
-                }
-            }
-            ActionResult::Deleted if group.task == Task::Evict => {
-                if !dry_run {
-                    self.metrics.evicted(of, first.cause.name());
-                }
-                info!(%queue, %namespace, %pod, dry_run, "Deleted: not ready in time, and nothing that could come back");
-            }
             ActionResult::Paused { owner, reversals, .. } => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
-                self.metrics.late(lateness);
                 self.metrics.expired(
                     of,
                     kind,
@@ -203,18 +225,8 @@ impl ExpiryController {
                     info!(%queue, %namespace, owner, pods, reversals, "Paused");
                 }
             }
-            ActionResult::Deleted => {
-                self.metrics.late(lateness);
-                self.metrics.expired(
-                    of,
-                    "Pod",
-                    if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
-                );
-                info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
-            }
             ActionResult::OwnerDeleted(owner) => {
                 let (owner, kind, pods) = (describe(owner), &owner.kind, group.pods().count());
-                self.metrics.late(lateness);
                 self.metrics.expired(
                     of,
                     kind,
@@ -223,22 +235,25 @@ impl ExpiryController {
                 let what = if dry_run { "Dry run: would delete the owner" } else { "Deleted the owner" };
                 info!(%queue, %namespace, owner, pods, "{what}");
             }
-            ActionResult::Announced { owner, end } => {
-                let owner = describe(owner);
-                if group.task == Task::Withdraw {
-                    info!(%queue, %namespace, owner, "Told that no end of its run is set any more");
-                } else if dry_run {
-                    info!(%queue, %namespace, owner, %end, "Dry run: would tell of the end of its run");
-                } else {
-                    info!(%queue, %namespace, owner, %end, "Told of the end of its run");
-                }
+            _ => {
+                self.metrics.expired(
+                    of,
+                    "Pod",
+                    if dry_run { ExpiryResult::WouldDelete } else { ExpiryResult::Deleted },
+                );
+                info!(%queue, %namespace, %pod, "{}", if dry_run { "Dry run: would delete" } else { "Deleted" });
             }
-            ActionResult::Extended => self.left_alone(group, "its run was granted more time"),
-            ActionResult::PausedBefore => self.left_alone(group, "its owner is paused"),
-            ActionResult::Exempt => self.left_alone(group, "its controller exempts it"),
-            ActionResult::TooEarly => self.put_off(group, "the API server's clock was set back"),
-            ActionResult::PutOff(why) => self.put_off(group, why),
-            ActionResult::Nothing(why) => self.left_alone(group, why),
+        }
+    }
+
+    fn record_notice(&self, group: &DueBatch, owner: &OwnerReference, end: Timestamp) {
+        let (queue, namespace, owner) = (&group.first.queue, &group.first.namespace, describe(owner));
+        if group.task == Task::Withdraw {
+            info!(%queue, %namespace, owner, "Told that no end of its run is set any more");
+        } else if self.pauser.dry_run {
+            info!(%queue, %namespace, owner, %end, "Dry run: would tell of the end of its run");
+        } else {
+            info!(%queue, %namespace, owner, %end, "Told of the end of its run");
         }
     }
 

@@ -13,7 +13,7 @@ use tenure_index::{BatchCoverage, DuePod, Task};
 use tenure_policy::{
     config::Config,
     owners::{OwnerTable, PauseRule},
-    pause::{self, Alone, OwnerObject, PauseCandidate, PausePlan, ResumeCondition, Reversals},
+    pause::{self, Alone, OwnerObject, PauseCandidate, PausePlan, PausedObject, ResumeCondition, Reversals},
     requeue::Backoff,
 };
 use tenure_service::call::{ApiError, persist};
@@ -50,6 +50,15 @@ struct Ended {
     unannounced: bool,
     /// A notice whose event may not have been written.
     noticed: Option<GivenNotice>,
+}
+
+/// The parts of a pause that is about to be written.
+struct Pausing {
+    plan: PausePlan,
+    ended: Ended,
+    /// The owner, as it was read.
+    object: Value,
+    known: PausedObject,
 }
 
 impl Pauser {
@@ -139,16 +148,7 @@ impl Pauser {
             return Ok(Attempt::Done(Done::nothing(why, BatchCoverage::All)));
         }
         if why.0 == Task::Expire && table.deletes(owner) {
-            self.await_turn().await;
-            if let Some(done) = self.held_back(why.0, due) {
-                return Ok(Attempt::Done(done));
-            }
-            if self.is_extended(why.0, due, why.1).await? {
-                return Ok(Attempt::Done(Done::extended()));
-            }
-            let noticed = self.ended(why, due, OwnerObject(&object)).noticed;
-            let deleted = self.delete_owner((due, why.1), owner, version, (&known, noticed));
-            return deleted.await.map(Attempt::Done);
+            return self.delete_in_place(why, due, owner, (&object, version, &known)).await;
         }
         let ended = Ended { earlier, ..self.ended(why, due, OwnerObject(&object)) };
         let undone = OwnerObject(&object)
@@ -170,26 +170,58 @@ impl Pauser {
             return Ok(Attempt::Done(done));
         }
         let ending = self.usage.ending_below(why.0, known.object.uid.as_deref(), &self.cluster);
+        let (pausing, attempt) = (Pausing { plan, ended, object, known }, (why, due));
+        let paused = self.pause_by_rules(attempt, owner, table, &pausing).await?;
+        ending.succeeded();
+        Ok(Attempt::Done(paused))
+    }
+
+    /// Deletes an owner in place of a pause, as its row says.
+    async fn delete_in_place(
+        &self,
+        why: (Task, &Pod),
+        due: &DuePod,
+        owner: &OwnerReference,
+        (object, version, known): (&Value, Option<String>, &PausedObject),
+    ) -> Result<Attempt, Failure> {
+        self.await_turn().await;
+        if let Some(done) = self.held_back(why.0, due) {
+            return Ok(Attempt::Done(done));
+        }
+        if self.is_extended(why.0, due, why.1).await? {
+            return Ok(Attempt::Done(Done::extended()));
+        }
+        let noticed = self.ended(why, due, OwnerObject(object)).noticed;
+        self.delete_owner((due, why.1), owner, version, (known, noticed)).await.map(Attempt::Done)
+    }
+
+    /// Sets the field of the first rule that the served schema knows.
+    async fn pause_by_rules(
+        &self,
+        (why, due): ((Task, &Pod), &DuePod),
+        owner: &OwnerReference,
+        table: &OwnerTable,
+        Pausing { plan, ended, object, known }: &Pausing,
+    ) -> Result<Done, Failure> {
         for (number, rule) in table.rules(owner).enumerate() {
             // each write takes its turn
             if number > 0 {
                 self.await_turn().await;
             }
-            match self.apply(&plan, due, (owner, &ended), rule, &object).await {
+            match self.apply(plan, due, (owner, ended), rule, object).await {
                 Err(ApiError::UnknownField(_)) => {}
-                Err(source) => return Err(failed(source)),
+                Err(source) => return Err(Failure::Pause { owner: owner.clone(), source }),
                 Ok((returned, record)) => {
                     if !pause::took(OwnerObject(&returned), rule, &record) {
                         return Err(Failure::Dropped { owner: owner.clone(), field: rule.field.clone() });
                     }
-                    ending.succeeded();
                     let state = OwnerObject(&returned).requeue_state();
-                    let mut events = told_of_pause(&record, &state, &known);
+                    let mut events = told_of_pause(&record, &state, known);
                     if !self.dry_run && !matches!(plan.until, ResumeCondition::Requeued(_)) {
-                        events.extend(self.held_up(due, &object, &known, record.at).await);
+                        events.extend(self.held_up(due, object, known, record.at).await);
                     }
-                    self.cluster.outbox.telling(&known, record.at);
-                    return Ok(Attempt::Done(self.paused((due, why.1), owner, &record, plan.until, events)));
+                    self.cluster.outbox.telling(known, record.at);
+                    return Ok(self.paused((due, why.1), owner, &record, plan.until, events));
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! The work of the leader.
 
+use futures::future::OptionFuture;
 use tenure_service::leadership::{Election, Leadership};
 use tokio_util::sync::CancellationToken;
 
@@ -34,10 +35,24 @@ pub struct Work {
 impl Work {
     /// Keeps the lease until all work that was begun is done, but for messages.
     pub async fn lead(&self, lead: &Leadership, election: Election, shutdown: &CancellationToken) {
+        let (acted, done) = (CancellationToken::new(), CancellationToken::new());
+        let work = async {
+            Box::pin(self.act(lead, shutdown)).await;
+            acted.cancel();
+        };
+        let work = async {
+            tokio::join!(work, self.events.run(lead, &acted));
+            done.cancel();
+        };
+        tokio::join!(work, self.messages.run(lead, &acted), election.run(done.clone()));
+    }
+
+    /// Does all but events and messages, until `shutdown`.
+    async fn act(&self, lead: &Leadership, shutdown: &CancellationToken) {
         let Self {
             expiry,
-            events,
-            messages,
+            events: _,
+            messages: _,
             stamps,
             labels,
             extensions,
@@ -47,51 +62,16 @@ impl Work {
             reporter,
             usage,
         } = self;
-        let (acted, done) = (CancellationToken::new(), CancellationToken::new());
-        let report = async {
-            if let Some(reporter) = reporter {
-                reporter.run(lead, shutdown).await;
-            }
-        };
-        let label = async {
-            if let Some(labels) = labels {
-                labels.run(lead, shutdown).await;
-            }
-        };
-        let extend = async {
-            if let Some(extensions) = extensions {
-                extensions.run(lead, shutdown).await;
-            }
-        };
-        let end = async {
-            if let Some(terminations) = terminations {
-                terminations.run(lead, shutdown).await;
-            }
-        };
-        let show = async {
-            if let Some(pod_notices) = pod_notices {
-                pod_notices.run(lead, shutdown).await;
-            }
-        };
-        let bring_back = async {
-            if let Some(returns) = returns {
-                returns.run(lead, shutdown).await;
-            }
-        };
-        let count = async {
-            if let Some(usage) = usage {
-                usage.run(lead, shutdown).await;
-            }
-        };
-        let work = async {
-            let (expire, stamp) = (expiry.run(lead, shutdown), stamps.run(lead, shutdown));
-            tokio::join!(expire, stamp, label, extend, end, bring_back, show, report, count);
-            acted.cancel();
-        };
-        let work = async {
-            tokio::join!(work, events.run(lead, &acted));
-            done.cancel();
-        };
-        tokio::join!(work, messages.run(lead, &acted), election.run(done.clone()));
+        tokio::join!(
+            expiry.run(lead, shutdown),
+            stamps.run(lead, shutdown),
+            OptionFuture::from(labels.as_ref().map(|part| part.run(lead, shutdown))),
+            OptionFuture::from(extensions.as_ref().map(|part| part.run(lead, shutdown))),
+            OptionFuture::from(terminations.as_ref().map(|part| part.run(lead, shutdown))),
+            OptionFuture::from(returns.as_ref().map(|part| part.run(lead, shutdown))),
+            OptionFuture::from(pod_notices.as_ref().map(|part| part.run(lead, shutdown))),
+            OptionFuture::from(reporter.as_ref().map(|part| part.run(lead, shutdown))),
+            OptionFuture::from(usage.as_ref().map(|part| part.run(lead, shutdown))),
+        );
     }
 }
