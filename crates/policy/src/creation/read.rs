@@ -21,7 +21,7 @@ use crate::{expiry::own_ceiling, field::FieldError};
 /// The most templates that differ in the queue that they name. Of an object with more, these count.
 const MOST_PLACES: usize = 64;
 
-/// Classes of pods that are never touched, whatever their queue.
+/// Classes of pods that are never touched, in any queue.
 const EXEMPT_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 
 const DEADLINE: &str = "activeDeadlineSeconds";
