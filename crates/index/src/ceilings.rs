@@ -1,22 +1,23 @@
 //! The keeper's view of the cluster: the times at which ceilings are reached, and by which workloads must be ready.
 
 mod capacity;
+mod claims;
 mod explain;
 mod extensions;
 mod limits;
 mod missing;
 mod orphans;
 mod returns;
+mod standing;
 mod tally;
 mod terminating;
 mod usage;
 
 use std::collections::HashSet;
 
-use arcstr::ArcStr;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_policy::{
-    expiry::{Clocks, Family, GraceOnChange, PolicyChange, Scope},
+    expiry::{Family, GraceOnChange, PolicyChange, Scope},
     floor::Floors,
     kueue,
     notice::NoticePoints,
@@ -26,13 +27,13 @@ use tenure_policy::{
 };
 use tenure_types::projection;
 
+pub use standing::{Seen, Standing};
 pub use tally::Tally;
 
 use crate::{
-    BatchCoverage, DueBatch, Outcome, Task, Uid,
+    Uid,
     cluster::{ClusterModel, Moved, Objects, Reader},
     deadlines::{Deadlines, ManagedPod, RetryAfter},
-    podgroups::{Membership, memberships},
     times::NEVER,
 };
 
@@ -57,45 +58,6 @@ pub struct Settings {
     pub kueue_queues: kueue::Queues,
     /// The wait before another try to stop a pod, from the keeper's flags. It doesn't change.
     pub retry_after: RetryAfter,
-}
-
-/// The standing of a pod: its clocks, queues and the end of its run. See [`CeilingIndex::standing`].
-#[derive(Clone, Debug)]
-pub struct Standing {
-    /// The two clocks that its ceilings run by.
-    pub clocks: Clocks,
-    /// The start of its workload: that of its `PodGroup`, if there is one.
-    pub start: Option<Timestamp>,
-    /// True if there is one.
-    pub is_grouped: bool,
-    /// Its queue of the tensorstack family.
-    pub tensorstack: Option<ArcStr>,
-    /// Its queue of the run.ai family.
-    pub runai: Option<ArcStr>,
-    /// The least of the ceilings that people have noted on it, its root owner and its `PodGroup`s.
-    pub own: Option<SignedDuration>,
-    /// The time that its run was granted beyond that ceiling.
-    pub extension: SignedDuration,
-    /// The time at which its run ends, and the family whose ceiling sets it.
-    pub expires: Option<(Timestamp, Family)>,
-}
-
-impl Standing {
-    /// Its queue of a family.
-    pub const fn queue(&self, family: Family) -> Option<&ArcStr> {
-        match family {
-            Family::Tensorstack => self.tensorstack.as_ref(),
-            Family::Runai => self.runai.as_ref(),
-        }
-    }
-}
-
-/// A pod that was seen, and isn't kept.
-#[derive(Debug)]
-pub struct Seen {
-    uid: Uid,
-    pod: ManagedPod,
-    of: Box<[Membership]>,
 }
 
 /// The pods in queues, by the time at which their tasks are due.
@@ -244,63 +206,6 @@ impl CeilingIndex {
         self.reader.deadlines.next_expiry()
     }
 
-    /// Hands out the pod that is most overdue at `now`, with the others of its controller that are overdue too.
-    /// They are not handed out again before they are taken back. Expired pods come first.
-    pub fn claim(&mut self, now: Timestamp) -> Option<DueBatch> {
-        self.claim_where(now, |_| true)
-    }
-
-    /// The same for the pods of namespaces that `may` be acted in. It is asked in the order in which pods are due, until it
-    /// returns true.
-    pub fn claim_where(&mut self, now: Timestamp, may: impl FnMut(&str) -> bool) -> Option<DueBatch> {
-        self.reschedule();
-        self.reader.deadlines.claim(now, may)
-    }
-
-    /// The next instant at which there may be more to claim than at `now`.
-    pub fn next_due_after(&mut self, now: Timestamp) -> Option<Timestamp> {
-        self.reschedule();
-        self.reader.deadlines.next_due_after(now)
-    }
-
-    /// Takes back a group. The pods that were `served` had this `outcome`, and the others are due again at once. Pods that were
-    /// handed out again since, or whose records were replaced, stay as they are.
-    pub fn settle(&mut self, group: &DueBatch, served: BatchCoverage, outcome: Outcome, now: Timestamp) {
-        if group.task == Task::Evict && outcome == Outcome::Paused {
-            self.judge(group.first.uid);
-        }
-        let deadlines = &mut self.reader.deadlines;
-        deadlines.settle(&group.first, group.task, outcome, now);
-        for pod in &group.rest {
-            if served == BatchCoverage::All {
-                deadlines.settle(pod, group.task, outcome, now);
-            } else {
-                deadlines.release(pod, served == BatchCoverage::First);
-            }
-        }
-        self.objects.moved.pods.extend(group.pods().map(|pod| pod.uid));
-    }
-
-    /// Notes that all pods of a root owner outlive the pause that this pod's run has led to: their run has ended with
-    /// it, even if they are due later, or are handed out now.
-    fn judge(&mut self, uid: Uid) {
-        // the note was made for all pods at once
-        let Some(pod) = self.reader.deadlines.get(uid).filter(|pod| !pod.outlives()) else { return };
-        let Some(root) = self.objects.owners.root(pod.controller) else { return };
-        let pods: Vec<Uid> = self.pods_of(&pod.namespace, root).map(|(uid, _)| uid).collect();
-        self.reader.deadlines.outlive(&pods);
-    }
-
-    /// True if a pod has outlived a pause of its workload, which wasn't ready.
-    pub fn outlives(&self, pod: Uid) -> bool {
-        self.reader.deadlines.get(pod).is_some_and(ManagedPod::outlives)
-    }
-
-    /// Takes back everything that was handed out: the keeper that was to act on it doesn't lead any more.
-    pub fn release_all(&mut self) {
-        self.objects.moved.pods.extend(self.reader.deadlines.release_all());
-    }
-
     /// The names of the live pods of a namespace that are exempt by priority. Pods that are known to be below this
     /// owner come first.
     pub fn exempt_pods(&self, namespace: &str, owner: Uid) -> Vec<String> {
@@ -333,29 +238,6 @@ impl CeilingIndex {
             (namespace.is_empty() || pod.namespace == namespace)
                 && objects.owners.root(pod.controller) == Some(root)
         })
-    }
-
-    /// Computes the standing of a pod by the queues, `PodGroup`s and owners that are known, without keeping the pod;
-    /// none if it is in no queue. An exempt pod has one, too.
-    pub fn standing(&mut self, pod: &projection::Pod) -> Option<Standing> {
-        let seen = self.see(pod)?;
-        self.standing_of(&seen)
-    }
-
-    /// Reads a pod, to compute its standing later, when all pods of its `PodGroup`s are known; none if it is in no
-    /// queue.
-    pub fn see(&mut self, pod: &projection::Pod) -> Option<Seen> {
-        let of = memberships(pod, |text| self.objects.interner.names.shared(text));
-        let uid = Uid::of(pod.metadata.uid.as_deref().unwrap_or_default());
-        Some(Seen { uid, pod: ManagedPod::read(pod, &mut self.objects.interner)?, of })
-    }
-
-    /// Computes the standing of a pod that was seen.
-    pub fn standing_of(&mut self, seen: &Seen) -> Option<Standing> {
-        self.objects.gangs.compute();
-        let of_groups = self.objects.gangs.of(&seen.of);
-        let standing = limits::standing(&mut self.objects, seen.uid, &seen.pod, of_groups);
-        (standing.tensorstack.is_some() || standing.runai.is_some()).then_some(standing)
     }
 
     /// The number of pods that run under a ceiling, apart from claimed ones.

@@ -6,6 +6,7 @@
 
 mod delegation;
 mod fields;
+mod file;
 mod floors;
 mod guard;
 pub(crate) mod kai;
@@ -34,6 +35,8 @@ use tree::YamlNode;
 
 pub use delegation::DELEGATION_BOUNDS;
 pub use fields::nearest;
+pub use file::ConfigFile;
+use file::shift;
 pub use floors::{LABEL_KEY, METHOD, POOLS, PREEMPT, RECLAIM};
 pub use guard::{EXEMPT_GROUPS, EXEMPT_NAMESPACES, EXEMPT_USERS, SCHEDULERS};
 pub use kai::Kai;
@@ -141,15 +144,6 @@ pub struct Config {
     pub rows: usize,
 }
 
-/// A file in either of the supported forms.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ConfigFile {
-    /// A configuration of Tenure.
-    Tenure(Box<Config>),
-    /// A configuration of KAI-Scheduler.
-    Kai(Kai),
-}
-
 /// An error or a remark about one place of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -206,14 +200,13 @@ impl Config {
             return Ok(Self::default());
         }
         let mut problems = Problems::default();
-        let file = Field { path: String::new(), node: root };
-        let config = file.fields(&mut problems).map(|mut fields| {
+        let config = Field { path: String::new(), node: root }.fields(&mut problems).map(|mut fields| {
             let floors = floors::read(&mut fields, &mut problems);
             let notice = fields.take(EXPIRY_NOTICE).and_then(|notice| notice.points(&mut problems));
             let on_pods = fields.take(NOTICE_ON_PODS).and_then(|field| field.boolean(&mut problems));
             let grace = fields.take(GRACE_ON_CHANGE).and_then(|field| field.duration(&mut problems));
-            let rules = fields.take(OWNERS).map(|field| owners::read(&field, &mut problems));
-            let rules = rules.unwrap_or_default();
+            let rules =
+                fields.take(OWNERS).map_or_else(Vec::new, |field| owners::read(&field, &mut problems));
             let trusted = fields.take(TRUSTED_WRITERS).map(|field| trusted::read(&field, &mut problems));
             let formation = fields.take(LONGEST_FORMATION).and_then(|field| field.duration(&mut problems));
             let pods_ready =
@@ -239,8 +232,7 @@ impl Config {
             set.extend(of_kai.into_iter().flat_map(|field| kai_sources::set(field.node)));
             set.extend(delegation.into_iter().flat_map(|field| delegation::set(field.node)));
             set.extend(of_usage.and_then(|field| usage::set(field.node)));
-            let rows = rules.len();
-            let table = OwnerTable::default().with(rules);
+            let (rows, table) = (rules.len(), OwnerTable::default().with(rules));
             Self {
                 notice: notice.unwrap_or_default(),
                 notice_on_pods: on_pods.unwrap_or_default(),
@@ -261,61 +253,7 @@ impl Config {
                 set,
             }
         });
-        match config {
-            Some(config) if problems.0.is_empty() => Ok(config),
-            _ => Err(in_order(problems)),
-        }
-    }
-}
-
-impl ConfigFile {
-    /// Reads a file of either form, also when it is wrapped in a `ConfigMap`.
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let root = YamlNode::parse(text)?;
-        match kai::within_config_map(&root)? {
-            Some((inner, lines_before)) => {
-                let inner = YamlNode::parse(inner).map_err(|error| error.shifted(lines_before))?;
-                Self::read(&inner)
-                    .map(|file| file.shifted(lines_before))
-                    .map_err(|error| error.shifted(lines_before))
-            }
-            None => Self::read(&root),
-        }
-    }
-
-    fn read(root: &YamlNode) -> Result<Self, ConfigError> {
-        if kai::is_kai(root) {
-            return Ok(Self::Kai(Kai::read(root)));
-        }
-        Config::read(root).map(Box::new).map(Self::Tenure)
-    }
-
-    fn shifted(self, lines: u64) -> Self {
-        match self {
-            Self::Tenure(_) => self,
-            Self::Kai(kai) => Self::Kai(kai.shifted(lines)),
-        }
-    }
-
-    /// Returns its configuration of floors.
-    pub fn floors(&self) -> &Floors {
-        match self {
-            Self::Tenure(config) => &config.floors,
-            Self::Kai(kai) => &kai.floors,
-        }
-    }
-}
-
-impl ConfigError {
-    fn shifted(mut self, lines: u64) -> Self {
-        shift(&mut self.problems, lines);
-        self
-    }
-}
-
-fn shift(problems: &mut [Problem], lines: u64) {
-    for problem in problems {
-        problem.line = problem.line.saturating_add(lines);
+        config.filter(|_| problems.0.is_empty()).ok_or_else(|| in_order(problems))
     }
 }
 

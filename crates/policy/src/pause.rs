@@ -3,6 +3,7 @@
 mod owed;
 mod owner;
 mod plan;
+mod reasons;
 mod reversal;
 mod words;
 
@@ -24,57 +25,17 @@ use crate::{
 pub use owed::{MOST_OWED, owed_on, with_owed};
 pub use owner::{Announcement, OwnerObject, is_inactive, record_on, requeue_state_on};
 pub use plan::{PauseCandidate, PausePlan, ResumeCondition};
+pub use reasons::{
+    CRON_JOB_HELD_UP, DEACTIVATED, DEACTIVATED_DUE_TO_LIMIT, EVICTED_DUE_TO_PODS_READY_TIMEOUT,
+    INVALID_MAX_DURATION, MAX_DURATION_APPROACHING, MAX_DURATION_EXCEEDED, MAX_DURATION_IGNORED,
+    PAUSE_REVERSED, PODS_READY_TIMEOUT, REACTIVATED, REQUEUED, RETURN_REFUSED, RUN_ENDED, WORKLOAD_INACTIVE,
+};
 pub use reversal::{REVERSALS_BEFORE_DELETION, Reversals};
 pub use words::{
     Alone, AtEnd, DELETED_MESSAGE, PausedObject, RunEnd, approaching, came_back, command, deleted_in_words,
     deleted_unready, dry_run, event_reason, held_up, in_words, message, own_ignored, own_invalid,
     owner_deleted, owner_deleted_in_words, return_refused, reversed, undone,
 };
-
-/// Reason of the event and of the record when a ceiling was exceeded.
-pub const MAX_DURATION_EXCEEDED: &str = "MaxDurationExceeded";
-
-/// Reason of the record when pods weren't ready in time.
-pub const PODS_READY_TIMEOUT: &str = "PodsReadyTimeout";
-
-/// Reason of the record when a workload stays paused until it is activated.
-pub const WORKLOAD_INACTIVE: &str = "WorkloadInactive";
-
-/// Reason of the record when a person has deactivated a workload.
-pub const DEACTIVATED: &str = "Deactivated";
-
-/// Reason of the event when pods weren't ready in time.
-pub const EVICTED_DUE_TO_PODS_READY_TIMEOUT: &str = "EvictedDueToPodsReadyTimeout";
-
-/// Reason of the event when a workload has come back too often.
-pub const DEACTIVATED_DUE_TO_LIMIT: &str = "DeactivatedDueToRequeuingLimitExceeded";
-
-/// Reason of the event when a workload comes back by itself.
-pub const REQUEUED: &str = "Requeued";
-
-/// Reason of the event when a workload comes back because it was activated.
-pub const REACTIVATED: &str = "Reactivated";
-
-/// Reason of the event when a workload should come back, and the API server refuses the write.
-pub const RETURN_REFUSED: &str = "ReturnRefused";
-
-/// Reason of the event that announces the end of a run.
-pub const MAX_DURATION_APPROACHING: &str = "MaxDurationApproaching";
-
-/// Reason of the event that explains in plain words the end of a run, the action on the workload, and the remedies.
-pub const RUN_ENDED: &str = "RunEnded";
-
-/// Reason of the event on an object whose own ceiling is no duration.
-pub const INVALID_MAX_DURATION: &str = "InvalidMaxDuration";
-
-/// Reason of the event on an object whose own ceiling is longer than that of its queue.
-pub const MAX_DURATION_IGNORED: &str = "MaxDurationIgnored";
-
-/// Reason of the event on a `CronJob` that starts no `Job` because one is paused.
-pub const CRON_JOB_HELD_UP: &str = "HeldUpByPausedJob";
-
-/// Reason of the event when pauses don't last.
-pub const PAUSE_REVERSED: &str = "PauseReversed";
 
 /// The value of [`keys::ACTIVE_ANNOTATION`] while a workload is deactivated.
 const INACTIVE: &str = "false";

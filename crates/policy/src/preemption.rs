@@ -22,7 +22,7 @@ mod ruling;
 use going::going;
 pub use going::{Going, Left, LeftOf};
 pub use place::Place;
-pub use ruling::{Rule, Ruling};
+pub use ruling::{Rule, Ruling, Verdict};
 
 /// The kind of a preemption: within a leaf queue, or across queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,17 +93,6 @@ pub struct Rules<'t> {
     pub tree: &'t QueueTree,
     /// The time by the API server's clock.
     pub now: Timestamp,
-}
-
-/// The decision about a preemptor and its victims.
-#[derive(Clone, Debug)]
-pub struct Verdict<'t> {
-    /// True if no victim is protected.
-    pub allowed: bool,
-    /// [`PreemptionKind::Reclaim`] if any victim is in another queue than the preemptor.
-    pub kind: PreemptionKind,
-    /// The rulings, one for each victim, in their order.
-    pub rulings: Vec<Ruling<'t>>,
 }
 
 /// Returns the end of a workload's protection; none if it isn't protected now. A start in the future counts as now.

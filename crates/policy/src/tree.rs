@@ -1,15 +1,14 @@
 //! The tree of queues that every inherited value is resolved in.
 
 mod ancestry;
+mod memo;
 mod troubles;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::collections::{HashMap, HashSet};
 
 use crate::queue::RunaiQueue;
 
+use memo::Memo;
 pub use troubles::{Trouble, troubles, way};
 
 /// The queues of the run.ai family, linked to their parents.
@@ -61,30 +60,10 @@ struct Node {
     nearest_reclaim: Memo,
 }
 
-/// A number that holds for one generation of the tree. A tree is read from many threads and changed by one.
-#[derive(Debug, Default)]
-struct Memo(AtomicU64);
-
 impl Node {
     fn forget(&mut self) {
         (self.depth, self.nearest_preempt, self.nearest_reclaim) = Default::default();
     }
-}
-
-impl Memo {
-    fn get(&self, generation: u32) -> Option<u32> {
-        let [of, value] = halves(self.0.load(Ordering::Relaxed));
-        (of == generation).then_some(value)
-    }
-
-    fn set(&self, generation: u32, value: u32) {
-        self.0.store(u64::from(generation) << 32 | u64::from(value), Ordering::Relaxed);
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, reason = "that is the purpose")]
-const fn halves(whole: u64) -> [u32; 2] {
-    [(whole >> 32) as u32, whole as u32]
 }
 
 /// Remembered where there is no such queue.

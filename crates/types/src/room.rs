@@ -1,5 +1,6 @@
 //! The room that a pod takes on its node, as kube-scheduler counts it.
 
+mod amounts;
 mod needs;
 
 use std::collections::BTreeMap;
@@ -7,13 +8,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
-use serde_json::Value;
 
-use crate::{
-    amount::Amount,
-    projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim},
-};
+use crate::projection::{Pod, PodCondition, PodSpec, PodStatus, SchedulingGroup, slim};
 
+use amounts::{Amounts, add, amounts, most, raise, take_away};
 use needs::{Affinity, ContainerPort, SpreadConstraint, Volume};
 pub use needs::{HostPort, Needs, Term};
 
@@ -119,8 +117,6 @@ struct Resources {
     #[serde(deserialize_with = "map")]
     requests: Amounts,
 }
-
-type Amounts = BTreeMap<String, Value>;
 
 /// Go writes an empty list as null.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
@@ -264,51 +260,6 @@ impl ContainerStatus {
 /// Returns the requests that the kubelet has actuated, and those that it has allocated.
 fn held(actual: Option<&Resources>, allocated: &Amounts) -> [BTreeMap<String, i64>; 2] {
     [actual.map(|of| amounts(&of.requests).collect()).unwrap_or_default(), amounts(allocated).collect()]
-}
-
-/// The greater of the requested and the held amounts, which differ while a pod is resized. An infeasible request
-/// doesn't count if the held amount is known.
-fn most(
-    asked: impl Iterator<Item = (String, i64)>,
-    held: [BTreeMap<String, i64>; 2],
-    is_infeasible: bool,
-) -> BTreeMap<String, i64> {
-    let counts = !is_infeasible || held.iter().all(BTreeMap::is_empty);
-    let mut most = if counts { asked.collect() } else { BTreeMap::new() };
-    for of in held {
-        raise(&mut most, of);
-    }
-    most
-}
-
-/// Reads the amounts by resource. A value that can't be read is skipped: it was never admitted as a quantity.
-fn amounts(of: &Amounts) -> impl Iterator<Item = (String, i64)> {
-    of.iter().filter_map(|(resource, written)| {
-        let amount = Amount::read(written)?;
-        Some((resource.clone(), if resource == "cpu" { amount.thousandths() } else { amount.units() }))
-    })
-}
-
-fn add(sum: &mut BTreeMap<String, i64>, more: impl IntoIterator<Item = (String, i64)>) {
-    for (resource, amount) in more {
-        let sum = sum.entry(resource).or_default();
-        *sum = sum.saturating_add(amount);
-    }
-}
-
-fn take_away(from: &mut BTreeMap<String, i64>, part: impl IntoIterator<Item = (String, i64)>) {
-    for (resource, amount) in part {
-        if let Some(from) = from.get_mut(&resource) {
-            *from = from.saturating_sub(amount);
-        }
-    }
-}
-
-fn raise(least: &mut BTreeMap<String, i64>, to: BTreeMap<String, i64>) {
-    for (resource, amount) in to {
-        let least = least.entry(resource).or_default();
-        *least = amount.max(*least);
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Watches KAI-Scheduler's own configuration, and warns where its default floors differ from Tenure's.
 
+mod metrics;
+
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
@@ -12,16 +14,12 @@ use kube::{
     runtime::watcher,
 };
 use parking_lot::Mutex;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{family::Family, gauge::Gauge},
-    registry::Registry,
-};
+use prometheus_client::registry::Registry;
 use serde_json::Value;
 use tenure_policy::{
     config::{ConfigMapKey, KaiSources},
     floor::Floors,
-    kai::{KaiDefaults, KaiDifference, Setting},
+    kai::{KaiDefaults, KaiDifference},
 };
 use tenure_service::{
     readiness::ProcessReadiness,
@@ -29,6 +27,8 @@ use tenure_service::{
 };
 use tokio::sync::watch;
 use tracing::{info, warn};
+
+use metrics::Metrics;
 
 /// The kinds of objects that hold KAI's configuration, as messages and metrics name them.
 const CONFIG_MAP: &str = "ConfigMap";
@@ -59,23 +59,6 @@ struct State {
 struct Findings {
     differences: Vec<KaiDifference>,
     issues: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Metrics {
-    differ: Family<DifferLabels, Gauge>,
-    issues: Family<IssueLabels, Gauge>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct DifferLabels {
-    source: &'static str,
-    field: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct IssueLabels {
-    source: &'static str,
 }
 
 impl KaiWatch {
@@ -207,26 +190,6 @@ fn tell((kind, name): &Object, findings: &Findings, told: &Findings) {
     }
 }
 
-impl Metrics {
-    fn count(&self, findings: &BTreeMap<Object, Findings>) {
-        for source in [CONFIG_MAP, SHARD] {
-            let of_kind = || findings.iter().filter(|((kind, _), _)| *kind == source).map(|(_, found)| found);
-            let set = |gauge: &Gauge, count: usize| {
-                gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
-            };
-            for setting in Setting::ALL {
-                let labels = DifferLabels { source, field: setting.name() };
-                let differs = |found: &&Findings| {
-                    found.differences.iter().any(|difference| difference.setting == setting)
-                };
-                set(&self.differ.get_or_create(&labels), of_kind().filter(differs).count());
-            }
-            let issues = of_kind().map(|found| found.issues.len()).sum();
-            set(&self.issues.get_or_create(&IssueLabels { source }), issues);
-        }
-    }
-}
-
 /// The configuration file of a KAI scheduler.
 #[derive(Debug)]
 struct File {
@@ -307,7 +270,10 @@ mod tests {
     use prometheus_client::encoding::text::encode;
     use serde_json::json;
 
-    use super::*;
+    use super::{
+        metrics::{DifferLabels, IssueLabels},
+        *,
+    };
 
     struct Case {
         registry: Registry,

@@ -1,5 +1,7 @@
 //! The messages about pauses, deletions and returns.
 
+mod run_end;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::Value;
@@ -13,6 +15,9 @@ use super::{
     PODS_READY_TIMEOUT, Reversals, WORKLOAD_INACTIVE, reversal::described,
 };
 use crate::{ceiling::for_people, field::FieldError};
+
+pub use run_end::RunEnd;
+use run_end::{DRY_RUN, ENDED_BY, ENDED_IN};
 
 /// The names by which users know a paused object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -257,34 +262,7 @@ pub fn owner_deleted_in_words(
     )
 }
 
-/// The end of a run, as the message of its event tells it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunEnd<'m> {
-    /// The queue of the workload.
-    pub queue: &'m str,
-    /// The ceiling that was reached, for people.
-    pub ceiling: Option<&'m str>,
-}
-
-impl<'m> RunEnd<'m> {
-    /// Reads what [`in_words`], [`deleted_in_words`] and [`owner_deleted_in_words`] write.
-    pub fn read(message: &'m str) -> Option<Self> {
-        let (sentence, _) = message.strip_prefix(ENDED_IN)?.split_once(". ")?;
-        let (queue, rest) = sentence.split_once(ENDED_BY)?;
-        let ceiling = rest.strip_prefix(" of ").and_then(|rest| rest.split_once(", set by"));
-        Some(Self { queue, ceiling: ceiling.map(|(ceiling, _)| ceiling) })
-    }
-
-    /// True if a message is of a dry run.
-    pub fn is_dry_run(message: &str) -> bool {
-        message.starts_with(DRY_RUN)
-    }
-}
-
 const NO_NOTICE: &str = ". It got no notice beforehand, since the keeper could not write one in time";
-const ENDED_IN: &str = "Its run in Queue ";
-const ENDED_BY: &str = " has reached the ceiling";
-const DRY_RUN: &str = "Dry run, nothing was done: ";
 
 fn ended(queue: &str, ceiling: Option<&ExceededCeiling>) -> String {
     let which = ceiling.map(|ExceededCeiling { max_duration, queue: of, extended }| {

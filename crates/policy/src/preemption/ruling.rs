@@ -1,4 +1,4 @@
-//! The decision about one victim.
+//! The decisions about a preemptor and its victims.
 
 use jiff::Timestamp;
 
@@ -79,4 +79,15 @@ impl Ruling<'_> {
             (None, PreemptionKind::Reclaim) => Some(Rule::ReclaimMinRuntime),
         }
     }
+}
+
+/// The decision about a preemptor and its victims.
+#[derive(Clone, Debug)]
+pub struct Verdict<'t> {
+    /// True if no victim is protected.
+    pub allowed: bool,
+    /// [`PreemptionKind::Reclaim`] if any victim is in another queue than the preemptor.
+    pub kind: PreemptionKind,
+    /// The rulings, one for each victim, in their order.
+    pub rulings: Vec<Ruling<'t>>,
 }

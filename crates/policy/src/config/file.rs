@@ -1,0 +1,64 @@
+//! A file of Tenure's or of KAI-Scheduler's configuration, or a ConfigMap with one.
+
+use super::{Config, ConfigError, Kai, Problem, kai, tree::YamlNode};
+use crate::floor::Floors;
+
+/// A file in either of the supported forms.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConfigFile {
+    /// A configuration of Tenure.
+    Tenure(Box<Config>),
+    /// A configuration of KAI-Scheduler.
+    Kai(Kai),
+}
+
+impl ConfigFile {
+    /// Reads a file of either form, also when it is wrapped in a `ConfigMap`.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let root = YamlNode::parse(text)?;
+        match kai::within_config_map(&root)? {
+            Some((inner, lines_before)) => {
+                let inner = YamlNode::parse(inner).map_err(|error| error.shifted(lines_before))?;
+                Self::read(&inner)
+                    .map(|file| file.shifted(lines_before))
+                    .map_err(|error| error.shifted(lines_before))
+            }
+            None => Self::read(&root),
+        }
+    }
+
+    fn read(root: &YamlNode) -> Result<Self, ConfigError> {
+        if kai::is_kai(root) {
+            return Ok(Self::Kai(Kai::read(root)));
+        }
+        Config::read(root).map(Box::new).map(Self::Tenure)
+    }
+
+    pub(super) fn shifted(self, lines: u64) -> Self {
+        match self {
+            Self::Tenure(_) => self,
+            Self::Kai(kai) => Self::Kai(kai.shifted(lines)),
+        }
+    }
+
+    /// Returns its configuration of floors.
+    pub fn floors(&self) -> &Floors {
+        match self {
+            Self::Tenure(config) => &config.floors,
+            Self::Kai(kai) => &kai.floors,
+        }
+    }
+}
+
+impl ConfigError {
+    pub(super) fn shifted(mut self, lines: u64) -> Self {
+        shift(&mut self.problems, lines);
+        self
+    }
+}
+
+pub(super) fn shift(problems: &mut [Problem], lines: u64) {
+    for problem in problems {
+        problem.line = problem.line.saturating_add(lines);
+    }
+}

@@ -1,0 +1,23 @@
+//! Results that are remembered until the next change of a tree.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that holds for one generation of the tree. A tree is read from many threads and changed by one.
+#[derive(Debug, Default)]
+pub(super) struct Memo(AtomicU64);
+
+impl Memo {
+    pub(super) fn get(&self, generation: u32) -> Option<u32> {
+        let [of, value] = halves(self.0.load(Ordering::Relaxed));
+        (of == generation).then_some(value)
+    }
+
+    pub(super) fn set(&self, generation: u32, value: u32) {
+        self.0.store(u64::from(generation) << 32 | u64::from(value), Ordering::Relaxed);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "that is the purpose")]
+const fn halves(whole: u64) -> [u32; 2] {
+    [(whole >> 32) as u32, whole as u32]
+}

@@ -1,0 +1,99 @@
+//! The status of a queue.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{apimachinery::pkg::api::resource::Quantity, jiff::Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The observed state of a queue, as schedulers and Tenure report it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueStatus {
+    /// Conditions, such as `Orphan` and `OverQuota`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Vec<QueueCondition>>,
+    /// Names of the child queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child_queues: Option<Vec<String>>,
+    /// Amounts allocated to workloads of the queue, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub allocated: Option<BTreeMap<String, Quantity>>,
+    /// Amounts allocated to workloads that can't be preempted, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub allocated_non_preemptible: Option<BTreeMap<String, Quantity>>,
+    /// Amounts that workloads of the queue request, by resource name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<BTreeMap<String, crate::quantity::Schema>>")]
+    pub requested: Option<BTreeMap<String, Quantity>>,
+    /// The number of workloads that name this queue, by state. A workload is the topmost owner that can be paused, with all
+    /// its pods; of pods that have none, it is their pod group, or the pod by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<QueueWorkloads>,
+    /// The time at which the first of the running workloads reaches its ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub next_expiry: Option<Timestamp>,
+}
+
+/// Numbers of workloads, by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueWorkloads {
+    /// Workloads with a pod that is scheduled and hasn't ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<i64>,
+    /// Running workloads that are within a floor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<i64>,
+    /// Workloads that Tenure has paused, and that stay paused until a user resumes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<i64>,
+    /// Workloads that Tenure has paused and will resume by itself. They aren't counted in paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeueing: Option<i64>,
+    /// The number of running ones that had started before some times: at most 10 of them, the earliest first. Each number
+    /// includes those before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Vec<QueueRuns>>,
+}
+
+/// Running workloads that had started before a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueRuns {
+    /// The time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub started_before: Option<Timestamp>,
+    /// The number of workloads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workloads: Option<i64>,
+}
+
+/// A condition of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueCondition {
+    /// The type of the condition, such as `Orphan` or `OverQuota`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// The status: True, False or Unknown.
+    pub status: String,
+    /// The reason, in one CamelCase word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The reason, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The time at which the condition was last probed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub last_probe_time: Option<Timestamp>,
+    /// The time at which the status last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>")]
+    pub last_transition_time: Option<Timestamp>,
+}
