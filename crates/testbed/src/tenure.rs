@@ -94,9 +94,7 @@ impl Tenure {
         let brought: Vec<&str> = brought.iter().map(String::as_str).collect();
         cluster.helm(&[&release[..], &["--set", &values], &brought, known].concat()).await?.success()?;
 
-        let [ours, kais] = QUEUE_VERSIONS;
-        let reads_v2 = READ_AS_V2.iter().any(|value| values.contains(value));
-        let queue_version = if reads_v2 { kais } else { ours };
+        let queue_version = queue_version(&values);
         let config = fetch_config(cluster).await?;
         let mut webhook = vec![
             flag("kubeconfig", account(cluster, "webhook").await?),
@@ -242,6 +240,12 @@ impl Tenure {
     pub fn keeper_log(&self) -> &Path {
         self.keeper(0).log()
     }
+}
+
+/// The version in which queues are read with these values of the chart.
+fn queue_version(values: &str) -> &'static str {
+    let [ours, kais] = QUEUE_VERSIONS;
+    if READ_AS_V2.iter().any(|value| values.contains(value)) { kais } else { ours }
 }
 
 fn flag(name: &str, value: impl Into<OsString>) -> OsString {
