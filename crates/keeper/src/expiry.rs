@@ -189,7 +189,7 @@ impl ExpiryController {
         let (owner, cause) = (describe(owner), first.cause.name());
         match until {
             _ if dry_run => {
-                info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time")
+                info!(%queue, %namespace, owner, cause, "Dry run: would pause: not ready in time");
             }
             ResumeCondition::Requeued(RequeueState { count, requeue_at: Some(at), .. }) => {
                 self.metrics.evicted(of, cause);
