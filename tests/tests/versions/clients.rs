@@ -14,7 +14,7 @@ async fn a_v2_client_that_knows_no_field_of_v3alpha1_loses_none() {
     let output = write(cluster, &["replace"], &body).await;
     let warning = "Warning: tenure: kept spec.maxDuration \"30d\", which v2 doesn't have: to remove it, use v3alpha1: kubectl edit queues.v3alpha1.scheduling.run.ai kept\n";
     assert!(output.stderr.contains(warning), "{}", output.stderr);
-    assert_eq!(output.stderr.matches("Warning: tenure: kept ").count(), 6, "{}", output.stderr);
+    assert_eq!(output.stderr.matches("Warning: tenure: kept ").count(), 7, "{}", output.stderr);
     output.success().unwrap();
     let mut expected = own_fields();
     expected["priority"] = json!(5);
