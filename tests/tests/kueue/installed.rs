@@ -52,9 +52,18 @@ async fn a_ceiling_is_kept_without_kueue_and_when_it_comes_and_when_it_is_gone()
     assert_eq!(namespace.field(&managed, "spec.suspend").await, json!(true));
     queue(&namespace, namespace.name(), &json!({"maxDuration": "1h"})).await;
     tenure(&world, &namespace, &["resume", "job/managed"]).await;
-    // if the Job itself was paused as well, it may be resumed before Kueue comes to start it
-    let runs = async || Ok((namespace.field(&managed, "status.active").await == json!(1)).then_some(()));
-    eventually("the Job to run again", DEADLINE, runs).await.unwrap();
+    // if the Job itself was paused as well, it is resumed before Kueue comes to start it: Kueue suspends it once more, until
+    // it has admitted its Workload again
+    let is_started = async || {
+        let conditions = namespace.field(&of_managed, "status.conditions").await;
+        let is_admitted = |of: &Value| of["type"] == "Admitted" && of["status"] == "True";
+        conditions.as_array().is_some_and(|all| all.iter().any(is_admitted))
+            && namespace.field(&managed, "spec.suspend").await == json!(false)
+            && namespace.field(&managed, "status.active").await == json!(1)
+    };
+    eventually("the Job to run again", DEADLINE, async || Ok(is_started().await.then_some(())))
+        .await
+        .unwrap();
     assert_ne!(namespace.field(&of_managed, "spec.active").await, json!(false));
     for resumed in [&managed, &of_managed] {
         let annotations = namespace.field(resumed, "metadata.annotations").await;
