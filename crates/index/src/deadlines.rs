@@ -214,7 +214,7 @@ impl Deadlines {
         Timestamp::from_millisecond(first.map(|pod| pod.expiry.at).min()?).ok()
     }
 
-    /// The next instant after `now` at which another task is overdue than those that are.
+    /// The next instant after `now` at which one more task is overdue.
     pub fn next_due_after(&self, now: Timestamp) -> Option<Timestamp> {
         let Orders { expiries, evictions, notices } = &self.orders;
         let next = |order: &Order| order.next_from(now.as_millisecond());

@@ -16,7 +16,7 @@ const MOMENT: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug, Default)]
 pub struct MissingQueues {
     since: BTreeMap<(Family, String), Timestamp>,
-    /// Those that were deleted since the last look.
+    /// The queues that were deleted since the last look.
     gone: Vec<(Family, String)>,
 }
 

@@ -22,7 +22,7 @@ pub struct LiveRun {
     deadline: Option<i64>,
     ready_until: Option<i64>,
     terminating: Option<Box<Terminating>>,
-    /// By the number of the resource among those that count: in millionths.
+    /// The amounts in millionths, by the number of the counted resource.
     amounts: Box<[(u16, u64)]>,
 }
 

@@ -49,7 +49,7 @@ impl Pace {
         if is_good {
             (self.failures, self.not_before) = (0, None);
         } else if self.not_before.is_none_or(|at| at <= now) {
-            // those that were under way at the same time fail for the same reason
+            // messages that were under way at the same time fail for the same reason
             let wait = FIRST_WAIT.saturating_mul(1 << self.failures.min(16)).min(LAST_WAIT);
             self.failures = self.failures.saturating_add(1);
             self.not_before = Some(now + jittered(wait));

@@ -105,7 +105,7 @@ impl ReceiverQueue {
         self.changed.notify_one();
     }
 
-    /// Drops all messages, also those that are under way.
+    /// Drops all messages, including messages under way.
     pub fn drop_all(&self, why: &str) {
         let mut lines = self.lines.lock();
         let left = lines.waiting.saturating_add(lines.pace.in_flight);

@@ -116,7 +116,7 @@ impl ToldWorkloads {
 }
 
 impl ToldWorkload {
-    /// The pods that may not show the end. Forgets those that the index doesn't know any more.
+    /// The pods that may not show the end. Forgets workloads that the index doesn't know any more.
     fn look(&mut self, owner: Uid, index: &CeilingIndex) -> Vec<PodToShow> {
         let Self { namespace, end, others, shown } = self;
         let mut known = HashSet::new();

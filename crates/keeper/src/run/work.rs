@@ -91,8 +91,8 @@ impl Parts {
         }
     }
 
-    /// Slots for pauses, of which each namespace leaves a quarter to others. Those that are taken at the same time wait for
-    /// the rate limit together.
+    /// The slots for pauses. Each namespace leaves a quarter of them to others. Pauses in slots that are taken at the same
+    /// time wait for the rate limit together.
     fn slots(&self, threadiness: NonZeroU32) -> FairSlots {
         let waiting = Duration::from_secs(threadiness.get().into()) / self.writes.0.get();
         let slots = threadiness.get() as usize;
